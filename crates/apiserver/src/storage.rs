@@ -77,7 +77,7 @@ impl Store {
         }
     }
 
-    pub(crate) fn revision(&self) -> u64 {
+    pub(crate) fn visible_revision(&self) -> u64 {
         self.read().durable
     }
 

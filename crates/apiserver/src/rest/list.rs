@@ -79,7 +79,7 @@ impl Context {
         let prefix = self.prefix();
         let keep = |object: &Stored| selector.matches(&self.stored_kind, object);
         let store = &self.shared.store;
-        let current = store.revision();
+        let current = store.visible_revision();
         let wanted = revision(query.get("resourceVersion"))?;
         check_match(matching, query.get("resourceVersion"), token)?;
         let (start, at, limit) = if token.is_empty() {

@@ -27,7 +27,7 @@ impl Context {
     }
 
     fn check_minimum_revision(&self) -> Result<(), Status> {
-        let current = self.shared.store.revision();
+        let current = self.shared.store.visible_revision();
         match super::list::revision(self.info.query.get("resourceVersion"))? {
             Some(wanted) if wanted > current => {
                 Err(Status::resource_version_too_large(wanted, current))

@@ -155,7 +155,7 @@ impl Watcher {
     /// Decides what comes first: the current state, or changes after a revision.
     fn start(&mut self, wanted: Option<u64>, initial_wanted: Option<bool>) {
         let store = &self.context.shared.store;
-        let current = store.revision();
+        let current = store.visible_revision();
         // UPSTREAM: no revision, or 0, means "start with what is there".
         let from_state = initial_wanted.unwrap_or(wanted.unwrap_or(0) == 0);
         if initial_wanted == Some(true)
@@ -213,7 +213,7 @@ impl Watcher {
                 }
                 () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
                     self.next_bookmark = Instant::now() + BOOKMARK_PERIOD;
-                    self.revision = self.revision.max(context.shared.store.revision());
+                    self.revision = self.revision.max(context.shared.store.visible_revision());
                     return Some(self.bookmark(false));
                 }
             }
