@@ -8,11 +8,11 @@ use http::{Method, Request, Response};
 use tower::ServiceExt;
 
 use crate::flow::Pace;
-use crate::stand_in::{Resource, ResourceType};
 use crate::{
     Body, DeleteOptions, Error, Flow, ListOptions, ListPage, Patch, Status, Transport,
     WatchOptions, WatchStream, list, path, response,
 };
+use api::{Resource, ResourceType};
 
 /// Talks to one API server under one identity. Cheap to clone; clones share transport and flow control.
 #[derive(Clone)]

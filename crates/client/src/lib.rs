@@ -14,7 +14,6 @@ mod list;
 mod options;
 mod path;
 mod response;
-pub mod stand_in;
 mod status;
 mod watch;
 

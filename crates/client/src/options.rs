@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::path::Query;
-use crate::stand_in::Uid;
+use api::Uid;
 
 /// What to list, and how fresh.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::stand_in::ResourceType;
+use api::ResourceType;
 
 use crate::Error;
 

@@ -10,31 +10,15 @@ use super::*;
 use crate::{BoxError, Propagation, ResourceVersionMatch, WatchEvent};
 
 fn pods() -> ResourceType {
-    ResourceType {
-        group: "".into(),
-        version: "v1".into(),
-        plural: "pods".into(),
-        kind: "Pod".into(),
-        namespaced: true,
-    }
+    ResourceType::namespaced("", "v1", "pods", "Pod")
 }
 
 fn nodes() -> ResourceType {
-    ResourceType {
-        plural: "nodes".into(),
-        kind: "Node".into(),
-        namespaced: false,
-        ..pods()
-    }
+    ResourceType::cluster("", "v1", "nodes", "Node")
 }
 
 fn deployments() -> ResourceType {
-    ResourceType {
-        group: "apps".into(),
-        plural: "deployments".into(),
-        kind: "Deployment".into(),
-        ..pods()
-    }
+    ResourceType::namespaced("apps", "v1", "deployments", "Deployment")
 }
 
 fn full(text: impl Into<Bytes>) -> Body {
@@ -394,4 +378,49 @@ async fn watches_stream_events() {
     };
     assert_eq!(object, r#"{"a":1}"#);
     assert!(events.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_view_is_decoded_or_the_object_named() {
+    #[derive(PartialEq, serde::Deserialize)]
+    struct Deployment {
+        metadata: api::Meta,
+        spec: Spec,
+    }
+    #[derive(PartialEq, serde::Deserialize)]
+    struct Spec {
+        replicas: u32,
+    }
+    impl Resource for Deployment {
+        const TYPE: ResourceType =
+            ResourceType::namespaced("apps", "v1", "deployments", "Deployment");
+        fn meta(&self) -> &api::Meta {
+            &self.metadata
+        }
+        fn decode(json: &[u8]) -> Result<Self, api::DecodeError> {
+            api::resource::decode_json(&Self::TYPE, json)
+        }
+    }
+    let client = client(|request, _| {
+        let replicas = if request.uri().path().ends_with("/good") {
+            "3"
+        } else {
+            "\"x\""
+        };
+        let body = format!(
+            r#"{{"metadata":{{"name":"web","namespace":"shop"}},"spec":{{"replicas":{replicas}}}}}"#
+        );
+        Ok(Response::new(full(body)))
+    });
+    let view: Deployment = client.get_as("shop", "good").await.unwrap();
+    assert_eq!(view.spec.replicas, 3);
+    let error = client
+        .get_as::<Deployment>("shop", "bad")
+        .await
+        .err()
+        .expect("decoded nonsense");
+    assert!(
+        crate::describe(&error).contains("cannot decode Deployment shop/web: spec.replicas"),
+        "{error}"
+    );
 }
