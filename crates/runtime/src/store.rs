@@ -429,9 +429,10 @@ mod tests {
             }
             let mut found = 0;
             for node in 0..3 {
-                let bucket = store.by(&BY_NODE, &IndexValue::Text(format!("n{node}").into()));
+                let node = format!("n{node}");
+                let bucket = store.by(&BY_NODE, &IndexValue::Text(node.as_str().into()));
                 for pod in &bucket {
-                    prop_assert_eq!(&*pod.node_name, format!("n{node}").as_str());
+                    prop_assert_eq!(pod.node_name.as_str(), node.as_str());
                 }
                 found += bucket.len();
             }
