@@ -1,1 +1,4 @@
 //! Placeholder.
+
+pub mod int_or_string;
+pub mod quantity;
