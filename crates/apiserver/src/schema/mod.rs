@@ -10,11 +10,12 @@
 //! protobuf member whose own fields belong to the type around it in JSON. Shapes: `s` string, `i`
 //! int32, `l` int64, `d` double, `b` boolean, `y` bytes, `Q` quantity, `I` integer or string, `T`
 //! time, `M` microsecond time, `R` raw extension, `F` managed fields, `a` anything, `[` list of, `{`
-//! map of, `@` a type (`@.Name` in the same package). Flags: `!` required, `p:` patch strategy, `k:`
-//! patch merge key, `l:` list type, `K:` list map keys, `m:` map type, `e:` enum, `=` default.
+//! map of, `@` a type (`@.Name` in the same package). Flags: `*` absent and zero differ, `+` printed
+//! even when empty, `!` required, `p:` patch strategy, `k:` patch merge key, `l:` list type, `K:` list
+//! map keys, `m:` map type, `e:` enum, `=` default.
 
+mod decode;
 mod parse;
-mod strict;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +23,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::LazyLock;
 
-pub use strict::unknown_fields;
+pub use decode::{DecodeError, Decoded, decode};
 
 /// The type of the objects of a kind, `None` for a kind that is not built in.
 pub fn type_for(group: &str, version: &str, kind: &str) -> Option<&'static Type> {
@@ -91,6 +92,10 @@ pub struct Field {
     /// The protobuf field number, 0 for fields that protobuf carries elsewhere (`kind`, embedded ones).
     pub number: u32,
     pub ty: Shape,
+    /// Absent and zero are different things (a pointer in Go): an empty value is kept.
+    pub pointer: bool,
+    /// Printed even when it is empty, as zero, `""`, `{}` or `null`.
+    pub always: bool,
     pub required: bool,
     pub patch_strategy: PatchStrategy,
     /// The key by which strategic merge patches match list items.
