@@ -3,6 +3,12 @@
 //! One service function answers every request, whether it came over TLS or from a client in the same
 //! process, so tests and the simulator exercise exactly what users run.
 
+#[cfg(test)]
+mod corpus;
 pub mod crd;
+pub mod defaults;
+mod fields;
 pub mod kinds;
+mod resources;
 pub mod schema;
+pub mod strategy;

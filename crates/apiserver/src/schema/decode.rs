@@ -46,6 +46,16 @@ pub fn decode(ty: &Type, value: Value) -> Result<Decoded, DecodeError> {
     })
 }
 
+/// What a value of type `ty` prints as when nothing is set: `{}` or its few fields that are always there.
+pub fn empty(ty: &Type) -> Value {
+    let always = ty.fields.iter().filter(|field| field.always);
+    Value::Object(
+        always
+            .map(|field| (field.name.to_owned(), zero(field)))
+            .collect(),
+    )
+}
+
 #[derive(Default)]
 struct Decoder {
     path: Vec<Step>,
@@ -214,14 +224,7 @@ fn zero_of(shape: &Shape) -> Value {
         Shape::Integer | Shape::Long | Shape::Number | Shape::IntOrString => Value::from(0),
         Shape::Boolean => Value::from(false),
         Shape::Quantity => Value::from("0"),
-        Shape::Ref(ty) => {
-            let always = ty.fields.iter().filter(|field| field.always);
-            Value::Object(
-                always
-                    .map(|field| (field.name.to_owned(), zero(field)))
-                    .collect(),
-            )
-        }
+        Shape::Ref(ty) => empty(ty),
         _ => Value::Null,
     }
 }
@@ -243,6 +246,9 @@ fn time(text: &str, precision: Precision) -> Result<Value, DecodeError> {
     if is_canonical_time(text) && matches!(precision, Precision::Seconds) {
         return Ok(Value::from(text));
     }
+    if matches!(precision, Precision::Microseconds) {
+        check_microseconds(text)?;
+    }
     let parsed: jiff::Timestamp = text.parse().map_err(|_| {
         let layout = match precision {
             Precision::Seconds => "2006-01-02T15:04:05Z07:00",
@@ -256,6 +262,17 @@ fn time(text: &str, precision: Precision) -> Result<Value, DecodeError> {
         Precision::Seconds => parsed.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         Precision::Microseconds => parsed.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
     }))
+}
+
+/// UPSTREAM: microsecond times must have exactly six digits after the point.
+fn check_microseconds(text: &str) -> Result<(), DecodeError> {
+    let rest = text.get("2006-01-02T15:04:05".len()..).unwrap_or_default();
+    let digits = rest.strip_prefix('.').map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+    if digits == 6 || rest.is_empty() {
+        return Ok(());
+    }
+    let layout = "2006-01-02T15:04:05.000000Z07:00";
+    Err(DecodeError(format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as \".000000\"")))
 }
 
 /// `2006-01-02T15:04:05Z` with plausible digits; the calendar is checked only for other spellings.

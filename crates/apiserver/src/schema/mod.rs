@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::LazyLock;
 
-pub use decode::{DecodeError, Decoded, decode};
+pub use decode::{DecodeError, Decoded, decode, empty};
 
 /// The type of the objects of a kind, `None` for a kind that is not built in.
 pub fn type_for(group: &str, version: &str, kind: &str) -> Option<&'static Type> {
@@ -46,11 +46,17 @@ pub fn types() -> impl Iterator<Item = &'static Type> {
     TABLES.types.iter().filter(|candidate| !candidate.embedded)
 }
 
+/// All types including the embedded ones, in the order of [`Type::index`].
+pub(crate) fn all_types() -> impl Iterator<Item = &'static Type> {
+    TABLES.types.iter()
+}
+
 /// One type: a JSON object with known fields.
 #[derive(Debug)]
 pub struct Type {
     /// The OpenAPI name without its leading `io.k8s.`; [`Type::full_name`] has it.
     pub name: &'static str,
+    index: TypeRef,
     /// Set for top-level kinds.
     pub gvk: Option<GroupVersionKind>,
     /// In server-side apply the object has one owner as a whole.
@@ -70,6 +76,11 @@ impl Type {
             .binary_search_by(|field| field.name.cmp(name))
             .ok()?;
         self.fields.get(index)
+    }
+
+    /// The place of this type among all of them.
+    pub(crate) fn index(&self) -> usize {
+        usize::from(self.index.0)
     }
 
     /// The name in OpenAPI documents.

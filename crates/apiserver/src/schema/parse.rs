@@ -25,6 +25,7 @@ pub(super) fn tables(text: &'static str) -> Result<Tables, String> {
         let name = words.next().unwrap_or_default();
         let mut built = Type {
             name,
+            index: TypeRef(position(types.len())?),
             gvk: None,
             atomic: false,
             embedded: false,

@@ -152,7 +152,7 @@ fn quantities_times_and_bytes_get_their_canonical_form() {
     );
     let lease = decoded(
         ("coordination.k8s.io", "v1", "Lease"),
-        json!({"spec": {"renewTime": "2026-01-02T03:04:05Z"}}),
+        json!({"spec": {"renewTime": "2026-01-02T04:04:05.000000+01:00"}}),
     );
     assert_eq!(
         lease.unwrap().object["spec"]["renewTime"],
