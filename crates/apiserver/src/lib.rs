@@ -3,6 +3,7 @@
 //! One service function answers every request, whether it came over TLS or from a client in the same
 //! process, so tests and the simulator exercise exactly what users run.
 
+pub mod admission;
 #[cfg(test)]
 mod corpus;
 pub mod crd;
@@ -11,4 +12,5 @@ mod fields;
 pub mod kinds;
 mod resources;
 pub mod schema;
+pub mod status;
 pub mod strategy;

@@ -36,7 +36,11 @@ pub struct Cause {
 
 impl Cause {
     pub fn new(field: impl Into<String>, reason: &str, message: impl Into<String>) -> Cause {
-        Cause { field: field.into(), reason: reason.to_owned(), message: message.into() }
+        Cause {
+            field: field.into(),
+            reason: reason.to_owned(),
+            message: message.into(),
+        }
     }
 }
 
@@ -50,17 +54,32 @@ pub struct Subject<'a> {
 
 impl Subject<'_> {
     fn qualified(&self) -> String {
-        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
+        if self.group.is_empty() {
+            self.plural.to_owned()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
     }
 
     fn details(&self) -> Details {
-        Details { name: self.name.into(), group: self.group.into(), kind: self.plural.into(), ..Details::default() }
+        Details {
+            name: self.name.into(),
+            group: self.group.into(),
+            kind: self.plural.into(),
+            ..Details::default()
+        }
     }
 }
 
 impl Status {
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Status {
-        Status { code, reason, message: message.into(), details: Details::default(), continue_token: None }
+        Status {
+            code,
+            reason,
+            message: message.into(),
+            details: Details::default(),
+            continue_token: None,
+        }
     }
 
     pub fn bad_request(message: impl Into<String>) -> Status {
@@ -69,8 +88,15 @@ impl Status {
 
     pub fn internal(message: impl Into<String>) -> Status {
         let message = message.into();
-        let mut status = Status::new(500, "InternalError", format!("Internal error occurred: {message}"));
-        status.details.causes.push(Cause { message, ..Cause::default() });
+        let mut status = Status::new(
+            500,
+            "InternalError",
+            format!("Internal error occurred: {message}"),
+        );
+        status.details.causes.push(Cause {
+            message,
+            ..Cause::default()
+        });
         status
     }
 
@@ -80,22 +106,43 @@ impl Status {
 
     pub fn not_found(subject: Subject<'_>) -> Status {
         let message = format!("{} \"{}\" not found", subject.qualified(), subject.name);
-        Status { details: subject.details(), ..Status::new(404, "NotFound", message) }
+        Status {
+            details: subject.details(),
+            ..Status::new(404, "NotFound", message)
+        }
     }
 
     /// For paths that lead nowhere.
     pub fn no_such_path() -> Status {
-        Status::new(404, "NotFound", "the server could not find the requested resource")
+        Status::new(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
     }
 
     pub fn already_exists(subject: Subject<'_>) -> Status {
-        let message = format!("{} \"{}\" already exists", subject.qualified(), subject.name);
-        Status { details: subject.details(), ..Status::new(409, "AlreadyExists", message) }
+        let message = format!(
+            "{} \"{}\" already exists",
+            subject.qualified(),
+            subject.name
+        );
+        Status {
+            details: subject.details(),
+            ..Status::new(409, "AlreadyExists", message)
+        }
     }
 
     pub fn conflict(subject: Subject<'_>, why: &str) -> Status {
-        let message = format!("Operation cannot be fulfilled on {} \"{}\": {why}", subject.qualified(), subject.name);
-        Status { details: subject.details(), ..Status::new(409, "Conflict", message) }
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{}\": {why}",
+            subject.qualified(),
+            subject.name
+        );
+        Status {
+            details: subject.details(),
+            ..Status::new(409, "Conflict", message)
+        }
     }
 
     pub fn forbidden(subject: Subject<'_>, why: &str) -> Status {
@@ -104,22 +151,47 @@ impl Status {
         } else if subject.name.is_empty() {
             format!("{} is forbidden: {why}", subject.qualified())
         } else {
-            format!("{} \"{}\" is forbidden: {why}", subject.qualified(), subject.name)
+            format!(
+                "{} \"{}\" is forbidden: {why}",
+                subject.qualified(),
+                subject.name
+            )
         };
-        Status { details: subject.details(), ..Status::new(403, "Forbidden", message) }
+        Status {
+            details: subject.details(),
+            ..Status::new(403, "Forbidden", message)
+        }
     }
 
     /// `kind` is the object's kind ("Deployment"); the causes name the fields.
     pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Status {
-        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-        let details = Details { name: name.into(), group: group.into(), kind: kind.into(), ..Details::default() };
+        let qualified = if group.is_empty() {
+            kind.to_owned()
+        } else {
+            format!("{kind}.{group}")
+        };
+        let details = Details {
+            name: name.into(),
+            group: group.into(),
+            kind: kind.into(),
+            ..Details::default()
+        };
         let message = format!("{qualified} \"{name}\" is invalid: {}", summary(&causes));
-        Status { details: Details { causes, ..details }, ..Status::new(422, "Invalid", message) }
+        Status {
+            details: Details { causes, ..details },
+            ..Status::new(422, "Invalid", message)
+        }
     }
 
     pub fn method_not_supported(subject: Subject<'_>, verb: &str) -> Status {
-        let message = format!("{verb} is not supported on resources of kind \"{}\"", subject.qualified());
-        Status { details: subject.details(), ..Status::new(405, "MethodNotAllowed", message) }
+        let message = format!(
+            "{verb} is not supported on resources of kind \"{}\"",
+            subject.qualified()
+        );
+        Status {
+            details: subject.details(),
+            ..Status::new(405, "MethodNotAllowed", message)
+        }
     }
 
     pub fn expired(message: impl Into<String>) -> Status {
@@ -137,7 +209,11 @@ impl Status {
         let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
         let mut status = Status::new(504, "Timeout", message);
         status.details.retry_after_seconds = Some(1);
-        status.details.causes.push(Cause::new("", "ResourceVersionTooLarge", "Too large resource version"));
+        status.details.causes.push(Cause::new(
+            "",
+            "ResourceVersionTooLarge",
+            "Too large resource version",
+        ));
         status
     }
 
@@ -176,7 +252,10 @@ impl Details {
         put("kind", &self.kind);
         put("uid", &self.uid);
         if !self.causes.is_empty() {
-            map.insert("causes".into(), self.causes.iter().map(Cause::to_value).collect());
+            map.insert(
+                "causes".into(),
+                self.causes.iter().map(Cause::to_value).collect(),
+            );
         }
         if let Some(seconds) = self.retry_after_seconds {
             map.insert("retryAfterSeconds".into(), json!(seconds));
@@ -187,9 +266,17 @@ impl Details {
 
 impl Cause {
     fn to_value(&self) -> Value {
-        let fields = [("reason", &self.reason), ("message", &self.message), ("field", &self.field)];
+        let fields = [
+            ("reason", &self.reason),
+            ("message", &self.message),
+            ("field", &self.field),
+        ];
         let filled = fields.into_iter().filter(|(_, value)| !value.is_empty());
-        Value::Object(filled.map(|(key, value)| (key.to_owned(), json!(value))).collect())
+        Value::Object(
+            filled
+                .map(|(key, value)| (key.to_owned(), json!(value)))
+                .collect(),
+        )
     }
 }
 
@@ -210,7 +297,11 @@ fn summary(causes: &[Cause]) -> String {
             lines.push(line);
         }
     }
-    if lines.len() == 1 { lines.remove(0) } else { format!("[{}]", lines.join(", ")) }
+    if lines.len() == 1 {
+        lines.remove(0)
+    } else {
+        format!("[{}]", lines.join(", "))
+    }
 }
 
 #[cfg(test)]
@@ -219,14 +310,28 @@ mod tests {
 
     #[test]
     fn wording_is_upstreams() {
-        let subject = Subject { group: "apps", plural: "deployments", name: "web" };
-        assert_eq!(Status::not_found(subject).message, "deployments.apps \"web\" not found");
-        let causes = vec![Cause::new("spec.replicas", "FieldValueInvalid", "Invalid value: -1: must be positive")];
+        let subject = Subject {
+            group: "apps",
+            plural: "deployments",
+            name: "web",
+        };
+        assert_eq!(
+            Status::not_found(subject).message,
+            "deployments.apps \"web\" not found"
+        );
+        let causes = vec![Cause::new(
+            "spec.replicas",
+            "FieldValueInvalid",
+            "Invalid value: -1: must be positive",
+        )];
         let status = Status::invalid("apps", "Deployment", "web", causes);
         assert_eq!(
             status.message,
             "Deployment.apps \"web\" is invalid: spec.replicas: Invalid value: -1: must be positive"
         );
-        assert_eq!(status.to_value()["details"]["causes"][0]["field"], "spec.replicas");
+        assert_eq!(
+            status.to_value()["details"]["causes"][0]["field"],
+            "spec.replicas"
+        );
     }
 }

@@ -61,7 +61,6 @@ fn stateful_set(set: &mut Object) {
     if text(strategy, "type") == "RollingUpdate" && !is_missing(strategy, "rollingUpdate") {
         let rolling = object_in(strategy, "rollingUpdate");
         set_missing(rolling, "partition", 0);
-        set_missing(rolling, "maxUnavailable", 1);
     }
     let retention = object_in(spec, "persistentVolumeClaimRetentionPolicy");
     set_empty(retention, "whenDeleted", "Retain");

@@ -80,6 +80,12 @@ impl Decoder {
             let value = self.value(ty, &field.ty, value)?;
             self.path.pop();
             if keeps(field, &value) {
+                // UPSTREAM: storage does not tell an empty list from none.
+                let value = if is_empty_collection(field, &value) {
+                    Value::Null
+                } else {
+                    value
+                };
                 result.insert(name, value);
             }
         }
@@ -210,6 +216,15 @@ fn keeps(field: &Field, value: &Value) -> bool {
     }
 }
 
+fn is_empty_collection(field: &Field, value: &Value) -> bool {
+    let empty = match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(entries) => entries.is_empty() && matches!(field.ty, Shape::Map(_)),
+        _ => false,
+    };
+    empty && !field.pointer
+}
+
 /// What is printed for a field that is always printed and was not given.
 fn zero(field: &Field) -> Value {
     if field.pointer {
@@ -267,12 +282,16 @@ fn time(text: &str, precision: Precision) -> Result<Value, DecodeError> {
 /// UPSTREAM: microsecond times must have exactly six digits after the point.
 fn check_microseconds(text: &str) -> Result<(), DecodeError> {
     let rest = text.get("2006-01-02T15:04:05".len()..).unwrap_or_default();
-    let digits = rest.strip_prefix('.').map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+    let digits = rest.strip_prefix('.').map_or(0, |rest| {
+        rest.bytes().take_while(u8::is_ascii_digit).count()
+    });
     if digits == 6 || rest.is_empty() {
         return Ok(());
     }
     let layout = "2006-01-02T15:04:05.000000Z07:00";
-    Err(DecodeError(format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as \".000000\"")))
+    Err(DecodeError(format!(
+        "parsing time {text:?} as {layout:?}: cannot parse {rest:?} as \".000000\""
+    )))
 }
 
 /// `2006-01-02T15:04:05Z` with plausible digits; the calendar is checked only for other spellings.

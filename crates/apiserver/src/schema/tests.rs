@@ -136,7 +136,7 @@ fn empty_values_are_printed_as_upstream_prints_them() {
         "spec": {"containers": [], "securityContext": {}, "nodeSelector": {}, "hostNetwork": false}});
     assert_eq!(
         decoded(POD, pod).unwrap().object,
-        json!({"metadata": {"deletionGracePeriodSeconds": 0}, "spec": {"containers": [], "securityContext": {}}, "status": {}})
+        json!({"metadata": {"deletionGracePeriodSeconds": 0}, "spec": {"containers": null, "securityContext": {}}, "status": {}})
     );
 }
 

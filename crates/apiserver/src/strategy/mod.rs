@@ -7,7 +7,7 @@
 
 mod generation;
 mod pod;
-mod service;
+pub(crate) mod services;
 #[cfg(test)]
 mod tests;
 
@@ -36,7 +36,7 @@ pub fn prepare_create(kind: &Kind, new: &mut Value, now: &str) {
         set(new, "metadata.generation", 1);
     }
     match (&*kind.group, &*kind.kind) {
-        ("", "Pod") => pod::prepare_create(new),
+        ("", "Pod") => pod::prepare_create(new, now),
         ("", "Namespace") => prepare_namespace(new),
         ("", "PersistentVolume") => {
             set(
@@ -47,7 +47,7 @@ pub fn prepare_create(kind: &Kind, new: &mut Value, now: &str) {
         }
         ("", "PersistentVolumeClaim") => normalize_data_source(new, None),
         ("", "ServiceAccount") => clean_secret_references(new),
-        ("", "Service") => service::normalize_cluster_ips(new, None),
+        ("", "Service") => services::normalize_cluster_ips(new, None),
         ("apps", "DaemonSet") => {
             let given = entry(new, "metadata.annotations", TEMPLATE_GENERATION);
             let generation = given
@@ -56,6 +56,7 @@ pub fn prepare_create(kind: &Kind, new: &mut Value, now: &str) {
                 .max(1);
             set_template_generation(new, generation);
         }
+        ("apps", "StatefulSet") => prepare_stateful_set(new, None),
         ("batch", "Job") if !flag(new, "spec.manualSelector") => generate_job_selector(new),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => add_stored_version(new),
         ("apiregistration.k8s.io", "APIService") if at(new, "spec.service").is_null() => {
@@ -79,7 +80,7 @@ pub fn prepare_update(kind: &Kind, new: &mut Value, old: &Value) {
     }
     match (&*kind.group, &*kind.kind) {
         ("", "Namespace") => copy(new, old, "spec.finalizers"),
-        ("", "Service") => service::prepare_update(new, old),
+        ("", "Service") => services::prepare_update(new, old),
         ("", "PersistentVolumeClaim") => normalize_data_source(new, Some(old)),
         ("", "ServiceAccount") => clean_secret_references(new),
         ("apps", "DaemonSet") => {
@@ -88,6 +89,7 @@ pub fn prepare_update(kind: &Kind, new: &mut Value, old: &Value) {
             let changed = at(new, "spec.template") != at(old, "spec.template");
             set_template_generation(new, generation + i64::from(changed));
         }
+        ("apps", "StatefulSet") => prepare_stateful_set(new, Some(old)),
         ("certificates.k8s.io", "CertificateSigningRequest") => copy(new, old, "spec"),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => add_stored_version(new),
         _ => {}
@@ -234,6 +236,21 @@ fn set_template_generation(set: &mut Value, generation: i64) {
     );
 }
 
+/// Claim templates say what they are; `maxUnavailable` is behind a gate that is off by default.
+fn prepare_stateful_set(new: &mut Value, old: Option<&Value>) {
+    for claim in list_mut(new, "spec.volumeClaimTemplates")
+        .into_iter()
+        .flatten()
+    {
+        set(claim, "apiVersion", "v1");
+        set(claim, "kind", "PersistentVolumeClaim");
+    }
+    let path = "spec.updateStrategy.rollingUpdate.maxUnavailable";
+    if old.is_none_or(|old| at(old, path).is_null()) {
+        remove(new, path);
+    }
+}
+
 /// References to secrets are by name; what else was given is dropped.
 fn clean_secret_references(account: &mut Value) {
     for secret in list_mut(account, "secrets").into_iter().flatten() {
@@ -247,6 +264,9 @@ fn generate_job_selector(job: &mut Value) {
         at(job, "metadata.name").clone(),
         at(job, "metadata.uid").clone(),
     );
+    // UPSTREAM: a Job without labels has those of its template, and shares the map with it.
+    let shares_labels = at(job, "metadata.labels").is_object()
+        && at(job, "metadata.labels") == at(job, "spec.template.metadata.labels");
     let labels = object_mut(job, "spec.template.metadata.labels");
     for (key, value) in [
         ("job-name", &name),
@@ -255,6 +275,10 @@ fn generate_job_selector(job: &mut Value) {
         ("batch.kubernetes.io/controller-uid", &uid),
     ] {
         labels.entry(key).or_insert_with(|| value.clone());
+    }
+    if shares_labels {
+        let labels = at(job, "spec.template.metadata.labels").clone();
+        set(job, "metadata.labels", labels);
     }
     object_mut(job, "spec.selector.matchLabels")
         .entry("batch.kubernetes.io/controller-uid")

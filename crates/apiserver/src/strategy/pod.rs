@@ -9,7 +9,7 @@ use crate::fields::{at, copy, integer, list, list_mut, object_mut, set, text};
 use crate::kinds::Kind;
 use crate::resources;
 
-pub(super) fn prepare_create(pod: &mut Value) {
+pub(super) fn prepare_create(pod: &mut Value, now: &str) {
     let class = resources::qos_class(pod);
     set(
         pod,
@@ -19,7 +19,7 @@ pub(super) fn prepare_create(pod: &mut Value) {
     if !list(pod, "spec.schedulingGates").is_empty() {
         let message = "Scheduling is blocked due to non-empty scheduling gates";
         let condition = json!({"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": message,
-            "lastProbeTime": null, "lastTransitionTime": null});
+            "lastProbeTime": null, "lastTransitionTime": now});
         set(pod, "status.conditions", vec![condition]);
     }
     merge_label_keys(pod);

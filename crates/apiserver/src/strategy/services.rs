@@ -4,14 +4,14 @@ use serde_json::Value;
 
 use crate::fields::{at, copy, integer, list, list_mut, remove, set, text};
 
-pub(super) fn prepare_update(new: &mut Value, old: &Value) {
+pub(crate) fn prepare_update(new: &mut Value, old: &Value) {
     drop_what_the_type_no_longer_uses(new, old);
     keep_allocated(new, old);
     normalize_cluster_ips(new, Some(old));
 }
 
 /// `clusterIP` and the first of `clusterIPs` are the same address: whichever a client set fills the other.
-pub(super) fn normalize_cluster_ips(service: &mut Value, old: Option<&Value>) {
+pub(crate) fn normalize_cluster_ips(service: &mut Value, old: Option<&Value>) {
     let (single, plural) = ("spec.clusterIP", "spec.clusterIPs");
     let Some(old) = old else {
         if !text(service, single).is_empty() && list(service, plural).is_empty() {
