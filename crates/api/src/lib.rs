@@ -14,6 +14,7 @@ pub mod hash;
 pub mod intern;
 pub mod json;
 pub mod key;
+pub mod kinds;
 pub mod labels;
 pub mod meta;
 pub mod names;
