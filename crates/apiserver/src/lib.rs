@@ -14,3 +14,4 @@ mod resources;
 pub mod schema;
 pub mod status;
 pub mod strategy;
+pub mod tables;
