@@ -29,3 +29,10 @@ pub use spawn::{Task, spawn};
 pub use stop::Stop;
 pub use store::{Index, IndexValue, Store};
 pub use written::Written;
+
+pub mod decisions;
+mod lru;
+pub mod metrics;
+
+pub use decisions::Decisions;
+pub use metrics::Metrics;
