@@ -5,7 +5,6 @@
 //! ([`clock`]), tasks ([`mod@spawn`]), and the order of wake-ups. On a single-threaded runtime with
 //! paused time the whole cluster is deterministic.
 
-pub mod claim;
 pub mod clock;
 pub mod controller;
 pub mod expectations;
