@@ -282,8 +282,8 @@ mod tests {
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         record(&decisions, "a", 1, &lines);
         let kept = decisions.get("replicaset", &Key::new("web", "a"));
-        assert_eq!(kept[0].lines().last(), Some("and 430 more"));
-        assert_eq!(kept[0].lines().count(), 71);
+        assert_eq!(kept[0].lines().last(), Some("and 427 more"));
+        assert_eq!(kept[0].lines().count(), 74);
 
         record(&decisions, "b", 1, &[&"é".repeat(4000)]);
         let text = &counts(&decisions, "b")[0].0;
