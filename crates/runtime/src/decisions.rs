@@ -312,7 +312,7 @@ mod tests {
         record(&decisions, "a", 1, &["create"]);
         record(&decisions, "b", 1, &["create"]);
         assert_eq!(decisions.controllers(), ["job", "replicaset"]);
-        assert_eq!(decisions.keys("job"), [key.clone()]);
+        assert_eq!(decisions.keys("job"), std::slice::from_ref(&key));
         assert_eq!(decisions.keys("replicaset").len(), 2);
         assert!(decisions.get("cronjob", &key).is_empty());
     }
