@@ -8,8 +8,10 @@
 //! it runs under virtual time.
 
 mod client;
+pub mod config;
 mod error;
 mod flow;
+pub mod https;
 mod list;
 mod options;
 mod path;
