@@ -121,6 +121,20 @@ impl Config {
         merged.resolve(context, None, environment)
     }
 
+    /// The same server without an identity: what clients with tokens of their own connect through.
+    pub fn anonymous(&self) -> Config {
+        let tls = TlsSettings {
+            client: None,
+            ..self.tls.clone()
+        };
+        Config {
+            tls,
+            auth: Auth::None,
+            impersonate: None,
+            ..self.clone()
+        }
+    }
+
     /// A server and nothing else: no identity, the system's certificate authorities.
     pub fn for_server(address: &str, environment: &Environment) -> Result<Config, ConfigError> {
         let server = Server::parse(address, Scheme::HTTP)?;

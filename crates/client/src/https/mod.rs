@@ -105,7 +105,10 @@ impl Https {
         lease: &Lease,
     ) -> Result<Request<Bytes>, BoxError> {
         let mut request = request.clone();
-        if let Some(authorization) = &credential.authorization {
+        // A client with a token of its own has already said who it is.
+        if let Some(authorization) = &credential.authorization
+            && !request.headers().contains_key(AUTHORIZATION)
+        {
             request
                 .headers_mut()
                 .insert(AUTHORIZATION, authorization.clone());
