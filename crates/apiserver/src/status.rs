@@ -9,7 +9,8 @@ pub struct Status {
     pub code: u16,
     pub reason: &'static str,
     pub message: String,
-    pub details: Details,
+    /// Boxed, because most results are not errors and should stay small.
+    pub details: Box<Details>,
     /// A fresh continue token, given along with an expired one.
     pub continue_token: Option<String>,
 }
@@ -77,7 +78,7 @@ impl Status {
             code,
             reason,
             message: message.into(),
-            details: Details::default(),
+            details: Box::default(),
             continue_token: None,
         }
     }
@@ -107,7 +108,7 @@ impl Status {
     pub fn not_found(subject: Subject<'_>) -> Status {
         let message = format!("{} \"{}\" not found", subject.qualified(), subject.name);
         Status {
-            details: subject.details(),
+            details: Box::new(subject.details()),
             ..Status::new(404, "NotFound", message)
         }
     }
@@ -128,7 +129,7 @@ impl Status {
             subject.name
         );
         Status {
-            details: subject.details(),
+            details: Box::new(subject.details()),
             ..Status::new(409, "AlreadyExists", message)
         }
     }
@@ -140,7 +141,7 @@ impl Status {
             subject.name
         );
         Status {
-            details: subject.details(),
+            details: Box::new(subject.details()),
             ..Status::new(409, "Conflict", message)
         }
     }
@@ -158,7 +159,7 @@ impl Status {
             )
         };
         Status {
-            details: subject.details(),
+            details: Box::new(subject.details()),
             ..Status::new(403, "Forbidden", message)
         }
     }
@@ -178,7 +179,7 @@ impl Status {
         };
         let message = format!("{qualified} \"{name}\" is invalid: {}", summary(&causes));
         Status {
-            details: Details { causes, ..details },
+            details: Box::new(Details { causes, ..details }),
             ..Status::new(422, "Invalid", message)
         }
     }
@@ -189,7 +190,7 @@ impl Status {
             subject.qualified()
         );
         Status {
-            details: subject.details(),
+            details: Box::new(subject.details()),
             ..Status::new(405, "MethodNotAllowed", message)
         }
     }

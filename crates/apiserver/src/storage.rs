@@ -14,8 +14,9 @@ mod transaction;
 pub(crate) use disk::Durability;
 pub(crate) use event::{Change, Event};
 pub(crate) use object::{Stored, encode_body, split_key, type_prefix};
+pub(crate) use snapshot::Tail;
 pub(crate) use table::TableKey;
-pub(crate) use transaction::Transaction;
+pub(crate) use transaction::{Transaction, with_revision};
 
 use crate::kinds::Kind;
 use std::collections::BTreeMap;
@@ -36,6 +37,8 @@ struct Inner {
     revision: u64,
     /// The last revision that would survive a crash. Watches and reads show nothing newer.
     durable: u64,
+    /// What happened up to this revision, before the server was opened, is in no log.
+    base: u64,
     tables: BTreeMap<TableKey, Table>,
     /// Woken when `durable` moves.
     progress: Arc<Notify>,
@@ -62,23 +65,37 @@ impl Store {
             // Revision 1 is taken, so that "0" keeps its meaning of "any".
             revision: 1,
             durable: 1,
+            base: 0,
             tables: BTreeMap::new(),
             progress: Arc::new(Notify::new()),
         };
-        Store { writer: Mutex::new(()), inner: RwLock::new(inner), durability, log_capacity }
+        Store {
+            writer: Mutex::new(()),
+            inner: RwLock::new(inner),
+            durability,
+            log_capacity,
+        }
     }
 
-    pub(crate) fn revision(&self) -> u64 {
+    pub(crate) fn visible_revision(&self) -> u64 {
         self.read().durable
     }
 
     pub(crate) fn get(&self, kind: &Kind, key: &str) -> Option<Arc<Stored>> {
-        self.read().tables.get(&kind.storage)?.objects.get(key).cloned()
+        self.read()
+            .tables
+            .get(&kind.storage)?
+            .objects
+            .get(key)
+            .cloned()
     }
 
     /// Runs a write. What it puts is visible to later writes at once, and to everyone else once it is durable,
     /// which the returned revision lets the caller wait for.
-    pub(crate) fn write<T, E>(&self, body: impl FnOnce(&mut Transaction<'_>) -> Result<T, E>) -> Result<(T, u64), E> {
+    pub(crate) fn write<T, E>(
+        &self,
+        body: impl FnOnce(&mut Transaction<'_>) -> Result<T, E>,
+    ) -> Result<(T, u64), E> {
         let _writer = lock(&self.writer);
         let mut transaction = Transaction::new(self);
         let result = body(&mut transaction);
@@ -99,11 +116,6 @@ impl Store {
             self.durability.check(revision)?;
             notified.await;
         }
-    }
-
-    /// The number of objects in each table, for metrics.
-    pub(crate) fn counts(&self) -> Vec<(TableKey, usize)> {
-        self.read().tables.iter().map(|(key, table)| (key.clone(), table.objects.len())).collect()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {

@@ -172,7 +172,10 @@ mod tests {
     }
 
     /// Runs one key through the script for a virtual minute; gives the times of the calls.
-    async fn calls(script: fn(usize) -> Result<Next, Error>, retries_max: Option<u32>) -> Vec<u128> {
+    async fn calls(
+        script: fn(usize) -> Result<Next, Error>,
+        retries_max: Option<u32>,
+    ) -> Vec<u128> {
         let reconciler = Arc::new(Scripted {
             calls: Mutex::default(),
             start: Instant::now(),
@@ -205,7 +208,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn looks_again_when_asked() {
         let script = |count| {
-            Ok(if count < 3 { Next::After(Duration::from_secs(10)) } else { Next::AwaitChange })
+            Ok(if count < 3 {
+                Next::After(Duration::from_secs(10))
+            } else {
+                Next::AwaitChange
+            })
         };
         assert_eq!(calls(script, None).await, [0, 10_000, 20_000]);
     }
@@ -213,19 +220,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn retries_with_growing_delays() {
         let script = |count| {
-            if count < 4 { Err(Error::Retry("no".into())) } else { Ok(Next::AwaitChange) }
+            if count < 4 {
+                Err(Error::Retry("no".into()))
+            } else {
+                Ok(Next::AwaitChange)
+            }
         };
         assert_eq!(calls(script, None).await, [0, 5, 15, 35]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn gives_up_after_the_maximum() {
-        assert_eq!(calls(|_| Err(Error::Retry("no".into())), Some(2)).await, [0, 5, 15]);
+        assert_eq!(
+            calls(|_| Err(Error::Retry("no".into())), Some(2)).await,
+            [0, 5, 15]
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn terminal_errors_are_not_retried() {
-        assert_eq!(calls(|_| Err(Error::Terminal("no".into())), None).await, [0]);
+        assert_eq!(
+            calls(|_| Err(Error::Terminal("no".into())), None).await,
+            [0]
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -293,7 +293,8 @@ impl<T: Clone + Eq + Hash + Ord> Delayed<T> {
     fn compact(&mut self) {
         if self.heap.len() > 64 + 2 * self.due.len() {
             let due = &self.due;
-            self.heap.retain(|Reverse((at, _, item))| due.get(item) == Some(at));
+            self.heap
+                .retain(|Reverse((at, _, item))| due.get(item) == Some(at));
         }
     }
 

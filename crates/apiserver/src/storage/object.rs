@@ -19,12 +19,31 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    pub(crate) fn new(kind: &Kind, key: Arc<str>, revision: u64, value: &Value, body: Bytes) -> Stored {
+    pub(crate) fn new(
+        kind: &Kind,
+        key: Arc<str>,
+        revision: u64,
+        value: &Value,
+        body: Bytes,
+    ) -> Stored {
         let labels = value["metadata"]["labels"].as_object().map(|labels| {
-            labels.iter().filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into()))).collect()
+            labels
+                .iter()
+                .filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into())))
+                .collect()
         });
-        let fields = kind.selectable_fields.iter().map(|field| field_value(kind, value, field).into()).collect();
-        Stored { key, revision, body, labels: labels.unwrap_or_default(), fields }
+        let fields = kind
+            .selectable_fields
+            .iter()
+            .map(|field| field_value(kind, value, field).into())
+            .collect();
+        Stored {
+            key,
+            revision,
+            body,
+            labels: labels.unwrap_or_default(),
+            fields,
+        }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -36,7 +55,10 @@ impl Stored {
     }
 
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
-        self.labels.iter().find(|(candidate, _)| &**candidate == key).map(|(_, value)| &**value)
+        self.labels
+            .iter()
+            .find(|(candidate, _)| &**candidate == key)
+            .map(|(_, value)| &**value)
     }
 
     /// The object with its type, ready to be worked on.
@@ -55,7 +77,11 @@ pub(crate) fn split_key(key: &str) -> (&str, &str) {
 
 /// `{"kind":"Pod","apiVersion":"v1",` to which a body without its opening brace is added.
 pub(crate) fn type_prefix(kind: &Kind) -> String {
-    format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", kind.kind, kind.api_version())
+    format!(
+        "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",",
+        kind.kind,
+        kind.api_version()
+    )
 }
 
 /// Prints an object without its type. `opaque` replaces the `data` of a ControllerRevision byte for byte.

@@ -19,9 +19,14 @@ impl Store {
     /// Everything whose key starts with the prefix, as writers see it.
     pub(crate) fn list_newest(&self, kind: &Kind, prefix: &str) -> Vec<Arc<Stored>> {
         let inner = self.read();
-        let Some(table) = inner.tables.get(&kind.storage) else { return Vec::new() };
+        let Some(table) = inner.tables.get(&kind.storage) else {
+            return Vec::new();
+        };
         let from = (Bound::Included(prefix), Bound::Unbounded);
-        let matching = table.objects.range::<str, _>(from).take_while(|(key, _)| key.starts_with(prefix));
+        let matching = table
+            .objects
+            .range::<str, _>(from)
+            .take_while(|(key, _)| key.starts_with(prefix));
         matching.map(|(_, object)| object.clone()).collect()
     }
 
@@ -39,14 +44,22 @@ impl Store {
         let inner = self.read();
         let revision = revision.unwrap_or(inner.durable);
         let Some(table) = inner.tables.get(&kind.storage) else {
-            return Ok(Page { items: Vec::new(), revision, remaining: 0 });
+            return Ok(Page {
+                items: Vec::new(),
+                revision,
+                remaining: 0,
+            });
         };
         if revision < table.floor {
             return Err(Unreadable::Compacted { floor: table.floor });
         }
         let undone = undone(&inner, kind, revision);
         let from = if start > prefix { start } else { prefix };
-        let mut page = Page { items: Vec::new(), revision, remaining: 0 };
+        let mut page = Page {
+            items: Vec::new(),
+            revision,
+            remaining: 0,
+        };
         let mut add = |object: &Arc<Stored>| {
             if !keep(object) {
                 return;
@@ -58,13 +71,20 @@ impl Store {
             }
         };
         let range = (Bound::Included(from), Bound::Unbounded);
-        let current = table.objects.range::<str, _>(range).take_while(|(key, _)| key.starts_with(prefix));
+        let current = table
+            .objects
+            .range::<str, _>(range)
+            .take_while(|(key, _)| key.starts_with(prefix));
         if undone.is_empty() {
             current.for_each(|(_, object)| add(object));
         } else {
             // Merge: what changed since then replaces what is there now.
-            let mut merged: BTreeMap<&str, &Arc<Stored>> = current.map(|(key, object)| (&**key, object)).collect();
-            for (key, before) in undone.iter().filter(|(key, _)| **key >= *from && key.starts_with(prefix)) {
+            let mut merged: BTreeMap<&str, &Arc<Stored>> =
+                current.map(|(key, object)| (&**key, object)).collect();
+            for (key, before) in undone
+                .iter()
+                .filter(|(key, _)| ***key >= *from && key.starts_with(prefix))
+            {
                 match before {
                     Some(object) => merged.insert(key, object),
                     None => merged.remove(&**key),
@@ -78,14 +98,23 @@ impl Store {
     /// The changes of a kind after a revision, oldest first, at most `limit`.
     pub(crate) fn tail(&self, kind: &Kind, revision: u64, limit: usize) -> Tail {
         let inner = self.read();
-        let Some(table) = inner.tables.get(&kind.storage) else { return Tail::Events(Vec::new(), inner.durable) };
+        let Some(table) = inner.tables.get(&kind.storage) else {
+            return Tail::Events(Vec::new(), inner.durable);
+        };
         if revision < table.floor {
             return Tail::Behind { floor: table.floor };
         }
         let durable = inner.durable;
-        let visible = table.log.range(table.after(revision)..).take_while(|event| event.revision <= durable);
+        let visible = table
+            .log
+            .range(table.after(revision)..)
+            .take_while(|event| event.revision <= durable);
         let events: Vec<_> = visible.take(limit).cloned().collect();
-        let complete = if events.len() < limit { durable } else { events.last().map_or(durable, |e| e.revision) };
+        let complete = if events.len() < limit {
+            durable
+        } else {
+            events.last().map_or(durable, |e| e.revision)
+        };
         Tail::Events(events, complete)
     }
 
@@ -95,26 +124,29 @@ impl Store {
             return table.changed.clone();
         }
         let mut inner = self.modify();
-        // A table without objects has missed nothing: it can be watched from any revision.
-        let table = inner.tables.entry(kind.storage.clone()).or_insert_with(|| super::Table::new(0));
+        let base = inner.base;
+        let table = inner
+            .tables
+            .entry(kind.storage.clone())
+            .or_insert_with(|| super::Table::new(base));
         table.changed.clone()
-    }
-
-    pub(crate) fn progress(&self) -> Arc<Notify> {
-        self.read().progress.clone()
     }
 }
 
 /// The state at `revision` of each key that changed after it; `None` if it did not exist.
 fn undone(inner: &Inner, kind: &Kind, revision: u64) -> BTreeMap<Arc<str>, Option<Arc<Stored>>> {
-    let Some(table) = inner.tables.get(&kind.storage) else { return BTreeMap::new() };
+    let Some(table) = inner.tables.get(&kind.storage) else {
+        return BTreeMap::new();
+    };
     let mut undone = BTreeMap::new();
     for event in table.log.range(table.after(revision)..) {
         // The first change after the revision says what was before it.
-        undone.entry(event.object.key.clone()).or_insert_with(|| match event.change {
-            Change::Added => None,
-            Change::Modified | Change::Deleted => event.previous.clone(),
-        });
+        undone
+            .entry(event.object.key.clone())
+            .or_insert_with(|| match event.change {
+                Change::Added => None,
+                Change::Modified | Change::Deleted => event.previous.clone(),
+            });
     }
     undone
 }

@@ -21,7 +21,12 @@ pub(super) struct Table {
 impl Table {
     /// A table that starts empty, or is loaded, at a revision: what came before is not known.
     pub(super) fn new(floor: u64) -> Table {
-        Table { objects: BTreeMap::new(), log: VecDeque::new(), floor, changed: Arc::new(Notify::new()) }
+        Table {
+            objects: BTreeMap::new(),
+            log: VecDeque::new(),
+            floor,
+            changed: Arc::new(Notify::new()),
+        }
     }
 
     pub(super) fn last_revision(&self) -> u64 {

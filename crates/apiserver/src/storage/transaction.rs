@@ -27,20 +27,41 @@ impl<'a> Transaction<'a> {
     }
 
     /// Stores an object under the next revision, which is written into it.
-    pub(crate) fn put(&mut self, kind: &Kind, key: &str, value: &mut Value, opaque: Option<&str>) -> Arc<Stored> {
+    pub(crate) fn put(
+        &mut self,
+        kind: &Kind,
+        key: &str,
+        value: &mut Value,
+        opaque: Option<&str>,
+    ) -> Arc<Stored> {
         let revision = self.store.read().revision + 1;
         value["metadata"]["resourceVersion"] = Value::from(revision.to_string());
         let body = encode_body(value, opaque);
         let mut inner = self.store.modify();
-        let floor = inner.durable;
-        let table = inner.tables.entry(kind.storage.clone()).or_insert_with(|| Table::new(floor));
+        let floor = inner.base;
+        let table = inner
+            .tables
+            .entry(kind.storage.clone())
+            .or_insert_with(|| Table::new(floor));
         let previous = table.objects.get(key).cloned();
         // The key is shared between versions of an object, the map and the log.
-        let key: Arc<str> = previous.as_ref().map_or_else(|| key.into(), |previous| previous.key.clone());
+        let key: Arc<str> = previous
+            .as_ref()
+            .map_or_else(|| key.into(), |previous| previous.key.clone());
         let object = Arc::new(Stored::new(kind, key.clone(), revision, value, body));
         table.objects.insert(key, object.clone());
-        let change = if previous.is_some() { Change::Modified } else { Change::Added };
-        let event = Event { revision, change, object: object.clone(), previous, line: OnceLock::new() };
+        let change = if previous.is_some() {
+            Change::Modified
+        } else {
+            Change::Added
+        };
+        let event = Event {
+            revision,
+            change,
+            object: object.clone(),
+            previous,
+            line: OnceLock::new(),
+        };
         table.record(event, self.store.log_capacity);
         inner.revision = revision;
         drop(inner);
@@ -58,8 +79,13 @@ impl<'a> Transaction<'a> {
         let table = inner.tables.get_mut(&kind.storage)?;
         table.objects.remove(key);
         let object = last.clone();
-        let event =
-            Event { revision, change: Change::Deleted, object, previous: Some(previous), line: OnceLock::new() };
+        let event = Event {
+            revision,
+            change: Change::Deleted,
+            object,
+            previous: Some(previous),
+            line: OnceLock::new(),
+        };
         table.record(event, self.store.log_capacity);
         inner.revision = revision;
         drop(inner);
@@ -89,5 +115,11 @@ pub(crate) fn with_revision(kind: &Kind, stored: &Stored, revision: u64) -> Stor
     value["metadata"]["resourceVersion"] = Value::from(revision.to_string());
     let opaque = crate::opaque::text_of(kind, &stored.body);
     let body = encode_body(&value, opaque.as_deref());
-    Stored { key: stored.key.clone(), revision, body, labels: stored.labels.clone(), fields: stored.fields.clone() }
+    Stored {
+        key: stored.key.clone(),
+        revision,
+        body,
+        labels: stored.labels.clone(),
+        fields: stored.fields.clone(),
+    }
 }

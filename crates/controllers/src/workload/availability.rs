@@ -19,6 +19,8 @@ pub fn next_availability<'a>(
 
 /// The wake-up that an update of a pod asks for: it just became ready, and time has to pass.
 pub fn after_becoming_ready(min_ready_seconds: i32, old: &Pod, new: &Pod) -> Option<Duration> {
-    let wait = u64::try_from(min_ready_seconds).ok().filter(|wait| *wait > 0)?;
+    let wait = u64::try_from(min_ready_seconds)
+        .ok()
+        .filter(|wait| *wait > 0)?;
     (!old.is_ready() && new.is_ready()).then(|| Duration::from_secs(wait))
 }

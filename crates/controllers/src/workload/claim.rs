@@ -124,7 +124,11 @@ impl<'a> Claimer<'a> {
         }
     }
 
-    async fn patch<K: Resource>(&self, meta: &Meta, patch: serde_json::Value) -> Result<(), client::Error> {
+    async fn patch<K: Resource>(
+        &self,
+        meta: &Meta,
+        patch: serde_json::Value,
+    ) -> Result<(), client::Error> {
         let patch = Patch::Strategic(patch.to_string().into());
         self.client
             .patch(&K::TYPE, &meta.namespace, &meta.name, None, &patch)
@@ -158,7 +162,9 @@ impl Fresh {
         let key = owner.key();
         if self.metadata.uid != owner.uid {
             let (got, wanted) = (&self.metadata.uid, &owner.uid);
-            return Err(format!("original {kind} {key} is gone: got uid {got}, wanted {wanted}"));
+            return Err(format!(
+                "original {kind} {key} is gone: got uid {got}, wanted {wanted}"
+            ));
         }
         match self.metadata.deleted_at {
             Some(at) => Err(format!("{key} has just been deleted at {at}")),
@@ -247,7 +253,10 @@ mod tests {
     #[test]
     fn errors_are_worded_as_upstream_does() {
         let errors = |texts: &[&str]| {
-            let failures = texts.iter().map(|text| Error::Retry((*text).into())).collect();
+            let failures = texts
+                .iter()
+                .map(|text| Error::Retry((*text).into()))
+                .collect();
             aggregate(failures).map_err(|error| error.to_string())
         };
         assert_eq!(errors(&[]), Ok(()));

@@ -27,19 +27,26 @@ impl PodControl {
         PodControl { client, recorder }
     }
 
-    pub async fn create(&self, owner: &ObjectRef, namespace: &str, body: Bytes) -> Result<Created, Error> {
+    pub async fn create(
+        &self,
+        owner: &ObjectRef,
+        namespace: &str,
+        body: Bytes,
+    ) -> Result<Created, Error> {
         match self.client.create(&Pod::TYPE, namespace, body).await {
             Ok(answer) => {
                 let created = Created::read(&answer);
                 let message = format!("Created pod: {}", created.name);
-                self.recorder.event(owner, EventType::Normal, "SuccessfulCreate", message);
+                self.recorder
+                    .event(owner, EventType::Normal, "SuccessfulCreate", message);
                 Ok(created)
             }
             Err(error) => {
                 // A namespace that is going away refuses everything: no news to anyone.
                 if !error.is_namespace_terminating() {
                     let message = format!("Error creating: {error}");
-                    self.recorder.event(owner, EventType::Warning, "FailedCreate", message);
+                    self.recorder
+                        .event(owner, EventType::Warning, "FailedCreate", message);
                 }
                 Err(error)
             }
@@ -53,16 +60,22 @@ impl PodControl {
             uid: Some(meta.uid.clone()),
             ..DeleteOptions::default()
         };
-        match self.client.delete(&Pod::TYPE, &meta.namespace, &meta.name, &options).await {
+        match self
+            .client
+            .delete(&Pod::TYPE, &meta.namespace, &meta.name, &options)
+            .await
+        {
             Ok(_) => {
                 let message = format!("Deleted pod: {}", meta.name);
-                self.recorder.event(owner, EventType::Normal, "SuccessfulDelete", message);
+                self.recorder
+                    .event(owner, EventType::Normal, "SuccessfulDelete", message);
                 Ok(())
             }
             Err(error) => {
                 if !error.is_not_found() {
                     let message = format!("Error deleting: {error}");
-                    self.recorder.event(owner, EventType::Warning, "FailedDelete", message);
+                    self.recorder
+                        .event(owner, EventType::Warning, "FailedDelete", message);
                 }
                 Err(error)
             }
@@ -101,7 +114,10 @@ pub fn pod_body(template: &Template, name: PodName<'_>, owner: &OwnerRef) -> Nod
         PodName::Exactly(name) => metadata.set(&["name"], Node::text(name)),
     }
     for field in ["labels", "annotations", "finalizers"] {
-        if let Some(value) = source.remove(&["metadata", field]).filter(|value| !value.is_null()) {
+        if let Some(value) = source
+            .remove(&["metadata", field])
+            .filter(|value| !value.is_null())
+        {
             metadata.set(&[field], value);
         }
     }
@@ -110,7 +126,10 @@ pub fn pod_body(template: &Template, name: PodName<'_>, owner: &OwnerRef) -> Nod
     pod.set(&["apiVersion"], Node::text("v1"));
     pod.set(&["kind"], Node::text("Pod"));
     pod.set(&["metadata"], metadata);
-    pod.set(&["spec"], source.remove(&["spec"]).unwrap_or_else(Node::object));
+    pod.set(
+        &["spec"],
+        source.remove(&["spec"]).unwrap_or_else(Node::object),
+    );
     pod
 }
 
@@ -120,9 +139,9 @@ pub fn pod_name_base(owner: &str) -> String {
     // UPSTREAM: the dash is dropped when the name with it is not a valid prefix.
     let valid = owner.len() < 253
         && !owner.is_empty()
-        && owner
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.');
+        && owner.bytes().all(|byte| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.'
+        });
     if valid { base } else { owner.into() }
 }
 

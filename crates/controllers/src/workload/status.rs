@@ -9,7 +9,11 @@ use client::{Client, Error};
 use serde::{Deserialize, Serialize};
 
 /// Writes the status of an object that we read at `meta`'s revision; gives the new revision.
-pub async fn put_status<K: Resource>(client: &Client, meta: &Meta, status: &impl Serialize) -> Result<u64, Error> {
+pub async fn put_status<K: Resource>(
+    client: &Client,
+    meta: &Meta,
+    status: &impl Serialize,
+) -> Result<u64, Error> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Body<'a, S> {

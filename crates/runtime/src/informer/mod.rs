@@ -26,7 +26,10 @@ pub use registry::{Informers, Synced};
 pub enum Change<'a, K> {
     Added(&'a Arc<K>),
     /// Both states; on a resync they are the same allocation.
-    Updated { old: &'a Arc<K>, new: &'a Arc<K> },
+    Updated {
+        old: &'a Arc<K>,
+        new: &'a Arc<K>,
+    },
     /// The last state we knew. It may be older than the one that was deleted when the deletion was
     /// only noticed by a new listing.
     Deleted(&'a Arc<K>),
@@ -173,7 +176,9 @@ impl<K: Resource> Informer<K> {
     }
 
     fn lock_listeners(&self) -> MutexGuard<'_, Arc<[Listener<K>]>> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -34,6 +34,8 @@ enum Place {
 enum End {
     /// As watches do, by themselves.
     Quiet,
+    /// By itself, but too early: before any event, or within its listing.
+    Cut,
     /// The server no longer knows our revision.
     Forgotten,
     /// The server does not speak WatchList.
@@ -41,7 +43,11 @@ enum End {
     Failed(Error),
 }
 
-pub(super) async fn run<K: Resource>(informer: &Informer<K>, client: &Client, options: &StreamOptions) {
+pub(super) async fn run<K: Resource>(
+    informer: &Informer<K>,
+    client: &Client,
+    options: &StreamOptions,
+) {
     let mut reflector = Reflector {
         informer,
         client,
@@ -96,6 +102,10 @@ impl<K: Resource> Reflector<'_, K> {
                 debug!(%resource, "the server refuses WatchList, using list and watch");
                 self.watch_list = false;
             }
+            End::Cut => {
+                debug!(%resource, "the watch ended early, will retry");
+                self.backoff.wait(None).await;
+            }
             End::Forgotten => {
                 debug!(%resource, "our revision is too old for the server, listing again");
                 self.place = Place::Unknown;
@@ -122,7 +132,10 @@ impl<K: Resource> Reflector<'_, K> {
             metadata_only: self.informer.metadata_only,
             ..WatchOptions::default()
         };
-        let opened = self.client.watch(self.informer.resource(), "", &options).await;
+        let opened = self
+            .client
+            .watch(self.informer.resource(), "", &options)
+            .await;
         let mut stream = match opened {
             Ok(stream) => stream,
             Err(error) => return refused(error, from_start),
@@ -133,7 +146,7 @@ impl<K: Resource> Reflector<'_, K> {
         self.listed = !from_start;
         let deadline = Instant::now() + deadline(timeout_seconds);
         let mut events: u64 = 0;
-        loop {
+        let end = loop {
             let event = tokio::select! {
                 biased;
                 event = stream.next() => event,
@@ -144,35 +157,25 @@ impl<K: Resource> Reflector<'_, K> {
                 () = tokio::time::sleep_until(deadline) => None,
             };
             let end = match event {
-                None if events == 0 && from_start => End::Failed(Error::transport(
-                    "the watch ended before the first event",
-                )),
-                None => End::Quiet,
-                Some(Err(error)) => End::Failed(error),
+                None => Some(End::Quiet),
+                Some(Err(error)) => Some(End::Failed(error)),
                 Some(Ok(event)) => {
                     events += 1;
-                    match self.on_event(event, from_start) {
-                        Some(end) => end,
-                        None => continue,
-                    }
+                    self.on_event(event, from_start)
                 }
             };
-            if self.listed && events > 0 {
-                self.backoff.reset_if_long_lived();
+            if let Some(end) = end {
+                break end;
             }
-            return if from_start && !self.listed {
-                // Half a listing is none.
-                match end {
-                    End::Quiet => End::Failed(Error::transport("the watch ended within its listing")),
-                    other => other,
-                }
-            } else if let (End::Quiet, 0) = (&end, events) {
-                // A server that closes watches at once must not be asked in a tight loop.
-                self.backoff.wait(None).await;
+        };
+        match end {
+            // Half a listing is none; and a server that closes watches at once must not be asked
+            // in a tight loop.
+            End::Quiet if !self.listed || events == 0 => End::Cut,
+            end => {
+                self.backoff.reset_if_long_lived();
                 end
-            } else {
-                end
-            };
+            }
         }
     }
 
@@ -227,7 +230,10 @@ impl<K: Resource> Reflector<'_, K> {
             options.resource_version_match = Some(ResourceVersionMatch::NotOlderThan);
         }
         loop {
-            let page = self.client.list(self.informer.resource(), "", &options).await?;
+            let page = self
+                .client
+                .list(self.informer.resource(), "", &options)
+                .await?;
             for json in &page.items {
                 if let Some(object) = self.decode(json) {
                     self.informer.upsert(object);
@@ -274,7 +280,9 @@ fn refused(error: Error, from_start: bool) -> End {
 /// Answers by which servers say that they do not do `sendInitialEvents`: a definite no, not a
 /// passing trouble.
 fn is_unsupported(error: &Error) -> bool {
-    error.status().is_some_and(|status| matches!(status.code, 400 | 405 | 415 | 422 | 500))
+    error
+        .status()
+        .is_some_and(|status| matches!(status.code, 400 | 405 | 415 | 422 | 500))
         && !error.is_server_timeout()
 }
 
@@ -319,7 +327,10 @@ impl Backoff {
     }
 
     fn reset_if_long_lived(&mut self) {
-        if self.last_wait.is_some_and(|then| then.elapsed() > BACKOFF_RESET) {
+        if self
+            .last_wait
+            .is_some_and(|then| then.elapsed() > BACKOFF_RESET)
+        {
             self.next = BACKOFF_BASE;
         }
     }

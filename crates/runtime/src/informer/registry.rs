@@ -49,7 +49,11 @@ impl Informers {
         let mut held = self.lock();
         let name = std::any::type_name::<K>();
         if let Some(entry) = held.by_kind.get(name) {
-            assert_eq!(entry.type_id, TypeId::of::<K>(), "two views are both called {name}");
+            assert_eq!(
+                entry.type_id,
+                TypeId::of::<K>(),
+                "two views are both called {name}"
+            );
             return entry
                 .informer
                 .clone()
@@ -71,7 +75,8 @@ impl Informers {
     }
 
     fn entry<K: Resource>(&self, informer: &Arc<Informer<K>>) -> Entry {
-        let (client, options, to_run) = (self.client.clone(), self.options.clone(), informer.clone());
+        let (client, options, to_run) =
+            (self.client.clone(), self.options.clone(), informer.clone());
         Entry {
             type_id: TypeId::of::<K>(),
             informer: informer.clone(),
@@ -97,7 +102,12 @@ impl Informers {
 
     /// Waits until every store holds what the server had when it was listed.
     pub async fn synced(&self) {
-        let all: Vec<Synced> = self.lock().by_kind.values().map(|entry| entry.synced.clone()).collect();
+        let all: Vec<Synced> = self
+            .lock()
+            .by_kind
+            .values()
+            .map(|entry| entry.synced.clone())
+            .collect();
         for synced in all {
             synced.wait().await;
         }
