@@ -18,6 +18,7 @@ mod opaque;
 mod openapi;
 mod patch;
 pub mod pki;
+pub mod proto;
 mod resources;
 mod rest;
 pub mod schema;
@@ -28,6 +29,7 @@ mod server;
 pub mod status;
 mod storage;
 pub mod strategy;
+pub mod tables;
 #[cfg(test)]
 mod tests;
 
