@@ -43,6 +43,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
     pub(crate) networks: Networks,
+    pub(crate) openapi: crate::openapi::OpenApi,
 }
 
 impl Options {
@@ -70,6 +71,7 @@ impl ApiServer {
             clock: options.clock,
             rng: options.rng,
             networks: Networks::default(),
+            openapi: crate::openapi::OpenApi::default(),
         };
         let server = ApiServer {
             shared: Arc::new(shared),
@@ -85,6 +87,16 @@ impl ApiServer {
             let server = server.clone();
             async move { Ok::<_, BoxError>(server.handle(request, Identity::admin()).await) }
         }))
+    }
+
+    /// Answers a request that came over the network, with the user of its client certificate if it had one.
+    pub(crate) async fn handle_remote(
+        &self,
+        request: Request<Bytes>,
+        certificate: Option<Identity>,
+    ) -> Response<Body> {
+        let identity = certificate.unwrap_or_else(Identity::anonymous);
+        self.handle(request, identity).await
     }
 
     /// Answers one request on behalf of an authenticated user.
