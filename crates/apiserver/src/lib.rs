@@ -27,6 +27,7 @@ mod server;
 pub mod status;
 mod storage;
 pub mod strategy;
+pub mod tables;
 #[cfg(test)]
 mod tests;
 
