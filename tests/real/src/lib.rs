@@ -24,6 +24,7 @@ pub mod installation;
 pub mod kubelet;
 pub mod manager;
 pub mod process;
+pub mod scenario;
 pub mod wait;
 
 pub use cluster::{Cluster, ClusterOptions};

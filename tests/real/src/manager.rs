@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use serde_json::json;
 
 use crate::cluster::{self, Cluster, free_port};
 use crate::http::Api;
@@ -82,6 +83,9 @@ impl Manager {
         options: &ManagerOptions,
     ) -> Result<Manager> {
         let name = format!("controller-manager-{name}");
+        if !options.use_service_account_credentials {
+            allow_everything(cluster)?;
+        }
         let port = free_port()?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let admin = cluster
@@ -134,6 +138,21 @@ impl Manager {
     pub fn kill(self) {
         self.process.kill();
     }
+}
+
+/// The manager's own user may do little: its controllers are meant to act through their service
+/// accounts. Where they do not, it gets every right, but stays subject to priority and fairness.
+fn allow_everything(cluster: &Cluster) -> Result<()> {
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    if cluster.api.find(&format!("{path}/test-manager"))?.is_some() {
+        return Ok(());
+    }
+    let binding = json!({
+        "metadata": {"name": "test-manager"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}],
+    });
+    cluster.api.create(path, &binding).map(drop)
 }
 
 fn flags(

@@ -2,6 +2,8 @@
 #![expect(clippy::print_stdout, reason = "a command line tool prints its result")]
 #![expect(clippy::print_stderr, reason = "and its failures")]
 
+mod differential;
+
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -26,11 +28,12 @@ fn main() -> ExitCode {
 fn run(arguments: &[String]) -> Result<ExitCode> {
     let (command, rest) = arguments
         .split_first()
-        .context("usage: real-bed build|up [--minor N]")?;
+        .context("usage: real-bed build|up|differential")?;
     match command.as_str() {
         "build" => build(minor(rest)?),
         "up" => up(rest),
-        other => bail!("unknown command {other:?}; there are: build, up"),
+        "differential" => differential::run(rest),
+        other => bail!("unknown command {other:?}; there are: build, up, differential"),
     }
 }
 
