@@ -33,7 +33,7 @@ pub fn compare(expected: &Record, actual: &Record) -> Vec<Difference> {
     for key in keys(&expected.events, &actual.events) {
         let count = |events: &BTreeMap<String, u64>| events.get(key).copied().unwrap_or(0);
         let (expected, actual) = (count(&expected.events), count(&actual.events));
-        if expected != actual {
+        if !event_counts_agree(key, expected, actual) {
             found.push(difference(
                 "events",
                 format!("{actual} times instead of {expected}: {key}"),
@@ -64,6 +64,13 @@ pub fn compare(expected: &Record, actual: &Record) -> Vec<Difference> {
     }
     compare_writes(expected, actual, &mut found);
     found
+}
+
+/// Warnings are repeated as often as something was retried, which is a matter of time: they agree if
+/// both managers gave them. All other events are exact.
+fn event_counts_agree(event: &str, expected: u64, actual: u64) -> bool {
+    expected == actual
+        || event.starts_with("Warning ") && expected > 0 && actual > 0 && actual <= expected * 2 + 3
 }
 
 fn compare_writes(expected: &Record, actual: &Record, found: &mut Vec<Difference>) {
@@ -242,6 +249,21 @@ mod tests {
         check(
             |r| *r.writes.get_mut("change deployments/status").unwrap() = 8,
             &["writes: change deployments/status: 8 instead of 4"],
+        );
+    }
+
+    #[test]
+    fn only_warnings_may_be_repeated_more_or_less_often() {
+        assert!(
+            event_counts_agree("Normal Scaled", 2, 2) && !event_counts_agree("Normal Scaled", 2, 3)
+        );
+        assert!(
+            event_counts_agree("Warning Failed", 2, 7)
+                && event_counts_agree("Warning Failed", 9, 1)
+        );
+        assert!(
+            !event_counts_agree("Warning Failed", 2, 8)
+                && !event_counts_agree("Warning Failed", 2, 0)
         );
     }
 

@@ -23,6 +23,9 @@ const VOLATILE: [&str; 13] = [
     "deletionTimestamp",
 ];
 
+/// How many letters the server appends to a name prefix.
+const GENERATED_SUFFIX: usize = 5;
+
 /// The names that one run made up, and what they stand for.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
@@ -37,11 +40,16 @@ impl Names {
     pub(crate) fn learn(namespace: &str, writes: &[Entry]) -> Names {
         let mut names = BTreeMap::from([(namespace.to_owned(), "<ns>".to_owned())]);
         let mut revisions: BTreeMap<String, usize> = BTreeMap::new();
-        for entry in writes
-            .iter()
-            .filter(|entry| entry.verb == "create" && entry.code() == 201)
-        {
-            let Some(object) = &entry.response_object else {
+        for entry in writes.iter().filter(|entry| entry.verb == "create") {
+            if let Some(name) = refused_pod(entry) {
+                let prefix = &name[..name.len() - GENERATED_SUFFIX];
+                names.insert(name.to_owned(), format!("{prefix}*"));
+            }
+            let Some(object) = entry
+                .response_object
+                .as_ref()
+                .filter(|_| entry.code() == 201)
+            else {
                 continue;
             };
             let metadata = &object["metadata"];
@@ -52,9 +60,7 @@ impl Names {
                 *number += 1;
                 names.insert(hash.to_owned(), format!("<{owner}#{number}>"));
             }
-            if let (Some(name), Some(prefix)) =
-                (metadata["name"].as_str(), metadata["generateName"].as_str())
-            {
+            if let Some((name, prefix)) = generated_name(metadata) {
                 names.insert(name.to_owned(), format!("{prefix}*"));
             }
         }
@@ -82,10 +88,15 @@ impl Names {
                 let kept = fields
                     .iter()
                     .filter(|(key, _)| !VOLATILE.contains(&key.as_str()));
-                Value::Object(
-                    kept.map(|(key, value)| (key.clone(), self.object(value)))
-                        .collect::<Map<_, _>>(),
-                )
+                let field = |(key, value): (&String, &Value)| {
+                    let mut value = self.object(value);
+                    // UPSTREAM: a StatefulSet's claims become volumes in the order of a Go map.
+                    if let (true, Value::Array(volumes)) = (key == "volumes", &mut value) {
+                        volumes.sort_by_key(|volume| volume["name"].to_string());
+                    }
+                    (key.clone(), value)
+                };
+                Value::Object(kept.map(field).collect::<Map<_, _>>())
             }
             other => other.clone(),
         }
@@ -102,6 +113,23 @@ fn template_hash<'a>(resource: &str, metadata: &'a Value) -> Option<(&'a str, &'
         _ => return None,
     };
     Some((owner["name"].as_str()?, metadata["labels"][label].as_str()?))
+}
+
+/// A name that the server made up, and its prefix. Pods with ordinals have a prefix too, but their
+/// name is their own.
+fn generated_name(metadata: &Value) -> Option<(&str, &str)> {
+    let (name, prefix) = (
+        metadata["name"].as_str()?,
+        metadata["generateName"].as_str()?,
+    );
+    (name.strip_prefix(prefix)?.len() == GENERATED_SUFFIX).then_some((name, prefix))
+}
+
+/// The name of a pod that was refused: the server had made it up already and quotes it in its answer.
+fn refused_pod(entry: &Entry) -> Option<&str> {
+    let message = &entry.response_status.as_ref()?.message;
+    let name = message.strip_prefix("pods \"")?.split('"').next()?;
+    (entry.code() == 403 && name.len() > GENERATED_SUFFIX).then_some(name)
 }
 
 fn is_token_volume(item: &Value) -> bool {
@@ -131,6 +159,11 @@ mod tests {
             json!({"metadata": {"name": format!("web-{hash}"), "labels": {"pod-template-hash": hash},
                 "ownerReferences": [{"kind": "Deployment", "name": "web"}]}})
         };
+        let mut refused = created("pods", &Value::Null);
+        refused.response_status = serde_json::from_value(
+            json!({"code": 403, "message": "pods \"web-5f6c7d8b9-zzzzz\" is forbidden"}),
+        )
+        .unwrap();
         let pod = json!({"metadata": {"name": "web-79d4b9c4c6-x2x4z", "generateName": "web-79d4b9c4c6-"}});
         let names = Names::learn(
             "scenario-3",
@@ -138,12 +171,14 @@ mod tests {
                 created("replicasets", &set("79d4b9c4c6")),
                 created("pods", &pod),
                 created("replicasets", &set("5f6c7d8b9")),
+                refused,
             ],
         );
         assert_eq!(
             names.text("Created pod: web-79d4b9c4c6-x2x4z for web-5f6c7d8b9 in scenario-3"),
             "Created pod: web-<web#1>-* for web-<web#2> in <ns>"
         );
+        assert_eq!(names.text("web-5f6c7d8b9-zzzzz"), "web-<web#2>-*");
     }
 
     #[test]

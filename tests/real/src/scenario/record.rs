@@ -32,12 +32,13 @@ impl Record {
             .iter()
             .filter(|entry| (200..300).contains(&entry.code()))
             .collect();
+        let objects = objects(api, namespace, &names)?;
         Ok(Record {
-            objects: objects(api, namespace, &names)?,
             events: events(api, namespace, &names)?,
             conditions: conditions(&succeeded, &names),
-            order: order(&succeeded),
+            order: order(&succeeded, &objects),
             writes: counts(&succeeded),
+            objects,
         })
     }
 }
@@ -113,7 +114,13 @@ fn conditions(writes: &[&Entry], names: &Names) -> BTreeMap<String, Vec<String>>
             let states = history
                 .entry(format!("{kind}/{name} {}", text("type")))
                 .or_default();
-            let state = format!("{}({})", text("status"), text("reason"));
+            // UPSTREAM: whether a new ReplicaSet is ever written as the reason of progress, or only its
+            // first update, depends on which of two status writes of one sync meets a conflict.
+            let reason = match text("reason").as_str() {
+                "NewReplicaSetCreated" | "ReplicaSetUpdated" => "progress".to_owned(),
+                other => other.to_owned(),
+            };
+            let state = format!("{}({reason})", text("status"));
             if states.last() != Some(&state) {
                 states.push(state);
             }
@@ -123,8 +130,8 @@ fn conditions(writes: &[&Entry], names: &Names) -> BTreeMap<String, Vec<String>>
 }
 
 /// Pods with ordinals are created and deleted in an order that users rely on, unless their set is
-/// parallel; then the set's own name is all that is kept.
-fn order(writes: &[&Entry]) -> Vec<String> {
+/// parallel. The pods of a set that is gone were deleted by the garbage collector, in no order.
+fn order(writes: &[&Entry], objects: &BTreeMap<String, Value>) -> Vec<String> {
     let ordered: Vec<&str> = writes
         .iter()
         .filter_map(|entry| entry.response_object.as_ref())
@@ -143,7 +150,9 @@ fn order(writes: &[&Entry]) -> Vec<String> {
             .map_or("", |object| object.name.as_str());
         let name = object["metadata"]["name"].as_str().unwrap_or(reference);
         let set = name.rsplit_once('-').map_or("", |(set, _)| set);
-        if ordered.contains(&set) && matches!(entry.verb.as_str(), "create" | "delete") {
+        let exists = objects.contains_key(&format!("statefulset/{set}"));
+        let counts = entry.verb == "create" || entry.verb == "delete" && exists;
+        if ordered.contains(&set) && counts {
             order.push(format!("{} {name}", entry.verb));
         }
     }

@@ -15,6 +15,10 @@ use crate::wait::{self, Seen};
 /// How long a state that a scenario waits for may take: a loaded machine is slow, not wrong.
 const WAIT_DEADLINE: Duration = Duration::from_secs(60);
 
+/// Where the pod of a DaemonSet says which node it is for.
+const TARGET_NODE: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution\
+     /nodeSelectorTerms/0/matchFields/0/values/0";
+
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Step {
@@ -98,6 +102,8 @@ enum PodState {
     Failed,
     Succeeded,
     Bound,
+    /// Bound to the node that its affinity names, as the scheduler does with a DaemonSet's pods.
+    Scheduled,
     Deleted,
     /// Ends pods that are being deleted, as their kubelet would.
     Finished,
@@ -132,7 +138,7 @@ impl Player<'_> {
             Step::Create(object) => self.create(object),
             Step::Patch(patch) => self.patch(patch),
             Step::Scale { target, replicas } => {
-                let path = format!("{}/scale", resources::object(target, self.namespace)?);
+                let path = format!("{}/scale", self.path(target)?);
                 self.api
                     .merge_patch(&path, &json!({"spec": {"replicas": replicas}}))
                     .map(drop)
@@ -150,6 +156,25 @@ impl Player<'_> {
         }
     }
 
+    /// The path of a target: `kind/name`, or `kind?label=value` for the only object with that label.
+    fn path(&self, target: &str) -> Result<String> {
+        let Some((kind, selector)) = target.split_once('?') else {
+            return resources::object(target, self.namespace);
+        };
+        let collection = resources::collection(kind, self.namespace)?;
+        let found = self.api.list(&format!(
+            "{collection}?labelSelector={}",
+            selector.replace('=', "%3D")
+        ))?;
+        match found.as_slice() {
+            [object] => Ok(format!(
+                "{collection}/{}",
+                object["metadata"]["name"].as_str().unwrap_or("")
+            )),
+            _ => bail!("{} objects are {target}, not one", found.len()),
+        }
+    }
+
     fn create(&self, object: &Value) -> Result<()> {
         let object = expand::expand(object, self.namespace);
         let kind = object["kind"].as_str().context("an object needs a kind")?;
@@ -159,7 +184,7 @@ impl Player<'_> {
     }
 
     fn patch(&self, patch: &Patch) -> Result<()> {
-        let mut path = resources::object(&patch.target, self.namespace)?;
+        let mut path = self.path(&patch.target)?;
         if !patch.subresource.is_empty() {
             path = format!("{path}/{}", patch.subresource);
         }
@@ -184,10 +209,7 @@ impl Player<'_> {
         if let Some(grace) = delete.grace {
             options["gracePeriodSeconds"] = json!(grace);
         }
-        self.api.delete(
-            &resources::object(&delete.target, self.namespace)?,
-            &options,
-        )
+        self.api.delete(&self.path(&delete.target)?, &options)
     }
 
     fn change_pods(&self, change: &Pods) -> Result<()> {
@@ -219,6 +241,10 @@ impl Player<'_> {
                     &json!({}),
                 )?,
                 PodState::Finished => kubelet.finish(name)?,
+                PodState::Scheduled => {
+                    let node = pod.pointer(TARGET_NODE).and_then(Value::as_str);
+                    kubelet.bind(name, node.context("the pod's affinity names no node")?)?;
+                }
                 PodState::Bound => {
                     let node = change.node.as_ref().context("`set: bound` needs a node")?;
                     kubelet.bind(name, &format!("{}-{node}", self.namespace))?;
@@ -256,7 +282,7 @@ impl Player<'_> {
     }
 
     fn wait(&self, target: &str, fields: &BTreeMap<String, Value>) -> Result<()> {
-        let path = resources::object(target, self.namespace)?;
+        let path = self.path(target)?;
         wait::until(target, WAIT_DEADLINE, || {
             let object = self.api.find(&path)?.unwrap_or(Value::Null);
             let differs = fields.iter().find_map(|(pointer, expected)| {
