@@ -1,1 +1,36 @@
-//! Placeholder.
+//! What Kubernetes objects are, as far as controllers read them.
+//!
+//! Pure data: *views* with exactly the fields that controllers read, and the small languages
+//! around them (selectors, quantities, times, names). No IO, no async, no clock of its own, no
+//! logging. What repeats across objects is interned, so a cached pod costs a few hundred bytes.
+//!
+//! Pod templates stay raw JSON ([`template`], [`json`]): a field that a newer API server added
+//! passes through us untouched.
+
+pub mod clock;
+pub mod collections;
+pub mod gates;
+pub mod hash;
+pub mod intern;
+pub mod json;
+pub mod key;
+pub mod labels;
+pub mod meta;
+pub mod names;
+pub mod random;
+pub mod resource;
+pub mod template;
+pub mod time;
+pub mod uid;
+
+pub use clock::Clock;
+pub use gates::{Gate, Gates};
+pub use intern::Istr;
+pub use key::Key;
+pub use labels::LabelSet;
+pub use meta::{Meta, OwnerRef};
+pub use random::Rng;
+pub use resource::{DecodeError, Resource, ResourceType};
+pub use template::Template;
+pub use time::{MicroTime, Time};
+pub use uid::Uid;

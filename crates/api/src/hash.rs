@@ -1,0 +1,47 @@
+//! FNV-32a, the hash behind upstream's revision names.
+
+/// 32-bit FNV-1a.
+#[derive(Clone, Copy)]
+pub struct Fnv32a(u32);
+
+impl Fnv32a {
+    pub fn new() -> Fnv32a {
+        // The offset basis of the FNV specification.
+        Fnv32a(0x811c_9dc5)
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            // The 32-bit FNV prime.
+            self.0 = (self.0 ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        }
+    }
+
+    pub fn finish(self) -> u32 {
+        self.0
+    }
+}
+
+impl Default for Fnv32a {
+    fn default() -> Fnv32a {
+        Fnv32a::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_vectors() {
+        for (text, sum) in [
+            ("", 0x811c_9dc5_u32),
+            ("a", 0xe40c_292c),
+            ("foobar", 0xbf9c_f968),
+        ] {
+            let mut hash = Fnv32a::new();
+            hash.write(text.as_bytes());
+            assert_eq!(hash.finish(), sum, "{text}");
+        }
+    }
+}

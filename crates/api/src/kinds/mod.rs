@@ -1,0 +1,48 @@
+//! One view per kind: exactly the fields that controllers read.
+//!
+//! A new kind is a file here: a struct that derives `Deserialize` for what is read, and
+//! [`view!`](crate::view) for its place in the API.
+
+mod controller_revision;
+mod daemonset;
+mod deployment;
+mod namespace;
+mod node;
+mod persistent_volume_claim;
+mod pod;
+mod replicaset;
+mod replication_controller;
+mod statefulset;
+
+pub use controller_revision::ControllerRevision;
+pub use daemonset::{DaemonSet, DaemonSetSpec, DaemonSetStatus, DaemonSetStrategy};
+pub use deployment::{Deployment, DeploymentSpec, DeploymentStatus, DeploymentStrategy, RollbackTo};
+pub use namespace::{Namespace, NamespaceSpec, NamespaceStatus};
+pub use node::{Node, NodeSpec, NodeStatus};
+pub use persistent_volume_claim::PersistentVolumeClaim;
+pub use pod::{POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodOwn, PodStatus, Volume};
+pub use replicaset::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
+pub use replication_controller::{ReplicationController, ReplicationControllerSpec};
+pub use statefulset::{
+    ClaimRetention, ClaimRetentionPolicy, PodManagement, StatefulSet, StatefulSetSpec, StatefulSetStatus,
+    StatefulSetStrategy,
+};
+
+/// Implements [`Resource`](crate::Resource) for a struct that derives `Deserialize` and has a
+/// field `metadata`.
+#[macro_export]
+macro_rules! view {
+    ($kind:ty, $resource:expr) => {
+        impl $crate::Resource for $kind {
+            const TYPE: $crate::ResourceType = $resource;
+
+            fn meta(&self) -> &$crate::Meta {
+                &self.metadata
+            }
+
+            fn decode(json: &[u8]) -> Result<Self, $crate::DecodeError> {
+                $crate::resource::decode_json(&Self::TYPE, json)
+            }
+        }
+    };
+}

@@ -1,0 +1,250 @@
+//! Object metadata as controllers read it, and owner references.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::intern::{Istr, Pool};
+use crate::key::Key;
+use crate::labels::LabelSet;
+use crate::time::{MicroTime, Time};
+use crate::uid::Uid;
+
+/// Everything in `metadata` but `managedFields` and `selfLink`.
+///
+/// Equality ignores the resource version: see [`crate::Resource`].
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Meta {
+    pub name: Arc<str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generate_name: Option<Istr>,
+    #[serde(skip_serializing_if = "empty")]
+    pub namespace: Istr,
+    pub uid: Uid,
+    #[serde(with = "revision")]
+    pub resource_version: u64,
+    #[serde(skip_serializing_if = "zero")]
+    pub generation: i64,
+    #[serde(
+        rename = "creationTimestamp",
+        deserialize_with = "or_default",
+        skip_serializing_if = "epoch"
+    )]
+    pub created_at: Time,
+    #[serde(rename = "deletionTimestamp", skip_serializing_if = "Option::is_none")]
+    pub deleted_at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_grace_period_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "LabelSet::is_empty")]
+    pub labels: LabelSet,
+    #[serde(skip_serializing_if = "LabelSet::is_empty")]
+    pub annotations: LabelSet,
+    #[serde(
+        rename = "ownerReferences",
+        deserialize_with = "shared_owners",
+        skip_serializing_if = "<[_]>::is_empty"
+    )]
+    pub owners: Arc<[OwnerRef]>,
+    #[serde(
+        deserialize_with = "shared_names",
+        skip_serializing_if = "<[_]>::is_empty"
+    )]
+    pub finalizers: Arc<[Istr]>,
+}
+
+/// One entry of `metadata.ownerReferences`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnerRef {
+    pub api_version: Istr,
+    pub kind: Istr,
+    pub name: Istr,
+    pub uid: Uid,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_owner_deletion: Option<bool>,
+}
+
+impl Meta {
+    pub fn key(&self) -> Key {
+        Key {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
+    }
+
+    /// The one owner that manages this object, if any.
+    pub fn controller(&self) -> Option<&OwnerRef> {
+        self.owners
+            .iter()
+            .find(|owner| owner.controller == Some(true))
+    }
+
+    pub fn is_controlled_by(&self, uid: &Uid) -> bool {
+        self.controller().is_some_and(|owner| owner.uid == *uid)
+    }
+
+    pub fn is_terminating(&self) -> bool {
+        self.deleted_at.is_some()
+    }
+
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key)
+    }
+
+    pub fn has_finalizer(&self, name: &str) -> bool {
+        self.finalizers.iter().any(|held| held == name)
+    }
+
+    pub fn age(&self, now: MicroTime) -> std::time::Duration {
+        now.since(self.created_at)
+    }
+}
+
+impl Default for Meta {
+    fn default() -> Meta {
+        Meta {
+            name: Arc::from(""),
+            generate_name: None,
+            namespace: Istr::default(),
+            uid: Uid::default(),
+            resource_version: 0,
+            generation: 0,
+            created_at: Time::default(),
+            deleted_at: None,
+            deletion_grace_period_seconds: None,
+            labels: LabelSet::default(),
+            annotations: LabelSet::default(),
+            owners: intern_owners(Vec::new()),
+            finalizers: intern_names(Vec::new()),
+        }
+    }
+}
+
+impl PartialEq for Meta {
+    fn eq(&self, other: &Meta) -> bool {
+        self.uid == other.uid
+            && self.name == other.name
+            && self.namespace == other.namespace
+            && self.generation == other.generation
+            && self.deleted_at == other.deleted_at
+            && self.deletion_grace_period_seconds == other.deletion_grace_period_seconds
+            && self.labels == other.labels
+            && self.annotations == other.annotations
+            && self.owners == other.owners
+            && self.finalizers == other.finalizers
+    }
+}
+
+impl OwnerRef {
+    /// The group of `apiVersion`; empty for the core group.
+    pub fn group(&self) -> &str {
+        self.api_version
+            .split_once('/')
+            .map_or("", |(group, _)| group)
+    }
+}
+
+static OWNERS: Pool<[OwnerRef]> = Pool::new();
+static NAMES: Pool<[Istr]> = Pool::new();
+
+pub fn intern_owners(owners: Vec<OwnerRef>) -> Arc<[OwnerRef]> {
+    OWNERS.intern_with(&owners, || Arc::from(owners.as_slice()))
+}
+
+pub fn intern_names(names: Vec<Istr>) -> Arc<[Istr]> {
+    NAMES.intern_with(&names, || Arc::from(names.as_slice()))
+}
+
+fn shared_owners<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<[OwnerRef]>, D::Error> {
+    Ok(intern_owners(or_default(deserializer)?))
+}
+
+fn shared_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<[Istr]>, D::Error> {
+    Ok(intern_names(or_default(deserializer)?))
+}
+
+/// JSON null where Go leaves a value out.
+pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+fn empty(text: &Istr) -> bool {
+    text.is_empty()
+}
+
+fn zero(number: &i64) -> bool {
+    *number == 0
+}
+
+fn epoch(time: &Time) -> bool {
+    *time == Time::default()
+}
+
+/// `resourceVersion` is a decimal number in a string; it is comparable within a resource.
+mod revision {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        revision: &u64,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(revision)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        if text.is_empty() {
+            return Ok(0);
+        }
+        text.parse().map_err(|_| {
+            serde::de::Error::invalid_value(
+                serde::de::Unexpected::Str(&text),
+                &"a decimal resourceVersion",
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: &str = r#"{"name":"web-1","generateName":"web-","namespace":"shop","uid":"6f0e7d3a-9f0b-4d53-8f3e-0123456789ab","resourceVersion":"42","generation":2,"creationTimestamp":"2024-01-01T00:00:00Z","labels":{"app":"web"},"annotations":{"a":"b"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"u","controller":true,"blockOwnerDeletion":true}],"finalizers":["x/y"]}"#;
+
+    #[test]
+    fn round_trips() {
+        let meta: Meta = serde_json::from_str(POD).unwrap();
+        let back: serde_json::Value = serde_json::to_value(&meta).unwrap();
+        assert_eq!(
+            back,
+            serde_json::from_str::<serde_json::Value>(POD).unwrap()
+        );
+        assert_eq!(meta.controller().unwrap().group(), "apps");
+        assert!(meta.is_controlled_by(&Uid::from("u")));
+        assert_eq!(meta.key().to_string(), "shop/web-1");
+    }
+
+    #[test]
+    fn nulls_are_absent() {
+        let meta: Meta = serde_json::from_str(
+            r#"{"name":"x","creationTimestamp":null,"labels":null,"ownerReferences":null}"#,
+        )
+        .unwrap();
+        assert!(meta.owners.is_empty() && meta.labels.is_empty());
+    }
+
+    #[test]
+    fn equality_ignores_the_revision_alone() {
+        let one: Meta = serde_json::from_str(POD).unwrap();
+        let mut two = one.clone();
+        two.resource_version += 1;
+        assert_eq!(one, two);
+        two.labels = two.labels.with("app", "db");
+        assert_ne!(one, two);
+    }
+}

@@ -1,0 +1,187 @@
+//! Kinds of objects, and how one is decoded from the wire.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::key::Key;
+use crate::meta::Meta;
+
+/// Where a kind lives in the API. A constant for the kinds we know, made at run time for others.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ResourceType {
+    pub group: Cow<'static, str>,
+    pub version: Cow<'static, str>,
+    pub plural: Cow<'static, str>,
+    pub kind: Cow<'static, str>,
+    pub namespaced: bool,
+}
+
+impl ResourceType {
+    pub const fn namespaced(
+        group: &'static str,
+        version: &'static str,
+        plural: &'static str,
+        kind: &'static str,
+    ) -> ResourceType {
+        ResourceType::new(group, version, plural, kind, true)
+    }
+
+    pub const fn cluster(
+        group: &'static str,
+        version: &'static str,
+        plural: &'static str,
+        kind: &'static str,
+    ) -> ResourceType {
+        ResourceType::new(group, version, plural, kind, false)
+    }
+
+    const fn new(
+        group: &'static str,
+        version: &'static str,
+        plural: &'static str,
+        kind: &'static str,
+        namespaced: bool,
+    ) -> ResourceType {
+        ResourceType {
+            group: Cow::Borrowed(group),
+            version: Cow::Borrowed(version),
+            plural: Cow::Borrowed(plural),
+            kind: Cow::Borrowed(kind),
+            namespaced,
+        }
+    }
+
+    /// `apps/v1`, or `v1` for the core group.
+    pub fn api_version(&self) -> Cow<'static, str> {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            Cow::Owned(format!("{}/{}", self.group, self.version))
+        }
+    }
+
+    /// The path of a collection (empty name) or of one object.
+    pub fn path(&self, namespace: &str, name: &str) -> String {
+        let mut path = if self.group.is_empty() {
+            format!("/api/{}", self.version)
+        } else {
+            format!("/apis/{}/{}", self.group, self.version)
+        };
+        if self.namespaced && !namespace.is_empty() {
+            path.push_str("/namespaces/");
+            path.push_str(namespace);
+        }
+        path.push('/');
+        path.push_str(&self.plural);
+        if !name.is_empty() {
+            path.push('/');
+            path.push_str(name);
+        }
+        path
+    }
+}
+
+/// `deployments.apps`, as upstream writes a group and resource.
+impl fmt::Display for ResourceType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.plural)?;
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        Ok(())
+    }
+}
+
+/// A view of one kind.
+///
+/// `PartialEq` decides whether an update wakes anyone: two views are equal when a controller could
+/// not tell them apart (so it ignores `resourceVersion`).
+pub trait Resource: PartialEq + Send + Sync + Sized + 'static {
+    const TYPE: ResourceType;
+
+    fn meta(&self) -> &Meta;
+
+    /// From the bytes that the API server sent.
+    fn decode(json: &[u8]) -> Result<Self, DecodeError>;
+
+    fn key(&self) -> Key {
+        self.meta().key()
+    }
+}
+
+/// An object that is not what its kind says. It names the object and the place.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("cannot decode {kind} {object}: {path}: {problem}")]
+pub struct DecodeError {
+    pub kind: String,
+    pub object: String,
+    pub path: String,
+    pub problem: String,
+}
+
+/// Decodes JSON into any view; on failure decodes once more to find the path and the object's name.
+pub fn decode_json<T: DeserializeOwned>(
+    resource: &ResourceType,
+    json: &[u8],
+) -> Result<T, DecodeError> {
+    serde_json::from_slice(json).map_err(|_| explain::<T>(resource, json))
+}
+
+fn explain<T: DeserializeOwned>(resource: &ResourceType, json: &[u8]) -> DecodeError {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Named {
+        metadata: Name,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Name {
+        name: String,
+        namespace: String,
+    }
+
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let (path, problem) = match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
+        Err(error) => (error.path().to_string(), error.into_inner().to_string()),
+        Ok(_) => match deserializer.end() {
+            Err(error) => (String::from("."), error.to_string()),
+            Ok(()) => (String::from("."), String::from("cannot be decoded")),
+        },
+    };
+    let name = serde_json::from_slice::<Named>(json)
+        .unwrap_or_default()
+        .metadata;
+    let object = match (name.namespace.as_str(), name.name.as_str()) {
+        (_, "") => String::from("(no name)"),
+        ("", name) => String::from(name),
+        (namespace, name) => format!("{namespace}/{name}"),
+    };
+    DecodeError {
+        kind: resource.kind.to_string(),
+        object,
+        path,
+        problem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        let deployments = ResourceType::namespaced("apps", "v1", "deployments", "Deployment");
+        let nodes = ResourceType::cluster("", "v1", "nodes", "Node");
+        assert_eq!(deployments.path("", ""), "/apis/apps/v1/deployments");
+        assert_eq!(
+            deployments.path("a", "b"),
+            "/apis/apps/v1/namespaces/a/deployments/b"
+        );
+        assert_eq!(nodes.path("", "n1"), "/api/v1/nodes/n1");
+        assert_eq!(deployments.to_string(), "deployments.apps");
+        assert_eq!(deployments.api_version(), "apps/v1");
+    }
+}
