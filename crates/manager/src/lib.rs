@@ -5,6 +5,18 @@
 //! (`descriptors`), log formats (`logging`), the secure port (`serving`, `auth`), and which identity each
 //! controller acts under (`identity`). It must not know how any single controller decides.
 
+pub mod config;
+pub mod descriptors;
 pub mod duration;
+mod error;
+pub mod files;
 pub mod flags;
 pub mod gates;
+pub mod leader_migration;
+pub mod options;
+mod tls_names;
+mod validate;
+pub mod version;
+
+pub use error::{Error, Errors};
+pub use options::{Command, Options};

@@ -112,6 +112,7 @@ impl FeatureGates {
     pub fn enabled(&self, name: &str) -> bool {
         match self.set.get(name) {
             Some(&on) => on,
+            None if ON_HERE.contains(&name) => true,
             None => find(name)
                 .and_then(|gate| self.state(gate))
                 .is_some_and(|state| state.default),
@@ -147,6 +148,14 @@ impl FeatureGates {
             _ => None,
         };
         self.set.iter().filter_map(warning).collect()
+    }
+
+    /// The answers in the form that controllers hold.
+    pub fn for_controllers(&self) -> api::Gates {
+        let gates = api::Gate::ALL.iter();
+        gates.fold(api::Gates::default(), |gates, gate| {
+            gates.with(*gate, self.enabled(gate.name()))
+        })
     }
 
     pub fn versions(&self) -> EffectiveVersions {
@@ -229,6 +238,10 @@ impl Stage {
         }
     }
 }
+
+/// Off upstream, on here unless turned off: a manager that keeps its lease after a clean exit makes the next
+/// one wait for nothing.
+const ON_HERE: &[&str] = &["ControllerManagerReleaseLeaderElectionLockOnExit"];
 
 const ALL_ALPHA: &str = "AllAlpha";
 const ALL_BETA: &str = "AllBeta";
