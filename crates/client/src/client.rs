@@ -1,0 +1,340 @@
+//! The verbs of the Kubernetes API over any transport.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use http::{Method, Request, Response};
+use tower::ServiceExt;
+
+use crate::flow::Pace;
+use crate::{
+    Body, DeleteOptions, Error, Flow, ListOptions, ListPage, Patch, Status, Transport,
+    WatchOptions, WatchStream, list, path, response,
+};
+use api::{Resource, ResourceType};
+
+/// Talks to one API server under one identity. Cheap to clone; clones share transport and flow control.
+#[derive(Clone)]
+pub struct Client {
+    transport: Transport,
+    flow: Flow,
+    user_agent: HeaderValue,
+}
+
+/// How often a request is sent again when the server asks for it with `Retry-After`.
+// UPSTREAM: client-go's default for the same case.
+const MAX_RETRIES: u32 = 10;
+
+/// When we give up on an answer. The API server gives up on its own work after 60 s and says so, so
+/// whoever is silent for half as long again has lost the request. A watch is opened within this time too; how long
+/// it then lives is the server's choice.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const METADATA: HeaderValue = HeaderValue::from_static(
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+);
+const METADATA_LIST: HeaderValue = HeaderValue::from_static(
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+);
+
+impl Client {
+    /// A client without limits of its own, as suits a server in the same process.
+    pub fn new(transport: Transport) -> Client {
+        Client {
+            transport,
+            flow: Flow::unlimited(),
+            user_agent: HeaderValue::from_static("steersman"),
+        }
+    }
+
+    /// The same connection under another name. Characters that no header can carry are dropped.
+    pub fn with_user_agent(mut self, user_agent: &str) -> Client {
+        let printable: String = user_agent
+            .chars()
+            .filter(|c| (' '..='~').contains(c))
+            .collect();
+        self.user_agent =
+            HeaderValue::from_str(&printable).expect("printable ASCII is a valid header value");
+        self
+    }
+
+    /// The same connection with flow control of its own: a lane that nobody else can fill.
+    pub fn with_flow(mut self, flow: Flow) -> Client {
+        self.flow = flow;
+        self
+    }
+
+    pub async fn get(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Bytes, Error> {
+        self.exchange(Method::GET, &path::object(rt, namespace, name, None)?, None)
+            .await
+    }
+
+    pub async fn get_as<K: Resource>(&self, namespace: &str, name: &str) -> Result<K, Error> {
+        let path = path::object(&K::TYPE, namespace, name, None)?;
+        let body = self.exchange(Method::GET, &path, None).await?;
+        K::decode(&body).map_err(|source| Error::decode(&format!("GET {path}"), &body, source))
+    }
+
+    /// One page. When it carries a continue token, ask for the next with the same selectors.
+    pub async fn list(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        options: &ListOptions,
+    ) -> Result<ListPage, Error> {
+        let path = path::collection(rt, namespace)?;
+        let target = format!("{path}{}", options.query().as_str());
+        let accept = if options.metadata_only {
+            METADATA_LIST
+        } else {
+            JSON
+        };
+        let request = build(Method::GET, &target, accept, None)?;
+        let body = self.whole_answer(request, Pace::Other).await?;
+        list::parse(&body).map_err(|source| Error::decode(&format!("GET {path}"), &body, source))
+    }
+
+    pub async fn watch(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        options: &WatchOptions,
+    ) -> Result<WatchStream, Error> {
+        let path = path::collection(rt, namespace)?;
+        let target = format!("{path}{}", options.query().as_str());
+        let accept = if options.metadata_only {
+            METADATA
+        } else {
+            JSON
+        };
+        let request = build(Method::GET, &target, accept, None)?;
+        let description = format!("WATCH {path}");
+        let opened = self.send(request, &description, Pace::Other).await?;
+        Ok(WatchStream::new(
+            opened.into_body(),
+            description,
+            options.timeout_seconds,
+        ))
+    }
+
+    pub async fn create(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<Bytes, Error> {
+        let path = path::writable_collection(rt, namespace)?;
+        self.exchange(Method::POST, &path, Some((JSON, body.into())))
+            .await
+    }
+
+    /// Posts to a subresource, such as `eviction`, `binding` or `token`.
+    pub async fn create_subresource(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<Bytes, Error> {
+        let path = path::object(rt, namespace, name, Some(subresource))?;
+        self.exchange(Method::POST, &path, Some((JSON, body.into())))
+            .await
+    }
+
+    /// PUT of a whole object or of a subresource such as `status` or `scale`.
+    pub async fn replace(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        name: &str,
+        subresource: Option<&str>,
+        body: impl Into<Bytes>,
+    ) -> Result<Bytes, Error> {
+        let path = path::object(rt, namespace, name, subresource)?;
+        self.exchange(Method::PUT, &path, Some((JSON, body.into())))
+            .await
+    }
+
+    pub async fn patch(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        name: &str,
+        subresource: Option<&str>,
+        patch: &Patch,
+    ) -> Result<Bytes, Error> {
+        let path = path::object(rt, namespace, name, subresource)?;
+        let target = format!("{path}{}", patch.query().as_str());
+        let content_type = HeaderValue::from_static(patch.content_type());
+        self.exchange(
+            Method::PATCH,
+            &target,
+            Some((content_type, patch.body().clone())),
+        )
+        .await
+    }
+
+    /// Answers the deleted object, or a `Status` when it is gone at once.
+    pub async fn delete(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<Bytes, Error> {
+        let path = path::object(rt, namespace, name, None)?;
+        self.exchange(Method::DELETE, &path, Some((JSON, options.body())))
+            .await
+    }
+
+    pub async fn delete_collection(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        list: &ListOptions,
+        options: &DeleteOptions,
+    ) -> Result<(), Error> {
+        let path = path::writable_collection(rt, namespace)?;
+        let target = format!("{path}{}", list.query().as_str());
+        let request = build(Method::DELETE, &target, JSON, Some((JSON, options.body())))?;
+        self.whole_answer(request, Pace::Other).await?;
+        Ok(())
+    }
+
+    /// Any path at all: discovery, `/healthz`, a scale through an arbitrary group.
+    pub async fn request(&self, request: Request<Bytes>) -> Result<Bytes, Error> {
+        self.whole_answer(request, Pace::Other).await
+    }
+
+    /// One request about one object.
+    async fn exchange(
+        &self,
+        method: Method,
+        target: &str,
+        content: Option<(HeaderValue, Bytes)>,
+    ) -> Result<Bytes, Error> {
+        self.whole_answer(build(method, target, JSON, content)?, Pace::Telling)
+            .await
+    }
+
+    async fn whole_answer(&self, request: Request<Bytes>, pace: Pace) -> Result<Bytes, Error> {
+        let description = describe(&request);
+        let response = self.send(request, &description, pace).await?;
+        let body = response::collect(response.into_body(), &description);
+        in_time(&description, body).await
+    }
+
+    /// Sends, and sends again while the server asks for it. Answers successes alone.
+    async fn send(
+        &self,
+        mut request: Request<Bytes>,
+        description: &str,
+        pace: Pace,
+    ) -> Result<Response<Body>, Error> {
+        request
+            .headers_mut()
+            .insert(USER_AGENT, self.user_agent.clone());
+        let mut retries = 0;
+        loop {
+            let permit = self.flow.acquire().await;
+            let answer = in_time(description, self.attempt(request.clone(), description)).await;
+            permit.finish(answer.as_ref().map(|_| pace));
+            let error = match answer {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
+            };
+            let (Some(wait), true) = (asked_to_wait(&error), retries < MAX_RETRIES) else {
+                return Err(error);
+            };
+            retries += 1;
+            tracing::debug!(
+                request = description,
+                retries,
+                ?wait,
+                "the API server asks to retry later"
+            );
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn attempt(
+        &self,
+        request: Request<Bytes>,
+        description: &str,
+    ) -> Result<Response<Body>, Error> {
+        let method = request.method().clone();
+        let response = self
+            .transport
+            .clone()
+            .oneshot(request)
+            .await
+            .map_err(|source| Error::transport(description, source))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let (head, body) = response.into_parts();
+        let body = response::collect(body, description)
+            .await
+            .unwrap_or_default();
+        let status = Status::of_response(&method, head.status, &head.headers, &body);
+        Err(Error::Status(Box::new(status)))
+    }
+}
+
+async fn in_time<T>(
+    description: &str,
+    answer: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(Error::Timeout {
+            request: description.to_owned(),
+            after: ANSWER_TIMEOUT,
+        }),
+    }
+}
+
+/// A wait is taken only from a server that is overloaded or failing and says when to come back.
+fn asked_to_wait(error: &Error) -> Option<Duration> {
+    let status = error.status()?;
+    if status.code != 429 && status.code < 500 {
+        return None;
+    }
+    status.retry_after
+}
+
+fn build(
+    method: Method,
+    target: &str,
+    accept: HeaderValue,
+    content: Option<(HeaderValue, Bytes)>,
+) -> Result<Request<Bytes>, Error> {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(target)
+        .header(ACCEPT, accept);
+    let mut body = Bytes::new();
+    if let Some((content_type, bytes)) = content {
+        request = request.header(CONTENT_TYPE, content_type);
+        body = bytes;
+    }
+    request
+        .body(body)
+        .map_err(|error| Error::InvalidRequest(format!("{target:?}: {error}")))
+}
+
+/// `GET /api/v1/pods`: what an error message calls the request. Queries are left out, they can be long.
+fn describe(request: &Request<Bytes>) -> String {
+    format!("{} {}", request.method(), request.uri().path())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,426 @@
+//! The verbs against a server that is a closure: what goes over the wire, and what comes of the answers.
+
+use std::sync::{Arc, Mutex};
+
+use expect_test::{Expect, expect};
+use http::StatusCode;
+use http_body_util::{BodyExt, Full};
+
+use super::*;
+use crate::{BoxError, Propagation, ResourceVersionMatch, WatchEvent};
+
+fn pods() -> ResourceType {
+    ResourceType::namespaced("", "v1", "pods", "Pod")
+}
+
+fn nodes() -> ResourceType {
+    ResourceType::cluster("", "v1", "nodes", "Node")
+}
+
+fn deployments() -> ResourceType {
+    ResourceType::namespaced("apps", "v1", "deployments", "Deployment")
+}
+
+fn full(text: impl Into<Bytes>) -> Body {
+    Full::new(text.into())
+        .map_err(BoxError::from)
+        .boxed_unsync()
+}
+
+/// A client whose server is a function from the request (and its number) to the answer.
+fn client(
+    answer: impl Fn(Request<Bytes>, usize) -> Result<Response<Body>, BoxError> + Send + Sync + 'static,
+) -> Client {
+    let answer = Arc::new(answer);
+    let count = Arc::new(Mutex::new(0));
+    let service = tower::service_fn(move |request| {
+        let (answer, count) = (answer.clone(), count.clone());
+        async move {
+            let number = {
+                let mut count = count.lock().unwrap();
+                *count += 1;
+                *count
+            };
+            answer(request, number)
+        }
+    });
+    Client::new(Transport::new(service))
+}
+
+/// A client whose server notes each request in one line or two and answers `{}`.
+fn recorder() -> (Client, Arc<Mutex<String>>) {
+    let log = Arc::new(Mutex::new(String::new()));
+    let notes = Arc::clone(&log);
+    let client = client(move |request, _| {
+        let header = |name| {
+            request
+                .headers()
+                .get(name)
+                .map_or("-", |value| value.to_str().unwrap())
+        };
+        let mut notes = notes.lock().unwrap();
+        notes.push_str(&format!("{} {}", request.method(), request.uri()));
+        if request.headers().contains_key(CONTENT_TYPE) {
+            notes.push_str(&format!(
+                "\n  {} {}",
+                header(CONTENT_TYPE),
+                String::from_utf8_lossy(request.body())
+            ));
+        }
+        if header(ACCEPT) != "application/json" {
+            notes.push_str(&format!("\n  accept {}", header(ACCEPT)));
+        }
+        notes.push('\n');
+        Ok(Response::new(full(r#"{"metadata":{},"items":[]}"#)))
+    });
+    (client, log)
+}
+
+fn recorded(log: &Mutex<String>, expected: Expect) {
+    expected.assert_eq(&std::mem::take(&mut *log.lock().unwrap()));
+}
+
+#[tokio::test]
+async fn reads_on_the_wire() {
+    let (client, log) = recorder();
+    client.get(&pods(), "shop", "web-1").await.unwrap();
+    client.get(&nodes(), "", "n1").await.unwrap();
+    client
+        .list(&deployments(), "", &ListOptions::default())
+        .await
+        .unwrap();
+    let options = ListOptions {
+        label_selector: Some("app in (a,b),!c".into()),
+        field_selector: Some("spec.nodeName=n1".into()),
+        limit: Some(500),
+        continue_token: Some("x+/=".into()),
+        resource_version: Some("7".into()),
+        resource_version_match: Some(ResourceVersionMatch::Exact),
+        metadata_only: true,
+    };
+    client.list(&pods(), "shop", &options).await.unwrap();
+    let options = WatchOptions {
+        resource_version: Some("".into()),
+        send_initial_events: true,
+        allow_bookmarks: true,
+        timeout_seconds: Some(300),
+        metadata_only: true,
+        ..WatchOptions::default()
+    };
+    client.watch(&pods(), "", &options).await.unwrap();
+    client.request(Request::new(Bytes::new())).await.unwrap();
+    recorded(
+        &log,
+        expect![[r#"
+            GET /api/v1/namespaces/shop/pods/web-1
+            GET /api/v1/nodes/n1
+            GET /apis/apps/v1/deployments
+            GET /api/v1/namespaces/shop/pods?continue=x%2B%2F%3D&fieldSelector=spec.nodeName%3Dn1&labelSelector=app%20in%20%28a%2Cb%29%2C%21c&limit=500&resourceVersion=7&resourceVersionMatch=Exact
+              accept application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json
+            GET /api/v1/pods?allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeoutSeconds=300&watch=true
+              accept application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json
+            GET /
+              accept -
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn writes_on_the_wire() {
+    let (client, log) = recorder();
+    client.create(&pods(), "shop", "{}").await.unwrap();
+    client
+        .create_subresource(&pods(), "shop", "a", "eviction", "{}")
+        .await
+        .unwrap();
+    client
+        .replace(&deployments(), "shop", "a", None, "{}")
+        .await
+        .unwrap();
+    client
+        .replace(&deployments(), "shop", "a", Some("scale"), "{}")
+        .await
+        .unwrap();
+    for patch in [
+        Patch::Json("[]".into()),
+        Patch::Merge("{}".into()),
+        Patch::Strategic("{}".into()),
+        Patch::Apply {
+            body: "{}".into(),
+            field_manager: "steer man".into(),
+            force: true,
+        },
+    ] {
+        client
+            .patch(&pods(), "shop", "a", Some("status"), &patch)
+            .await
+            .unwrap();
+    }
+    recorded(
+        &log,
+        expect![[r#"
+            POST /api/v1/namespaces/shop/pods
+              application/json {}
+            POST /api/v1/namespaces/shop/pods/a/eviction
+              application/json {}
+            PUT /apis/apps/v1/namespaces/shop/deployments/a
+              application/json {}
+            PUT /apis/apps/v1/namespaces/shop/deployments/a/scale
+              application/json {}
+            PATCH /api/v1/namespaces/shop/pods/a/status
+              application/json-patch+json []
+            PATCH /api/v1/namespaces/shop/pods/a/status
+              application/merge-patch+json {}
+            PATCH /api/v1/namespaces/shop/pods/a/status
+              application/strategic-merge-patch+json {}
+            PATCH /api/v1/namespaces/shop/pods/a/status?fieldManager=steer%20man&force=true
+              application/apply-patch+yaml {}
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn deletes_on_the_wire() {
+    let (client, log) = recorder();
+    client
+        .delete(&nodes(), "", "n1", &DeleteOptions::default())
+        .await
+        .unwrap();
+    let options = DeleteOptions {
+        grace_period_seconds: Some(0),
+        uid: Some("u-1".into()),
+        resource_version: Some(7),
+        propagation: Some(Propagation::Foreground),
+        dry_run: true,
+    };
+    client.delete(&pods(), "shop", "a", &options).await.unwrap();
+    let list = ListOptions {
+        label_selector: Some("a=b".into()),
+        ..ListOptions::default()
+    };
+    client
+        .delete_collection(&pods(), "shop", &list, &DeleteOptions::default())
+        .await
+        .unwrap();
+    recorded(
+        &log,
+        expect![[r#"
+            DELETE /api/v1/nodes/n1
+              application/json {"kind":"DeleteOptions","apiVersion":"v1"}
+            DELETE /api/v1/namespaces/shop/pods/a
+              application/json {"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0,"preconditions":{"uid":"u-1","resourceVersion":"7"},"propagationPolicy":"Foreground","dryRun":["All"]}
+            DELETE /api/v1/namespaces/shop/pods?labelSelector=a%3Db
+              application/json {"kind":"DeleteOptions","apiVersion":"v1"}
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn requests_that_would_mean_something_else_are_refused() {
+    let (client, log) = recorder();
+    for (namespace, name) in [
+        ("shop", ""),
+        ("", "a"),
+        ("shop", ".."),
+        ("shop", "a/b"),
+        ("a%2Fb", "c"),
+    ] {
+        let error = client
+            .delete(&pods(), namespace, name, &DeleteOptions::default())
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, Error::InvalidRequest(_)),
+            "{namespace:?} {name:?}: {error}"
+        );
+    }
+    assert!(client.create(&pods(), "", "{}").await.is_err());
+    let all = ListOptions::default();
+    assert!(
+        client
+            .delete_collection(&pods(), "", &all, &DeleteOptions::default())
+            .await
+            .is_err()
+    );
+    recorded(&log, expect![""]);
+}
+
+#[tokio::test]
+async fn each_clone_has_its_own_name() {
+    let client = client(|request, _| {
+        Ok(Response::new(full(
+            request.headers()[USER_AGENT].as_bytes().to_vec(),
+        )))
+    });
+    let name = |client: Client| async move { client.get(&nodes(), "", "n").await.unwrap() };
+    assert_eq!(name(client.clone()).await, "steersman");
+    assert_eq!(
+        name(client.clone().with_user_agent("kcm/v1 (linux)\n\u{e9}/job")).await,
+        "kcm/v1 (linux)/job"
+    );
+}
+
+#[tokio::test]
+async fn a_status_becomes_a_typed_error() {
+    let client = client(|_, _| {
+        let body =
+            r#"{"kind":"Status","code":404,"reason":"NotFound","message":"pods \"a\" not found"}"#;
+        Ok(Response::builder().status(404).body(full(body)).unwrap())
+    });
+    let error = client.get(&pods(), "shop", "a").await.unwrap_err();
+    assert!(error.is_not_found());
+    assert_eq!(error.to_string(), "pods \"a\" not found (404 NotFound)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_is_honoured_up_to_ten_times() {
+    let overloaded = |_, _| {
+        let response = Response::builder()
+            .status(StatusCode::TOO_MANY_REQUESTS)
+            .header("Retry-After", "2");
+        Ok(response.body(full("slow down")).unwrap())
+    };
+    let started = tokio::time::Instant::now();
+    let error = client(overloaded).get(&nodes(), "", "n").await.unwrap_err();
+    assert!(error.is_too_many_requests());
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(2)));
+    assert_eq!(started.elapsed().as_secs(), 20);
+
+    let recovering = client(move |request, number| {
+        if number < 3 {
+            overloaded(request, number)
+        } else {
+            Ok(Response::new(full("{}")))
+        }
+    });
+    assert_eq!(recovering.get(&nodes(), "", "n").await.unwrap(), "{}");
+    assert_eq!(started.elapsed().as_secs(), 24);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_without_retry_after_are_the_callers_to_retry() {
+    let failing = client(|_, number| {
+        assert_eq!(number, 1, "sent again without being asked");
+        Ok(Response::builder().status(500).body(full("boom")).unwrap())
+    });
+    assert!(
+        failing
+            .get(&nodes(), "", "n")
+            .await
+            .unwrap_err()
+            .should_retry()
+    );
+    let refused = client(|_, _| Err("connection refused".into()));
+    assert!(
+        refused
+            .get(&nodes(), "", "n")
+            .await
+            .unwrap_err()
+            .is_transport()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_times_out() {
+    let silent = tower::service_fn(|_: Request<Bytes>| std::future::pending());
+    let error = Client::new(Transport::new(silent))
+        .get(&nodes(), "", "n")
+        .await
+        .unwrap_err();
+    assert!(error.is_timeout() && error.should_retry());
+    assert_eq!(
+        error.to_string(),
+        "GET /api/v1/nodes/n was not answered within 90 s"
+    );
+
+    let stalled = client(|_, _| {
+        let body = http_body_util::StreamBody::new(futures_util::stream::pending());
+        Ok(Response::new(body.boxed_unsync()))
+    });
+    assert!(
+        stalled
+            .get(&nodes(), "", "n")
+            .await
+            .unwrap_err()
+            .is_timeout()
+    );
+}
+
+#[tokio::test]
+async fn garbage_for_a_list_is_named() {
+    let client = client(|_, _| Ok(Response::new(full("<html>welcome to the wifi</html>"))));
+    let error = client
+        .list(&pods(), "", &ListOptions::default())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        crate::describe(&error),
+        "GET /api/v1/pods was answered with something that is not a Kubernetes API object: \
+         \"<html>welcome to the wifi</html>\": expected value at line 1 column 1"
+    );
+    assert!(!error.should_retry());
+}
+
+#[tokio::test]
+async fn watches_stream_events() {
+    use futures_util::StreamExt;
+    let client = client(|_, _| {
+        Ok(Response::new(full(
+            "{\"type\":\"ADDED\",\"object\":{\"a\":1}}\n",
+        )))
+    });
+    let mut events = client
+        .watch(&pods(), "", &WatchOptions::default())
+        .await
+        .unwrap();
+    let Some(Ok(WatchEvent::Added(object))) = events.next().await else {
+        panic!("no event")
+    };
+    assert_eq!(object, r#"{"a":1}"#);
+    assert!(events.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_view_is_decoded_or_the_object_named() {
+    #[derive(PartialEq, serde::Deserialize)]
+    struct Deployment {
+        metadata: api::Meta,
+        spec: Spec,
+    }
+    #[derive(PartialEq, serde::Deserialize)]
+    struct Spec {
+        replicas: u32,
+    }
+    impl Resource for Deployment {
+        const TYPE: ResourceType =
+            ResourceType::namespaced("apps", "v1", "deployments", "Deployment");
+        fn meta(&self) -> &api::Meta {
+            &self.metadata
+        }
+        fn decode(json: &[u8]) -> Result<Self, api::DecodeError> {
+            api::resource::decode_json(&Self::TYPE, json)
+        }
+    }
+    let client = client(|request, _| {
+        let replicas = if request.uri().path().ends_with("/good") {
+            "3"
+        } else {
+            "\"x\""
+        };
+        let body = format!(
+            r#"{{"metadata":{{"name":"web","namespace":"shop"}},"spec":{{"replicas":{replicas}}}}}"#
+        );
+        Ok(Response::new(full(body)))
+    });
+    let view: Deployment = client.get_as("shop", "good").await.unwrap();
+    assert_eq!(view.spec.replicas, 3);
+    let error = client
+        .get_as::<Deployment>("shop", "bad")
+        .await
+        .err()
+        .expect("decoded nonsense");
+    assert!(
+        crate::describe(&error).contains("cannot decode Deployment shop/web: spec.replicas"),
+        "{error}"
+    );
+}

@@ -1,0 +1,246 @@
+//! What can go wrong when talking to an API server, as a taxonomy that says whether and when to retry.
+//!
+//! The predicates follow apimachinery's rules: the machine-readable reason decides, and the HTTP code
+//! only where the reason is missing or not one of the known ones (a proxy in between answered).
+
+use std::time::Duration;
+
+use crate::{BoxError, Status};
+
+/// A request that did not end well. `Display` never repeats the source: print the chain with [`describe`].
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server answered, and its answer is no.
+    #[error("{0}")]
+    Status(Box<Status>),
+    /// No answer, or one that broke off: connection refused, reset, cut in the middle of an object.
+    #[error("{request} got no complete answer from the API server")]
+    Transport {
+        request: String,
+        #[source]
+        source: BoxError,
+    },
+    /// The connection stands, but the server keeps silent.
+    #[error("{request} was not answered within {} s", .after.as_secs())]
+    Timeout { request: String, after: Duration },
+    /// The answer is not what the Kubernetes API promises.
+    #[error(
+        "{request} was answered with something that is not a Kubernetes API object: {excerpt:?}"
+    )]
+    Decode {
+        request: String,
+        excerpt: String,
+        #[source]
+        source: BoxError,
+    },
+    /// The answer, or one watch event, exceeds what we are willing to hold in memory.
+    #[error("{request} was answered with more than {limit} bytes")]
+    TooLarge { request: String, limit: usize },
+    /// The caller asked for something that has no URL, such as an object without a name.
+    #[error("cannot build the request: {0}")]
+    InvalidRequest(String),
+}
+
+impl Error {
+    /// The server's own description of the failure, when there is one.
+    pub fn status(&self) -> Option<&Status> {
+        match self {
+            Error::Status(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    pub fn is_not_found(&self) -> bool {
+        self.has_reason_or_code("NotFound", 404)
+    }
+
+    pub fn is_already_exists(&self) -> bool {
+        self.has_reason("AlreadyExists")
+    }
+
+    pub fn is_conflict(&self) -> bool {
+        self.has_reason_or_code("Conflict", 409)
+    }
+
+    /// The resource version or continue token is too old (410): list again.
+    pub fn is_gone(&self) -> bool {
+        self.has_reason("Expired") || self.has_reason_or_code("Gone", 410)
+    }
+
+    pub fn is_too_many_requests(&self) -> bool {
+        self.has_reason("TooManyRequests") || self.code() == Some(429)
+    }
+
+    pub fn is_invalid(&self) -> bool {
+        self.has_reason_or_code("Invalid", 422)
+    }
+
+    pub fn is_forbidden(&self) -> bool {
+        self.has_reason_or_code("Forbidden", 403)
+    }
+
+    pub fn is_unauthorized(&self) -> bool {
+        self.has_reason_or_code("Unauthorized", 401)
+    }
+
+    pub fn is_method_not_supported(&self) -> bool {
+        self.has_reason_or_code("MethodNotAllowed", 405)
+    }
+
+    pub fn is_bad_request(&self) -> bool {
+        self.has_reason_or_code("BadRequest", 400)
+    }
+
+    /// Creating in a namespace that is being deleted: retrying cannot help.
+    pub fn is_namespace_terminating(&self) -> bool {
+        self.is_forbidden() && self.has_cause("NamespaceTerminating")
+    }
+
+    /// The server asks to try again: it could not finish the work in time.
+    pub fn is_server_timeout(&self) -> bool {
+        self.has_reason("ServerTimeout")
+    }
+
+    /// The server, or we, gave up waiting; whether the request took effect is unknown.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Error::Timeout { .. }) || self.has_reason_or_code("Timeout", 504)
+    }
+
+    /// The server has not yet seen the resource version that was asked for.
+    pub fn is_resource_version_too_large(&self) -> bool {
+        // UPSTREAM: servers before 1.18 sent no cause, just this message.
+        self.is_timeout()
+            && (self.has_cause("ResourceVersionTooLarge")
+                || self.status().is_some_and(|status| {
+                    status
+                        .causes
+                        .iter()
+                        .any(|cause| cause.message == "Too large resource version")
+                }))
+    }
+
+    pub fn is_transport(&self) -> bool {
+        matches!(self, Error::Transport { .. })
+    }
+
+    /// How long the server asked us to wait before the next try.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.status()?.retry_after
+    }
+
+    /// Whether the same request may succeed later without a change. A conflict is not among them: it
+    /// needs a fresh read first.
+    pub fn should_retry(&self) -> bool {
+        match self {
+            Error::Status(status) => {
+                self.is_too_many_requests() || status.retry_after.is_some() || status.code >= 500
+            }
+            Error::Transport { .. } | Error::Timeout { .. } => true,
+            Error::Decode { .. } | Error::TooLarge { .. } | Error::InvalidRequest(_) => false,
+        }
+    }
+
+    pub(crate) fn decode(request: &str, bytes: &[u8], source: impl Into<BoxError>) -> Error {
+        /// Enough to recognise a proxy's error page in a log line.
+        const EXCERPT_BYTES: usize = 120;
+        let head = &bytes[..bytes.len().min(EXCERPT_BYTES)];
+        Error::Decode {
+            request: request.to_owned(),
+            excerpt: String::from_utf8_lossy(head).into_owned(),
+            source: source.into(),
+        }
+    }
+
+    pub(crate) fn transport(request: &str, source: impl Into<BoxError>) -> Error {
+        Error::Transport {
+            request: request.to_owned(),
+            source: source.into(),
+        }
+    }
+
+    fn code(&self) -> Option<u16> {
+        self.status().map(|status| status.code)
+    }
+
+    fn has_reason(&self, reason: &str) -> bool {
+        self.status().is_some_and(|status| status.reason == reason)
+    }
+
+    fn has_reason_or_code(&self, reason: &str, code: u16) -> bool {
+        self.status().is_some_and(|status| {
+            status.reason == reason || (status.code == code && !status.has_known_reason())
+        })
+    }
+
+    fn has_cause(&self, reason: &str) -> bool {
+        self.status()
+            .is_some_and(|status| status.causes.iter().any(|cause| cause.reason == reason))
+    }
+}
+
+/// An error and all that caused it in one line, for logs and for the user's terminal.
+pub fn describe(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        // Some libraries repeat their source in their own message; saying it twice helps nobody.
+        if !line.contains(&text) {
+            line.push_str(": ");
+            line.push_str(&text);
+        }
+        source = cause.source();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(code: u16, reason: &str) -> Error {
+        Error::Status(Box::new(Status {
+            code,
+            reason: reason.to_owned(),
+            ..Status::default()
+        }))
+    }
+
+    #[test]
+    fn reason_beats_code() {
+        assert!(status(404, "NotFound").is_not_found());
+        assert!(status(404, "").is_not_found());
+        assert!(status(404, "ProxySaysNo").is_not_found());
+        assert!(!status(404, "Gone").is_not_found());
+        assert!(!status(409, "AlreadyExists").is_conflict());
+        assert!(status(409, "AlreadyExists").is_already_exists());
+        assert!(!status(409, "").is_already_exists());
+    }
+
+    #[test]
+    fn expired_and_gone_are_both_gone() {
+        assert!(status(410, "Expired").is_gone());
+        assert!(status(410, "Gone").is_gone());
+        assert!(status(410, "").is_gone());
+        assert!(!status(400, "BadRequest").is_gone());
+    }
+
+    #[test]
+    fn conflicts_need_a_fresh_read_and_overload_does_not() {
+        assert!(!status(409, "Conflict").should_retry());
+        assert!(!status(422, "Invalid").should_retry());
+        assert!(status(429, "TooManyRequests").should_retry());
+        assert!(status(500, "InternalError").should_retry());
+        assert!(Error::transport("GET /", "connection reset").should_retry());
+    }
+
+    #[test]
+    fn a_chain_is_told_once() {
+        let inner = std::io::Error::other("connection refused");
+        let error = Error::transport("GET /version", inner);
+        assert_eq!(
+            describe(&error),
+            "GET /version got no complete answer from the API server: connection refused"
+        );
+    }
+}

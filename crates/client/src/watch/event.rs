@@ -1,0 +1,82 @@
+//! One watch event: what happened, and to which object.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::list::revision;
+use crate::{Error, Status};
+
+/// What happened to an object. Objects are the server's own bytes.
+#[derive(Debug)]
+pub enum WatchEvent {
+    Added(Bytes),
+    Modified(Bytes),
+    Deleted(Bytes),
+    /// Nothing happened up to this revision: a good place to resume from.
+    Bookmark {
+        resource_version: u64,
+        /// WatchList: all objects that existed when the watch began have been sent.
+        initial_events_end: bool,
+    },
+    /// The server gives up on this stream, and says why.
+    Error(Error),
+}
+
+pub(crate) fn parse(frame: &Bytes, request: &str) -> Result<WatchEvent, Error> {
+    let wire: Wire<'_> =
+        serde_json::from_slice(frame).map_err(|source| Error::decode(request, frame, source))?;
+    let object = frame.slice_ref(wire.object.get().as_bytes());
+    match wire.kind.as_ref() {
+        "ADDED" => Ok(WatchEvent::Added(object)),
+        "MODIFIED" => Ok(WatchEvent::Modified(object)),
+        "DELETED" => Ok(WatchEvent::Deleted(object)),
+        "BOOKMARK" => bookmark(&object).map_err(|source| Error::decode(request, frame, source)),
+        "ERROR" => {
+            let status = Status::parse(&object)
+                .ok_or_else(|| Error::decode(request, frame, "an error event carries a Status"))?;
+            Ok(WatchEvent::Error(Error::Status(Box::new(status))))
+        }
+        other => Err(Error::decode(
+            request,
+            frame,
+            format!("unknown watch event type {other}"),
+        )),
+    }
+}
+
+fn bookmark(object: &[u8]) -> Result<WatchEvent, serde_json::Error> {
+    let wire: BookmarkObject<'_> = serde_json::from_slice(object)?;
+    let annotations = wire.metadata.annotations.unwrap_or_default();
+    Ok(WatchEvent::Bookmark {
+        resource_version: revision(&wire.metadata.resource_version),
+        initial_events_end: annotations
+            .get("k8s.io/initial-events-end")
+            .is_some_and(|value| value == "true"),
+    })
+}
+
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct BookmarkObject<'a> {
+    #[serde(borrow)]
+    metadata: BookmarkMeta<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BookmarkMeta<'a> {
+    #[serde(borrow, default)]
+    resource_version: Cow<'a, str>,
+    annotations: Option<BTreeMap<String, String>>,
+}

@@ -1,0 +1,107 @@
+//! Cutting a byte stream into lines, however the network chunks it.
+
+use bytes::{Bytes, BytesMut};
+
+/// What one event may weigh.
+// UPSTREAM: client-go's stream decoder refuses larger ones too; etcd refuses objects a tenth as large.
+pub(crate) const MAX_FRAME_BYTES: usize = 16 << 20;
+
+/// Newline-delimited frames. The newline byte is never part of a multi-byte character, so chunks may be cut
+/// anywhere. A frame that arrives in one chunk is not copied.
+#[derive(Default)]
+pub(crate) struct Frames {
+    /// The beginning of a frame whose end has not come yet.
+    partial: BytesMut,
+    chunk: Bytes,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FrameTooLarge;
+
+impl Frames {
+    /// Takes the next chunk. The one before must have been drained by [`Frames::next`].
+    pub(crate) fn push(&mut self, chunk: Bytes) {
+        debug_assert!(self.chunk.is_empty(), "the previous chunk was not drained");
+        self.chunk = chunk;
+    }
+
+    /// The next whole frame; `None` asks for another chunk.
+    pub(crate) fn next(&mut self) -> Option<Result<Bytes, FrameTooLarge>> {
+        loop {
+            let newline = memchr::memchr(b'\n', &self.chunk);
+            let part = self.chunk.split_to(newline.unwrap_or(self.chunk.len()));
+            if self.partial.len() + part.len() > MAX_FRAME_BYTES {
+                return Some(Err(FrameTooLarge));
+            }
+            if newline.is_none() {
+                self.partial.extend_from_slice(&part);
+                return None;
+            }
+            let _newline = self.chunk.split_to(1);
+            let frame = if self.partial.is_empty() {
+                part
+            } else {
+                self.partial.extend_from_slice(&part);
+                self.partial.split().freeze()
+            };
+            if !frame.trim_ascii().is_empty() {
+                return Some(Ok(frame));
+            }
+        }
+    }
+
+    /// What is left when the stream has ended: a last frame without its newline, or a torn one.
+    pub(crate) fn take_rest(&mut self) -> Option<Bytes> {
+        let rest = self.partial.split().freeze();
+        (!rest.trim_ascii().is_empty()).then_some(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(text: &str, chunk_size: usize) -> (Vec<String>, Option<String>) {
+        let text_of = |bytes: Bytes| String::from_utf8(bytes.to_vec()).unwrap();
+        let mut frames = Frames::default();
+        let mut whole = Vec::new();
+        for chunk in text.as_bytes().chunks(chunk_size) {
+            frames.push(Bytes::copy_from_slice(chunk));
+            while let Some(frame) = frames.next() {
+                whole.push(text_of(frame.unwrap()));
+            }
+        }
+        (whole, frames.take_rest().map(text_of))
+    }
+
+    #[test]
+    fn any_chunking_gives_the_same_frames() {
+        let text = "{\"a\":\"é😀\"}\n\n{\"b\":2}\r\n{\"c\":\"日本\"}\n{\"torn";
+        for chunk_size in 1..=text.len() {
+            let (frames, rest) = cut(text, chunk_size);
+            assert_eq!(
+                frames,
+                ["{\"a\":\"é😀\"}", "{\"b\":2}\r", "{\"c\":\"日本\"}"],
+                "by {chunk_size}"
+            );
+            assert_eq!(rest.as_deref(), Some("{\"torn"), "by {chunk_size}");
+        }
+    }
+
+    #[test]
+    fn a_clean_end_leaves_nothing() {
+        assert_eq!(cut("{}\n \n", 2).1, None);
+    }
+
+    #[test]
+    fn a_frame_without_end_is_refused_before_it_fills_the_memory() {
+        let mut frames = Frames::default();
+        let chunk = Bytes::from(vec![b'x'; MAX_FRAME_BYTES / 2]);
+        for _ in 0..2 {
+            frames.push(chunk.clone());
+            assert_eq!(frames.next(), None);
+        }
+        frames.push(Bytes::from_static(b"x"));
+        assert_eq!(frames.next(), Some(Err(FrameTooLarge)));
+    }
+}
