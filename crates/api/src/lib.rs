@@ -34,3 +34,12 @@ pub use resource::{DecodeError, Resource, ResourceType};
 pub use template::Template;
 pub use time::{MicroTime, Time};
 pub use uid::Uid;
+
+pub mod int_or_string;
+pub mod quantity;
+pub mod selector;
+pub mod syntax;
+
+pub use int_or_string::IntOrString;
+pub use quantity::Quantity;
+pub use selector::{FieldSelector, LabelSelector, Selector};

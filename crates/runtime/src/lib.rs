@@ -1,1 +1,31 @@
-//! Placeholder.
+//! How a controller runs: caches, triggers, queue, reconcile loop.
+//!
+//! A controller is a [`Reconcile`] with a [`Queue`]; [`informer`]s keep its caches and wake its
+//! keys. Everything that would make two runs differ lives here and nowhere else: the clock
+//! ([`clock`]), tasks ([`mod@spawn`]), and the order of wake-ups. On a single-threaded runtime with
+//! paused time the whole cluster is deterministic.
+
+pub mod claim;
+pub mod clock;
+pub mod controller;
+pub mod expectations;
+pub mod informer;
+pub mod queue;
+pub mod rate_limit;
+pub mod slow_start;
+pub mod spawn;
+pub mod stop;
+pub mod store;
+pub mod triggers;
+pub mod written;
+
+pub use api::{Clock, Rng};
+pub use controller::{Error, Next, Reconcile};
+pub use expectations::Expectations;
+pub use informer::{Change, Informer, Informers};
+pub use queue::Queue;
+pub use slow_start::slow_start;
+pub use spawn::{Task, spawn};
+pub use stop::Stop;
+pub use store::{Index, IndexValue, Store};
+pub use written::Written;

@@ -1,0 +1,150 @@
+//! The struct form of label selectors, as object specs carry it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{Operator, Requirement, Selector, SelectorError};
+use crate::meta::or_default;
+use crate::{Istr, LabelSet};
+
+/// `matchLabels` and `matchExpressions`; all must hold, and without any every object matches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LabelSelector {
+    #[serde(skip_serializing_if = "LabelSet::is_empty")]
+    pub match_labels: LabelSet,
+    #[serde(
+        skip_serializing_if = "<[_]>::is_empty",
+        deserialize_with = "or_default"
+    )]
+    pub match_expressions: Arc<[LabelSelectorRequirement]>,
+}
+
+/// One of a label selector's expressions, as it was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LabelSelectorRequirement {
+    pub key: Istr,
+    pub operator: LabelSelectorOperator,
+    #[serde(
+        skip_serializing_if = "<[_]>::is_empty",
+        deserialize_with = "or_default"
+    )]
+    pub values: Arc<[Istr]>,
+}
+
+/// The operators that the struct form knows. What it does not know is kept, and refused on compiling.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LabelSelectorOperator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    Unknown(Istr),
+}
+
+impl LabelSelector {
+    /// The form that matches. Fails on keys, values and operators that break the rules.
+    pub fn compile(&self) -> Result<Selector, SelectorError> {
+        if self.is_empty() {
+            return Ok(Selector::everything());
+        }
+        let mut requirements =
+            Vec::with_capacity(self.match_labels.len() + self.match_expressions.len());
+        for (key, value) in self.match_labels.iter() {
+            requirements.push(Requirement::new(
+                key,
+                Operator::Equals,
+                [Istr::from(value)],
+            )?);
+        }
+        for expression in self.match_expressions.iter() {
+            requirements.push(expression.compile()?);
+        }
+        Ok(Selector::from_requirements(requirements))
+    }
+
+    /// An absent selector matches nothing, an empty one everything.
+    pub fn compile_optional(selector: Option<&LabelSelector>) -> Result<Selector, SelectorError> {
+        selector.map_or_else(|| Ok(Selector::nothing()), LabelSelector::compile)
+    }
+
+    /// Whether nothing is required, so that every object matches.
+    pub fn is_empty(&self) -> bool {
+        self.match_labels.is_empty() && self.match_expressions.is_empty()
+    }
+
+    /// Compiles and matches at once; an invalid selector matches nothing. Compile once to match often.
+    pub fn matches(&self, labels: &LabelSet) -> bool {
+        self.compile()
+            .is_ok_and(|selector| selector.matches(labels))
+    }
+}
+
+impl From<LabelSet> for LabelSelector {
+    fn from(match_labels: LabelSet) -> Self {
+        Self {
+            match_labels,
+            match_expressions: Arc::default(),
+        }
+    }
+}
+
+impl LabelSelectorRequirement {
+    fn compile(&self) -> Result<Requirement, SelectorError> {
+        let operator = match &self.operator {
+            LabelSelectorOperator::In => Operator::In,
+            LabelSelectorOperator::NotIn => Operator::NotIn,
+            LabelSelectorOperator::Exists => Operator::Exists,
+            LabelSelectorOperator::DoesNotExist => Operator::DoesNotExist,
+            LabelSelectorOperator::Unknown(name) => {
+                return Err(SelectorError::UnknownOperator(name.to_string()));
+            }
+        };
+        Requirement::new(self.key.clone(), operator, &*self.values)
+    }
+}
+
+impl Default for LabelSelectorOperator {
+    fn default() -> Self {
+        Self::from("")
+    }
+}
+
+impl From<&str> for LabelSelectorOperator {
+    fn from(name: &str) -> Self {
+        match name {
+            "In" => Self::In,
+            "NotIn" => Self::NotIn,
+            "Exists" => Self::Exists,
+            "DoesNotExist" => Self::DoesNotExist,
+            other => Self::Unknown(Istr::from(other)),
+        }
+    }
+}
+
+impl fmt::Display for LabelSelectorOperator {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::In => "In",
+            Self::NotIn => "NotIn",
+            Self::Exists => "Exists",
+            Self::DoesNotExist => "DoesNotExist",
+            Self::Unknown(name) => name,
+        })
+    }
+}
+
+impl Serialize for LabelSelectorOperator {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for LabelSelectorOperator {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Istr::deserialize(deserializer).map(|name| Self::from(&*name))
+    }
+}

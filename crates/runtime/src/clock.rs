@@ -1,0 +1,22 @@
+//! Where the time comes from.
+
+use api::{Clock, MicroTime, Time};
+
+/// The wall clock: what production runs on.
+pub fn wall() -> Clock {
+    Clock::new(|| {
+        #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+        let now = std::time::SystemTime::now();
+        let since_epoch = now
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        MicroTime::default().plus(since_epoch)
+    })
+}
+
+/// A clock that starts at `start` and moves with tokio's time, which a test or the simulator may
+/// have paused. Call it inside a runtime.
+pub fn following_tokio(start: Time) -> Clock {
+    let origin = tokio::time::Instant::now();
+    Clock::new(move || start.micro().plus(origin.elapsed()))
+}

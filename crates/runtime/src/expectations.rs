@@ -1,0 +1,194 @@
+//! What a controller has asked for and not yet seen.
+//!
+//! A cache lags behind our own writes. Between a create and the watch event that shows it, a
+//! reconcile would count one pod too few and create it again. So a key that expects creations or
+//! deletions is left alone until they were observed, or until five minutes have passed: an event
+//! may have been lost, and acting late is better than never.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use api::collections::{HashMap, HashSet};
+use api::{Clock, Key, MicroTime};
+
+/// Upstream's `ExpectationsTimeout`.
+pub const EXPIRY: Duration = Duration::from_secs(5 * 60);
+
+pub struct Expectations {
+    clock: Clock,
+    held: Mutex<HashMap<Key, Held>>,
+}
+
+struct Held {
+    creations: i64,
+    /// Deletions are tracked by pod, so that a pod seen twice (terminating, then gone) counts once.
+    deletions: HashSet<Key>,
+    since: MicroTime,
+}
+
+impl Expectations {
+    pub fn new(clock: Clock) -> Expectations {
+        Expectations {
+            clock,
+            held: Mutex::default(),
+        }
+    }
+
+    /// May the key be acted upon? Yes when all was seen, when it waited too long, or when nothing
+    /// was ever expected.
+    pub fn satisfied(&self, key: &Key) -> bool {
+        let now = self.clock.now();
+        self.with(|held| match held.get(key) {
+            Some(held) => held.is_fulfilled() || now.since(held.since) > EXPIRY,
+            None => true,
+        })
+    }
+
+    /// Expects `count` creations, and nothing else any more.
+    pub fn expect_creations(&self, key: &Key, count: usize) {
+        let since = self.clock.now();
+        self.with(|held| {
+            held.insert(
+                key.clone(),
+                Held {
+                    creations: count as i64,
+                    deletions: HashSet::default(),
+                    since,
+                },
+            )
+        });
+    }
+
+    /// Expects these objects to be deleted, and nothing else any more.
+    pub fn expect_deletions(&self, key: &Key, objects: impl IntoIterator<Item = Key>) {
+        self.expect(key, 0, objects);
+    }
+
+    /// Expects both at once, as a controller that creates and deletes in one sync does.
+    pub fn expect(&self, key: &Key, creations: usize, deletions: impl IntoIterator<Item = Key>) {
+        let since = self.clock.now();
+        let deletions = deletions.into_iter().collect();
+        self.with(|held| {
+            held.insert(
+                key.clone(),
+                Held {
+                    creations: creations as i64,
+                    deletions,
+                    since,
+                },
+            )
+        });
+    }
+
+    /// A creation was seen, or will never happen.
+    pub fn creation_observed(&self, key: &Key) {
+        self.creations_observed(key, 1);
+    }
+
+    pub fn creations_observed(&self, key: &Key, count: usize) {
+        self.with(|held| {
+            if let Some(held) = held.get_mut(key) {
+                held.creations -= count as i64;
+            }
+        });
+    }
+
+    /// A deletion was seen, or will never happen.
+    pub fn deletion_observed(&self, key: &Key, object: &Key) {
+        self.with(|held| {
+            if let Some(held) = held.get_mut(key) {
+                held.deletions.remove(object);
+            }
+        });
+    }
+
+    /// The owner is gone: nothing is expected of it any more.
+    pub fn forget(&self, key: &Key) {
+        self.with(|held| held.remove(key));
+    }
+
+    /// Keys that still wait, for the simulator's check that none leaks.
+    pub fn pending(&self) -> Vec<Key> {
+        let mut keys: Vec<Key> = self.with(|held| {
+            held.iter()
+                .filter(|(_, held)| !held.is_fulfilled())
+                .map(|(key, _)| key.clone())
+                .collect()
+        });
+        keys.sort();
+        keys
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut HashMap<Key, Held>) -> T) -> T {
+        act(&mut self.held.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Held {
+    fn is_fulfilled(&self) -> bool {
+        self.creations <= 0 && self.deletions.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    fn fixture() -> (Expectations, Arc<AtomicI64>, Key) {
+        let seconds = Arc::new(AtomicI64::new(0));
+        let read = seconds.clone();
+        let clock = Clock::new(move || {
+            MicroTime::from_unix_micros(read.load(Ordering::Relaxed) * 1_000_000)
+        });
+        (Expectations::new(clock), seconds, Key::new("ns", "rs"))
+    }
+
+    // Upstream: TestControllerExpectations.
+    #[test]
+    fn counts_down_to_satisfied() {
+        let (expectations, _, key) = fixture();
+        assert!(expectations.satisfied(&key), "nothing expected yet");
+        expectations.expect_creations(&key, 2);
+        assert!(!expectations.satisfied(&key));
+        expectations.creation_observed(&key);
+        assert!(!expectations.satisfied(&key));
+        expectations.creation_observed(&key);
+        expectations.creation_observed(&key);
+        assert!(expectations.satisfied(&key), "one more than expected does no harm");
+    }
+
+    #[test]
+    fn expires_after_five_minutes() {
+        let (expectations, seconds, key) = fixture();
+        expectations.expect_creations(&key, 1);
+        seconds.store(300, Ordering::Relaxed);
+        assert!(!expectations.satisfied(&key));
+        seconds.store(301, Ordering::Relaxed);
+        assert!(expectations.satisfied(&key));
+    }
+
+    // Upstream: TestUIDExpectations.
+    #[test]
+    fn a_deletion_seen_twice_counts_once() {
+        let (expectations, _, key) = fixture();
+        let (a, b) = (Key::new("ns", "a"), Key::new("ns", "b"));
+        expectations.expect_deletions(&key, [a.clone(), b.clone()]);
+        expectations.deletion_observed(&key, &a);
+        expectations.deletion_observed(&key, &a);
+        assert_eq!(expectations.pending(), std::slice::from_ref(&key));
+        expectations.deletion_observed(&key, &b);
+        assert!(expectations.satisfied(&key) && expectations.pending().is_empty());
+    }
+
+    #[test]
+    fn a_forgotten_key_is_free() {
+        let (expectations, _, key) = fixture();
+        expectations.expect_creations(&key, 5);
+        expectations.forget(&key);
+        assert!(expectations.satisfied(&key));
+        expectations.creation_observed(&key);
+        assert!(expectations.pending().is_empty());
+    }
+}

@@ -1,0 +1,38 @@
+//! Tasks. Everything that runs beside the caller starts here.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::task::{JoinError, JoinHandle};
+
+/// Starts a task. It ends when it is done or when its [`Task`] is dropped.
+pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Task<T> {
+    #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
+    let handle = tokio::spawn(future);
+    Task(handle)
+}
+
+/// A running task; dropping it stops it, so nothing outlives its owner by accident.
+#[must_use = "dropping a task stops it"]
+pub struct Task<T>(JoinHandle<T>);
+
+impl<T> Task<T> {
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl<T> Future for Task<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx)
+    }
+}
