@@ -13,6 +13,7 @@ pub mod files;
 pub mod flags;
 pub mod gates;
 pub mod leader_migration;
+pub mod logging;
 pub mod options;
 mod tls_names;
 mod validate;

@@ -73,7 +73,7 @@ const WEAK: &[&str] = &[
     "TLS_RSA_WITH_RC4_128_SHA",
 ];
 
-pub fn supported_suites() -> Vec<&'static str> {
+pub(crate) fn supported_suites() -> Vec<&'static str> {
     SUPPORTED.iter().map(|(name, _)| *name).collect()
 }
 
