@@ -5,6 +5,7 @@
 //! (`descriptors`), log formats (`logging`), the secure port (`serving`, `auth`), and which identity each
 //! controller acts under (`identity`). It must not know how any single controller decides.
 
+pub mod auth;
 pub mod config;
 pub mod descriptors;
 pub mod duration;
