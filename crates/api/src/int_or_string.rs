@@ -6,6 +6,8 @@ use std::sync::Arc;
 use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 
+use crate::syntax::go_quote;
+
 /// An int32 or a string; in rollout settings the string is a percentage such as `25%`, in ports a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IntOrString {
@@ -26,8 +28,9 @@ pub enum IntOrStringError {
     #[error("invalid value for IntOrString: invalid type: string is not a percentage")]
     NotAPercentage,
     #[error(
-        "invalid value for IntOrString: invalid value {text:?}: strconv.Atoi: parsing {digits:?}: {problem}",
-        digits = text.strip_suffix('%').unwrap_or(text),
+        "invalid value for IntOrString: invalid value {}: strconv.Atoi: parsing {}: {problem}",
+        go_quote(text),
+        go_quote(text.strip_suffix('%').unwrap_or(text)),
     )]
     BadPercentage {
         text: Arc<str>,

@@ -14,6 +14,7 @@ pub mod hash;
 pub mod intern;
 pub mod json;
 pub mod key;
+pub mod kinds;
 pub mod labels;
 pub mod meta;
 pub mod names;
@@ -35,11 +36,19 @@ pub use template::Template;
 pub use time::{MicroTime, Time};
 pub use uid::Uid;
 
+pub mod conditions;
 pub mod int_or_string;
+pub mod node_affinity;
+pub mod pod_affinity;
 pub mod quantity;
 pub mod selector;
 pub mod syntax;
+pub mod taints;
+mod text_enum;
 
+pub use conditions::Condition;
 pub use int_or_string::IntOrString;
+pub use node_affinity::Affinity;
 pub use quantity::Quantity;
 pub use selector::{FieldSelector, LabelSelector, Selector};
+pub use taints::{Taint, Toleration};

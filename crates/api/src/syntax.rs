@@ -32,7 +32,7 @@ pub fn validate_label_key(key: &str) -> Vec<String> {
             name
         }
         Some((prefix, name)) => {
-            let prefixed = validate_dns1123_subdomain(prefix).into_iter();
+            let prefixed = subdomain_faults(prefix, too_many_bytes).into_iter();
             faults.extend(prefixed.map(|fault| format!("prefix part {fault}")));
             name
         }
@@ -40,7 +40,7 @@ pub fn validate_label_key(key: &str) -> Vec<String> {
     if name.is_empty() {
         faults.push("name part must be non-empty".to_owned());
     } else if name.len() > LABEL_MAX {
-        faults.push(format!("name part {}", too_long(LABEL_MAX)));
+        faults.push(format!("name part {}", too_many_bytes(LABEL_MAX)));
     }
     if !is_label_name(name) {
         faults.push(format!("name part {}", label_key_rule()));
@@ -57,7 +57,7 @@ pub fn validate_qualified_name(name: &str) -> Vec<String> {
 pub fn validate_label_value(value: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if value.len() > LABEL_MAX {
-        faults.push(too_long(LABEL_MAX));
+        faults.push(too_many_bytes(LABEL_MAX));
     }
     if !value.is_empty() && !is_label_name(value) {
         faults.push(rule(
@@ -73,7 +73,7 @@ pub fn validate_label_value(value: &str) -> Vec<String> {
 pub fn validate_dns1123_label(name: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if name.len() > LABEL_MAX {
-        faults.push(too_long(LABEL_MAX));
+        faults.push(too_many_characters(LABEL_MAX));
     }
     if !is_dns1123_label(name) {
         faults.push(if is_dns1123_subdomain(name) {
@@ -91,25 +91,14 @@ pub fn validate_dns1123_label(name: &str) -> Vec<String> {
 
 /// DNS labels joined by dots, as the names of most objects must be.
 pub fn validate_dns1123_subdomain(name: &str) -> Vec<String> {
-    let mut faults = Vec::new();
-    if name.len() > SUBDOMAIN_MAX {
-        faults.push(too_long(SUBDOMAIN_MAX));
-    }
-    if !is_dns1123_subdomain(name) {
-        faults.push(rule(
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
-            DNS1123_SUBDOMAIN,
-            &["example.com"],
-        ));
-    }
-    faults
+    subdomain_faults(name, too_many_characters)
 }
 
 /// A DNS label that starts with a letter, as the names of services were long required to be.
 pub fn validate_dns1035_label(name: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if name.len() > LABEL_MAX {
-        faults.push(too_long(LABEL_MAX));
+        faults.push(too_many_characters(LABEL_MAX));
     }
     let starts_with_letter = name.starts_with(|c: char| c.is_ascii_lowercase());
     if !starts_with_letter || !is_dns1123_label(name) {
@@ -170,6 +159,21 @@ pub fn go_quote(text: &str) -> String {
     quoted
 }
 
+fn subdomain_faults(name: &str, too_long: fn(usize) -> String) -> Vec<String> {
+    let mut faults = Vec::new();
+    if name.len() > SUBDOMAIN_MAX {
+        faults.push(too_long(SUBDOMAIN_MAX));
+    }
+    if !is_dns1123_subdomain(name) {
+        faults.push(rule(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
+            DNS1123_SUBDOMAIN,
+            &["example.com"],
+        ));
+    }
+    faults
+}
+
 fn is_dns1123_label(text: &str) -> bool {
     let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();
@@ -209,8 +213,13 @@ fn rule(words: &str, expression: &str, examples: &[&str]) -> String {
     text
 }
 
-fn too_long(max: usize) -> String {
+/// UPSTREAM: label keys and values count bytes, names count characters; both mean bytes.
+fn too_many_bytes(max: usize) -> String {
     format!("must be no more than {max} bytes")
+}
+
+fn too_many_characters(max: usize) -> String {
+    format!("must be no more than {max} characters")
 }
 
 #[cfg(test)]
@@ -326,6 +335,25 @@ mod tests {
             a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')
         "#]]
         .assert_eq(&faults.map(|faults| faults.join("; ") + "\n").concat());
+    }
+
+    #[test]
+    fn lengths_are_bytes_in_labels_and_characters_in_names() {
+        let bytes = |max| vec![format!("must be no more than {max} bytes")];
+        let characters = |max| vec![format!("must be no more than {max} characters")];
+        assert_eq!(validate_label_value(long(64)), bytes(63));
+        assert_eq!(
+            validate_label_key(long(64)),
+            ["name part must be no more than 63 bytes"]
+        );
+        let prefixed = format!("{}/a", long(254));
+        assert_eq!(
+            validate_label_key(&prefixed),
+            ["prefix part must be no more than 253 bytes"]
+        );
+        assert_eq!(validate_dns1123_label(long(64)), characters(63));
+        assert_eq!(validate_dns1123_subdomain(long(254)), characters(253));
+        assert_eq!(validate_dns1035_label(long(64)), characters(63));
     }
 
     #[test]

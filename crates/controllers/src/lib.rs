@@ -1,1 +1,23 @@
-//! Placeholder.
+//! What each controller decides. One folder per controller, shared workload pieces beside them.
+//!
+//! Every controller has the same shape: `snapshot` (what the caches say) → `plan` (pure: what
+//! should happen, and why) → apply (the only place with IO) → `status` (pure) → written if it
+//! differs. Controllers never know each other; they meet in the API server.
+
+pub mod replicaset;
+pub mod workload;
+
+use api::{Clock, Gates};
+use client::Client;
+use runtime::decisions::Decisions;
+use runtime::events::Recorder;
+
+/// What every controller works with.
+#[derive(Clone)]
+pub struct Tools {
+    pub client: Client,
+    pub recorder: Recorder,
+    pub clock: Clock,
+    pub gates: Gates,
+    pub decisions: Decisions,
+}

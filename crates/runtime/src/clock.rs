@@ -5,7 +5,10 @@ use api::{Clock, MicroTime, Time};
 /// The wall clock: what production runs on.
 pub fn wall() -> Clock {
     Clock::new(|| {
-        #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the one place that reads the wall clock"
+        )]
         let now = std::time::SystemTime::now();
         let since_epoch = now
             .duration_since(std::time::UNIX_EPOCH)

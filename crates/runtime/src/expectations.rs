@@ -156,7 +156,10 @@ mod tests {
         assert!(!expectations.satisfied(&key));
         expectations.creation_observed(&key);
         expectations.creation_observed(&key);
-        assert!(expectations.satisfied(&key), "one more than expected does no harm");
+        assert!(
+            expectations.satisfied(&key),
+            "one more than expected does no harm"
+        );
     }
 
     #[test]

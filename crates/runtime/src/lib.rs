@@ -5,7 +5,6 @@
 //! ([`clock`]), tasks ([`mod@spawn`]), and the order of wake-ups. On a single-threaded runtime with
 //! paused time the whole cluster is deterministic.
 
-pub mod claim;
 pub mod clock;
 pub mod controller;
 pub mod expectations;
@@ -29,3 +28,12 @@ pub use spawn::{Task, spawn};
 pub use stop::Stop;
 pub use store::{Index, IndexValue, Store};
 pub use written::Written;
+
+pub mod decisions;
+pub mod events;
+mod lru;
+pub mod metrics;
+
+pub use decisions::Decisions;
+pub use events::{EventType, EventWriter, ObjectRef, Recorder};
+pub use metrics::Metrics;

@@ -118,7 +118,9 @@ mod tests {
             Duration::from_secs(1),
         ));
         let now = Instant::now();
-        let delays: Vec<u128> = (0..10).map(|_| limiter.delay(&"a", now).as_millis()).collect();
+        let delays: Vec<u128> = (0..10)
+            .map(|_| limiter.delay(&"a", now).as_millis())
+            .collect();
         assert_eq!(delays, [5, 10, 20, 40, 80, 160, 320, 640, 1000, 1000]);
         assert_eq!(limiter.failures(&"a"), 10);
         limiter.forget(&"a");

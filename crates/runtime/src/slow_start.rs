@@ -41,13 +41,25 @@ mod tests {
     // Upstream: TestSlowStartBatch.
     #[tokio::test]
     async fn doubles_and_stops_after_a_failing_batch() {
-        for (count, fails_at, expected_tried) in
-            [(0, None, 0), (1, None, 1), (10, None, 10), (10, Some(0), 1), (10, Some(1), 3), (10, Some(6), 7), (10, Some(7), 10)]
-        {
+        for (count, fails_at, expected_tried) in [
+            (0, None, 0),
+            (1, None, 1),
+            (10, None, 10),
+            (10, Some(0), 1),
+            (10, Some(1), 3),
+            (10, Some(6), 7),
+            (10, Some(7), 10),
+        ] {
             let calls = RefCell::new(Vec::new());
             let attempts = slow_start(count, |index| {
                 calls.borrow_mut().push(index);
-                async move { if fails_at == Some(index) { Err(index) } else { Ok(index) } }
+                async move {
+                    if fails_at == Some(index) {
+                        Err(index)
+                    } else {
+                        Ok(index)
+                    }
+                }
             })
             .await;
             assert_eq!(attempts.tried.len(), expected_tried, "{count} {fails_at:?}");

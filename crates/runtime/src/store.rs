@@ -82,7 +82,11 @@ impl<K: Resource> Store<K> {
     /// indexed at once.
     pub fn add_index(&self, index: &Index<K>) {
         let mut inner = self.write();
-        if inner.indexes.iter().any(|held| held.index.name == index.name) {
+        if inner
+            .indexes
+            .iter()
+            .any(|held| held.index.name == index.name)
+        {
             return;
         }
         let mut bucketed = Bucketed {
@@ -130,7 +134,11 @@ impl<K: Resource> Store<K> {
 
     pub fn count_by(&self, index: &Index<K>, value: &IndexValue) -> usize {
         let inner = self.read();
-        inner.bucketed(index).buckets.get(value).map_or(0, BTreeSet::len)
+        inner
+            .bucketed(index)
+            .buckets
+            .get(value)
+            .map_or(0, BTreeSet::len)
     }
 
     pub fn len(&self) -> usize {
@@ -206,7 +214,9 @@ impl<K: Resource> Default for Store<K> {
 
 impl<K: Resource> Inner<K> {
     fn object(&self, number: u32) -> Option<&Arc<K>> {
-        self.slots[number as usize].as_ref().map(|slot| &slot.object)
+        self.slots[number as usize]
+            .as_ref()
+            .map(|slot| &slot.object)
     }
 
     fn lookup(&self, namespace: &str, name: &str) -> Option<u32> {
@@ -274,7 +284,9 @@ impl<K: Resource> Inner<K> {
         self.slots[number as usize] = Some(Slot { object, round });
         let Inner { by_key, slots, .. } = self;
         by_key.insert_unique(key_hash, number, |held| {
-            let slot = slots[*held as usize].as_ref().expect("keyed slots are full");
+            let slot = slots[*held as usize]
+                .as_ref()
+                .expect("keyed slots are full");
             let meta = slot.object.meta();
             hash(&meta.namespace, &meta.name)
         });
@@ -363,7 +375,9 @@ mod tests {
     }
 
     fn names(pods: &[Arc<Pod>]) -> Vec<String> {
-        pods.iter().map(|pod| pod.metadata.name.to_string()).collect()
+        pods.iter()
+            .map(|pod| pod.metadata.name.to_string())
+            .collect()
     }
 
     #[test]
@@ -415,9 +429,10 @@ mod tests {
             }
             let mut found = 0;
             for node in 0..3 {
-                let bucket = store.by(&BY_NODE, &IndexValue::Text(format!("n{node}").into()));
+                let node = format!("n{node}");
+                let bucket = store.by(&BY_NODE, &IndexValue::Text(node.as_str().into()));
                 for pod in &bucket {
-                    prop_assert_eq!(&*pod.node_name, format!("n{node}").as_str());
+                    prop_assert_eq!(pod.node_name.as_str(), node.as_str());
                 }
                 found += bucket.len();
             }

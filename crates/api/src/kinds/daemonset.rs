@@ -19,7 +19,10 @@ pub struct DaemonSet {
     pub status: DaemonSetStatus,
 }
 
-crate::view!(DaemonSet, ResourceType::namespaced("apps", "v1", "daemonsets", "DaemonSet"));
+crate::view!(
+    DaemonSet,
+    ResourceType::namespaced("apps", "v1", "daemonsets", "DaemonSet")
+);
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]

@@ -18,7 +18,10 @@ pub struct Deployment {
     pub status: DeploymentStatus,
 }
 
-crate::view!(Deployment, ResourceType::namespaced("apps", "v1", "deployments", "Deployment"));
+crate::view!(
+    Deployment,
+    ResourceType::namespaced("apps", "v1", "deployments", "Deployment")
+);
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]

@@ -16,7 +16,9 @@ mod statefulset;
 
 pub use controller_revision::ControllerRevision;
 pub use daemonset::{DaemonSet, DaemonSetSpec, DaemonSetStatus, DaemonSetStrategy};
-pub use deployment::{Deployment, DeploymentSpec, DeploymentStatus, DeploymentStrategy, RollbackTo};
+pub use deployment::{
+    Deployment, DeploymentSpec, DeploymentStatus, DeploymentStrategy, RollbackTo,
+};
 pub use namespace::{Namespace, NamespaceSpec, NamespaceStatus};
 pub use node::{Node, NodeSpec, NodeStatus};
 pub use persistent_volume_claim::PersistentVolumeClaim;
@@ -24,8 +26,8 @@ pub use pod::{POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodOwn, PodS
 pub use replicaset::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec};
 pub use statefulset::{
-    ClaimRetention, ClaimRetentionPolicy, PodManagement, StatefulSet, StatefulSetSpec, StatefulSetStatus,
-    StatefulSetStrategy,
+    ClaimRetention, ClaimRetentionPolicy, PodManagement, StatefulSet, StatefulSetSpec,
+    StatefulSetStatus, StatefulSetStrategy,
 };
 
 /// Implements [`Resource`](crate::Resource) for a struct that derives `Deserialize` and has a

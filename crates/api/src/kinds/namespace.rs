@@ -15,7 +15,10 @@ pub struct Namespace {
     pub status: NamespaceStatus,
 }
 
-crate::view!(Namespace, ResourceType::cluster("", "v1", "namespaces", "Namespace"));
+crate::view!(
+    Namespace,
+    ResourceType::cluster("", "v1", "namespaces", "Namespace")
+);
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, Default)]
 #[serde(default)]

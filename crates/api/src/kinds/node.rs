@@ -32,7 +32,9 @@ pub struct NodeStatus {
 }
 
 /// A kubelet refreshes its heartbeat every few minutes; that alone must wake nobody.
-fn without_heartbeats<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
+fn without_heartbeats<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Condition>, D::Error> {
     let mut conditions: Vec<Condition> = or_default(deserializer)?;
     for condition in &mut conditions {
         condition.last_update_time = None;

@@ -127,7 +127,9 @@ impl Pod {
             return Some(Duration::ZERO);
         };
         let ready_at = self.status.ready_changed_at?;
-        let available_at = ready_at.micro().plus(Duration::from_secs(min_ready_seconds));
+        let available_at = ready_at
+            .micro()
+            .plus(Duration::from_secs(min_ready_seconds));
         Some(available_at.since(now))
     }
 
@@ -138,12 +140,20 @@ impl Pod {
             return 0;
         };
         let digits = text.strip_prefix('-').unwrap_or(text);
-        let canonical = digits == "0" || digits.starts_with(|first: char| ('1'..='9').contains(&first));
-        if canonical { text.parse().unwrap_or(0) } else { 0 }
+        let canonical =
+            digits == "0" || digits.starts_with(|first: char| ('1'..='9').contains(&first));
+        if canonical {
+            text.parse().unwrap_or(0)
+        } else {
+            0
+        }
     }
 
     pub fn condition(&self, type_: &str) -> Option<&PodCondition> {
-        self.status.conditions.iter().find(|held| held.type_ == type_)
+        self.status
+            .conditions
+            .iter()
+            .find(|held| held.type_ == type_)
     }
 
     pub fn hostname(&self) -> &str {
@@ -175,9 +185,15 @@ static BODIES: Pool<PodBody> = Pool::new();
 
 impl From<Wire> for Pod {
     fn from(wire: Wire) -> Pod {
-        let Wire { mut metadata, spec, status } = wire;
+        let Wire {
+            mut metadata,
+            spec,
+            status,
+        } = wire;
         metadata.generate_name = None;
-        metadata.annotations = metadata.annotations.filtered(|key| key == POD_DELETION_COST);
+        metadata.annotations = metadata
+            .annotations
+            .filtered(|key| key == POD_DELETION_COST);
         Pod {
             metadata,
             node_name: spec.node_name.clone(),
@@ -289,7 +305,10 @@ impl WireSpec {
 
 impl WireStatus {
     fn into_view(self, spec: &WireSpec) -> PodStatus {
-        let ready = self.conditions.iter().find(|condition| condition.type_ == "Ready");
+        let ready = self
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == "Ready");
         PodStatus {
             phase: self.phase,
             ready: ready.is_some_and(|condition| condition.status == "True"),
@@ -333,11 +352,26 @@ mod tests {
     #[test]
     fn availability() {
         let now = Time::from_unix(100).micro();
-        for (since, min_ready, available) in [(100, 0, true), (95, 5, true), (96, 5, false), (90, -1, true)] {
-            assert_eq!(ready_since(since).is_available(min_ready, now), available, "{since} {min_ready}");
+        for (since, min_ready, available) in [
+            (100, 0, true),
+            (95, 5, true),
+            (96, 5, false),
+            (90, -1, true),
+        ] {
+            assert_eq!(
+                ready_since(since).is_available(min_ready, now),
+                available,
+                "{since} {min_ready}"
+            );
         }
-        assert_eq!(ready_since(98).until_available(5, now), Some(Duration::from_secs(3)));
-        assert!(!pod(r#"{"status":{"conditions":[{"type":"Ready","status":"True"}]}}"#).is_available(1, now));
+        assert_eq!(
+            ready_since(98).until_available(5, now),
+            Some(Duration::from_secs(3))
+        );
+        assert!(
+            !pod(r#"{"status":{"conditions":[{"type":"Ready","status":"True"}]}}"#)
+                .is_available(1, now)
+        );
         assert_eq!(pod("{}").until_available(0, now), None);
     }
 
@@ -347,8 +381,14 @@ mod tests {
             let pod = pod(json);
             (pod.is_active(), pod.is_finished(), pod.is_terminating())
         };
-        assert_eq!(check(r#"{"status":{"phase":"Running"}}"#), (true, false, false));
-        assert_eq!(check(r#"{"status":{"phase":"Failed"}}"#), (false, true, false));
+        assert_eq!(
+            check(r#"{"status":{"phase":"Running"}}"#),
+            (true, false, false)
+        );
+        assert_eq!(
+            check(r#"{"status":{"phase":"Failed"}}"#),
+            (false, true, false)
+        );
         assert_eq!(check(r#"{"status":{"phase":"Odd"}}"#), (true, false, false));
         let deleted = r#"{"metadata":{"deletionTimestamp":"2024-01-01T00:00:00Z"},"status":{"phase":"Running"}}"#;
         assert_eq!(check(deleted), (false, false, true));
@@ -356,8 +396,18 @@ mod tests {
 
     #[test]
     fn deletion_cost_is_strict() {
-        for (text, cost) in [("10", 10), ("-10", -10), ("+1", 0), ("007", 0), ("0", 0), ("x", 0), ("9999999999", 0)] {
-            let json = format!(r#"{{"metadata":{{"annotations":{{"{POD_DELETION_COST}":"{text}","other":"x"}}}}}}"#);
+        for (text, cost) in [
+            ("10", 10),
+            ("-10", -10),
+            ("+1", 0),
+            ("007", 0),
+            ("0", 0),
+            ("x", 0),
+            ("9999999999", 0),
+        ] {
+            let json = format!(
+                r#"{{"metadata":{{"annotations":{{"{POD_DELETION_COST}":"{text}","other":"x"}}}}}}"#
+            );
             assert_eq!(pod(&json).deletion_cost(), cost, "{text}");
             assert_eq!(pod(&json).metadata.annotations.len(), 1);
         }
@@ -375,10 +425,18 @@ mod tests {
 
     #[test]
     fn pods_of_one_template_share_their_body() {
-        let one = pod(r#"{"metadata":{"name":"a"},"spec":{"restartPolicy":"Always","volumes":[{"name":"kube-api-access-x1"}]}}"#);
-        let two = pod(r#"{"metadata":{"name":"b"},"spec":{"restartPolicy":"Always","volumes":[{"name":"kube-api-access-y2"}]}}"#);
+        let one = pod(
+            r#"{"metadata":{"name":"a"},"spec":{"restartPolicy":"Always","volumes":[{"name":"kube-api-access-x1"}]}}"#,
+        );
+        let two = pod(
+            r#"{"metadata":{"name":"b"},"spec":{"restartPolicy":"Always","volumes":[{"name":"kube-api-access-y2"}]}}"#,
+        );
         assert!(Arc::ptr_eq(&one.body, &two.body));
         assert!(one.own.is_none());
-        assert!(std::mem::size_of::<Pod>() <= 352, "{}", std::mem::size_of::<Pod>());
+        assert!(
+            std::mem::size_of::<Pod>() <= 352,
+            "{}",
+            std::mem::size_of::<Pod>()
+        );
     }
 }

@@ -15,7 +15,10 @@ pub struct ReplicaSet {
     pub status: ReplicaSetStatus,
 }
 
-crate::view!(ReplicaSet, ResourceType::namespaced("apps", "v1", "replicasets", "ReplicaSet"));
+crate::view!(
+    ReplicaSet,
+    ResourceType::namespaced("apps", "v1", "replicasets", "ReplicaSet")
+);
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
@@ -69,7 +72,9 @@ mod tests {
         let json = br#"{"metadata":{"name":"web","namespace":"shop"},"spec":{"replicas":"three"}}"#;
         let error = ReplicaSet::decode(json).unwrap_err().to_string();
         assert!(
-            error.starts_with("cannot decode ReplicaSet shop/web: spec.replicas: invalid type: string \"three\""),
+            error.starts_with(
+                "cannot decode ReplicaSet shop/web: spec.replicas: invalid type: string \"three\""
+            ),
             "{error}"
         );
     }

@@ -20,7 +20,10 @@ pub struct StatefulSet {
     pub status: StatefulSetStatus,
 }
 
-crate::view!(StatefulSet, ResourceType::namespaced("apps", "v1", "statefulsets", "StatefulSet"));
+crate::view!(
+    StatefulSet,
+    ResourceType::namespaced("apps", "v1", "statefulsets", "StatefulSet")
+);
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]

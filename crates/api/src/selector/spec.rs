@@ -1,16 +1,16 @@
 //! The struct form of label selectors, as object specs carry it.
 
-use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::{Operator, Requirement, Selector, SelectorError};
 use crate::meta::or_default;
+use crate::text_enum::text_enum;
 use crate::{Istr, LabelSet};
 
 /// `matchLabels` and `matchExpressions`; all must hold, and without any every object matches.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelector {
     #[serde(skip_serializing_if = "LabelSet::is_empty")]
@@ -35,14 +35,15 @@ pub struct LabelSelectorRequirement {
     pub values: Arc<[Istr]>,
 }
 
-/// The operators that the struct form knows. What it does not know is kept, and refused on compiling.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum LabelSelectorOperator {
-    In,
-    NotIn,
-    Exists,
-    DoesNotExist,
-    Unknown(Istr),
+text_enum! {
+    /// The operators that the struct form knows; others are refused on compiling.
+    pub enum LabelSelectorOperator {
+        In = "In",
+        NotIn = "NotIn",
+        Exists = "Exists",
+        DoesNotExist = "DoesNotExist",
+    }
+    default ""
 }
 
 impl LabelSelector {
@@ -99,52 +100,10 @@ impl LabelSelectorRequirement {
             LabelSelectorOperator::NotIn => Operator::NotIn,
             LabelSelectorOperator::Exists => Operator::Exists,
             LabelSelectorOperator::DoesNotExist => Operator::DoesNotExist,
-            LabelSelectorOperator::Unknown(name) => {
+            LabelSelectorOperator::Other(name) => {
                 return Err(SelectorError::UnknownOperator(name.to_string()));
             }
         };
         Requirement::new(self.key.clone(), operator, &*self.values)
-    }
-}
-
-impl Default for LabelSelectorOperator {
-    fn default() -> Self {
-        Self::from("")
-    }
-}
-
-impl From<&str> for LabelSelectorOperator {
-    fn from(name: &str) -> Self {
-        match name {
-            "In" => Self::In,
-            "NotIn" => Self::NotIn,
-            "Exists" => Self::Exists,
-            "DoesNotExist" => Self::DoesNotExist,
-            other => Self::Unknown(Istr::from(other)),
-        }
-    }
-}
-
-impl fmt::Display for LabelSelectorOperator {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::In => "In",
-            Self::NotIn => "NotIn",
-            Self::Exists => "Exists",
-            Self::DoesNotExist => "DoesNotExist",
-            Self::Unknown(name) => name,
-        })
-    }
-}
-
-impl Serialize for LabelSelectorOperator {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for LabelSelectorOperator {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Istr::deserialize(deserializer).map(|name| Self::from(&*name))
     }
 }

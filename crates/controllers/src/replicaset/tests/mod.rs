@@ -1,0 +1,1 @@
+//! Behaviour of the controller, weakest test that suffices first.

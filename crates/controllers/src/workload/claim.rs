@@ -1,0 +1,267 @@
+//! Claiming: which of the objects that match a selector belong to an owner.
+//!
+//! An owner keeps what it controls and selects, releases what it no longer selects, and adopts
+//! orphans that it selects. Before it adopts, it asks the API server (not the cache) whether it
+//! still exists itself: the garbage collector may just have orphaned these very objects.
+
+use std::sync::Arc;
+
+use api::{Istr, Meta, OwnerRef, Resource, Uid};
+use client::{Client, Patch};
+use runtime::Error;
+use tokio::sync::OnceCell;
+
+/// What to do with one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Ours already.
+    Keep,
+    /// An orphan that we select.
+    Adopt,
+    /// Ours, but no longer selected.
+    Release,
+    /// Somebody else's, or nobody's business of ours.
+    Ignore,
+}
+
+pub fn plan_claim(owner: &Meta, selected: bool, object: &Meta) -> Claim {
+    match object.controller() {
+        Some(held) if held.uid != owner.uid => Claim::Ignore,
+        Some(_) if selected => Claim::Keep,
+        Some(_) if owner.is_terminating() => Claim::Ignore,
+        Some(_) => Claim::Release,
+        None if !selected || owner.is_terminating() || object.is_terminating() => Claim::Ignore,
+        None if object.namespace != owner.namespace => Claim::Ignore,
+        None => Claim::Adopt,
+    }
+}
+
+/// Carries claims out for one owner, during one reconcile.
+pub struct Claimer<'a> {
+    client: &'a Client,
+    owner: &'a Meta,
+    reference: OwnerRef,
+    live: Live<'a>,
+}
+
+/// The uncached look at the owner, made at most once in a reconcile and only if something is adopted.
+pub struct Live<'a> {
+    client: &'a Client,
+    resource: api::ResourceType,
+    seen: OnceCell<Result<(), String>>,
+}
+
+impl<'a> Claimer<'a> {
+    pub fn new<O: Resource>(client: &'a Client, owner: &'a O) -> Claimer<'a> {
+        Claimer {
+            client,
+            owner: owner.meta(),
+            reference: controller_reference(owner),
+            live: Live {
+                client,
+                resource: O::TYPE,
+                seen: OnceCell::new(),
+            },
+        }
+    }
+
+    /// The objects that belong to the owner now, after adopting and releasing.
+    ///
+    /// Every object is tried; what failed comes back as one error after that.
+    pub async fn claim<K: Resource>(
+        &self,
+        objects: Vec<Arc<K>>,
+        selects: impl Fn(&K) -> bool,
+    ) -> Result<Vec<Arc<K>>, Error> {
+        let mut claimed = Vec::with_capacity(objects.len());
+        let mut failures = Vec::new();
+        for object in objects {
+            let kept = match plan_claim(self.owner, selects(&object), object.meta()) {
+                Claim::Keep => Ok(true),
+                Claim::Ignore => Ok(false),
+                Claim::Adopt => self.adopt(&*object).await,
+                Claim::Release => self.release(&*object).await.map(|()| false),
+            };
+            match kept {
+                Ok(true) => claimed.push(object),
+                Ok(false) => {}
+                Err(error) => failures.push(error),
+            }
+        }
+        aggregate(failures)?;
+        Ok(claimed)
+    }
+
+    async fn adopt<K: Resource>(&self, object: &K) -> Result<bool, Error> {
+        let meta = object.meta();
+        self.live.check(self.owner).await.map_err(|reason| {
+            let (kind, key, uid) = (&K::TYPE.kind, meta.key(), &meta.uid);
+            Error::Retry(format!("can't adopt {kind} {key} ({uid}): {reason}"))
+        })?;
+        let patch = serde_json::json!({
+            "metadata": {"ownerReferences": [self.reference], "uid": meta.uid}
+        });
+        match self.patch::<K>(meta, patch).await {
+            Ok(()) => Ok(true),
+            // Gone meanwhile: nothing to adopt.
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn release<K: Resource>(&self, object: &K) -> Result<(), Error> {
+        let meta = object.meta();
+        let patch = serde_json::json!({
+            "metadata": {
+                "ownerReferences": [{"$patch": "delete", "uid": self.owner.uid}],
+                "uid": meta.uid,
+            }
+        });
+        match self.patch::<K>(meta, patch).await {
+            // Gone, or another object of that name by now (422 for the wrong uid): released either way.
+            Err(error) if error.is_not_found() || error.is_invalid() => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    async fn patch<K: Resource>(
+        &self,
+        meta: &Meta,
+        patch: serde_json::Value,
+    ) -> Result<(), client::Error> {
+        let patch = Patch::Strategic(patch.to_string().into());
+        self.client
+            .patch(&K::TYPE, &meta.namespace, &meta.name, None, &patch)
+            .await
+            .map(drop)
+    }
+}
+
+impl Live<'_> {
+    async fn check(&self, owner: &Meta) -> Result<(), String> {
+        let look = || async {
+            let found = self
+                .client
+                .get(&self.resource, &owner.namespace, &owner.name)
+                .await
+                .map_err(|error| error.to_string())?;
+            let fresh: Fresh = serde_json::from_slice(&found).map_err(|error| error.to_string())?;
+            fresh.check(&self.resource.kind, owner)
+        };
+        self.seen.get_or_init(look).await.clone()
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Fresh {
+    metadata: Meta,
+}
+
+impl Fresh {
+    fn check(&self, kind: &str, owner: &Meta) -> Result<(), String> {
+        let key = owner.key();
+        if self.metadata.uid != owner.uid {
+            let (got, wanted) = (&self.metadata.uid, &owner.uid);
+            return Err(format!(
+                "original {kind} {key} is gone: got uid {got}, wanted {wanted}"
+            ));
+        }
+        match self.metadata.deleted_at {
+            Some(at) => Err(format!("{key} has just been deleted at {at}")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The reference that makes `owner` the controller of an object.
+pub fn controller_reference<O: Resource>(owner: &O) -> OwnerRef {
+    let meta = owner.meta();
+    OwnerRef {
+        api_version: Istr::new(&O::TYPE.api_version()),
+        kind: Istr::new(&O::TYPE.kind),
+        name: Istr::new(&meta.name),
+        uid: Uid::clone(&meta.uid),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+/// One error for many, worded as upstream's aggregate: alone as it is, several in brackets.
+pub fn aggregate(mut failures: Vec<Error>) -> Result<(), Error> {
+    match failures.len() {
+        0 => Ok(()),
+        1 => Err(failures.remove(0)),
+        _ => {
+            let mut texts: Vec<String> = Vec::new();
+            for failure in &failures {
+                let text = failure.to_string();
+                if !texts.contains(&text) {
+                    texts.push(text);
+                }
+            }
+            Err(Error::Retry(match texts.as_slice() {
+                [only] => only.clone(),
+                several => format!("[{}]", several.join(", ")),
+            }))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::LabelSet;
+
+    fn meta(uid: &str, owner: Option<&str>, terminating: bool) -> Meta {
+        let mut meta = Meta {
+            uid: uid.into(),
+            labels: LabelSet::default(),
+            ..Meta::default()
+        };
+        if terminating {
+            meta.deleted_at = Some(api::Time::from_unix(1));
+        }
+        if let Some(owner) = owner {
+            meta.owners = api::meta::intern_owners(vec![OwnerRef {
+                uid: owner.into(),
+                controller: Some(true),
+                ..OwnerRef::default()
+            }]);
+        }
+        meta
+    }
+
+    // Upstream: TestClaimPods, TestClaimReplicaSet.
+    #[test]
+    fn claims() {
+        let (alive, dying) = (meta("me", None, false), meta("me", None, true));
+        let check = |owner: &Meta, held_by: Option<&str>, selected, terminating| {
+            plan_claim(owner, selected, &meta("pod", held_by, terminating))
+        };
+        assert_eq!(check(&alive, Some("me"), true, false), Claim::Keep);
+        assert_eq!(check(&alive, Some("me"), true, true), Claim::Keep);
+        assert_eq!(check(&alive, Some("me"), false, false), Claim::Release);
+        assert_eq!(check(&dying, Some("me"), false, false), Claim::Ignore);
+        assert_eq!(check(&dying, Some("me"), true, false), Claim::Keep);
+        assert_eq!(check(&alive, Some("other"), true, false), Claim::Ignore);
+        assert_eq!(check(&alive, None, true, false), Claim::Adopt);
+        assert_eq!(check(&alive, None, true, true), Claim::Ignore);
+        assert_eq!(check(&alive, None, false, false), Claim::Ignore);
+        assert_eq!(check(&dying, None, true, false), Claim::Ignore);
+    }
+
+    #[test]
+    fn errors_are_worded_as_upstream_does() {
+        let errors = |texts: &[&str]| {
+            let failures = texts
+                .iter()
+                .map(|text| Error::Retry((*text).into()))
+                .collect();
+            aggregate(failures).map_err(|error| error.to_string())
+        };
+        assert_eq!(errors(&[]), Ok(()));
+        assert_eq!(errors(&["a"]), Err("a".into()));
+        assert_eq!(errors(&["a", "b", "a"]), Err("[a, b]".into()));
+        assert_eq!(errors(&["a", "a"]), Err("a".into()));
+    }
+}

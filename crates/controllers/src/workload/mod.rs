@@ -1,0 +1,9 @@
+//! Pieces that the workload controllers share: claiming, pods from templates, status, time.
+
+pub mod availability;
+pub mod claim;
+pub mod pods;
+pub mod status;
+
+pub use claim::{Claimer, Live};
+pub use pods::{PodControl, pod_body};

@@ -1,0 +1,70 @@
+//! Writing status.
+//!
+//! Upstream's roles let most controllers `update` a status but not `patch` it, so this is a PUT:
+//! the metadata that we read, an empty spec (the server ignores it) and the new status. The resource
+//! version in the metadata makes it a compare-and-set.
+
+use api::{Meta, Resource};
+use client::{Client, Error};
+use serde::{Deserialize, Serialize};
+
+/// Writes the status of an object that we read at `meta`'s revision; gives the new revision.
+pub async fn put_status<K: Resource>(
+    client: &Client,
+    meta: &Meta,
+    status: &impl Serialize,
+) -> Result<u64, Error> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Body<'a, S> {
+        api_version: &'a str,
+        kind: &'a str,
+        metadata: &'a Meta,
+        spec: Empty,
+        status: &'a S,
+    }
+    #[derive(Serialize)]
+    struct Empty {}
+
+    let body = serde_json::to_vec(&Body {
+        api_version: &K::TYPE.api_version(),
+        kind: &K::TYPE.kind,
+        metadata: meta,
+        spec: Empty {},
+        status,
+    })
+    .expect("views serialise");
+    let answer = client
+        .replace(&K::TYPE, &meta.namespace, &meta.name, Some("status"), body)
+        .await?;
+    Ok(revision(&answer))
+}
+
+/// As [`put_status`], and on a conflict once more on top of what the server has now.
+pub async fn put_status_with_retry<K: Resource>(
+    client: &Client,
+    meta: &Meta,
+    status: &impl Serialize,
+) -> Result<u64, Error> {
+    match put_status::<K>(client, meta, status).await {
+        Err(error) if error.is_conflict() => {
+            let fresh: K = client.get_as(&meta.namespace, &meta.name).await?;
+            if fresh.meta().uid != meta.uid {
+                return Err(error);
+            }
+            put_status::<K>(client, fresh.meta(), status).await
+        }
+        other => other,
+    }
+}
+
+/// The resource version of an object that the server answered with.
+pub fn revision(answer: &[u8]) -> u64 {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Answer {
+        metadata: Meta,
+    }
+    let answer: Answer = serde_json::from_slice(answer).unwrap_or_default();
+    answer.metadata.resource_version
+}

@@ -1,0 +1,256 @@
+//! The reconcile loop: takes keys, calls the reconciler, and deals with how it went.
+//!
+//! One loop for all controllers. A reconciler that fails is tried again later, one that panics is
+//! logged, counted and tried again: a bug in one object's handling never stops the others.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Key;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tracing::{debug, error, info};
+
+use crate::informer::Synced;
+use crate::queue::Queue;
+use crate::spawn::{Task, spawn};
+use crate::stop::Stop;
+
+/// Brings one object towards what it should be. Called for one key at a time, never twice at once
+/// for the same key.
+pub trait Reconcile: Send + Sync + 'static {
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>>;
+}
+
+/// What to do with a key that was reconciled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing until something changes.
+    AwaitChange,
+    /// Look again when this much time has passed, or when something changes.
+    After(Duration),
+}
+
+/// Why a reconcile did not get through.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API server said no, or could not be reached: again later.
+    #[error(transparent)]
+    Client(#[from] client::Error),
+    /// The caches have not seen our own writes yet: again shortly.
+    #[error("the cache of {resource} has not caught up with our own write yet")]
+    Stale { resource: String },
+    /// Trying again cannot help until something changes.
+    #[error("{0}")]
+    Terminal(String),
+    /// Anything else that may go away: again later.
+    #[error("{0}")]
+    Retry(String),
+}
+
+impl Error {
+    pub fn client(&self) -> Option<&client::Error> {
+        match self {
+            Error::Client(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// A controller, ready to run.
+pub struct Controller {
+    pub name: &'static str,
+    pub queue: Arc<Queue>,
+    pub reconciler: Arc<dyn Reconcile>,
+    pub workers: usize,
+    /// A key that failed this often is dropped until it changes again.
+    pub retries_max: Option<u32>,
+    /// Caches that have to be complete before the first reconcile.
+    pub waits_for: Vec<Synced>,
+}
+
+impl Controller {
+    /// Runs until the signal comes; then finishes what is in hand and returns.
+    pub async fn run(self, stop: Stop) {
+        for synced in &self.waits_for {
+            if stop.or(synced.wait()).await.is_none() {
+                return;
+            }
+        }
+        info!(controller = self.name, workers = self.workers, "started");
+        let this = Arc::new(self);
+        let workers: Vec<Task<()>> = (0..this.workers)
+            .map(|_| {
+                let this = this.clone();
+                let stop = stop.clone();
+                spawn(async move { this.work(stop).await })
+            })
+            .collect();
+        stop.stopped().await;
+        this.queue.close();
+        for worker in workers {
+            // A worker cannot panic: reconciles are caught.
+            let _ = worker.await;
+        }
+    }
+
+    async fn work(&self, stop: Stop) {
+        while let Some(Some((key, _waited))) = stop.or(self.queue.get()).await {
+            self.handle(&key).await;
+            self.queue.done(&key);
+        }
+    }
+
+    async fn handle(&self, key: &Key) {
+        let outcome = AssertUnwindSafe(self.reconciler.reconcile(key))
+            .catch_unwind()
+            .await;
+        match outcome {
+            Ok(Ok(next)) => {
+                self.queue.forget(key);
+                if let Next::After(delay) = next {
+                    self.queue.add_after(key.clone(), delay);
+                }
+            }
+            Ok(Err(Error::Terminal(reason))) => {
+                info!(controller = self.name, %key, reason, "cannot be reconciled until it changes");
+                self.queue.forget(key);
+            }
+            Ok(Err(error)) => self.retry(key, &error.to_string()),
+            Err(panic) => {
+                error!(controller = self.name, %key, panic = panic_text(&*panic), "reconcile panicked");
+                self.queue.add_rate_limited(key.clone());
+            }
+        }
+    }
+
+    fn retry(&self, key: &Key, reason: &str) {
+        let failures = self.queue.failures(key);
+        if self.retries_max.is_some_and(|max| failures >= max) {
+            info!(controller = self.name, %key, reason, failures, "giving up until it changes");
+            self.queue.forget(key);
+            return;
+        }
+        debug!(controller = self.name, %key, reason, "will retry");
+        self.queue.add_rate_limited(key.clone());
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        text
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text
+    } else {
+        "(no message)"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate_limit::Backoff;
+    use std::sync::Mutex;
+    use tokio::time::Instant;
+
+    struct Scripted {
+        calls: Mutex<Vec<(u128, String)>>,
+        start: Instant,
+        script: fn(usize) -> Result<Next, Error>,
+    }
+
+    impl Reconcile for Scripted {
+        fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+            let mut calls = self.calls.lock().unwrap();
+            calls.push((self.start.elapsed().as_millis(), key.to_string()));
+            let count = calls.len();
+            drop(calls);
+            Box::pin(async move { (self.script)(count) })
+        }
+    }
+
+    /// Runs one key through the script for a virtual minute; gives the times of the calls.
+    async fn calls(
+        script: fn(usize) -> Result<Next, Error>,
+        retries_max: Option<u32>,
+    ) -> Vec<u128> {
+        let reconciler = Arc::new(Scripted {
+            calls: Mutex::default(),
+            start: Instant::now(),
+            script,
+        });
+        let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+        queue.add(Key::new("ns", "web"));
+        let controller = Controller {
+            name: "test",
+            queue,
+            reconciler: reconciler.clone(),
+            workers: 3,
+            retries_max,
+            waits_for: Vec::new(),
+        };
+        let (stopper, stop) = Stop::new();
+        let running = spawn(controller.run(stop));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        stopper.stop();
+        running.await.unwrap();
+        let calls = reconciler.calls.lock().unwrap();
+        calls.iter().map(|(at, _)| *at).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn done_means_done() {
+        assert_eq!(calls(|_| Ok(Next::AwaitChange), None).await, [0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn looks_again_when_asked() {
+        let script = |count| {
+            Ok(if count < 3 {
+                Next::After(Duration::from_secs(10))
+            } else {
+                Next::AwaitChange
+            })
+        };
+        assert_eq!(calls(script, None).await, [0, 10_000, 20_000]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn retries_with_growing_delays() {
+        let script = |count| {
+            if count < 4 {
+                Err(Error::Retry("no".into()))
+            } else {
+                Ok(Next::AwaitChange)
+            }
+        };
+        assert_eq!(calls(script, None).await, [0, 5, 15, 35]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn gives_up_after_the_maximum() {
+        assert_eq!(
+            calls(|_| Err(Error::Retry("no".into())), Some(2)).await,
+            [0, 5, 15]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn terminal_errors_are_not_retried() {
+        assert_eq!(
+            calls(|_| Err(Error::Terminal("no".into())), None).await,
+            [0]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_is_survived_and_retried() {
+        let script = |count| {
+            assert!(count > 2, "a bug");
+            Ok(Next::AwaitChange)
+        };
+        assert_eq!(calls(script, None).await, [0, 5, 15]);
+    }
+}

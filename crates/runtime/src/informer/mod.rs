@@ -1,0 +1,189 @@
+//! Informers: one stream per kind, shared by all who read it.
+//!
+//! An informer keeps a [`Store`] in step with the API server and tells its listeners what changed.
+//! Listeners run inline, right after the store has changed: there is no buffer between them and the
+//! stream that could grow. They must be quick, and they are: a trigger maps a change to keys.
+
+mod reflector;
+mod registry;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use api::{Resource, ResourceType, Rng};
+use client::Client;
+use tokio::sync::watch;
+
+use crate::stop::Stop;
+use crate::store::{Index, Store};
+
+pub use registry::{Informers, Synced};
+
+/// What happened to one object.
+pub enum Change<'a, K> {
+    Added(&'a Arc<K>),
+    /// Both states; on a resync they are the same allocation.
+    Updated {
+        old: &'a Arc<K>,
+        new: &'a Arc<K>,
+    },
+    /// The last state we knew. It may be older than the one that was deleted when the deletion was
+    /// only noticed by a new listing.
+    Deleted(&'a Arc<K>),
+}
+
+impl<'a, K> Change<'a, K> {
+    /// The newest state we know.
+    pub fn object(&self) -> &'a Arc<K> {
+        match self {
+            Change::Added(object) | Change::Deleted(object) => object,
+            Change::Updated { new, .. } => new,
+        }
+    }
+}
+
+type Listener<K> = Arc<dyn Fn(Change<'_, K>) + Send + Sync>;
+
+pub struct Informer<K> {
+    resource: ResourceType,
+    /// Asks the server for metadata alone; the view must need no more.
+    metadata_only: bool,
+    store: Arc<Store<K>>,
+    listeners: Mutex<Arc<[Listener<K>]>>,
+    synced: watch::Sender<bool>,
+}
+
+/// How a stream behaves; the same for all informers of a process.
+#[derive(Clone)]
+pub struct StreamOptions {
+    pub rng: Rng,
+    /// Listeners hear of every object again after this long.
+    pub resync: Option<Duration>,
+}
+
+impl<K: Resource> Informer<K> {
+    pub fn new() -> Informer<K> {
+        Informer::of(K::TYPE, false)
+    }
+
+    /// For a view that fits many kinds.
+    pub fn of(resource: ResourceType, metadata_only: bool) -> Informer<K> {
+        Informer {
+            resource,
+            metadata_only,
+            store: Arc::new(Store::new()),
+            listeners: Mutex::new(Arc::from([])),
+            synced: watch::Sender::new(false),
+        }
+    }
+
+    pub fn store(&self) -> &Arc<Store<K>> {
+        &self.store
+    }
+
+    pub fn resource(&self) -> &ResourceType {
+        &self.resource
+    }
+
+    pub fn add_index(&self, index: &Index<K>) {
+        self.store.add_index(index);
+    }
+
+    /// Adds a listener. One that comes late is told of all that is there, as additions (and may
+    /// hear of an object twice).
+    pub fn on_change(&self, listener: impl Fn(Change<'_, K>) + Send + Sync + 'static) {
+        let listener: Listener<K> = Arc::new(listener);
+        {
+            let mut held = self.lock_listeners();
+            *held = held.iter().cloned().chain([listener.clone()]).collect();
+        }
+        for object in self.store.list() {
+            listener(Change::Added(&object));
+        }
+    }
+
+    pub fn is_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    pub fn synced(&self) -> Synced {
+        Synced::new(self.resource.to_string(), self.synced.subscribe())
+    }
+
+    /// Keeps the store in step until the signal comes.
+    pub async fn run(&self, client: Client, options: StreamOptions, stop: Stop) {
+        stop.or(reflector::run(self, &client, &options)).await;
+    }
+
+    /// Puts an object in and tells the listeners, unless nothing changed that they could read.
+    fn upsert(&self, object: K) {
+        let new = Arc::new(object);
+        match self.store.put(new.clone()) {
+            None => self.tell(|| Change::Added(&new)),
+            Some(old) if *old == *new => {}
+            // Deleted and made anew between two looks: these are two objects.
+            Some(old) if old.meta().uid != new.meta().uid => {
+                self.tell(|| Change::Deleted(&old));
+                self.tell(|| Change::Added(&new));
+            }
+            Some(old) => self.tell(|| Change::Updated {
+                old: &old,
+                new: &new,
+            }),
+        }
+    }
+
+    /// Removes an object; `last` is its final state where the server sent one.
+    fn delete(&self, last: K) {
+        let meta = last.meta();
+        let version = meta.resource_version;
+        let known = self.store.remove(&meta.namespace, &meta.name);
+        self.store.advance(version);
+        if known.is_some() {
+            let last = Arc::new(last);
+            self.tell(|| Change::Deleted(&last));
+        }
+    }
+
+    /// Ends a listing: what it did not contain is gone.
+    fn end_round(&self) {
+        for gone in self.store.end_round() {
+            self.tell(|| Change::Deleted(&gone));
+        }
+        self.synced.send_replace(true);
+    }
+
+    fn resync(&self) {
+        for object in self.store.list() {
+            self.tell(|| Change::Updated {
+                old: &object,
+                new: &object,
+            });
+        }
+    }
+
+    fn tell<'a>(&self, change: impl Fn() -> Change<'a, K>)
+    where
+        K: 'a,
+    {
+        let listeners = self.lock_listeners().clone();
+        for listener in listeners.iter() {
+            listener(change());
+        }
+    }
+
+    fn lock_listeners(&self) -> MutexGuard<'_, Arc<[Listener<K>]>> {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Resource> Default for Informer<K> {
+    fn default() -> Informer<K> {
+        Informer::new()
+    }
+}

@@ -1,0 +1,337 @@
+//! Keeps one store in step with the API server.
+//!
+//! WatchList first: one stream that begins with every object and goes on with changes. A server
+//! that does not know it gets a paged list and a watch. A stream that ends is resumed where it
+//! was; one whose place the server has forgotten (410) begins again with a listing, after which
+//! what is missing is deleted.
+
+use std::time::Duration;
+
+use api::{Resource, Rng};
+use bytes::Bytes;
+use client::{Client, Error, ListOptions, ResourceVersionMatch, WatchEvent, WatchOptions};
+use futures_util::StreamExt;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::{Informer, StreamOptions};
+
+/// Upstream's page size for lists that the server does not serve from its cache.
+const PAGE: u32 = 500;
+
+/// A watch ends by itself after 5 to 10 minutes, so that streams spread over API servers again.
+const WATCH_SECONDS: u32 = 300;
+
+/// Where we are with the server.
+enum Place {
+    /// Nothing known: everything has to be listed.
+    Unknown,
+    /// The store reflects this revision.
+    At(u64),
+}
+
+/// Why a stream ended.
+enum End {
+    /// As watches do, by themselves.
+    Quiet,
+    /// By itself, but too early: before any event, or within its listing.
+    Cut,
+    /// The server no longer knows our revision.
+    Forgotten,
+    /// The server does not speak WatchList.
+    Unsupported,
+    Failed(Error),
+}
+
+pub(super) async fn run<K: Resource>(
+    informer: &Informer<K>,
+    client: &Client,
+    options: &StreamOptions,
+) {
+    let mut reflector = Reflector {
+        informer,
+        client,
+        options,
+        place: Place::Unknown,
+        watch_list: true,
+        backoff: Backoff::new(options.rng.clone()),
+        next_resync: options.resync.map(|every| Instant::now() + every),
+        listed: false,
+    };
+    loop {
+        let end = reflector.step().await;
+        reflector.settle(end).await;
+    }
+}
+
+struct Reflector<'a, K> {
+    informer: &'a Informer<K>,
+    client: &'a Client,
+    options: &'a StreamOptions,
+    place: Place,
+    watch_list: bool,
+    backoff: Backoff,
+    next_resync: Option<Instant>,
+    /// A listing is under way: the next "initial events end" completes it.
+    listed: bool,
+}
+
+impl<K: Resource> Reflector<'_, K> {
+    /// One stream (or one listing), from its beginning to its end.
+    async fn step(&mut self) -> End {
+        match self.place {
+            Place::At(revision) => self.watch(Some(revision), false).await,
+            Place::Unknown if self.watch_list => self.watch(None, true).await,
+            Place::Unknown => match self.list().await {
+                Ok(revision) => {
+                    self.place = Place::At(revision);
+                    End::Quiet
+                }
+                Err(error) if error.is_gone() => End::Forgotten,
+                Err(error) => End::Failed(error),
+            },
+        }
+    }
+
+    /// Draws the consequences of how a stream ended.
+    async fn settle(&mut self, end: End) {
+        let resource = self.informer.resource();
+        match end {
+            End::Quiet => {}
+            End::Unsupported => {
+                debug!(%resource, "the server refuses WatchList, using list and watch");
+                self.watch_list = false;
+            }
+            End::Cut => {
+                debug!(%resource, "the watch ended early, will retry");
+                self.backoff.wait(None).await;
+            }
+            End::Forgotten => {
+                debug!(%resource, "our revision is too old for the server, listing again");
+                self.place = Place::Unknown;
+                self.backoff.wait(None).await;
+            }
+            End::Failed(error) => {
+                if error.is_resource_version_too_large() {
+                    self.place = Place::Unknown;
+                }
+                warn!(%resource, error = %client::describe(&error), "watch failed, will retry");
+                self.backoff.wait(error.retry_after()).await;
+            }
+        }
+    }
+
+    /// Watches from `revision`, or from the beginning with all objects first.
+    async fn watch(&mut self, revision: Option<u64>, from_start: bool) -> End {
+        let timeout_seconds = WATCH_SECONDS + self.options.rng.below(WATCH_SECONDS as usize) as u32;
+        let options = WatchOptions {
+            resource_version: revision.map(|revision| revision.to_string()),
+            send_initial_events: from_start,
+            allow_bookmarks: true,
+            timeout_seconds: Some(timeout_seconds),
+            metadata_only: self.informer.metadata_only,
+            ..WatchOptions::default()
+        };
+        let opened = self
+            .client
+            .watch(self.informer.resource(), "", &options)
+            .await;
+        let mut stream = match opened {
+            Ok(stream) => stream,
+            Err(error) => return refused(error, from_start),
+        };
+        if from_start {
+            self.informer.store.begin_round();
+        }
+        self.listed = !from_start;
+        let deadline = Instant::now() + deadline(timeout_seconds);
+        let mut events: u64 = 0;
+        let end = loop {
+            let event = tokio::select! {
+                biased;
+                event = stream.next() => event,
+                () = sleep_until(self.next_resync) => {
+                    self.resync();
+                    continue;
+                }
+                () = tokio::time::sleep_until(deadline) => None,
+            };
+            let end = match event {
+                None => Some(End::Quiet),
+                Some(Err(error)) => Some(End::Failed(error)),
+                Some(Ok(event)) => {
+                    events += 1;
+                    self.on_event(event, from_start)
+                }
+            };
+            if let Some(end) = end {
+                break end;
+            }
+        };
+        match end {
+            // Half a listing is none; and a server that closes watches at once must not be asked
+            // in a tight loop.
+            End::Quiet if !self.listed || events == 0 => End::Cut,
+            end => {
+                self.backoff.reset_if_long_lived();
+                end
+            }
+        }
+    }
+
+    fn on_event(&mut self, event: WatchEvent, from_start: bool) -> Option<End> {
+        match event {
+            WatchEvent::Added(json) | WatchEvent::Modified(json) => {
+                if let Some(object) = self.decode(&json) {
+                    self.reached(object.meta().resource_version);
+                    self.informer.upsert(object);
+                }
+            }
+            WatchEvent::Deleted(json) => {
+                if let Some(object) = self.decode(&json) {
+                    self.reached(object.meta().resource_version);
+                    self.informer.delete(object);
+                }
+            }
+            WatchEvent::Bookmark {
+                resource_version,
+                initial_events_end,
+            } => {
+                if initial_events_end && !self.listed {
+                    self.listed = true;
+                    self.informer.store.reset_version(resource_version);
+                    self.informer.end_round();
+                }
+                self.reached(resource_version);
+                self.informer.store.advance(resource_version);
+            }
+            WatchEvent::Error(error) => return Some(refused(error, from_start && !self.listed)),
+        }
+        None
+    }
+
+    /// Remembers where to resume; within a listing there is no such place yet.
+    fn reached(&mut self, revision: u64) {
+        if self.listed && revision > 0 {
+            self.place = Place::At(revision);
+        }
+    }
+
+    async fn list(&mut self) -> Result<u64, Error> {
+        self.informer.store.begin_round();
+        let mut options = ListOptions {
+            limit: Some(PAGE),
+            metadata_only: self.informer.metadata_only,
+            ..ListOptions::default()
+        };
+        if !self.informer.is_synced() {
+            // The first list may come from the server's cache: cheap, and as fresh as a watch.
+            options.resource_version = Some("0".into());
+            options.resource_version_match = Some(ResourceVersionMatch::NotOlderThan);
+        }
+        loop {
+            let page = self
+                .client
+                .list(self.informer.resource(), "", &options)
+                .await?;
+            for json in &page.items {
+                if let Some(object) = self.decode(json) {
+                    self.informer.upsert(object);
+                }
+            }
+            let Some(token) = page.continue_token else {
+                self.informer.store.reset_version(page.resource_version);
+                self.informer.end_round();
+                return Ok(page.resource_version);
+            };
+            options.continue_token = Some(token);
+            options.resource_version = None;
+            options.resource_version_match = None;
+        }
+    }
+
+    /// An object that does not decode is reported and skipped; it never stops the stream.
+    fn decode(&self, json: &Bytes) -> Option<K> {
+        match K::decode(json) {
+            Ok(object) => Some(object),
+            Err(error) => {
+                warn!(%error, "skipping an object that this version cannot read");
+                None
+            }
+        }
+    }
+
+    fn resync(&mut self) {
+        self.next_resync = self.options.resync.map(|every| Instant::now() + every);
+        self.informer.resync();
+    }
+}
+
+fn refused(error: Error, from_start: bool) -> End {
+    if error.is_gone() {
+        End::Forgotten
+    } else if from_start && is_unsupported(&error) {
+        End::Unsupported
+    } else {
+        End::Failed(error)
+    }
+}
+
+/// Answers by which servers say that they do not do `sendInitialEvents`: a definite no, not a
+/// passing trouble.
+fn is_unsupported(error: &Error) -> bool {
+    error
+        .status()
+        .is_some_and(|status| matches!(status.code, 400 | 405 | 415 | 422 | 500))
+        && !error.is_server_timeout()
+}
+
+/// The server should have ended the watch by itself; if it has not, the connection is dead.
+fn deadline(timeout_seconds: u32) -> Duration {
+    Duration::from_secs(u64::from(timeout_seconds) + 30)
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// 800 ms doubling to 30 s, each time up to twice as long by chance; forgotten after two good minutes.
+struct Backoff {
+    rng: Rng,
+    next: Duration,
+    last_wait: Option<Instant>,
+}
+
+const BACKOFF_BASE: Duration = Duration::from_millis(800);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+const BACKOFF_RESET: Duration = Duration::from_secs(120);
+
+impl Backoff {
+    fn new(rng: Rng) -> Backoff {
+        Backoff {
+            rng,
+            next: BACKOFF_BASE,
+            last_wait: None,
+        }
+    }
+
+    async fn wait(&mut self, at_least: Option<Duration>) {
+        self.reset_if_long_lived();
+        let jittered = self.next.mul_f64(1.0 + self.rng.unit());
+        self.next = (self.next * 2).min(BACKOFF_MAX);
+        tokio::time::sleep(jittered.max(at_least.unwrap_or_default())).await;
+        self.last_wait = Some(Instant::now());
+    }
+
+    fn reset_if_long_lived(&mut self) {
+        if self
+            .last_wait
+            .is_some_and(|then| then.elapsed() > BACKOFF_RESET)
+        {
+            self.next = BACKOFF_BASE;
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! One informer per kind for the whole process.
+
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use api::Resource;
+use client::Client;
+use tokio::sync::watch;
+
+use super::{Informer, StreamOptions};
+use crate::spawn::{Task, spawn};
+use crate::stop::Stop;
+use crate::store::Store;
+
+/// The informers that controllers share. Ask for a kind while building a controller; all that were
+/// asked for run from [`Informers::start`] on.
+pub struct Informers {
+    client: Client,
+    options: StreamOptions,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    by_kind: BTreeMap<&'static str, Entry>,
+    running: Option<Stop>,
+    tasks: Vec<Task<()>>,
+}
+
+struct Entry {
+    type_id: TypeId,
+    informer: Arc<dyn Any + Send + Sync>,
+    start: Box<dyn Fn(Stop) -> Task<()> + Send + Sync>,
+    synced: Synced,
+}
+
+impl Informers {
+    pub fn new(client: Client, options: StreamOptions) -> Informers {
+        Informers {
+            client,
+            options,
+            held: Mutex::default(),
+        }
+    }
+
+    /// The informer for a kind, made when it is asked for the first time.
+    pub fn of<K: Resource>(&self) -> Arc<Informer<K>> {
+        let mut held = self.lock();
+        let name = std::any::type_name::<K>();
+        if let Some(entry) = held.by_kind.get(name) {
+            assert_eq!(
+                entry.type_id,
+                TypeId::of::<K>(),
+                "two views are both called {name}"
+            );
+            return entry
+                .informer
+                .clone()
+                .downcast()
+                .unwrap_or_else(|_| unreachable!("the type id was just checked"));
+        }
+        let informer = Arc::new(Informer::<K>::new());
+        let entry = self.entry(&informer);
+        if let Some(stop) = &held.running {
+            let task = (entry.start)(stop.clone());
+            held.tasks.push(task);
+        }
+        held.by_kind.insert(name, entry);
+        informer
+    }
+
+    pub fn store<K: Resource>(&self) -> Arc<Store<K>> {
+        self.of::<K>().store().clone()
+    }
+
+    fn entry<K: Resource>(&self, informer: &Arc<Informer<K>>) -> Entry {
+        let (client, options, to_run) =
+            (self.client.clone(), self.options.clone(), informer.clone());
+        Entry {
+            type_id: TypeId::of::<K>(),
+            informer: informer.clone(),
+            start: Box::new(move |stop| {
+                let (informer, client, options) = (to_run.clone(), client.clone(), options.clone());
+                spawn(async move { informer.run(client, options, stop).await })
+            }),
+            synced: informer.synced(),
+        }
+    }
+
+    /// Starts every stream that was asked for; later ones start at once.
+    pub fn start(&self, stop: &Stop) {
+        let mut held = self.lock();
+        let tasks: Vec<Task<()>> = held
+            .by_kind
+            .values()
+            .map(|entry| (entry.start)(stop.clone()))
+            .collect();
+        held.tasks.extend(tasks);
+        held.running = Some(stop.clone());
+    }
+
+    /// Waits until every store holds what the server had when it was listed.
+    pub async fn synced(&self) {
+        let all: Vec<Synced> = self
+            .lock()
+            .by_kind
+            .values()
+            .map(|entry| entry.synced.clone())
+            .collect();
+        for synced in all {
+            synced.wait().await;
+        }
+    }
+
+    /// Kinds whose first listing is not complete: for health checks and messages.
+    pub fn unsynced(&self) -> Vec<String> {
+        self.lock()
+            .by_kind
+            .values()
+            .filter(|entry| !entry.synced.is_done())
+            .map(|entry| entry.synced.kind.clone())
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells when an informer's first listing is complete.
+#[derive(Clone)]
+pub struct Synced {
+    kind: String,
+    done: watch::Receiver<bool>,
+}
+
+impl Synced {
+    pub(super) fn new(kind: String, done: watch::Receiver<bool>) -> Synced {
+        Synced { kind, done }
+    }
+
+    pub fn is_done(&self) -> bool {
+        *self.done.borrow()
+    }
+
+    pub async fn wait(&self) {
+        // An error means that the informer is gone; its reader is about to be as well.
+        let _ = self.done.clone().wait_for(|done| *done).await;
+    }
+}

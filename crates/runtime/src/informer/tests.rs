@@ -1,0 +1,354 @@
+//! The reflector against a scripted server: each request gets the next answer of the script.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use api::kinds::Pod;
+use api::{Resource, Rng};
+use bytes::Bytes;
+use client::{Body, BoxError, Client, Transport};
+use futures_util::StreamExt;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, StreamBody};
+use tower::util::BoxCloneSyncService;
+
+use super::{Change, Informer, StreamOptions};
+use crate::{Stop, spawn};
+
+/// What the server does with one request.
+enum Answer {
+    /// A status code and a body.
+    Plain(u16, String),
+    /// A watch: these frames, and then the end of the stream.
+    Frames(Vec<String>),
+    /// A watch that stays open after its frames.
+    Open(Vec<String>),
+}
+
+struct Script {
+    answers: Mutex<VecDeque<Answer>>,
+    requests: Mutex<Vec<String>>,
+}
+
+fn transport(script: &Arc<Script>) -> Transport {
+    let script = script.clone();
+    BoxCloneSyncService::new(tower::service_fn(move |request: Request<Bytes>| {
+        let script = script.clone();
+        async move {
+            let path = request.uri().path_and_query().map(ToString::to_string);
+            script
+                .requests
+                .lock()
+                .unwrap()
+                .push(path.unwrap_or_default());
+            let answer = script.answers.lock().unwrap().pop_front();
+            let (code, body) = match answer {
+                Some(Answer::Plain(code, text)) => (code, whole(text)),
+                Some(Answer::Frames(frames)) => (200, stream(frames, false)),
+                Some(Answer::Open(frames)) => (200, stream(frames, true)),
+                None => (200, stream(Vec::new(), true)),
+            };
+            Ok::<_, BoxError>(Response::builder().status(code).body(body)?)
+        }
+    }))
+}
+
+fn whole(text: String) -> Body {
+    Full::new(Bytes::from(text))
+        .map_err(|never| match never {})
+        .boxed_unsync()
+}
+
+fn stream(frames: Vec<String>, stay_open: bool) -> Body {
+    let frames = frames
+        .into_iter()
+        .map(|text| Ok(http_body::Frame::data(Bytes::from(text + "\n"))));
+    let frames = futures_util::stream::iter(frames);
+    if stay_open {
+        StreamBody::new(frames.chain(futures_util::stream::pending())).boxed_unsync()
+    } else {
+        StreamBody::new(frames).boxed_unsync()
+    }
+}
+
+fn pod(name: &str, version: u64, phase: &str) -> String {
+    format!(
+        r#"{{"metadata":{{"name":"{name}","namespace":"ns","uid":"{name}","resourceVersion":"{version}"}},"status":{{"phase":"{phase}"}}}}"#
+    )
+}
+
+fn event(kind: &str, object: &str) -> String {
+    format!(r#"{{"type":"{kind}","object":{object}}}"#)
+}
+
+fn added(name: &str, version: u64) -> String {
+    event("ADDED", &pod(name, version, "Pending"))
+}
+
+fn bookmark(version: u64, end: bool) -> String {
+    let annotations = if end {
+        r#","annotations":{"k8s.io/initial-events-end":"true"}"#
+    } else {
+        ""
+    };
+    event(
+        "BOOKMARK",
+        &format!(r#"{{"metadata":{{"resourceVersion":"{version}"{annotations}}}}}"#),
+    )
+}
+
+fn status(code: u16, reason: &str) -> String {
+    format!(
+        r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":"{reason}","code":{code}}}"#
+    )
+}
+
+struct Seen {
+    log: Vec<String>,
+    store: Vec<String>,
+    requests: Vec<String>,
+    synced: bool,
+}
+
+/// Runs the script for two virtual minutes.
+async fn run(answers: Vec<Answer>) -> Seen {
+    let script = Arc::new(Script {
+        answers: Mutex::new(answers.into()),
+        requests: Mutex::default(),
+    });
+    let informer = Arc::new(Informer::<Pod>::new());
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let sink = log.clone();
+    informer.on_change(move |change| {
+        let line = match change {
+            Change::Added(pod) => format!("+{}", pod.metadata.name),
+            Change::Updated { new, .. } => format!("~{}", new.metadata.name),
+            Change::Deleted(pod) => format!("-{}", pod.metadata.name),
+        };
+        sink.lock().unwrap().push(line);
+    });
+    let (_stopper, stop) = Stop::new();
+    let running = {
+        let informer = informer.clone();
+        let client = Client::new(transport(&script));
+        let options = StreamOptions {
+            rng: Rng::from_seed(1),
+            resync: None,
+        };
+        spawn(async move { informer.run(client, options, stop).await })
+    };
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    drop(running);
+    let mut store: Vec<String> = informer
+        .store()
+        .list()
+        .iter()
+        .map(|pod| format!("{}@{}", pod.metadata.name, pod.meta().resource_version))
+        .collect();
+    store.sort();
+    let requests = script
+        .requests
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|path| brief(path))
+        .collect();
+    let log = log.lock().unwrap().clone();
+    Seen {
+        log,
+        store,
+        requests,
+        synced: informer.is_synced(),
+    }
+}
+
+/// `watch-list`, `watch@5`, `list`, `list+token`: what a request asked for.
+fn brief(path: &str) -> String {
+    let value = |name: &str| {
+        path.split(['?', '&'])
+            .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+            .map(ToString::to_string)
+    };
+    if value("sendInitialEvents").is_some() {
+        "watch-list".into()
+    } else if value("watch").is_some() {
+        format!("watch@{}", value("resourceVersion").unwrap_or_default())
+    } else if let Some(token) = value("continue") {
+        format!("list+{token}")
+    } else {
+        "list".into()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_list_then_changes() {
+    let seen = run(vec![Answer::Open(vec![
+        added("a", 3),
+        added("b", 4),
+        bookmark(7, true),
+        event("MODIFIED", &pod("a", 8, "Running")),
+        event("DELETED", &pod("b", 9, "Pending")),
+    ])])
+    .await;
+    assert!(seen.synced);
+    assert_eq!(seen.log, ["+a", "+b", "~a", "-b"]);
+    assert_eq!(seen.store, ["a@8"]);
+    assert_eq!(seen.requests, ["watch-list"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_that_nobody_can_read_wakes_nobody() {
+    let seen = run(vec![Answer::Open(vec![
+        added("a", 3),
+        bookmark(7, true),
+        event("MODIFIED", &pod("a", 8, "Pending")),
+    ])])
+    .await;
+    assert_eq!(seen.log, ["+a"]);
+    assert_eq!(seen.store, ["a@8"], "the store moves on all the same");
+}
+
+#[tokio::test(start_paused = true)]
+async fn resumes_where_a_stream_was_cut() {
+    let seen = run(vec![
+        Answer::Frames(vec![added("a", 3), bookmark(7, true), added("b", 8)]),
+        Answer::Frames(vec![bookmark(20, false)]),
+        Answer::Open(vec![event("DELETED", &pod("a", 21, "Pending"))]),
+    ])
+    .await;
+    assert_eq!(seen.requests, ["watch-list", "watch@8", "watch@20"]);
+    assert_eq!(seen.log, ["+a", "+b", "-a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_in_the_middle_of_an_event_loses_nothing() {
+    let half = added("b", 8)[..20].to_string();
+    let seen = run(vec![
+        Answer::Frames(vec![added("a", 3), bookmark(7, true), half]),
+        Answer::Open(vec![added("b", 8)]),
+    ])
+    .await;
+    assert_eq!(seen.requests, ["watch-list", "watch@7"]);
+    assert_eq!(seen.log, ["+a", "+b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_a_listing_deletes_nothing() {
+    let seen = run(vec![
+        Answer::Frames(vec![added("a", 3), added("b", 4), bookmark(7, true)]),
+        Answer::Frames(vec![event("ERROR", &status(410, "Expired"))]),
+        Answer::Frames(vec![added("a", 3)]),
+        Answer::Open(vec![added("a", 3), bookmark(30, true)]),
+    ])
+    .await;
+    assert_eq!(
+        seen.requests,
+        ["watch-list", "watch@7", "watch-list", "watch-list"]
+    );
+    assert_eq!(
+        seen.log,
+        ["+a", "+b", "-b"],
+        "deleted once the whole listing lacks it"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn gone_as_a_status_code_lists_again() {
+    let seen = run(vec![
+        Answer::Frames(vec![added("a", 3), bookmark(7, true)]),
+        Answer::Plain(410, status(410, "Expired")),
+        Answer::Open(vec![added("b", 40), bookmark(41, true)]),
+    ])
+    .await;
+    assert_eq!(seen.requests, ["watch-list", "watch@7", "watch-list"]);
+    assert_eq!(seen.log, ["+a", "+b", "-a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_watch_list_gets_pages() {
+    let list = |names: &str, token: &str| {
+        Answer::Plain(
+            200,
+            format!(
+                r#"{{"metadata":{{"resourceVersion":"50","continue":"{token}"}},"items":[{names}]}}"#
+            ),
+        )
+    };
+    let seen = run(vec![
+        Answer::Plain(422, status(422, "Invalid")),
+        list(&pod("a", 3, "Pending"), "more"),
+        list(&pod("b", 4, "Pending"), ""),
+        Answer::Open(vec![added("c", 51)]),
+    ])
+    .await;
+    assert_eq!(
+        seen.requests,
+        ["watch-list", "list", "list+more", "watch@50"]
+    );
+    assert_eq!(seen.log, ["+a", "+b", "+c"]);
+    assert!(seen.synced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_expires_starts_the_listing_again() {
+    let seen = run(vec![
+        Answer::Plain(422, status(422, "Invalid")),
+        Answer::Plain(
+            200,
+            format!(
+                r#"{{"metadata":{{"resourceVersion":"50","continue":"t"}},"items":[{}]}}"#,
+                pod("a", 3, "Pending")
+            ),
+        ),
+        Answer::Plain(410, status(410, "Expired")),
+        Answer::Plain(
+            200,
+            r#"{"metadata":{"resourceVersion":"60"},"items":[]}"#.into(),
+        ),
+    ])
+    .await;
+    assert_eq!(seen.requests[..4], ["watch-list", "list", "list+t", "list"]);
+    assert_eq!(seen.log, ["+a", "-a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn trouble_is_waited_out() {
+    let seen = run(vec![
+        Answer::Plain(503, status(503, "ServiceUnavailable")),
+        Answer::Plain(429, status(429, "TooManyRequests")),
+        Answer::Plain(200, "garbage\n".into()),
+        Answer::Frames(Vec::new()),
+        Answer::Open(vec![added("a", 3), bookmark(7, true)]),
+    ])
+    .await;
+    assert_eq!(seen.requests, ["watch-list"; 5]);
+    assert_eq!(seen.log, ["+a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn duplicates_and_bad_objects_do_no_harm() {
+    let seen = run(vec![Answer::Open(vec![
+        added("a", 3),
+        added("a", 3),
+        event("ADDED", r#"{"metadata":{"name":"bad","labels":7}}"#),
+        bookmark(7, true),
+        event("DELETED", &pod("a", 8, "Pending")),
+        event("DELETED", &pod("a", 8, "Pending")),
+    ])])
+    .await;
+    assert_eq!(seen.log, ["+a", "-a"]);
+    assert_eq!(seen.requests, ["watch-list"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_made_anew_is_a_deletion_and_an_addition() {
+    let anew = pod("a", 9, "Pending").replace(r#""uid":"a""#, r#""uid":"other""#);
+    let seen = run(vec![Answer::Open(vec![
+        added("a", 3),
+        bookmark(7, true),
+        event("MODIFIED", &anew),
+    ])])
+    .await;
+    assert_eq!(seen.log, ["+a", "-a", "+a"]);
+}

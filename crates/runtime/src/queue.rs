@@ -1,0 +1,413 @@
+//! The work queue: keys that want attention.
+//!
+//! A key is in the queue at most once, and in the hands of at most one worker. A key that is added
+//! while a worker holds it goes back into the queue when the worker is done. So a burst of a
+//! thousand events for one object costs one or two reconciles, and the queue can never hold more
+//! than there are distinct keys.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use api::Key;
+use api::collections::{HashMap, HashSet};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::rate_limit::{Backoff, RateLimiter};
+
+pub struct Queue<T = Key> {
+    state: Mutex<State<T>>,
+    changed: Notify,
+}
+
+struct State<T> {
+    ready: VecDeque<T>,
+    /// What is in `ready`, plus what has to go there when its worker is done.
+    dirty: HashSet<T>,
+    processing: HashMap<T, Instant>,
+    delayed: Delayed<T>,
+    limiter: RateLimiter<T>,
+    closed: bool,
+    counts: Counts,
+    added_at: HashMap<T, Instant>,
+}
+
+/// Running totals, read by the metrics.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    pub adds: u64,
+    pub retries: u64,
+}
+
+impl<T: Clone + Eq + Hash + Ord> Queue<T> {
+    pub fn new(backoff: Backoff) -> Queue<T> {
+        Queue {
+            state: Mutex::new(State {
+                ready: VecDeque::new(),
+                dirty: HashSet::default(),
+                processing: HashMap::default(),
+                delayed: Delayed::new(),
+                limiter: RateLimiter::new(backoff),
+                closed: false,
+                counts: Counts::default(),
+                added_at: HashMap::default(),
+            }),
+            changed: Notify::new(),
+        }
+    }
+
+    pub fn add(&self, item: T) {
+        if self.lock().add(item) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Adds the item when `delay` has passed; of several delays for one item the shortest counts.
+    pub fn add_after(&self, item: T, delay: Duration) {
+        if delay.is_zero() {
+            return self.add(item);
+        }
+        let due = Instant::now() + delay;
+        let sooner = {
+            let mut state = self.lock();
+            !state.closed && state.delayed.push(item, due)
+        };
+        if sooner {
+            // A waiting worker sleeps until the earliest due time, which has just moved.
+            self.changed.notify_one();
+        }
+    }
+
+    /// Adds the item after a delay that grows with each failure.
+    pub fn add_rate_limited(&self, item: T) {
+        let delay = {
+            let mut state = self.lock();
+            state.counts.retries += 1;
+            state.limiter.delay(&item, Instant::now())
+        };
+        self.add_after(item, delay);
+    }
+
+    /// The item is fine again: its next failure starts with the shortest delay.
+    pub fn forget(&self, item: &T) {
+        self.lock().limiter.forget(item);
+    }
+
+    pub fn failures(&self, item: &T) -> u32 {
+        self.lock().limiter.failures(item)
+    }
+
+    /// The next item, and how long it has waited; `None` once the queue is closed and empty.
+    pub async fn get(&self) -> Option<(T, Duration)> {
+        loop {
+            let changed = self.changed.notified();
+            let due = {
+                let mut state = self.lock();
+                let now = Instant::now();
+                state.move_due(now);
+                if let Some(taken) = state.take(now) {
+                    if !state.ready.is_empty() {
+                        self.changed.notify_one();
+                    }
+                    return Some(taken);
+                }
+                if state.closed {
+                    self.changed.notify_one();
+                    return None;
+                }
+                state.delayed.next_due()
+            };
+            match due {
+                Some(due) => {
+                    let _ = tokio::time::timeout_at(due, changed).await;
+                }
+                None => changed.await,
+            }
+        }
+    }
+
+    /// The worker is done with the item.
+    pub fn done(&self, item: &T) {
+        let again = self.lock().done(item);
+        if again {
+            self.changed.notify_one();
+        }
+    }
+
+    /// No more adds; workers finish what is queued and then end.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_waiters();
+        self.changed.notify_one();
+    }
+
+    /// Items that are ready to be taken.
+    pub fn len(&self) -> usize {
+        self.lock().ready.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Nothing queued, nothing in a worker's hands. Delayed items may still come.
+    pub fn is_idle(&self) -> bool {
+        let state = self.lock();
+        state.ready.is_empty() && state.processing.is_empty()
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.lock().counts
+    }
+
+    /// What is queued, in a worker's hands, and delayed: for the debug endpoint.
+    pub fn contents(&self) -> Contents<T> {
+        let state = self.lock();
+        let mut processing: Vec<T> = state.processing.keys().cloned().collect();
+        processing.sort();
+        Contents {
+            ready: state.ready.iter().cloned().collect(),
+            processing,
+            delayed: state.delayed.contents(),
+        }
+    }
+
+    /// Seconds of work under way: in total, and of the longest running item.
+    pub fn work_under_way(&self) -> (Duration, Duration) {
+        let now = Instant::now();
+        let state = self.lock();
+        let running = state.processing.values().map(|since| now - *since);
+        running.fold((Duration::ZERO, Duration::ZERO), |(sum, longest), each| {
+            (sum + each, longest.max(each))
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A look into the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contents<T> {
+    pub ready: Vec<T>,
+    pub processing: Vec<T>,
+    pub delayed: Vec<(Instant, T)>,
+}
+
+impl<T: Clone + Eq + Hash + Ord> State<T> {
+    /// True when the item became ready.
+    fn add(&mut self, item: T) -> bool {
+        if self.closed || !self.dirty.insert(item.clone()) {
+            return false;
+        }
+        self.counts.adds += 1;
+        self.added_at.insert(item.clone(), Instant::now());
+        if self.processing.contains_key(&item) {
+            return false;
+        }
+        self.ready.push_back(item);
+        true
+    }
+
+    fn move_due(&mut self, now: Instant) {
+        while let Some(item) = self.delayed.pop_due(now) {
+            self.add(item);
+        }
+    }
+
+    fn take(&mut self, now: Instant) -> Option<(T, Duration)> {
+        let item = self.ready.pop_front()?;
+        self.dirty.remove(&item);
+        self.processing.insert(item.clone(), now);
+        let waited = self
+            .added_at
+            .remove(&item)
+            .map_or(Duration::ZERO, |added| now - added);
+        Some((item, waited))
+    }
+
+    fn done(&mut self, item: &T) -> bool {
+        self.processing.remove(item);
+        let again = self.dirty.contains(item);
+        if again {
+            self.ready.push_back(item.clone());
+        }
+        again
+    }
+}
+
+/// Items with a due time; each at most once.
+struct Delayed<T> {
+    heap: BinaryHeap<Reverse<(Instant, u64, T)>>,
+    due: HashMap<T, Instant>,
+    /// Keeps items with the same due time in the order in which they came.
+    sequence: u64,
+}
+
+impl<T: Clone + Eq + Hash + Ord> Delayed<T> {
+    fn new() -> Delayed<T> {
+        Delayed {
+            heap: BinaryHeap::new(),
+            due: HashMap::default(),
+            sequence: 0,
+        }
+    }
+
+    /// True when the earliest due time has moved forward.
+    fn push(&mut self, item: T, due: Instant) -> bool {
+        if self.due.get(&item).is_some_and(|held| *held <= due) {
+            return false;
+        }
+        let earliest = self.next_due();
+        self.due.insert(item.clone(), due);
+        self.sequence += 1;
+        self.heap.push(Reverse((due, self.sequence, item)));
+        self.compact();
+        earliest.is_none_or(|earliest| due < earliest)
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.heap.peek().map(|Reverse((due, ..))| *due)
+    }
+
+    fn pop_due(&mut self, now: Instant) -> Option<T> {
+        while let Some(Reverse((due, ..))) = self.heap.peek() {
+            if *due > now {
+                return None;
+            }
+            let Reverse((due, _, item)) = self.heap.pop()?;
+            // A superseded entry is skipped: the item has another due time now.
+            if self.due.get(&item) == Some(&due) {
+                self.due.remove(&item);
+                return Some(item);
+            }
+        }
+        None
+    }
+
+    /// Superseded entries never outnumber the live ones by much.
+    fn compact(&mut self) {
+        if self.heap.len() > 64 + 2 * self.due.len() {
+            let due = &self.due;
+            self.heap
+                .retain(|Reverse((at, _, item))| due.get(item) == Some(at));
+        }
+    }
+
+    fn contents(&self) -> Vec<(Instant, T)> {
+        let mut items: Vec<(Instant, T)> = self
+            .due
+            .iter()
+            .map(|(item, due)| (*due, item.clone()))
+            .collect();
+        items.sort();
+        items
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue() -> Queue<&'static str> {
+        Queue::new(Backoff::DEFAULT)
+    }
+
+    async fn next(queue: &Queue<&'static str>) -> &'static str {
+        queue.get().await.unwrap().0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_item_is_queued_once() {
+        let queue = queue();
+        queue.add("a");
+        queue.add("b");
+        queue.add("a");
+        assert_eq!((next(&queue).await, next(&queue).await), ("a", "b"));
+        assert!(queue.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_item_added_in_hand_comes_back_when_done() {
+        let queue = queue();
+        queue.add("a");
+        let item = next(&queue).await;
+        queue.add("a");
+        assert!(queue.is_empty(), "never in two hands");
+        queue.done(&item);
+        assert_eq!(next(&queue).await, "a");
+        queue.done(&"a");
+        assert!(queue.is_idle());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_shortest_delay_counts() {
+        let queue = queue();
+        let start = Instant::now();
+        queue.add_after("a", Duration::from_secs(10));
+        queue.add_after("a", Duration::from_secs(2));
+        queue.add_after("a", Duration::from_secs(20));
+        assert_eq!(next(&queue).await, "a");
+        assert_eq!(start.elapsed(), Duration::from_secs(2));
+        queue.done(&"a");
+        queue.close();
+        assert!(queue.get().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sleeping_worker_hears_of_a_sooner_item() {
+        let queue = std::sync::Arc::new(queue());
+        queue.add_after("late", Duration::from_secs(100));
+        let worker = {
+            let queue = queue.clone();
+            crate::spawn(async move { queue.get().await.map(|(item, _)| item) })
+        };
+        tokio::task::yield_now().await;
+        queue.add_after("soon", Duration::from_secs(1));
+        assert_eq!(worker.await.unwrap(), Some("soon"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn retries_wait_longer_each_time() {
+        let queue = queue();
+        for expected in [5, 10, 20] {
+            let start = Instant::now();
+            queue.add_rate_limited("a");
+            next(&queue).await;
+            queue.done(&"a");
+            assert_eq!(start.elapsed().as_millis(), expected);
+        }
+        queue.forget(&"a");
+        assert_eq!(queue.failures(&"a"), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_worker_ends_when_closed() {
+        let queue = std::sync::Arc::new(queue());
+        let workers: Vec<_> = (0..4)
+            .map(|_| {
+                let queue = queue.clone();
+                crate::spawn(async move { while queue.get().await.is_some() {} })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        queue.close();
+        queue.add("ignored");
+        for worker in workers {
+            worker.await.unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn superseded_delays_do_not_pile_up() {
+        let queue = queue();
+        for seconds in (1..10_000).rev() {
+            queue.add_after("a", Duration::from_secs(seconds));
+        }
+        assert!(queue.lock().delayed.heap.len() <= 70);
+    }
+}
