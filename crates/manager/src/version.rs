@@ -16,6 +16,9 @@ pub const BUILD_DATE: &str = match option_env!("STEERSMAN_BUILD_DATE") {
     None => "1970-01-01T00:00:00Z",
 };
 
+/// What takes the place of Go's version and compiler where Kubernetes reports them.
+pub const COMPILER: &str = "rustc";
+
 /// Go's names for the platform, as Kubernetes reports it.
 pub fn platform() -> String {
     let architecture = match std::env::consts::ARCH {
@@ -36,7 +39,7 @@ pub fn line() -> String {
 pub fn raw() -> String {
     format!(
         "version.Info{{Major:{MAJOR:?}, Minor:{MINOR:?}, GitVersion:{GIT_VERSION:?}, GitCommit:{GIT_COMMIT:?}, \
-         GitTreeState:\"clean\", BuildDate:{BUILD_DATE:?}, Compiler:\"rustc\", Platform:{:?}}}",
+         GitTreeState:\"clean\", BuildDate:{BUILD_DATE:?}, Compiler:{COMPILER:?}, Platform:{:?}}}",
         platform()
     )
 }

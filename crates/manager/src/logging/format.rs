@@ -77,7 +77,7 @@ pub(super) fn json_line(header: &Header<'_>, fields: &Fields) -> String {
 const DAY: i64 = 86_400 * 1_000_000;
 
 /// Year, month and day of a day since 1970 (Howard Hinnant's algorithm: eras of 400 years, from March).
-fn civil_date(days: i64) -> (i64, i64, i64) {
+pub(crate) fn civil_date(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use tracing_subscriber::layer::SubscriberExt;
 
+pub(crate) use format::civil_date;
 pub use layer::KlogLayer;
 pub use verbosity::Verbosity;
 pub use writer::{Sink, Writer};
