@@ -2,12 +2,12 @@
 //! the compact tables under `schema/`.
 //!
 //! The embedded API server needs facts about some 600 types (field names and types, merge keys,
-//! list types, required fields, protobuf numbers) and none of their prose. The documents are
-//! megabytes, the tables are one small text file that parses in a millisecond. Its format is
-//! described at the reader, `crates/apiserver/src/schema/mod.rs`.
+//! list types, required fields, protobuf numbers, which empty values are printed) and none of their
+//! prose. The documents are megabytes, the tables are one small text file that parses in a
+//! millisecond. Its format is described at the reader, `crates/apiserver/src/schema/mod.rs`.
 //!
 //! Input: folders that hold the documents of `/openapi/v3` (`*.json`) and the `generated.proto`
-//! files of the Kubernetes API modules (`*.proto`), in any depth.
+//! files of the Kubernetes API modules with the `types*.go` files beside them, in any depth.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -48,6 +48,24 @@ pub(crate) fn generate(inputs: &[PathBuf]) -> Result<String> {
 struct Sources {
     schemas: BTreeMap<String, Value>,
     messages: BTreeMap<String, Vec<Member>>,
+    structs: BTreeMap<String, GoStruct>,
+}
+
+/// How a Go type prints its fields: what OpenAPI does not say.
+#[derive(Default)]
+struct GoStruct {
+    fields: BTreeMap<String, GoField>,
+    embedded: Vec<String>,
+}
+
+#[derive(Clone, Copy)]
+struct GoField {
+    /// Absent and zero are different things.
+    pointer: bool,
+    /// Printed even when it is empty.
+    always: bool,
+    /// Left out when zero although it is a struct.
+    omit_zero: bool,
 }
 
 /// One field of a protobuf message.
@@ -66,7 +84,8 @@ impl Sources {
                 .map(|entry| entry.map(|entry| entry.path()))
                 .collect::<Result<Vec<_>, _>>()?;
             entries.sort();
-            return entries.iter().try_for_each(|entry| self.read(entry));
+            entries.iter().try_for_each(|entry| self.read(entry))?;
+            return self.read_go_types(path);
         }
         let text = || {
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
@@ -116,6 +135,90 @@ impl Sources {
             }
         }
         Ok(())
+    }
+
+    /// The `types*.go` files of a folder with protobuf definitions: field tags only.
+    fn read_go_types(&mut self, folder: &Path) -> Result<()> {
+        let Ok(proto) = std::fs::read_to_string(folder.join("generated.proto")) else {
+            return Ok(());
+        };
+        let package = proto.lines().find_map(|line| line.strip_prefix("package "));
+        let package = openapi_package(package.unwrap_or_default().trim_end_matches(';'));
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            let name = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or_default();
+            if name.starts_with("types")
+                && name.ends_with(".go")
+                && !name.ends_with("_generated.go")
+            {
+                self.read_go(&package, &std::fs::read_to_string(&path)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_go(&mut self, package: &str, text: &str) {
+        let mut current = None;
+        for line in text.lines() {
+            if let Some(name) = line
+                .strip_prefix("type ")
+                .and_then(|rest| rest.strip_suffix(" struct {"))
+            {
+                current = Some(format!("{package}.{name}"));
+            } else if line == "}" {
+                current = None;
+            } else if let Some(current) = &current
+                && let Some((declaration, tags)) = line.trim().split_once('`')
+                && let Some((_, tag)) = tags.split_once("json:\"")
+            {
+                let mut options = tag.split('"').next().unwrap_or_default().split(',');
+                let json_name = options.next().unwrap_or_default();
+                let options: Vec<_> = options.collect();
+                let built = self.structs.entry(current.clone()).or_default();
+                if json_name.is_empty() {
+                    built
+                        .embedded
+                        .push(format!("{package}.{}", declaration.trim()));
+                    continue;
+                }
+                let ty = declaration.split_whitespace().nth(1).unwrap_or_default();
+                let field = GoField {
+                    pointer: ty.starts_with('*'),
+                    always: !options.contains(&"omitempty"),
+                    omit_zero: options.contains(&"omitzero"),
+                };
+                built.fields.insert(json_name.to_owned(), field);
+            }
+        }
+    }
+
+    fn go_field(&self, ty: &str, field: &str) -> Option<GoField> {
+        let built = self.structs.get(ty)?;
+        let inner = || {
+            built
+                .embedded
+                .iter()
+                .find_map(|embedded| self.go_field(embedded, field))
+        };
+        built.fields.get(field).copied().or_else(inner)
+    }
+
+    /// `*` for a pointer, `+` for a field that is printed even when empty.
+    fn presence(&self, ty: &str, field: &str, shape: &str) -> &'static str {
+        let Some(go) = self.go_field(ty, field) else {
+            return "";
+        };
+        // A struct is never empty in Go's eyes, so `omitempty` does not leave it out.
+        let is_struct = shape.starts_with(['@', 'Q', 'I', 'T', 'M', 'R']);
+        match (go.pointer, go.always || (is_struct && !go.omit_zero)) {
+            (true, _) if !go.always => " *",
+            (true, _) => " *+",
+            (false, true) => " +",
+            (false, false) => "",
+        }
     }
 
     fn print(&self) -> Result<String> {
@@ -172,10 +275,11 @@ impl Sources {
             let required = schema["required"]
                 .as_array()
                 .is_some_and(|required| required.iter().any(|name| name == field));
+            let shape = shape(name, property)?;
+            let presence = self.presence(name, field, &shape);
             write!(
                 body,
-                "\n {field} {number} {}{}",
-                shape(name, property)?,
+                "\n {field} {number} {shape}{presence}{}",
                 flags(property, required)
             )?;
         }

@@ -3,14 +3,19 @@
 //! One service function answers every request, whether it came over TLS or from a client in the same
 //! process, so tests and the simulator exercise exactly what users run.
 
+pub mod admission;
 pub mod auth;
 mod convert;
+#[cfg(test)]
+mod corpus;
 pub mod crd;
+pub mod defaults;
 mod discovery;
-pub mod environment;
+mod fields;
 pub mod kinds;
 mod opaque;
 mod patch;
+mod resources;
 mod rest;
 pub mod schema;
 mod selector;
@@ -18,6 +23,7 @@ mod semantics;
 mod server;
 pub mod status;
 mod storage;
+pub mod strategy;
 #[cfg(test)]
 mod tests;
 

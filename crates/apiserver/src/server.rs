@@ -1,10 +1,11 @@
 //! The server as a value: open it, call it.
 
+use crate::admission::Networks;
 use crate::auth::Identity;
-use crate::environment::{Clock, Rng};
 use crate::kinds::Registry;
 use crate::storage::{Durability, Store};
 use crate::{Body, BoxError, Transport, rest};
+use api::{Clock, Rng};
 use bytes::Bytes;
 use http::{Request, Response};
 use std::path::PathBuf;
@@ -41,6 +42,7 @@ pub(crate) struct Shared {
     pub(crate) registry: RwLock<Arc<Registry>>,
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
+    pub(crate) networks: Networks,
 }
 
 impl Options {
@@ -67,6 +69,7 @@ impl ApiServer {
             registry: RwLock::new(Arc::new(Registry::default())),
             clock: options.clock,
             rng: options.rng,
+            networks: Networks::default(),
         };
         let server = ApiServer {
             shared: Arc::new(shared),
@@ -91,6 +94,15 @@ impl ApiServer {
 }
 
 impl Shared {
+    pub(crate) fn now_seconds(&self) -> i64 {
+        self.clock.now().time().unix()
+    }
+
+    /// The time as objects spell it.
+    pub(crate) fn now(&self) -> String {
+        self.clock.now().time().to_string()
+    }
+
     pub(crate) fn registry(&self) -> Arc<Registry> {
         self.registry
             .read()

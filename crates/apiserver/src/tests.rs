@@ -4,8 +4,8 @@ mod delete;
 mod verbs;
 mod watch;
 
-use crate::environment::{Clock, Rng};
 use crate::{ApiServer, Body, Options};
+use api::{Clock, MicroTime, Rng};
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
@@ -26,11 +26,13 @@ impl Server {
         let start = tokio::time::Instant::now();
         let clock = Clock::new(move || {
             let elapsed = tokio::time::Instant::now().duration_since(start);
-            1_700_000_000_000_000 + i64::try_from(elapsed.as_micros()).unwrap()
+            MicroTime::from_unix_micros(
+                1_700_000_000_000_000 + i64::try_from(elapsed.as_micros()).unwrap(),
+            )
         });
         let options = Options {
             event_log_capacity,
-            ..Options::in_memory(clock, Rng::seeded(1))
+            ..Options::in_memory(clock, Rng::from_seed(1))
         };
         Server {
             server: ApiServer::open(options).unwrap(),
@@ -124,7 +126,15 @@ impl Server {
         value
     }
 
+    /// What the service account controller would do: pods need it.
+    async fn service_account(&self) {
+        let accounts = "/api/v1/namespaces/default/serviceaccounts";
+        self.post(accounts, json!({"metadata": {"name": "default"}}))
+            .await;
+    }
+
     async fn pod(&self, name: &str, node: &str) -> Value {
+        self.service_account().await;
         let mut spec = json!({"containers": [{"name": "c", "image": "i"}]});
         if !node.is_empty() {
             spec["nodeName"] = json!(node);

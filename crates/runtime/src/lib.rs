@@ -31,9 +31,11 @@ pub use written::Written;
 
 pub mod decisions;
 pub mod events;
+pub mod leader;
 mod lru;
 pub mod metrics;
 
 pub use decisions::Decisions;
 pub use events::{EventType, EventWriter, ObjectRef, Recorder};
+pub use leader::{Fence, LeaderElector, Leadership, LeaseConfig};
 pub use metrics::Metrics;

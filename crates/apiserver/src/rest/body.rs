@@ -1,8 +1,8 @@
 //! Request bodies: JSON, YAML or protobuf in, one JSON value out.
 
 use super::Context;
-use crate::opaque;
 use crate::status::Status;
+use crate::{opaque, semantics};
 use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::Value;
@@ -20,7 +20,33 @@ impl Context {
         let expected = (self.kind.api_version(), self.kind.kind.to_string());
         settle_type(&mut value, &expected.0, &expected.1)?;
         let opaque = opaque::text_of(&self.kind, &self.body);
+        let value = self.read_typed(value)?;
         Ok(Decoded { value, opaque })
+    }
+
+    /// Reads a value as the kind's type. Unknown fields vanish, with as much noise as `fieldValidation` asks for.
+    pub(crate) fn read_typed(&mut self, value: Value) -> Result<Value, Status> {
+        let (value, unknown) = semantics::decode(&self.kind, value)?;
+        let mut problems: Vec<String> = unknown
+            .iter()
+            .map(|path| format!("unknown field \"{path}\""))
+            .collect();
+        match self.info.query.get("fieldValidation") {
+            "Ignore" => {}
+            "" | "Warn" => self.warnings.append(&mut problems),
+            "Strict" if problems.is_empty() => {}
+            "Strict" => {
+                let why = format!("strict decoding error: {}", problems.join(", "));
+                return Err(semantics::cannot_be_handled(&self.kind, &why));
+            }
+            other => {
+                let message = format!(
+                    "fieldValidation: Unsupported value: \"{other}\": supported values: \"Ignore\", \"Strict\", \"Warn\""
+                );
+                return Err(Status::new(422, "Invalid", message));
+            }
+        }
+        Ok(value)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::Context;
 use super::metadata::{generate_name, metadata_mut, stamp, text};
+use crate::admission::Operation;
+use crate::semantics::Admission;
 use crate::status::{Cause, Status};
 use crate::storage::{Stored, Transaction};
 use crate::{Body, convert, semantics};
@@ -54,17 +56,15 @@ impl Context {
             metadata_mut(&mut value).remove(member);
         }
         let name = text(&value, "name").to_owned();
-        semantics::admit(
-            self,
-            transaction,
-            "CREATE",
-            &name,
-            &mut value,
-            None,
+        let admission = Admission {
+            operation: Operation::Create,
+            kind: &kind,
+            name: &name,
             dry_run,
-        )?;
+        };
+        self.mutate(transaction, &admission, &mut value, None)?;
         stamp(&self.shared, &mut value);
-        semantics::prepare_create(&kind, &mut value);
+        semantics::prepare_create(&self.shared, &kind, &mut value);
         semantics::manage_fields(self, &mut value, None);
         let causes = semantics::validate_create(&kind, &value);
         if !causes.is_empty() {
@@ -74,9 +74,8 @@ impl Context {
         if transaction.get(&kind, &key).is_some() {
             return Err(Status::already_exists(self.subject_named(&name)));
         }
-        let object = self.store(transaction, &key, &mut value, opaque.as_deref(), dry_run);
-        semantics::after_write(self, transaction, &value, None, dry_run)?;
-        Ok(object)
+        self.admit(transaction, &admission, &value, None)?;
+        Ok(self.store(transaction, &key, &mut value, opaque.as_deref(), dry_run))
     }
 
     /// Writes the object, or, for a dry run, just says what would have been written.

@@ -3,11 +3,13 @@
 use super::body::parse;
 use super::metadata::{finalizers, is_deleting, metadata_mut, text};
 use super::{Context, response};
-use crate::environment::{format_time, parse_time};
+use crate::admission::Operation;
 use crate::kinds::Kind;
+use crate::semantics::Admission;
 use crate::status::{Details, Status};
 use crate::storage::{Stored, Transaction};
-use crate::{Body, opaque, semantics};
+use crate::{Body, opaque};
+use api::Time;
 use http::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -119,12 +121,18 @@ impl Context {
         let old = transaction.get(&kind, key).ok_or_else(missing)?;
         let mut value = old.value(&kind);
         self.check_delete_preconditions(&value, &name, options)?;
-        semantics::admit_delete(self, transaction, &name, &value)?;
+        let admission = Admission {
+            operation: Operation::Delete,
+            kind: &kind,
+            name: &name,
+            dry_run: options.dry_run,
+        };
+        self.mutate(transaction, &admission, &mut Value::Null, Some(&value))?;
         if kind.is("", "Namespace") {
             return self.delete_namespace(transaction, &old, value, options);
         }
         self.warn_about_orphans(&kind, options);
-        let now = self.shared.clock.now_seconds();
+        let now = self.shared.now_seconds();
         let graceful = match grace(&kind, &mut value, options, now) {
             Grace::Pending => return Ok(Deleted::Pending(old)),
             Grace::Set(seconds) => Some(seconds),
@@ -144,7 +152,7 @@ impl Context {
         }
         if !options.dry_run {
             last = transaction.remove(&kind, key).unwrap_or(last);
-            semantics::after_delete(self, transaction, &value)?;
+            self.after_delete(transaction, &value);
         }
         Ok(Deleted::Gone(last))
     }
@@ -171,7 +179,7 @@ impl Context {
         mut value: Value,
         options: &DeleteOptions,
     ) -> Result<Deleted, Status> {
-        let now = self.shared.clock.now_seconds();
+        let now = self.shared.now_seconds();
         let spec_finalizers = value["spec"]["finalizers"]
             .as_array()
             .is_some_and(|list| !list.is_empty());
@@ -186,7 +194,10 @@ impl Context {
             return Ok(Deleted::Pending(old.clone()));
         }
         if held {
-            metadata_mut(&mut value).insert("deletionTimestamp".into(), json!(format_time(now)));
+            metadata_mut(&mut value).insert(
+                "deletionTimestamp".into(),
+                json!(Time::from_unix(now).to_string()),
+            );
             if let Some(map) = value.as_object_mut() {
                 let status = map.entry("status").or_insert_with(|| json!({}));
                 if let Some(status) = status.as_object_mut() {
@@ -337,7 +348,7 @@ fn grace(kind: &Kind, value: &mut Value, options: &DeleteOptions, now: i64) -> G
         if wanted >= current {
             return Grace::Pending;
         }
-        let end = parse_time(text(value, "deletionTimestamp")).unwrap_or(now);
+        let end = Time::parse(text(value, "deletionTimestamp")).map_or(now, Time::unix);
         set_deletion(value, end - current + wanted, wanted);
         return Grace::Set(wanted);
     }
@@ -377,7 +388,10 @@ fn mark_deleting(value: &mut Value, now: i64) {
 
 fn set_deletion(value: &mut Value, at: i64, grace: i64) {
     let metadata = metadata_mut(value);
-    metadata.insert("deletionTimestamp".into(), json!(format_time(at)));
+    metadata.insert(
+        "deletionTimestamp".into(),
+        json!(Time::from_unix(at).to_string()),
+    );
     metadata.insert("deletionGracePeriodSeconds".into(), json!(grace));
 }
 

@@ -1,9 +1,9 @@
 //! The parts of `metadata` that the server itself writes.
 
 use super::Context;
-use crate::environment::format_time;
 use crate::server::Shared;
 use crate::status::{Cause, Status};
+use api::Time;
 use serde_json::{Map, Value, json};
 
 /// UPSTREAM: no vowels and no digits that look like them, so that no words appear.
@@ -16,7 +16,7 @@ const MAX_GENERATED_PREFIX: usize = 58;
 pub(crate) fn stamp(shared: &Shared, value: &mut Value) {
     let metadata = &mut value["metadata"];
     metadata["uid"] = json!(new_uid(shared));
-    metadata["creationTimestamp"] = json!(format_time(shared.clock.now_seconds()));
+    metadata["creationTimestamp"] = json!(Time::from_unix(shared.now_seconds()).to_string());
 }
 
 /// A version 4 UUID.

@@ -43,6 +43,7 @@ impl Context {
         self.settle_namespace(&mut value)?;
         let (api_version, kind) = (self.kind.api_version(), self.kind.kind.to_string());
         super::body::settle_type(&mut value, &api_version, &kind)?;
+        let mut value = self.read_typed(value)?;
         semantics::default(&self.kind, &mut value);
         convert::to_storage(&self.kind, &mut value);
         self.replace_in(transaction, &old, value, None, dry_run)

@@ -63,7 +63,7 @@ impl Context {
         header: bool,
     ) -> Value {
         let include = self.info.query.get("includeObject");
-        let now = self.shared.clock.now_seconds();
+        let now = self.shared.now_seconds();
         let rows: Vec<Value> = objects
             .map(|object| {
                 let value = self.shown(object);

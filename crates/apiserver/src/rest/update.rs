@@ -3,7 +3,9 @@
 use super::create::retype;
 use super::metadata::{finalizers, is_deleting, metadata_mut, text};
 use super::{Context, body::Decoded};
+use crate::admission::Operation;
 use crate::kinds::{Kind, Subresource};
+use crate::semantics::Admission;
 use crate::status::{Cause, Status};
 use crate::storage::{Stored, Transaction};
 use crate::{Body, convert, opaque, semantics};
@@ -88,16 +90,14 @@ impl Context {
         retype(&kind, &mut new);
         keep_server_metadata(&mut new, &old_value);
         let name = old.name().to_owned();
-        semantics::prepare_update(&kind, self.subresource, &mut new, &old_value);
-        semantics::admit(
-            self,
-            transaction,
-            "UPDATE",
-            &name,
-            &mut new,
-            Some(&old_value),
+        let admission = Admission {
+            operation: Operation::Update,
+            kind: &kind,
+            name: &name,
             dry_run,
-        )?;
+        };
+        self.mutate(transaction, &admission, &mut new, Some(&old_value))?;
+        semantics::prepare_update(&self.shared, &kind, self.subresource, &mut new, &old_value);
         let causes = semantics::validate_update(&kind, self.subresource, &new, &old_value);
         if !causes.is_empty() {
             return Err(self.invalid(&name, causes));
@@ -117,9 +117,8 @@ impl Context {
                 .get(&kind, &old.key)
                 .ok_or_else(|| Status::not_found(self.subject()));
         }
-        let object = self.store(transaction, &old.key, &mut new, opaque.as_deref(), dry_run);
-        semantics::after_write(self, transaction, &new, Some(&old_value), dry_run)?;
-        Ok(object)
+        self.admit(transaction, &admission, &new, Some(&old_value))?;
+        Ok(self.store(transaction, &old.key, &mut new, opaque.as_deref(), dry_run))
     }
 
     /// resourceVersion and uid in the body, if given, must be those of the stored object.
@@ -151,7 +150,7 @@ impl Context {
         let updated = self.store(transaction, &old.key, &mut new, opaque, dry_run);
         if !dry_run {
             transaction.remove(&kind, &old.key);
-            semantics::after_delete(self, transaction, &new)?;
+            self.after_delete(transaction, &new);
         }
         Ok(updated)
     }

@@ -10,11 +10,12 @@
 //! protobuf member whose own fields belong to the type around it in JSON. Shapes: `s` string, `i`
 //! int32, `l` int64, `d` double, `b` boolean, `y` bytes, `Q` quantity, `I` integer or string, `T`
 //! time, `M` microsecond time, `R` raw extension, `F` managed fields, `a` anything, `[` list of, `{`
-//! map of, `@` a type (`@.Name` in the same package). Flags: `!` required, `p:` patch strategy, `k:`
-//! patch merge key, `l:` list type, `K:` list map keys, `m:` map type, `e:` enum, `=` default.
+//! map of, `@` a type (`@.Name` in the same package). Flags: `*` absent and zero differ, `+` printed
+//! even when empty, `!` required, `p:` patch strategy, `k:` patch merge key, `l:` list type, `K:` list
+//! map keys, `m:` map type, `e:` enum, `=` default.
 
+mod decode;
 mod parse;
-mod strict;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +23,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::LazyLock;
 
-pub use strict::unknown_fields;
+pub use decode::{DecodeError, Decoded, decode, empty};
 
 /// The type of the objects of a kind, `None` for a kind that is not built in.
 pub fn type_for(group: &str, version: &str, kind: &str) -> Option<&'static Type> {
@@ -45,11 +46,17 @@ pub fn types() -> impl Iterator<Item = &'static Type> {
     TABLES.types.iter().filter(|candidate| !candidate.embedded)
 }
 
+/// All types including the embedded ones, in the order of [`Type::index`].
+pub(crate) fn all_types() -> impl Iterator<Item = &'static Type> {
+    TABLES.types.iter()
+}
+
 /// One type: a JSON object with known fields.
 #[derive(Debug)]
 pub struct Type {
     /// The OpenAPI name without its leading `io.k8s.`; [`Type::full_name`] has it.
     pub name: &'static str,
+    index: TypeRef,
     /// Set for top-level kinds.
     pub gvk: Option<GroupVersionKind>,
     /// In server-side apply the object has one owner as a whole.
@@ -69,6 +76,11 @@ impl Type {
             .binary_search_by(|field| field.name.cmp(name))
             .ok()?;
         self.fields.get(index)
+    }
+
+    /// The place of this type among all of them.
+    pub(crate) fn index(&self) -> usize {
+        usize::from(self.index.0)
     }
 
     /// The name in OpenAPI documents.
@@ -91,6 +103,10 @@ pub struct Field {
     /// The protobuf field number, 0 for fields that protobuf carries elsewhere (`kind`, embedded ones).
     pub number: u32,
     pub ty: Shape,
+    /// Absent and zero are different things (a pointer in Go): an empty value is kept.
+    pub pointer: bool,
+    /// Printed even when it is empty, as zero, `""`, `{}` or `null`.
+    pub always: bool,
     pub required: bool,
     pub patch_strategy: PatchStrategy,
     /// The key by which strategic merge patches match list items.

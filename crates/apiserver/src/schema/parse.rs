@@ -25,6 +25,7 @@ pub(super) fn tables(text: &'static str) -> Result<Tables, String> {
         let name = words.next().unwrap_or_default();
         let mut built = Type {
             name,
+            index: TypeRef(position(types.len())?),
             gvk: None,
             atomic: false,
             embedded: false,
@@ -118,6 +119,8 @@ impl FieldReader<'_> {
                 .parse()
                 .map_err(|_| format!("odd number in `{line}`"))?,
             ty: self.shape(shape)?,
+            pointer: false,
+            always: false,
             required: false,
             patch_strategy: PatchStrategy::None,
             merge_key: None,
@@ -174,10 +177,17 @@ impl FieldReader<'_> {
 }
 
 fn flag(field: &mut Field, word: &'static str) -> Option<()> {
-    if word == "!" {
-        field.required = true;
-        return Some(());
+    match word {
+        "!" => field.required = true,
+        "*" => field.pointer = true,
+        "+" => field.always = true,
+        "*+" => (field.pointer, field.always) = (true, true),
+        _ => return flag_with_value(field, word),
     }
+    Some(())
+}
+
+fn flag_with_value(field: &mut Field, word: &'static str) -> Option<()> {
     if let Some(default) = word.strip_prefix('=') {
         field.default = Some(default);
         return Some(());

@@ -173,6 +173,7 @@ async fn collections_go_by_selector() {
 #[tokio::test(start_paused = true)]
 async fn budgets_refuse_evictions() {
     let server = Server::new();
+    server.service_account().await;
     let (_, mut pod) = server
         .post(PODS, json!({"metadata": {"name": "p", "labels": {"app": "x"}}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}}))
         .await;

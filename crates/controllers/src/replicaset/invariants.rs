@@ -15,11 +15,19 @@ pub fn converged<K: ReplicaOwner>(owner: &K, pods: &[Arc<Pod>]) -> Result<(), St
     let active = owned_active(owner, pods);
     let want = usize::try_from(owner.replicas()).unwrap_or(0);
     if active.len() != want {
-        return Err(format!("{} has {} pods and wants {want}", meta.key(), active.len()));
+        return Err(format!(
+            "{} has {} pods and wants {want}",
+            meta.key(),
+            active.len()
+        ));
     }
     let status = owner.status();
     let ready = active.iter().filter(|pod| pod.is_ready()).count();
-    let said = (status.replicas, status.ready_replicas, status.observed_generation);
+    let said = (
+        status.replicas,
+        status.ready_replicas,
+        status.observed_generation,
+    );
     let seen = (want as i32, ready as i32, meta.generation);
     if said != seen {
         return Err(format!(

@@ -79,7 +79,11 @@ pub struct Outcome {
 }
 
 /// Builds the controller for one of the two kinds.
-pub fn controller<K: ReplicaOwner>(informers: &Informers, tools: Tools, workers: usize) -> Controller {
+pub fn controller<K: ReplicaOwner>(
+    informers: &Informers,
+    tools: Tools,
+    workers: usize,
+) -> Controller {
     let (sets, pods) = (informers.of::<K>(), informers.of::<Pod>());
     pods.add_index(&by_controller());
     sets.add_index(&by_controller());
@@ -87,7 +91,11 @@ pub fn controller<K: ReplicaOwner>(informers: &Informers, tools: Tools, workers:
     let expectations = Arc::new(Expectations::new(tools.clock.clone()));
     let (written_sets, written_pods) = (Arc::new(Written::default()), Arc::new(Written::default()));
     {
-        let (expectations, sets, pods) = (expectations.clone(), written_sets.clone(), written_pods.clone());
+        let (expectations, sets, pods) = (
+            expectations.clone(),
+            written_sets.clone(),
+            written_pods.clone(),
+        );
         watch_self(&informers.of::<K>(), &queue, move |key| {
             expectations.forget(key);
             sets.forget(key);
@@ -142,7 +150,11 @@ impl<K: ReplicaOwner> ReplicaController<K> {
             return Err(Error::Terminal(format!("the selector of {key} is invalid")));
         };
         let candidates = snapshot::candidates(&*owner, &self.pods);
-        let active: Vec<Arc<Pod>> = candidates.iter().filter(|pod| pod.is_active()).cloned().collect();
+        let active: Vec<Arc<Pod>> = candidates
+            .iter()
+            .filter(|pod| pod.is_active())
+            .cloned()
+            .collect();
         let active = Claimer::new(&self.tools.client, &*owner)
             .claim(active, |pod: &Pod| selector.matches(&pod.metadata.labels))
             .await?;
@@ -150,11 +162,18 @@ impl<K: ReplicaOwner> ReplicaController<K> {
 
         let now = self.tools.clock.now();
         let plan = if may_act {
-            plan(&snapshot, self.burst, now, || snapshot::related(&*snapshot.owner, &self.sets, &self.pods))
+            plan(&snapshot, self.burst, now, || {
+                snapshot::related(&*snapshot.owner, &self.sets, &self.pods)
+            })
         } else {
             Plan::await_events()
         };
-        self.tools.decisions.record(K::CONTROLLER, key, now, plan.reasons().map(|reason| reason.to_string()));
+        self.tools.decisions.record(
+            K::CONTROLLER,
+            key,
+            now,
+            plan.reasons().map(|reason| reason.to_string()),
+        );
         let outcome = self.apply(key, &snapshot, plan).await;
 
         // One reading of the clock for status and wake-up, so that they agree.
@@ -169,10 +188,18 @@ impl<K: ReplicaOwner> ReplicaController<K> {
 
     /// A cache that is older than our own writes would have us do them again.
     fn check_own_writes_seen(&self, key: &Key) -> Result<(), Error> {
-        if !self.tools.gates.enabled(Gate::StaleControllerConsistencyReplicaSet) {
+        if !self
+            .tools
+            .gates
+            .enabled(Gate::StaleControllerConsistencyReplicaSet)
+        {
             return Ok(());
         }
-        let stale = |resource: &str| Err(Error::Stale { resource: resource.into() });
+        let stale = |resource: &str| {
+            Err(Error::Stale {
+                resource: resource.into(),
+            })
+        };
         if !self.written_sets.seen(key, self.sets.resource_version()) {
             return stale(&K::TYPE.plural);
         }
@@ -207,7 +234,10 @@ impl<K: ReplicaOwner> ReplicaController<K> {
             .into();
         let object = ObjectRef::of(owner);
         self.expectations.expect_creations(key, count);
-        let attempts = slow_start(count, |_| self.control.create(&object, &key.namespace, body.clone())).await;
+        let attempts = slow_start(count, |_| {
+            self.control.create(&object, &key.namespace, body.clone())
+        })
+        .await;
         let mut unseen = attempts.skipped;
         let mut failure = None;
         for attempt in attempts.tried {
@@ -228,7 +258,8 @@ impl<K: ReplicaOwner> ReplicaController<K> {
     async fn delete(&self, key: &Key, snapshot: &Snapshot<K>, pods: &[Arc<Pod>]) -> Outcome {
         use api::Resource;
         let object = ObjectRef::of(&*snapshot.owner);
-        self.expectations.expect_deletions(key, pods.iter().map(|pod| pod.key()));
+        self.expectations
+            .expect_deletions(key, pods.iter().map(|pod| pod.key()));
         let results = join_all(pods.iter().map(|pod| self.control.delete(&object, pod))).await;
         let mut failure = None;
         for (pod, result) in pods.iter().zip(results) {
@@ -272,7 +303,9 @@ impl<K: ReplicaOwner> ReplicaController<K> {
     }
 
     fn lock_status_times(&self) -> std::sync::MutexGuard<'_, HashMap<Key, MicroTime>> {
-        self.status_written_at.lock().unwrap_or_else(PoisonError::into_inner)
+        self.status_written_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -284,10 +317,15 @@ fn next<K: ReplicaOwner>(
     now: MicroTime,
 ) -> Next {
     let min_ready_seconds = snapshot.owner.min_ready_seconds();
-    let availability = (min_ready_seconds > 0 && status.ready_replicas != status.available_replicas).then(|| {
-        availability::next_availability(snapshot.active.iter().map(|pod| &**pod), min_ready_seconds, now)
+    let availability =
+        (min_ready_seconds > 0 && status.ready_replicas != status.available_replicas).then(|| {
+            availability::next_availability(
+                snapshot.active.iter().map(|pod| &**pod),
+                min_ready_seconds,
+                now,
+            )
             .unwrap_or(Duration::from_secs(min_ready_seconds.unsigned_abs().into()))
-    });
+        });
     match status_wait.into_iter().chain(availability).min() {
         Some(wait) => Next::After(wait),
         None => Next::AwaitChange,

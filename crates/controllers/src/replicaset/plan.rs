@@ -13,18 +13,34 @@ use super::snapshot::Snapshot;
 #[derive(Debug)]
 pub enum Plan {
     Nothing(Reason),
-    Create { count: usize, reason: Reason },
-    Delete { pods: Vec<Arc<Pod>>, reasons: Vec<Reason> },
+    Create {
+        count: usize,
+        reason: Reason,
+    },
+    Delete {
+        pods: Vec<Arc<Pod>>,
+        reasons: Vec<Reason>,
+    },
 }
 
 /// Why, in words that an operator would use.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
-    Enough { want: i32 },
+    Enough {
+        want: i32,
+    },
     BeingDeleted,
     AwaitingOwnWrites,
-    TooFew { have: usize, want: i32, creating: usize },
-    TooMany { have: usize, want: i32, deleting: usize },
+    TooFew {
+        have: usize,
+        want: i32,
+        creating: usize,
+    },
+    TooMany {
+        have: usize,
+        want: i32,
+        deleting: usize,
+    },
     Deletes(Chosen),
 }
 
@@ -45,7 +61,11 @@ pub fn plan<K: ReplicaOwner>(
         let creating = (wanted - have).min(burst);
         return Plan::Create {
             count: creating,
-            reason: Reason::TooFew { have, want, creating },
+            reason: Reason::TooFew {
+                have,
+                want,
+                creating,
+            },
         };
     }
     if have > wanted {
@@ -62,12 +82,25 @@ fn delete<K: ReplicaOwner>(
     related: impl FnOnce() -> Vec<Arc<Pod>>,
 ) -> Plan {
     let (have, want) = (snapshot.active.len(), snapshot.owner.replicas());
-    let mut reasons = vec![Reason::TooMany { have, want, deleting }];
+    let mut reasons = vec![Reason::TooMany {
+        have,
+        want,
+        deleting,
+    }];
     let pods = if deleting < have {
         let ranked = rank_for_deletion(&snapshot.active, &related(), now, snapshot.gates);
         // The whole list would be long and is the same text over and over: the first few explain it.
-        reasons.extend(ranked.iter().take(deleting.min(REASONS_MAX)).map(|(_, chosen)| Reason::Deletes(chosen.clone())));
-        ranked.into_iter().take(deleting).map(|(pod, _)| pod).collect()
+        reasons.extend(
+            ranked
+                .iter()
+                .take(deleting.min(REASONS_MAX))
+                .map(|(_, chosen)| Reason::Deletes(chosen.clone())),
+        );
+        ranked
+            .into_iter()
+            .take(deleting)
+            .map(|(pod, _)| pod)
+            .collect()
     } else {
         snapshot.active.clone()
     };
@@ -96,14 +129,28 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Enough { want } => write!(f, "has the {want} pods it wants"),
-            Reason::BeingDeleted => write!(f, "is being deleted: its pods are left to the garbage collector"),
+            Reason::BeingDeleted => write!(
+                f,
+                "is being deleted: its pods are left to the garbage collector"
+            ),
             Reason::AwaitingOwnWrites => {
-                write!(f, "waits until the pods it has just created or deleted show up in the cache")
+                write!(
+                    f,
+                    "waits until the pods it has just created or deleted show up in the cache"
+                )
             }
-            Reason::TooFew { have, want, creating } => {
+            Reason::TooFew {
+                have,
+                want,
+                creating,
+            } => {
                 write!(f, "has {have} of {want} pods: creates {creating}")
             }
-            Reason::TooMany { have, want, deleting } => {
+            Reason::TooMany {
+                have,
+                want,
+                deleting,
+            } => {
                 write!(f, "has {have} pods and wants {want}: deletes {deleting}")
             }
             Reason::Deletes(chosen) => write!(f, "deletes {chosen}"),

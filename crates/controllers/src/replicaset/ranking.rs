@@ -30,7 +30,7 @@ pub enum Because {
 }
 
 /// The pods, first to be deleted first, each with what speaks for it.
-pub fn rank_for_deletion(
+pub(super) fn rank_for_deletion(
     pods: &[Arc<Pod>],
     related: &[Arc<Pod>],
     now: MicroTime,
@@ -85,14 +85,23 @@ impl Order {
         if a.on_node != b.on_node {
             return a.on_node > b.on_node;
         }
-        if one.is_ready() && two.is_ready() && one.status.ready_changed_at != two.status.ready_changed_at {
-            return self.later(one, two, one.status.ready_changed_at, two.status.ready_changed_at);
+        if one.is_ready()
+            && two.is_ready()
+            && one.status.ready_changed_at != two.status.ready_changed_at
+        {
+            return self.later(
+                one,
+                two,
+                one.status.ready_changed_at,
+                two.status.ready_changed_at,
+            );
         }
         let restarts = |pod: &Pod| (pod.status.restarts, pod.status.sidecar_restarts);
         if restarts(one) != restarts(two) {
             return restarts(one) > restarts(two);
         }
-        let created = |pod: &Pod| Some(pod.metadata.created_at).filter(|time| *time != Time::default());
+        let created =
+            |pod: &Pod| Some(pod.metadata.created_at).filter(|time| *time != Time::default());
         created(one) != created(two) && self.later(one, two, created(one), created(two))
     }
 

@@ -26,13 +26,16 @@ impl<K: ReplicaOwner> Snapshot<K> {
         candidates: &[Arc<Pod>],
         gates: Gates,
     ) -> Snapshot<K> {
-        let counts = K::COUNTS_TERMINATING && gates.enabled(Gate::DeploymentReplicaSetTerminatingReplicas);
+        let counts =
+            K::COUNTS_TERMINATING && gates.enabled(Gate::DeploymentReplicaSetTerminatingReplicas);
         let uid = &owner.meta().uid;
         let terminating = counts.then(|| {
             candidates
                 .iter()
                 .filter(|pod| pod.is_terminating())
-                .filter(|pod| pod.metadata.is_controlled_by(uid) && selector.matches(&pod.metadata.labels))
+                .filter(|pod| {
+                    pod.metadata.is_controlled_by(uid) && selector.matches(&pod.metadata.labels)
+                })
                 .count()
         });
         Snapshot {
@@ -53,7 +56,11 @@ pub(super) fn candidates<K: ReplicaOwner>(owner: &K, pods: &Store<Pod>) -> Vec<A
 }
 
 /// Pods of all sets that have the same controller as this one: the whole of a Deployment, say.
-pub(super) fn related<K: ReplicaOwner>(owner: &K, sets: &Store<K>, pods: &Store<Pod>) -> Vec<Arc<Pod>> {
+pub(super) fn related<K: ReplicaOwner>(
+    owner: &K,
+    sets: &Store<K>,
+    pods: &Store<Pod>,
+) -> Vec<Arc<Pod>> {
     let meta = owner.meta();
     let Some(controller) = meta.controller() else {
         return candidates_selected(owner, pods);

@@ -10,7 +10,11 @@ use super::snapshot::Snapshot;
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-pub fn compute<K: ReplicaOwner>(snapshot: &Snapshot<K>, outcome: &Outcome, now: MicroTime) -> ReplicaSetStatus {
+pub fn compute<K: ReplicaOwner>(
+    snapshot: &Snapshot<K>,
+    outcome: &Outcome,
+    now: MicroTime,
+) -> ReplicaSetStatus {
     let owner = &*snapshot.owner;
     let mut status = ReplicaSetStatus {
         replicas: count(snapshot.active.len()),
@@ -24,7 +28,9 @@ pub fn compute<K: ReplicaOwner>(snapshot: &Snapshot<K>, outcome: &Outcome, now: 
     let template_labels = owner.template().labels();
     for pod in &snapshot.active {
         let labels = &pod.metadata.labels;
-        let fully_labeled = template_labels.iter().all(|(key, value)| labels.get(key) == Some(value));
+        let fully_labeled = template_labels
+            .iter()
+            .all(|(key, value)| labels.get(key) == Some(value));
         status.fully_labeled_replicas += i32::from(fully_labeled);
         status.ready_replicas += i32::from(pod.is_ready());
         status.available_replicas += i32::from(pod.is_available(owner.min_ready_seconds(), now));
@@ -44,7 +50,11 @@ fn set_failure<K: ReplicaOwner>(
     match &outcome.failure {
         Some(error) if !held => {
             let missing = count(snapshot.active.len()) < snapshot.owner.replicas();
-            let reason = if missing { "FailedCreate" } else { "FailedDelete" };
+            let reason = if missing {
+                "FailedCreate"
+            } else {
+                "FailedDelete"
+            };
             let condition = Condition::new(
                 REPLICA_FAILURE,
                 ConditionStatus::True,
@@ -67,7 +77,10 @@ pub(super) fn differs<K: ReplicaOwner>(owner: &K, status: &ReplicaSetStatus) -> 
 }
 
 /// Do only the counts differ? Then the write can wait for more of them.
-pub(super) fn differs_in_counts_alone<K: ReplicaOwner>(owner: &K, status: &ReplicaSetStatus) -> bool {
+pub(super) fn differs_in_counts_alone<K: ReplicaOwner>(
+    owner: &K,
+    status: &ReplicaSetStatus,
+) -> bool {
     let held = owner.status();
     held.observed_generation == status.observed_generation && held.conditions == status.conditions
 }

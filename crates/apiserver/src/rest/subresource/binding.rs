@@ -1,12 +1,12 @@
 //! Binding a pod to a node: what schedulers do.
 
 use crate::Body;
-use crate::environment::format_time;
 use crate::rest::body::{parse, settle_type};
 use crate::rest::metadata::{is_deleting, metadata_mut, text};
 use crate::rest::{Context, response};
 use crate::status::{Status, Subject};
 use crate::storage::Transaction;
+use api::Time;
 use http::Response;
 use serde_json::{Value, json};
 
@@ -106,7 +106,7 @@ impl Context {
                 annotations.insert(key.clone(), value.clone());
             }
         }
-        mark_scheduled(&mut pod, self.shared.clock.now_seconds());
+        mark_scheduled(&mut pod, self.shared.now_seconds());
         if !dry_run {
             transaction.put(&pods, &key, &mut pod, None);
         }
@@ -127,7 +127,7 @@ fn mark_scheduled(pod: &mut Value, now: i64) {
         return;
     };
     let scheduled = json!({
-        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": format_time(now),
+        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": Time::from_unix(now).to_string(),
     });
     match list
         .iter_mut()

@@ -1,7 +1,6 @@
 //! Eviction: a deletion that disruption budgets may refuse.
 
 use crate::Body;
-use crate::environment::format_time;
 use crate::rest::body::{parse, settle_type};
 use crate::rest::delete::DeleteOptions;
 use crate::rest::metadata::is_deleting;
@@ -9,6 +8,7 @@ use crate::rest::{Context, response};
 use crate::selector::json_selector_matches;
 use crate::status::Status;
 use crate::storage::{Stored, Transaction};
+use api::Time;
 use http::Response;
 use serde_json::{Value, json};
 
@@ -100,7 +100,7 @@ impl Context {
     }
 
     fn take_one(&self, budget: &mut Value, pod: &str, name: &str) -> Result<(), Status> {
-        let now = format_time(self.shared.clock.now_seconds());
+        let now = Time::from_unix(self.shared.now_seconds()).to_string();
         let status = budget["status"].clone();
         let observed = status["observedGeneration"].as_i64().unwrap_or(0);
         if observed < budget["metadata"]["generation"].as_i64().unwrap_or(0) {
