@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use http::{Method, Request, Response};
+use tokio::time::Instant;
 use tower::ServiceExt;
 
 use crate::flow::Pace;
+use crate::metrics::HostMetrics;
 use crate::{
-    Body, DeleteOptions, Error, Flow, ListOptions, ListPage, Patch, Status, Transport,
-    WatchOptions, WatchStream, list, path, response,
+    Body, DeleteOptions, Error, Flow, ListOptions, ListPage, Metrics, Patch, Status, Token,
+    Transport, WatchOptions, WatchStream, list, path, response,
 };
 use api::{Resource, ResourceType};
 
@@ -20,6 +22,8 @@ pub struct Client {
     transport: Transport,
     flow: Flow,
     user_agent: HeaderValue,
+    token: Option<Token>,
+    metrics: Option<HostMetrics>,
 }
 
 /// How often a request is sent again when the server asks for it with `Retry-After`.
@@ -30,6 +34,10 @@ const MAX_RETRIES: u32 = 10;
 /// whoever is silent for half as long again has lost the request. A watch is opened within this time too; how long
 /// it then lives is the server's choice.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// From here on a request that waits for its turn is worth a log line.
+// UPSTREAM: client-go's threshold for the same message at the default log level.
+const NOTABLE_WAIT: Duration = Duration::from_secs(1);
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const METADATA: HeaderValue = HeaderValue::from_static(
@@ -46,6 +54,8 @@ impl Client {
             transport,
             flow: Flow::unlimited(),
             user_agent: HeaderValue::from_static("steersman"),
+            token: None,
+            metrics: None,
         }
     }
 
@@ -63,6 +73,19 @@ impl Client {
     /// The same connection with flow control of its own: a lane that nobody else can fill.
     pub fn with_flow(mut self, flow: Flow) -> Client {
         self.flow = flow;
+        self
+    }
+
+    /// The same connection as somebody else. The transport must have no client certificate of its own (see
+    /// [`crate::config::Config::anonymous`]), because a server believes that first.
+    pub fn with_token(mut self, token: Token) -> Client {
+        self.token = Some(token);
+        self
+    }
+
+    /// Counts what this client does, under the name of the host it talks to.
+    pub fn with_metrics(mut self, metrics: &Metrics, host: &str) -> Client {
+        self.metrics = Some(metrics.for_host(host));
         self
     }
 
@@ -227,9 +250,14 @@ impl Client {
 
     async fn whole_answer(&self, request: Request<Bytes>, pace: Pace) -> Result<Bytes, Error> {
         let description = describe(&request);
+        let method = request.method().clone();
         let response = self.send(request, &description, pace).await?;
         let body = response::collect(response.into_body(), &description);
-        in_time(&description, body).await
+        let body = in_time(&description, body).await?;
+        if let Some(metrics) = &self.metrics {
+            metrics.received(&method, body.len());
+        }
+        Ok(body)
     }
 
     /// Sends, and sends again while the server asks for it. Answers successes alone.
@@ -242,19 +270,21 @@ impl Client {
         request
             .headers_mut()
             .insert(USER_AGENT, self.user_agent.clone());
+        let started = Instant::now();
         let mut retries = 0;
-        loop {
-            let permit = self.flow.acquire().await;
-            let answer = in_time(description, self.attempt(request.clone(), description)).await;
-            permit.finish(answer.as_ref().map(|_| pace));
+        let answer = loop {
+            let answer = self.attempt_in_turn(&request, description, pace).await;
             let error = match answer {
-                Ok(response) => return Ok(response),
+                Ok(response) => break Ok(response),
                 Err(error) => error,
             };
             let (Some(wait), true) = (asked_to_wait(&error), retries < MAX_RETRIES) else {
-                return Err(error);
+                break Err(error);
             };
             retries += 1;
+            if let Some(metrics) = &self.metrics {
+                metrics.retried(request.method(), &error);
+            }
             tracing::debug!(
                 request = description,
                 retries,
@@ -262,7 +292,48 @@ impl Client {
                 "the API server asks to retry later"
             );
             tokio::time::sleep(wait).await;
+        };
+        if let Some(metrics) = &self.metrics {
+            metrics.finished(request.method(), started.elapsed());
         }
+        answer
+    }
+
+    /// One attempt, when flow control lets it.
+    async fn attempt_in_turn(
+        &self,
+        request: &Request<Bytes>,
+        description: &str,
+        pace: Pace,
+    ) -> Result<Response<Body>, Error> {
+        let asked_at = Instant::now();
+        let permit = self.flow.acquire().await;
+        let waited = asked_at.elapsed();
+        if waited >= NOTABLE_WAIT {
+            tracing::info!(
+                request = description,
+                ?waited,
+                "held back by client-side flow control"
+            );
+        }
+        let mut request = request.clone();
+        if let Some(token) = &self.token {
+            request
+                .headers_mut()
+                .insert(AUTHORIZATION, token.authorization());
+        }
+        let (method, bytes) = (request.method().clone(), request.body().len());
+        let answer = in_time(description, self.attempt(request, description)).await;
+        permit.finish(answer.as_ref().map(|_| pace));
+        if let Some(metrics) = &self.metrics {
+            metrics.waited(&method, waited);
+            metrics.attempted(
+                &method,
+                bytes,
+                answer.as_ref().map(|response| response.status().as_u16()),
+            );
+        }
+        answer
     }
 
     async fn attempt(

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::config::ConfigError;
+use crate::https::ConnectError;
 use crate::{BoxError, Status};
 
 /// A request that did not end well. `Display` never repeats the source: print the chain with [`describe`].
@@ -178,8 +180,17 @@ impl Error {
     }
 }
 
-/// An error and all that caused it in one line, for logs and for the user's terminal.
+/// An error and all that caused it in one line, for logs and for the user's terminal. Where there is no connection
+/// at all, why that is so is all that matters, and not which request would have needed it.
 pub fn describe(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut error = error;
+    let mut cause = error.source();
+    while let Some(current) = cause {
+        if current.is::<ConnectError>() || current.is::<ConfigError>() {
+            error = current;
+        }
+        cause = current.source();
+    }
     let mut line = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -8,23 +8,29 @@
 //! it runs under virtual time.
 
 mod client;
+pub mod config;
 mod error;
 mod flow;
+pub mod https;
 mod list;
+mod metrics;
 mod options;
 mod path;
 mod response;
 mod status;
+mod token;
 mod watch;
 
 pub use client::Client;
 pub use error::{Error, describe};
 pub use flow::Flow;
 pub use list::ListPage;
+pub use metrics::Metrics;
 pub use options::{
     DeleteOptions, ListOptions, Patch, Propagation, ResourceVersionMatch, WatchOptions,
 };
 pub use status::{Cause, Status};
+pub use token::Token;
 pub use watch::{WatchEvent, WatchStream};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -38,10 +38,14 @@ impl fmt::Display for Status {
             &self.reason
         };
         if self.message.is_empty() {
-            write!(f, "the API server answered {} ({reason})", self.code)
+            write!(f, "the API server answered {} ({reason})", self.code)?;
         } else {
-            write!(f, "{} ({} {reason})", self.message, self.code)
+            write!(f, "{} ({} {reason})", self.message, self.code)?;
         }
+        if self.code == 401 {
+            f.write_str("; check that the kubeconfig's token or client certificate is for this cluster and still valid")?;
+        }
+        Ok(())
     }
 }
 

@@ -424,3 +424,73 @@ async fn a_view_is_decoded_or_the_object_named() {
         "{error}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_does_is_counted() {
+    let registry = prometheus::Registry::new();
+    let metrics = Metrics::register(&registry).unwrap();
+    let client = client(|request, number| match (request.method(), number) {
+        (&Method::POST, _) => Ok(Response::builder().status(201).body(full("12345")).unwrap()),
+        (_, 2) => Ok(Response::builder()
+            .status(429)
+            .header("Retry-After", "1")
+            .body(full(""))
+            .unwrap()),
+        (_, 4) => Err("connection reset".into()),
+        _ => Ok(Response::new(full("{}"))),
+    })
+    .with_metrics(&metrics, "api:6443");
+    client
+        .create(&nodes(), "", "{\"kind\":\"Node\"}")
+        .await
+        .unwrap();
+    client.get(&nodes(), "", "n").await.unwrap();
+    client.get(&nodes(), "", "n").await.unwrap_err();
+    let text = prometheus::TextEncoder::new()
+        .encode_to_string(&registry.gather())
+        .unwrap();
+    let counted: Vec<&str> = text
+        .lines()
+        .filter(|line| {
+            !line.starts_with('#') && !line.contains("_bucket") && !line.contains("exec_plugin")
+        })
+        .collect();
+    expect![[r#"
+        rest_client_rate_limiter_duration_seconds_sum{host="api:6443",verb="GET"} 0
+        rest_client_rate_limiter_duration_seconds_count{host="api:6443",verb="GET"} 3
+        rest_client_rate_limiter_duration_seconds_sum{host="api:6443",verb="POST"} 0
+        rest_client_rate_limiter_duration_seconds_count{host="api:6443",verb="POST"} 1
+        rest_client_request_duration_seconds_sum{host="api:6443",verb="GET"} 1
+        rest_client_request_duration_seconds_count{host="api:6443",verb="GET"} 2
+        rest_client_request_duration_seconds_sum{host="api:6443",verb="POST"} 0
+        rest_client_request_duration_seconds_count{host="api:6443",verb="POST"} 1
+        rest_client_request_retries_total{code="429",host="api:6443",verb="GET"} 1
+        rest_client_request_size_bytes_sum{host="api:6443",verb="POST"} 15
+        rest_client_request_size_bytes_count{host="api:6443",verb="POST"} 1
+        rest_client_requests_total{code="200",host="api:6443",method="GET"} 1
+        rest_client_requests_total{code="201",host="api:6443",method="POST"} 1
+        rest_client_requests_total{code="429",host="api:6443",method="GET"} 1
+        rest_client_requests_total{code="<error>",host="api:6443",method="GET"} 1
+        rest_client_response_size_bytes_sum{host="api:6443",verb="GET"} 2
+        rest_client_response_size_bytes_count{host="api:6443",verb="GET"} 1
+        rest_client_response_size_bytes_sum{host="api:6443",verb="POST"} 5
+        rest_client_response_size_bytes_count{host="api:6443",verb="POST"} 1
+        rest_client_transport_cache_entries 0
+    "#]]
+    .assert_eq(&(counted.join("\n") + "\n"));
+}
+
+#[tokio::test]
+async fn a_token_is_replaced_for_all_clones() {
+    let client = client(|request, _| {
+        Ok(Response::new(full(
+            request.headers()[AUTHORIZATION].as_bytes().to_vec(),
+        )))
+    });
+    let token = Token::new("one").unwrap();
+    let clone = client.with_token(token.clone()).with_user_agent("other");
+    assert_eq!(clone.get(&nodes(), "", "n").await.unwrap(), "Bearer one");
+    token.replace("two\n").unwrap();
+    assert_eq!(clone.get(&nodes(), "", "n").await.unwrap(), "Bearer two");
+    assert!(Token::new("a\nb").is_err());
+}

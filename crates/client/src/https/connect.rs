@@ -1,0 +1,223 @@
+//! Opening one connection: TCP, perhaps through a proxy, then TLS, then HTTP.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::Uri;
+use http_body_util::Full;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::error::ConnectError;
+use super::identity::Credential;
+use crate::config::Server;
+
+/// A new connection, ready for requests.
+pub(super) enum Connection {
+    /// Carries many requests at once, as many as the server allows at the moment.
+    Http2 {
+        sender: http2::SendRequest<Full<Bytes>>,
+        max_streams: Arc<AtomicUsize>,
+    },
+    /// Carries one request at a time.
+    Http1(http1::SendRequest<Full<Bytes>>),
+}
+
+/// TCP and TLS together take a few round trips; who has not managed that by now is not there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A dead connection is noticed after at most two intervals (the first may have begun just before the last sign of
+/// life) and one timeout, 26 s; with the time to reconnect it is replaced within 30 s.
+const PING_INTERVAL: Duration = Duration::from_secs(8);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How much one stream may send before we have read it: a megabyte fills a 100 ms round trip at 10 MB/s.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+
+/// Room for every stream the server allows, so that one that nobody reads cannot stop the others.
+const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * 100;
+
+/// A proxy's answer to CONNECT is a status line and a few headers.
+const MAX_PROXY_ANSWER_BYTES: usize = 8 << 10;
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+pub(super) async fn connect(
+    server: &Server,
+    proxy: Option<&Uri>,
+    credential: &Credential,
+) -> Result<Connection, ConnectError> {
+    match tokio::time::timeout(CONNECT_TIMEOUT, open(server, proxy, credential)).await {
+        Ok(connection) => connection,
+        Err(_) => Err(ConnectError::TimedOut {
+            server: server.to_string(),
+            seconds: CONNECT_TIMEOUT.as_secs(),
+        }),
+    }
+}
+
+async fn open(
+    server: &Server,
+    proxy: Option<&Uri>,
+    credential: &Credential,
+) -> Result<Connection, ConnectError> {
+    let tcp = match proxy {
+        Some(proxy) => tunnel(server, proxy).await?,
+        None => dial(server.host(), server.port())
+            .await
+            .map_err(|source| ConnectError::unreachable(server, source))?,
+    };
+    if !server.is_https() {
+        return speak_http1(server, Box::new(tcp)).await;
+    }
+    let name = credential
+        .server_name
+        .as_deref()
+        .unwrap_or(server.host())
+        .to_owned();
+    let name = ServerName::try_from(name).map_err(|_| ConnectError::WrongName {
+        server: server.to_string(),
+    })?;
+    let tls = TlsConnector::from(Arc::clone(&credential.tls))
+        .connect(name, tcp)
+        .await
+        .map_err(|source| ConnectError::handshake(server, source))?;
+    if tls.get_ref().1.alpn_protocol() == Some(b"h2") {
+        speak_http2(server, Box::new(tls)).await
+    } else {
+        speak_http1(server, Box::new(tls)).await
+    }
+}
+
+async fn dial(host: &str, port: u16) -> std::io::Result<TcpStream> {
+    let tcp = TcpStream::connect((host, port)).await?;
+    // Requests are small and someone waits for each of them.
+    tcp.set_nodelay(true)?;
+    Ok(tcp)
+}
+
+/// Asks an HTTP proxy for a tunnel.
+async fn tunnel(server: &Server, proxy: &Uri) -> Result<TcpStream, ConnectError> {
+    let host = proxy.host().unwrap_or_default();
+    let failed = |problem: String| ConnectError::Proxy {
+        // Without the user name and password that the URL may carry.
+        proxy: host.to_owned(),
+        server: server.to_string(),
+        problem,
+    };
+    let mut tcp = dial(host, proxy.port_u16().unwrap_or(80))
+        .await
+        .map_err(|error| failed(error.to_string()))?;
+    let bracketed = if server.host().contains(':') {
+        format!("[{}]", server.host())
+    } else {
+        server.host().to_owned()
+    };
+    let target = format!("{bracketed}:{}", server.port());
+    let mut request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n");
+    if let Some((user, _)) = proxy
+        .authority()
+        .and_then(|authority| authority.as_str().rsplit_once('@'))
+    {
+        request.push_str(&format!(
+            "Proxy-Authorization: Basic {}\r\n",
+            STANDARD.encode(user)
+        ));
+    }
+    request.push_str("\r\n");
+    tcp.write_all(request.as_bytes())
+        .await
+        .map_err(|error| failed(error.to_string()))?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        // Byte by byte: what follows the answer belongs to the server.
+        match tcp.read_u8().await {
+            Ok(byte) if answer.len() < MAX_PROXY_ANSWER_BYTES => answer.push(byte),
+            Ok(_) => return Err(failed("its answer is no HTTP".to_owned())),
+            Err(error) => return Err(failed(error.to_string())),
+        }
+    }
+    let status_line = String::from_utf8_lossy(&answer)
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let code = status_line.split(' ').nth(1).unwrap_or_default();
+    if status_line.starts_with("HTTP/1.") && code.len() == 3 && code.starts_with('2') {
+        Ok(tcp)
+    } else {
+        Err(failed(format!("it answered {status_line:?}")))
+    }
+}
+
+async fn speak_http2(server: &Server, io: Box<dyn Stream>) -> Result<Connection, ConnectError> {
+    let handshake = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .handshake(TokioIo::new(io));
+    let (sender, mut connection) = handshake
+        .await
+        .map_err(|error| http_error(server, &error))?;
+    let max_streams = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
+    let told = Arc::clone(&max_streams);
+    drive(std::future::poll_fn(move |cx| {
+        let polled = Future::poll(std::pin::Pin::new(&mut connection), cx);
+        // The server may change its mind at any time; while it has not spoken yet, 100 is assumed.
+        told.store(connection.current_max_send_streams(), Ordering::Relaxed);
+        match polled {
+            Poll::Ready(Err(error)) => {
+                tracing::debug!(%error, "an HTTP/2 connection to the API server ended");
+                Poll::Ready(())
+            }
+            Poll::Ready(Ok(())) => Poll::Ready(()),
+            Poll::Pending => Poll::Pending,
+        }
+    }));
+    Ok(Connection::Http2 {
+        sender,
+        max_streams,
+    })
+}
+
+async fn speak_http1(server: &Server, io: Box<dyn Stream>) -> Result<Connection, ConnectError> {
+    let handshake = http1::handshake(TokioIo::new(io));
+    let (sender, connection) = handshake
+        .await
+        .map_err(|error| http_error(server, &error))?;
+    drive(async {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "an HTTP/1 connection to the API server ended");
+        }
+    });
+    Ok(Connection::Http1(sender))
+}
+
+fn http_error(server: &Server, error: &hyper::Error) -> ConnectError {
+    ConnectError::Http {
+        server: server.to_string(),
+        problem: error.to_string(),
+    }
+}
+
+/// A connection moves only while someone polls it. It ends when its last sender is dropped.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "network connections exist outside the simulator only, and end by themselves with their senders"
+)]
+fn drive(connection: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(connection);
+}

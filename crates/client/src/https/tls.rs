@@ -1,0 +1,158 @@
+//! From certificates in PEM to a TLS configuration.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+
+use crate::config::{ConfigError, Material, TlsSettings};
+
+/// Where distributions keep the authorities that everyone trusts; the first one that is there is taken.
+const SYSTEM_AUTHORITIES: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// Reads all certificates and keys. A certificate from an exec plugin takes the place of the configured one.
+pub(super) fn configure(
+    settings: &TlsSettings,
+    from_plugin: Option<&(Vec<u8>, Vec<u8>)>,
+) -> Result<ClientConfig, ConfigError> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| bad("the TLS library", error))?;
+    let builder = if settings.insecure {
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(TrustAnyone(provider)))
+    } else {
+        builder.with_root_certificates(authorities(settings.authorities.as_ref())?)
+    };
+    let identity = match (from_plugin, &settings.client) {
+        (Some((certificate, key)), _) => Some((certificate.clone(), key.clone())),
+        (None, Some(client)) => Some((
+            read("client-certificate", &client.certificate)?,
+            read("client-key", &client.key)?,
+        )),
+        (None, None) => None,
+    };
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let chain = certificates("client-certificate", &certificate)?;
+            let key =
+                PrivateKeyDer::from_pem_slice(&key).map_err(|error| bad("client-key", error))?;
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| bad("client-certificate with its client-key", error))?
+        }
+    };
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn authorities(given: Option<&Material>) -> Result<RootCertStore, ConfigError> {
+    let pem = match given {
+        Some(material) => read("certificate-authority", material)?,
+        None => {
+            let bundle = SYSTEM_AUTHORITIES
+                .iter()
+                .find(|path| Path::new(path).exists());
+            let bundle = bundle.ok_or_else(|| {
+                bad(
+                    "the system's certificate authorities",
+                    "there are none; set certificate-authority",
+                )
+            })?;
+            read(
+                "the system's certificate authorities",
+                &Material::File(bundle.into()),
+            )?
+        }
+    };
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(certificates("certificate-authority", &pem)?);
+    if added == 0 {
+        return Err(bad(
+            "certificate-authority",
+            "none of its certificates can be parsed",
+        ));
+    }
+    Ok(roots)
+}
+
+fn read(what: &'static str, material: &Material) -> Result<Vec<u8>, ConfigError> {
+    match material {
+        Material::Inline(bytes) => Ok(bytes.clone()),
+        Material::File(path) => std::fs::read(path).map_err(|source| ConfigError::MissingFile {
+            what,
+            path: path.clone(),
+            source,
+        }),
+    }
+}
+
+fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let all = all.map_err(|error| bad(what, error))?;
+    if all.is_empty() {
+        return Err(bad(what, "it contains no PEM certificate"));
+    }
+    Ok(all)
+}
+
+fn bad(what: &str, problem: impl std::fmt::Display) -> ConfigError {
+    ConfigError::BadMaterial {
+        what: what.to_owned(),
+        problem: problem.to_string(),
+    }
+}
+
+/// `insecure-skip-tls-verify`: whoever answers is believed; the handshake itself must still be sound.
+#[derive(Debug)]
+struct TrustAnyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for TrustAnyone {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
