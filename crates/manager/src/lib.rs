@@ -13,6 +13,7 @@ mod error;
 pub mod files;
 pub mod flags;
 pub mod gates;
+pub mod identity;
 pub mod leader_migration;
 pub mod logging;
 pub mod metrics;
