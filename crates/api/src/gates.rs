@@ -27,8 +27,10 @@ macro_rules! gates {
 gates! {
     ControllerManagerReleaseLeaderElectionLockOnExit = true, // UPSTREAM: alpha and off; releasing is what operators want, see docs/differences.md
     DeploymentReplicaSetTerminatingReplicas = true,
+    LogarithmicScaleDown = true,
     MaxUnavailableStatefulSet = false,
     OrderedNamespaceDeletion = true,
+    PodDeletionCost = true,
     StaleControllerConsistencyDaemonSet = true,
     StaleControllerConsistencyReplicaSet = true,
     StaleControllerConsistencyStatefulSet = true,

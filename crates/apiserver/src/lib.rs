@@ -1,1 +1,41 @@
-//! Placeholder.
+//! The embedded Kubernetes API server: storage, watch, REST, patching, defaulting, validation, admission.
+//!
+//! One service function answers every request, whether it came over TLS or from a client in the same
+//! process, so tests and the simulator exercise exactly what users run.
+
+pub mod admission;
+pub mod auth;
+mod convert;
+#[cfg(test)]
+mod corpus;
+pub mod crd;
+pub mod defaults;
+mod discovery;
+mod fields;
+pub mod kinds;
+mod opaque;
+mod openapi;
+mod patch;
+pub mod pki;
+mod resources;
+mod rest;
+pub mod schema;
+mod selector;
+mod semantics;
+pub mod serve;
+mod server;
+pub mod status;
+mod storage;
+pub mod strategy;
+pub mod tables;
+#[cfg(test)]
+mod tests;
+
+pub use server::{ApiServer, Error, Options, Storage};
+
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// A response body: one buffer, or the endless stream of a watch.
+pub type Body = http_body_util::combinators::UnsyncBoxBody<bytes::Bytes, BoxError>;
+/// One request in, one response out, without a socket in between.
+pub type Transport =
+    tower::util::BoxCloneSyncService<http::Request<bytes::Bytes>, http::Response<Body>, BoxError>;

@@ -6,3 +6,18 @@
 
 pub mod replicaset;
 pub mod workload;
+
+use api::{Clock, Gates};
+use client::Client;
+use runtime::decisions::Decisions;
+use runtime::events::Recorder;
+
+/// What every controller works with.
+#[derive(Clone)]
+pub struct Tools {
+    pub client: Client,
+    pub recorder: Recorder,
+    pub clock: Clock,
+    pub gates: Gates,
+    pub decisions: Decisions,
+}

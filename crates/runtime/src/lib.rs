@@ -28,3 +28,14 @@ pub use spawn::{Task, spawn};
 pub use stop::Stop;
 pub use store::{Index, IndexValue, Store};
 pub use written::Written;
+
+pub mod decisions;
+pub mod events;
+pub mod leader;
+mod lru;
+pub mod metrics;
+
+pub use decisions::Decisions;
+pub use events::{EventType, EventWriter, ObjectRef, Recorder};
+pub use leader::{Fence, LeaderElector, Leadership, LeaseConfig};
+pub use metrics::Metrics;

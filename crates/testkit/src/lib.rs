@@ -1,1 +1,9 @@
-//! Placeholder.
+//! A small world for tests: the embedded API server, a client that writes down what it sends, and
+//! informers, all in one thread on a virtual clock.
+
+mod pods;
+mod recording;
+mod world;
+
+pub use recording::Write;
+pub use world::World;

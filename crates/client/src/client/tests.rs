@@ -269,7 +269,7 @@ async fn a_status_becomes_a_typed_error() {
     });
     let error = client.get(&pods(), "shop", "a").await.unwrap_err();
     assert!(error.is_not_found());
-    assert_eq!(error.to_string(), "pods \"a\" not found (404 NotFound)");
+    assert_eq!(error.to_string(), "pods \"a\" not found");
 }
 
 #[tokio::test(start_paused = true)]

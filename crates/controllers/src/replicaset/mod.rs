@@ -1,1 +1,347 @@
-//! Placeholder.
+//! ReplicaSet (and ReplicationController): keep N pods of one template.
+//!
+//! **Converges**: the number of active pods that a set controls equals `spec.replicas`; its status
+//! counts them.
+//!
+//! **Woken by**: any change of the set; a change of a pod it controls (also of one that it loses);
+//! an orphan that its selector matches; time, when `minReadySeconds` decides about availability.
+//!
+//! **Writes**: creates and deletes pods (at most 500 a round, creations by slow start), patches
+//! their owner references (adopt, release), puts its own status, emits `SuccessfulCreate`,
+//! `FailedCreate`, `SuccessfulDelete`, `FailedDelete`.
+//!
+//! **Mirrors** `pkg/controller/replicaset` and `pkg/controller/replication`: the two kinds differ in
+//! their wire format alone, so there is one controller over [`ReplicaOwner`] and two descriptors.
+//!
+//! **Deliberate differences**: deletions carry the pod's uid as a precondition; counts in the
+//! status of a set that is changing fast are written at most once in 100 ms, never later than that
+//! after the last change.
+
+mod invariants;
+mod owner;
+mod plan;
+mod ranking;
+mod snapshot;
+mod status;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use api::collections::HashMap;
+use api::kinds::Pod;
+use api::{Gate, Key, MicroTime};
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, join_all};
+use runtime::controller::Controller;
+use runtime::events::ObjectRef;
+use runtime::rate_limit::Backoff;
+use runtime::triggers::{Owned, by_controller, watch_self};
+use runtime::{Error, Expectations, Informers, Next, Queue, Reconcile, Store, Written, slow_start};
+
+use crate::Tools;
+use crate::workload::claim::controller_reference;
+use crate::workload::pods::{PodName, pod_name_base};
+use crate::workload::status::put_status_with_retry;
+use crate::workload::{Claimer, PodControl, availability, pod_body};
+
+pub use invariants::{converged, safe};
+pub use owner::ReplicaOwner;
+pub use plan::{Plan, Reason, plan};
+pub use snapshot::Snapshot;
+pub use status::compute;
+
+/// Upstream's `BurstReplicas`: a set is looked at again after this many creations or deletions.
+pub const BURST: usize = 500;
+
+/// While pods come and go, counts in the status are written at most this often.
+const STATUS_WINDOW: Duration = Duration::from_millis(100);
+
+pub struct ReplicaController<K: ReplicaOwner> {
+    tools: Tools,
+    sets: Arc<Store<K>>,
+    pods: Arc<Store<Pod>>,
+    control: PodControl,
+    expectations: Arc<Expectations>,
+    written_sets: Arc<Written>,
+    written_pods: Arc<Written>,
+    status_written_at: Mutex<HashMap<Key, MicroTime>>,
+    burst: usize,
+}
+
+/// What applying a plan came to.
+#[derive(Default)]
+pub struct Outcome {
+    /// The first failure; all were reported as events.
+    pub failure: Option<Error>,
+    /// Pods were created or deleted: events about them are on their way.
+    pub moved: bool,
+}
+
+/// Builds the controller for one of the two kinds.
+pub fn controller<K: ReplicaOwner>(
+    informers: &Informers,
+    tools: Tools,
+    workers: usize,
+) -> Controller {
+    let (sets, pods) = (informers.of::<K>(), informers.of::<Pod>());
+    pods.add_index(&by_controller());
+    sets.add_index(&by_controller());
+    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+    let expectations = Arc::new(Expectations::new(tools.clock.clone()));
+    let (written_sets, written_pods) = (Arc::new(Written::default()), Arc::new(Written::default()));
+    {
+        let (expectations, sets, pods) = (
+            expectations.clone(),
+            written_sets.clone(),
+            written_pods.clone(),
+        );
+        watch_self(&informers.of::<K>(), &queue, move |key| {
+            expectations.forget(key);
+            sets.forget(key);
+            pods.forget(key);
+        });
+    }
+    Owned {
+        owners: sets.store().clone(),
+        queue: queue.clone(),
+        selects: K::selects,
+        expectations: Some(expectations.clone()),
+        again_after: |owner: &K, old: &Pod, new: &Pod| {
+            availability::after_becoming_ready(owner.min_ready_seconds(), old, new)
+        },
+    }
+    .watch(&pods);
+    Controller {
+        name: K::CONTROLLER,
+        queue,
+        workers,
+        retries_max: None,
+        waits_for: vec![sets.synced(), pods.synced()],
+        reconciler: Arc::new(ReplicaController::<K> {
+            control: PodControl::new(tools.client.clone(), tools.recorder.clone()),
+            tools,
+            sets: sets.store().clone(),
+            pods: pods.store().clone(),
+            expectations,
+            written_sets,
+            written_pods,
+            status_written_at: Mutex::default(),
+            burst: BURST,
+        }),
+    }
+}
+
+impl<K: ReplicaOwner> Reconcile for ReplicaController<K> {
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.sync(key))
+    }
+}
+
+impl<K: ReplicaOwner> ReplicaController<K> {
+    async fn sync(&self, key: &Key) -> Result<Next, Error> {
+        self.check_own_writes_seen(key)?;
+        let Some(owner) = self.sets.get(key) else {
+            self.forget(key);
+            return Ok(Next::AwaitChange);
+        };
+        let may_act = self.expectations.satisfied(key);
+        let Ok(selector) = owner.selector() else {
+            return Err(Error::Terminal(format!("the selector of {key} is invalid")));
+        };
+        let candidates = snapshot::candidates(&*owner, &self.pods);
+        let active: Vec<Arc<Pod>> = candidates
+            .iter()
+            .filter(|pod| pod.is_active())
+            .cloned()
+            .collect();
+        let active = Claimer::new(&self.tools.client, &*owner)
+            .claim(active, |pod: &Pod| selector.matches(&pod.metadata.labels))
+            .await?;
+        let snapshot = Snapshot::new(owner, &selector, active, &candidates, self.tools.gates);
+
+        let now = self.tools.clock.now();
+        let plan = if may_act {
+            plan(&snapshot, self.burst, now, || {
+                snapshot::related(&*snapshot.owner, &self.sets, &self.pods)
+            })
+        } else {
+            Plan::await_events()
+        };
+        self.tools.decisions.record(
+            K::CONTROLLER,
+            key,
+            now,
+            plan.reasons().map(|reason| reason.to_string()),
+        );
+        let outcome = self.apply(key, &snapshot, plan).await;
+
+        // One reading of the clock for status and wake-up, so that they agree.
+        let now = self.tools.clock.now();
+        let status = status::compute(&snapshot, &outcome, now);
+        let later = self
+            .write_status(key, &snapshot, &outcome, &status, now)
+            .await?;
+        if let Some(failure) = outcome.failure {
+            return Err(failure);
+        }
+        Ok(next(&snapshot, &status, later, now))
+    }
+
+    /// A cache that is older than our own writes would have us do them again.
+    fn check_own_writes_seen(&self, key: &Key) -> Result<(), Error> {
+        if !self
+            .tools
+            .gates
+            .enabled(Gate::StaleControllerConsistencyReplicaSet)
+        {
+            return Ok(());
+        }
+        let stale = |resource: &str| {
+            Err(Error::Stale {
+                resource: resource.into(),
+            })
+        };
+        if !self.written_sets.seen(key, self.sets.resource_version()) {
+            return stale(&K::TYPE.plural);
+        }
+        if !self.written_pods.seen(key, self.pods.resource_version()) {
+            return stale("pods");
+        }
+        Ok(())
+    }
+
+    fn forget(&self, key: &Key) {
+        self.expectations.forget(key);
+        self.written_sets.forget(key);
+        self.written_pods.forget(key);
+        self.lock_status_times().remove(key);
+    }
+
+    async fn apply(&self, key: &Key, snapshot: &Snapshot<K>, plan: Plan) -> Outcome {
+        match plan {
+            Plan::Nothing(_) => Outcome::default(),
+            Plan::Create { count, .. } => self.create(key, snapshot, count).await,
+            Plan::Delete { pods, .. } => self.delete(key, snapshot, &pods).await,
+        }
+    }
+
+    async fn create(&self, key: &Key, snapshot: &Snapshot<K>, count: usize) -> Outcome {
+        let owner = &*snapshot.owner;
+        let reference = controller_reference(owner);
+        let base = pod_name_base(&owner.meta().name);
+        // The same bytes for every pod: the API server gives each its name.
+        let body: Bytes = pod_body(owner.template(), PodName::Generate(&base), &reference)
+            .to_string()
+            .into();
+        let object = ObjectRef::of(owner);
+        self.expectations.expect_creations(key, count);
+        let attempts = slow_start(count, |_| {
+            self.control.create(&object, &key.namespace, body.clone())
+        })
+        .await;
+        let mut unseen = attempts.skipped;
+        let (mut failure, mut moved) = (None, false);
+        for attempt in attempts.tried {
+            match attempt {
+                Ok(created) => {
+                    moved = true;
+                    self.written_pods.note(key, created.resource_version);
+                }
+                Err(error) => {
+                    unseen += 1;
+                    if !error.is_namespace_terminating() {
+                        failure.get_or_insert(Error::from(error));
+                    }
+                }
+            }
+        }
+        self.expectations.creations_observed(key, unseen);
+        Outcome { failure, moved }
+    }
+
+    async fn delete(&self, key: &Key, snapshot: &Snapshot<K>, pods: &[Arc<Pod>]) -> Outcome {
+        use api::Resource;
+        let object = ObjectRef::of(&*snapshot.owner);
+        self.expectations
+            .expect_deletions(key, pods.iter().map(|pod| pod.key()));
+        let results = join_all(pods.iter().map(|pod| self.control.delete(&object, pod))).await;
+        let (mut failure, mut moved) = (None, false);
+        for (pod, result) in pods.iter().zip(results) {
+            let Err(error) = result else {
+                moved = true;
+                continue;
+            };
+            self.expectations.deletion_observed(key, &pod.key());
+            if !error.is_not_found() && !error.is_conflict() {
+                failure.get_or_insert(Error::from(error));
+            }
+        }
+        Outcome { failure, moved }
+    }
+
+    /// Writes the status if it differs; says how long to wait when a write has to wait its turn.
+    async fn write_status(
+        &self,
+        key: &Key,
+        snapshot: &Snapshot<K>,
+        outcome: &Outcome,
+        status: &api::kinds::ReplicaSetStatus,
+        now: MicroTime,
+    ) -> Result<Option<Duration>, Error> {
+        let owner = &*snapshot.owner;
+        if !status::differs(owner, status) {
+            return Ok(None);
+        }
+        if outcome.moved && outcome.failure.is_none() {
+            // The pods that were just made or deleted will be counted in a moment.
+            return Ok(Some(STATUS_WINDOW));
+        }
+        if status::differs_in_counts_alone(owner, status)
+            && let Some(wait) = self.until_status_window(key, now)
+        {
+            return Ok(Some(wait));
+        }
+        let revision = put_status_with_retry::<K>(&self.tools.client, owner.meta(), status).await?;
+        self.written_sets.note(key, revision);
+        self.lock_status_times().insert(key.clone(), now);
+        Ok(None)
+    }
+
+    fn until_status_window(&self, key: &Key, now: MicroTime) -> Option<Duration> {
+        let last = *self.lock_status_times().get(key)?;
+        let wait = STATUS_WINDOW.saturating_sub(now.since(last));
+        (!wait.is_zero()).then_some(wait)
+    }
+
+    fn lock_status_times(&self) -> std::sync::MutexGuard<'_, HashMap<Key, MicroTime>> {
+        self.status_written_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// When to look again if nothing happens: a status that waits its turn, or a pod that becomes available.
+fn next<K: ReplicaOwner>(
+    snapshot: &Snapshot<K>,
+    status: &api::kinds::ReplicaSetStatus,
+    status_wait: Option<Duration>,
+    now: MicroTime,
+) -> Next {
+    let min_ready_seconds = snapshot.owner.min_ready_seconds();
+    let availability =
+        (min_ready_seconds > 0 && status.ready_replicas != status.available_replicas).then(|| {
+            availability::next_availability(
+                snapshot.active.iter().map(|pod| &**pod),
+                min_ready_seconds,
+                now,
+            )
+            .unwrap_or(Duration::from_secs(min_ready_seconds.unsigned_abs().into()))
+        });
+    match status_wait.into_iter().chain(availability).min() {
+        Some(wait) => Next::After(wait),
+        None => Next::AwaitChange,
+    }
+}

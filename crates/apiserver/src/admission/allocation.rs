@@ -1,0 +1,474 @@
+//! Addresses and ports that the server gives to Services: cluster IPs of one or two families, node
+//! ports, and the IPAddress object that marks each address as taken.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use serde_json::{Value, json};
+
+use super::{Change, Context, Operation, Request, Verdict, built_in};
+use crate::fields::{at, integer, list, list_mut, set, text};
+use crate::status::{Cause, Status};
+use crate::strategy::services::{
+    needs_cluster_ip, needs_health_check_port, needs_node_port, node_ports, normalize_cluster_ips,
+    prepare_update,
+};
+
+/// Where addresses and ports come from.
+#[derive(Clone, Debug)]
+pub struct Networks {
+    /// The Service networks, the default family first; two of them make the cluster dual-stack.
+    pub service_cidrs: Vec<Cidr>,
+    pub node_ports: RangeInclusive<u16>,
+}
+
+impl Default for Networks {
+    /// kube-apiserver's defaults.
+    fn default() -> Self {
+        let cidr = Cidr::parse("10.0.0.0/24").expect("a constant");
+        Networks {
+            service_cidrs: vec![cidr],
+            node_ports: 30000..=32767,
+        }
+    }
+}
+
+/// A network such as `10.0.0.0/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Cidr {
+    pub fn parse(text: &str) -> Option<Cidr> {
+        let (address, prefix) = text.split_once('/')?;
+        let (address, prefix): (IpAddr, u8) = (address.parse().ok()?, prefix.parse().ok()?);
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        (prefix <= width).then_some(Cidr { address, prefix })
+    }
+
+    fn family(&self) -> &'static str {
+        family(&self.address)
+    }
+
+    /// The first address and how many there are (capped: nobody runs 2^64 services).
+    fn range(&self) -> (u128, u128) {
+        let width = if self.address.is_ipv4() { 32 } else { 128 };
+        let host_bits = u32::from(width - self.prefix).min(64);
+        let size = 1_u128 << host_bits;
+        (number(&self.address) & !(size - 1), size)
+    }
+
+    fn contains(&self, address: &IpAddr) -> bool {
+        let (first, size) = self.range();
+        family(address) == self.family() && (first..first + size).contains(&number(address))
+    }
+
+    /// The `index`th address.
+    pub fn nth(&self, index: u128) -> IpAddr {
+        let value = self.range().0 + index;
+        match self.address {
+            IpAddr::V4(_) => IpAddr::V4(
+                u32::try_from(value & u128::from(u32::MAX))
+                    .unwrap_or_default()
+                    .into(),
+            ),
+            IpAddr::V6(_) => IpAddr::V6(value.into()),
+        }
+    }
+}
+
+impl std::fmt::Display for Cidr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+fn number(address: &IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u128::from(u32::from(*address)),
+        IpAddr::V6(address) => u128::from(*address),
+    }
+}
+
+fn family(address: &IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
+}
+
+/// Gives a Service what it needs and lacks.
+pub(super) fn allocate(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    service: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    match old {
+        Some(old) => prepare_update(service, old),
+        None => normalize_cluster_ips(service, None),
+    }
+    let mut causes = Vec::new();
+    if needs_cluster_ip(service) {
+        set_families(context, service, &mut causes);
+        if causes.is_empty() && text(service, "spec.clusterIP") != "None" {
+            allocate_addresses(context, service, old, &mut causes);
+        }
+    }
+    if causes.is_empty() {
+        allocate_ports(context, service, &mut causes);
+    }
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(Status::invalid("", "Service", request.name, causes))
+    }
+}
+
+/// Decides for one or two IP families where the author did not, and checks that the cluster has them.
+fn set_families(context: &Context<'_>, service: &mut Value, causes: &mut Vec<Cause>) {
+    let available: Vec<&str> = context
+        .networks
+        .service_cidrs
+        .iter()
+        .map(Cidr::family)
+        .collect();
+    let default = available.first().copied().unwrap_or("IPv4");
+    let mut families: Vec<String> = list(service, "spec.ipFamilies")
+        .iter()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
+    for address in list(service, "spec.clusterIPs")
+        .iter()
+        .skip(families.len())
+        .filter_map(Value::as_str)
+    {
+        if let Ok(address) = address.parse::<IpAddr>() {
+            families.push(family(&address).to_owned());
+        }
+    }
+    let headless = text(service, "spec.clusterIP") == "None";
+    let selectorless = at(service, "spec.selector")
+        .as_object()
+        .is_none_or(serde_json::Map::is_empty);
+    let policy = match text(service, "spec.ipFamilyPolicy") {
+        "" if families.len() == 2 || (headless && selectorless) => "RequireDualStack".to_owned(),
+        "" => "SingleStack".to_owned(),
+        given => given.to_owned(),
+    };
+    if families.is_empty() {
+        families.push(default.to_owned());
+    }
+    let other = if families[0] == "IPv4" {
+        "IPv6"
+    } else {
+        "IPv4"
+    };
+    let wants_both = policy != "SingleStack" && families.len() == 1;
+    // UPSTREAM: endpoints of a headless service without selector are someone else's, so both families are possible.
+    if wants_both && (available.contains(&other) || (headless && selectorless)) {
+        families.push(other.to_owned());
+    }
+    if !(headless && selectorless) {
+        if policy == "RequireDualStack" && available.len() < 2 {
+            let message = "Invalid value: \"RequireDualStack\": this cluster is not configured for dual-stack services";
+            causes.push(Cause::new(
+                "spec.ipFamilyPolicy",
+                "FieldValueInvalid",
+                message,
+            ));
+        }
+        for (index, family) in families
+            .iter()
+            .enumerate()
+            .filter(|(_, family)| !available.contains(&family.as_str()))
+        {
+            let message = format!("Invalid value: \"{family}\": not configured on this cluster");
+            causes.push(Cause::new(
+                format!("spec.ipFamilies[{index}]"),
+                "FieldValueInvalid",
+                message,
+            ));
+        }
+    }
+    set(service, "spec.ipFamilyPolicy", policy);
+    set(service, "spec.ipFamilies", families);
+}
+
+fn allocate_addresses(
+    context: &Context<'_>,
+    service: &mut Value,
+    old: Option<&Value>,
+    causes: &mut Vec<Cause>,
+) {
+    let families: Vec<String> = list(service, "spec.ipFamilies")
+        .iter()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
+    let mut addresses: Vec<Value> = list(service, "spec.clusterIPs").to_vec();
+    addresses.truncate(families.len());
+    let own = |address: &str| {
+        old.is_some_and(|old| {
+            list(old, "spec.clusterIPs")
+                .iter()
+                .any(|given| given == address)
+        })
+    };
+    let taken = |address: &str| {
+        context
+            .cluster
+            .get(built_in("networking.k8s.io", "IPAddress"), "", address)
+            .is_some()
+    };
+    for (index, family) in families.iter().enumerate() {
+        let Some(network) = context
+            .networks
+            .service_cidrs
+            .iter()
+            .find(|network| network.family() == family)
+        else {
+            continue;
+        };
+        if let Some(given) = addresses
+            .get(index)
+            .and_then(Value::as_str)
+            .filter(|given| !given.is_empty())
+        {
+            let valid = given
+                .parse::<IpAddr>()
+                .is_ok_and(|address| network.contains(&address));
+            let why = if !valid {
+                format!(
+                    "the provided IP ({given}) is not in the valid range. The range of valid IPs is {network}"
+                )
+            } else if !own(given) && taken(given) {
+                "provided IP is already allocated".to_owned()
+            } else {
+                continue;
+            };
+            let message =
+                format!("Invalid value: [\"{given}\"]: failed to allocate IP {given}: {why}");
+            causes.push(Cause::new("spec.clusterIPs", "FieldValueInvalid", message));
+            return;
+        }
+        match free_address(context, network, &taken) {
+            Some(address) => addresses.push(address.into()),
+            None => {
+                let message = "Internal error: failed to allocate a serviceIP: range is full";
+                causes.push(Cause::new("spec.clusterIPs", "InternalError", message));
+                return;
+            }
+        }
+    }
+    if let Some(first) = addresses.first().cloned() {
+        set(service, "spec.clusterIP", first);
+    }
+    set(service, "spec.clusterIPs", addresses);
+}
+
+/// A random address from the upper part of the range, so that those asked for by hand (mostly low) stay free.
+fn free_address(
+    context: &Context<'_>,
+    network: &Cidr,
+    taken: &dyn Fn(&str) -> bool,
+) -> Option<String> {
+    let (_, size) = network.range();
+    // Neither the network's own address nor, in IPv4, the broadcast address.
+    let usable = size.checked_sub(if network.address.is_ipv4() { 2 } else { 1 })?;
+    if usable == 0 {
+        return None;
+    }
+    // UPSTREAM: the lower band is at least 16 addresses, at most 256, otherwise a sixteenth.
+    let reserved = (size / 16).clamp(16, 256).min(usable - 1);
+    let span = (usable - reserved).min(u128::from(u32::MAX));
+    let start = u128::from(context.random.next_u64()) % span;
+    // The dynamic band from a random point on, then the reserved one; bounded so that a full range answers.
+    let dynamic = (0..span.min(1 << 16)).map(|step| 1 + reserved + (start + step) % span);
+    let fallback = 1..=reserved;
+    dynamic
+        .chain(fallback)
+        .map(|index| network.nth(index).to_string())
+        .find(|address| !taken(address))
+}
+
+fn allocate_ports(context: &Context<'_>, service: &mut Value, causes: &mut Vec<Cause>) {
+    if !needs_node_port(service) && !needs_health_check_port(service) {
+        return;
+    }
+    let identity = |service: &Value| {
+        (
+            text(service, "metadata.namespace").to_owned(),
+            text(service, "metadata.name").to_owned(),
+        )
+    };
+    let mine = identity(service);
+    let others = context.cluster.list(built_in("", "Service"), "");
+    let mut used: BTreeSet<i64> = BTreeSet::new();
+    for other in others.iter().filter(|other| identity(other) != mine) {
+        used.extend(node_ports(other));
+        used.extend(integer(other, "spec.healthCheckNodePort").filter(|port| *port != 0));
+    }
+    let range = &context.networks.node_ports;
+    if needs_node_port(service) {
+        let given: Vec<(i64, i64)> = list(service, "spec.ports")
+            .iter()
+            .filter_map(|port| {
+                Some((
+                    integer(port, "port")?,
+                    integer(port, "nodePort").filter(|port| *port != 0)?,
+                ))
+            })
+            .collect();
+        // Ports of the same number and different protocols share a node port.
+        let mut by_port: Vec<(i64, i64)> = given;
+        for (index, port) in list_mut(service, "spec.ports")
+            .into_iter()
+            .flatten()
+            .enumerate()
+        {
+            let number = integer(port, "port").unwrap_or_default();
+            match integer(port, "nodePort").filter(|port| *port != 0) {
+                Some(wanted) => causes.extend(check_port(
+                    wanted,
+                    &used,
+                    range,
+                    &format!("spec.ports[{index}].nodePort"),
+                )),
+                None => {
+                    let shared = by_port
+                        .iter()
+                        .find(|(other, _)| *other == number)
+                        .map(|(_, node_port)| *node_port);
+                    let Some(free) = shared.or_else(|| free_port(context, &used, &by_port, range))
+                    else {
+                        let message =
+                            "Internal error: failed to allocate a nodePort: range is full";
+                        causes.push(Cause::new(
+                            format!("spec.ports[{index}].nodePort"),
+                            "InternalError",
+                            message,
+                        ));
+                        return;
+                    };
+                    set(port, "nodePort", free);
+                    by_port.push((number, free));
+                }
+            }
+        }
+        used.extend(by_port.iter().map(|(_, node_port)| *node_port));
+    }
+    if needs_health_check_port(service) {
+        match integer(service, "spec.healthCheckNodePort").filter(|port| *port != 0) {
+            Some(wanted) => {
+                causes.extend(check_port(wanted, &used, range, "spec.healthCheckNodePort"))
+            }
+            None => {
+                if let Some(free) = free_port(context, &used, &[], range) {
+                    set(service, "spec.healthCheckNodePort", free);
+                }
+            }
+        }
+    }
+}
+
+fn check_port(
+    port: i64,
+    used: &BTreeSet<i64>,
+    range: &RangeInclusive<u16>,
+    field: &str,
+) -> Option<Cause> {
+    let valid = u16::try_from(port).is_ok_and(|port| range.contains(&port));
+    let why = if !valid {
+        format!(
+            "provided port is not in the valid range. The range of valid ports is {}-{}",
+            range.start(),
+            range.end()
+        )
+    } else if used.contains(&port) {
+        "provided port is already allocated".to_owned()
+    } else {
+        return None;
+    };
+    Some(Cause::new(
+        field,
+        "FieldValueInvalid",
+        format!("Invalid value: {port}: {why}"),
+    ))
+}
+
+fn free_port(
+    context: &Context<'_>,
+    used: &BTreeSet<i64>,
+    own: &[(i64, i64)],
+    range: &RangeInclusive<u16>,
+) -> Option<i64> {
+    let size = usize::from(range.end() - range.start()) + 1;
+    let start = context.random.below(size);
+    let ports = (0..size).map(|step| i64::from(*range.start()) + ((start + step) % size) as i64);
+    ports
+        .into_iter()
+        .find(|port| !used.contains(port) && !own.iter().any(|(_, given)| given == port))
+}
+
+/// The IPAddress objects that come and go with a Service's addresses.
+pub(super) fn record(
+    request: &Request<'_>,
+    service: &Value,
+    old: Option<&Value>,
+    verdict: &mut Verdict,
+) {
+    if !request.is("", "Service") || request.subresource.is_some() {
+        return;
+    }
+    let (before, after) = (old.map(addresses).unwrap_or_default(), addresses(service));
+    for address in before.difference(&after) {
+        verdict.changes.push(released(address));
+    }
+    for address in after.difference(&before) {
+        let Ok(parsed) = address.parse::<IpAddr>() else {
+            continue;
+        };
+        verdict.changes.push(Change::Put(
+            built_in("networking.k8s.io", "IPAddress").clone(),
+            json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress",
+                "metadata": {"name": address, "labels": {
+                    "ipaddress.kubernetes.io/ip-family": family(&parsed),
+                    "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"}},
+                "spec": {"parentRef": {"group": "", "resource": "services",
+                    "namespace": request.namespace, "name": request.name}}}),
+        ));
+    }
+    debug_assert!(request.operation != Operation::Delete);
+}
+
+/// What goes when a Service is gone.
+pub fn released_by_deletion(kind: &crate::kinds::Kind, object: &Value) -> Vec<Change> {
+    if !kind.is("", "Service") {
+        return Vec::new();
+    }
+    addresses(object)
+        .iter()
+        .map(|address| released(address))
+        .collect()
+}
+
+fn released(address: &str) -> Change {
+    let kind = built_in("networking.k8s.io", "IPAddress").clone();
+    Change::Delete {
+        kind,
+        namespace: String::new(),
+        name: address.to_owned(),
+    }
+}
+
+fn addresses(service: &Value) -> BTreeSet<String> {
+    let given = list(service, "spec.clusterIPs")
+        .iter()
+        .filter_map(Value::as_str);
+    given
+        .filter(|address| *address != "None" && !address.is_empty())
+        .map(str::to_owned)
+        .collect()
+}

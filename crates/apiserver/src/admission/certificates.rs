@@ -1,0 +1,115 @@
+//! CertificateApproval, CertificateSigning, CertificateSubjectRestriction, and who made a request.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::{Context, Operation, Request};
+use crate::fields::{at, remove, set, text};
+use crate::kinds::Subresource;
+use crate::status::Status;
+
+/// Certificates for clients of the API server.
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+
+/// The server says who asks; what the client claims is dropped.
+pub(super) fn record_user(context: &Context<'_>, request: &mut Value) {
+    let user = context.user;
+    for name in ["spec.uid", "spec.groups", "spec.extra"] {
+        remove(request, name);
+    }
+    set(request, "spec.username", user.name.as_str());
+    if !user.uid.is_empty() {
+        set(request, "spec.uid", user.uid.as_str());
+    }
+    if !user.groups.is_empty() {
+        set(request, "spec.groups", user.groups.clone());
+    }
+    if !user.extra.is_empty() {
+        set(request, "spec.extra", json!(user.extra));
+    }
+}
+
+pub(super) fn check(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    new: &Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    if !request.is("certificates.k8s.io", "CertificateSigningRequest") {
+        return Ok(());
+    }
+    match (request.operation, request.subresource, old) {
+        (Operation::Create, None, _) => check_subject(request, new),
+        (Operation::Update, Some(Subresource::Approval), Some(old)) => {
+            may(context, request, old, "approve")
+        }
+        (Operation::Update, Some(Subresource::Status), Some(old)) if is_signing(new, old) => {
+            may(context, request, old, "sign")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The permission may be given for one signer or for all of a domain.
+fn may(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    old: &Value,
+    verb: &str,
+) -> Result<(), Status> {
+    let signer = text(old, "spec.signerName");
+    let domain = signer.split('/').next().unwrap_or_default();
+    let names = [signer.to_owned(), format!("{domain}/*")];
+    if names
+        .iter()
+        .any(|name| context.cluster.may(context.user, verb, "signers", name))
+    {
+        return Ok(());
+    }
+    Err(request.forbidden(&format!(
+        "user not permitted to {verb} requests with signerName \"{signer}\""
+    )))
+}
+
+fn is_signing(new: &Value, old: &Value) -> bool {
+    let failed = |request: &Value| {
+        let conditions = crate::fields::list(request, "status.conditions").iter();
+        conditions
+            .filter(|condition| text(condition, "type") == "Failed")
+            .count()
+    };
+    at(new, "status.certificate") != at(old, "status.certificate") || failed(new) != failed(old)
+}
+
+/// Nobody gets a certificate for `system:masters` this way: it could never be taken back.
+fn check_subject(request: &Request<'_>, new: &Value) -> Result<(), Status> {
+    if text(new, "spec.signerName") != CLIENT_SIGNER {
+        return Ok(());
+    }
+    let organizations = organizations(text(new, "spec.request")).ok_or_else(|| {
+        request.forbidden("failed to parse CSR: PEM block type must be CERTIFICATE REQUEST")
+    })?;
+    if organizations.iter().any(|name| name == "system:masters") {
+        return Err(request.forbidden(&format!(
+            "use of {CLIENT_SIGNER} signer with system:masters group is not allowed"
+        )));
+    }
+    Ok(())
+}
+
+fn organizations(encoded: &str) -> Option<Vec<String>> {
+    use x509_parser::prelude::FromDer as _;
+    let pem = STANDARD.decode(encoded).ok()?;
+    let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).ok()?;
+    let (_, request) =
+        x509_parser::certification_request::X509CertificationRequest::from_der(&pem.contents)
+            .ok()?;
+    let subject = &request.certification_request_info.subject;
+    Some(
+        subject
+            .iter_organization()
+            .filter_map(|name| name.as_str().ok().map(str::to_owned))
+            .collect(),
+    )
+}

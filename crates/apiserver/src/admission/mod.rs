@@ -1,0 +1,189 @@
+//! What the server decides about a request beyond the object's own rules: the default admission
+//! plugins of kube-apiserver, as functions over what is stored.
+//!
+//! [`mutate`] runs on the defaulted object before its strategy, [`validate`] after validation, as
+//! upstream orders them. Both read the cluster through [`Cluster`], so they see the very state that
+//! the write will change; what they want written beside the object (quota usage, IP addresses) comes
+//! back as [`Change`]s for the same transaction.
+
+mod allocation;
+mod certificates;
+mod limits;
+mod namespace;
+mod networking;
+mod pods;
+mod quota;
+mod service_account;
+mod storage;
+#[cfg(test)]
+pub(crate) mod store;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub use allocation::{Networks, released_by_deletion};
+
+use crate::kinds::{self, Kind, Subresource};
+use crate::status::{Status, Subject};
+
+/// Read access to the state that a write is about to change.
+pub trait Cluster {
+    fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Value>;
+    /// All objects of a kind in a namespace, or in all of them for "".
+    fn list(&self, kind: &Kind, namespace: &str) -> Vec<Value>;
+    /// Whether the user may act on a signer (`approve`, `sign`) in `certificates.k8s.io`.
+    fn may(&self, user: &User, verb: &str, resource: &str, name: &str) -> bool;
+}
+
+/// Who asks.
+#[derive(Clone, Debug, Default)]
+pub struct User {
+    pub name: String,
+    pub uid: String,
+    pub groups: Vec<String>,
+    pub extra: std::collections::BTreeMap<String, Vec<String>>,
+}
+
+/// Everything a decision may depend on.
+pub struct Context<'a> {
+    pub cluster: &'a dyn Cluster,
+    pub user: &'a User,
+    /// As objects spell it: `2006-01-02T15:04:05Z`.
+    pub now: &'a str,
+    pub random: &'a api::Rng,
+    pub networks: &'a Networks,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Create,
+    Update,
+    Delete,
+}
+
+/// What is being asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    pub operation: Operation,
+    pub kind: &'a Kind,
+    /// "" for cluster-scoped objects.
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub subresource: Option<Subresource>,
+}
+
+/// A write that belongs to the admitted one and must happen with it (not in a dry run).
+#[derive(Clone, Debug)]
+pub enum Change {
+    Put(Arc<Kind>, Value),
+    Delete {
+        kind: Arc<Kind>,
+        namespace: String,
+        name: String,
+    },
+}
+
+/// What [`validate`] has to say about a request that it lets through.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// For `Warning` headers.
+    pub warnings: Vec<String>,
+    pub changes: Vec<Change>,
+}
+
+/// Lets the plugins change a new or updated object. Deletions have no object: pass null.
+pub fn mutate(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    namespace::check_lifecycle(context, request)?;
+    if request.operation == Operation::Delete {
+        return Ok(());
+    }
+    let creating = request.operation == Operation::Create && request.subresource.is_none();
+    match (&*request.kind.group, &*request.kind.kind) {
+        ("", "Pod") if creating => {
+            limits::set_defaults(context, request, object);
+            service_account::admit(context, request, object)?;
+            pods::set_priority(context, request, object)?;
+            pods::add_default_tolerations(object);
+            pods::apply_runtime_class(context, request, object)?;
+        }
+        ("", "Node") if creating => pods::taint_new_node(object),
+        ("", "PersistentVolumeClaim") if creating => {
+            storage::set_default_class(context, object);
+            storage::protect(object, "kubernetes.io/pvc-protection");
+        }
+        ("", "PersistentVolume") if creating => {
+            storage::protect(object, "kubernetes.io/pv-protection")
+        }
+        ("", "Service") if request.subresource.is_none() => {
+            allocation::allocate(context, request, object, old)?
+        }
+        ("networking.k8s.io", "Ingress") if creating => {
+            networking::set_default_class(context, object)
+        }
+        ("certificates.k8s.io", "CertificateSigningRequest") if creating => {
+            certificates::record_user(context, object)
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Lets the plugins refuse a request, or say what else is to be written.
+pub fn validate(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<Verdict, Status> {
+    let mut verdict = Verdict::default();
+    if request.operation == Operation::Delete {
+        return Ok(verdict);
+    }
+    limits::check(context, request, object)?;
+    pods::check_priority_class(context, request, object, old)?;
+    storage::check_resize(context, request, object, old)?;
+    certificates::check(context, request, object, old)?;
+    quota::check(context, request, object, old, &mut verdict)?;
+    allocation::record(request, object, old, &mut verdict);
+    Ok(verdict)
+}
+
+impl Request<'_> {
+    fn is(&self, group: &str, kind: &str) -> bool {
+        self.kind.is(group, kind)
+    }
+
+    /// 403, in the words of an admission plugin.
+    fn forbidden(&self, why: &str) -> Status {
+        let subject = Subject {
+            group: &self.kind.group,
+            plural: &self.kind.plural,
+            name: self.name,
+        };
+        Status::forbidden(subject, why)
+    }
+}
+
+/// A built-in kind that the plugins look up.
+fn built_in(group: &str, kind: &str) -> &'static Arc<Kind> {
+    kinds::find(group, kind).expect("the plugins name kinds that are in the table")
+}
+
+/// Several reasons as upstream prints an aggregate: bare when there is one, in brackets otherwise.
+fn aggregate(mut reasons: Vec<String>) -> Option<String> {
+    let mut seen = std::collections::BTreeSet::new();
+    reasons.retain(|reason| seen.insert(reason.clone()));
+    match reasons.len() {
+        0 => None,
+        1 => reasons.pop(),
+        _ => Some(format!("[{}]", reasons.join(", "))),
+    }
+}

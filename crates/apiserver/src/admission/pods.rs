@@ -1,0 +1,185 @@
+//! Priority, DefaultTolerationSeconds, RuntimeClass and TaintNodesByCondition.
+
+use serde_json::{Value, json};
+
+use super::{Context, Operation, Request, built_in};
+use crate::fields::{at, entries, flag, integer, list, object_mut, set, text};
+use crate::status::Status;
+
+/// How long a pod stays on a node that is not ready or unreachable.
+const TOLERATION_SECONDS: i64 = 300;
+
+/// The class's value, or the default class's, or zero.
+pub(super) fn set_priority(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    pod: &mut Value,
+) -> Result<(), Status> {
+    let kind = built_in("scheduling.k8s.io", "PriorityClass");
+    let class = match text(pod, "spec.priorityClassName") {
+        "" => {
+            let class = default_class(context);
+            if let Some(class) = &class {
+                set(
+                    pod,
+                    "spec.priorityClassName",
+                    at(class, "metadata.name").clone(),
+                );
+            }
+            class
+        }
+        name => {
+            let missing =
+                || request.forbidden(&format!("no PriorityClass with name {name} was found"));
+            Some(context.cluster.get(kind, "", name).ok_or_else(missing)?)
+        }
+    };
+    let priority = class
+        .as_ref()
+        .and_then(|class| integer(class, "value"))
+        .unwrap_or_default();
+    if let Some(given) = integer(pod, "spec.priority").filter(|given| *given != priority) {
+        return Err(request.forbidden(&format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {priority} from the given PriorityClass name"
+        )));
+    }
+    set(pod, "spec.priority", priority);
+    let policy = class
+        .as_ref()
+        .map(|class| text(class, "preemptionPolicy"))
+        .filter(|policy| !policy.is_empty());
+    let policy = policy.unwrap_or("PreemptLowerPriority");
+    match text(pod, "spec.preemptionPolicy") {
+        "" => set(pod, "spec.preemptionPolicy", policy),
+        given if given != policy => {
+            return Err(request.forbidden(&format!(
+                "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
+            )));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Of several defaults (there should be one), the lowest value hurts least.
+fn default_class(context: &Context<'_>) -> Option<Value> {
+    let classes = context
+        .cluster
+        .list(built_in("scheduling.k8s.io", "PriorityClass"), "");
+    classes
+        .into_iter()
+        .filter(|class| flag(class, "globalDefault"))
+        .min_by_key(|class| integer(class, "value"))
+}
+
+/// Only one class may be the default.
+pub(super) fn check_priority_class(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    class: &Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    if !request.is("scheduling.k8s.io", "PriorityClass") || !flag(class, "globalDefault") {
+        return Ok(());
+    }
+    let Some(other) = default_class(context) else {
+        return Ok(());
+    };
+    let name = text(&other, "metadata.name");
+    // UPSTREAM: an update may keep its own default but not take it from another class.
+    let same = request.operation == Operation::Update
+        && old.is_some_and(|old| text(old, "metadata.name") == name);
+    if same {
+        return Ok(());
+    }
+    Err(request.forbidden(&format!(
+        "PriorityClass {name} is already marked as default. Only one default can exist"
+    )))
+}
+
+pub(super) fn add_default_tolerations(pod: &mut Value) {
+    let mut tolerations = list(pod, "spec.tolerations").to_vec();
+    for key in [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ] {
+        let tolerated = tolerations.iter().any(|toleration| {
+            let (given, effect) = (text(toleration, "key"), text(toleration, "effect"));
+            (given == key || given.is_empty()) && matches!(effect, "NoExecute" | "")
+        });
+        if !tolerated {
+            tolerations.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS}));
+        }
+    }
+    // A pod that tolerates everything already keeps its list as it is.
+    if !tolerations.is_empty() {
+        set(pod, "spec.tolerations", tolerations);
+    }
+}
+
+/// Overhead and scheduling constraints of the pod's runtime.
+pub(super) fn apply_runtime_class(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    pod: &mut Value,
+) -> Result<(), Status> {
+    let name = text(pod, "spec.runtimeClassName");
+    if name.is_empty() {
+        if entries(pod, "spec.overhead").next().is_some() {
+            return Err(request.forbidden("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"));
+        }
+        return Ok(());
+    }
+    let Some(class) = context
+        .cluster
+        .get(built_in("node.k8s.io", "RuntimeClass"), "", name)
+    else {
+        return Err(request.forbidden(&format!("pod rejected: RuntimeClass \"{name}\" not found")));
+    };
+    let fixed = at(&class, "overhead.podFixed");
+    if !at(pod, "spec.overhead").is_null() && at(pod, "spec.overhead") != fixed {
+        return Err(request.forbidden(
+            "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
+        ));
+    }
+    if fixed.is_object() {
+        set(pod, "spec.overhead", fixed.clone());
+    }
+    for (key, value) in entries(&class, "scheduling.nodeSelector") {
+        let selector = object_mut(pod, "spec.nodeSelector");
+        if let Some(given) = selector.get(key).filter(|given| *given != value) {
+            let (wanted, given) = (
+                value.as_str().unwrap_or_default(),
+                given.as_str().unwrap_or_default(),
+            );
+            return Err(request.forbidden(&format!(
+                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {wanted}; pod.spec.nodeSelector[{key}] = {given}"
+            )));
+        }
+        selector.insert(key.to_owned(), value.clone());
+    }
+    let mut tolerations = list(pod, "spec.tolerations").to_vec();
+    let missing: Vec<_> = list(&class, "scheduling.tolerations")
+        .iter()
+        .filter(|one| !tolerations.contains(one))
+        .cloned()
+        .collect();
+    if !missing.is_empty() {
+        tolerations.extend(missing);
+        set(pod, "spec.tolerations", tolerations);
+    }
+    Ok(())
+}
+
+/// A new node takes no pods until the node controller has seen it ready.
+pub(super) fn taint_new_node(node: &mut Value) {
+    let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+    let mut taints = list(node, "spec.taints").to_vec();
+    let same = |given: &Value| {
+        text(given, "key") == text(&taint, "key") && text(given, "effect") == text(&taint, "effect")
+    };
+    if !taints.iter().any(same) {
+        taints.push(taint);
+        set(node, "spec.taints", taints);
+    }
+}

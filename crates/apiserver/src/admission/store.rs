@@ -1,0 +1,36 @@
+//! A cluster for tests: a list of objects, and a user who may sign for `allowed.io` only.
+
+use serde_json::Value;
+
+use super::{Cluster, User};
+use crate::fields::text;
+use crate::kinds::Kind;
+
+pub(crate) struct Store(Vec<Value>);
+
+impl Store {
+    pub(crate) fn of(objects: &[Value]) -> Store {
+        Store(objects.to_vec())
+    }
+}
+
+impl Cluster for Store {
+    fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Value> {
+        self.list(kind, namespace)
+            .into_iter()
+            .find(|object| text(object, "metadata.name") == name)
+    }
+
+    fn list(&self, kind: &Kind, namespace: &str) -> Vec<Value> {
+        let matches = |object: &&Value| {
+            text(object, "kind") == kind.kind
+                && text(object, "apiVersion") == kind.api_version()
+                && (namespace.is_empty() || text(object, "metadata.namespace") == namespace)
+        };
+        self.0.iter().filter(matches).cloned().collect()
+    }
+
+    fn may(&self, _: &User, _: &str, resource: &str, name: &str) -> bool {
+        resource == "signers" && name.starts_with("allowed.io/")
+    }
+}

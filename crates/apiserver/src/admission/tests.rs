@@ -1,0 +1,440 @@
+use serde_json::{Value, json};
+
+use super::store::Store;
+use super::*;
+use crate::fields::{at, list, text};
+use crate::kinds::Registry;
+
+struct Case {
+    objects: Vec<Value>,
+    networks: Networks,
+}
+
+/// A cluster with the namespace `ns` and its default service account.
+fn cluster(objects: impl IntoIterator<Item = Value>) -> Case {
+    let mut all = vec![
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}, "status": {"phase": "Active"}}),
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "ns", "name": "default"}}),
+    ];
+    all.extend(objects);
+    Case {
+        objects: all,
+        networks: Networks::default(),
+    }
+}
+
+impl Case {
+    fn run(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        subresource: Option<Subresource>,
+    ) -> Result<(Value, Verdict), String> {
+        let registry = Registry::default();
+        let kind = registry
+            .kind(text(object, "apiVersion"), text(object, "kind"))
+            .unwrap();
+        let operation = if old.is_some() {
+            Operation::Update
+        } else {
+            Operation::Create
+        };
+        let (namespace, name) = (
+            text(object, "metadata.namespace"),
+            text(object, "metadata.name"),
+        );
+        let request = Request {
+            operation,
+            kind,
+            namespace,
+            name,
+            subresource,
+        };
+        let store = Store::of(&self.objects);
+        let context = Context {
+            cluster: &store,
+            user: &User {
+                name: "jane".to_owned(),
+                ..User::default()
+            },
+            now: "2026-01-02T03:04:05Z",
+            random: &api::Rng::from_seed(7),
+            networks: &self.networks,
+        };
+        let mut object = object.clone();
+        crate::defaults::apply(kind, &mut object);
+        mutate(&context, &request, &mut object, old).map_err(|status| status.message)?;
+        let verdict =
+            validate(&context, &request, &object, old).map_err(|status| status.message)?;
+        Ok((object, verdict))
+    }
+
+    fn create(&self, object: Value) -> Result<(Value, Verdict), String> {
+        self.run(&object, None, None)
+    }
+
+    #[track_caller]
+    fn refuses(&self, object: Value, message: &str) {
+        assert_eq!(self.create(object).unwrap_err(), message);
+    }
+}
+
+fn pod(spec: Value) -> Value {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "ns", "name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    for (key, value) in spec.as_object().unwrap() {
+        pod["spec"][key] = value.clone();
+    }
+    pod
+}
+
+fn service(spec: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "ns", "name": "s"}, "spec": spec})
+}
+
+#[test]
+fn nothing_is_created_in_a_missing_or_dying_namespace() {
+    let mut case = cluster([]);
+    let mut elsewhere = pod(json!({}));
+    elsewhere["metadata"]["namespace"] = json!("gone");
+    case.refuses(elsewhere, "namespaces \"gone\" not found");
+    case.objects[0]["status"]["phase"] = json!("Terminating");
+    case.refuses(
+        pod(json!({})),
+        "pods \"p\" is forbidden: unable to create new content in namespace ns because it is being terminated",
+    );
+    let update = pod(json!({}));
+    assert!(case.run(&update, Some(&update), None).is_ok());
+}
+
+#[test]
+fn pods_run_as_a_service_account_that_exists() {
+    let case = cluster([
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "ns", "name": "quiet"},
+        "automountServiceAccountToken": false, "imagePullSecrets": [{"name": "pull"}]}),
+    ]);
+    case.refuses(
+        pod(json!({"serviceAccountName": "nobody"})),
+        "pods \"p\" is forbidden: error looking up service account ns/nobody: serviceaccount \"nobody\" not found",
+    );
+    let (admitted, _) = case.create(pod(json!({}))).unwrap();
+    assert_eq!(text(&admitted, "spec.serviceAccount"), "default");
+    assert!(text(&list(&admitted, "spec.volumes")[0], "name").starts_with("kube-api-access-"));
+    let (admitted, _) = case
+        .create(pod(json!({"serviceAccountName": "quiet"})))
+        .unwrap();
+    assert_eq!(list(&admitted, "spec.volumes").len(), 0);
+    assert_eq!(
+        at(&admitted, "spec.imagePullSecrets"),
+        &json!([{"name": "pull"}])
+    );
+}
+
+#[test]
+fn priority_comes_from_the_class() {
+    let case = cluster([
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9, "preemptionPolicy": "Never"}),
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "usual"}, "value": 3, "globalDefault": true}),
+    ]);
+    let (admitted, _) = case.create(pod(json!({}))).unwrap();
+    assert_eq!(
+        (
+            text(&admitted, "spec.priorityClassName"),
+            at(&admitted, "spec.priority")
+        ),
+        ("usual", &json!(3))
+    );
+    let (admitted, _) = case
+        .create(pod(json!({"priorityClassName": "high"})))
+        .unwrap();
+    assert_eq!(
+        (
+            at(&admitted, "spec.priority"),
+            text(&admitted, "spec.preemptionPolicy")
+        ),
+        (&json!(9), "Never")
+    );
+    case.refuses(
+        pod(json!({"priorityClassName": "high", "priority": 1})),
+        "pods \"p\" is forbidden: the integer value of priority (1) must not be provided in pod spec; priority admission controller computed 9 from the given PriorityClass name",
+    );
+    case.refuses(
+        pod(json!({"priorityClassName": "none"})),
+        "pods \"p\" is forbidden: no PriorityClass with name none was found",
+    );
+    case.refuses(
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "second"}, "value": 1, "globalDefault": true}),
+        "priorityclasses.scheduling.k8s.io \"second\" is forbidden: PriorityClass usual is already marked as default. Only one default can exist",
+    );
+}
+
+#[test]
+fn limit_ranges_fill_in_and_refuse() {
+    let case = cluster([
+        json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"namespace": "ns", "name": "l"}, "spec": {"limits": [
+        {"type": "Container", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "500m"}, "max": {"cpu": "2"}, "maxLimitRequestRatio": {"cpu": "4"}},
+        {"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}}]}}),
+    ]);
+    let (admitted, _) = case.create(pod(json!({}))).unwrap();
+    let container = &list(&admitted, "spec.containers")[0];
+    assert_eq!(
+        at(container, "resources"),
+        &json!({"limits": {"cpu": "1"}, "requests": {"cpu": "500m"}})
+    );
+    assert_eq!(
+        admitted["metadata"]["annotations"]["kubernetes.io/limit-ranger"],
+        "LimitRanger plugin set: cpu request for container c; cpu limit for container c"
+    );
+    case.refuses(
+        pod(json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "3"}}}]})),
+        "pods \"p\" is forbidden: [maximum cpu usage per Container is 2, but limit is 3, cpu max limit to request ratio per Container is 4, but provided ratio is 30.000000]",
+    );
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"namespace": "ns", "name": "c"},
+        "spec": {"resources": {"requests": {"storage": "1Mi"}}}});
+    case.refuses(
+        claim,
+        "persistentvolumeclaims \"c\" is forbidden: minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 1Mi",
+    );
+}
+
+fn quota(spec: Value, hard: Value, used: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"namespace": "ns", "name": "q"}, "spec": spec,
+        "status": {"hard": hard, "used": used}})
+}
+
+#[test]
+fn quota_is_charged_and_enforced() {
+    let hard = json!({"pods": "2", "requests.cpu": "1", "count/deployments.apps": "0"});
+    let case = cluster([quota(
+        json!({}),
+        hard,
+        json!({"pods": "1", "requests.cpu": "500m", "count/deployments.apps": "0"}),
+    )]);
+    case.refuses(
+        pod(json!({})),
+        "pods \"p\" is forbidden: failed quota: q: must specify requests.cpu for: c",
+    );
+    let asking = |cpu: &str| {
+        pod(json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}))
+    };
+    let (_, verdict) = case.create(asking("300m")).unwrap();
+    let [Change::Put(_, updated)] = verdict.changes.as_slice() else {
+        panic!("{verdict:?}")
+    };
+    assert_eq!(
+        at(updated, "status.used"),
+        &json!({"pods": "2", "requests.cpu": "800m", "count/deployments.apps": "0"})
+    );
+    case.refuses(
+        asking("600m"),
+        "pods \"p\" is forbidden: exceeded quota: q, requested: requests.cpu=600m, used: requests.cpu=500m, limited: requests.cpu=1",
+    );
+    case.refuses(
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "ns", "name": "d"}, "spec": {}}),
+        "deployments.apps \"d\" is forbidden: exceeded quota: q, requested: count/deployments.apps=1, used: count/deployments.apps=0, limited: count/deployments.apps=0",
+    );
+}
+
+#[test]
+fn quota_scopes_choose_pods() {
+    let full = |spec: Value| cluster([quota(spec, json!({"pods": "1"}), json!({"pods": "1"}))]);
+    let best_effort = full(json!({"scopes": ["BestEffort"]}));
+    assert!(best_effort.create(pod(json!({}))).is_err());
+    let burstable =
+        pod(json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}));
+    assert!(best_effort.create(burstable).is_ok());
+    let terminating = full(json!({"scopes": ["Terminating"]}));
+    assert!(terminating.create(pod(json!({}))).is_ok());
+    assert!(
+        terminating
+            .create(pod(json!({"activeDeadlineSeconds": 5})))
+            .is_err()
+    );
+}
+
+#[test]
+fn services_get_addresses_and_ports_and_keep_them() {
+    let case = cluster([]);
+    let (admitted, verdict) = case.create(service(json!({"type": "NodePort", "ports": [
+        {"name": "a", "port": 80}, {"name": "b", "port": 80, "protocol": "UDP"}, {"name": "c", "port": 81}]}))).unwrap();
+    let address = text(&admitted, "spec.clusterIP").to_owned();
+    assert!(address.starts_with("10.0.0."), "{address}");
+    assert_eq!(at(&admitted, "spec.clusterIPs"), &json!([address]));
+    assert_eq!(at(&admitted, "spec.ipFamilies"), &json!(["IPv4"]));
+    let ports = crate::strategy::services::node_ports(&admitted);
+    assert!(
+        ports.len() == 3 && ports[0] == ports[1] && ports[0] != ports[2],
+        "{ports:?}"
+    );
+    let [Change::Put(kind, marker)] = verdict.changes.as_slice() else {
+        panic!("{verdict:?}")
+    };
+    assert_eq!(
+        (&*kind.kind, text(marker, "metadata.name")),
+        ("IPAddress", address.as_str())
+    );
+    let (updated, verdict) = case
+        .run(
+            &service(json!({"type": "ClusterIP", "ports": [{"name": "a", "port": 80}]})),
+            Some(&admitted),
+            None,
+        )
+        .unwrap();
+    assert_eq!(text(&updated, "spec.clusterIP"), address);
+    assert!(
+        crate::strategy::services::node_ports(&updated).is_empty() && verdict.changes.is_empty()
+    );
+    let (external, verdict) = case
+        .run(
+            &service(json!({"type": "ExternalName", "externalName": "x.y"})),
+            Some(&admitted),
+            None,
+        )
+        .unwrap();
+    assert!(at(&external, "spec.clusterIP").is_null());
+    assert!(
+        matches!(verdict.changes.as_slice(), [Change::Delete { name, .. }] if *name == address)
+    );
+}
+
+#[test]
+fn taken_addresses_and_ports_are_refused() {
+    let case = cluster([
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": "10.0.0.5"}}),
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "ns", "name": "other"}, "spec": {"ports": [{"port": 1, "nodePort": 30001}]}}),
+    ]);
+    case.refuses(
+        service(json!({"clusterIP": "10.0.0.5", "ports": [{"port": 1}]})),
+        "Service \"s\" is invalid: spec.clusterIPs: Invalid value: [\"10.0.0.5\"]: failed to allocate IP 10.0.0.5: provided IP is already allocated",
+    );
+    case.refuses(
+        service(json!({"clusterIP": "10.9.9.9", "ports": [{"port": 1}]})),
+        "Service \"s\" is invalid: spec.clusterIPs: Invalid value: [\"10.9.9.9\"]: failed to allocate IP 10.9.9.9: the provided IP (10.9.9.9) is not in the valid range. The range of valid IPs is 10.0.0.0/24",
+    );
+    case.refuses(
+        service(json!({"type": "NodePort", "ports": [{"port": 1, "nodePort": 30001}]})),
+        "Service \"s\" is invalid: spec.ports[0].nodePort: Invalid value: 30001: provided port is already allocated",
+    );
+    case.refuses(
+        service(json!({"ipFamilyPolicy": "RequireDualStack", "ports": [{"port": 1}]})),
+        "Service \"s\" is invalid: spec.ipFamilyPolicy: Invalid value: \"RequireDualStack\": this cluster is not configured for dual-stack services",
+    );
+}
+
+#[test]
+fn dual_stack_services_get_one_address_of_each_family() {
+    let mut case = cluster([]);
+    case.networks.service_cidrs = ["10.0.0.0/16", "fd00::/112"]
+        .iter()
+        .filter_map(|text| allocation::Cidr::parse(text))
+        .collect();
+    let (admitted, _) = case
+        .create(service(
+            json!({"ipFamilyPolicy": "PreferDualStack", "ports": [{"port": 1}]}),
+        ))
+        .unwrap();
+    assert_eq!(at(&admitted, "spec.ipFamilies"), &json!(["IPv4", "IPv6"]));
+    assert!(
+        list(&admitted, "spec.clusterIPs")[1]
+            .as_str()
+            .unwrap()
+            .starts_with("fd00::")
+    );
+}
+
+#[test]
+fn a_full_range_is_said_to_be_full() {
+    let mut case = cluster((1..=2).map(|last| {
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": format!("10.0.0.{last}")}})
+    }));
+    case.networks.service_cidrs = vec![allocation::Cidr::parse("10.0.0.0/30").unwrap()];
+    let message = case
+        .create(service(json!({"ports": [{"port": 1}]})))
+        .unwrap_err();
+    assert!(message.ends_with("range is full"), "{message}");
+}
+
+#[test]
+fn claims_grow_only_when_their_class_lets_them() {
+    let case = cluster([
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "grows"}, "allowVolumeExpansion": true}),
+    ]);
+    let claim = |class: &str, size: &str, phase: &str| {
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"namespace": "ns", "name": "c"},
+            "spec": {"storageClassName": class, "resources": {"requests": {"storage": size}}}, "status": {"phase": phase}})
+    };
+    assert!(
+        case.run(
+            &claim("grows", "2Gi", "Bound"),
+            Some(&claim("grows", "1Gi", "Bound")),
+            None
+        )
+        .is_ok()
+    );
+    let refused = case.run(
+        &claim("grows", "2Gi", "Pending"),
+        Some(&claim("grows", "1Gi", "Pending")),
+        None,
+    );
+    assert_eq!(
+        refused.unwrap_err(),
+        "persistentvolumeclaims \"c\" is forbidden: Only bound persistent volume claims can be expanded"
+    );
+    let refused = case.run(
+        &claim("fixed", "2Gi", "Bound"),
+        Some(&claim("fixed", "1Gi", "Bound")),
+        None,
+    );
+    assert!(refused.unwrap_err().contains("must support resize"));
+}
+
+#[test]
+fn defaults_come_from_the_newest_default_class() {
+    let class = |name: &str, created: &str| {
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+            "metadata": {"name": name, "creationTimestamp": created, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}})
+    };
+    let case = cluster([
+        class("old", "2026-01-01T00:00:00Z"),
+        class("b", "2026-01-02T00:00:00Z"),
+        class("a", "2026-01-02T00:00:00Z"),
+    ]);
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"namespace": "ns", "name": "c"}, "spec": {}});
+    let (admitted, _) = case.create(claim).unwrap();
+    assert_eq!(text(&admitted, "spec.storageClassName"), "a");
+    assert_eq!(
+        at(&admitted, "metadata.finalizers"),
+        &json!(["kubernetes.io/pvc-protection"])
+    );
+}
+
+#[test]
+fn signing_needs_permission_for_the_signer() {
+    let case = cluster([]);
+    let request = |signer: &str, certificate: &str| {
+        json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "r"},
+            "spec": {"signerName": signer}, "status": {"certificate": certificate}})
+    };
+    let sign = |signer: &str| {
+        case.run(
+            &request(signer, "new"),
+            Some(&request(signer, "")),
+            Some(Subresource::Status),
+        )
+    };
+    assert!(sign("allowed.io/x").is_ok());
+    assert_eq!(
+        sign("other.io/x").unwrap_err(),
+        "certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: user not permitted to sign requests with signerName \"other.io/x\""
+    );
+    let approve = case.run(
+        &request("other.io/x", ""),
+        Some(&request("other.io/x", "")),
+        Some(Subresource::Approval),
+    );
+    assert!(
+        approve
+            .unwrap_err()
+            .contains("user not permitted to approve")
+    );
+}

@@ -1,0 +1,62 @@
+//! Kinds served at several versions but stored at one.
+
+use crate::kinds::{Kind, Registry};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// The kind at the version in which its objects are stored.
+pub(crate) fn storage_kind(registry: &Registry, kind: &Arc<Kind>) -> Arc<Kind> {
+    if kind.group == "events.k8s.io" {
+        return registry
+            .resource("", "v1", "events")
+            .unwrap_or(kind)
+            .clone();
+    }
+    kind.clone()
+}
+
+/// Whether stored objects look different at the version asked for.
+pub(crate) fn differs(kind: &Kind) -> bool {
+    kind.group == "events.k8s.io" && kind.kind == "Event"
+}
+
+pub(crate) fn to_storage(kind: &Kind, value: &mut Value) {
+    if differs(kind) {
+        rename(value, &EVENT_NAMES);
+    }
+}
+
+pub(crate) fn from_storage(kind: &Kind, value: &mut Value) {
+    if differs(kind) {
+        let reversed = EVENT_NAMES.map(|(new, old)| (old, new));
+        rename(value, &reversed);
+    }
+}
+
+/// `events.k8s.io/v1` name, core `v1` name.
+const EVENT_NAMES: [(&str, &str); 7] = [
+    ("regarding", "involvedObject"),
+    ("note", "message"),
+    ("reportingController", "reportingComponent"),
+    ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"),
+];
+
+fn rename(value: &mut Value, names: &[(&str, &str)]) {
+    let Some(map) = value.as_object_mut() else {
+        return;
+    };
+    let renamed: Map<String, Value> = std::mem::take(map)
+        .into_iter()
+        .map(|(key, member)| {
+            let name = names
+                .iter()
+                .find(|(from, _)| *from == key)
+                .map_or(key.as_str(), |(_, to)| to);
+            (name.to_owned(), member)
+        })
+        .collect();
+    *map = renamed;
+}

@@ -1,0 +1,324 @@
+//! What is served, and how the server is: discovery (aggregated and legacy), version, health.
+
+use crate::Body;
+use crate::kinds::{Kind, Registry, Subresource, Verbs};
+use crate::rest::{RequestInfo, response};
+use crate::server::Shared;
+use crate::status::Status;
+use http::{HeaderMap, Response};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The Kubernetes version whose API this is.
+const MINOR: &str = "36";
+pub(crate) const GIT_VERSION: &str = "v1.36.3";
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+const ALL_VERBS: [&str; 8] = [
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+];
+
+/// Answers everything that is not a resource.
+pub(crate) fn answer(
+    shared: &Arc<Shared>,
+    registry: &Arc<Registry>,
+    info: &RequestInfo,
+    headers: &HeaderMap,
+) -> Result<Response<Body>, Status> {
+    let parts: Vec<&str> = info
+        .path
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .collect();
+    if !matches!(info.verb, "get" | "head") {
+        return Err(Status::no_such_path());
+    }
+    match parts.as_slice() {
+        ["version"] => Ok(response::value(200, &version())),
+        ["healthz" | "livez" | "readyz", rest @ ..] => {
+            Ok(health(parts[0], rest, info.query.has("verbose")))
+        }
+        ["openapi", "v3", rest @ ..] => {
+            crate::openapi::answer(shared, registry, rest, info, headers)
+        }
+        ["api"] if wants_aggregated(headers) => Ok(aggregated(registry, true)),
+        ["apis"] if wants_aggregated(headers) => Ok(aggregated(registry, false)),
+        ["api"] => Ok(response::value(
+            200,
+            &json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
+        )),
+        ["apis"] => Ok(response::value(
+            200,
+            &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups(registry)}),
+        )),
+        ["api", version] if registry.has_group_version("", version) => {
+            Ok(resources(registry, "", version))
+        }
+        ["apis", group] if !group.is_empty() && registry.has_group(group) => {
+            group_document(registry, group)
+        }
+        ["apis", group, version] if registry.has_group_version(group, version) => {
+            Ok(resources(registry, group, version))
+        }
+        [] => Ok(response::value(200, &paths(registry))),
+        _ => Err(Status::no_such_path()),
+    }
+}
+
+fn version() -> Value {
+    json!({
+        "major": "1", "minor": MINOR, "gitVersion": GIT_VERSION, "gitCommit": "", "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc", "platform": "linux/amd64",
+        "emulationMajor": "1", "emulationMinor": MINOR, "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
+    })
+}
+
+fn health(endpoint: &str, rest: &[&str], verbose: bool) -> Response<Body> {
+    const CHECKS: [&str; 3] = ["ping", "log", "storage"];
+    match rest {
+        [] if verbose => {
+            let mut text: String = CHECKS
+                .iter()
+                .map(|check| format!("[+]{check} ok\n"))
+                .collect();
+            text.push_str(&format!("{endpoint} check passed\n"));
+            response::text(200, text)
+        }
+        [] => response::text(200, "ok"),
+        [check] if CHECKS.contains(check) => response::text(200, "ok"),
+        _ => response::status(&Status::no_such_path()),
+    }
+}
+
+fn wants_aggregated(headers: &HeaderMap) -> bool {
+    let accept = headers.get_all(http::header::ACCEPT);
+    let text: Vec<&str> = accept
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect();
+    let first = text
+        .iter()
+        .flat_map(|value| value.split(','))
+        .find(|clause| clause.trim().starts_with("application/json"));
+    first.is_some_and(|clause| {
+        clause.contains("APIGroupDiscoveryList")
+            && clause.contains("v=v2")
+            && !clause.contains("v2beta1")
+    })
+}
+
+/// (group, its versions with the preferred one first), groups in upstream's order of priority by name.
+fn group_versions(registry: &Registry) -> Vec<(&str, Vec<&str>)> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for kind in registry.iter() {
+        match groups.iter_mut().find(|(group, _)| *group == kind.group) {
+            Some((_, versions)) if versions.contains(&&*kind.version) => {}
+            Some((_, versions)) => versions.push(&kind.version),
+            None => groups.push((&kind.group, vec![&kind.version])),
+        }
+    }
+    for (_, versions) in &mut groups {
+        versions.sort_by_key(|version| std::cmp::Reverse(crate::crd::version_priority(version)));
+    }
+    groups
+}
+
+fn group_value(group: &str, versions: &[&str]) -> Value {
+    let name =
+        |version: &&str| json!({"groupVersion": format!("{group}/{version}"), "version": version});
+    let list: Vec<Value> = versions.iter().map(name).collect();
+    json!({"name": group, "versions": list, "preferredVersion": list.first()})
+}
+
+fn groups(registry: &Registry) -> Vec<Value> {
+    let named = group_versions(registry)
+        .into_iter()
+        .filter(|(group, _)| !group.is_empty());
+    named
+        .map(|(group, versions)| group_value(group, &versions))
+        .collect()
+}
+
+fn group_document(registry: &Registry, group: &str) -> Result<Response<Body>, Status> {
+    let groups = group_versions(registry);
+    let (_, versions) = groups
+        .iter()
+        .find(|(name, _)| *name == group)
+        .ok_or_else(Status::no_such_path)?;
+    let mut document = group_value(group, versions);
+    document["kind"] = json!("APIGroup");
+    document["apiVersion"] = json!("v1");
+    Ok(response::value(200, &document))
+}
+
+/// The legacy list of a group version's resources, subresources as entries of their own.
+fn resources(registry: &Registry, group: &str, version: &str) -> Response<Body> {
+    let mut list = Vec::new();
+    for kind in registry
+        .iter()
+        .filter(|kind| kind.group == group && kind.version == version)
+    {
+        let mut entry = json!({
+            "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced,
+            "kind": kind.kind, "verbs": verbs(kind),
+        });
+        if !kind.short_names.is_empty() {
+            entry["shortNames"] = json!(kind.short_names);
+        }
+        if !kind.categories.is_empty() {
+            entry["categories"] = json!(kind.categories);
+        }
+        list.push(entry);
+        for subresource in &kind.subresources {
+            list.push(legacy_subresource(kind, *subresource));
+        }
+    }
+    let group_version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    };
+    let document = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": list});
+    response::value(200, &document)
+}
+
+fn legacy_subresource(kind: &Kind, subresource: Subresource) -> Value {
+    let (group, version, name, verbs) = subresource_kind(kind, subresource);
+    let mut entry = json!({
+        "name": format!("{}/{}", kind.plural, subresource.name()), "singularName": "",
+        "namespaced": kind.namespaced, "kind": name, "verbs": verbs,
+    });
+    if (group.as_str(), version.as_str()) != (&*kind.group, &*kind.version) {
+        entry["group"] = json!(group);
+        entry["version"] = json!(version);
+    }
+    entry
+}
+
+/// (group, version, kind, verbs) of what a subresource takes and gives.
+fn subresource_kind(
+    kind: &Kind,
+    subresource: Subresource,
+) -> (String, String, String, &'static [&'static str]) {
+    let own = |name: &str, verbs| {
+        (
+            kind.group.to_string(),
+            kind.version.to_string(),
+            name.to_owned(),
+            verbs,
+        )
+    };
+    let other = |group: &str, name: &str, verbs| {
+        (group.to_owned(), "v1".to_owned(), name.to_owned(), verbs)
+    };
+    const CHANGE: &[&str] = &["get", "patch", "update"];
+    const CREATE: &[&str] = &["create"];
+    const CONNECT: &[&str] = &["create", "get"];
+    match subresource {
+        Subresource::Scale => other("autoscaling", "Scale", CHANGE),
+        Subresource::Eviction => other("policy", "Eviction", CREATE),
+        Subresource::Token => other("authentication.k8s.io", "TokenRequest", CREATE),
+        Subresource::Binding => own("Binding", CREATE),
+        Subresource::Finalize => own(&kind.kind, &["update"]),
+        Subresource::Exec => own("PodExecOptions", CONNECT),
+        Subresource::Attach => own("PodAttachOptions", CONNECT),
+        Subresource::PortForward => own("PodPortForwardOptions", CONNECT),
+        Subresource::Proxy => own(
+            &format!("{}ProxyOptions", kind.kind),
+            &["create", "delete", "get", "patch", "update"],
+        ),
+        Subresource::Log => own(&kind.kind, &["get"]),
+        Subresource::Status
+        | Subresource::Approval
+        | Subresource::EphemeralContainers
+        | Subresource::Resize => own(&kind.kind, CHANGE),
+    }
+}
+
+fn verbs(kind: &Kind) -> &'static [&'static str] {
+    match kind.verbs {
+        Verbs::All => &ALL_VERBS,
+        Verbs::CreateOnly => &["create"],
+    }
+}
+
+/// All groups, or the core group, in one document (`apidiscovery.k8s.io/v2`).
+fn aggregated(registry: &Registry, core: bool) -> Response<Body> {
+    let wanted = group_versions(registry)
+        .into_iter()
+        .filter(|(group, _)| group.is_empty() == core);
+    let items: Vec<Value> = wanted
+        .map(|(group, versions)| {
+            let versions: Vec<Value> = versions
+                .iter()
+                .map(|version| {
+                    let kinds = registry
+                        .iter()
+                        .filter(|kind| kind.group == group && kind.version == *version);
+                    let resources: Vec<Value> =
+                        kinds.map(|kind| aggregated_resource(kind)).collect();
+                    json!({"version": version, "resources": resources, "freshness": "Current"})
+                })
+                .collect();
+            let metadata = if group.is_empty() {
+                json!({"creationTimestamp": null})
+            } else {
+                json!({"name": group, "creationTimestamp": null})
+            };
+            json!({"metadata": metadata, "versions": versions})
+        })
+        .collect();
+    let document = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
+    response::typed(200, AGGREGATED, document.to_string())
+}
+
+fn aggregated_resource(kind: &Kind) -> Value {
+    let mut entry = json!({
+        "resource": kind.plural, "singularResource": kind.singular, "verbs": verbs(kind),
+        "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
+    });
+    if !kind.short_names.is_empty() {
+        entry["shortNames"] = json!(kind.short_names);
+    }
+    if !kind.categories.is_empty() {
+        entry["categories"] = json!(kind.categories);
+    }
+    let subresources: Vec<Value> = kind
+        .subresources
+        .iter()
+        .map(|subresource| {
+            let (group, version, name, verbs) = subresource_kind(kind, *subresource);
+            json!({"subresource": subresource.name(), "verbs": verbs, "responseKind": {"group": group, "version": version, "kind": name}})
+        })
+        .collect();
+    if !subresources.is_empty() {
+        entry["subresources"] = json!(subresources);
+    }
+    entry
+}
+
+fn paths(registry: &Registry) -> Value {
+    let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
+    for (group, versions) in group_versions(registry)
+        .into_iter()
+        .filter(|(group, _)| !group.is_empty())
+    {
+        paths.push(format!("/apis/{group}"));
+        paths.extend(
+            versions
+                .iter()
+                .map(|version| format!("/apis/{group}/{version}")),
+        );
+    }
+    paths.extend(["/healthz", "/livez", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
+    json!({"paths": paths})
+}

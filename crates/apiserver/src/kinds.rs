@@ -1,0 +1,328 @@
+//! The kinds that the server knows: their names, scope, verbs, subresources and the few storage rules
+//! that differ between them. Everything else in the crate asks a [`Kind`] and never compares names itself.
+//!
+//! Built-in kinds are data (`kinds/table.txt`); custom ones come and go with their definitions.
+
+mod selectable;
+
+use crate::crd::CustomVersion;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+type Text = Cow<'static, str>;
+
+/// One kind at one version.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// "" for the core group.
+    pub group: Text,
+    pub version: Text,
+    pub kind: Text,
+    pub plural: Text,
+    pub singular: Text,
+    pub short_names: Vec<Text>,
+    pub categories: Vec<Text>,
+    pub namespaced: bool,
+    pub verbs: Verbs,
+    pub subresources: Vec<Subresource>,
+    /// Whether the kind's strategy keeps `metadata.generation`.
+    pub generation: bool,
+    /// Whether a PUT may leave out the resourceVersion.
+    pub unconditional_update: bool,
+    /// Whether a PUT to a name that does not exist creates it.
+    pub create_on_update: bool,
+    /// Field selectors beyond `metadata.name` and `metadata.namespace`.
+    pub selectable_fields: Vec<Text>,
+    pub origin: Origin,
+    /// The (group, plural) under which objects are stored: `events.k8s.io` shares the core group's events.
+    pub storage: (Text, Text),
+}
+
+/// What can be done with a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verbs {
+    /// Stored objects with all eight verbs.
+    All,
+    /// Reviews and bindings: they can be created and nothing is kept.
+    CreateOnly,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subresource {
+    Approval,
+    Attach,
+    Binding,
+    EphemeralContainers,
+    Eviction,
+    Exec,
+    Finalize,
+    Log,
+    PortForward,
+    Proxy,
+    Resize,
+    Scale,
+    Status,
+    Token,
+}
+
+#[derive(Clone, Debug)]
+pub enum Origin {
+    BuiltIn,
+    Custom(Arc<CustomVersion>),
+}
+
+impl Kind {
+    /// `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// `deployments.apps`, or `pods` in the core group: how messages name a resource.
+    pub fn qualified_plural(&self) -> String {
+        if self.group.is_empty() {
+            self.plural.to_string()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
+    }
+
+    /// True for the built-in kind of that group and name, whatever its version.
+    pub fn is(&self, group: &str, kind: &str) -> bool {
+        self.group == group && self.kind == kind && matches!(self.origin, Origin::BuiltIn)
+    }
+
+    pub fn has(&self, subresource: Subresource) -> bool {
+        self.subresources.contains(&subresource)
+    }
+
+    pub fn custom(&self) -> Option<&CustomVersion> {
+        match &self.origin {
+            Origin::BuiltIn => None,
+            Origin::Custom(version) => Some(version),
+        }
+    }
+}
+
+impl Subresource {
+    pub fn parse(name: &str) -> Option<Subresource> {
+        ALL_SUBRESOURCES
+            .iter()
+            .find(|(_, text)| *text == name)
+            .map(|(subresource, _)| *subresource)
+    }
+
+    pub fn name(self) -> &'static str {
+        ALL_SUBRESOURCES
+            .iter()
+            .find(|(subresource, _)| *subresource == self)
+            .map_or("", |(_, text)| text)
+    }
+}
+
+const ALL_SUBRESOURCES: [(Subresource, &str); 14] = [
+    (Subresource::Approval, "approval"),
+    (Subresource::Attach, "attach"),
+    (Subresource::Binding, "binding"),
+    (Subresource::EphemeralContainers, "ephemeralcontainers"),
+    (Subresource::Eviction, "eviction"),
+    (Subresource::Exec, "exec"),
+    (Subresource::Finalize, "finalize"),
+    (Subresource::Log, "log"),
+    (Subresource::PortForward, "portforward"),
+    (Subresource::Proxy, "proxy"),
+    (Subresource::Resize, "resize"),
+    (Subresource::Scale, "scale"),
+    (Subresource::Status, "status"),
+    (Subresource::Token, "token"),
+];
+
+/// Every built-in kind, in the table's order.
+pub fn built_in() -> &'static [Arc<Kind>] {
+    static KINDS: OnceLock<Vec<Arc<Kind>>> = OnceLock::new();
+    KINDS.get_or_init(|| {
+        let lines = include_str!("kinds/table.txt").lines();
+        lines
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(parse_line)
+            .map(Arc::new)
+            .collect()
+    })
+}
+
+/// The built-in kind of that group and name ("Pod"), at the first version the table lists.
+pub fn find(group: &str, kind: &str) -> Option<&'static Arc<Kind>> {
+    built_in()
+        .iter()
+        .find(|candidate| candidate.is(group, kind))
+}
+
+/// The kinds being served: the built-in ones and those of the established definitions.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    /// Keyed by (group, version, plural); ordered, because discovery shows it.
+    kinds: BTreeMap<(Text, Text, Text), Arc<Kind>>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        let kinds = built_in()
+            .iter()
+            .map(|kind| (key(kind), kind.clone()))
+            .collect();
+        Registry { kinds }
+    }
+}
+
+impl Registry {
+    pub fn resource(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
+        let key = (
+            Cow::Owned(group.to_owned()),
+            Cow::Owned(version.to_owned()),
+            Cow::Owned(plural.to_owned()),
+        );
+        self.kinds.get(&key)
+    }
+
+    /// By apiVersion and kind, as an object names itself.
+    pub fn kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Kind>> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        self.kinds
+            .values()
+            .find(|k| k.group == group && k.version == version && k.kind == kind)
+    }
+
+    pub fn insert(&mut self, kind: Kind) {
+        self.kinds.insert(key(&kind), Arc::new(kind));
+    }
+
+    /// Removes every custom kind of a (group, plural).
+    pub fn remove_custom(&mut self, group: &str, plural: &str) {
+        self.kinds
+            .retain(|_, k| k.custom().is_none() || k.group != group || k.plural != plural);
+    }
+
+    /// In the order of group, version, plural.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Kind>> {
+        self.kinds.values()
+    }
+
+    pub fn has_group(&self, group: &str) -> bool {
+        self.kinds.values().any(|kind| kind.group == group)
+    }
+
+    pub fn has_group_version(&self, group: &str, version: &str) -> bool {
+        self.kinds
+            .values()
+            .any(|kind| kind.group == group && kind.version == version)
+    }
+}
+
+fn key(kind: &Kind) -> (Text, Text, Text) {
+    (
+        kind.group.clone(),
+        kind.version.clone(),
+        kind.plural.clone(),
+    )
+}
+
+fn parse_line(line: &'static str) -> Option<Kind> {
+    let mut words = line.split(' ');
+    let api_version = words.next()?;
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let (kind, plural) = (words.next()?, words.next()?);
+    let short_names = list(words.next()?);
+    let categories = list(words.next()?);
+    let flags = words.next()?;
+    let subresources = list(words.next()?)
+        .iter()
+        .filter_map(|name| Subresource::parse(name))
+        .collect();
+    let storage_group = if group == "events.k8s.io" { "" } else { group };
+    Some(Kind {
+        group: group.into(),
+        version: version.into(),
+        kind: kind.into(),
+        plural: plural.into(),
+        singular: kind.to_lowercase().into(),
+        short_names,
+        categories,
+        namespaced: flags.contains('n'),
+        verbs: if flags.contains('r') {
+            Verbs::CreateOnly
+        } else {
+            Verbs::All
+        },
+        subresources,
+        generation: flags.contains('g'),
+        unconditional_update: !flags.contains('p'),
+        create_on_update: flags.contains('c'),
+        selectable_fields: selectable::fields(group, kind)
+            .iter()
+            .map(|field| Cow::Borrowed(*field))
+            .collect(),
+        origin: Origin::BuiltIn,
+        storage: (storage_group.into(), plural.into()),
+    })
+}
+
+fn list(word: &'static str) -> Vec<Text> {
+    if word == "-" {
+        Vec::new()
+    } else {
+        word.split(',').map(Cow::Borrowed).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_table_is_a_kind() {
+        let lines = include_str!("kinds/table.txt")
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .count();
+        assert_eq!(built_in().len(), lines);
+    }
+
+    #[test]
+    fn rules_of_some_kinds() {
+        let pod = find("", "Pod").unwrap();
+        assert!(
+            pod.namespaced && pod.generation && pod.unconditional_update && !pod.create_on_update
+        );
+        assert!(pod.has(Subresource::Eviction) && !pod.has(Subresource::Scale));
+        let lease = find("coordination.k8s.io", "Lease").unwrap();
+        assert!(!lease.unconditional_update && lease.create_on_update);
+        assert_eq!(find("events.k8s.io", "Event").unwrap().storage.0, "");
+        assert_eq!(
+            find("authorization.k8s.io", "SubjectAccessReview")
+                .unwrap()
+                .verbs,
+            Verbs::CreateOnly
+        );
+    }
+
+    #[test]
+    fn registry_finds_by_resource_and_by_kind() {
+        let registry = Registry::default();
+        assert_eq!(
+            registry.resource("apps", "v1", "deployments").unwrap().kind,
+            "Deployment"
+        );
+        assert_eq!(
+            registry
+                .kind("autoscaling/v1", "HorizontalPodAutoscaler")
+                .unwrap()
+                .version,
+            "v1"
+        );
+        assert!(registry.resource("apps", "v2", "deployments").is_none());
+    }
+}

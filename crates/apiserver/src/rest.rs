@@ -1,0 +1,185 @@
+//! From an HTTP request to an answer: which verb on which kind, then the verb.
+
+pub(crate) mod body;
+mod create;
+pub(crate) mod delete;
+mod list;
+pub(crate) mod metadata;
+mod negotiate;
+mod patches;
+mod query;
+mod read;
+mod request;
+pub(crate) mod response;
+mod subresource;
+mod update;
+mod watch;
+
+pub(crate) use metadata::{metadata_mut, stamp};
+pub(crate) use request::RequestInfo;
+
+use crate::auth::Identity;
+use crate::kinds::{Kind, Registry, Subresource, Verbs};
+use crate::server::Shared;
+use crate::status::{Status, Subject};
+use crate::{Body, convert, discovery};
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response};
+use std::sync::Arc;
+
+/// The largest request body that is read. UPSTREAM: 3 MB.
+pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
+
+/// Everything that answering one request on a resource needs.
+pub(crate) struct Context {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) info: RequestInfo,
+    pub(crate) registry: Arc<Registry>,
+    /// At the version asked for.
+    pub(crate) kind: Arc<Kind>,
+    /// At the version stored.
+    pub(crate) stored_kind: Arc<Kind>,
+    pub(crate) subresource: Option<Subresource>,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) identity: Identity,
+    pub(crate) warnings: Vec<String>,
+}
+
+pub(crate) async fn handle(
+    shared: &Arc<Shared>,
+    request: Request<Bytes>,
+    identity: Identity,
+) -> Response<Body> {
+    match answer(shared, request, identity).await {
+        Ok(response) => response,
+        Err(status) => response::status(&status),
+    }
+}
+
+async fn answer(
+    shared: &Arc<Shared>,
+    request: Request<Bytes>,
+    identity: Identity,
+) -> Result<Response<Body>, Status> {
+    let (parts, body) = request.into_parts();
+    let info = RequestInfo::parse(&parts.method, &parts.uri);
+    if body.len() > MAX_BODY {
+        let message = format!("limit is {MAX_BODY}");
+        return Err(Status::new(
+            413,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: {message}"),
+        ));
+    }
+    let registry = shared.registry();
+    if !info.is_resource {
+        return discovery::answer(shared, &registry, &info, &parts.headers);
+    }
+    let kind = registry
+        .resource(&info.group, &info.version, &info.resource)
+        .ok_or_else(Status::no_such_path)?
+        .clone();
+    let subresource = match info.subresource.as_str() {
+        "" => None,
+        name => Some(
+            Subresource::parse(name)
+                .filter(|s| kind.has(*s))
+                .ok_or_else(Status::no_such_path)?,
+        ),
+    };
+    check_scope(&kind, &info)?;
+    let stored_kind = convert::storage_kind(&registry, &kind);
+    let mut context = Context {
+        shared: shared.clone(),
+        info,
+        registry,
+        kind,
+        stored_kind,
+        subresource,
+        headers: parts.headers,
+        body,
+        identity,
+        warnings: Vec::new(),
+    };
+    let mut response = context.dispatch(&parts.method).await?;
+    response::warn(&mut response, &context.warnings);
+    Ok(response)
+}
+
+/// A namespaced object has a namespace in its path, a cluster-scoped one has none.
+fn check_scope(kind: &Kind, info: &RequestInfo) -> Result<(), Status> {
+    let is_namespace = kind.is("", "Namespace");
+    if !kind.namespaced && !info.namespace.is_empty() && !is_namespace {
+        return Err(Status::no_such_path());
+    }
+    if kind.namespaced
+        && info.namespace.is_empty()
+        && (!info.name.is_empty() || info.verb == "create")
+    {
+        return Err(Status::no_such_path());
+    }
+    Ok(())
+}
+
+impl Context {
+    async fn dispatch(&mut self, method: &Method) -> Result<Response<Body>, Status> {
+        if let Some(subresource) = self.subresource {
+            return self.subresource(subresource).await;
+        }
+        if self.kind.verbs == Verbs::CreateOnly {
+            if self.info.verb == "create" && self.info.name.is_empty() {
+                return self.review().await;
+            }
+            return Err(self.unsupported());
+        }
+        let named = !self.info.name.is_empty();
+        match (self.info.verb, named) {
+            ("get", true) if method == Method::GET || method == Method::HEAD => self.get().await,
+            ("list", false) => self.list().await,
+            ("watch", _) => self.watch().await,
+            ("create", false) => self.create().await,
+            ("update", true) => self.update().await,
+            ("patch", true) => self.patch().await,
+            ("delete", true) => self.delete().await,
+            ("deletecollection", false) => self.delete_collection().await,
+            _ => Err(self.unsupported()),
+        }
+    }
+
+    fn unsupported(&self) -> Status {
+        let why = "the server does not allow this method on the requested resource";
+        Status::new(405, "MethodNotAllowed", why)
+    }
+
+    /// The object that the path names.
+    pub(crate) fn subject(&self) -> Subject<'_> {
+        self.subject_named(&self.info.name)
+    }
+
+    pub(crate) fn subject_named<'a>(&'a self, name: &'a str) -> Subject<'a> {
+        Subject {
+            group: &self.kind.group,
+            plural: &self.kind.plural,
+            name,
+        }
+    }
+
+    /// The storage key of a name in the request's namespace.
+    pub(crate) fn key(&self, name: &str) -> String {
+        if self.kind.namespaced {
+            format!("{}/{name}", self.info.namespace)
+        } else {
+            name.to_owned()
+        }
+    }
+
+    /// Waits until what was written or read would survive a crash.
+    pub(crate) async fn settle(&self, revision: u64) -> Result<(), Status> {
+        self.shared
+            .store
+            .durable(revision)
+            .await
+            .map_err(|error| Status::internal(error.to_string()))
+    }
+}

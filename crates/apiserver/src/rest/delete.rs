@@ -1,0 +1,474 @@
+//! Delete and deletecollection: grace, finalizers, propagation, preconditions.
+
+use super::body::parse;
+use super::metadata::{finalizers, is_deleting, metadata_mut, text};
+use super::{Context, response};
+use crate::admission::Operation;
+use crate::kinds::Kind;
+use crate::semantics::Admission;
+use crate::status::{Details, Status};
+use crate::storage::{Stored, Transaction};
+use crate::{Body, opaque};
+use api::Time;
+use http::Response;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// UPSTREAM: grace of a pod that does not say.
+const DEFAULT_POD_GRACE_SECONDS: i64 = 30;
+
+/// What a deletion asks for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) grace_seconds: Option<i64>,
+    pub(crate) propagation: Option<String>,
+    pub(crate) orphan_dependents: Option<bool>,
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+    pub(crate) dry_run: bool,
+}
+
+pub(crate) enum Deleted {
+    /// It is gone; this was its last state.
+    Gone(Arc<Stored>),
+    /// It will go when its grace or its finalizers are over.
+    Pending(Arc<Stored>),
+}
+
+impl Context {
+    pub(super) async fn delete(&mut self) -> Result<Response<Body>, Status> {
+        let options = self.delete_options()?;
+        let shared = self.shared.clone();
+        let key = self.key(&self.info.name);
+        let (deleted, revision) = shared
+            .store
+            .write(|transaction| self.delete_in(transaction, &key, &options))?;
+        self.settle(revision).await?;
+        match deleted {
+            Deleted::Pending(object) => {
+                // UPSTREAM: 202 only when the caller explicitly did not want orphans.
+                let code = if options.orphan_dependents == Some(false) {
+                    202
+                } else {
+                    200
+                };
+                self.show(code, &object)
+            }
+            Deleted::Gone(object) if returns_object(&self.kind) => self.show(200, &object),
+            Deleted::Gone(object) => Ok(response::value(200, &self.success(&object))),
+        }
+    }
+
+    pub(super) async fn delete_collection(&mut self) -> Result<Response<Body>, Status> {
+        let options = self.delete_options()?;
+        let selector = self.selector()?;
+        let prefix = self.prefix();
+        let shared = self.shared.clone();
+        let (objects, revision) = shared.store.write(|transaction| {
+            let mut objects = Vec::new();
+            for object in transaction.list(&self.stored_kind, &prefix) {
+                if !selector.matches(&self.stored_kind, &object) {
+                    continue;
+                }
+                match self.delete_in(transaction, &object.key, &options) {
+                    Ok(Deleted::Gone(object) | Deleted::Pending(object)) => objects.push(object),
+                    Err(status) if status.code == 404 => {}
+                    Err(status) => return Err(status),
+                }
+            }
+            Ok(objects)
+        })?;
+        self.settle(revision).await?;
+        let items: Vec<Value> = objects.iter().map(|object| self.shown(object)).collect();
+        let kind = format!("{}List", self.kind.kind);
+        let metadata = json!({"resourceVersion": revision.to_string()});
+        let list = json!({"kind": kind, "apiVersion": self.kind.api_version(), "metadata": metadata, "items": items});
+        Ok(response::value(200, &list))
+    }
+
+    /// From the query and, over it, from the body.
+    pub(crate) fn delete_options(&self) -> Result<DeleteOptions, Status> {
+        let query = &self.info.query;
+        let text = |key: &str| Some(query.get(key).to_owned()).filter(|value| !value.is_empty());
+        let mut options = DeleteOptions {
+            grace_seconds: query.number("gracePeriodSeconds")?,
+            propagation: text("propagationPolicy"),
+            orphan_dependents: text("orphanDependents").map(|value| value == "true"),
+            dry_run: query.dry_run()?,
+            ..DeleteOptions::default()
+        };
+        if !self.body.is_empty() {
+            let body = parse(&self.headers, &self.body)?;
+            options.merge_body(&body)?;
+        }
+        options.check()?;
+        Ok(options)
+    }
+
+    /// Deletes the object under a key, as far as it can be deleted now.
+    pub(crate) fn delete_in(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        key: &str,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, Status> {
+        let kind = self.stored_kind.clone();
+        let name = crate::storage::split_key(key).1.to_owned();
+        let missing = || Status::not_found(self.subject_named(&name));
+        let old = transaction.get(&kind, key).ok_or_else(missing)?;
+        let mut value = old.value(&kind);
+        self.check_delete_preconditions(&value, &name, options)?;
+        let admission = Admission {
+            operation: Operation::Delete,
+            kind: &kind,
+            name: &name,
+            dry_run: options.dry_run,
+        };
+        self.mutate(transaction, &admission, &mut Value::Null, Some(&value))?;
+        if kind.is("", "Namespace") {
+            return self.delete_namespace(transaction, &old, value, options);
+        }
+        self.warn_about_orphans(&kind, options);
+        let now = self.shared.now_seconds();
+        let graceful = match grace(&kind, &mut value, options, now) {
+            Grace::Pending => return Ok(Deleted::Pending(old)),
+            Grace::Set(seconds) => Some(seconds),
+            Grace::None => None,
+        };
+        let finalizers_changed = propagate(&kind, &mut value, options);
+        let held = !finalizers(&value).is_empty();
+        if graceful.is_none() && held {
+            mark_deleting(&mut value, now);
+        }
+        let mut last = old.clone();
+        if graceful.is_some() || held || finalizers_changed {
+            last = self.write_if_changed(transaction, &old, &mut value, options.dry_run);
+        }
+        if held || graceful.is_some_and(|seconds| seconds > 0) {
+            return Ok(Deleted::Pending(last));
+        }
+        if !options.dry_run {
+            last = transaction.remove(&kind, key).unwrap_or(last);
+            self.after_delete(transaction, &value);
+        }
+        Ok(Deleted::Gone(last))
+    }
+
+    fn write_if_changed(
+        &self,
+        transaction: &mut Transaction<'_>,
+        old: &Arc<Stored>,
+        value: &mut Value,
+        dry_run: bool,
+    ) -> Arc<Stored> {
+        let opaque = opaque::text_of(&self.stored_kind, &old.body);
+        if crate::storage::encode_body(value, opaque.as_deref()) == old.body {
+            return old.clone();
+        }
+        self.store(transaction, &old.key, value, opaque.as_deref(), dry_run)
+    }
+
+    /// A namespace ends when the namespace controller has emptied it.
+    fn delete_namespace(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        old: &Arc<Stored>,
+        mut value: Value,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, Status> {
+        let now = self.shared.now_seconds();
+        let spec_finalizers = value["spec"]["finalizers"]
+            .as_array()
+            .is_some_and(|list| !list.is_empty());
+        propagate(&self.stored_kind.clone(), &mut value, options);
+        let held = spec_finalizers || !finalizers(&value).is_empty();
+        if is_deleting(&value) && held {
+            if spec_finalizers {
+                let why = "The system is ensuring all content is removed from this namespace.  Upon completion, this \
+                           namespace will automatically be purged by the system.";
+                return Err(Status::conflict(self.subject_named(old.name()), why));
+            }
+            return Ok(Deleted::Pending(old.clone()));
+        }
+        if held {
+            metadata_mut(&mut value).insert(
+                "deletionTimestamp".into(),
+                json!(Time::from_unix(now).to_string()),
+            );
+            if let Some(map) = value.as_object_mut() {
+                let status = map.entry("status").or_insert_with(|| json!({}));
+                if let Some(status) = status.as_object_mut() {
+                    status.insert("phase".into(), json!("Terminating"));
+                }
+            }
+            return Ok(Deleted::Pending(self.write_if_changed(
+                transaction,
+                old,
+                &mut value,
+                options.dry_run,
+            )));
+        }
+        if options.dry_run {
+            return Ok(Deleted::Gone(old.clone()));
+        }
+        let last = transaction
+            .remove(&self.stored_kind, &old.key)
+            .unwrap_or_else(|| old.clone());
+        Ok(Deleted::Gone(last))
+    }
+
+    fn check_delete_preconditions(
+        &self,
+        value: &Value,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<(), Status> {
+        let check = |what: &str, wanted: &Option<String>, actual: &str| match wanted {
+            Some(wanted) if wanted != actual => {
+                let label = if what == "uid" {
+                    "UID"
+                } else {
+                    "ResourceVersion"
+                };
+                let why = format!(
+                    "Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {actual}"
+                );
+                Err(Status::conflict(self.subject_named(name), &why))
+            }
+            _ => Ok(()),
+        };
+        check("uid", &options.uid, text(value, "uid"))?;
+        check(
+            "resourceVersion",
+            &options.resource_version,
+            text(value, "resourceVersion"),
+        )
+    }
+
+    fn warn_about_orphans(&mut self, kind: &Kind, options: &DeleteOptions) {
+        let silent = options.propagation.is_some() || options.orphan_dependents.is_some();
+        if kind.is("batch", "Job") && !silent {
+            self.warnings.push(
+                "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
+                 them or set propagationPolicy=Orphan to suppress this warning"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// The Status that says that an object is gone.
+    fn success(&self, object: &Stored) -> Value {
+        let value = object.value(&self.kind);
+        let details = Details {
+            name: object.name().to_owned(),
+            group: self.kind.group.to_string(),
+            kind: self.kind.plural.to_string(),
+            uid: text(&value, "uid").to_owned(),
+            ..Details::default()
+        };
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details.to_value()})
+    }
+}
+
+impl DeleteOptions {
+    pub(crate) fn merge_body(&mut self, body: &Value) -> Result<(), Status> {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        self.grace_seconds = body["gracePeriodSeconds"].as_i64().or(self.grace_seconds);
+        self.propagation = text(&body["propagationPolicy"]).or(self.propagation.take());
+        self.orphan_dependents = body["orphanDependents"]
+            .as_bool()
+            .or(self.orphan_dependents);
+        self.uid = text(&body["preconditions"]["uid"]);
+        self.resource_version = text(&body["preconditions"]["resourceVersion"]);
+        match body["dryRun"].as_array() {
+            Some(list) if list.iter().any(|value| value != "All") => {
+                return Err(Status::bad_request(
+                    "dryRun: Unsupported value: supported values: \"All\"",
+                ));
+            }
+            Some(list) => self.dry_run |= !list.is_empty(),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Status> {
+        let known = ["Orphan", "Background", "Foreground"];
+        if let Some(policy) = &self.propagation
+            && !known.contains(&policy.as_str())
+        {
+            let message = format!(
+                "propagationPolicy: Unsupported value: \"{policy}\": supported values: \"Foreground\", \"Background\", \"Orphan\""
+            );
+            return Err(Status::new(422, "Invalid", message));
+        }
+        if self.propagation.is_some() && self.orphan_dependents.is_some() {
+            let message =
+                "propagationPolicy: orphanDependents and deletionPropagation cannot be both set";
+            return Err(Status::new(422, "Invalid", message));
+        }
+        Ok(())
+    }
+}
+
+enum Grace {
+    /// The kind knows no grace.
+    None,
+    /// The object was marked, with so many seconds to go.
+    Set(i64),
+    /// It was already marked, and not for longer than asked.
+    Pending,
+}
+
+/// Marks a pod as ending: it is the only kind whose deletion waits for someone (its kubelet).
+fn grace(kind: &Kind, value: &mut Value, options: &DeleteOptions, now: i64) -> Grace {
+    if !kind.is("", "Pod") {
+        return Grace::None;
+    }
+    if is_deleting(value) {
+        let current = value["metadata"]["deletionGracePeriodSeconds"]
+            .as_i64()
+            .unwrap_or(0);
+        let Some(wanted) = options
+            .grace_seconds
+            .map(|seconds| if seconds < 0 { 1 } else { seconds })
+        else {
+            return if current == 0 {
+                Grace::None
+            } else {
+                Grace::Pending
+            };
+        };
+        if current == 0 {
+            return Grace::None;
+        }
+        if wanted >= current {
+            return Grace::Pending;
+        }
+        let end = Time::parse(text(value, "deletionTimestamp")).map_or(now, Time::unix);
+        set_deletion(value, end - current + wanted, wanted);
+        return Grace::Set(wanted);
+    }
+    let default = value["spec"]["terminationGracePeriodSeconds"]
+        .as_i64()
+        .unwrap_or(DEFAULT_POD_GRACE_SECONDS);
+    let mut seconds = options.grace_seconds.unwrap_or(default);
+    let unscheduled = value["spec"]["nodeName"]
+        .as_str()
+        .unwrap_or_default()
+        .is_empty();
+    let terminal = matches!(
+        value["status"]["phase"].as_str(),
+        Some("Succeeded" | "Failed")
+    );
+    if unscheduled || terminal {
+        seconds = 0;
+    }
+    if seconds < 0 {
+        // UPSTREAM: a negative grace means one second.
+        seconds = 1;
+    }
+    set_deletion(value, now + seconds, seconds);
+    bump_generation(value);
+    Grace::Set(seconds)
+}
+
+/// Marks an object that waits for its finalizers.
+fn mark_deleting(value: &mut Value, now: i64) {
+    if !is_deleting(value) {
+        bump_generation(value);
+        set_deletion(value, now, 0);
+    } else {
+        metadata_mut(value).insert("deletionGracePeriodSeconds".into(), json!(0));
+    }
+}
+
+fn set_deletion(value: &mut Value, at: i64, grace: i64) {
+    let metadata = metadata_mut(value);
+    metadata.insert(
+        "deletionTimestamp".into(),
+        json!(Time::from_unix(at).to_string()),
+    );
+    metadata.insert("deletionGracePeriodSeconds".into(), json!(grace));
+}
+
+fn bump_generation(value: &mut Value) {
+    if let Some(generation) = value["metadata"]["generation"]
+        .as_i64()
+        .filter(|generation| *generation > 0)
+    {
+        metadata_mut(value).insert("generation".into(), json!(generation + 1));
+    }
+}
+
+/// Sets the finalizers that the garbage collector acts on; true if they changed.
+fn propagate(kind: &Kind, value: &mut Value, options: &DeleteOptions) -> bool {
+    let before = finalizers(value);
+    let has = |name: &str| before.iter().any(|finalizer| finalizer == name);
+    let policy = options.propagation.as_deref();
+    let orphan = match (options.orphan_dependents, policy) {
+        (Some(orphan), _) => orphan,
+        (None, Some(policy)) => policy == "Orphan",
+        (None, None) if has(ORPHAN) => true,
+        (None, None) if has(FOREGROUND) => false,
+        // UPSTREAM: these two orphaned their dependents before there was a garbage collector.
+        (None, None) => kind.is("batch", "Job") || kind.is("", "ReplicationController"),
+    };
+    let foreground = match (options.orphan_dependents, policy) {
+        (Some(_), _) => false,
+        (None, Some(policy)) => policy == "Foreground",
+        (None, None) => has(FOREGROUND) && !has(ORPHAN),
+    };
+    let mut after: Vec<String> = before
+        .iter()
+        .filter(|name| *name != ORPHAN && *name != FOREGROUND)
+        .cloned()
+        .collect();
+    if orphan {
+        after.push(ORPHAN.to_owned());
+    }
+    if foreground {
+        after.push(FOREGROUND.to_owned());
+    }
+    let mut sorted = (before.clone(), after.clone());
+    sorted.0.sort();
+    sorted.1.sort();
+    if kind.storage.1 == "events" || sorted.0 == sorted.1 {
+        return false;
+    }
+    let metadata = metadata_mut(value);
+    if after.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers".into(), json!(after));
+    }
+    true
+}
+
+/// UPSTREAM: kinds whose deletion answers with the object instead of a Status.
+fn returns_object(kind: &Kind) -> bool {
+    const KINDS: [&str; 18] = [
+        "Pod",
+        "Service",
+        "PodTemplate",
+        "ResourceQuota",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "ServiceAccount",
+        "Namespace",
+        "CSIDriver",
+        "CSINode",
+        "StorageClass",
+        "VolumeAttachment",
+        "VolumeAttributesClass",
+        "ResourceClaim",
+        "ResourceClaimTemplate",
+        "ResourceSlice",
+        "DeviceClass",
+        "DeviceTaintRule",
+    ];
+    kind.custom().is_none() && KINDS.contains(&&*kind.kind)
+}

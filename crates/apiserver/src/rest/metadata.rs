@@ -1,0 +1,142 @@
+//! The parts of `metadata` that the server itself writes.
+
+use super::Context;
+use crate::server::Shared;
+use crate::status::{Cause, Status};
+use api::Time;
+use serde_json::{Map, Value, json};
+
+/// UPSTREAM: no vowels and no digits that look like them, so that no words appear.
+const NAME_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// UPSTREAM: a generated name has at most 63 characters, of which 5 are random.
+const MAX_GENERATED_PREFIX: usize = 58;
+
+/// Gives a new object its identity: uid and creation time.
+pub(crate) fn stamp(shared: &Shared, value: &mut Value) {
+    let metadata = &mut value["metadata"];
+    metadata["uid"] = json!(new_uid(shared));
+    metadata["creationTimestamp"] = json!(Time::from_unix(shared.now_seconds()).to_string());
+}
+
+/// A version 4 UUID.
+pub(crate) fn new_uid(shared: &Shared) -> String {
+    let (high, low) = (shared.rng.next_u64(), shared.rng.next_u64());
+    let high = high & 0xffff_ffff_ffff_0fff | 0x4000;
+    let low = low & 0x3fff_ffff_ffff_ffff | 0x8000_0000_0000_0000;
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xffff,
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    )
+}
+
+/// `prefix` and five random characters.
+pub(crate) fn generate_name(shared: &Shared, prefix: &str) -> String {
+    let mut end = prefix.len().min(MAX_GENERATED_PREFIX);
+    while !prefix.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut bits = shared.rng.next_u64();
+    let mut name = prefix[..end].to_owned();
+    for _ in 0..5 {
+        let count = NAME_ALPHABET.len() as u64;
+        name.push(char::from(NAME_ALPHABET[(bits % count) as usize]));
+        bits /= count;
+    }
+    name
+}
+
+/// The metadata of an object, made if it has none.
+pub(crate) fn metadata_mut(value: &mut Value) -> &mut Map<String, Value> {
+    let object = ensure_object(value);
+    ensure_object(object.entry("metadata").or_insert(Value::Null))
+}
+
+fn ensure_object(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    value.as_object_mut().expect("it was just made an object")
+}
+
+/// A string member of the metadata, empty if missing.
+pub(crate) fn text<'a>(value: &'a Value, member: &str) -> &'a str {
+    value["metadata"][member].as_str().unwrap_or_default()
+}
+
+pub(crate) fn finalizers(value: &Value) -> Vec<String> {
+    let list = value["metadata"]["finalizers"].as_array();
+    list.into_iter()
+        .flatten()
+        .filter_map(|finalizer| finalizer.as_str().map(str::to_owned))
+        .collect()
+}
+
+pub(crate) fn is_deleting(value: &Value) -> bool {
+    value["metadata"]["deletionTimestamp"].is_string()
+}
+
+impl Context {
+    /// The namespace of the body must be that of the path; a missing one is filled in.
+    pub(crate) fn settle_namespace(&self, value: &mut Value) -> Result<(), Status> {
+        let metadata = metadata_mut(value);
+        if !self.kind.namespaced {
+            metadata.remove("namespace");
+            return Ok(());
+        }
+        match metadata
+            .get("namespace")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+        {
+            "" => {
+                metadata.insert("namespace".into(), json!(self.info.namespace));
+                Ok(())
+            }
+            same if same == self.info.namespace => Ok(()),
+            _ => Err(Status::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            )),
+        }
+    }
+
+    /// The name of the body must be that of the path.
+    pub(crate) fn settle_name(&self, value: &mut Value) -> Result<(), Status> {
+        let metadata = metadata_mut(value);
+        match metadata
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+        {
+            "" => {
+                metadata.insert("name".into(), json!(self.info.name));
+                Ok(())
+            }
+            same if same == self.info.name => Ok(()),
+            other => Err(Status::bad_request(format!(
+                "the name of the object ({other}) does not match the name on the URL ({})",
+                self.info.name
+            ))),
+        }
+    }
+
+    pub(crate) fn invalid(&self, name: &str, causes: Vec<Cause>) -> Status {
+        Status::invalid(&self.kind.group, &self.kind.kind, name, causes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_is_made_where_it_is_missing() {
+        let mut value = json!({"metadata": null});
+        metadata_mut(&mut value).insert("name".into(), json!("a"));
+        assert_eq!(value, json!({"metadata": {"name": "a"}}));
+    }
+}

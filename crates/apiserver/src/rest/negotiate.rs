@@ -1,0 +1,90 @@
+//! Which shape of answer a client accepts: the object itself, just its metadata, or a table.
+
+use crate::status::Status;
+use http::HeaderMap;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Object,
+    /// `PartialObjectMetadata`, or its list.
+    Metadata,
+    Table,
+}
+
+/// The first clause of the Accept header that we can answer. We answer JSON only: clients that prefer protobuf
+/// always name JSON too.
+pub(crate) fn shape(headers: &HeaderMap) -> Result<Shape, Status> {
+    let accept = headers.get_all(http::header::ACCEPT);
+    let clauses: Vec<&str> = accept
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|v| v.split(','))
+        .collect();
+    if clauses.is_empty() {
+        return Ok(Shape::Object);
+    }
+    clauses
+        .iter()
+        .find_map(|clause| clause_shape(clause))
+        .ok_or_else(|| {
+            Status::new(
+                406,
+                "NotAcceptable",
+                "only the following media types are accepted: application/json",
+            )
+        })
+}
+
+fn clause_shape(clause: &str) -> Option<Shape> {
+    let mut parts = clause.split(';').map(str::trim);
+    let media = parts.next().unwrap_or_default();
+    if !matches!(media, "application/json" | "*/*" | "application/*" | "") {
+        return None;
+    }
+    let (mut wanted, mut version_known, mut group_known) = (None, true, true);
+    for parameter in parts {
+        match parameter.split_once('=') {
+            Some(("as", value)) => wanted = Some(value),
+            Some(("v", value)) => version_known = value == "v1",
+            Some(("g", value)) => group_known = value == "meta.k8s.io",
+            _ => {}
+        }
+    }
+    match wanted {
+        None => Some(Shape::Object),
+        Some("Table") if version_known && group_known => Some(Shape::Table),
+        Some("PartialObjectMetadata" | "PartialObjectMetadataList")
+            if version_known && group_known =>
+        {
+            Some(Shape::Metadata)
+        }
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(accept: &str, expected: Option<Shape>) {
+        let mut headers = HeaderMap::new();
+        headers.insert(http::header::ACCEPT, accept.parse().unwrap());
+        assert_eq!(shape(&headers).ok(), expected, "{accept}");
+    }
+
+    #[test]
+    fn picks_the_first_clause_it_can_answer() {
+        let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+        check(kubectl, Some(Shape::Table));
+        check(
+            "application/vnd.kubernetes.protobuf,application/json",
+            Some(Shape::Object),
+        );
+        check(
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+            Some(Shape::Metadata),
+        );
+        check("*/*", Some(Shape::Object));
+        check("application/vnd.kubernetes.protobuf", None);
+    }
+}

@@ -1,0 +1,97 @@
+//! PATCH: the stored object at the version asked for, changed, then updated.
+
+use super::Context;
+use super::body::{content_type, parse_json};
+use crate::status::Status;
+use crate::storage::{Stored, Transaction};
+use crate::{Body, convert, patch, schema, semantics};
+use http::Response;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// What is stored must parse again, and the parser stops at 128 levels.
+const MAX_DEPTH: usize = 120;
+
+impl Context {
+    pub(super) async fn patch(&mut self) -> Result<Response<Body>, Status> {
+        let dry_run = self.info.query.dry_run()?;
+        if content_type(&self.headers) == "application/apply-patch+yaml" {
+            return self.apply(dry_run).await;
+        }
+        let changes = parse_json(&self.body)?;
+        let shared = self.shared.clone();
+        let (object, revision) = shared
+            .store
+            .write(|transaction| self.patch_in(transaction, changes, dry_run))?;
+        self.settle(revision).await?;
+        self.show(200, &object)
+    }
+
+    fn patch_in(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        changes: Value,
+        dry_run: bool,
+    ) -> Result<Arc<Stored>, Status> {
+        let key = self.key(&self.info.name);
+        let old = transaction
+            .get(&self.stored_kind, &key)
+            .ok_or_else(|| Status::not_found(self.subject()))?;
+        let mut value = self.shown(&old);
+        self.change(&mut value, changes)?;
+        self.settle_name(&mut value)?;
+        self.settle_namespace(&mut value)?;
+        let (api_version, kind) = (self.kind.api_version(), self.kind.kind.to_string());
+        super::body::settle_type(&mut value, &api_version, &kind)?;
+        let mut value = self.read_typed(value)?;
+        semantics::default(&self.kind, &mut value);
+        convert::to_storage(&self.kind, &mut value);
+        self.replace_in(transaction, &old, value, None, dry_run)
+    }
+
+    /// Applies a patch of the request's type to a value.
+    pub(crate) fn change(&self, value: &mut Value, changes: Value) -> Result<(), Status> {
+        match content_type(&self.headers) {
+            "application/json-patch+json" => patch::json(value, &changes)?,
+            "application/merge-patch+json" => patch::merge(value, changes),
+            "application/strategic-merge-patch+json" if self.kind.custom().is_none() => {
+                let ty = schema::type_for(&self.kind.group, &self.kind.version, &self.kind.kind);
+                patch::strategic(value, changes, ty)?;
+            }
+            other => {
+                let message = format!(
+                    "the body of the request was in an unknown format - accepted media types include: \
+                     application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml (got {other})"
+                );
+                return Err(Status::new(415, "UnsupportedMediaType", message));
+            }
+        }
+        if !value.is_object() {
+            return Err(Status::bad_request(
+                "the patched object is not a JSON object",
+            ));
+        }
+        if !shallow(value, MAX_DEPTH) {
+            return Err(Status::bad_request(
+                "the patched object is nested too deeply",
+            ));
+        }
+        Ok(())
+    }
+
+    async fn apply(&mut self, _dry_run: bool) -> Result<Response<Body>, Status> {
+        Err(Status::new(
+            415,
+            "UnsupportedMediaType",
+            "server-side apply is not available yet; use a merge patch",
+        ))
+    }
+}
+
+fn shallow(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Object(map) => levels > 0 && map.values().all(|member| shallow(member, levels - 1)),
+        Value::Array(list) => levels > 0 && list.iter().all(|item| shallow(item, levels - 1)),
+        _ => true,
+    }
+}

@@ -1,0 +1,168 @@
+//! What a request asks for: upstream's RequestInfo, from the method, path and query.
+
+use super::query::Query;
+use http::Method;
+
+/// A request, taken apart. All text is decoded.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RequestInfo {
+    pub(crate) verb: &'static str,
+    pub(crate) path: String,
+    /// False for `/healthz`, discovery and the like; then only `verb` and `path` are set.
+    pub(crate) is_resource: bool,
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) resource: String,
+    pub(crate) subresource: String,
+    /// What follows the subresource, as in `pods/web/proxy/metrics`.
+    pub(crate) rest: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) query: Query,
+}
+
+impl RequestInfo {
+    pub(crate) fn parse(method: &Method, uri: &http::Uri) -> RequestInfo {
+        let query = Query::parse(uri.query().unwrap_or_default());
+        let path = uri.path().to_owned();
+        let mut info = RequestInfo {
+            verb: plain_verb(method),
+            path,
+            query,
+            ..RequestInfo::default()
+        };
+        let decoded: Vec<String> = info
+            .path
+            .split('/')
+            .filter(|part| !part.is_empty())
+            .map(super::query::percent_decode)
+            .collect();
+        let parts: Vec<&str> = decoded.iter().map(String::as_str).collect();
+        let (group, version, parts) = match parts.as_slice() {
+            ["api", version, parts @ ..] if !parts.is_empty() => ("", *version, parts),
+            ["apis", group, version, parts @ ..] if !parts.is_empty() => (*group, *version, parts),
+            _ => return info,
+        };
+        info.is_resource = true;
+        info.group = group.to_owned();
+        info.version = version.to_owned();
+        info.place(parts);
+        info.verb = resource_verb(method, !info.name.is_empty(), &info.query);
+        info
+    }
+
+    /// Fills namespace, resource, name and subresource from the part after the version.
+    fn place(&mut self, parts: &[&str]) {
+        let parts = match parts {
+            // A namespace is an object too: its own subresources are not resources within it.
+            ["namespaces", namespace, "status" | "finalize"] => {
+                self.namespace = (*namespace).to_owned();
+                parts
+            }
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => {
+                self.namespace = (*namespace).to_owned();
+                rest
+            }
+            ["namespaces", namespace] => {
+                self.namespace = (*namespace).to_owned();
+                parts
+            }
+            _ => parts,
+        };
+        let text = |index: usize| {
+            parts
+                .get(index)
+                .map(|part| (*part).to_owned())
+                .unwrap_or_default()
+        };
+        self.resource = text(0);
+        self.name = text(1);
+        self.subresource = text(2);
+        self.rest = parts
+            .get(3..)
+            .map(|rest| rest.join("/"))
+            .unwrap_or_default();
+    }
+}
+
+fn plain_verb(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "get",
+        Method::HEAD => "head",
+        Method::POST => "post",
+        Method::PUT => "put",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        Method::OPTIONS => "options",
+        _ => "",
+    }
+}
+
+fn resource_verb(method: &Method, named: bool, query: &Query) -> &'static str {
+    match *method {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if named => "delete",
+        Method::DELETE => "deletecollection",
+        // UPSTREAM: a watch of one object by its path is still a watch.
+        Method::GET | Method::HEAD if query.flag("watch") => "watch",
+        Method::GET | Method::HEAD if named => "get",
+        Method::GET | Method::HEAD => "list",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(method: Method, uri: &str, expected: &str) {
+        let info = RequestInfo::parse(&method, &uri.parse().unwrap());
+        let actual = [
+            info.verb,
+            &info.group,
+            &info.version,
+            &info.namespace,
+            &info.resource,
+            &info.name,
+            &info.subresource,
+        ]
+        .join("|");
+        assert_eq!(actual, expected, "{uri}");
+    }
+
+    #[test]
+    fn paths_become_requests() {
+        check(Method::GET, "/api/v1/pods", "list||v1||pods||");
+        check(Method::GET, "/api/v1/pods?watch=1", "watch||v1||pods||");
+        check(
+            Method::GET,
+            "/api/v1/namespaces/a/pods/b",
+            "get||v1|a|pods|b|",
+        );
+        check(
+            Method::PUT,
+            "/api/v1/namespaces/a/finalize",
+            "update||v1|a|namespaces|a|finalize",
+        );
+        check(
+            Method::GET,
+            "/api/v1/namespaces/a",
+            "get||v1|a|namespaces|a|",
+        );
+        check(
+            Method::PATCH,
+            "/apis/apps/v1/namespaces/a/deployments/b/scale",
+            "patch|apps|v1|a|deployments|b|scale",
+        );
+        check(
+            Method::DELETE,
+            "/apis/apps/v1/namespaces/a/deployments",
+            "deletecollection|apps|v1|a|deployments||",
+        );
+        check(Method::GET, "/healthz", "get||||||");
+        check(Method::GET, "/apis/apps/v1", "get||||||");
+        check(Method::GET, "/api/v1/nodes/a%3Ab", "get||v1||nodes|a:b|");
+    }
+}

@@ -1,0 +1,66 @@
+//! Answers: JSON bodies, statuses, streams.
+
+use crate::status::Status;
+use crate::{Body, BoxError};
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{HeaderName, Response};
+use http_body_util::{BodyExt, Full};
+use serde_json::Value;
+
+pub(crate) fn json(code: u16, body: impl Into<Bytes>) -> Response<Body> {
+    typed(code, "application/json", body)
+}
+
+pub(crate) fn value(code: u16, value: &Value) -> Response<Body> {
+    json(code, value.to_string())
+}
+
+pub(crate) fn text(code: u16, body: impl Into<Bytes>) -> Response<Body> {
+    typed(code, "text/plain; charset=utf-8", body)
+}
+
+pub(crate) fn typed(
+    code: u16,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Body> {
+    let body = Full::new(body.into())
+        .map_err(|never| -> BoxError { match never {} })
+        .boxed_unsync();
+    let mut response = Response::new(body);
+    *response.status_mut() =
+        http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+pub(crate) fn status(status: &Status) -> Response<Body> {
+    let mut response = value(status.code, &status.to_value());
+    if let Some(seconds) = status.details.retry_after_seconds {
+        response
+            .headers_mut()
+            .insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// Adds `Warning: 299` headers, each warning once.
+pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    for (index, warning) in warnings.iter().enumerate() {
+        if warnings[..index].contains(warning) {
+            continue;
+        }
+        let escaped = warning
+            .replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace(|c: char| c.is_control(), " ");
+        if let Ok(header) = HeaderValue::from_str(&format!("299 - \"{escaped}\"")) {
+            response
+                .headers_mut()
+                .append(HeaderName::from_static("warning"), header);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Update, and the part of it that every other change of an existing object shares.
+
+use super::create::retype;
+use super::metadata::{finalizers, is_deleting, metadata_mut, text};
+use super::{Context, body::Decoded};
+use crate::admission::Operation;
+use crate::kinds::{Kind, Subresource};
+use crate::semantics::Admission;
+use crate::status::{Cause, Status};
+use crate::storage::{Stored, Transaction};
+use crate::{Body, convert, opaque, semantics};
+use http::Response;
+use serde_json::Value;
+use std::sync::Arc;
+
+pub(crate) const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
+
+/// Metadata that only the server writes: an update keeps what is there.
+const SERVER_METADATA: [&str; 5] = [
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+];
+
+impl Context {
+    pub(super) async fn update(&mut self) -> Result<Response<Body>, Status> {
+        let dry_run = self.info.query.dry_run()?;
+        let decoded = self.decode_object()?;
+        let shared = self.shared.clone();
+        let (outcome, revision) = shared
+            .store
+            .write(|transaction| self.update_in(transaction, decoded, dry_run))?;
+        self.settle(revision).await?;
+        self.show(outcome.0, &outcome.1)
+    }
+
+    fn update_in(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        decoded: Decoded,
+        dry_run: bool,
+    ) -> Result<(u16, Arc<Stored>), Status> {
+        let Decoded { mut value, opaque } = decoded;
+        self.settle_name(&mut value)?;
+        self.settle_namespace(&mut value)?;
+        let key = self.key(&self.info.name);
+        let Some(old) = transaction.get(&self.stored_kind, &key) else {
+            let creates = self.stored_kind.create_on_update && self.subresource.is_none();
+            if !creates {
+                return Err(Status::not_found(self.subject()));
+            }
+            metadata_mut(&mut value).remove("resourceVersion");
+            let uid = text(&value, "uid").to_owned();
+            if !uid.is_empty() {
+                let why = format!(
+                    "Precondition failed: UID in precondition: {uid}, UID in object meta: "
+                );
+                return Err(Status::conflict(self.subject(), &why));
+            }
+            return Ok((201, self.create_in(transaction, value, opaque, dry_run)?));
+        };
+        semantics::default(&self.kind, &mut value);
+        convert::to_storage(&self.kind, &mut value);
+        if text(&value, "resourceVersion").is_empty() && !self.stored_kind.unconditional_update {
+            let message = "Invalid value: 0: must be specified for an update";
+            let cause = Cause::new("metadata.resourceVersion", "FieldValueInvalid", message);
+            return Err(self.invalid(&self.info.name, vec![cause]));
+        }
+        Ok((
+            200,
+            self.replace_in(transaction, &old, value, opaque, dry_run)?,
+        ))
+    }
+
+    /// Replaces a stored object by a new state (at the stored version), or does nothing if it is the same.
+    pub(crate) fn replace_in(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        old: &Stored,
+        mut new: Value,
+        opaque: Option<String>,
+        dry_run: bool,
+    ) -> Result<Arc<Stored>, Status> {
+        let kind = self.stored_kind.clone();
+        let old_value = old.value(&kind);
+        self.check_preconditions(&old_value, &new)?;
+        retype(&kind, &mut new);
+        keep_server_metadata(&mut new, &old_value);
+        let name = old.name().to_owned();
+        let admission = Admission {
+            operation: Operation::Update,
+            kind: &kind,
+            name: &name,
+            dry_run,
+        };
+        self.mutate(transaction, &admission, &mut new, Some(&old_value))?;
+        semantics::prepare_update(&self.shared, &kind, self.subresource, &mut new, &old_value);
+        let causes = semantics::validate_update(&kind, self.subresource, &new, &old_value);
+        if !causes.is_empty() {
+            return Err(self.invalid(&name, causes));
+        }
+        semantics::manage_fields(self, &mut new, Some(&old_value));
+        metadata_mut(&mut new).insert(
+            "resourceVersion".into(),
+            old_value["metadata"]["resourceVersion"].clone(),
+        );
+        let opaque = opaque.or_else(|| opaque::text_of(&kind, &old.body));
+        if is_finished(&kind, &new) {
+            return self.finish_deletion(transaction, old, new, opaque.as_deref(), dry_run);
+        }
+        let body = crate::storage::encode_body(&new, opaque.as_deref());
+        if body == old.body {
+            return transaction
+                .get(&kind, &old.key)
+                .ok_or_else(|| Status::not_found(self.subject()));
+        }
+        self.admit(transaction, &admission, &new, Some(&old_value))?;
+        Ok(self.store(transaction, &old.key, &mut new, opaque.as_deref(), dry_run))
+    }
+
+    /// resourceVersion and uid in the body, if given, must be those of the stored object.
+    fn check_preconditions(&self, old: &Value, new: &Value) -> Result<(), Status> {
+        let (wanted, actual) = (text(new, "uid"), text(old, "uid"));
+        if !wanted.is_empty() && wanted != actual {
+            let why = format!(
+                "Precondition failed: UID in precondition: {wanted}, UID in object meta: {actual}"
+            );
+            return Err(Status::conflict(self.subject(), &why));
+        }
+        let wanted = text(new, "resourceVersion");
+        if !wanted.is_empty() && wanted != "0" && wanted != text(old, "resourceVersion") {
+            return Err(Status::conflict(self.subject(), MODIFIED));
+        }
+        Ok(())
+    }
+
+    /// The last finalizer went away: the object goes too, and the caller sees its last state.
+    fn finish_deletion(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        old: &Stored,
+        mut new: Value,
+        opaque: Option<&str>,
+        dry_run: bool,
+    ) -> Result<Arc<Stored>, Status> {
+        let kind = self.stored_kind.clone();
+        let updated = self.store(transaction, &old.key, &mut new, opaque, dry_run);
+        if !dry_run {
+            transaction.remove(&kind, &old.key);
+            self.after_delete(transaction, &new);
+        }
+        Ok(updated)
+    }
+}
+
+/// Whether an object being deleted has nothing left that holds it.
+pub(crate) fn is_finished(kind: &Kind, value: &Value) -> bool {
+    let grace = value["metadata"]["deletionGracePeriodSeconds"]
+        .as_i64()
+        .unwrap_or(0);
+    let held_by_spec = kind.is("", "Namespace")
+        && value["spec"]["finalizers"]
+            .as_array()
+            .is_some_and(|l| !l.is_empty());
+    is_deleting(value) && grace == 0 && finalizers(value).is_empty() && !held_by_spec
+}
+
+fn keep_server_metadata(new: &mut Value, old: &Value) {
+    let metadata = metadata_mut(new);
+    metadata.remove("selfLink");
+    for member in SERVER_METADATA {
+        match old["metadata"].get(member) {
+            Some(value) => metadata.insert(member.to_owned(), value.clone()),
+            None => metadata.remove(member),
+        };
+    }
+    // UPSTREAM: leaving managedFields out keeps them; an empty list clears them.
+    if !metadata.contains_key("managedFields")
+        && let Some(fields) = old["metadata"].get("managedFields")
+    {
+        metadata.insert("managedFields".into(), fields.clone());
+    }
+}
+
+impl Context {
+    /// True for the subresources that show the object itself.
+    pub(crate) fn is_object_subresource(subresource: Subresource) -> bool {
+        matches!(
+            subresource,
+            Subresource::Status
+                | Subresource::Approval
+                | Subresource::Finalize
+                | Subresource::EphemeralContainers
+                | Subresource::Resize
+        )
+    }
+}

@@ -1,0 +1,373 @@
+//! Watch: a stream that reads the log of changes at its own pace.
+//!
+//! There is no buffer per watcher. A watcher that the log has left behind gets one ERROR event (410) and the
+//! stream ends; its client starts over. Writers never wait for it.
+
+use super::negotiate::{self, Shape};
+use super::{Context, read};
+use crate::kinds::Kind;
+use crate::selector::Selector;
+use crate::status::{Cause, Status};
+use crate::storage::{Change, Event, Stored, Tail};
+use crate::{Body, BoxError};
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::stream;
+use http::Response;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How many changes one wake-up takes from the log: enough to be cheap, few enough to keep chunks small.
+const BATCH: usize = 256;
+
+/// UPSTREAM: bookmarks come about once a minute.
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+
+/// UPSTREAM: a watch without a timeout lasts between 30 and 60 minutes.
+const MIN_TIMEOUT_SECONDS: u64 = 1800;
+
+/// How many initial objects go into one chunk.
+const INITIAL_CHUNK: usize = 256;
+
+struct Watcher {
+    context: Arc<Context>,
+    selector: Selector,
+    prefix: String,
+    shape: Shape,
+    /// Everything up to here was sent or did not match.
+    revision: u64,
+    /// The state to send before changes.
+    initial: VecDeque<Arc<Stored>>,
+    /// Send a bookmark that says so after the initial state.
+    announce_end: bool,
+    bookmarks: bool,
+    next_bookmark: Instant,
+    deadline: Instant,
+    /// A table's columns go with its first event only.
+    header_sent: bool,
+    /// An error to send, after which the stream ends.
+    failure: Option<Status>,
+    ended: bool,
+}
+
+impl Context {
+    pub(super) async fn watch(&mut self) -> Result<Response<Body>, Status> {
+        let watcher = self.watcher()?;
+        let frames = stream::unfold(watcher, |mut watcher| async move {
+            let chunk = watcher.next().await?;
+            Some((Ok::<_, BoxError>(Frame::data(chunk)), watcher))
+        });
+        let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
+        response
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Ok(response)
+    }
+
+    fn watcher(&mut self) -> Result<Watcher, Status> {
+        let shape = negotiate::shape(&self.headers)?;
+        let query = &self.info.query;
+        let selector = if self.info.name.is_empty() {
+            self.selector()?
+        } else {
+            let fields = format!("metadata.name={}", self.info.name);
+            Selector::parse(&self.stored_kind, query.get("labelSelector"), &fields)?
+        };
+        let initial_wanted = check_initial_events(
+            query.get("sendInitialEvents"),
+            query.get("resourceVersionMatch"),
+        )?;
+        let wanted = super::list::revision(query.get("resourceVersion"))?;
+        let seconds = match query.number::<u64>("timeoutSeconds")? {
+            Some(seconds) if seconds > 0 => seconds,
+            _ => MIN_TIMEOUT_SECONDS + self.shared.rng.next_u64() % MIN_TIMEOUT_SECONDS,
+        };
+        let bookmarks = query.flag("allowWatchBookmarks");
+        let now = Instant::now();
+        let mut watcher = Watcher {
+            selector,
+            prefix: self.prefix(),
+            shape,
+            revision: 0,
+            initial: VecDeque::new(),
+            announce_end: false,
+            bookmarks,
+            next_bookmark: now + BOOKMARK_PERIOD,
+            deadline: now + Duration::from_secs(seconds.min(u64::from(u32::MAX))),
+            header_sent: false,
+            failure: None,
+            ended: false,
+            context: Arc::new(self.for_stream()),
+        };
+        watcher.start(wanted, initial_wanted);
+        Ok(watcher)
+    }
+
+    /// What the stream needs of the request.
+    fn for_stream(&self) -> Context {
+        Context {
+            shared: self.shared.clone(),
+            info: self.info.clone(),
+            registry: self.registry.clone(),
+            kind: self.kind.clone(),
+            stored_kind: self.stored_kind.clone(),
+            subresource: None,
+            headers: http::HeaderMap::new(),
+            body: Bytes::new(),
+            identity: self.identity.clone(),
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// `None`: not given. UPSTREAM: it needs `resourceVersionMatch=NotOlderThan`.
+fn check_initial_events(text: &str, matching: &str) -> Result<Option<bool>, Status> {
+    let refuse = |field: &str, message: &str| {
+        let cause = Cause::new(field, "FieldValueForbidden", message);
+        Err(Status::invalid(
+            "meta.k8s.io",
+            "ListOptions",
+            "",
+            vec![cause],
+        ))
+    };
+    if text.is_empty() {
+        if !matching.is_empty() {
+            let message = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            return refuse("resourceVersionMatch", message);
+        }
+        return Ok(None);
+    }
+    if matching != "NotOlderThan" {
+        let message =
+            "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        return refuse("resourceVersionMatch", message);
+    }
+    Ok(Some(!matches!(text, "0" | "false" | "False")))
+}
+
+impl Watcher {
+    /// Decides what comes first: the current state, or changes after a revision.
+    fn start(&mut self, wanted: Option<u64>, initial_wanted: Option<bool>) {
+        let store = &self.context.shared.store;
+        let current = store.visible_revision();
+        // UPSTREAM: no revision, or 0, means "start with what is there".
+        let from_state = initial_wanted.unwrap_or(wanted.unwrap_or(0) == 0);
+        if initial_wanted == Some(true)
+            && let Some(wanted) = wanted
+            && wanted > current
+        {
+            self.failure = Some(Status::resource_version_too_large(wanted, current));
+            return;
+        }
+        self.revision = match (from_state, wanted) {
+            (true, _) | (false, None | Some(0)) => current,
+            (false, Some(wanted)) => wanted,
+        };
+        if from_state {
+            let kind = &self.context.stored_kind;
+            let keep = |object: &Stored| self.selector.matches(kind, object);
+            if let Ok(page) = store.list(kind, &self.prefix, "", 0, None, &keep) {
+                self.revision = page.revision;
+                self.initial = page.items.into();
+            }
+            self.announce_end = initial_wanted == Some(true) && self.bookmarks;
+        }
+    }
+
+    /// The next chunk of the stream; `None` when it is over.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.ended {
+            return None;
+        }
+        if let Some(status) = self.failure.take() {
+            self.ended = true;
+            return Some(line("ERROR", &status.to_value().to_string().into_bytes()));
+        }
+        if !self.initial.is_empty() || self.announce_end {
+            return Some(self.initial_chunk());
+        }
+        let context = self.context.clone();
+        let changed = context.shared.store.changes(&context.stored_kind);
+        loop {
+            let notified = changed.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            if let Some(chunk) = self.take_changes() {
+                return Some(chunk);
+            }
+            if self.ended {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                () = notified => {}
+                () = tokio::time::sleep_until(self.deadline) => {
+                    self.ended = true;
+                    return None;
+                }
+                () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
+                    self.next_bookmark = Instant::now() + BOOKMARK_PERIOD;
+                    self.revision = self.revision.max(context.shared.store.visible_revision());
+                    return Some(self.bookmark(false));
+                }
+            }
+        }
+    }
+
+    fn initial_chunk(&mut self) -> Bytes {
+        let mut chunk = BytesMut::new();
+        for object in self
+            .initial
+            .drain(..self.initial.len().min(INITIAL_CHUNK))
+            .collect::<Vec<_>>()
+        {
+            let shown = self.encode(&object);
+            put_line(&mut chunk, "ADDED", &shown);
+        }
+        if self.initial.is_empty() && self.announce_end {
+            self.announce_end = false;
+            chunk.put(self.bookmark(true));
+        }
+        chunk.freeze()
+    }
+
+    /// Matching changes since the last ones, if there are any.
+    fn take_changes(&mut self) -> Option<Bytes> {
+        let context = self.context.clone();
+        loop {
+            let before = self.revision;
+            match context
+                .shared
+                .store
+                .tail(&context.stored_kind, self.revision, BATCH)
+            {
+                Tail::Behind { floor } => {
+                    self.ended = true;
+                    let message = format!("too old resource version: {} ({floor})", self.revision);
+                    return Some(line(
+                        "ERROR",
+                        &Status::expired(message).to_value().to_string().into_bytes(),
+                    ));
+                }
+                Tail::Events(events, complete) => {
+                    // A watch from the future waits: what happens before it is not shown.
+                    self.revision = self.revision.max(complete);
+                    let mut chunk = BytesMut::new();
+                    for event in events.iter().filter(|event| event.revision > before) {
+                        self.put_event(&mut chunk, event);
+                    }
+                    if !chunk.is_empty() {
+                        return Some(chunk.freeze());
+                    }
+                    if events.len() < BATCH {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn put_event(&mut self, chunk: &mut BytesMut, event: &Event) {
+        if !event.object.key.starts_with(&self.prefix) {
+            return;
+        }
+        let kind = self.context.stored_kind.clone();
+        let matched = event
+            .previous
+            .as_ref()
+            .is_some_and(|previous| self.selector.matches(&kind, previous));
+        let matches =
+            event.change != Change::Deleted && self.selector.matches(&kind, &event.object);
+        let kind_of_change = match (matched, matches) {
+            (false, false) => return,
+            (false, true) => Change::Added,
+            (true, true) => Change::Modified,
+            (true, false) => Change::Deleted,
+        };
+        if kind_of_change == event.change && self.shape == Shape::Object {
+            chunk.put(self.shared_line(event));
+            return;
+        }
+        let shown = match (&event.previous, kind_of_change) {
+            // It no longer matches: its last matching state, at this revision.
+            (Some(previous), Change::Deleted) if event.change != Change::Deleted => self.encode(
+                &crate::storage::with_revision(&kind, previous, event.revision),
+            ),
+            _ => self.encode(&event.object),
+        };
+        put_line(chunk, kind_of_change.name(), &shown);
+    }
+
+    /// The event's line as every watcher of this version gets it, printed by the first of them.
+    fn shared_line(&self, event: &Event) -> Bytes {
+        let kind: &Kind = &self.context.kind;
+        let print = || line(event.change.name(), &read::whole(kind, &event.object));
+        let api_version = kind.api_version();
+        let (version, shared) = event
+            .line
+            .get_or_init(|| (api_version.as_str().into(), print()));
+        if **version == *api_version {
+            shared.clone()
+        } else {
+            print()
+        }
+    }
+
+    fn encode(&mut self, object: &Stored) -> Vec<u8> {
+        let context = &self.context;
+        match self.shape {
+            Shape::Object => read::whole(&context.kind, object),
+            Shape::Metadata => read::metadata_only(&context.shown(object))
+                .to_string()
+                .into_bytes(),
+            Shape::Table => {
+                let mut table = context.table(std::iter::once(object), !self.header_sent);
+                table["metadata"] = json!({"resourceVersion": object.revision.to_string()});
+                self.header_sent = true;
+                table.to_string().into_bytes()
+            }
+        }
+    }
+
+    fn bookmark(&self, initial_events_end: bool) -> Bytes {
+        let kind = &self.context.kind;
+        let mut metadata = json!({"resourceVersion": self.revision.to_string()});
+        if initial_events_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object: Value = match self.shape {
+            Shape::Object => {
+                json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata})
+            }
+            Shape::Metadata => {
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+            }
+            Shape::Table => {
+                // UPSTREAM: kubectl finds the bookmark's metadata in the row's object.
+                let row = json!({"cells": [], "object": {"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata}});
+                json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "columnDefinitions": [], "rows": [row]})
+            }
+        };
+        line("BOOKMARK", object.to_string().as_bytes())
+    }
+}
+
+fn line(kind: &str, object: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(object.len() + 40);
+    put_line(&mut out, kind, object);
+    out.freeze()
+}
+
+fn put_line(out: &mut BytesMut, kind: &str, object: &[u8]) {
+    out.put_slice(b"{\"type\":\"");
+    out.put_slice(kind.as_bytes());
+    out.put_slice(b"\",\"object\":");
+    out.put_slice(object);
+    out.put_slice(b"}\n");
+}

@@ -1,0 +1,148 @@
+//! What the server remembers: objects, one revision counter, and a bounded log of changes for watches.
+//!
+//! There is one writer at a time, so a read-modify-write needs no retry loop and every revision is one
+//! change. Readers take a short shared lock and clone reference-counted objects; nobody waits for a slow
+//! watcher, because watchers read the log at their own pace and are told `410` when it has moved past them.
+
+mod disk;
+mod event;
+mod object;
+mod snapshot;
+mod table;
+mod transaction;
+
+pub(crate) use disk::Durability;
+pub(crate) use event::{Change, Event};
+pub(crate) use object::{Stored, encode_body, split_key, type_prefix};
+pub(crate) use snapshot::Tail;
+pub(crate) use table::TableKey;
+pub(crate) use transaction::{Transaction, with_revision};
+
+use crate::kinds::Kind;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use table::Table;
+use tokio::sync::Notify;
+
+pub(crate) struct Store {
+    /// Held by the one write in progress.
+    writer: Mutex<()>,
+    inner: RwLock<Inner>,
+    durability: Durability,
+    log_capacity: usize,
+}
+
+struct Inner {
+    /// The last revision given out.
+    revision: u64,
+    /// The last revision that would survive a crash. Watches and reads show nothing newer.
+    durable: u64,
+    /// What happened up to this revision, before the server was opened, is in no log.
+    base: u64,
+    tables: BTreeMap<TableKey, Table>,
+    /// Woken when `durable` moves.
+    progress: Arc<Notify>,
+}
+
+/// Objects of one kind as they were at one revision.
+pub(crate) struct Page {
+    pub(crate) items: Vec<Arc<Stored>>,
+    pub(crate) revision: u64,
+    /// How many more matched the prefix after the page, if it was cut short.
+    pub(crate) remaining: u64,
+}
+
+/// Why a revision cannot be read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// Older than the log reaches.
+    Compacted { floor: u64 },
+}
+
+impl Store {
+    pub(crate) fn new(durability: Durability, log_capacity: usize) -> Store {
+        let inner = Inner {
+            // Revision 1 is taken, so that "0" keeps its meaning of "any".
+            revision: 1,
+            durable: 1,
+            base: 0,
+            tables: BTreeMap::new(),
+            progress: Arc::new(Notify::new()),
+        };
+        Store {
+            writer: Mutex::new(()),
+            inner: RwLock::new(inner),
+            durability,
+            log_capacity,
+        }
+    }
+
+    pub(crate) fn visible_revision(&self) -> u64 {
+        self.read().durable
+    }
+
+    pub(crate) fn get(&self, kind: &Kind, key: &str) -> Option<Arc<Stored>> {
+        self.read()
+            .tables
+            .get(&kind.storage)?
+            .objects
+            .get(key)
+            .cloned()
+    }
+
+    /// Runs a write. What it puts is visible to later writes at once, and to everyone else once it is durable,
+    /// which the returned revision lets the caller wait for.
+    pub(crate) fn write<T, E>(
+        &self,
+        body: impl FnOnce(&mut Transaction<'_>) -> Result<T, E>,
+    ) -> Result<(T, u64), E> {
+        let _writer = lock(&self.writer);
+        let mut transaction = Transaction::new(self);
+        let result = body(&mut transaction);
+        let revision = transaction.finish();
+        Ok((result?, revision))
+    }
+
+    /// Waits until everything up to that revision would survive a crash.
+    pub(crate) async fn durable(&self, revision: u64) -> Result<(), disk::WriteFailed> {
+        loop {
+            let progress = self.read().progress.clone();
+            let notified = progress.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            if self.read().durable >= revision {
+                return Ok(());
+            }
+            self.durability.check(revision)?;
+            notified.await;
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn modify(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Makes everything visible up to `revision` and wakes who waits for it.
+    fn advance(&mut self, revision: u64) {
+        let from = self.durable;
+        self.durable = revision;
+        for table in self.tables.values() {
+            if table.last_revision() > from {
+                table.changed.notify_waiters();
+            }
+        }
+        self.progress.notify_waiters();
+    }
+}
+
+/// A poisoned lock means that a write panicked half way; the state it guards is still consistent, because
+/// puts are applied one by one and each is complete.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,49 @@
+//! All objects of one resource, and the log of their latest changes.
+
+use super::{Event, Stored};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// (group, plural)
+pub(crate) type TableKey = (Cow<'static, str>, Cow<'static, str>);
+
+pub(super) struct Table {
+    pub(super) objects: BTreeMap<Arc<str>, Arc<Stored>>,
+    /// Oldest first.
+    pub(super) log: VecDeque<Arc<Event>>,
+    /// Changes up to this revision are no longer in the log.
+    pub(super) floor: u64,
+    pub(super) changed: Arc<Notify>,
+}
+
+impl Table {
+    /// A table that starts empty, or is loaded, at a revision: what came before is not known.
+    pub(super) fn new(floor: u64) -> Table {
+        Table {
+            objects: BTreeMap::new(),
+            log: VecDeque::new(),
+            floor,
+            changed: Arc::new(Notify::new()),
+        }
+    }
+
+    pub(super) fn last_revision(&self) -> u64 {
+        self.log.back().map_or(0, |event| event.revision)
+    }
+
+    pub(super) fn record(&mut self, event: Event, capacity: usize) {
+        if self.log.len() >= capacity
+            && let Some(oldest) = self.log.pop_front()
+        {
+            self.floor = oldest.revision;
+        }
+        self.log.push_back(Arc::new(event));
+    }
+
+    /// Index of the first event after a revision.
+    pub(super) fn after(&self, revision: u64) -> usize {
+        self.log.partition_point(|event| event.revision <= revision)
+    }
+}

@@ -1,0 +1,125 @@
+//! One write in progress: reads see what it already wrote.
+
+use super::table::Table;
+use super::{Change, Event, Store, Stored, encode_body};
+use crate::kinds::Kind;
+use serde_json::Value;
+use std::sync::{Arc, OnceLock};
+
+pub(crate) struct Transaction<'a> {
+    store: &'a Store,
+    /// The revision of the last put, 0 if there was none.
+    last: u64,
+}
+
+impl<'a> Transaction<'a> {
+    pub(super) fn new(store: &'a Store) -> Transaction<'a> {
+        Transaction { store, last: 0 }
+    }
+
+    pub(crate) fn get(&self, kind: &Kind, key: &str) -> Option<Arc<Stored>> {
+        self.store.get(kind, key)
+    }
+
+    /// Everything whose key starts with the prefix, at the newest revision.
+    pub(crate) fn list(&self, kind: &Kind, prefix: &str) -> Vec<Arc<Stored>> {
+        self.store.list_newest(kind, prefix)
+    }
+
+    /// Stores an object under the next revision, which is written into it.
+    pub(crate) fn put(
+        &mut self,
+        kind: &Kind,
+        key: &str,
+        value: &mut Value,
+        opaque: Option<&str>,
+    ) -> Arc<Stored> {
+        let revision = self.store.read().revision + 1;
+        value["metadata"]["resourceVersion"] = Value::from(revision.to_string());
+        let body = encode_body(value, opaque);
+        let mut inner = self.store.modify();
+        let floor = inner.base;
+        let table = inner
+            .tables
+            .entry(kind.storage.clone())
+            .or_insert_with(|| Table::new(floor));
+        let previous = table.objects.get(key).cloned();
+        // The key is shared between versions of an object, the map and the log.
+        let key: Arc<str> = previous
+            .as_ref()
+            .map_or_else(|| key.into(), |previous| previous.key.clone());
+        let object = Arc::new(Stored::new(kind, key.clone(), revision, value, body));
+        table.objects.insert(key, object.clone());
+        let change = if previous.is_some() {
+            Change::Modified
+        } else {
+            Change::Added
+        };
+        let event = Event {
+            revision,
+            change,
+            object: object.clone(),
+            previous,
+            line: OnceLock::new(),
+        };
+        table.record(event, self.store.log_capacity);
+        inner.revision = revision;
+        drop(inner);
+        self.store.durability.put(kind, &object);
+        self.last = revision;
+        object
+    }
+
+    /// Removes an object. Its last state, carrying the revision of the deletion, is what watchers see.
+    pub(crate) fn remove(&mut self, kind: &Kind, key: &str) -> Option<Arc<Stored>> {
+        let previous = self.get(kind, key)?;
+        let revision = self.store.read().revision + 1;
+        let last = Arc::new(with_revision(kind, &previous, revision));
+        let mut inner = self.store.modify();
+        let table = inner.tables.get_mut(&kind.storage)?;
+        table.objects.remove(key);
+        let object = last.clone();
+        let event = Event {
+            revision,
+            change: Change::Deleted,
+            object,
+            previous: Some(previous),
+            line: OnceLock::new(),
+        };
+        table.record(event, self.store.log_capacity);
+        inner.revision = revision;
+        drop(inner);
+        self.store.durability.remove(kind, key, revision);
+        self.last = revision;
+        Some(last)
+    }
+
+    /// Hands the write over to be made durable; without a disk it is visible now.
+    pub(super) fn finish(self) -> u64 {
+        if self.last == 0 {
+            // Nothing written: what was read may still be on its way to the disk.
+            return self.store.read().revision;
+        }
+        if self.store.durability.is_memory() {
+            self.store.modify().advance(self.last);
+        } else {
+            self.store.durability.submit(self.last);
+        }
+        self.last
+    }
+}
+
+/// The same object, saying that it is of another revision.
+pub(crate) fn with_revision(kind: &Kind, stored: &Stored, revision: u64) -> Stored {
+    let mut value: Value = serde_json::from_slice(&stored.body).unwrap_or_default();
+    value["metadata"]["resourceVersion"] = Value::from(revision.to_string());
+    let opaque = crate::opaque::text_of(kind, &stored.body);
+    let body = encode_body(&value, opaque.as_deref());
+    Stored {
+        key: stored.key.clone(),
+        revision,
+        body,
+        labels: stored.labels.clone(),
+        fields: stored.fields.clone(),
+    }
+}

@@ -1,0 +1,159 @@
+//! How many pods to create, or which to delete. Pure.
+
+use std::fmt;
+use std::sync::Arc;
+
+use api::MicroTime;
+use api::kinds::Pod;
+
+use super::owner::ReplicaOwner;
+use super::ranking::{Chosen, rank_for_deletion};
+use super::snapshot::Snapshot;
+
+#[derive(Debug)]
+pub enum Plan {
+    Nothing(Reason),
+    Create {
+        count: usize,
+        reason: Reason,
+    },
+    Delete {
+        pods: Vec<Arc<Pod>>,
+        reasons: Vec<Reason>,
+    },
+}
+
+/// Why, in words that an operator would use.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    Enough {
+        want: i32,
+    },
+    BeingDeleted,
+    AwaitingOwnWrites,
+    TooFew {
+        have: usize,
+        want: i32,
+        creating: usize,
+    },
+    TooMany {
+        have: usize,
+        want: i32,
+        deleting: usize,
+    },
+    Deletes(Chosen),
+}
+
+/// What brings the set to its number. `related` is asked for only when pods have to be ranked.
+pub fn plan<K: ReplicaOwner>(
+    snapshot: &Snapshot<K>,
+    burst: usize,
+    now: MicroTime,
+    related: impl FnOnce() -> Vec<Arc<Pod>>,
+) -> Plan {
+    if snapshot.owner.meta().is_terminating() {
+        return Plan::Nothing(Reason::BeingDeleted);
+    }
+    let want = snapshot.owner.replicas();
+    let have = snapshot.active.len();
+    let wanted = usize::try_from(want).unwrap_or(0);
+    if have < wanted {
+        let creating = (wanted - have).min(burst);
+        return Plan::Create {
+            count: creating,
+            reason: Reason::TooFew {
+                have,
+                want,
+                creating,
+            },
+        };
+    }
+    if have > wanted {
+        let deleting = (have - wanted).min(burst);
+        return delete(snapshot, deleting, now, related);
+    }
+    Plan::Nothing(Reason::Enough { want })
+}
+
+fn delete<K: ReplicaOwner>(
+    snapshot: &Snapshot<K>,
+    deleting: usize,
+    now: MicroTime,
+    related: impl FnOnce() -> Vec<Arc<Pod>>,
+) -> Plan {
+    let (have, want) = (snapshot.active.len(), snapshot.owner.replicas());
+    let mut reasons = vec![Reason::TooMany {
+        have,
+        want,
+        deleting,
+    }];
+    let pods = if deleting < have {
+        let ranked = rank_for_deletion(&snapshot.active, &related(), now, snapshot.gates);
+        // The whole list would be long and is the same text over and over: the first few explain it.
+        reasons.extend(
+            ranked
+                .iter()
+                .take(deleting.min(REASONS_MAX))
+                .map(|(_, chosen)| Reason::Deletes(chosen.clone())),
+        );
+        ranked
+            .into_iter()
+            .take(deleting)
+            .map(|(pod, _)| pod)
+            .collect()
+    } else {
+        snapshot.active.clone()
+    };
+    Plan::Delete { pods, reasons }
+}
+
+/// How many of the chosen pods a plan explains one by one.
+const REASONS_MAX: usize = 10;
+
+impl Plan {
+    /// Nothing, because the caches have not shown the effect of the last plan yet.
+    pub fn await_events() -> Plan {
+        Plan::Nothing(Reason::AwaitingOwnWrites)
+    }
+
+    pub fn reasons(&self) -> impl Iterator<Item = &Reason> {
+        match self {
+            Plan::Nothing(reason) | Plan::Create { reason, .. } => std::slice::from_ref(reason),
+            Plan::Delete { reasons, .. } => reasons,
+        }
+        .iter()
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Enough { want } => write!(f, "has the {want} pods it wants"),
+            Reason::BeingDeleted => write!(
+                f,
+                "is being deleted: its pods are left to the garbage collector"
+            ),
+            Reason::AwaitingOwnWrites => {
+                write!(
+                    f,
+                    "waits until the pods it has just created or deleted show up in the cache"
+                )
+            }
+            Reason::TooFew {
+                have,
+                want,
+                creating,
+            } => {
+                write!(f, "has {have} of {want} pods: creates {creating}")
+            }
+            Reason::TooMany {
+                have,
+                want,
+                deleting,
+            } => {
+                write!(f, "has {have} pods and wants {want}: deletes {deleting}")
+            }
+            Reason::Deletes(chosen) => write!(f, "deletes {chosen}"),
+        }
+    }
+}

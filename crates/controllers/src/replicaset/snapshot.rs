@@ -1,0 +1,81 @@
+//! What the caches say about one set.
+
+use std::sync::Arc;
+
+use api::kinds::Pod;
+use api::{Gate, Gates, Selector};
+use runtime::triggers::by_controller;
+use runtime::{IndexValue, Store};
+
+use super::owner::ReplicaOwner;
+
+pub struct Snapshot<K> {
+    pub owner: Arc<K>,
+    /// Pods that belong to the set and count.
+    pub active: Vec<Arc<Pod>>,
+    /// Pods of the set that are on their way out; `None` where the kind does not count them.
+    pub terminating: Option<usize>,
+    pub gates: Gates,
+}
+
+impl<K: ReplicaOwner> Snapshot<K> {
+    pub fn new(
+        owner: Arc<K>,
+        selector: &Selector,
+        active: Vec<Arc<Pod>>,
+        candidates: &[Arc<Pod>],
+        gates: Gates,
+    ) -> Snapshot<K> {
+        let counts =
+            K::COUNTS_TERMINATING && gates.enabled(Gate::DeploymentReplicaSetTerminatingReplicas);
+        let uid = &owner.meta().uid;
+        let terminating = counts.then(|| {
+            candidates
+                .iter()
+                .filter(|pod| pod.is_terminating())
+                .filter(|pod| {
+                    pod.metadata.is_controlled_by(uid) && selector.matches(&pod.metadata.labels)
+                })
+                .count()
+        });
+        Snapshot {
+            owner,
+            active,
+            terminating,
+            gates,
+        }
+    }
+}
+
+/// Pods that the set controls, and orphans of its namespace.
+pub(super) fn candidates<K: ReplicaOwner>(owner: &K, pods: &Store<Pod>) -> Vec<Arc<Pod>> {
+    let meta = owner.meta();
+    let mut found = pods.by(&by_controller(), &IndexValue::Uid(meta.uid.clone()));
+    found.extend(pods.by(&by_controller(), &IndexValue::Text(meta.namespace.clone())));
+    found
+}
+
+/// Pods of all sets that have the same controller as this one: the whole of a Deployment, say.
+pub(super) fn related<K: ReplicaOwner>(
+    owner: &K,
+    sets: &Store<K>,
+    pods: &Store<Pod>,
+) -> Vec<Arc<Pod>> {
+    let meta = owner.meta();
+    let Some(controller) = meta.controller() else {
+        return candidates_selected(owner, pods);
+    };
+    sets.by(&by_controller(), &IndexValue::Uid(controller.uid.clone()))
+        .iter()
+        .flat_map(|set| candidates_selected(&**set, pods))
+        .collect()
+}
+
+fn candidates_selected<K: ReplicaOwner>(owner: &K, pods: &Store<Pod>) -> Vec<Arc<Pod>> {
+    let Ok(selector) = owner.selector() else {
+        return Vec::new();
+    };
+    let mut found = candidates(owner, pods);
+    found.retain(|pod| selector.matches(&pod.metadata.labels));
+    found
+}

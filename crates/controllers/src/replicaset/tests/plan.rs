@@ -1,0 +1,142 @@
+use expect_test::{Expect, expect};
+
+use super::super::{Plan, plan};
+use super::{now, snapshot};
+
+/// The plan in a line, its reasons below.
+fn check(text: &str, expected: Expect) {
+    let snapshot = snapshot(text);
+    let plan = plan(&snapshot, 5, now(), || snapshot.active.clone());
+    let head = match &plan {
+        Plan::Nothing(_) => "nothing".to_string(),
+        Plan::Create { count, .. } => format!("create {count}"),
+        Plan::Delete { pods, .. } => {
+            let names: Vec<&str> = pods.iter().map(|pod| &*pod.metadata.name).collect();
+            format!("delete {}", names.join(", "))
+        }
+    };
+    let reasons: Vec<String> = plan
+        .reasons()
+        .map(|reason| format!("\n  {reason}"))
+        .collect();
+    expected.assert_eq(&format!("{head}{}", reasons.concat()));
+}
+
+fn deletes(text: &str) -> String {
+    let snapshot = snapshot(text);
+    let Plan::Delete { pods, .. } = plan(&snapshot, 500, now(), || snapshot.active.clone()) else {
+        panic!("{text} deletes nothing");
+    };
+    let names: Vec<&str> = pods.iter().map(|pod| &*pod.metadata.name).collect();
+    names.join(" ")
+}
+
+// Upstream: TestSyncReplicaSetDoesNothing, TestDeleteFinalStateUnknown.
+#[test]
+fn enough_is_enough() {
+    check(
+        "replicas=2 | a:ready b:ready",
+        expect![[r#"
+        nothing
+          has the 2 pods it wants"#]],
+    );
+}
+
+// Upstream: TestSyncReplicaSetCreates, TestControllerBurstReplicas.
+#[test]
+fn creates_what_is_missing_up_to_the_burst() {
+    check(
+        "replicas=3 | a:ready",
+        expect![[r#"
+        create 2
+          has 1 of 3 pods: creates 2"#]],
+    );
+    check(
+        "replicas=30 |",
+        expect![[r#"
+        create 5
+          has 0 of 30 pods: creates 5"#]],
+    );
+}
+
+// Upstream: TestGetPodsToDelete.
+#[test]
+fn deletes_pending_before_ready() {
+    check(
+        "replicas=1 | a:ready,10m b:pending c:ready,1m",
+        expect![[r#"
+        delete b, c
+          has 3 pods and wants 1: deletes 2
+          deletes b: Pending
+          deletes c: 2 more pods of the workload on n1"#]],
+    );
+}
+
+#[test]
+fn all_go_without_ranking_when_none_is_wanted() {
+    check(
+        "replicas=0 | a:ready b:pending",
+        expect![[r#"
+        delete a, b
+          has 2 pods and wants 0: deletes 2"#]],
+    );
+}
+
+#[test]
+fn the_order_of_deletion() {
+    // Unassigned < pending < unknown < running; not ready < ready.
+    assert_eq!(
+        deletes(
+            "replicas=1 | ready:ready running:running unknown:unknown pending:pending free:pending,nonode"
+        ),
+        "free pending unknown running"
+    );
+    // Lower cost first; a malformed cost counts as 0.
+    assert_eq!(
+        deletes("replicas=1 | a:ready,cost=10 b:ready,cost=-5 c:ready,cost=x"),
+        "b c"
+    );
+    // More pods of the workload on the node first.
+    assert_eq!(
+        deletes("replicas=2 | a:ready,on=n1 b:ready,on=n2 c:ready,on=n2"),
+        "b"
+    );
+    // Ready for less time first, by powers of two of the time.
+    assert_eq!(
+        deletes("replicas=2 | old:ready,10h,on=a mid:ready,1h,on=b new:ready,1m,on=c"),
+        "new"
+    );
+    // In one bucket the uid decides, not the time.
+    assert_eq!(
+        deletes("replicas=1 | b:ready,100s,on=a,uid=2 a:ready,101s,on=b,uid=1"),
+        "a"
+    );
+    // More restarts first.
+    assert_eq!(
+        deletes("replicas=1 | a:running,restarts=1 b:running,restarts=3"),
+        "b"
+    );
+    // Newer first.
+    assert_eq!(
+        deletes("replicas=1 | old:running,created=10d new:running,created=1m"),
+        "new"
+    );
+}
+
+#[test]
+fn a_circular_order_is_survived() {
+    // a < b by uid within a time bucket, b < c by restarts at equal times, c < a by uid.
+    let pods = "a:ready,100s,on=x,uid=2 b:ready,101s,on=y,uid=3,restarts=5 c:ready,101s,on=z,uid=1";
+    let many: Vec<String> = (0..40)
+        .map(|round| {
+            pods.replace(':', &format!("{round}:"))
+                .replace("uid=", &format!("uid={round}"))
+        })
+        .collect();
+    assert_eq!(
+        deletes(&format!("replicas=1 | {}", many.join(" ")))
+            .split(' ')
+            .count(),
+        119
+    );
+}

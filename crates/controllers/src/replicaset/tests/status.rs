@@ -1,0 +1,65 @@
+use api::conditions::{Condition, ConditionStatus};
+use expect_test::{Expect, expect};
+use runtime::Error;
+
+use super::super::{Outcome, Snapshot, compute};
+use super::{now, snapshot};
+
+fn check(snapshot: &Snapshot<api::kinds::ReplicaSet>, failure: Option<&str>, expected: Expect) {
+    let outcome = Outcome {
+        failure: failure.map(|text| Error::Retry(text.into())),
+        moved: false,
+    };
+    let status = compute(snapshot, &outcome, now());
+    expected.assert_eq(&serde_json::to_string(&status).unwrap());
+}
+
+// Upstream: TestCalculateStatus.
+#[test]
+fn counts() {
+    check(
+        &snapshot("replicas=4,min=60 | a:ready,10m b:ready,10s c:pending"),
+        None,
+        expect![[
+            r#"{"replicas":3,"fullyLabeledReplicas":3,"readyReplicas":2,"availableReplicas":1,"terminatingReplicas":0,"observedGeneration":2}"#
+        ]],
+    );
+}
+
+// Upstream: TestCalculateStatusConditions.
+#[test]
+fn a_failure_appears_once_and_goes_with_success() {
+    let fresh = snapshot("replicas=2 | a:ready");
+    check(
+        &fresh,
+        Some("quota exceeded"),
+        expect![[
+            r#"{"replicas":1,"fullyLabeledReplicas":1,"readyReplicas":1,"availableReplicas":1,"terminatingReplicas":0,"observedGeneration":2,"conditions":[{"type":"ReplicaFailure","status":"True","lastTransitionTime":"2024-01-01T00:00:00Z","reason":"FailedCreate","message":"quota exceeded"}]}"#
+        ]],
+    );
+    let mut failed = snapshot("replicas=0 | a:ready");
+    let mut owner = (*failed.owner).clone();
+    let held = Condition::new(
+        "ReplicaFailure",
+        ConditionStatus::True,
+        "FailedDelete",
+        "first",
+        now().time(),
+    );
+    owner.status.conditions = vec![held];
+    failed.owner = std::sync::Arc::new(owner);
+    let outcome = Outcome {
+        failure: Some(Error::Retry("second".into())),
+        moved: false,
+    };
+    let status = compute(&failed, &outcome, now());
+    assert_eq!(
+        &*status.conditions[0].message, "first",
+        "the first failure stays"
+    );
+    assert!(
+        compute(&failed, &Outcome::default(), now())
+            .conditions
+            .is_empty()
+    );
+}

@@ -1,0 +1,319 @@
+//! Why a controller did what it did: the last plans per object, with their reasons.
+//!
+//! The reconcile loop records every plan here, for all controllers alike; the debug endpoint and
+//! `steersman why` read it. It is bounded in every direction, because it lives as long as the
+//! process does and sees every object of the cluster.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use api::{Key, MicroTime};
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+use crate::lru::Lru;
+
+/// The last decisions of all controllers. Cheap to clone; clones share the record.
+#[derive(Clone)]
+pub struct Decisions(Arc<Mutex<Inner>>);
+
+/// One plan, and how often in a row it was made again unchanged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// When it was made first.
+    pub at: MicroTime,
+    /// When it was made last.
+    pub last_at: MicroTime,
+    pub count: u64,
+    /// Its lines, separated by newlines; empty when there was nothing to do.
+    text: Arc<str>,
+}
+
+/// Enough to see a rollout stall and what came before it.
+const DECISIONS_PER_OBJECT: usize = 8;
+
+/// The objects that changed last are the ones that people ask about.
+const OBJECTS: usize = 4096;
+
+/// A plan may touch 500 pods; the first few say it all.
+const BYTES_PER_DECISION: usize = 2048;
+
+/// All text together: an idle process has 12 MB in all, a busy one must not spend more than a few
+/// on its memoirs.
+const BYTES: usize = 4 * 1024 * 1024;
+
+struct Inner {
+    objects: Lru<(&'static str, Key), VecDeque<Decision>>,
+    /// The sum of the lengths of all texts.
+    bytes: usize,
+}
+
+impl Decisions {
+    pub fn new() -> Decisions {
+        Decisions(Arc::new(Mutex::new(Inner {
+            objects: Lru::new(OBJECTS),
+            bytes: 0,
+        })))
+    }
+
+    /// Keeps what `controller` decided about `key`. A decision equal to the one before it is counted,
+    /// not kept again.
+    pub fn record(
+        &self,
+        controller: &'static str,
+        key: &Key,
+        at: MicroTime,
+        lines: impl Iterator<Item = String>,
+    ) {
+        let text = bounded_text(lines);
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        if inner.objects.len() >= OBJECTS
+            && inner.objects.peek(&(controller, key.clone())).is_none()
+        {
+            inner.forget_oldest();
+        }
+        let decisions = inner
+            .objects
+            .get_or_insert((controller, key.clone()), VecDeque::new);
+        if let Some(last) = decisions.back_mut()
+            && *last.text == *text
+        {
+            last.last_at = at;
+            last.count += 1;
+            return;
+        }
+        if decisions.len() == DECISIONS_PER_OBJECT
+            && let Some(oldest) = decisions.pop_front()
+        {
+            inner.bytes -= oldest.text.len();
+        }
+        inner.bytes += text.len();
+        decisions.push_back(Decision {
+            at,
+            last_at: at,
+            count: 1,
+            text: text.into(),
+        });
+        while inner.bytes > BYTES {
+            inner.forget_oldest();
+        }
+    }
+
+    /// What `controller` decided about `key`, oldest first.
+    pub fn get(&self, controller: &str, key: &Key) -> Vec<Decision> {
+        let inner = self.lock();
+        // Looking does not need a controller name that lives forever.
+        let objects: &Lru<(&str, Key), VecDeque<Decision>> = &inner.objects;
+        objects
+            .peek(&(controller, key.clone()))
+            .map(|decisions| decisions.iter().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// The controllers that have decided anything, by name.
+    pub fn controllers(&self) -> Vec<&'static str> {
+        let inner = self.lock();
+        let names: BTreeSet<&'static str> = inner.objects.keys().map(|(name, _)| *name).collect();
+        names.into_iter().collect()
+    }
+
+    /// The objects that `controller` decided about, by namespace and name.
+    pub fn keys(&self, controller: &str) -> Vec<Key> {
+        let inner = self.lock();
+        let mut keys: Vec<Key> = inner
+            .objects
+            .keys()
+            .filter(|(name, _)| *name == controller)
+            .map(|(_, key)| key.clone())
+            .collect();
+        keys.sort();
+        keys
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Decisions {
+    fn default() -> Decisions {
+        Decisions::new()
+    }
+}
+
+impl Inner {
+    fn forget_oldest(&mut self) {
+        if let Some((_, decisions)) = self.objects.pop_oldest() {
+            let freed: usize = decisions.iter().map(|decision| decision.text.len()).sum();
+            self.bytes -= freed;
+        }
+    }
+}
+
+impl Decision {
+    /// One line for each step of the plan, with its reason; none when there was nothing to do.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        self.text.lines()
+    }
+}
+
+/// `{"time":…,"lastTime":…,"count":…,"lines":[…]}`
+impl Serialize for Decision {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Decision", 4)?;
+        object.serialize_field("time", &self.at)?;
+        object.serialize_field("lastTime", &self.last_at)?;
+        object.serialize_field("count", &self.count)?;
+        object.serialize_field("lines", &self.lines().collect::<Vec<_>>())?;
+        object.end()
+    }
+}
+
+/// The lines joined, up to the limit; a last line says how many are left out.
+fn bounded_text(mut lines: impl Iterator<Item = String>) -> String {
+    let mut text = String::new();
+    while let Some(line) = lines.next() {
+        let room = BYTES_PER_DECISION - text.len();
+        if line.len() + 1 > room {
+            let cut = line.floor_char_boundary(room.saturating_sub(1).min(line.len()));
+            // A beginning that says something is worth more than a count.
+            let kept_a_part = text.is_empty() && cut > 0;
+            if kept_a_part {
+                text.push_str(&line[..cut]);
+                text.push('\n');
+            }
+            let left_out = lines.count() + usize::from(!kept_a_part);
+            if left_out > 0 {
+                text.push_str(&format!("and {left_out} more"));
+            }
+            return text;
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::Time;
+    use expect_test::expect;
+
+    fn at(second: i64) -> MicroTime {
+        Time::from_unix(second).micro()
+    }
+
+    fn record(decisions: &Decisions, name: &str, second: i64, lines: &[&str]) {
+        let lines = lines.iter().map(|line| (*line).to_owned());
+        decisions.record("replicaset", &Key::new("web", name), at(second), lines);
+    }
+
+    fn counts(decisions: &Decisions, name: &str) -> Vec<(String, u64)> {
+        decisions
+            .get("replicaset", &Key::new("web", name))
+            .iter()
+            .map(|decision| {
+                (
+                    decision.lines().collect::<Vec<_>>().join("|"),
+                    decision.count,
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn equal_decisions_in_a_row_collapse() {
+        let decisions = Decisions::new();
+        for (second, line) in [
+            (1, "create 2"),
+            (2, "wait"),
+            (3, "wait"),
+            (9, "wait"),
+            (10, "create 2"),
+        ] {
+            record(&decisions, "a", second, &[line]);
+        }
+        let kept = decisions.get("replicaset", &Key::new("web", "a"));
+        expect![[r#"[{"time":"1970-01-01T00:00:01.000000Z","lastTime":"1970-01-01T00:00:01.000000Z","count":1,"lines":["create 2"]},{"time":"1970-01-01T00:00:02.000000Z","lastTime":"1970-01-01T00:00:09.000000Z","count":3,"lines":["wait"]},{"time":"1970-01-01T00:00:10.000000Z","lastTime":"1970-01-01T00:00:10.000000Z","count":1,"lines":["create 2"]}]"#]]
+            .assert_eq(&serde_json::to_string(&kept).unwrap());
+    }
+
+    #[test]
+    fn nothing_to_do_is_a_decision_too() {
+        let decisions = Decisions::new();
+        record(&decisions, "a", 1, &[]);
+        record(&decisions, "a", 2, &[]);
+        assert_eq!(counts(&decisions, "a"), [(String::new(), 2)]);
+    }
+
+    #[test]
+    fn an_object_keeps_its_last_eight() {
+        let decisions = Decisions::new();
+        for step in 0..20 {
+            record(&decisions, "a", step, &[&format!("step {step}")]);
+        }
+        let kept = counts(&decisions, "a");
+        assert_eq!(kept.len(), 8);
+        assert_eq!(kept[0].0, "step 12");
+    }
+
+    #[test]
+    fn the_object_decided_longest_ago_goes_first() {
+        let decisions = Decisions::new();
+        for object in 0..OBJECTS {
+            record(&decisions, &format!("{object:04}"), 1, &["x"]);
+        }
+        record(&decisions, "0000", 2, &["x"]);
+        record(&decisions, "new", 3, &["x"]);
+        let keys = decisions.keys("replicaset");
+        assert_eq!(keys.len(), OBJECTS);
+        assert!(counts(&decisions, "0001").is_empty());
+        assert_eq!(counts(&decisions, "0000"), [("x".to_owned(), 2)]);
+        assert_eq!(decisions.lock().bytes, 2 * OBJECTS);
+    }
+
+    #[test]
+    fn text_is_bounded_and_says_what_is_left_out() {
+        let decisions = Decisions::new();
+        let lines: Vec<String> = (0..500)
+            .map(|pod| format!("delete pod web-{pod}: too many"))
+            .collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        record(&decisions, "a", 1, &lines);
+        let kept = decisions.get("replicaset", &Key::new("web", "a"));
+        assert_eq!(kept[0].lines().last(), Some("and 427 more"));
+        assert_eq!(kept[0].lines().count(), 74);
+
+        record(&decisions, "b", 1, &[&"é".repeat(4000)]);
+        let text = &counts(&decisions, "b")[0].0;
+        assert_eq!(text.len(), 2046);
+    }
+
+    #[test]
+    fn all_text_together_is_bounded() {
+        let decisions = Decisions::new();
+        for step in 0..8 {
+            for object in 0..1000 {
+                let line = format!("{step} {}", "x".repeat(2000));
+                record(&decisions, &object.to_string(), step, &[&line]);
+            }
+        }
+        let inner = decisions.lock();
+        assert!(inner.bytes <= BYTES, "{}", inner.bytes);
+        assert!(inner.objects.len() > 200, "{}", inner.objects.len());
+    }
+
+    #[test]
+    fn controllers_are_told_apart() {
+        let decisions = Decisions::new();
+        let key = Key::new("web", "a");
+        decisions.record("job", &key, at(1), ["run".to_owned()].into_iter());
+        record(&decisions, "a", 1, &["create"]);
+        record(&decisions, "b", 1, &["create"]);
+        assert_eq!(decisions.controllers(), ["job", "replicaset"]);
+        assert_eq!(decisions.keys("job"), std::slice::from_ref(&key));
+        assert_eq!(decisions.keys("replicaset").len(), 2);
+        assert!(decisions.get("cronjob", &key).is_empty());
+    }
+}

@@ -1,0 +1,86 @@
+//! A bounded map that forgets what was used longest ago.
+
+use std::collections::BTreeMap;
+use std::hash::Hash;
+
+use api::collections::HashMap;
+
+/// Keeps at most `capacity` entries. Uses are numbered, so that the oldest is found without
+/// pointers between entries; a touch costs a walk of a small tree.
+pub(crate) struct Lru<K, V> {
+    capacity: usize,
+    used: u64,
+    entries: HashMap<K, Entry<V>>,
+    by_use: BTreeMap<u64, K>,
+}
+
+struct Entry<V> {
+    used: u64,
+    value: V,
+}
+
+impl<K: Hash + Eq + Clone, V> Lru<K, V> {
+    pub(crate) fn new(capacity: usize) -> Lru<K, V> {
+        Lru {
+            capacity,
+            used: 0,
+            entries: HashMap::default(),
+            by_use: BTreeMap::new(),
+        }
+    }
+
+    /// The value under `key`, made if there is none; it is now the one used last.
+    pub(crate) fn get_or_insert(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
+        if !self.entries.contains_key(&key) && self.entries.len() >= self.capacity {
+            self.pop_oldest();
+        }
+        self.used += 1;
+        let now = self.used;
+        let entry = self.entries.entry(key.clone()).or_insert_with(|| Entry {
+            used: now,
+            value: make(),
+        });
+        self.by_use.remove(&entry.used);
+        self.by_use.insert(now, key);
+        entry.used = now;
+        &mut entry.value
+    }
+
+    pub(crate) fn pop_oldest(&mut self) -> Option<(K, V)> {
+        let (_, key) = self.by_use.pop_first()?;
+        let entry = self.entries.remove(&key)?;
+        Some((key, entry.value))
+    }
+
+    /// Looks without touching.
+    pub(crate) fn peek(&self, key: &K) -> Option<&V> {
+        self.entries.get(key).map(|entry| &entry.value)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// From the one used longest ago to the one used last.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
+        self.by_use.values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forgets_what_was_used_longest_ago() {
+        let mut lru = Lru::new(3);
+        for key in ["a", "b", "c", "a", "d"] {
+            *lru.get_or_insert(key, || 0) += 1;
+        }
+        assert_eq!(lru.keys().copied().collect::<String>(), "cad");
+        assert_eq!(lru.peek(&"a"), Some(&2));
+        assert_eq!(lru.peek(&"b"), None);
+        assert_eq!(lru.len(), 3);
+        assert_eq!(lru.pop_oldest(), Some(("c", 1)));
+    }
+}
