@@ -32,6 +32,7 @@ struct Entry {
     type_id: TypeId,
     informer: Arc<dyn Any + Send + Sync>,
     start: Box<dyn Fn(Stop) -> Task<()> + Send + Sync>,
+    clear_listeners: Box<dyn Fn() + Send + Sync>,
     synced: Synced,
 }
 
@@ -84,6 +85,10 @@ impl Informers {
                 let (informer, client, options) = (to_run.clone(), client.clone(), options.clone());
                 spawn(async move { informer.run(client, options, stop).await })
             }),
+            clear_listeners: {
+                let informer = informer.clone();
+                Box::new(move || informer.clear_listeners())
+            },
             synced: informer.synced(),
         }
     }
@@ -110,6 +115,14 @@ impl Informers {
             .collect();
         for synced in all {
             synced.wait().await;
+        }
+    }
+
+    /// Forgets everyone who listens; the stores stay warm. A manager that loses its lease does this,
+    /// and builds its controllers anew for the next term.
+    pub fn clear_listeners(&self) {
+        for entry in self.lock().by_kind.values() {
+            (entry.clear_listeners)();
         }
     }
 
