@@ -225,7 +225,10 @@ pub(crate) fn validate_update(
 
 /// `columnDefinitions` of a table.
 pub(crate) fn columns(kind: &Kind) -> Value {
-    tables::columns(kind).iter().map(tables::Column::to_value).collect()
+    tables::columns(kind)
+        .iter()
+        .map(tables::Column::to_value)
+        .collect()
 }
 
 pub(crate) fn cells(kind: &Kind, value: &Value, now: &str) -> Value {
