@@ -3,7 +3,7 @@
 use crate::admission::Networks;
 use crate::auth::Identity;
 use crate::kinds::Registry;
-use crate::storage::{Durability, Store};
+use crate::storage::{Store, TableKey};
 use crate::{Body, BoxError, Transport, rest};
 use api::{Clock, Rng};
 use bytes::Bytes;
@@ -40,7 +40,7 @@ pub enum Error {
 }
 
 pub(crate) struct Shared {
-    pub(crate) store: Store,
+    pub(crate) store: Arc<Store>,
     pub(crate) registry: RwLock<Arc<Registry>>,
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
@@ -65,13 +65,21 @@ impl Options {
 
 impl ApiServer {
     pub fn open(options: Options) -> Result<ApiServer, Error> {
-        if let Storage::Dir(path) = options.storage {
-            let why = "durable storage is not available yet; use in-memory storage".to_owned();
-            return Err(Error::Storage { path, why });
-        }
+        let capacity = options.event_log_capacity;
+        let registry = Registry::default();
+        let store = match options.storage {
+            Storage::InMemory => Store::in_memory(capacity),
+            Storage::Dir(path) => {
+                let found =
+                    crate::storage::open(&path).map_err(|why| Error::Storage { path, why })?;
+                let kind_of =
+                    |table: &TableKey| registry.iter().find(|kind| kind.storage == *table).cloned();
+                Store::on_disk(found, capacity, kind_of)
+            }
+        };
         let shared = Shared {
-            store: Store::new(Durability::Memory, options.event_log_capacity),
-            registry: RwLock::new(Arc::new(Registry::default())),
+            store,
+            registry: RwLock::new(Arc::new(registry)),
             clock: options.clock,
             rng: options.rng,
             networks: Networks::default(),

@@ -2,6 +2,7 @@
 
 mod apply;
 mod delete;
+mod durable;
 mod verbs;
 mod watch;
 
