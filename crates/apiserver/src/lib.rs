@@ -5,6 +5,7 @@
 
 pub mod admission;
 pub mod auth;
+pub mod bootstrap;
 mod convert;
 #[cfg(test)]
 mod corpus;
