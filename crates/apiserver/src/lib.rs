@@ -18,6 +18,7 @@ mod opaque;
 mod openapi;
 mod patch;
 pub mod pki;
+pub mod proto;
 mod resources;
 mod rest;
 pub mod schema;
