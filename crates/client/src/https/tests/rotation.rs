@@ -217,3 +217,33 @@ async fn an_authority_is_rotated_on_disk() {
     let_ten_seconds_pass().await;
     assert_eq!(get(&client).await.as_deref(), Ok("hi"));
 }
+
+#[tokio::test]
+async fn a_plugin_that_fails_is_not_run_for_everyone_who_waits() {
+    let directory = Directory::new();
+    let server = TestServer::start(|_| Reply::text("hi")).await;
+    let Auth::Exec(mut exec) = plugin(&directory, "") else {
+        unreachable!("it is a plugin")
+    };
+    exec.args = vec![
+        "-c".into(),
+        format!("echo x >>{}; exit 9", directory.0.join("runs").display()),
+    ];
+    let client = client(Config {
+        auth: Auth::Exec(exec),
+        ..config(&server)
+    });
+    for answer in join_all((0..20).map(|_| get(&client))).await {
+        assert_eq!(
+            answer.unwrap_err(),
+            "exec plugin \"/bin/sh\" failed: it ended with exit status: 9"
+        );
+    }
+    assert_eq!(
+        std::fs::read_to_string(directory.0.join("runs"))
+            .unwrap()
+            .lines()
+            .count(),
+        1
+    );
+}
