@@ -4,6 +4,7 @@
 //! process, so tests and the simulator exercise exactly what users run.
 
 pub mod admission;
+mod apply;
 pub mod auth;
 mod convert;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod opaque;
 mod openapi;
 mod patch;
 pub mod pki;
+pub mod proto;
 mod resources;
 mod rest;
 pub mod schema;

@@ -23,6 +23,8 @@ pub struct Options {
     pub rng: Rng,
     /// How many changes per resource a watch may lag behind before it is told to start over.
     pub event_log_capacity: usize,
+    /// Whether updates keep `managedFields`, as upstream does. Applies always do.
+    pub track_fields: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +45,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
     pub(crate) networks: Networks,
+    pub(crate) track_fields: bool,
     pub(crate) openapi: crate::openapi::OpenApi,
 }
 
@@ -55,6 +58,7 @@ impl Options {
             clock,
             rng,
             event_log_capacity: 10_000,
+            track_fields: true,
         }
     }
 }
@@ -71,6 +75,7 @@ impl ApiServer {
             clock: options.clock,
             rng: options.rng,
             networks: Networks::default(),
+            track_fields: options.track_fields,
             openapi: crate::openapi::OpenApi::default(),
         };
         let server = ApiServer {

@@ -120,6 +120,7 @@ pub fn controller<K: ReplicaOwner>(
         workers,
         retries_max: None,
         waits_for: vec![sets.synced(), pods.synced()],
+        metrics: None,
         reconciler: Arc::new(ReplicaController::<K> {
             control: PodControl::new(tools.client.clone(), tools.recorder.clone()),
             tools,
