@@ -19,6 +19,7 @@ pub mod leader_migration;
 pub mod logging;
 pub mod metrics;
 pub mod options;
+pub mod process;
 pub mod run;
 pub mod serving;
 pub mod term;

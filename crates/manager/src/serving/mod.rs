@@ -3,6 +3,7 @@
 //! A request passes: panic guard, log, cache headers, authentication, authorization, router. Connections are
 //! driven by one task that ends when the server is dropped, and their number is bounded.
 
+pub mod debug;
 mod health;
 mod listener;
 mod pages;
