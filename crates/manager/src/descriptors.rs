@@ -23,6 +23,14 @@ pub struct Descriptor {
     pub first: bool,
 }
 
+/// The controllers that this build has. Each name here has a constructor where controllers are wired together.
+const BUILT: &[&str] = &[];
+
+/// Whether this build has the controller.
+pub fn is_built(name: &str) -> bool {
+    BUILT.contains(&name)
+}
+
 /// All 52, in upstream's order of registration.
 pub const DESCRIPTORS: &[Descriptor] = &[
     controller(
@@ -437,6 +445,15 @@ mod tests {
                 descriptor.name
             );
         }
+    }
+
+    #[test]
+    fn only_known_controllers_are_built() {
+        assert!(
+            BUILT
+                .iter()
+                .all(|name| find(name).is_some_and(|known| known.name == *name))
+        );
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub mod leader_migration;
 pub mod logging;
 pub mod metrics;
 pub mod options;
+pub mod process;
+mod run;
 pub mod serving;
 mod tls_names;
 mod validate;
@@ -25,3 +27,5 @@ pub mod version;
 
 pub use error::{Error, Errors};
 pub use options::{Command, Options};
+pub use process::Process;
+pub use run::run;
