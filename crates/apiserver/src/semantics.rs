@@ -210,8 +210,6 @@ impl admission::Cluster for State<'_, '_> {
     }
 }
 
-pub(crate) fn manage_fields(_context: &Context, _new: &mut Value, _old: Option<&Value>) {}
-
 pub(crate) fn validate_create(_kind: &Kind, _value: &Value) -> Vec<Cause> {
     Vec::new()
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT, WARNING};
 use http::{Method, Request, Response};
 use tokio::time::Instant;
 use tower::ServiceExt;
@@ -348,6 +348,9 @@ impl Client {
             .oneshot(request)
             .await
             .map_err(|source| Error::transport(description, source))?;
+        for warning in response.headers().get_all(WARNING) {
+            tracing::warn!(request = description, ?warning, "the API server warns");
+        }
         if response.status().is_success() {
             return Ok(response);
         }
@@ -377,6 +380,10 @@ async fn in_time<T>(
 fn asked_to_wait(error: &Error) -> Option<Duration> {
     let status = error.status()?;
     if status.code != 429 && status.code < 500 {
+        return None;
+    }
+    // A server that lags behind keeps each try waiting for seconds; the caller knows what to ask instead.
+    if error.is_resource_version_too_large() {
         return None;
     }
     status.retry_after

@@ -269,7 +269,7 @@ async fn a_status_becomes_a_typed_error() {
     });
     let error = client.get(&pods(), "shop", "a").await.unwrap_err();
     assert!(error.is_not_found());
-    assert_eq!(error.to_string(), "pods \"a\" not found (404 NotFound)");
+    assert_eq!(error.to_string(), "pods \"a\" not found");
 }
 
 #[tokio::test(start_paused = true)]
@@ -493,4 +493,22 @@ async fn a_token_is_replaced_for_all_clones() {
     token.replace("two\n").unwrap();
     assert_eq!(clone.get(&nodes(), "", "n").await.unwrap(), "Bearer two");
     assert!(Token::new("a\nb").is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_version_from_the_future_is_the_callers_to_handle() {
+    let client = client(|_, _| {
+        let body = r#"{"kind":"Status","code":504,"reason":"Timeout","message":"Too large resource version: 9, current: 8",
+            "details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}],
+            "retryAfterSeconds":1}}"#;
+        let response = Response::builder().status(504).header("Retry-After", "1");
+        Ok(response.body(full(body)).unwrap())
+    });
+    let started = Instant::now();
+    let error = client
+        .list(&pods(), "", &ListOptions::default())
+        .await
+        .unwrap_err();
+    assert!(error.is_resource_version_too_large() && error.is_timeout());
+    assert!(started.elapsed().is_zero(), "tried again");
 }

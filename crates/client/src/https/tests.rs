@@ -528,6 +528,31 @@ async fn nobody_there_and_something_else_there() {
     assert_eq!(get(&client(plain)).await.as_deref(), Ok("plain"));
 }
 
+#[tokio::test]
+async fn a_server_that_keeps_silent_is_given_up_by_all_who_wait() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut config =
+        Config::for_server(&format!("https://{address}"), &Environment::default()).unwrap();
+    config.tls.insecure = true;
+    let client = client(config);
+    tokio::time::pause();
+    let started = tokio::time::Instant::now();
+    for answer in join_all((0..20).map(|_| get(&client))).await {
+        assert_eq!(
+            answer.unwrap_err(),
+            format!(
+                "the API server at https://{address} did not answer within 10 s; check the address and the firewalls between"
+            )
+        );
+    }
+    assert!(
+        started.elapsed() < Duration::from_secs(15),
+        "one after another: {:?}",
+        started.elapsed()
+    );
+}
+
 #[test]
 fn bad_certificates_are_known_at_the_start() {
     let check = |change: &dyn Fn(&mut Config), expected: &str| {

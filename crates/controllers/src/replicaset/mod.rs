@@ -76,6 +76,8 @@ pub struct ReplicaController<K: ReplicaOwner> {
 pub struct Outcome {
     /// The first failure; all were reported as events.
     pub failure: Option<Error>,
+    /// Pods were created or deleted: events about them are on their way.
+    pub moved: bool,
 }
 
 /// Builds the controller for one of the two kinds.
@@ -118,6 +120,7 @@ pub fn controller<K: ReplicaOwner>(
         workers,
         retries_max: None,
         waits_for: vec![sets.synced(), pods.synced()],
+        metrics: None,
         reconciler: Arc::new(ReplicaController::<K> {
             control: PodControl::new(tools.client.clone(), tools.recorder.clone()),
             tools,
@@ -179,7 +182,9 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         // One reading of the clock for status and wake-up, so that they agree.
         let now = self.tools.clock.now();
         let status = status::compute(&snapshot, &outcome, now);
-        let later = self.write_status(key, &snapshot, &status, now).await?;
+        let later = self
+            .write_status(key, &snapshot, &outcome, &status, now)
+            .await?;
         if let Some(failure) = outcome.failure {
             return Err(failure);
         }
@@ -239,10 +244,13 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         })
         .await;
         let mut unseen = attempts.skipped;
-        let mut failure = None;
+        let (mut failure, mut moved) = (None, false);
         for attempt in attempts.tried {
             match attempt {
-                Ok(created) => self.written_pods.note(key, created.resource_version),
+                Ok(created) => {
+                    moved = true;
+                    self.written_pods.note(key, created.resource_version);
+                }
                 Err(error) => {
                     unseen += 1;
                     if !error.is_namespace_terminating() {
@@ -252,7 +260,7 @@ impl<K: ReplicaOwner> ReplicaController<K> {
             }
         }
         self.expectations.creations_observed(key, unseen);
-        Outcome { failure }
+        Outcome { failure, moved }
     }
 
     async fn delete(&self, key: &Key, snapshot: &Snapshot<K>, pods: &[Arc<Pod>]) -> Outcome {
@@ -261,16 +269,18 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         self.expectations
             .expect_deletions(key, pods.iter().map(|pod| pod.key()));
         let results = join_all(pods.iter().map(|pod| self.control.delete(&object, pod))).await;
-        let mut failure = None;
+        let (mut failure, mut moved) = (None, false);
         for (pod, result) in pods.iter().zip(results) {
-            if let Err(error) = result {
-                self.expectations.deletion_observed(key, &pod.key());
-                if !error.is_not_found() && !error.is_conflict() {
-                    failure.get_or_insert(Error::from(error));
-                }
+            let Err(error) = result else {
+                moved = true;
+                continue;
+            };
+            self.expectations.deletion_observed(key, &pod.key());
+            if !error.is_not_found() && !error.is_conflict() {
+                failure.get_or_insert(Error::from(error));
             }
         }
-        Outcome { failure }
+        Outcome { failure, moved }
     }
 
     /// Writes the status if it differs; says how long to wait when a write has to wait its turn.
@@ -278,12 +288,17 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         &self,
         key: &Key,
         snapshot: &Snapshot<K>,
+        outcome: &Outcome,
         status: &api::kinds::ReplicaSetStatus,
         now: MicroTime,
     ) -> Result<Option<Duration>, Error> {
         let owner = &*snapshot.owner;
         if !status::differs(owner, status) {
             return Ok(None);
+        }
+        if outcome.moved && outcome.failure.is_none() {
+            // The pods that were just made or deleted will be counted in a moment.
+            return Ok(Some(STATUS_WINDOW));
         }
         if status::differs_in_counts_alone(owner, status)
             && let Some(wait) = self.until_status_window(key, now)
