@@ -6,6 +6,7 @@
 pub mod admission;
 mod apply;
 pub mod auth;
+pub mod bootstrap;
 mod convert;
 #[cfg(test)]
 mod corpus;

@@ -20,7 +20,7 @@ use manager::{Command, Options};
 use runtime::decisions::Decisions;
 use runtime::informer::StreamOptions;
 use runtime::metrics::Metrics;
-use runtime::{Informers, Stop, Task, spawn};
+use runtime::{Informers, Task, spawn};
 use tokio::net::TcpListener;
 
 use crate::apiserver::{Place, Served};
@@ -100,7 +100,7 @@ async fn run(arguments: Arguments) -> Result<()> {
         let manager = manager(&arguments, &served, &clock, &rng)?;
         tasks.push(spawn(manager.run(None, stop.clone())));
     }
-    let config = nodes::Config::with_nodes(arguments.nodes);
+    let config = nodes::Config::with_nodes(arguments.nodes as usize);
     let cluster = nodes::Cluster::new(client("steersman-nodes"), config, clock.clone(), rng.fork());
     tasks.push(spawn(cluster.run(stop.clone())));
 
