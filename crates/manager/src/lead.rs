@@ -10,7 +10,7 @@ use api::{Gate, Uid};
 use client::Client;
 use runtime::events::Recorder;
 use runtime::informer::StreamOptions;
-use runtime::leader::{Fence, LeaderElector, LeaseConfig, Leadership};
+use runtime::leader::{Fence, LeaderElector, Leadership, LeaseConfig};
 use runtime::stop::Stopper;
 use runtime::{Informers, Stop, Task, spawn};
 use tokio::sync::watch;
@@ -45,12 +45,14 @@ pub async fn run(mut process: Process, stop: Stop) -> Result<(), Errors> {
     });
     let manager = manager(&process, &identities);
     let caches = Arc::clone(&manager.parts.informers);
-    process.health.add("informer-sync", &[Endpoint::Readyz], move || {
-        match caches.unsynced() {
-            kinds if kinds.is_empty() => Ok(()),
-            kinds => Err(format!("caches not complete: {}", kinds.join(", "))),
-        }
-    });
+    process
+        .health
+        .add("informer-sync", &[Endpoint::Readyz], move || {
+            match caches.unsynced() {
+                kinds if kinds.is_empty() => Ok(()),
+                kinds => Err(format!("caches not complete: {}", kinds.join(", "))),
+            }
+        });
     manager.run(leadership, stop).await;
     // All controllers have ended: now the lease may go to another.
     drop(lease);
@@ -68,7 +70,10 @@ async fn wait_for_api_server(client: &Client, stop: &Stop) {
         let mut asked = 0_u32;
         loop {
             let request = http::Request::get("/healthz").body(bytes::Bytes::new());
-            match client.request(request.expect("a constant request is valid")).await {
+            match client
+                .request(request.expect("a constant request is valid"))
+                .await
+            {
                 Ok(_) => return,
                 // An answer is an answer, even a refusal.
                 Err(error) if error.is_forbidden() || error.is_unauthorized() => return,
@@ -100,8 +105,13 @@ fn elect(process: &Process) -> Result<(Stopper, Option<Election>), Error> {
     // A lane of its own: no other client can hold it up, and no fence stops it.
     let client = Client::new(process.transport.clone())
         .with_user_agent(&version::user_agent("leader-election"));
-    let (recorder, writer) =
-        Recorder::new("kube-controller-manager", "", client.clone(), clock.clone(), rng.fork());
+    let (recorder, writer) = Recorder::new(
+        "kube-controller-manager",
+        "",
+        client.clone(),
+        clock.clone(),
+        rng.fork(),
+    );
     let gates = process.options.gates.for_controllers();
     let config = LeaseConfig {
         namespace: election.resource_namespace.clone(),
@@ -119,9 +129,11 @@ fn elect(process: &Process) -> Result<(Stopper, Option<Election>), Error> {
         })?
         .with_metrics(process.metrics.leader(&election.resource_name));
     let lease = elector.health();
-    process
-        .health
-        .add("leaderElection", &[Endpoint::Healthz, Endpoint::Livez], move || lease.check(LEASE_GRACE));
+    process.health.add(
+        "leaderElection",
+        &[Endpoint::Healthz, Endpoint::Livez],
+        move || lease.check(LEASE_GRACE),
+    );
     let leadership = elector.leadership();
     let contending = spawn(async move {
         let (writer_stopper, writer_stop) = Stop::new();
@@ -137,7 +149,10 @@ fn manager(process: &Process, identities: &Identities) -> Manager {
     let options = &process.options;
     let generic = &options.config.generic;
     // UPSTREAM: one draw between once and twice the period, so that managers do not resync together.
-    let resync = generic.min_resync_period.to_std().mul_f64(1.0 + process.rng.unit());
+    let resync = generic
+        .min_resync_period
+        .to_std()
+        .mul_f64(1.0 + process.rng.unit());
     let stream = StreamOptions {
         rng: process.rng.fork(),
         resync: Some(resync),

@@ -29,6 +29,6 @@ mod validate;
 pub mod version;
 
 pub use error::{Error, Errors};
+pub use lead::run;
 pub use options::{Command, Options};
 pub use process::Process;
-pub use lead::run;

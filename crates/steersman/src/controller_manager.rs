@@ -25,7 +25,8 @@ pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> Ex
     };
     let clock = runtime::clock::wall();
     let logging = Logging::install(&options.logging, clock.clone());
-    let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(1, WORKERS_MAX));
+    let workers =
+        std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(1, WORKERS_MAX));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers)
         .enable_all()
