@@ -65,7 +65,11 @@ impl Node {
     }
 
     pub fn internal_ip(&self) -> &str {
-        let internal = self.status.addresses.iter().find(|one| one.r#type == "InternalIP");
+        let internal = self
+            .status
+            .addresses
+            .iter()
+            .find(|one| one.r#type == "InternalIP");
         internal.map_or("", |one| one.address.as_str())
     }
 }

@@ -98,19 +98,21 @@ static SPECS: Pool<PodSpec> = Pool::new();
 impl WirePod {
     fn into_pod(mut self) -> Pod {
         let pod_name = self.metadata.name.clone();
-        let claims = std::mem::take(&mut self.spec.volumes).into_iter().filter_map(|volume| {
-            if let Some(claim) = volume.persistent_volume_claim {
-                Some(Claim {
-                    name: claim.claim_name,
-                    ephemeral: false,
-                })
-            } else {
-                volume.ephemeral.map(|_| Claim {
-                    name: Istr::from(format!("{pod_name}-{}", volume.name)),
-                    ephemeral: true,
-                })
-            }
-        });
+        let claims = std::mem::take(&mut self.spec.volumes)
+            .into_iter()
+            .filter_map(|volume| {
+                if let Some(claim) = volume.persistent_volume_claim {
+                    Some(Claim {
+                        name: claim.claim_name,
+                        ephemeral: false,
+                    })
+                } else {
+                    volume.ephemeral.map(|_| Claim {
+                        name: Istr::from(format!("{pod_name}-{}", volume.name)),
+                        ephemeral: true,
+                    })
+                }
+            });
         Pod {
             claims: claims.collect(),
             node_name: std::mem::take(&mut self.spec.node_name),
@@ -166,14 +168,23 @@ mod tests {
 
     #[test]
     fn pods_of_one_template_share_their_spec() {
-        let other = POD.replace("db-0", "db-1").replace("access-x1", "access-y2");
-        let (one, two) = (Pod::decode(POD.as_bytes()).unwrap(), Pod::decode(other.as_bytes()).unwrap());
+        let other = POD
+            .replace("db-0", "db-1")
+            .replace("access-x1", "access-y2");
+        let (one, two) = (
+            Pod::decode(POD.as_bytes()).unwrap(),
+            Pod::decode(other.as_bytes()).unwrap(),
+        );
         assert!(Arc::ptr_eq(&one.spec, &two.spec));
     }
 
     #[test]
     fn nothing_at_all_is_a_pod() {
-        for text in ["{}", r#"{"spec":null,"status":null}"#, r#"{"spec":{"containers":null}}"#] {
+        for text in [
+            "{}",
+            r#"{"spec":null,"status":null}"#,
+            r#"{"spec":{"containers":null}}"#,
+        ] {
             assert!(Pod::decode(text.as_bytes()).is_ok(), "{text}");
         }
     }

@@ -48,7 +48,10 @@ impl Amounts {
     }
 
     pub fn other(&self, name: &str) -> i64 {
-        match self.others.binary_search_by(|(held, _)| held.as_str().cmp(name)) {
+        match self
+            .others
+            .binary_search_by(|(held, _)| held.as_str().cmp(name))
+        {
             Ok(found) => self.others[found].1,
             Err(_) => 0,
         }
@@ -95,7 +98,9 @@ impl Requests {
     /// sidecars that were started before it.
     pub(super) fn new(init: &[Asks], containers: &[Asks], overhead: &Amounts) -> Requests {
         let mut requests = Requests::default();
-        let running = containers.iter().chain(init.iter().filter(|asks| asks.is_sidecar));
+        let running = containers
+            .iter()
+            .chain(init.iter().filter(|asks| asks.is_sidecar));
         for asks in running {
             requests.total.add(&asks.amounts);
             let or = |asked: i64, assumed| if asked == 0 { assumed } else { asked };

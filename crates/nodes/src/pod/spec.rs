@@ -202,17 +202,33 @@ impl WireSpec {
         let (init, main) = (asks(&self.init_containers), asks(&self.containers));
         let overhead = Amounts::from_quantities(&self.overhead);
         let sidecars = self.init_containers.iter().filter(|one| one.is_sidecar());
-        let host_ports = self.containers.iter().chain(sidecars).flat_map(|one| &one.ports);
+        let host_ports = self
+            .containers
+            .iter()
+            .chain(sidecars)
+            .flat_map(|one| &one.ports);
         PodSpec {
             host_ports: host_ports.filter_map(WirePort::on_host).collect(),
             requests: Requests::new(&init, &main, &overhead),
-            init_containers: self.init_containers.into_iter().map(WireContainer::slim).collect(),
-            containers: self.containers.into_iter().map(WireContainer::slim).collect(),
+            init_containers: self
+                .init_containers
+                .into_iter()
+                .map(WireContainer::slim)
+                .collect(),
+            containers: self
+                .containers
+                .into_iter()
+                .map(WireContainer::slim)
+                .collect(),
             restart_policy: self.restart_policy,
             scheduler_name: self.scheduler_name,
             priority: self.priority.unwrap_or(0),
             never_preempts: self.preemption_policy == "Never",
-            gates: self.scheduling_gates.into_iter().map(|gate| gate.name).collect(),
+            gates: self
+                .scheduling_gates
+                .into_iter()
+                .map(|gate| gate.name)
+                .collect(),
             readiness_gates: self
                 .readiness_gates
                 .into_iter()
@@ -258,7 +274,11 @@ impl WirePort {
     fn on_host(&self) -> Option<HostPort> {
         (self.host_port > 0).then(|| HostPort {
             // The API server has defaulted it; a pod from a test may have left it out.
-            protocol: if self.protocol.is_empty() { Istr::from("TCP") } else { self.protocol.clone() },
+            protocol: if self.protocol.is_empty() {
+                Istr::from("TCP")
+            } else {
+                self.protocol.clone()
+            },
             address: self.host_ip.clone(),
             port: self.host_port,
         })
