@@ -4,6 +4,8 @@ pub mod availability;
 pub mod claim;
 pub mod pods;
 pub mod status;
+mod status_window;
 
 pub use claim::{Claimer, Live};
 pub use pods::{PodControl, pod_body};
+pub use status_window::StatusWindow;
