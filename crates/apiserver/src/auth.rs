@@ -39,7 +39,11 @@ impl Identity {
     pub fn new(user: &str, groups: &[&str]) -> Identity {
         let mut groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
         groups.push(AUTHENTICATED.to_owned());
-        Identity { user: user.to_owned(), groups, ..Identity::default() }
+        Identity {
+            user: user.to_owned(),
+            groups,
+            ..Identity::default()
+        }
     }
 
     pub fn anonymous() -> Identity {
@@ -54,7 +58,10 @@ impl Identity {
         let in_namespace = format!("system:serviceaccounts:{namespace}");
         let user = format!("system:serviceaccount:{namespace}:{name}");
         let identity = Identity::new(&user, &["system:serviceaccounts", &in_namespace]);
-        Identity { uid: uid.to_owned(), ..identity }
+        Identity {
+            uid: uid.to_owned(),
+            ..identity
+        }
     }
 
     pub(crate) fn is_in(&self, group: &str) -> bool {

@@ -8,10 +8,11 @@ mod list;
 pub(crate) mod metadata;
 mod negotiate;
 mod patches;
-mod query;
+pub(crate) mod query;
 mod read;
 mod request;
 pub(crate) mod response;
+mod reviews;
 mod subresource;
 mod update;
 mod watch;
@@ -20,6 +21,7 @@ pub(crate) use metadata::{metadata_mut, stamp};
 pub(crate) use request::RequestInfo;
 
 use crate::auth::Identity;
+use crate::auth::impersonate::impersonate;
 use crate::kinds::{Kind, Registry, Subresource, Verbs};
 use crate::server::Shared;
 use crate::status::{Status, Subject};
@@ -75,6 +77,8 @@ async fn answer(
             format!("Request entity too large: {message}"),
         ));
     }
+    let identity = impersonate(shared, identity, &parts.headers)?;
+    shared.rbac.check(shared, &identity, &info)?;
     let registry = shared.registry();
     if !info.is_resource {
         return discovery::answer(shared, &registry, &info, &parts.headers);

@@ -2,14 +2,16 @@
 //! admission, tables. Everything here forwards; the knowledge is in the modules it names.
 
 use crate::admission::{self, Change, Operation, Request, User};
+use crate::auth::rules::Attributes;
+use crate::auth::{Identity, escalation};
 use crate::kinds::{Kind, Subresource};
 use crate::rest::{Context, metadata_mut, stamp};
 use crate::schema;
 use crate::server::Shared;
 use crate::status::{Cause, Status};
 use crate::storage::Transaction;
-use crate::{defaults, strategy, tables};
-use serde_json::{Value, json};
+use crate::{bootstrap, defaults, strategy, tables};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// What a client sent, read as the kind's type: (object, unknown fields).
@@ -91,6 +93,20 @@ impl Context {
         new: &Value,
         old: Option<&Value>,
     ) -> Result<(), Status> {
+        let namespace = if admission.kind.namespaced {
+            self.info.namespace.as_str()
+        } else {
+            ""
+        };
+        escalation::check(
+            &self.shared,
+            transaction,
+            &self.identity,
+            admission.kind,
+            namespace,
+            new,
+            old,
+        )?;
         let verdict = self.admission(transaction, admission, |context, request| {
             admission::validate(context, request, new, old)
         })?;
@@ -116,7 +132,10 @@ impl Context {
             extra: self.identity.extra.clone(),
         };
         let context = admission::Context {
-            cluster: &State { transaction },
+            cluster: &State {
+                transaction,
+                shared: &self.shared,
+            },
             user: &user,
             now: &self.shared.now(),
             random: &self.shared.rng,
@@ -180,6 +199,7 @@ fn carry_out(shared: &Shared, transaction: &mut Transaction<'_>, change: Change)
 /// The state within a write, as admission reads it.
 struct State<'a, 'b> {
     transaction: &'a Transaction<'b>,
+    shared: &'a Shared,
 }
 
 impl admission::Cluster for State<'_, '_> {
@@ -205,8 +225,24 @@ impl admission::Cluster for State<'_, '_> {
             .collect()
     }
 
-    fn may(&self, user: &User, _verb: &str, _resource: &str, _name: &str) -> bool {
-        user.groups.iter().any(|group| group == "system:masters")
+    fn may(&self, user: &User, verb: &str, resource: &str, name: &str) -> bool {
+        let identity = Identity {
+            user: user.name.clone(),
+            uid: user.uid.clone(),
+            groups: user.groups.clone(),
+            extra: user.extra.clone(),
+        };
+        let group = "certificates.k8s.io";
+        let asked = Attributes {
+            verb,
+            group,
+            resource,
+            name,
+            ..Attributes::default()
+        };
+        self.shared
+            .rbac
+            .allows(&self.shared.store, &identity, &asked)
     }
 }
 
@@ -235,22 +271,35 @@ pub(crate) fn cells(kind: &Kind, value: &Value, now: &str) -> Value {
     Value::Array(tables::cells(kind, value, now))
 }
 
-/// Objects that exist from the start.
-pub(crate) fn boot(shared: &Arc<Shared>) {
-    let Some(kind) = crate::kinds::find("", "Namespace") else {
-        return;
+/// Stores the objects that exist from the start, those of them that are not there.
+pub(crate) fn boot(shared: &Arc<Shared>, advertise: Option<(std::net::IpAddr, u16)>) {
+    let now = shared.now();
+    let options = bootstrap::Options {
+        networks: &shared.networks,
+        advertise,
+        now: &now,
+        rbac: true,
     };
-    for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
-        let mut value = json!({"metadata": {"name": name}});
-        default(kind, &mut value);
-        prepare_create(shared, kind, &mut value);
-        let created: Result<_, Status> = shared.store.write(|transaction| {
-            if transaction.get(kind, name).is_none() {
+    let stored: Result<_, Status> = shared.store.write(|transaction| {
+        for (kind, mut value) in bootstrap::boot_objects(&options) {
+            let text = |member: &str| {
+                value["metadata"][member]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            let key = if kind.namespaced {
+                format!("{}/{}", text("namespace"), text("name"))
+            } else {
+                text("name")
+            };
+            if transaction.get(&kind, &key).is_none() {
+                metadata_mut(&mut value);
                 stamp(shared, &mut value);
-                transaction.put(kind, name, &mut value, None);
+                transaction.put(&kind, &key, &mut value, None);
             }
-            Ok(())
-        });
-        debug_assert!(created.is_ok());
-    }
+        }
+        Ok(())
+    });
+    debug_assert!(stored.is_ok(), "storing boot objects has no way to fail");
 }

@@ -125,6 +125,16 @@ impl Store {
             .cloned()
     }
 
+    /// The last revision at which anything of a kind changed, or that of opening if nothing did.
+    pub(crate) fn last_change(&self, kind: &Kind) -> u64 {
+        let inner = self.read();
+        let logged = inner
+            .tables
+            .get(&kind.storage)
+            .map_or(0, Table::last_revision);
+        logged.max(inner.base)
+    }
+
     /// Runs a write. What it puts is visible to later writes at once, and to everyone else once it is durable,
     /// which the returned revision lets the caller wait for.
     pub(crate) fn write<T, E>(

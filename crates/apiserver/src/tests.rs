@@ -1,5 +1,6 @@
 //! The whole server, called as clients call it, on virtual time.
 
+mod access;
 mod apply;
 mod delete;
 mod durable;

@@ -26,7 +26,14 @@ pub(crate) fn check(
     }
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     let may = |verb: &str, resource: &str, name: &str| {
-        let asked = Attributes { verb, group: GROUP, resource, namespace, name, ..Attributes::default() };
+        let asked = Attributes {
+            verb,
+            group: GROUP,
+            resource,
+            namespace,
+            name,
+            ..Attributes::default()
+        };
         shared.rbac.allows(&shared.store, identity, &asked)
     };
     let (granted, excused) = match &*kind.kind {
@@ -37,19 +44,40 @@ pub(crate) fn check(
             (rules_in(new), may("escalate", &kind.plural, name))
         }
         "RoleBinding" | "ClusterRoleBinding" => {
-            if old.is_some_and(|old| old["roleRef"] == new["roleRef"] && old["subjects"] == new["subjects"]) {
+            if old.is_some_and(|old| {
+                old["roleRef"] == new["roleRef"] && old["subjects"] == new["subjects"]
+            }) {
                 return Ok(());
             }
             let role = new["roleRef"]["name"].as_str().unwrap_or_default();
-            let role_kind = if new["roleRef"]["kind"] == "Role" { "Role" } else { "ClusterRole" };
-            let Some(role_kind) = kinds::find(GROUP, role_kind) else { return Ok(()) };
+            let role_kind = if new["roleRef"]["kind"] == "Role" {
+                "Role"
+            } else {
+                "ClusterRole"
+            };
+            let Some(role_kind) = kinds::find(GROUP, role_kind) else {
+                return Ok(());
+            };
             let excused = may("bind", &role_kind.plural, role);
-            let key = if role_kind.namespaced { format!("{namespace}/{role}") } else { role.to_owned() };
+            let key = if role_kind.namespaced {
+                format!("{namespace}/{role}")
+            } else {
+                role.to_owned()
+            };
             let stored = transaction.get(role_kind, &key);
             if !excused && stored.is_none() {
-                return Err(Status::not_found(Subject { group: GROUP, plural: &role_kind.plural, name: role }));
+                return Err(Status::not_found(Subject {
+                    group: GROUP,
+                    plural: &role_kind.plural,
+                    name: role,
+                }));
             }
-            (stored.map(|stored| rules_in(&stored.value(role_kind))).unwrap_or_default(), excused)
+            (
+                stored
+                    .map(|stored| rules_in(&stored.value(role_kind)))
+                    .unwrap_or_default(),
+                excused,
+            )
         }
         _ => return Ok(()),
     };
@@ -57,8 +85,15 @@ pub(crate) fn check(
         return Ok(());
     }
     let held = shared.rbac.rules_of(&shared.store, identity, namespace);
-    let covered = |part: &Rule| held.iter().any(|rules| rules.iter().any(|rule| rule.covers(part)));
-    let missing: Vec<Rule> = granted.iter().flat_map(Rule::split).filter(|part| !covered(part)).collect();
+    let covered = |part: &Rule| {
+        held.iter()
+            .any(|rules| rules.iter().any(|rule| rule.covers(part)))
+    };
+    let missing: Vec<Rule> = granted
+        .iter()
+        .flat_map(Rule::split)
+        .filter(|part| !covered(part))
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -66,8 +101,20 @@ pub(crate) fn check(
     let why = format!(
         "user \"{}\" (groups=[{}]) is attempting to grant RBAC permissions not currently held:\n{}",
         identity.user,
-        identity.groups.iter().map(|group| format!("\"{group}\"")).collect::<Vec<_>>().join(" "),
+        identity
+            .groups
+            .iter()
+            .map(|group| format!("\"{group}\""))
+            .collect::<Vec<_>>()
+            .join(" "),
         texts.join("\n")
     );
-    Err(Status::forbidden(Subject { group: GROUP, plural: &kind.plural, name }, &why))
+    Err(Status::forbidden(
+        Subject {
+            group: GROUP,
+            plural: &kind.plural,
+            name,
+        },
+        &why,
+    ))
 }

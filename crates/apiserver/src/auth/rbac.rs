@@ -38,7 +38,12 @@ struct Grant {
 
 impl Rbac {
     /// 403 unless the user may do what the request asks for.
-    pub(crate) fn check(&self, shared: &Shared, identity: &Identity, info: &RequestInfo) -> Result<(), Status> {
+    pub(crate) fn check(
+        &self,
+        shared: &Shared,
+        identity: &Identity,
+        info: &RequestInfo,
+    ) -> Result<(), Status> {
         let asked = attributes(info);
         if self.allows(&shared.store, identity, &asked) {
             return Ok(());
@@ -53,20 +58,44 @@ impl Rbac {
         Err(refusal(identity, &asked))
     }
 
-    pub(crate) fn allows(&self, store: &Store, identity: &Identity, asked: &Attributes<'_>) -> bool {
-        identity.is_in(MASTERS) || self.rules_of(store, identity, asked.namespace).iter().any(|rules| rules.iter().any(|rule| rule.allows(asked)))
+    pub(crate) fn allows(
+        &self,
+        store: &Store,
+        identity: &Identity,
+        asked: &Attributes<'_>,
+    ) -> bool {
+        identity.is_in(MASTERS)
+            || self
+                .rules_of(store, identity, asked.namespace)
+                .iter()
+                .any(|rules| rules.iter().any(|rule| rule.allows(asked)))
     }
 
     /// All rules that a user has in a namespace ("" for the whole cluster).
-    pub(crate) fn rules_of(&self, store: &Store, identity: &Identity, namespace: &str) -> Vec<Arc<Vec<Rule>>> {
+    pub(crate) fn rules_of(
+        &self,
+        store: &Store,
+        identity: &Identity,
+        namespace: &str,
+    ) -> Vec<Arc<Vec<Rule>>> {
         let policy = self.policy(store);
-        let in_namespace = policy.namespaced.get(namespace).filter(|_| !namespace.is_empty());
-        let grants = policy.cluster.iter().chain(in_namespace.into_iter().flatten());
-        grants.filter(|grant| grant.is_for(identity)).map(|grant| grant.rules.clone()).collect()
+        let in_namespace = policy
+            .namespaced
+            .get(namespace)
+            .filter(|_| !namespace.is_empty());
+        let grants = policy
+            .cluster
+            .iter()
+            .chain(in_namespace.into_iter().flatten());
+        grants
+            .filter(|grant| grant.is_for(identity))
+            .map(|grant| grant.rules.clone())
+            .collect()
     }
 
     fn policy(&self, store: &Store) -> Arc<Policy> {
-        let versions = KINDS.map(|kind| kinds::find(GROUP, kind).map_or(0, |kind| store.last_change(kind)));
+        let versions =
+            KINDS.map(|kind| kinds::find(GROUP, kind).map_or(0, |kind| store.last_change(kind)));
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, policy)) = &*compiled
             && *of == versions
@@ -81,17 +110,29 @@ impl Rbac {
 
 impl Grant {
     fn is_for(&self, identity: &Identity) -> bool {
-        self.users.contains(&identity.user) || self.groups.iter().any(|group| identity.groups.contains(group))
+        self.users.contains(&identity.user)
+            || self
+                .groups
+                .iter()
+                .any(|group| identity.groups.contains(group))
     }
 }
 
 fn compile(store: &Store) -> Policy {
     let all = |kind: &str| -> Vec<(Arc<str>, Value)> {
-        let Some(kind) = kinds::find(GROUP, kind) else { return Vec::new() };
-        store.list_newest(kind, "").iter().map(|stored| (stored.key.clone(), stored.value(kind))).collect()
+        let Some(kind) = kinds::find(GROUP, kind) else {
+            return Vec::new();
+        };
+        store
+            .list_newest(kind, "")
+            .iter()
+            .map(|stored| (stored.key.clone(), stored.value(kind)))
+            .collect()
     };
     let rules = |kind: &str| -> BTreeMap<Arc<str>, Arc<Vec<Rule>>> {
-        let parsed = all(kind).into_iter().map(|(key, value)| (key, Arc::new(rules_in(&value))));
+        let parsed = all(kind)
+            .into_iter()
+            .map(|(key, value)| (key, Arc::new(rules_in(&value))));
         parsed.collect()
     };
     let (cluster_roles, roles) = (rules("ClusterRole"), rules("Role"));
@@ -110,18 +151,31 @@ fn compile(store: &Store) -> Policy {
             _ => roles.get(format!("{namespace}/{name}").as_str()),
         };
         if let Some(rules) = rules {
-            policy.namespaced.entry(namespace.to_owned()).or_default().push(grant(&binding, namespace, rules.clone()));
+            policy
+                .namespaced
+                .entry(namespace.to_owned())
+                .or_default()
+                .push(grant(&binding, namespace, rules.clone()));
         }
     }
     policy
 }
 
 pub(crate) fn rules_in(role: &Value) -> Vec<Rule> {
-    role["rules"].as_array().into_iter().flatten().map(Rule::parse).collect()
+    role["rules"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(Rule::parse)
+        .collect()
 }
 
 fn grant(binding: &Value, namespace: &str, rules: Arc<Vec<Rule>>) -> Grant {
-    let mut grant = Grant { users: Vec::new(), groups: Vec::new(), rules };
+    let mut grant = Grant {
+        users: Vec::new(),
+        groups: Vec::new(),
+        rules,
+    };
     for subject in binding["subjects"].as_array().into_iter().flatten() {
         let name = subject["name"].as_str().unwrap_or_default();
         match subject["kind"].as_str().unwrap_or_default() {
@@ -129,7 +183,9 @@ fn grant(binding: &Value, namespace: &str, rules: Arc<Vec<Rule>>) -> Grant {
             "Group" => grant.groups.push(name.to_owned()),
             "ServiceAccount" => {
                 let namespace = subject["namespace"].as_str().unwrap_or(namespace);
-                grant.users.push(format!("system:serviceaccount:{namespace}:{name}"));
+                grant
+                    .users
+                    .push(format!("system:serviceaccount:{namespace}:{name}"));
             }
             _ => {}
         }
@@ -139,7 +195,11 @@ fn grant(binding: &Value, namespace: &str, rules: Arc<Vec<Rule>>) -> Grant {
 
 fn attributes(info: &RequestInfo) -> Attributes<'_> {
     if !info.is_resource {
-        return Attributes { verb: info.verb, path: &info.path, ..Attributes::default() };
+        return Attributes {
+            verb: info.verb,
+            path: &info.path,
+            ..Attributes::default()
+        };
     }
     Attributes {
         verb: info.verb,
@@ -154,18 +214,47 @@ fn attributes(info: &RequestInfo) -> Attributes<'_> {
 
 fn is_public(path: &str) -> bool {
     PUBLIC_PATHS.contains(&path)
-        || ["/healthz/", "/livez/", "/readyz/"].iter().any(|prefix| path.starts_with(prefix))
+        || ["/healthz/", "/livez/", "/readyz/"]
+            .iter()
+            .any(|prefix| path.starts_with(prefix))
 }
 
 fn refusal(identity: &Identity, asked: &Attributes<'_>) -> Status {
     let user = &identity.user;
     if !asked.path.is_empty() {
-        let why = format!("User \"{user}\" cannot {} path \"{}\"", asked.verb, asked.path);
-        return Status::forbidden(Subject { group: "", plural: "", name: "" }, &why);
+        let why = format!(
+            "User \"{user}\" cannot {} path \"{}\"",
+            asked.verb, asked.path
+        );
+        return Status::forbidden(
+            Subject {
+                group: "",
+                plural: "",
+                name: "",
+            },
+            &why,
+        );
     }
-    let resource =
-        if asked.subresource.is_empty() { asked.resource.to_owned() } else { format!("{}/{}", asked.resource, asked.subresource) };
-    let scope = if asked.namespace.is_empty() { "at the cluster scope".to_owned() } else { format!("in the namespace \"{}\"", asked.namespace) };
-    let why = format!("User \"{user}\" cannot {} resource \"{resource}\" in API group \"{}\" {scope}", asked.verb, asked.group);
-    Status::forbidden(Subject { group: asked.group, plural: asked.resource, name: asked.name }, &why)
+    let resource = if asked.subresource.is_empty() {
+        asked.resource.to_owned()
+    } else {
+        format!("{}/{}", asked.resource, asked.subresource)
+    };
+    let scope = if asked.namespace.is_empty() {
+        "at the cluster scope".to_owned()
+    } else {
+        format!("in the namespace \"{}\"", asked.namespace)
+    };
+    let why = format!(
+        "User \"{user}\" cannot {} resource \"{resource}\" in API group \"{}\" {scope}",
+        asked.verb, asked.group
+    );
+    Status::forbidden(
+        Subject {
+            group: asked.group,
+            plural: asked.resource,
+            name: asked.name,
+        },
+        &why,
+    )
 }

@@ -29,7 +29,10 @@ impl Rule {
     pub(crate) fn parse(value: &Value) -> Rule {
         let list = |member: &str| {
             let list = value[member].as_array();
-            list.into_iter().flatten().filter_map(|item| item.as_str().map(str::to_owned)).collect()
+            list.into_iter()
+                .flatten()
+                .filter_map(|item| item.as_str().map(str::to_owned))
+                .collect()
         };
         Rule {
             verbs: list("verbs"),
@@ -42,9 +45,12 @@ impl Rule {
 
     pub(crate) fn to_value(&self) -> Value {
         let mut value = json!({"verbs": self.verbs});
-        for (member, list) in
-            [("apiGroups", &self.groups), ("resources", &self.resources), ("resourceNames", &self.names), ("nonResourceURLs", &self.urls)]
-        {
+        for (member, list) in [
+            ("apiGroups", &self.groups),
+            ("resources", &self.resources),
+            ("resourceNames", &self.names),
+            ("nonResourceURLs", &self.urls),
+        ] {
             if !list.is_empty() {
                 value[member] = json!(list);
             }
@@ -60,7 +66,10 @@ impl Rule {
             return self.urls.iter().any(|url| url_matches(url, asked.path));
         }
         has(&self.groups, asked.group)
-            && self.resources.iter().any(|resource| resource_matches(resource, asked.resource, asked.subresource))
+            && self
+                .resources
+                .iter()
+                .any(|resource| resource_matches(resource, asked.resource, asked.subresource))
             && (self.names.is_empty() || self.names.iter().any(|name| name == asked.name))
     }
 
@@ -69,15 +78,27 @@ impl Rule {
         let mut parts = Vec::new();
         for verb in &self.verbs {
             for url in &self.urls {
-                parts.push(Rule { verbs: vec![verb.clone()], urls: vec![url.clone()], ..Rule::default() });
+                parts.push(Rule {
+                    verbs: vec![verb.clone()],
+                    urls: vec![url.clone()],
+                    ..Rule::default()
+                });
             }
             for group in &self.groups {
                 for resource in &self.resources {
-                    let base = Rule { verbs: vec![verb.clone()], groups: vec![group.clone()], resources: vec![resource.clone()], ..Rule::default() };
+                    let base = Rule {
+                        verbs: vec![verb.clone()],
+                        groups: vec![group.clone()],
+                        resources: vec![resource.clone()],
+                        ..Rule::default()
+                    };
                     if self.names.is_empty() {
                         parts.push(base);
                     } else {
-                        parts.extend(self.names.iter().map(|name| Rule { names: vec![name.clone()], ..base.clone() }));
+                        parts.extend(self.names.iter().map(|name| Rule {
+                            names: vec![name.clone()],
+                            ..base.clone()
+                        }));
                     }
                 }
             }
@@ -87,26 +108,46 @@ impl Rule {
 
     /// Whether this rule allows everything that a smallest rule allows.
     pub(crate) fn covers(&self, part: &Rule) -> bool {
-        let all = |mine: &[String], theirs: &[String]| mine.iter().any(|m| m == "*") || theirs.iter().all(|t| mine.contains(t));
+        let all = |mine: &[String], theirs: &[String]| {
+            mine.iter().any(|m| m == "*") || theirs.iter().all(|t| mine.contains(t))
+        };
         if !all(&self.verbs, &part.verbs) {
             return false;
         }
         if !part.urls.is_empty() {
-            return part.urls.iter().all(|url| self.urls.iter().any(|mine| url_matches(mine, url)));
+            return part
+                .urls
+                .iter()
+                .all(|url| self.urls.iter().any(|mine| url_matches(mine, url)));
         }
         let resources = part.resources.iter().all(|resource| {
             let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-            self.resources.iter().any(|mine| resource_matches(mine, resource, subresource))
+            self.resources
+                .iter()
+                .any(|mine| resource_matches(mine, resource, subresource))
         });
-        let names = self.names.is_empty() || (!part.names.is_empty() && part.names.iter().all(|name| self.names.contains(name)));
+        let names = self.names.is_empty()
+            || (!part.names.is_empty() && part.names.iter().all(|name| self.names.contains(name)));
         all(&self.groups, &part.groups) && resources && names
     }
 
     /// As upstream prints it in messages.
     pub(crate) fn text(&self) -> String {
-        let list = |items: &[String]| items.iter().map(|item| format!("\"{item}\"")).collect::<Vec<_>>().join(" ");
+        let list = |items: &[String]| {
+            items
+                .iter()
+                .map(|item| format!("\"{item}\""))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
         let mut parts = Vec::new();
-        for (name, items) in [("APIGroups", &self.groups), ("NonResourceURLs", &self.urls), ("ResourceNames", &self.names), ("Resources", &self.resources), ("Verbs", &self.verbs)] {
+        for (name, items) in [
+            ("APIGroups", &self.groups),
+            ("NonResourceURLs", &self.urls),
+            ("ResourceNames", &self.names),
+            ("Resources", &self.resources),
+            ("Verbs", &self.verbs),
+        ] {
             if !items.is_empty() {
                 parts.push(format!("{name}:[{}]", list(items)));
             }
@@ -142,13 +183,37 @@ mod tests {
     use super::*;
 
     fn rule(verbs: &str, groups: &str, resources: &str, names: &str) -> Rule {
-        let list = |text: &str| text.split(',').filter(|part| !part.is_empty() || text == "core").map(|p| if p == "core" { String::new() } else { p.to_owned() }).collect();
-        Rule { verbs: list(verbs), groups: list(groups), resources: list(resources), names: list(names), urls: Vec::new() }
+        let list = |text: &str| {
+            text.split(',')
+                .filter(|part| !part.is_empty() || text == "core")
+                .map(|p| {
+                    if p == "core" {
+                        String::new()
+                    } else {
+                        p.to_owned()
+                    }
+                })
+                .collect()
+        };
+        Rule {
+            verbs: list(verbs),
+            groups: list(groups),
+            resources: list(resources),
+            names: list(names),
+            urls: Vec::new(),
+        }
     }
 
     #[test]
     fn rules_allow_what_they_name() {
-        let asked = Attributes { verb: "get", group: "apps", resource: "deployments", subresource: "scale", name: "a", ..Attributes::default() };
+        let asked = Attributes {
+            verb: "get",
+            group: "apps",
+            resource: "deployments",
+            subresource: "scale",
+            name: "a",
+            ..Attributes::default()
+        };
         assert!(rule("get", "apps", "deployments/scale", "").allows(&asked));
         assert!(rule("*", "*", "*/scale", "a,b").allows(&asked));
         assert!(rule("*", "*", "*", "").allows(&asked));
@@ -160,11 +225,32 @@ mod tests {
     #[test]
     fn covering_is_per_part() {
         let wanted = rule("get,list", "apps", "deployments,deployments/scale", "");
-        let held = [rule("get", "apps", "*", ""), rule("list", "apps", "deployments,deployments/scale", "")];
-        assert!(wanted.split().iter().all(|part| held.iter().any(|rule| rule.covers(part))));
+        let held = [
+            rule("get", "apps", "*", ""),
+            rule("list", "apps", "deployments,deployments/scale", ""),
+        ];
+        assert!(
+            wanted
+                .split()
+                .iter()
+                .all(|part| held.iter().any(|rule| rule.covers(part)))
+        );
         let named = [rule("*", "*", "*", "only")];
-        assert!(!wanted.split().iter().all(|part| named.iter().any(|rule| rule.covers(part))));
-        let urls = Rule { verbs: vec!["get".into()], urls: vec!["/healthz/*".into()], ..Rule::default() };
-        assert!(urls.allows(&Attributes { verb: "get", path: "/healthz/ping", ..Attributes::default() }));
+        assert!(
+            !wanted
+                .split()
+                .iter()
+                .all(|part| named.iter().any(|rule| rule.covers(part)))
+        );
+        let urls = Rule {
+            verbs: vec!["get".into()],
+            urls: vec!["/healthz/*".into()],
+            ..Rule::default()
+        };
+        assert!(urls.allows(&Attributes {
+            verb: "get",
+            path: "/healthz/ping",
+            ..Attributes::default()
+        }));
     }
 }

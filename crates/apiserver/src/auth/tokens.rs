@@ -6,7 +6,10 @@ use crate::server::Shared;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, UnparsedPublicKey};
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
+    UnparsedPublicKey,
+};
 use serde_json::{Value, json};
 use std::sync::OnceLock;
 
@@ -49,7 +52,11 @@ pub(crate) struct Grant<'a> {
 
 impl Tokens {
     pub(crate) fn new(given_key: Option<String>, issuer: String) -> Tokens {
-        Tokens { given_key, key: OnceLock::new(), issuer }
+        Tokens {
+            given_key,
+            key: OnceLock::new(),
+            issuer,
+        }
     }
 
     /// Signs a token; `None` if there is no usable key.
@@ -73,8 +80,14 @@ impl Tokens {
         let header = json!({"alg": "ES256", "kid": key.id});
         let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let signed = format!("{}.{}", encode(&header), encode(&claims));
-        let signature = key.pair.sign(&SystemRandom::new(), signed.as_bytes()).ok()?;
-        Some(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref())))
+        let signature = key
+            .pair
+            .sign(&SystemRandom::new(), signed.as_bytes())
+            .ok()?;
+        Some(format!(
+            "{signed}.{}",
+            URL_SAFE_NO_PAD.encode(signature.as_ref())
+        ))
     }
 
     /// The user of a token and the audiences it is good for, out of those asked for (none: this server). The
@@ -85,7 +98,9 @@ impl Tokens {
         token: &str,
         audiences: &[String],
     ) -> Result<(Identity, Vec<String>), String> {
-        let claims = self.claims(token).ok_or("the token is malformed or its signature is wrong")?;
+        let claims = self
+            .claims(token)
+            .ok_or("the token is malformed or its signature is wrong")?;
         let now = shared.now_seconds();
         if claims["iss"] != self.issuer.as_str() {
             return Err("the token was issued by another cluster".into());
@@ -97,13 +112,26 @@ impl Tokens {
             return Err("the token is not valid yet".into());
         }
         let own = [self.issuer.clone()];
-        let wanted = if audiences.is_empty() { &own[..] } else { audiences };
-        let has = |audience: &String| claims["aud"].as_array().is_some_and(|list| list.iter().any(|a| a.as_str() == Some(audience)));
-        let common: Vec<String> = wanted.iter().filter(|audience| has(audience)).cloned().collect();
+        let wanted = if audiences.is_empty() {
+            &own[..]
+        } else {
+            audiences
+        };
+        let has = |audience: &String| {
+            claims["aud"]
+                .as_array()
+                .is_some_and(|list| list.iter().any(|a| a.as_str() == Some(audience)))
+        };
+        let common: Vec<String> = wanted
+            .iter()
+            .filter(|audience| has(audience))
+            .cloned()
+            .collect();
         if common.is_empty() {
             return Err("the token is for another audience".into());
         }
-        let identity = check_objects(shared, &claims).ok_or("what the token speaks of no longer exists")?;
+        let identity =
+            check_objects(shared, &claims).ok_or("what the token speaks of no longer exists")?;
         Ok((identity, common))
     }
 
@@ -119,7 +147,8 @@ impl Tokens {
             return None;
         }
         let key = self.key()?;
-        let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key.pair.public_key().as_ref());
+        let public =
+            UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key.pair.public_key().as_ref());
         public.verify(signed.as_bytes(), &signature).ok()?;
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()
     }
@@ -131,9 +160,17 @@ impl Tokens {
                 None => rcgen::KeyPair::generate().ok()?,
             };
             let der = pair.serialize_der();
-            let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der, &SystemRandom::new()).ok()?;
+            let pair = EcdsaKeyPair::from_pkcs8(
+                &ECDSA_P256_SHA256_FIXED_SIGNING,
+                &der,
+                &SystemRandom::new(),
+            )
+            .ok()?;
             let digest = ring::digest::digest(&ring::digest::SHA256, pair.public_key().as_ref());
-            Some(Key { id: URL_SAFE_NO_PAD.encode(digest.as_ref()), pair })
+            Some(Key {
+                id: URL_SAFE_NO_PAD.encode(digest.as_ref()),
+                pair,
+            })
         });
         made.as_ref()
     }
@@ -146,7 +183,11 @@ fn check_objects(shared: &Shared, claims: &Value) -> Option<Identity> {
     let exists = |kind: &str, namespaced: bool, of: &Value| -> Option<bool> {
         let (name, uid) = (of["name"].as_str()?, of["uid"].as_str()?);
         let kind = kinds::find("", kind)?;
-        let key = if namespaced { format!("{namespace}/{name}") } else { name.to_owned() };
+        let key = if namespaced {
+            format!("{namespace}/{name}")
+        } else {
+            name.to_owned()
+        };
         let object = shared.store.get(kind, &key)?.value(kind);
         Some(object["metadata"]["uid"] == uid)
     };
@@ -154,14 +195,25 @@ fn check_objects(shared: &Shared, claims: &Value) -> Option<Identity> {
         return None;
     }
     let account = &kubernetes["serviceaccount"];
-    let mut identity = Identity::service_account(namespace, account["name"].as_str()?, account["uid"].as_str()?);
+    let mut identity = Identity::service_account(
+        namespace,
+        account["name"].as_str()?,
+        account["uid"].as_str()?,
+    );
     if let Some(id) = claims["jti"].as_str() {
-        identity.extra.insert("authentication.kubernetes.io/credential-id".into(), vec![format!("JTI={id}")]);
+        identity.extra.insert(
+            "authentication.kubernetes.io/credential-id".into(),
+            vec![format!("JTI={id}")],
+        );
     }
-    for (member, kind, namespaced, key) in
-        [("pod", "Pod", true, "pod"), ("secret", "Secret", true, ""), ("node", "Node", false, "node")]
-    {
-        let Some(object) = kubernetes.get(member) else { continue };
+    for (member, kind, namespaced, key) in [
+        ("pod", "Pod", true, "pod"),
+        ("secret", "Secret", true, ""),
+        ("node", "Node", false, "node"),
+    ] {
+        let Some(object) = kubernetes.get(member) else {
+            continue;
+        };
         // UPSTREAM: a pod's token outlives its node; a node's own token does not.
         let required = member != "node" || kubernetes.get("pod").is_none();
         if required && !exists(kind, namespaced, object)? {
@@ -170,7 +222,10 @@ fn check_objects(shared: &Shared, claims: &Value) -> Option<Identity> {
         if !key.is_empty() {
             for part in ["name", "uid"] {
                 let value = object[part].as_str().unwrap_or_default().to_owned();
-                identity.extra.insert(format!("authentication.kubernetes.io/{key}-{part}"), vec![value]);
+                identity.extra.insert(
+                    format!("authentication.kubernetes.io/{key}-{part}"),
+                    vec![value],
+                );
             }
         }
     }
