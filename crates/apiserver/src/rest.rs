@@ -22,6 +22,7 @@ pub(crate) use request::RequestInfo;
 
 use crate::auth::Identity;
 use crate::auth::impersonate::impersonate;
+use crate::crd::lifecycle;
 use crate::kinds::{Kind, Registry, Subresource, Verbs};
 use crate::server::Shared;
 use crate::status::{Status, Subject};
@@ -110,7 +111,11 @@ async fn answer(
         warnings: Vec::new(),
         applying: false,
     };
+    if let Some(warning) = context.kind.custom().and_then(|version| version.deprecation_warning.clone()) {
+        context.warnings.push(warning);
+    }
     let mut response = context.dispatch(&parts.method).await?;
+    context.follow_definitions();
     response::warn(&mut response, &context.warnings);
     Ok(response)
 }
@@ -153,6 +158,20 @@ impl Context {
             ("deletecollection", false) => self.delete_collection().await,
             _ => Err(self.unsupported()),
         }
+    }
+
+    /// Serves the kinds of definitions that this request may have written or deleted.
+    fn follow_definitions(&self) {
+        let reads = matches!(self.info.verb, "get" | "list" | "watch");
+        let last_object = self.kind.custom().is_some() && matches!(self.info.verb, "delete" | "deletecollection" | "update" | "patch");
+        if !reads && (crate::semantics::is_definition(&self.kind) || (last_object && self.definition_is_gone())) {
+            lifecycle::register(&self.shared);
+        }
+    }
+
+    fn definition_is_gone(&self) -> bool {
+        let name = format!("{}.{}", self.kind.plural, self.kind.group);
+        lifecycle::definitions().is_some_and(|kind| self.shared.store.get(kind, &name).is_none())
     }
 
     fn unsupported(&self) -> Status {

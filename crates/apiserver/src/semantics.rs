@@ -4,6 +4,7 @@
 use crate::admission::{self, Change, Operation, Request, User};
 use crate::auth::rules::Attributes;
 use crate::auth::{Identity, escalation};
+use crate::crd::{self, CustomVersion, lifecycle, structural};
 use crate::kinds::{Kind, Subresource};
 use crate::rest::{Context, metadata_mut, stamp};
 use crate::schema;
@@ -16,12 +17,34 @@ use std::sync::Arc;
 
 /// What a client sent, read as the kind's type: (object, unknown fields).
 pub(crate) fn decode(kind: &Kind, value: Value) -> Result<(Value, Vec<String>), Status> {
+    if let Some(version) = kind.custom() {
+        return decode_custom(kind, version, value);
+    }
     let Some(ty) = schema::type_for(&kind.group, &kind.version, &kind.kind) else {
         return Ok((value, Vec::new()));
     };
     let decoded =
         schema::decode(ty, value).map_err(|error| cannot_be_handled(kind, &error.to_string()))?;
     Ok((decoded.object, decoded.unknown))
+}
+
+/// A custom object: its metadata as everyone's, the rest by its definition's schema.
+fn decode_custom(kind: &Kind, version: &CustomVersion, mut value: Value) -> Result<(Value, Vec<String>), Status> {
+    let metadata = value.get_mut("metadata").map(Value::take).unwrap_or_default();
+    let mut unknown = Vec::new();
+    if let Some(ty) = schema::type_named("apimachinery.pkg.apis.meta.v1.ObjectMeta") {
+        let metadata = if metadata.is_null() { Value::Object(serde_json::Map::new()) } else { metadata };
+        let decoded = schema::decode(ty, metadata).map_err(|error| cannot_be_handled(kind, &error.to_string()))?;
+        unknown.extend(decoded.unknown.iter().map(|path| format!("metadata.{path}")));
+        if let Some(map) = value.as_object_mut() {
+            map.insert("metadata".into(), decoded.object);
+        }
+    }
+    if let Some(map) = value.as_object_mut() {
+        structural::drop_nulls(&version.schema, map);
+    }
+    unknown.extend(structural::prune(&version.schema, &mut value));
+    Ok((value, unknown))
 }
 
 /// 400, in the words of upstream's decoder.
@@ -34,11 +57,18 @@ pub(crate) fn cannot_be_handled(kind: &Kind, why: &str) -> Status {
 
 /// Fills in what the user left out.
 pub(crate) fn default(kind: &Kind, value: &mut Value) {
-    defaults::apply(kind, value);
+    match kind.custom() {
+        Some(version) => structural::default(&version.schema, value),
+        None => defaults::apply(kind, value),
+    }
 }
 
 pub(crate) fn prepare_create(shared: &Shared, kind: &Kind, new: &mut Value) {
     strategy::prepare_create(kind, new, &shared.now());
+    if is_definition(kind) {
+        crd::complete(new, &shared.now());
+        lifecycle::hold(new);
+    }
 }
 
 pub(crate) fn prepare_update(
@@ -49,7 +79,12 @@ pub(crate) fn prepare_update(
     old: &Value,
 ) {
     match subresource {
-        None => strategy::prepare_update(kind, new, old),
+        None => {
+            strategy::prepare_update(kind, new, old);
+            if is_definition(kind) {
+                crd::complete(new, &shared.now());
+            }
+        }
         Some(Subresource::Status) => strategy::prepare_status_update(kind, new, old, &shared.now()),
         Some(Subresource::Approval) => {
             strategy::prepare_approval_update(kind, new, old, &shared.now())
@@ -160,6 +195,11 @@ impl Context {
         for change in admission::released_by_deletion(&self.stored_kind, old) {
             carry_out(&self.shared, transaction, change);
         }
+        if self.stored_kind.custom().is_some() {
+            // The last object of a definition that is being deleted takes it along.
+            let definition = format!("{}.{}", self.stored_kind.plural, self.stored_kind.group);
+            lifecycle::clean_up(&self.shared, transaction, &definition);
+        }
     }
 }
 
@@ -246,17 +286,25 @@ impl admission::Cluster for State<'_, '_> {
     }
 }
 
-pub(crate) fn validate_create(_kind: &Kind, _value: &Value) -> Vec<Cause> {
-    Vec::new()
+pub(crate) fn validate_create(kind: &Kind, value: &Value) -> Vec<Cause> {
+    match kind.custom() {
+        Some(version) => structural::validate(version, value),
+        None if is_definition(kind) => crd::validate(value),
+        None => Vec::new(),
+    }
+}
+
+pub(crate) fn is_definition(kind: &Kind) -> bool {
+    kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
 }
 
 pub(crate) fn validate_update(
-    _kind: &Kind,
+    kind: &Kind,
     _subresource: Option<Subresource>,
-    _new: &Value,
+    new: &Value,
     _old: &Value,
 ) -> Vec<Cause> {
-    Vec::new()
+    validate_create(kind, new)
 }
 
 /// `columnDefinitions` of a table.

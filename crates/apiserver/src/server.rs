@@ -88,12 +88,15 @@ impl Options {
 impl ApiServer {
     pub fn open(options: Options) -> Result<ApiServer, Error> {
         let capacity = options.event_log_capacity;
-        let registry = Registry::default();
+        let mut registry = Registry::default();
         let store = match options.storage {
             Storage::InMemory => Store::in_memory(capacity),
             Storage::Dir(path) => {
                 let found =
                     crate::storage::open(&path).map_err(|why| Error::Storage { path, why })?;
+                let rows = found.rows.iter().filter(|row| row.table.1 == "customresourcedefinitions");
+                let definitions = rows.filter_map(|row| serde_json::from_slice(&row.body).ok());
+                registry = crate::crd::lifecycle::registry_from(definitions);
                 let kind_of =
                     |table: &TableKey| registry.iter().find(|kind| kind.storage == *table).cloned();
                 Store::on_disk(found, capacity, kind_of)

@@ -2,6 +2,7 @@
 
 mod access;
 mod apply;
+mod custom;
 mod delete;
 mod durable;
 mod verbs;
