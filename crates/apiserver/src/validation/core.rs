@@ -81,11 +81,7 @@ pub(super) fn secret(errors: &mut Errors, root: &Place<'_>) {
                 .iter()
                 .for_each(|key| need(errors, key));
         }
-        "kubernetes.io/ssh-auth" => {
-            if data.key("ssh-privatekey").is_empty() {
-                errors.required(&data.key("ssh-privatekey"), "");
-            }
-        }
+        "kubernetes.io/ssh-auth" => errors.need(&data.key("ssh-privatekey")),
         "kubernetes.io/service-account-token" => {
             let metadata = root.field("metadata");
             let annotations = metadata.field("annotations");
@@ -203,10 +199,12 @@ pub(super) fn event(errors: &mut Errors, root: &Place<'_>) {
     let (involved, metadata) = (root.field("involvedObject"), root.field("metadata"));
     let place = involved.field("namespace");
     let namespace = metadata.field("namespace").text();
-    let cluster_scoped = place.text().is_empty();
-    if cluster_scoped && namespace != "default" && namespace != "kube-system" {
-        errors.invalid(&place, "does not match event.namespace");
-    } else if !cluster_scoped && place.text() != namespace {
+    // Events about cluster-scoped objects live in one of two namespaces.
+    let fits = match place.text() {
+        "" => matches!(namespace, "default" | "kube-system"),
+        given => given == namespace,
+    };
+    if !fits {
         errors.invalid(&place, "does not match event.namespace");
     }
 }

@@ -126,7 +126,7 @@ fn metric_spec(errors: &mut Errors, metric: &Place<'_>) {
         }
         "pods" => {
             metric_name(errors, &source);
-            if !quantity(average.value).is_some_and(|amount| amount.sign() > 0) {
+            if quantity(average.value).is_none_or(|amount| amount.sign() <= 0) {
                 errors.required(&average, "must specify a positive target averageValue");
             }
         }

@@ -271,11 +271,11 @@ pub(super) fn update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
     let before = &old["spec"];
     let mut frozen = before.clone();
     let deadline = spec.field("activeDeadlineSeconds");
-    if let Some(old_deadline) = before["activeDeadlineSeconds"].as_i64() {
-        if deadline.integer().is_none_or(|new| new > old_deadline) {
-            errors.invalid(&deadline, "must be less than or equal to previous value");
-            return;
-        }
+    if let Some(old_deadline) = before["activeDeadlineSeconds"].as_i64()
+        && deadline.integer().is_none_or(|new| new > old_deadline)
+    {
+        errors.invalid(&deadline, "must be less than or equal to previous value");
+        return;
     }
     check_added(errors, &spec.field("tolerations"), &before["tolerations"]);
     check_gates(

@@ -87,9 +87,7 @@ pub(super) fn claim_update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
     claim(errors, root);
     let spec = root.field("spec");
     let mut frozen = old["spec"].clone();
-    for name in ["volumeAttributesClassName"] {
-        crate::fields::copy(&mut frozen, spec.value, name);
-    }
+    crate::fields::copy(&mut frozen, spec.value, "volumeAttributesClassName");
     let bound = old["spec"]["volumeName"]
         .as_str()
         .is_some_and(|name| !name.is_empty());
