@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use allocation::{Networks, released_by_deletion};
+pub use allocation::{Cidr, Networks, released_by_deletion};
 
 use crate::kinds::{self, Kind, Subresource};
 use crate::status::{Status, Subject};
