@@ -19,7 +19,9 @@ use crate::identity::Identities;
 use crate::logging::Logging;
 use crate::metrics::ProcessMetrics;
 use crate::options::Options;
-use crate::serving::{Endpoint, Health, Pages, Router, Server, register, register_decisions};
+use crate::serving::{
+    Endpoint, Health, Pages, Router, Server, register, register_decisions, register_profiles,
+};
 use crate::version;
 
 /// A process that is ready to run controllers.
@@ -76,6 +78,9 @@ impl Process {
         };
         register(&router, pages);
         register_decisions(&router, decisions.clone());
+        if options.serving.profiling {
+            register_profiles(&router);
+        }
         let server = bind(&options, environment, &clock, &metrics, &router).await?;
         Ok(Process {
             options,
@@ -124,9 +129,13 @@ impl Process {
             match fate {
                 Fate::Runs => selected.push(descriptor),
                 Fate::NotBuilt => not_built.push(controller),
-                Fate::Deselected => warn!(controller, "Controller is disabled"),
+                Fate::Deselected => info!(controller, "Controller is disabled by --controllers"),
                 Fate::Gated(gates) => {
-                    info!(controller, requiredFeatureGates = ?gates, "Controller is disabled by a feature gate");
+                    info!(
+                        controller,
+                        requiredFeatureGates = gates.join(","),
+                        "Controller is disabled by a feature gate"
+                    );
                 }
                 Fate::Cloud => info!(controller, "Skipping a cloud provider controller"),
             }
@@ -237,7 +246,8 @@ async fn bind(
         tokens,
         access,
         certificate_uids,
-    );
+    )
+    .measured(metrics);
     Ok(Server::bind(
         &options.serving,
         clock.clone(),

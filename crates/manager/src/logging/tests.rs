@@ -161,6 +161,23 @@ fn verbosity_can_be_turned_while_running() {
 }
 
 #[test]
+fn libraries_are_quieter() {
+    for (verbosity, expected) in [(9, 0), (10, 1), (11, 2)] {
+        let count = lines(
+            &LoggingOptions {
+                verbosity,
+                ..options()
+            },
+            |_| {
+                debug!(target: "h2::codec", "send");
+                trace!(target: "h2::codec", "poll");
+            },
+        );
+        assert_eq!(count, expected, "-v {verbosity}");
+    }
+}
+
+#[test]
 fn modules_have_their_own() {
     for (pattern, expected) in [
         ("tests", 3),
