@@ -23,14 +23,6 @@ pub struct Descriptor {
     pub first: bool,
 }
 
-/// The controllers that this build has. Each name here has a constructor where controllers are wired together.
-const BUILT: &[&str] = &[];
-
-/// Whether this build has the controller.
-pub fn is_built(name: &str) -> bool {
-    BUILT.contains(&name)
-}
-
 /// All 52, in upstream's order of registration.
 pub const DESCRIPTORS: &[Descriptor] = &[
     controller(

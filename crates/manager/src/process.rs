@@ -13,7 +13,6 @@ use runtime::{Decisions, Metrics};
 use tracing::{info, warn};
 
 use crate::auth::{Auth, Authorities, AuthoritySource};
-use crate::descriptors::{self, Fate};
 use crate::error::{Error, Errors};
 use crate::identity::Identities;
 use crate::logging::Logging;
@@ -115,38 +114,6 @@ impl Process {
             Some((self.metrics.rest().clone(), self.host.clone())),
             self.clock.clone(),
         )
-    }
-
-    /// What becomes of each controller; those that do not run are logged with the reason, in one line each.
-    pub fn selected(&self) -> Vec<&'static descriptors::Descriptor> {
-        let controllers = &self.options.config.generic.controllers;
-        let mut selected = Vec::new();
-        let mut not_built = Vec::new();
-        for (descriptor, fate) in
-            descriptors::select(controllers, &self.options.gates, descriptors::is_built)
-        {
-            let controller = descriptor.name;
-            match fate {
-                Fate::Runs => selected.push(descriptor),
-                Fate::NotBuilt => not_built.push(controller),
-                Fate::Deselected => info!(controller, "Controller is disabled by --controllers"),
-                Fate::Gated(gates) => {
-                    info!(
-                        controller,
-                        requiredFeatureGates = gates.join(","),
-                        "Controller is disabled by a feature gate"
-                    );
-                }
-                Fate::Cloud => info!(controller, "Skipping a cloud provider controller"),
-            }
-        }
-        if !not_built.is_empty() {
-            warn!(
-                controllers = not_built.join(","),
-                "This build does not have these controllers; they do not run"
-            );
-        }
-        selected
     }
 }
 

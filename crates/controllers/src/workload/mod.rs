@@ -2,8 +2,10 @@
 
 pub mod availability;
 pub mod claim;
+pub mod history;
 pub mod pods;
 pub mod status;
 
 pub use claim::{Claimer, Live};
+pub use history::{History, NewRevision};
 pub use pods::{PodControl, pod_body};
