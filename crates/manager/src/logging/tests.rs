@@ -83,7 +83,7 @@ fn lines_look_like_klogs() {
         expect![[r#"
             I1115 04:21:33.123456     PID tests.rs:N] "Scaled" logger="job-controller" job="default/a" pods=3 ready=true node="n1"
             W1115 04:21:33.123456     PID tests.rs:N] "Slow" logger="job-controller" job="default/a"
-            E1115 04:21:33.123456     PID tests.rs:N] "Failed \"badly\"" logger="job-controller" job="default/a" error="boom"
+            E1115 04:21:33.123456     PID tests.rs:N] "Failed \"badly\"" logger="job-controller" job="default/a" err="boom"
         "#]],
     );
 }
