@@ -12,7 +12,11 @@ fn check(text: &str, expected: Expect) {
         .iter()
         .map(|reason| format!("\n  {reason}"))
         .collect();
-    expected.assert_eq(&format!("{}{}", steps(&plan), reasons.concat()));
+    let steps = match steps(&plan) {
+        none if none.is_empty() => "nothing".to_string(),
+        some => some,
+    };
+    expected.assert_eq(&format!("{steps}{}", reasons.concat()));
 }
 
 #[test]
@@ -20,7 +24,7 @@ fn a_complete_rollout_rests() {
     check(
         "replicas=3 | old:0 new:3/3",
         expect![[r#"
-
+            nothing
               is complete: 3 pods of the current template are available"#]],
     );
 }
@@ -127,21 +131,21 @@ fn says_why_old_pods_are_kept() {
     check(
         "replicas=10 surge=3 unavailable=2 | old:8 new:5/0",
         expect![[r#"
-
+            nothing
               keeps new at 5 of 10 pods: there are 13 pods in all, and there may be no more
               old replicas kept: 8 are left, 8 pods must stay available, 8 are, and 5 new pods are not available yet"#]],
     );
     check(
         "replicas=10 unavailable=2 | a:4/6 b:4 new:2",
         expect![[r#"
-
+            nothing
               keeps new at 2 of 10 pods: there are 10 pods in all, and there may be no more
               old replicas kept: a is still shrinking"#]],
     );
     check(
         "replicas=2 surge=1 | new:2/1",
         expect![[r#"
-
+            nothing
               waits for pods: 2 of 2 are of the current template, 1 are available"#]],
     );
 }
@@ -158,13 +162,13 @@ fn recreate_waits_for_all_old_pods() {
     check(
         "replicas=3 recreate | old:0,pods=2",
         expect![[r#"
-
+            nothing
               waits for 2 old pods of old to end: Recreate starts no new pod beside them"#]],
     );
     check(
         "replicas=3 recreate | old:0,unfinished=1 new:0",
         expect![[r#"
-
+            nothing
               waits for 1 old pods of old to end: Recreate starts no new pod beside them"#]],
     );
     check(
@@ -235,7 +239,7 @@ fn one_that_is_being_deleted_does_nothing() {
     check(
         "replicas=3 deleted | old:3",
         expect![[r#"
-
+            nothing
               is being deleted: only its status is kept up"#]],
     );
 }

@@ -1,7 +1,7 @@
 use api::kinds::{Deployment, DeploymentSpec, Namespace};
 use api::{Key, Meta, Resource, ResourceType};
 use expect_test::expect;
-use runtime::{Next, Reconcile};
+use runtime::Next;
 use serde_json::{Value, json};
 
 use super::*;

@@ -37,12 +37,8 @@ async fn ask(world: &World, revision: &str) {
 
 async fn last_event(world: &World) -> String {
     let events = events(world).await;
-    let rollback = events.lines().filter(|line| line.contains("ollback"));
-    rollback
-        .map(|line| &line[6..])
-        .last()
-        .unwrap_or_default()
-        .to_string()
+    let rollback = events.lines().rfind(|line| line.contains("ollback"));
+    rollback.map_or(String::new(), |line| line[6..].to_string())
 }
 
 // Upstream: TestReentrantRollback.
