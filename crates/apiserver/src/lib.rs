@@ -6,6 +6,7 @@
 pub mod admission;
 mod apply;
 pub mod auth;
+pub mod bootstrap;
 mod convert;
 #[cfg(test)]
 mod corpus;
@@ -18,6 +19,7 @@ mod opaque;
 mod openapi;
 mod patch;
 pub mod pki;
+pub mod proto;
 mod resources;
 mod rest;
 pub mod schema;

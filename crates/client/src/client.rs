@@ -99,6 +99,30 @@ impl Client {
             .await
     }
 
+    /// The object as `PartialObjectMetadata`: enough to know its owners, finalizers and uid.
+    pub async fn get_metadata(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Bytes, Error> {
+        let path = path::object(rt, namespace, name, None)?;
+        let request = build(Method::GET, &path, METADATA, None)?;
+        self.whole_answer(request, Pace::Telling).await
+    }
+
+    /// Reads a subresource, such as `scale`.
+    pub async fn get_subresource(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+    ) -> Result<Bytes, Error> {
+        let path = path::object(rt, namespace, name, Some(subresource))?;
+        self.exchange(Method::GET, &path, None).await
+    }
+
     pub async fn get_as<K: Resource>(&self, namespace: &str, name: &str) -> Result<K, Error> {
         let path = path::object(&K::TYPE, namespace, name, None)?;
         let body = self.exchange(Method::GET, &path, None).await?;

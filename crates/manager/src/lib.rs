@@ -6,6 +6,7 @@
 //! controller acts under (`identity`). It must not know how any single controller decides.
 
 pub mod auth;
+pub mod built;
 pub mod config;
 pub mod descriptors;
 pub mod duration;
@@ -14,14 +15,20 @@ pub mod files;
 pub mod flags;
 pub mod gates;
 pub mod identity;
+pub mod lead;
 pub mod leader_migration;
 pub mod logging;
 pub mod metrics;
 pub mod options;
+pub mod process;
+pub mod run;
 pub mod serving;
+pub mod term;
 mod tls_names;
 mod validate;
 pub mod version;
 
 pub use error::{Error, Errors};
+pub use lead::run;
 pub use options::{Command, Options};
+pub use process::Process;

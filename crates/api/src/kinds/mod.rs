@@ -14,7 +14,7 @@ mod replicaset;
 mod replication_controller;
 mod statefulset;
 
-pub use controller_revision::ControllerRevision;
+pub use controller_revision::{ControllerRevision, RevisionData};
 pub use daemonset::{DaemonSet, DaemonSetSpec, DaemonSetStatus, DaemonSetStrategy};
 pub use deployment::{
     Deployment, DeploymentSpec, DeploymentStatus, DeploymentStrategy, ROLLBACK_TO, RollbackTo,

@@ -149,6 +149,8 @@ pub(crate) fn apply(
     let comparison = Comparison::of(place, live.unwrap_or(&nothing), &merged);
     let mut changed = comparison.added;
     changed.union(&comparison.modified);
+    // What this endpoint does not write cannot be disputed through it.
+    reset.iter().for_each(|path| changed.remove_tree(path));
     resolve_conflicts(&mut entries, &changed, force)?;
     for entry in &mut entries {
         entry.fields = entry.fields.difference(&comparison.removed);

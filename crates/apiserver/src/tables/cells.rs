@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{age, count};
+use super::count;
 use crate::fields::{at, entries, entry, flag, integer, list, text};
 use crate::resources::amounts;
 

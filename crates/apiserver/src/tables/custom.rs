@@ -123,7 +123,7 @@ impl Step<'_> {
                 let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
                 let matches = |item: &&Value| match find(item, path).first() {
                     Some(Value::String(text)) => text == wanted,
-                    Some(other) => other.to_string() == *wanted,
+                    Some(other) => *wanted == other.to_string().as_str(),
                     None => false,
                 };
                 items.iter().filter(matches).collect()

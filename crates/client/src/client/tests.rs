@@ -85,6 +85,11 @@ async fn reads_on_the_wire() {
     let (client, log) = recorder();
     client.get(&pods(), "shop", "web-1").await.unwrap();
     client.get(&nodes(), "", "n1").await.unwrap();
+    client.get_metadata(&nodes(), "", "n1").await.unwrap();
+    client
+        .get_subresource(&deployments(), "shop", "web", "scale")
+        .await
+        .unwrap();
     client
         .list(&deployments(), "", &ListOptions::default())
         .await
@@ -114,6 +119,9 @@ async fn reads_on_the_wire() {
         expect![[r#"
             GET /api/v1/namespaces/shop/pods/web-1
             GET /api/v1/nodes/n1
+            GET /api/v1/nodes/n1
+              accept application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json
+            GET /apis/apps/v1/namespaces/shop/deployments/web/scale
             GET /apis/apps/v1/deployments
             GET /api/v1/namespaces/shop/pods?continue=x%2B%2F%3D&fieldSelector=spec.nodeName%3Dn1&labelSelector=app%20in%20%28a%2Cb%29%2C%21c&limit=500&resourceVersion=7&resourceVersionMatch=Exact
               accept application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json

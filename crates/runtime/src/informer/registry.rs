@@ -33,6 +33,7 @@ struct Entry {
     informer: Arc<dyn Any + Send + Sync>,
     start: Box<dyn Fn(Stop) -> Task<()> + Send + Sync>,
     clear_listeners: Box<dyn Fn() + Send + Sync>,
+    started: bool,
     synced: Synced,
 }
 
@@ -62,9 +63,10 @@ impl Informers {
                 .unwrap_or_else(|_| unreachable!("the type id was just checked"));
         }
         let informer = Arc::new(Informer::<K>::new());
-        let entry = self.entry(&informer);
+        let mut entry = self.entry(&informer);
         if let Some(stop) = &held.running {
             let task = (entry.start)(stop.clone());
+            entry.started = true;
             held.tasks.push(task);
         }
         held.by_kind.insert(name, entry);
@@ -89,20 +91,24 @@ impl Informers {
                 let informer = informer.clone();
                 Box::new(move || informer.clear_listeners())
             },
+            started: false,
             synced: informer.synced(),
         }
     }
 
-    /// Starts every stream that was asked for; later ones start at once.
+    /// Starts every stream that was asked for and does not run yet; later ones start at once.
     pub fn start(&self, stop: &Stop) {
         let mut held = self.lock();
-        let tasks: Vec<Task<()>> = held
-            .by_kind
-            .values()
-            .map(|entry| (entry.start)(stop.clone()))
-            .collect();
-        held.tasks.extend(tasks);
-        held.running = Some(stop.clone());
+        let Held {
+            by_kind,
+            tasks,
+            running,
+        } = &mut *held;
+        for entry in by_kind.values_mut().filter(|entry| !entry.started) {
+            entry.started = true;
+            tasks.push((entry.start)(stop.clone()));
+        }
+        *running = Some(stop.clone());
     }
 
     /// Waits until every store holds what the server had when it was listed.
