@@ -5,6 +5,7 @@
 //! differs. Controllers never know each other; they meet in the API server.
 
 pub mod replicaset;
+pub mod statefulset;
 pub mod workload;
 
 use api::{Clock, Gates};
