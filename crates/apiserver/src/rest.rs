@@ -1,5 +1,6 @@
 //! From an HTTP request to an answer: which verb on which kind, then the verb.
 
+mod applying;
 pub(crate) mod body;
 mod create;
 pub(crate) mod delete;
@@ -44,6 +45,8 @@ pub(crate) struct Context {
     pub(crate) body: Bytes,
     pub(crate) identity: Identity,
     pub(crate) warnings: Vec<String>,
+    /// Set while an apply writes, which has already settled who owns what.
+    pub(crate) applying: bool,
 }
 
 pub(crate) async fn handle(
@@ -101,6 +104,7 @@ async fn answer(
         body,
         identity,
         warnings: Vec::new(),
+        applying: false,
     };
     let mut response = context.dispatch(&parts.method).await?;
     response::warn(&mut response, &context.warnings);

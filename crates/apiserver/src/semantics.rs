@@ -8,7 +8,7 @@ use crate::schema;
 use crate::server::Shared;
 use crate::status::{Cause, Status};
 use crate::storage::Transaction;
-use crate::{defaults, strategy};
+use crate::{defaults, strategy, tables};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -210,8 +210,6 @@ impl admission::Cluster for State<'_, '_> {
     }
 }
 
-pub(crate) fn manage_fields(_context: &Context, _new: &mut Value, _old: Option<&Value>) {}
-
 pub(crate) fn validate_create(_kind: &Kind, _value: &Value) -> Vec<Cause> {
     Vec::new()
 }
@@ -226,18 +224,15 @@ pub(crate) fn validate_update(
 }
 
 /// `columnDefinitions` of a table.
-pub(crate) fn columns(_kind: &Kind) -> Value {
-    json!([
-        {"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0},
-        {"name": "Created At", "type": "date", "format": "", "description": "", "priority": 0},
-    ])
+pub(crate) fn columns(kind: &Kind) -> Value {
+    tables::columns(kind)
+        .iter()
+        .map(tables::Column::to_value)
+        .collect()
 }
 
-pub(crate) fn cells(_kind: &Kind, value: &Value, _now: i64) -> Value {
-    json!([
-        value["metadata"]["name"],
-        value["metadata"]["creationTimestamp"]
-    ])
+pub(crate) fn cells(kind: &Kind, value: &Value, now: &str) -> Value {
+    Value::Array(tables::cells(kind, value, now))
 }
 
 /// Objects that exist from the start.

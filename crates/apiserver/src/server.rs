@@ -23,6 +23,8 @@ pub struct Options {
     pub rng: Rng,
     /// How many changes per resource a watch may lag behind before it is told to start over.
     pub event_log_capacity: usize,
+    /// Whether updates keep `managedFields`, as upstream does. Applies always do.
+    pub track_fields: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
     pub(crate) networks: Networks,
+    pub(crate) track_fields: bool,
+    pub(crate) openapi: crate::openapi::OpenApi,
 }
 
 impl Options {
@@ -54,6 +58,7 @@ impl Options {
             clock,
             rng,
             event_log_capacity: 10_000,
+            track_fields: true,
         }
     }
 }
@@ -70,6 +75,8 @@ impl ApiServer {
             clock: options.clock,
             rng: options.rng,
             networks: Networks::default(),
+            track_fields: options.track_fields,
+            openapi: crate::openapi::OpenApi::default(),
         };
         let server = ApiServer {
             shared: Arc::new(shared),
@@ -85,6 +92,16 @@ impl ApiServer {
             let server = server.clone();
             async move { Ok::<_, BoxError>(server.handle(request, Identity::admin()).await) }
         }))
+    }
+
+    /// Answers a request that came over the network, with the user of its client certificate if it had one.
+    pub(crate) async fn handle_remote(
+        &self,
+        request: Request<Bytes>,
+        certificate: Option<Identity>,
+    ) -> Response<Body> {
+        let identity = certificate.unwrap_or_else(Identity::anonymous);
+        self.handle(request, identity).await
     }
 
     /// Answers one request on behalf of an authenticated user.

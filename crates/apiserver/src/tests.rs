@@ -1,5 +1,6 @@
 //! The whole server, called as clients call it, on virtual time.
 
+mod apply;
 mod delete;
 mod verbs;
 mod watch;

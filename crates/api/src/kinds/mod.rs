@@ -17,7 +17,7 @@ mod statefulset;
 pub use controller_revision::{ControllerRevision, RevisionData};
 pub use daemonset::{DaemonSet, DaemonSetSpec, DaemonSetStatus, DaemonSetStrategy};
 pub use deployment::{
-    Deployment, DeploymentSpec, DeploymentStatus, DeploymentStrategy, RollbackTo,
+    Deployment, DeploymentSpec, DeploymentStatus, DeploymentStrategy, ROLLBACK_TO, RollbackTo,
 };
 pub use namespace::{Namespace, NamespaceSpec, NamespaceStatus};
 pub use node::{Node, NodeSpec, NodeStatus};

@@ -436,7 +436,7 @@ pub(super) fn record(
                 "metadata": {"name": address, "labels": {
                     "ipaddress.kubernetes.io/ip-family": family(&parsed),
                     "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"}},
-                "spec": {"parentRef": {"group": "", "resource": "services",
+                "spec": {"parentRef": {"resource": "services",
                     "namespace": request.namespace, "name": request.name}}}),
         ));
     }

@@ -1,0 +1,430 @@
+//! One container: pulled, started, ready, ended, started again.
+
+use std::time::Duration;
+
+use api::{Istr, MicroTime, Time};
+
+use super::{Course, Progress};
+use crate::behaviour::Exit;
+use crate::pod::{
+    Container, ContainerState, ContainerStatus, Probe, PullPolicy, RestartPolicy, Terminated,
+};
+
+/// UPSTREAM: the kubelet's back-off for crashing containers and failing pulls: 10 s doubling to 5 min.
+const BACKOFF_BASE_S: u64 = 10;
+const BACKOFF_MAX_S: u64 = 300;
+
+/// UPSTREAM: a container that ran this long (twice the longest back-off) has its crashes forgotten.
+const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
+
+/// How long a pull is reported as failed before it is reported as backed off.
+const PULL_ERROR_SHOWN: Duration = Duration::from_secs(2);
+
+/// What the simulated registry says every image weighs: honest about being invented, yet plausible.
+const IMAGE_BYTES: u64 = 50_000_000;
+
+/// Where in the spec a container is.
+#[derive(Clone, Copy, PartialEq)]
+enum Role {
+    Init,
+    Sidecar,
+    Main,
+}
+
+impl Course<'_> {
+    /// Runs init containers one after the other; sidecars stay while the next one runs.
+    pub(super) fn run_init_containers(&mut self) -> Progress {
+        let count = self.pod.spec.init_containers.len();
+        self.status
+            .init_containers
+            .resize_with(count, ContainerStatus::default);
+        self.status
+            .containers
+            .resize_with(self.pod.spec.containers.len(), ContainerStatus::default);
+        let pod = self.pod;
+        let mut progress = Progress::Going;
+        for (index, container) in pod.spec.init_containers.iter().enumerate() {
+            if matches!(progress, Progress::Initializing) && !self.has_begun(index) {
+                break;
+            }
+            let role = if container.is_sidecar {
+                Role::Sidecar
+            } else {
+                Role::Init
+            };
+            let mut status = std::mem::take(&mut self.status.init_containers[index]);
+            self.step(container, &mut status, role);
+            let through = match role {
+                Role::Sidecar => status.started,
+                _ => matches!(&status.state, ContainerState::Terminated(end) if end.exit_code == 0),
+            };
+            self.status.init_containers[index] = status;
+            if !through {
+                progress = Progress::Initializing;
+            }
+        }
+        progress
+    }
+
+    /// A sidecar that runs goes on even while one before it is restarting.
+    fn has_begun(&self, index: usize) -> bool {
+        let status = &self.status.init_containers[index];
+        matches!(status.state, ContainerState::Running { .. }) || status.last.is_some()
+    }
+
+    pub(super) fn run_container(&mut self, index: usize) {
+        let pod = self.pod;
+        let mut status = std::mem::take(&mut self.status.containers[index]);
+        self.step(&pod.spec.containers[index], &mut status, Role::Main);
+        self.status.containers[index] = status;
+    }
+
+    /// Takes one container as far as the time allows.
+    fn step(&mut self, container: &Container, status: &mut ContainerStatus, role: Role) {
+        status.name = container.name.clone();
+        if let ContainerState::Waiting { reason, .. } = &status.state {
+            let restarting = reason == "CrashLoopBackOff";
+            if restarting && !self.backoff_is_over(status) {
+                return;
+            }
+            if !self.pull(container, status, role) {
+                return;
+            }
+            self.start(container, status, restarting, role);
+        }
+        if let ContainerState::Running { started_at } = status.state {
+            self.watch_running(container, status, role, started_at);
+        }
+        if let ContainerState::Terminated(end) = &status.state
+            && self.restarts(role, end.exit_code)
+        {
+            let end = end.clone();
+            self.restart_later(container, status, role, end);
+        }
+        status.ready &= matches!(status.state, ContainerState::Running { .. });
+    }
+
+    fn restarts(&self, role: Role, exit_code: i32) -> bool {
+        let policy = self.pod.spec.restart_policy;
+        match role {
+            Role::Sidecar => true,
+            Role::Init => exit_code != 0 && policy != RestartPolicy::Never,
+            Role::Main => match policy {
+                RestartPolicy::Always => true,
+                RestartPolicy::OnFailure => exit_code != 0,
+                RestartPolicy::Never => false,
+            },
+        }
+    }
+
+    fn start(
+        &mut self,
+        container: &Container,
+        status: &mut ContainerStatus,
+        again: bool,
+        role: Role,
+    ) {
+        if again {
+            status.restart_count += 1;
+        }
+        status.state = ContainerState::Running {
+            started_at: self.now,
+        };
+        status.started = false;
+        status.ready = false;
+        for (reason, message) in [
+            ("Created", "Container created"),
+            ("Started", "Container started"),
+        ] {
+            self.tell(
+                false,
+                reason,
+                message.to_owned(),
+                field_path(container, role),
+            );
+        }
+    }
+
+    /// Probes and the end of a run.
+    fn watch_running(
+        &mut self,
+        container: &Container,
+        status: &mut ContainerStatus,
+        role: Role,
+        started_at: Time,
+    ) {
+        let behaviour = self.facts.behaviour;
+        let policy = self.pod.spec.restart_policy;
+        let exit = match role {
+            Role::Init => behaviour.init_exit(container, started_at),
+            _ => behaviour.exit(container, policy, started_at),
+        };
+        if let Some(Exit { after, code }) = exit {
+            let due = started_at.micro().plus(after);
+            if self.facts.now >= due {
+                return self.exited(status, started_at, code);
+            }
+            self.wake_at(due);
+        }
+        let started_due = started_at
+            .micro()
+            .plus(container.startup.map_or(Duration::ZERO, first_success));
+        if !self.is_due(started_due) {
+            return;
+        }
+        status.started = true;
+        if role != Role::Init {
+            self.probe_readiness(container, status, role, started_at, started_due);
+        }
+    }
+
+    fn probe_readiness(
+        &mut self,
+        container: &Container,
+        status: &mut ContainerStatus,
+        role: Role,
+        started_at: Time,
+        started_due: MicroTime,
+    ) {
+        let behaviour = self.facts.behaviour;
+        let probed = started_at
+            .micro()
+            .plus(container.readiness.map_or(Duration::ZERO, first_success));
+        let asked = started_at.micro().plus(behaviour.ready_delay);
+        let ready_due = probed.max(started_due).max(asked);
+        let was_ready = status.ready;
+        let unready_due = behaviour.unready_after.map(|after| ready_due.plus(after));
+        if behaviour.never_ready {
+            status.ready = false;
+            // Told once, when the first probe fails: the status has no place to count more.
+            if self.facts.now.time() == probed.time() {
+                self.tell_unhealthy(container, role);
+            }
+        } else if self.is_due(ready_due) {
+            status.ready = match unready_due {
+                Some(due) => !self.is_due(due),
+                None => true,
+            };
+        }
+        if was_ready && !status.ready {
+            self.tell_unhealthy(container, role);
+        }
+    }
+
+    fn tell_unhealthy(&mut self, container: &Container, role: Role) {
+        if container.readiness.is_some() {
+            let message =
+                "Readiness probe failed: HTTP probe failed with statuscode: 503".to_owned();
+            self.tell(true, "Unhealthy", message, field_path(container, role));
+        }
+    }
+
+    /// Has the moment come? If not, asks to be woken then.
+    fn is_due(&mut self, due: MicroTime) -> bool {
+        let is_due = self.facts.now >= due;
+        if !is_due {
+            self.wake_at(due);
+        }
+        is_due
+    }
+
+    fn exited(&mut self, status: &mut ContainerStatus, started_at: Time, exit_code: i32) {
+        status.state = ContainerState::Terminated(Terminated {
+            exit_code,
+            reason: Istr::from(if exit_code == 0 { "Completed" } else { "Error" }),
+            started_at,
+            finished_at: self.now,
+        });
+        status.ready = false;
+        status.started = false;
+    }
+
+    fn restart_later(
+        &mut self,
+        container: &Container,
+        status: &mut ContainerStatus,
+        role: Role,
+        end: Terminated,
+    ) {
+        let delay = restart_delay(status.restart_count, &end);
+        status.last = Some(end);
+        status.state = ContainerState::Waiting {
+            reason: Istr::from("CrashLoopBackOff"),
+            message: Istr::from(format!(
+                "back-off {} restarting failed container={} pod={}",
+                go_duration(delay),
+                container.name,
+                self.pod.formatted()
+            )),
+        };
+        if self.backoff_is_over(status) {
+            // UPSTREAM: the first restart comes at once.
+            if self.pull(container, status, role) {
+                self.start(container, status, true, role);
+            }
+            // Probes and an exit that is due at once wait for the next look, so that a container which
+            // dies at birth cannot keep us here.
+            self.wake_at(self.facts.now.plus(Duration::from_secs(1)));
+        } else {
+            let message = format!(
+                "Back-off restarting failed container {} in pod {}",
+                container.name,
+                self.pod.formatted()
+            );
+            self.tell(true, "BackOff", message, field_path(container, role));
+        }
+    }
+
+    fn backoff_is_over(&mut self, status: &ContainerStatus) -> bool {
+        let Some(last) = &status.last else {
+            return true;
+        };
+        let delay = restart_delay(status.restart_count, last);
+        self.is_due(last.finished_at.micro().plus(delay))
+    }
+
+    /// Is the image there? If not, pulls it; says what it says when that fails.
+    fn pull(&mut self, container: &Container, status: &mut ContainerStatus, role: Role) -> bool {
+        let image = &container.image;
+        let path = field_path(container, role);
+        if !self.facts.behaviour.fails_to_pull(container) {
+            if container.pull_policy != PullPolicy::Always && (self.facts.has_image)(image) {
+                let message = format!(
+                    "Container image \"{image}\" already present on machine and can be accessed by the pod"
+                );
+                self.tell(false, "Pulled", message, path);
+            } else {
+                let took = self.pull_time();
+                self.tell(
+                    false,
+                    "Pulling",
+                    format!("Pulling image \"{image}\""),
+                    path.clone(),
+                );
+                let message = format!(
+                    "Successfully pulled image \"{image}\" in {took} ({took} including waiting). Image size: {IMAGE_BYTES} bytes."
+                );
+                self.tell(false, "Pulled", message, path);
+            }
+            return true;
+        }
+        self.fail_to_pull(image, status, path);
+        false
+    }
+
+    /// How long the pull is said to have taken: the start delay, if one was asked for.
+    fn pull_time(&self) -> String {
+        let delay = self.facts.behaviour.start_delay;
+        let shown = if delay.is_zero() {
+            Duration::from_millis(100)
+        } else {
+            delay
+        };
+        go_duration(shown)
+    }
+
+    /// Attempts come 10, 20, 40... seconds after each other, counted from when the pod could start.
+    fn fail_to_pull(&mut self, image: &str, status: &mut ContainerStatus, path: String) {
+        let (attempt_at, next_at) = attempts_around(self.starts_at(), self.facts.now);
+        let error = format!(
+            "rpc error: code = NotFound desc = failed to pull and unpack image \"{image}\": not found"
+        );
+        let held = match &status.state {
+            ContainerState::Waiting { reason, .. } => reason.clone(),
+            _ => Istr::default(),
+        };
+        let backs_off_at = attempt_at.plus(PULL_ERROR_SHOWN);
+        let shows_error = self.facts.now < backs_off_at;
+        if shows_error && held != "ErrImagePull" {
+            self.tell(
+                false,
+                "Pulling",
+                format!("Pulling image \"{image}\""),
+                path.clone(),
+            );
+            let message = format!("Failed to pull image \"{image}\": {error}");
+            self.tell(true, "Failed", message, path.clone());
+            self.tell(true, "Failed", "Error: ErrImagePull".to_owned(), path);
+        } else if !shows_error && held != "ImagePullBackOff" {
+            self.tell(
+                false,
+                "BackOff",
+                format!("Back-off pulling image \"{image}\""),
+                path.clone(),
+            );
+            self.tell(true, "Failed", "Error: ImagePullBackOff".to_owned(), path);
+        }
+        let (reason, message) = match shows_error {
+            true => ("ErrImagePull", error),
+            false => (
+                "ImagePullBackOff",
+                format!("Back-off pulling image \"{image}\": ErrImagePull: {error}"),
+            ),
+        };
+        status.state = ContainerState::Waiting {
+            reason: Istr::from(reason),
+            message: Istr::from(message),
+        };
+        self.wake_at(if shows_error { backs_off_at } else { next_at });
+    }
+}
+
+/// The last attempt at or before `now`, and the one after it.
+fn attempts_around(first: MicroTime, now: MicroTime) -> (MicroTime, MicroTime) {
+    let mut attempt = first;
+    let mut wait = BACKOFF_BASE_S;
+    loop {
+        let next = attempt.plus(Duration::from_secs(wait));
+        if next > now {
+            return (attempt, next);
+        }
+        if wait == BACKOFF_MAX_S {
+            // From here on attempts are evenly spaced: no need to walk through days of them.
+            let rounds = now.since(next).as_secs() / BACKOFF_MAX_S;
+            attempt = next.plus(Duration::from_secs(rounds * BACKOFF_MAX_S));
+        } else {
+            attempt = next;
+        }
+        wait = (wait * 2).min(BACKOFF_MAX_S);
+    }
+}
+
+/// How long a container that ended waits for its next run.
+pub(super) fn restart_delay(restart_count: i32, end: &Terminated) -> Duration {
+    let ran = end.finished_at.micro().since(end.started_at);
+    if restart_count <= 0 || ran >= FORGIVEN_AFTER {
+        return Duration::ZERO;
+    }
+    // 2^5 * 10 s is past the maximum already.
+    let doubled = BACKOFF_BASE_S << (restart_count - 1).clamp(0, 5);
+    Duration::from_secs(doubled.min(BACKOFF_MAX_S))
+}
+
+/// When a probe that always succeeds has succeeded often enough.
+fn first_success(probe: Probe) -> Duration {
+    let seconds = |number: i32| u64::try_from(number).unwrap_or(0);
+    let more = seconds(probe.success_threshold).saturating_sub(1);
+    Duration::from_secs(
+        seconds(probe.initial_delay_seconds) + more * seconds(probe.period_seconds.max(1)),
+    )
+}
+
+fn field_path(container: &Container, role: Role) -> String {
+    let list = if role == Role::Main {
+        "containers"
+    } else {
+        "initContainers"
+    };
+    format!("spec.{list}{{{}}}", container.name)
+}
+
+/// `1m20s`, `100ms`: as Go prints durations of the sizes that occur here.
+pub(super) fn go_duration(duration: Duration) -> String {
+    let (minutes, seconds) = (duration.as_secs() / 60, duration.as_secs() % 60);
+    match (minutes, duration.subsec_millis()) {
+        (0, millis) if seconds == 0 => format!("{millis}ms"),
+        (0, 0) => format!("{seconds}s"),
+        (0, millis) => format!("{}s", seconds as f64 + f64::from(millis) / 1000.0),
+        (minutes, _) => format!("{minutes}m{seconds}s"),
+    }
+}

@@ -1,0 +1,246 @@
+//! The life of one pod on its node, as a pure state machine.
+//!
+//! [`advance`] looks at a pod, the time and what is asked of the pod, and says what its status is now, what
+//! a kubelet would have told the world on the way there, and when to look again. It keeps nothing: whatever
+//! has to be remembered is in the pod's status, so a process that starts anew goes on where the last one
+//! ended.
+
+mod conditions;
+mod containers;
+mod patch;
+mod termination;
+
+use api::{Istr, MicroTime, Time};
+use std::time::Duration;
+
+use crate::behaviour::Behaviour;
+use crate::pod::{
+    Container, ContainerState, ContainerStatus, Phase, Pod, PodStatus, RestartPolicy,
+};
+
+pub(crate) use patch::status_patch;
+
+/// What the kubelet knows besides the pod itself.
+pub(crate) struct Facts<'a> {
+    pub(crate) now: MicroTime,
+    pub(crate) behaviour: &'a Behaviour,
+    /// The address that this pod has, or gets.
+    pub(crate) pod_ip: &'a str,
+    /// Is the image on the node already?
+    pub(crate) has_image: &'a dyn Fn(&str) -> bool,
+}
+
+/// What comes of a look at a pod.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Advance {
+    /// The new status, if it differs.
+    pub(crate) status: Option<PodStatus>,
+    /// The pod is done terminating: delete it for good.
+    pub(crate) delete: bool,
+    /// The kubelet itself ends the pod: delete it with its grace period.
+    pub(crate) evict: bool,
+    pub(crate) events: Vec<PodEvent>,
+    /// When time alone will change something.
+    pub(crate) wake_at: Option<MicroTime>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PodEvent {
+    pub(crate) warning: bool,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    /// `spec.containers{web}`, or empty for the pod as a whole.
+    pub(crate) field_path: String,
+}
+
+pub(crate) fn advance(pod: &Pod, facts: &Facts<'_>) -> Advance {
+    let mut course = Course::new(pod, facts);
+    if pod.is_finished() || pod.metadata.is_terminating() {
+        course.terminate();
+    } else if pod.status.start_time.is_none() {
+        course.admit();
+    } else if let Some(deadline) = course.deadline_passed() {
+        course.fail_by_deadline(deadline);
+    } else {
+        course.evict_when_asked();
+        course.run();
+    }
+    course.end()
+}
+
+/// One look in progress.
+struct Course<'a> {
+    pod: &'a Pod,
+    facts: &'a Facts<'a>,
+    now: Time,
+    status: PodStatus,
+    outcome: Advance,
+}
+
+/// What the pod's containers amount to after a pass over them.
+enum Progress {
+    /// Something has not begun yet: the rest has to wait.
+    Initializing,
+    Going,
+}
+
+impl<'a> Course<'a> {
+    fn new(pod: &'a Pod, facts: &'a Facts<'a>) -> Course<'a> {
+        Course {
+            pod,
+            facts,
+            now: facts.now.time(),
+            status: pod.status.clone(),
+            outcome: Advance::default(),
+        }
+    }
+
+    fn end(mut self) -> Advance {
+        if self.status != self.pod.status {
+            self.outcome.status = Some(self.status);
+        }
+        self.outcome
+    }
+
+    /// The kubelet has seen the pod: it is here, and nothing of it runs yet.
+    fn admit(&mut self) {
+        let spec = &self.pod.spec;
+        let waiting = |container: &Container, reason: &str| ContainerStatus {
+            name: container.name.clone(),
+            state: ContainerState::Waiting {
+                reason: Istr::from(reason),
+                message: Istr::default(),
+            },
+            ..ContainerStatus::default()
+        };
+        let reason = if spec.init_containers.is_empty() {
+            "ContainerCreating"
+        } else {
+            "PodInitializing"
+        };
+        self.status.start_time = Some(self.now);
+        self.status.phase = Phase::Pending;
+        let init = spec.init_containers.iter();
+        self.status.init_containers = init.map(|one| waiting(one, "PodInitializing")).collect();
+        self.status.containers = spec
+            .containers
+            .iter()
+            .map(|one| waiting(one, reason))
+            .collect();
+        self.set_conditions(false);
+    }
+
+    /// Brings everything up to date with the time.
+    fn run(&mut self) {
+        let starts_at = self.starts_at();
+        if self.facts.now < starts_at {
+            return self.wake_at(starts_at);
+        }
+        self.status.pod_ip = Istr::from(self.facts.pod_ip);
+        let progress = self.run_init_containers();
+        if let Progress::Going = progress {
+            for index in 0..self.pod.spec.containers.len() {
+                self.run_container(index);
+            }
+        }
+        self.status.phase = self.phase(&progress);
+        if matches!(self.status.phase, Phase::Succeeded | Phase::Failed) {
+            self.stop_everything(0);
+        }
+        self.set_conditions(true);
+    }
+
+    fn starts_at(&self) -> MicroTime {
+        let seen_at = self.pod.status.start_time.unwrap_or(self.now).micro();
+        seen_at.plus(self.facts.behaviour.start_delay)
+    }
+
+    fn phase(&self, progress: &Progress) -> Phase {
+        let policy = self.pod.spec.restart_policy;
+        let failed = |status: &ContainerStatus| matches!(&status.state, ContainerState::Terminated(end) if end.exit_code != 0);
+        if policy == RestartPolicy::Never && self.regular_init_statuses().any(failed) {
+            return Phase::Failed;
+        }
+        if let Progress::Initializing = progress {
+            return Phase::Pending;
+        }
+        let over = |status: &ContainerStatus| matches!(status.state, ContainerState::Terminated(_));
+        let begun = |status: &ContainerStatus| {
+            matches!(
+                status.state,
+                ContainerState::Running { .. } | ContainerState::Terminated(_)
+            ) || status.last.is_some()
+        };
+        let statuses = &self.status.containers;
+        if !statuses.is_empty() && statuses.iter().all(over) {
+            return if statuses.iter().any(failed) {
+                Phase::Failed
+            } else {
+                Phase::Succeeded
+            };
+        }
+        match statuses.iter().any(begun) {
+            true => Phase::Running,
+            false => Phase::Pending,
+        }
+    }
+
+    /// Statuses of init containers that end, unlike sidecars.
+    fn regular_init_statuses(&self) -> impl Iterator<Item = &ContainerStatus> {
+        let pairs = self
+            .pod
+            .spec
+            .init_containers
+            .iter()
+            .zip(&self.status.init_containers);
+        pairs
+            .filter(|(container, _)| !container.is_sidecar)
+            .map(|(_, status)| status)
+    }
+
+    fn deadline_passed(&mut self) -> Option<i64> {
+        let seconds = self.pod.spec.active_deadline_seconds?;
+        let started_at = self.pod.status.start_time?;
+        let deadline = started_at
+            .micro()
+            .plus(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
+        if self.facts.now >= deadline {
+            return Some(seconds);
+        }
+        self.wake_at(deadline);
+        None
+    }
+
+    fn evict_when_asked(&mut self) {
+        let Some(after) = self.facts.behaviour.delete_after else {
+            return;
+        };
+        let due = self
+            .pod
+            .status
+            .start_time
+            .unwrap_or(self.now)
+            .micro()
+            .plus(after);
+        if self.facts.now >= due {
+            self.outcome.evict = true;
+        } else {
+            self.wake_at(due);
+        }
+    }
+
+    /// Asks to be called again at `at`, if nothing else comes first.
+    fn wake_at(&mut self, at: MicroTime) {
+        let soonest = self.outcome.wake_at.map_or(at, |held| held.min(at));
+        self.outcome.wake_at = Some(soonest);
+    }
+
+    fn tell(&mut self, warning: bool, reason: &'static str, message: String, field_path: String) {
+        self.outcome.events.push(PodEvent {
+            warning,
+            reason,
+            message,
+            field_path,
+        });
+    }
+}

@@ -1,0 +1,164 @@
+//! The end of a pod: asked for by a deletion, or because it is done.
+
+use std::time::Duration;
+
+use api::{Istr, MicroTime};
+
+use super::Course;
+use crate::pod::{ContainerState, Phase, Terminated};
+
+/// UPSTREAM: what a process that had to be killed exits with (128 + SIGKILL).
+const KILLED: i32 = 137;
+
+impl Course<'_> {
+    pub(super) fn terminate(&mut self) {
+        let meta = &self.pod.metadata;
+        if !meta.is_terminating() {
+            return;
+        }
+        if self.pod.is_finished() {
+            // With a grace period of 0 our own DELETE has been here: finalizers hold the rest.
+            self.outcome.delete = meta.deletion_grace_period_seconds != Some(0);
+            return;
+        }
+        let (stops_at, exit_code) = self.stops_at();
+        if self.facts.now < stops_at {
+            if self.just_asked_to_stop() {
+                self.tell_killing();
+            }
+            return self.wake_at(stops_at);
+        }
+        if self.is_running() && !self.waited_to_stop() {
+            self.tell_killing();
+        }
+        let nothing_ran = self.status.start_time.is_none();
+        self.stop_everything(exit_code);
+        self.status.phase = if exit_code == 0 && !nothing_ran {
+            self.final_phase()
+        } else {
+            Phase::Failed
+        };
+        self.set_conditions(true);
+        self.outcome.delete = true;
+    }
+
+    /// When the containers have stopped, and with which code: by themselves, or killed when their grace
+    /// period is over.
+    fn stops_at(&self) -> (MicroTime, i32) {
+        let meta = &self.pod.metadata;
+        let grace = Duration::from_secs(
+            u64::try_from(meta.deletion_grace_period_seconds.unwrap_or(0)).unwrap_or(0),
+        );
+        let deadline = meta.deleted_at.unwrap_or(self.now).micro();
+        let asked_at = deadline.minus(grace);
+        if !self.is_running() {
+            return (asked_at, 0);
+        }
+        let wanted = self.facts.behaviour.stop_delay;
+        match wanted > grace {
+            true => (deadline, KILLED),
+            false => (asked_at.plus(wanted), 0),
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        let statuses = self
+            .status
+            .init_containers
+            .iter()
+            .chain(&self.status.containers);
+        statuses
+            .map(|status| &status.state)
+            .any(|state| matches!(state, ContainerState::Running { .. }))
+    }
+
+    fn waited_to_stop(&self) -> bool {
+        !self.facts.behaviour.stop_delay.is_zero()
+    }
+
+    /// Within a second of the request: later looks at the same pod must not tell it again.
+    fn just_asked_to_stop(&self) -> bool {
+        let meta = &self.pod.metadata;
+        let grace = meta.deletion_grace_period_seconds.unwrap_or(0);
+        let asked_at = meta
+            .deleted_at
+            .unwrap_or(self.now)
+            .unix()
+            .saturating_sub(grace);
+        self.now.unix() - asked_at <= 1
+    }
+
+    fn tell_killing(&mut self) {
+        let spec = &self.pod.spec;
+        let init = spec
+            .init_containers
+            .iter()
+            .map(|one| ("initContainers", one));
+        let main = spec.containers.iter().map(|one| ("containers", one));
+        let running: Vec<(&str, Istr)> = init
+            .chain(main)
+            .zip(
+                self.status
+                    .init_containers
+                    .iter()
+                    .chain(&self.status.containers),
+            )
+            .filter(|(_, status)| matches!(status.state, ContainerState::Running { .. }))
+            .map(|((list, container), _)| (list, container.name.clone()))
+            .collect();
+        for (list, name) in running {
+            let path = format!("spec.{list}{{{name}}}");
+            self.tell(false, "Killing", format!("Stopping container {name}"), path);
+        }
+    }
+
+    /// Every container that still runs ends now; those that wait never will run.
+    pub(super) fn stop_everything(&mut self, exit_code: i32) {
+        let now = self.now;
+        let statuses = self
+            .status
+            .init_containers
+            .iter_mut()
+            .chain(&mut self.status.containers);
+        for status in statuses {
+            if let ContainerState::Running { started_at } = status.state {
+                status.state = ContainerState::Terminated(Terminated {
+                    exit_code,
+                    reason: Istr::from(if exit_code == 0 { "Completed" } else { "Error" }),
+                    started_at,
+                    finished_at: now,
+                });
+            }
+            status.ready = false;
+            status.started = false;
+        }
+    }
+
+    /// A pod whose containers all ended well has succeeded, even if it was told to end.
+    fn final_phase(&self) -> Phase {
+        let well = |state: &ContainerState| matches!(state, ContainerState::Terminated(end) if end.exit_code == 0);
+        match self
+            .status
+            .containers
+            .iter()
+            .all(|status| well(&status.state))
+        {
+            true => Phase::Succeeded,
+            false => Phase::Failed,
+        }
+    }
+
+    pub(super) fn fail_by_deadline(&mut self, _seconds: i64) {
+        self.tell_killing();
+        self.stop_everything(KILLED);
+        self.status.phase = Phase::Failed;
+        self.status.reason = Istr::from("DeadlineExceeded");
+        self.tell(
+            false,
+            "DeadlineExceeded",
+            "Pod was active on the node longer than the specified deadline".to_owned(),
+            String::new(),
+        );
+        self.set_conditions(true);
+    }
+}

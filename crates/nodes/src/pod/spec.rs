@@ -1,0 +1,286 @@
+//! The part of a pod that comes from its template.
+
+use api::intern::Istr;
+use api::meta::or_default;
+use api::{Affinity, LabelSelector, LabelSet, Toleration};
+use serde::Deserialize;
+
+use super::requests::{Amounts, Asks, Requests, WireAmounts};
+
+/// Shared by all pods of one template.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PodSpec {
+    pub init_containers: Box<[Container]>,
+    pub containers: Box<[Container]>,
+    pub restart_policy: RestartPolicy,
+    pub scheduler_name: Istr,
+    pub priority: i32,
+    /// Pods of lower priority are safe from this one.
+    pub never_preempts: bool,
+    pub gates: Box<[Istr]>,
+    pub readiness_gates: Box<[Istr]>,
+    pub host_network: bool,
+    pub node_selector: LabelSet,
+    pub affinity: Option<Affinity>,
+    pub tolerations: Box<[Toleration]>,
+    pub spread: Box<[SpreadConstraint]>,
+    pub active_deadline_seconds: Option<i64>,
+    pub host_ports: Box<[HostPort]>,
+    pub requests: Requests,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Container {
+    pub name: Istr,
+    pub image: Istr,
+    pub pull_policy: PullPolicy,
+    pub command: Box<[Istr]>,
+    /// An init container that keeps running.
+    pub is_sidecar: bool,
+    pub startup: Option<Probe>,
+    pub readiness: Option<Probe>,
+    pub liveness: Option<Probe>,
+}
+
+/// When a probe first succeeds, and how it would fail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Probe {
+    pub initial_delay_seconds: i32,
+    pub period_seconds: i32,
+    pub success_threshold: i32,
+    pub failure_threshold: i32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+pub enum RestartPolicy {
+    #[default]
+    Always,
+    OnFailure,
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+pub enum PullPolicy {
+    Always,
+    Never,
+    #[default]
+    #[serde(other)]
+    IfNotPresent,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SpreadConstraint {
+    pub max_skew: i32,
+    pub topology_key: Istr,
+    pub when_unsatisfiable: Unsatisfiable,
+    pub label_selector: Option<LabelSelector>,
+    pub min_domains: Option<i32>,
+    pub node_affinity_policy: Option<Istr>,
+    pub node_taints_policy: Option<Istr>,
+    #[serde(deserialize_with = "or_default")]
+    pub match_label_keys: Vec<Istr>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+pub enum Unsatisfiable {
+    #[default]
+    DoNotSchedule,
+    ScheduleAnyway,
+}
+
+/// A port of the node that a container wants for itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HostPort {
+    pub protocol: Istr,
+    /// Empty or `0.0.0.0`: every address.
+    pub address: Istr,
+    pub port: i32,
+}
+
+impl PodSpec {
+    /// Sidecars too: everything with a container status.
+    pub fn all_containers(&self) -> impl Iterator<Item = &Container> {
+        self.init_containers.iter().chain(self.containers.iter())
+    }
+}
+
+impl HostPort {
+    pub fn conflicts_with(&self, other: &HostPort) -> bool {
+        let any = |address: &str| address.is_empty() || address == "0.0.0.0";
+        self.port == other.port
+            && self.protocol == other.protocol
+            && (any(&self.address) || any(&other.address) || self.address == other.address)
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct WireSpec {
+    /// Not shared, like the volumes: these two differ between pods of one template.
+    pub(super) node_name: Istr,
+    #[serde(deserialize_with = "or_default")]
+    pub(super) volumes: Vec<super::WireVolume>,
+    #[serde(deserialize_with = "or_default")]
+    init_containers: Vec<WireContainer>,
+    #[serde(deserialize_with = "or_default")]
+    containers: Vec<WireContainer>,
+    restart_policy: RestartPolicy,
+    scheduler_name: Istr,
+    priority: Option<i32>,
+    preemption_policy: Istr,
+    #[serde(deserialize_with = "or_default")]
+    scheduling_gates: Vec<Named>,
+    #[serde(deserialize_with = "or_default")]
+    readiness_gates: Vec<ReadinessGate>,
+    host_network: bool,
+    node_selector: LabelSet,
+    affinity: Option<Affinity>,
+    #[serde(deserialize_with = "or_default")]
+    tolerations: Vec<Toleration>,
+    #[serde(deserialize_with = "or_default")]
+    topology_spread_constraints: Vec<SpreadConstraint>,
+    active_deadline_seconds: Option<i64>,
+    #[serde(deserialize_with = "or_default")]
+    overhead: WireAmounts,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Named {
+    name: Istr,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ReadinessGate {
+    condition_type: Istr,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireContainer {
+    name: Istr,
+    image: Istr,
+    image_pull_policy: PullPolicy,
+    #[serde(deserialize_with = "or_default")]
+    command: Vec<Istr>,
+    #[serde(deserialize_with = "or_default")]
+    args: Vec<Istr>,
+    restart_policy: Istr,
+    #[serde(deserialize_with = "or_default")]
+    ports: Vec<WirePort>,
+    #[serde(deserialize_with = "or_default")]
+    resources: WireResources,
+    startup_probe: Option<Probe>,
+    readiness_probe: Option<Probe>,
+    liveness_probe: Option<Probe>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireResources {
+    #[serde(deserialize_with = "or_default")]
+    requests: WireAmounts,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WirePort {
+    host_port: i32,
+    protocol: Istr,
+    #[serde(rename = "hostIP")]
+    host_ip: Istr,
+}
+
+impl WireSpec {
+    pub(super) fn into_spec(self) -> PodSpec {
+        let asks = |containers: &[WireContainer]| -> Vec<Asks> {
+            containers.iter().map(WireContainer::asks).collect()
+        };
+        let (init, main) = (asks(&self.init_containers), asks(&self.containers));
+        let overhead = Amounts::from_quantities(&self.overhead);
+        let sidecars = self.init_containers.iter().filter(|one| one.is_sidecar());
+        let host_ports = self
+            .containers
+            .iter()
+            .chain(sidecars)
+            .flat_map(|one| &one.ports);
+        PodSpec {
+            host_ports: host_ports.filter_map(WirePort::on_host).collect(),
+            requests: Requests::new(&init, &main, &overhead),
+            init_containers: self
+                .init_containers
+                .into_iter()
+                .map(WireContainer::slim)
+                .collect(),
+            containers: self
+                .containers
+                .into_iter()
+                .map(WireContainer::slim)
+                .collect(),
+            restart_policy: self.restart_policy,
+            scheduler_name: self.scheduler_name,
+            priority: self.priority.unwrap_or(0),
+            never_preempts: self.preemption_policy == "Never",
+            gates: self
+                .scheduling_gates
+                .into_iter()
+                .map(|gate| gate.name)
+                .collect(),
+            readiness_gates: self
+                .readiness_gates
+                .into_iter()
+                .map(|gate| gate.condition_type)
+                .collect(),
+            host_network: self.host_network,
+            node_selector: self.node_selector,
+            affinity: self.affinity,
+            tolerations: self.tolerations.into(),
+            spread: self.topology_spread_constraints.into(),
+            active_deadline_seconds: self.active_deadline_seconds,
+        }
+    }
+}
+
+impl WireContainer {
+    fn is_sidecar(&self) -> bool {
+        self.restart_policy == "Always"
+    }
+
+    fn asks(&self) -> Asks {
+        Asks {
+            amounts: Amounts::from_quantities(&self.resources.requests),
+            is_sidecar: self.is_sidecar(),
+        }
+    }
+
+    fn slim(self) -> Container {
+        Container {
+            is_sidecar: self.is_sidecar(),
+            name: self.name,
+            image: self.image,
+            pull_policy: self.image_pull_policy,
+            command: self.command.into_iter().chain(self.args).collect(),
+            startup: self.startup_probe,
+            readiness: self.readiness_probe,
+            liveness: self.liveness_probe,
+        }
+    }
+}
+
+impl WirePort {
+    fn on_host(&self) -> Option<HostPort> {
+        (self.host_port > 0).then(|| HostPort {
+            // The API server has defaulted it; a pod from a test may have left it out.
+            protocol: if self.protocol.is_empty() {
+                Istr::from("TCP")
+            } else {
+                self.protocol.clone()
+            },
+            address: self.host_ip.clone(),
+            port: self.host_port,
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! What the kubelet has written about a pod: the only memory of a simulated kubelet.
+
+use api::meta::or_default;
+use api::{Condition, Istr, Time};
+use serde::Deserialize;
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatus {
+    pub phase: Phase,
+    pub reason: Istr,
+    #[serde(deserialize_with = "or_default")]
+    pub conditions: Vec<Condition>,
+    pub start_time: Option<Time>,
+    #[serde(rename = "podIP")]
+    pub pod_ip: Istr,
+    pub nominated_node_name: Istr,
+    #[serde(rename = "initContainerStatuses", deserialize_with = "or_default")]
+    pub init_containers: Vec<ContainerStatus>,
+    #[serde(rename = "containerStatuses", deserialize_with = "or_default")]
+    pub containers: Vec<ContainerStatus>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize)]
+pub enum Phase {
+    #[default]
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    #[serde(other)]
+    Unknown,
+}
+
+impl Phase {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Phase::Pending => "Pending",
+            Phase::Running => "Running",
+            Phase::Succeeded => "Succeeded",
+            Phase::Failed => "Failed",
+            Phase::Unknown => "Unknown",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "WireStatus")]
+pub struct ContainerStatus {
+    pub name: Istr,
+    pub ready: bool,
+    pub started: bool,
+    pub restart_count: i32,
+    pub state: ContainerState,
+    /// How the run before this one ended.
+    pub last: Option<Terminated>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ContainerState {
+    Waiting { reason: Istr, message: Istr },
+    Running { started_at: Time },
+    Terminated(Terminated),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Terminated {
+    pub exit_code: i32,
+    pub reason: Istr,
+    #[serde(deserialize_with = "or_default")]
+    pub started_at: Time,
+    #[serde(deserialize_with = "or_default")]
+    pub finished_at: Time,
+}
+
+impl Default for ContainerState {
+    fn default() -> ContainerState {
+        ContainerState::Waiting {
+            reason: Istr::default(),
+            message: Istr::default(),
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireStatus {
+    name: Istr,
+    ready: bool,
+    started: Option<bool>,
+    restart_count: i32,
+    #[serde(deserialize_with = "or_default")]
+    state: WireState,
+    #[serde(deserialize_with = "or_default")]
+    last_state: WireState,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireState {
+    waiting: Option<WireWaiting>,
+    running: Option<WireRunning>,
+    terminated: Option<Terminated>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireWaiting {
+    reason: Istr,
+    message: Istr,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireRunning {
+    #[serde(deserialize_with = "or_default")]
+    started_at: Time,
+}
+
+impl From<WireStatus> for ContainerStatus {
+    fn from(wire: WireStatus) -> ContainerStatus {
+        let state = match (wire.state.terminated, wire.state.running) {
+            (Some(terminated), _) => ContainerState::Terminated(terminated),
+            (None, Some(running)) => ContainerState::Running {
+                started_at: running.started_at,
+            },
+            (None, None) => {
+                let waiting = wire.state.waiting.unwrap_or_default();
+                ContainerState::Waiting {
+                    reason: waiting.reason,
+                    message: waiting.message,
+                }
+            }
+        };
+        ContainerStatus {
+            name: wire.name,
+            ready: wire.ready,
+            started: wire.started.unwrap_or(false),
+            restart_count: wire.restart_count,
+            state,
+            last: wire.last_state.terminated,
+        }
+    }
+}
