@@ -6,6 +6,7 @@
 
 pub mod deployment;
 pub mod replicaset;
+pub mod statefulset;
 pub mod workload;
 
 use api::{Clock, Gates};
