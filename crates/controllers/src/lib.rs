@@ -5,6 +5,8 @@
 //! differs. Controllers never know each other; they meet in the API server.
 
 pub mod deployment;
+pub mod discovery;
+pub mod garbage_collector;
 pub mod replicaset;
 pub mod statefulset;
 pub mod workload;
