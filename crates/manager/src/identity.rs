@@ -18,7 +18,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::config::ClientConnection;
 use crate::version;
@@ -110,7 +110,17 @@ impl Identities {
             return Ok(self.own(account).with_flow(flow));
         };
         let own = self.own(COMPONENT);
-        ensure_account(&own, account).await?;
+        match ensure_account(&own, account).await {
+            // A standby may not write, and an API server may be away for a moment: whoever asks for the
+            // token makes sure of the account again.
+            Err(error) if error.is_transport() => {
+                debug!(
+                    error = client::describe(&error),
+                    account, "Service account is left for later"
+                );
+            }
+            other => other?,
+        }
         let account_state = {
             let mut accounts = self
                 .0
@@ -437,14 +447,18 @@ mod tests {
         }
     }
 
-    fn identities(server: &Server, accounts: bool) -> Identities {
-        let connection = ClientConnection {
+    fn connection() -> ClientConnection {
+        ClientConnection {
             kubeconfig: String::new(),
             accept_content_types: "",
             content_type: String::new(),
             qps: 20.0,
             burst: 30,
-        };
+        }
+    }
+
+    fn identities(server: &Server, accounts: bool) -> Identities {
+        let connection = connection();
         let bare = accounts.then(|| server.transport());
         let clock = runtime::clock::following_tokio(Time::from_unix(NOW));
         Identities::new(server.transport(), bare, &connection, false, None, clock)
@@ -542,6 +556,39 @@ mod tests {
                 .count(),
             4
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_standby_that_may_not_write_yet_creates_accounts_later() {
+        let server = Server::default();
+        let leading = Arc::new(Mutex::new(false));
+        let (inner, may_write) = (server.transport(), Arc::clone(&leading));
+        let fenced =
+            BoxCloneSyncService::new(tower::service_fn(move |request: http::Request<Bytes>| {
+                let refused = request.method() != http::Method::GET && !*may_write.lock().unwrap();
+                let inner = inner.clone();
+                async move {
+                    match refused {
+                        true => Err(BoxError::from("not leading")),
+                        false => inner.oneshot(request).await,
+                    }
+                }
+            }));
+        let identities = identities(&server, true);
+        let connection = &connection();
+        let clock = identities.0.clock.clone();
+        let standby = Identities::new(
+            fenced,
+            Some(server.transport()),
+            connection,
+            false,
+            None,
+            clock,
+        );
+        let client = standby.controller("a").await.unwrap();
+        *leading.lock().unwrap() = true;
+        client.get(&PODS, "kube-system", "x").await.unwrap();
+        assert!(server.accounts.lock().unwrap().contains(&"a".to_owned()));
     }
 
     #[tokio::test(start_paused = true)]

@@ -124,6 +124,7 @@ pub fn controller(
             claims.synced(),
             revisions.synced(),
         ],
+        metrics: None,
         reconciler: Arc::new(StatefulSetController {
             history: History::new(tools.client.clone(), revisions.store().clone()),
             tools,
