@@ -43,6 +43,8 @@ struct Inner {
 enum Rate {
     /// --kube-api-qps and --kube-api-burst were given: each client has a bucket of its own, as upstream.
     Given { per_second: f64, burst: u32 },
+    /// A negative --kube-api-qps.
+    Unlimited,
     /// One for all clients that adapts to what the API server can take.
     Adaptive(Flow),
 }
@@ -66,9 +68,15 @@ impl Identities {
         clock: Clock,
     ) -> Identities {
         let rate = match rate_given {
+            // UPSTREAM: client-go takes a negative rate for no limit, and zero for its own default.
+            true if connection.qps < 0.0 => Rate::Unlimited,
+            true if connection.qps == 0.0 => Rate::Given {
+                per_second: 5.0,
+                burst: 10,
+            },
             true => Rate::Given {
                 per_second: f64::from(connection.qps),
-                burst: u32::try_from(connection.burst).unwrap_or(0),
+                burst: u32::try_from(connection.burst).unwrap_or(1).max(1),
             },
             false => Rate::Adaptive(Flow::adaptive()),
         };
@@ -161,6 +169,7 @@ impl Rate {
             Rate::Given { per_second, burst } => {
                 Flow::bucket(per_second * rate_factor, burst.saturating_mul(burst_factor))
             }
+            Rate::Unlimited => Flow::unlimited(),
             Rate::Adaptive(flow) => flow.clone(),
         }
     }
