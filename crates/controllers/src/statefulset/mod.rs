@@ -118,6 +118,7 @@ pub fn controller(
         queue,
         workers,
         retries_max: None,
+        metrics: None,
         waits_for: vec![
             sets.synced(),
             pods.synced(),
