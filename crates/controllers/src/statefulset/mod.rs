@@ -125,7 +125,6 @@ pub fn controller(
             claims.synced(),
             revisions.synced(),
         ],
-        metrics: None,
         reconciler: Arc::new(StatefulSetController {
             history: History::new(tools.client.clone(), revisions.store().clone()),
             tools,
