@@ -4,6 +4,7 @@
 //! should happen, and why) → apply (the only place with IO) → `status` (pure) → written if it
 //! differs. Controllers never know each other; they meet in the API server.
 
+pub mod deployment;
 pub mod discovery;
 pub mod garbage_collector;
 pub mod replicaset;

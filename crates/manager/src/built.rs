@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::kinds::{ReplicaSet, ReplicationController};
 use api::{Clock, Gates, Rng};
 use client::Client;
-use controllers::{Tools, replicaset};
+use controllers::{Tools, deployment, replicaset};
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::decisions::Decisions;
@@ -50,6 +50,15 @@ pub const BUILT: &[Built] = &[
             let controller =
                 replicaset::controller::<ReplicationController>(&parts.informers, tools, workers);
             Ready::of(controller, parts, "replicationmanager")
+        },
+    },
+    Built {
+        name: "deployment-controller",
+        component: "deployment-controller",
+        build: |parts, tools| {
+            let workers = workers(parts.config.deployment_controller.concurrent_syncs);
+            let controller = deployment::controller(&parts.informers, tools, workers);
+            Ready::of(controller, parts, "deployment")
         },
     },
     Built {

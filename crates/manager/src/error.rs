@@ -39,12 +39,6 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// The cluster cannot be reached with what --kubeconfig and --master say.
-    #[error("cannot connect to the cluster")]
-    Kubeconfig {
-        #[source]
-        source: client::config::ConfigError,
-    },
     #[error("--{flag}: {problem}")]
     Lookup {
         flag: &'static str,

@@ -33,6 +33,8 @@ struct Inner {
     /// Without any identity, for service account tokens; none without --use-service-account-credentials.
     bare: Option<Transport>,
     rate: Rate,
+    /// Where requests are counted, and under which host.
+    measured: Option<(client::Metrics, String)>,
     clock: Clock,
     accounts: Mutex<BTreeMap<String, Arc<Account>>>,
 }
@@ -60,6 +62,7 @@ impl Identities {
         bare: Option<Transport>,
         connection: &ClientConnection,
         rate_given: bool,
+        measured: Option<(client::Metrics, String)>,
         clock: Clock,
     ) -> Identities {
         let rate = match rate_given {
@@ -73,6 +76,7 @@ impl Identities {
             own,
             bare,
             rate,
+            measured,
             clock,
             accounts: Mutex::default(),
         }))
@@ -80,14 +84,13 @@ impl Identities {
 
     /// The manager's own client under a name, such as "shared-informers" or "leader-election".
     pub fn own(&self, component: &str) -> Client {
-        Client::new(self.0.own.clone())
-            .with_user_agent(&version::user_agent(component))
+        self.own_unlimited(component)
             .with_flow(self.0.rate.flow(1.0, 1))
     }
 
     /// Like [`Identities::own`], in a lane that no other client can fill: for leader election.
     pub fn own_unlimited(&self, component: &str) -> Client {
-        Client::new(self.0.own.clone()).with_user_agent(&version::user_agent(component))
+        self.0.client(self.0.own.clone(), component)
     }
 
     /// The client of a controller, by the name of its service account.
@@ -122,14 +125,25 @@ impl Identities {
             account: account_state,
         };
         let name = format!("system:serviceaccount:{NAMESPACE}:{account}");
-        Ok(Client::new(BoxCloneSyncService::new(transport))
-            .with_user_agent(&version::user_agent(&name))
+        Ok(self
+            .0
+            .client(BoxCloneSyncService::new(transport), &name)
             .with_flow(flow))
     }
 }
 
 /// UPSTREAM: the user agent under which accounts and tokens are asked for.
 const COMPONENT: &str = "kube-controller-manager";
+
+impl Inner {
+    fn client(&self, transport: Transport, component: &str) -> Client {
+        let client = Client::new(transport).with_user_agent(&version::user_agent(component));
+        match &self.measured {
+            Some((metrics, host)) => client.with_metrics(metrics, host),
+            None => client,
+        }
+    }
+}
 
 impl Rate {
     fn flow(&self, rate_factor: f64, burst_factor: u32) -> Flow {
@@ -433,7 +447,7 @@ mod tests {
         };
         let bare = accounts.then(|| server.transport());
         let clock = runtime::clock::following_tokio(Time::from_unix(NOW));
-        Identities::new(server.transport(), bare, &connection, false, clock)
+        Identities::new(server.transport(), bare, &connection, false, None, clock)
     }
 
     static PODS: ResourceType = ResourceType::namespaced("", "v1", "pods", "Pod");

@@ -15,6 +15,7 @@ pub mod files;
 pub mod flags;
 pub mod gates;
 pub mod identity;
+pub mod lead;
 pub mod leader_migration;
 pub mod logging;
 pub mod metrics;
@@ -28,4 +29,6 @@ mod validate;
 pub mod version;
 
 pub use error::{Error, Errors};
+pub use lead::run;
 pub use options::{Command, Options};
+pub use process::Process;

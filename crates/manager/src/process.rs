@@ -1,311 +1,218 @@
-//! `steersman controller-manager`: the drop-in, from parsed flags to the last released lease.
+//! Everything around the controllers, brought up in upstream's order: log, connection, secure port, pages.
 //!
-//! Order of things: the kubeconfig, the secure port, the API server's first answer, caches, leader
-//! election, controllers. On SIGTERM in reverse: controllers finish, the lease is given back, events
-//! are flushed, exit 0. A second signal ends the process at once.
+//! What comes out has written nothing to the cluster yet, so whatever is wrong with the input ends the process
+//! before it has done harm.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use api::{Clock, Gate, Rng, Uid};
-use client::config::{Config as ClientConfig, Environment};
-use client::{Client, Transport, https};
-use runtime::decisions::Decisions;
-use runtime::events::Recorder;
-use runtime::informer::StreamOptions;
-use runtime::leader::{Fence, LeaderElector, Leadership, LeaseConfig};
-use runtime::metrics::Metrics;
-use runtime::{Informers, Stop, Task, spawn};
-use tokio::sync::watch;
+use api::{Clock, Rng};
+use client::Transport;
+use client::config::{Config, Environment};
+use runtime::{Decisions, Metrics};
 use tracing::{info, warn};
 
 use crate::auth::{Auth, Authorities, AuthoritySource};
-use crate::built::Parts;
-use crate::error::Error;
+use crate::error::{Error, Errors};
 use crate::identity::Identities;
 use crate::logging::Logging;
 use crate::metrics::ProcessMetrics;
 use crate::options::Options;
-use crate::run::{Manager, select};
-use crate::serving::{self, Endpoint, Health, Pages, Router, Server};
+use crate::serving::{Endpoint, Health, Pages, Router, Server, register, register_decisions};
 use crate::version;
 
-/// How long a leader may fail to renew before `/healthz` says so; upstream's number.
-const LEASE_GRACE: Duration = Duration::from_secs(20);
+/// A process that is ready to run controllers.
+pub struct Process {
+    pub options: Arc<Options>,
+    pub clock: Clock,
+    pub rng: Rng,
+    pub logging: Logging,
+    pub metrics: Metrics,
+    pub decisions: Decisions,
+    pub health: Arc<Health>,
+    /// Where controllers add pages of their own.
+    pub router: Arc<Router>,
+    /// To the API server with the identity of --kubeconfig.
+    pub transport: Transport,
+    /// The same without an identity, if controllers act as their service accounts.
+    pub bare_transport: Option<Transport>,
+    /// The API server's host and port, under which requests are counted.
+    host: String,
+    server: Option<Server>,
+}
 
-/// How often an API server that does not answer yet is asked.
-const API_SERVER_RETRY: Duration = Duration::from_secs(1);
-
-/// Runs the controller manager until `stop`.
-pub async fn run(
-    options: Options,
-    logging: Logging,
-    clock: Clock,
-    rng: Rng,
-    stop: Stop,
-) -> Result<(), Error> {
-    for warning in &options.warnings {
-        warn!("{warning}");
+impl Process {
+    /// Must be called inside a runtime.
+    pub async fn start(
+        options: Options,
+        environment: &Environment,
+        clock: Clock,
+        rng: Rng,
+        logging: Logging,
+    ) -> Result<Process, Errors> {
+        info!(version = version::GIT_VERSION, "Starting");
+        for warning in &options.warnings {
+            warn!("{warning}");
+        }
+        let started = clock.now().time();
+        let metrics = Metrics::new();
+        let (host, transport, bare_transport) = connect(&options, environment, &clock)?;
+        let router = Arc::new(Router::default());
+        let health = Arc::new(Health::default());
+        // With no other check an endpoint still answers for the process itself.
+        health.add("ping", &[Endpoint::Livez, Endpoint::Readyz], || Ok(()));
+        let decisions = Decisions::new();
+        let options = Arc::new(options);
+        let process_metrics =
+            ProcessMetrics::new(metrics.clone(), options.metrics.clone(), &options.gates);
+        let pages = Pages {
+            options: Arc::clone(&options),
+            health: Arc::clone(&health),
+            metrics: Arc::new(process_metrics),
+            verbosity: Arc::clone(&logging.verbosity),
+            clock: clock.clone(),
+            started,
+        };
+        register(&router, pages);
+        register_decisions(&router, decisions.clone());
+        let server = bind(&options, environment, &clock, &metrics, &router).await?;
+        Ok(Process {
+            options,
+            clock,
+            rng,
+            logging,
+            metrics,
+            decisions,
+            health,
+            router,
+            transport,
+            bare_transport,
+            host,
+            server,
+        })
     }
-    info!(version = version::line(), "Starting");
-    let options = Arc::new(options);
-    let environment = Environment::of_process();
-    let connection = &options.config.generic.client_connection;
-    let config = client_config(&connection.kubeconfig, &options.master, &environment)?;
-    let bare = config.anonymous();
-    let own = connect(config, &clock)?;
 
-    let metrics = Metrics::new();
-    let decisions = Decisions::new();
-    let health = Arc::new(Health::default());
-    let serving = serve(
-        &options,
-        &logging,
-        &metrics,
-        &decisions,
-        &health,
-        &clock,
-        &environment,
-    )
-    .await?;
-    wait_for_api_server(&Client::new(own.clone()), &stop).await;
+    /// Takes the server out, to be run beside the controllers; none if --secure-port is 0.
+    pub fn take_server(&mut self) -> Option<Server> {
+        self.server.take()
+    }
 
-    let (elector_stop, elector) = elect(&options, &own, &metrics, &health, &clock, &rng)?;
-    let (leadership, election) = elector.unzip();
-    let fenced = match &leadership {
-        Some(leadership) => Fence::around(own.clone(), leadership.clone()),
-        None => own.clone(),
-    };
-    let accounts = options
+    /// Clients for all parts of the process. `wrap` may put something around both transports, such as a fence
+    /// that stops writes when leadership is lost.
+    pub fn identities(&self, wrap: impl Fn(Transport) -> Transport) -> Identities {
+        let generic = &self.options.config.generic;
+        Identities::new(
+            wrap(self.transport.clone()),
+            self.bare_transport.clone().map(&wrap),
+            &generic.client_connection,
+            self.options.rate_given,
+            Some((self.metrics.rest().clone(), self.host.clone())),
+            self.clock.clone(),
+        )
+    }
+}
+
+/// A seed that nobody can guess.
+pub fn random_seed() -> u64 {
+    let mut bytes = [0; 8];
+    let random = ring::rand::SystemRandom::new();
+    // Without a source of randomness TLS could not work either, and says so; names may then repeat.
+    let _ = ring::rand::SecureRandom::fill(&random, &mut bytes);
+    u64::from_be_bytes(bytes)
+}
+
+/// The API server's host, and transports to it with the manager's identity and, if asked for, with none.
+fn connect(
+    options: &Options,
+    environment: &Environment,
+    clock: &Clock,
+) -> Result<(String, Transport, Option<Transport>), Error> {
+    let kubeconfig = options.config.generic.client_connection.kubeconfig.as_str();
+    let kubeconfig = (!kubeconfig.is_empty()).then(|| Path::new(kubeconfig));
+    let failed = |source| connection_error("kubeconfig", source);
+    let config =
+        Config::from_flags(kubeconfig, Some(&options.master), environment).map_err(failed)?;
+    let transport = |config| client::https::transport(config, clock.clone()).map_err(failed);
+    let bare = match options
         .config
         .kube_cloud_shared
-        .use_service_account_credentials;
-    let fenced_bare = match (accounts, &leadership) {
-        (false, _) => None,
-        (true, None) => Some(connect(bare, &clock)?),
-        (true, Some(leadership)) => Some(Fence::around(connect(bare, &clock)?, leadership.clone())),
+        .use_service_account_credentials
+    {
+        true => Some(transport(config.anonymous())?),
+        false => None,
     };
-    let identities = Identities::new(
-        fenced,
-        fenced_bare,
-        connection,
-        options.rate_given,
-        clock.clone(),
-    );
-    let manager = manager(&options, &identities, metrics, decisions, &clock, &rng);
-    let ready: Arc<Informers> = manager.parts.informers.clone();
-    health.add("informer-sync", &[Endpoint::Readyz], move || {
-        match ready.unsynced() {
-            kinds if kinds.is_empty() => Ok(()),
-            kinds => Err(format!("caches not complete: {}", kinds.join(", "))),
-        }
-    });
-    manager.run(leadership, stop).await;
-    // All controllers have ended: now the lease may go to another.
-    drop(elector_stop);
-    if let Some(election) = election {
-        let _ = election.await;
+    Ok((
+        config.server.authority.to_string(),
+        transport(config)?,
+        bare,
+    ))
+}
+
+fn connection_error(flag: &'static str, source: client::config::ConfigError) -> Error {
+    Error::Lookup {
+        flag,
+        problem: "cannot connect to the API server".into(),
+        source: Box::new(source),
     }
-    drop(serving);
-    info!("Stopped");
-    Ok(())
 }
 
-fn client_config(
-    kubeconfig: &str,
-    master: &str,
+/// The secure port, with the delegated authentication and authorization that its flags ask for.
+async fn bind(
+    options: &Options,
     environment: &Environment,
-) -> Result<ClientConfig, Error> {
-    let path = (!kubeconfig.is_empty()).then(|| Path::new(kubeconfig));
-    let master = (!master.is_empty()).then_some(master);
-    ClientConfig::from_flags(path, master, environment)
-        .map_err(|source| Error::Kubeconfig { source })
-}
-
-fn connect(config: ClientConfig, clock: &Clock) -> Result<Transport, Error> {
-    https::transport(config, clock.clone()).map_err(|source| Error::Kubeconfig { source })
-}
-
-/// Opens the secure port; its pages are there before anything else runs.
-async fn serve(
-    options: &Arc<Options>,
-    logging: &Logging,
-    metrics: &Metrics,
-    decisions: &Decisions,
-    health: &Arc<Health>,
     clock: &Clock,
-    environment: &Environment,
-) -> Result<Option<Task<()>>, Error> {
+    metrics: &Metrics,
+    router: &Arc<Router>,
+) -> Result<Option<Server>, Errors> {
     if options.serving.address.is_none() {
         return Ok(None);
     }
-    let reviewer = |path: &Option<std::path::PathBuf>| -> Result<Option<Client>, Error> {
-        let kubeconfig = match path {
-            Some(path) => path.to_string_lossy().into_owned(),
-            None => return Ok(None),
+    let reviewer =
+        |flag: &'static str, path: Option<&Path>| -> Result<Option<client::Client>, Errors> {
+            // UPSTREAM: without a kubeconfig, the pod's own account is used; outside a pod there is nobody to ask.
+            let config = match Config::from_flags(path, None, environment) {
+                Ok(config) => config,
+                Err(_) if path.is_none() => return Ok(None),
+                Err(source) => return Err(connection_error(flag, source).into()),
+            };
+            let host = config.server.authority.to_string();
+            let transport = client::https::transport(config, clock.clone())
+                .map_err(|source| connection_error(flag, source))?;
+            let client = client::Client::new(transport).with_metrics(metrics.rest(), &host);
+            Ok(Some(
+                client.with_user_agent(&version::user_agent("delegated-auth")),
+            ))
         };
-        let transport = connect(client_config(&kubeconfig, "", environment)?, clock)?;
-        Ok(Some(Client::new(transport).with_user_agent(
-            &version::user_agent("kube-controller-manager"),
-        )))
-    };
-    let authentication = reviewer(&options.authentication.kubeconfig)?;
-    let authorization = reviewer(&options.authorization.kubeconfig)?;
-    let lookup = authentication
-        .clone()
-        .filter(|_| !options.authentication.skip_lookup);
-    let source = AuthoritySource::new(&options.authentication, lookup);
-    let authorities =
-        Authorities::load(source, options.authentication.tolerate_lookup_failure).await?;
+    let (authentication, authorization) = (&options.authentication, &options.authorization);
+    let tokens = reviewer(
+        "authentication-kubeconfig",
+        authentication.kubeconfig.as_deref(),
+    )?;
+    let access = reviewer(
+        "authorization-kubeconfig",
+        authorization.kubeconfig.as_deref(),
+    )?;
+    if access.is_none() {
+        warn!(
+            "No --authorization-kubeconfig: only group system:masters reads more than the always-allowed paths"
+        );
+    }
+    let source = AuthoritySource::new(authentication, tokens.clone());
+    let authorities = Authorities::load(source, authentication.tolerate_lookup_failure).await?;
+    let certificate_uids = options.gates.enabled("AllowParsingUserUIDFromCertAuth");
     let auth = Auth::new(
-        &options.authentication,
-        &options.authorization,
-        authorities,
-        clock.clone(),
         authentication,
         authorization,
-        true,
-    );
-    let router = Arc::new(Router::default());
-    let process_metrics =
-        ProcessMetrics::new(metrics.clone(), options.metrics.clone(), &options.gates);
-    let shown = Pages {
-        options: options.clone(),
-        health: health.clone(),
-        metrics: Arc::new(process_metrics),
-        verbosity: logging.verbosity.clone(),
-        clock: clock.clone(),
-        started: clock.now().time(),
-    };
-    serving::register(&router, shown);
-    serving::debug::register(&router, decisions.clone());
-    let server = Server::bind(&options.serving, clock.clone(), Arc::new(auth), router)?;
-    Ok(server.map(|server| spawn(server.run())))
-}
-
-/// Waits for as long as it takes: a control plane may start in any order.
-async fn wait_for_api_server(client: &Client, stop: &Stop) {
-    let ask = async {
-        let mut asked = 0_u32;
-        loop {
-            let request = http::Request::get("/healthz").body(bytes::Bytes::new());
-            let request = request.expect("a constant request is valid");
-            match client.request(request).await {
-                Ok(_) => return,
-                // An answer is an answer, even a refusal.
-                Err(error) if error.is_forbidden() || error.is_unauthorized() => return,
-                Err(error) => {
-                    // Every ten seconds is often enough to read.
-                    if asked.is_multiple_of(10) {
-                        warn!(error = %client::describe(&error), "waiting for the API server");
-                    }
-                    asked += 1;
-                    tokio::time::sleep(API_SERVER_RETRY).await;
-                }
-            }
-        }
-    };
-    let _ = stop.or(ask).await;
-}
-
-type Election = (watch::Receiver<Leadership>, Task<()>);
-
-/// Starts to contend for the lease, unless --leader-elect=false.
-fn elect(
-    options: &Options,
-    own: &Transport,
-    metrics: &Metrics,
-    health: &Health,
-    clock: &Clock,
-    rng: &Rng,
-) -> Result<(runtime::stop::Stopper, Option<Election>), Error> {
-    let (stopper, stop) = Stop::new();
-    let election = &options.config.generic.leader_election;
-    if !election.leader_elect {
-        return Ok((stopper, None));
-    }
-    let client = Client::new(own.clone()).with_user_agent(&version::user_agent("leader-election"));
-    let (recorder, writer) = Recorder::new(
-        "kube-controller-manager",
-        "",
-        client.clone(),
+        authorities,
         clock.clone(),
-        rng.fork(),
+        tokens,
+        access,
+        certificate_uids,
     );
-    let gates = options.gates.for_controllers();
-    let config = LeaseConfig {
-        namespace: election.resource_namespace.clone(),
-        name: election.resource_name.clone(),
-        identity: format!("{}_{}", hostname(), Uid::from_random(rng.next_u128())),
-        lease_duration: election.lease_duration.to_std(),
-        renew_deadline: election.renew_deadline.to_std(),
-        retry_period: election.retry_period.to_std(),
-        release_on_exit: gates.enabled(Gate::ControllerManagerReleaseLeaderElectionLockOnExit),
-    };
-    let elector = LeaderElector::new(client, config, clock.clone(), rng.fork(), Some(recorder))
-        .map_err(|error| Error::Setting {
-            flag: "leader-elect-lease-duration",
-            problem: error.to_string(),
-        })?
-        .with_metrics(metrics.leader(&election.resource_name));
-    let lease = elector.health();
-    health.add(
-        "leaderElection",
-        &[Endpoint::Healthz, Endpoint::Livez],
-        move || lease.check(LEASE_GRACE),
-    );
-    let leadership = elector.leadership();
-    let task = spawn(async move {
-        let (writer_stopper, writer_stop) = Stop::new();
-        let writing = spawn(writer.run(writer_stop));
-        elector.run(stop).await;
-        drop(writer_stopper);
-        let _ = writing.await;
-    });
-    Ok((stopper, Some((leadership, task))))
-}
-
-fn manager(
-    options: &Options,
-    identities: &Identities,
-    metrics: Metrics,
-    decisions: Decisions,
-    clock: &Clock,
-    rng: &Rng,
-) -> Manager {
-    let generic = &options.config.generic;
-    // UPSTREAM: one draw between once and twice the period, so that managers do not resync together.
-    let resync = generic.min_resync_period.to_std().mul_f64(1.0 + rng.unit());
-    let stream = StreamOptions {
-        rng: rng.fork(),
-        resync: Some(resync),
-    };
-    let informers = Arc::new(Informers::new(identities.own("shared-informers"), stream));
-    let identities = identities.clone();
-    Manager {
-        parts: Parts {
-            informers,
-            config: options.config.clone(),
-            gates: options.gates.for_controllers(),
-            clock: clock.clone(),
-            rng: rng.fork(),
-            metrics,
-            decisions,
-        },
-        selected: select(&generic.controllers, &options.gates),
-        clients: Arc::new(move |descriptor| {
-            let identities = identities.clone();
-            Box::pin(async move { identities.controller(descriptor.service_account).await })
-        }),
-        patience: options.controller_shutdown_timeout,
-    }
-}
-
-fn hostname() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname")
-        .map(|name| name.trim().to_lowercase())
-        .ok()
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| String::from("localhost"))
+    Ok(Server::bind(
+        &options.serving,
+        clock.clone(),
+        Arc::new(auth),
+        Arc::clone(router),
+    )?)
 }

@@ -91,22 +91,27 @@ async fn until(leadership: &Option<watch::Receiver<Leadership>>, leading: bool) 
     }
 }
 
-/// The controllers that --controllers and the gates select, as far as this build has them. Says in
-/// one line which ones it lacks.
+/// The controllers that --controllers and the gates select, as far as this build has them. Those
+/// that do not run are logged with the reason.
 pub fn select(list: &[String], gates: &FeatureGates) -> Vec<&'static Descriptor> {
     let mut selected = Vec::new();
-    let mut missing = Vec::new();
+    let mut not_built = Vec::new();
     for (descriptor, fate) in descriptors::select(list, gates, built::has) {
+        let controller = descriptor.name;
         match fate {
             Fate::Runs => selected.push(descriptor),
-            Fate::NotBuilt => missing.push(descriptor.name),
-            Fate::Deselected | Fate::Gated(_) | Fate::Cloud => {}
+            Fate::NotBuilt => not_built.push(controller),
+            Fate::Deselected => info!(controller, "Controller is disabled"),
+            Fate::Gated(gates) => {
+                info!(controller, requiredFeatureGates = ?gates, "Controller is disabled by a feature gate");
+            }
+            Fate::Cloud => info!(controller, "Skipping a cloud provider controller"),
         }
     }
-    if !missing.is_empty() {
-        warn!(
-            controllers = missing.join(", "),
-            "selected, but this version does not have them yet"
+    if !not_built.is_empty() {
+        info!(
+            controllers = not_built.join(","),
+            "This build does not have these controllers; they do not run"
         );
     }
     selected

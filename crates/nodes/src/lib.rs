@@ -1,4 +1,27 @@
 //! A simulated scheduler, simulated kubelets and a simulated volume provisioner: what makes pods run in a
 //! cluster that has no machines.
+//!
+//! They talk to the API server like anybody else and to nothing besides: the crate knows nothing of the
+//! embedded server or of controllers. [`Cluster`] is all of them, ready to run. What is pure (where a pod
+//! goes, what becomes of it) is in functions without IO; time comes from the injected clock, so a whole
+//! cluster runs deterministically on a virtual one.
+//!
+//! The scheduler is a fair stand-in, not a copy of kube-scheduler; no container is ever started.
+
+pub mod behaviour;
+mod cluster;
+mod config;
+mod error;
+mod kubelet;
 pub mod node;
 pub mod pod;
+mod scheduler;
+pub mod stages;
+pub mod storage;
+
+pub use cluster::Cluster;
+pub use config::{Config, NodeConfig};
+pub use error::Error;
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use clap::Args;
 use runtime::{Stop, Task};
 use tokio::net::TcpListener;
 
-use crate::{controller_manager, files, signals};
+use crate::{files, signals};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -43,7 +43,7 @@ pub(crate) fn main(arguments: Arguments) -> Result<()> {
 }
 
 async fn run(arguments: Arguments) -> Result<()> {
-    let (stop, _signals) = signals::stop_on_signal()?;
+    let (stop, _signals) = signals::stop_on_signal();
     let place = Place::choose(arguments.data_dir, arguments.in_memory)?;
     let address = (arguments.bind_address, arguments.port);
     let listener = TcpListener::bind(address).await.with_context(|| {
@@ -89,7 +89,7 @@ pub(crate) struct Served {
 impl Served {
     pub(crate) fn start(place: &Place, listener: TcpListener, stop: &Stop) -> Result<Served> {
         let clock = runtime::clock::wall();
-        let rng = Rng::from_seed(controller_manager::random_seed(&clock));
+        let rng = Rng::from_seed(manager::process::random_seed());
         let address = listener.local_addr()?;
         let names = vec![address.ip().to_string()];
         let mut options = Options::in_memory(clock, rng);

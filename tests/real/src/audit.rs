@@ -13,6 +13,8 @@ use serde_json::Value;
 pub enum Level {
     /// Nothing: for measurements that must not pay for the log.
     Off,
+    /// Only the requests of a controller manager, without their objects: for counting while measuring.
+    Manager,
     /// Every request with user, verb, object and answer.
     #[default]
     Requests,
@@ -24,6 +26,10 @@ impl Level {
     pub(crate) fn policy(self) -> String {
         let rules = match self {
             Level::Off => "- level: None",
+            Level::Manager => {
+                "- level: Metadata\n  users: [\"system:kube-controller-manager\"]\n- level: Metadata\n  \
+                 userGroups: [\"system:serviceaccounts:kube-system\"]\n- level: None"
+            }
             Level::Requests => "- level: Metadata",
             Level::Objects => {
                 "- level: RequestResponse\n  verbs: [create, update, patch, delete, deletecollection]\n  \

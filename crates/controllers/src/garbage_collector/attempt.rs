@@ -192,8 +192,9 @@ impl Inner {
                 if unblock {
                     latest.resource_version = target.unblock_owners(&item.owners).await?;
                 }
-                if target.delete(&latest, propagation).await? == Written::Gone {
-                    self.deny(&item.identity);
+                match target.delete(&latest, propagation).await? {
+                    Written::Done => self.graph.lock().note_deletion(&item.identity.uid),
+                    Written::Gone => self.deny(&item.identity),
                 }
                 Ok(())
             }

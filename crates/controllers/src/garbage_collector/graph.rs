@@ -164,6 +164,13 @@ impl Graph {
         self.absent.add(owner);
     }
 
+    /// The server has accepted a deletion: there is no way back, and no need to ask again.
+    pub fn note_deletion(&mut self, uid: &Uid) {
+        if let Some(slot) = self.find(uid) {
+            self.node_mut(slot).being_deleted = true;
+        }
+    }
+
     pub(super) fn find(&self, uid: &Uid) -> Option<Slot> {
         self.by_uid.get(uid).copied()
     }

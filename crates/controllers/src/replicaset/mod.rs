@@ -27,10 +27,9 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use api::collections::HashMap;
 use api::kinds::Pod;
 use api::{Gate, Key, MicroTime};
 use bytes::Bytes;
@@ -45,7 +44,7 @@ use crate::Tools;
 use crate::workload::claim::controller_reference;
 use crate::workload::pods::{PodName, pod_name_base};
 use crate::workload::status::put_status_with_retry;
-use crate::workload::{Claimer, PodControl, availability, pod_body};
+use crate::workload::{Claimer, PodControl, StatusWindow, availability, pod_body};
 
 pub use invariants::{converged, safe};
 pub use owner::ReplicaOwner;
@@ -56,9 +55,6 @@ pub use status::compute;
 /// Upstream's `BurstReplicas`: a set is looked at again after this many creations or deletions.
 pub const BURST: usize = 500;
 
-/// While pods come and go, counts in the status are written at most this often.
-const STATUS_WINDOW: Duration = Duration::from_millis(100);
-
 pub struct ReplicaController<K: ReplicaOwner> {
     tools: Tools,
     sets: Arc<Store<K>>,
@@ -67,7 +63,7 @@ pub struct ReplicaController<K: ReplicaOwner> {
     expectations: Arc<Expectations>,
     written_sets: Arc<Written>,
     written_pods: Arc<Written>,
-    status_written_at: Mutex<HashMap<Key, MicroTime>>,
+    status_window: StatusWindow,
     burst: usize,
 }
 
@@ -129,7 +125,7 @@ pub fn controller<K: ReplicaOwner>(
             expectations,
             written_sets,
             written_pods,
-            status_written_at: Mutex::default(),
+            status_window: StatusWindow::default(),
             burst: BURST,
         }),
     }
@@ -218,7 +214,7 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         self.expectations.forget(key);
         self.written_sets.forget(key);
         self.written_pods.forget(key);
-        self.lock_status_times().remove(key);
+        self.status_window.forget(key);
     }
 
     async fn apply(&self, key: &Key, snapshot: &Snapshot<K>, plan: Plan) -> Outcome {
@@ -298,29 +294,17 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         }
         if outcome.moved && outcome.failure.is_none() {
             // The pods that were just made or deleted will be counted in a moment.
-            return Ok(Some(STATUS_WINDOW));
+            return Ok(Some(StatusWindow::LENGTH));
         }
         if status::differs_in_counts_alone(owner, status)
-            && let Some(wait) = self.until_status_window(key, now)
+            && let Some(wait) = self.status_window.until_open(key, now)
         {
             return Ok(Some(wait));
         }
         let revision = put_status_with_retry::<K>(&self.tools.client, owner.meta(), status).await?;
         self.written_sets.note(key, revision);
-        self.lock_status_times().insert(key.clone(), now);
+        self.status_window.written(key, now);
         Ok(None)
-    }
-
-    fn until_status_window(&self, key: &Key, now: MicroTime) -> Option<Duration> {
-        let last = *self.lock_status_times().get(key)?;
-        let wait = STATUS_WINDOW.saturating_sub(now.since(last));
-        (!wait.is_zero()).then_some(wait)
-    }
-
-    fn lock_status_times(&self) -> std::sync::MutexGuard<'_, HashMap<Key, MicroTime>> {
-        self.status_written_at
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,7 @@
 //! A request passes: panic guard, log, cache headers, authentication, authorization, router. Connections are
 //! driven by one task that ends when the server is dropped, and their number is bounded.
 
-pub mod debug;
+mod controllers;
 mod health;
 mod listener;
 mod pages;
@@ -31,6 +31,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, error, info, warn};
 
+pub use controllers::register_decisions;
 pub use health::{Endpoint, Health};
 pub use pages::{Pages, register};
 pub use router::{Reply, Request, Router, json, reply, text};

@@ -33,7 +33,11 @@ fn understand(command: &[Istr]) -> Option<(RunFor, i32)> {
 
 enum Step {
     Forever,
-    Done { after: Duration, code: i32, ends_script: bool },
+    Done {
+        after: Duration,
+        code: i32,
+        ends_script: bool,
+    },
 }
 
 /// A script of statements that are all understood.
@@ -48,7 +52,11 @@ fn statements(script: &str) -> Option<(RunFor, i32)> {
         }
         match statement(&words)? {
             Step::Forever => return Some((RunFor::Forever, 0)),
-            Step::Done { after, code, ends_script } => {
+            Step::Done {
+                after,
+                code,
+                ends_script,
+            } => {
                 total += after;
                 last_code = code;
                 if ends_script {
@@ -61,10 +69,16 @@ fn statements(script: &str) -> Option<(RunFor, i32)> {
 }
 
 fn statement(words: &[&str]) -> Option<Step> {
-    let done = |after, code, ends_script| Step::Done { after, code, ends_script };
+    let done = |after, code, ends_script| Step::Done {
+        after,
+        code,
+        ends_script,
+    };
     let name = words.first()?.rsplit('/').next()?;
     match (name, &words[1..]) {
-        ("sleep", ["infinity" | "inf"]) | ("pause", []) | ("tail", ["-f", ..]) => Some(Step::Forever),
+        ("sleep", ["infinity" | "inf"]) | ("pause", []) | ("tail", ["-f", ..]) => {
+            Some(Step::Forever)
+        }
         ("sleep", [time]) => Some(done(parse_duration(time)?, 0, false)),
         ("true" | "date" | "hostname" | "echo", _) => Some(done(Duration::ZERO, 0, false)),
         ("false", []) => Some(done(Duration::ZERO, 1, false)),

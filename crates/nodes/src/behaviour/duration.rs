@@ -19,10 +19,16 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         seconds += amount * factor;
         rest = &rest[unit.len()..];
     }
-    if text.is_empty() { None } else { bounded(seconds) }
+    if text.is_empty() {
+        None
+    } else {
+        bounded(seconds)
+    }
 }
 
 fn bounded(seconds: f64) -> Option<Duration> {
     const CENTURY: f64 = 100.0 * 365.0 * 86_400.0;
-    (0.0..=CENTURY).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
+    (0.0..=CENTURY)
+        .contains(&seconds)
+        .then(|| Duration::from_secs_f64(seconds))
 }

@@ -125,15 +125,23 @@ impl Behaviour {
     }
 
     fn concerns(&self, container: &Container) -> bool {
-        self.container.as_deref().is_none_or(|name| container.name == *name)
+        self.container
+            .as_deref()
+            .is_none_or(|name| container.name == *name)
     }
 
     pub fn fails_to_pull(&self, container: &Container) -> bool {
-        (self.image_pull_failure && self.concerns(container)) || container.image.ends_with(":missing")
+        (self.image_pull_failure && self.concerns(container))
+            || container.image.ends_with(":missing")
     }
 
     /// When the present run of a main container or sidecar ends; never, for most.
-    pub fn exit(&self, container: &Container, policy: RestartPolicy, started_at: Time) -> Option<Exit> {
+    pub fn exit(
+        &self,
+        container: &Container,
+        policy: RestartPolicy,
+        started_at: Time,
+    ) -> Option<Exit> {
         if self.concerns(container) {
             if let Some(at) = self.crash_at.filter(|at| started_at < *at) {
                 return Some(Exit {

@@ -14,7 +14,11 @@ fn exit(annotations: &str, container: &str) -> Option<(f64, i32)> {
     let pod = pod(annotations, container);
     let (behaviour, problems) = Behaviour::of(&pod, &Stages::default());
     assert_eq!(problems, Vec::<String>::new());
-    let exit = behaviour.exit(&pod.spec.containers[0], pod.spec.restart_policy, Time::from_unix(100));
+    let exit = behaviour.exit(
+        &pod.spec.containers[0],
+        pod.spec.restart_policy,
+        Time::from_unix(100),
+    );
     exit.map(|exit| (exit.after.as_secs_f64(), exit.code))
 }
 
@@ -35,7 +39,11 @@ fn durations() {
         ("NaN", None),
         ("9999999999999", None),
     ] {
-        assert_eq!(parse_duration(text).map(|time| time.as_secs_f64()), seconds, "{text}");
+        assert_eq!(
+            parse_duration(text).map(|time| time.as_secs_f64()),
+            seconds,
+            "{text}"
+        );
     }
 }
 
@@ -45,7 +53,10 @@ fn pods_that_are_meant_to_end_do_so_shortly() {
     assert_eq!(exit(r#""steersman.dev/exit-code":"3""#, ""), Some((1.0, 3)));
     assert_eq!(exit(r#""steersman.dev/run-for":"forever""#, ""), None);
     assert_eq!(exit(r#""steersman.dev/run-for":"9s""#, ""), Some((9.0, 0)));
-    assert_eq!(exit(r#""steersman.dev/crash-after":"2s""#, ""), Some((2.0, 1)));
+    assert_eq!(
+        exit(r#""steersman.dev/crash-after":"2s""#, ""),
+        Some((2.0, 1))
+    );
 }
 
 #[test]
@@ -63,14 +74,24 @@ fn simple_commands_do_what_they_say() {
         (r#""/bin/sleep","1m""#, Some((60.0, 0))),
         (r#""sleep","infinity""#, None),
         (r#""false""#, Some((0.0, 1))),
-        (r#""sh","-c","echo hi; sleep 3; exit 7; sleep 9""#, Some((3.0, 7))),
+        (
+            r#""sh","-c","echo hi; sleep 3; exit 7; sleep 9""#,
+            Some((3.0, 7)),
+        ),
         (r#""/bin/bash","-c","sleep 2 && false""#, Some((2.0, 1))),
         (r#""perl","-e","1""#, Some((1.0, 0))),
         (r#""sh","-c","make all; exit 1""#, Some((1.0, 0))),
     ] {
-        assert_eq!(exit("", &format!(r#","command":[{command}]"#)), expected, "{command}");
+        assert_eq!(
+            exit("", &format!(r#","command":[{command}]"#)),
+            expected,
+            "{command}"
+        );
     }
-    assert_eq!(exit("", r#","command":["sleep"],"args":["4"]"#), Some((4.0, 0)));
+    assert_eq!(
+        exit("", r#","command":["sleep"],"args":["4"]"#),
+        Some((4.0, 0))
+    );
 }
 
 #[test]
@@ -85,7 +106,11 @@ fn a_crash_by_hand_hits_what_runs_and_not_what_comes_after() {
     let (behaviour, _) = Behaviour::of(&pod, &Stages::default());
     let exit = |started| {
         behaviour
-            .exit(&pod.spec.containers[0], RestartPolicy::Always, Time::from_unix(started))
+            .exit(
+                &pod.spec.containers[0],
+                RestartPolicy::Always,
+                Time::from_unix(started),
+            )
             .map(|exit| (exit.after.as_secs(), exit.code))
     };
     assert_eq!(exit(100), Some((20, 137)));

@@ -24,7 +24,7 @@ use runtime::{Informers, Task, spawn};
 use tokio::net::TcpListener;
 
 use crate::apiserver::{Place, Served};
-use crate::{controller_manager, files, signals};
+use crate::{files, signals};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -85,7 +85,7 @@ pub(crate) fn main(arguments: Arguments) -> Result<()> {
 }
 
 async fn run(arguments: Arguments) -> Result<()> {
-    let (stop, _signals) = signals::stop_on_signal()?;
+    let (stop, _signals) = signals::stop_on_signal();
     let place = Place::choose(arguments.data_dir.clone(), arguments.in_memory)?;
     let listener = listen(&arguments).await?;
     let served = Served::start(&place, listener, &stop)?;
@@ -93,7 +93,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     files::write_private(&kubeconfig, &served.kubeconfig())?;
 
     let clock = runtime::clock::wall();
-    let rng = Rng::from_seed(controller_manager::random_seed(&clock));
+    let rng = Rng::from_seed(manager::process::random_seed());
     let client = |agent: &str| Client::new(served.server.transport()).with_user_agent(agent);
     let mut tasks: Vec<Task<()>> = Vec::new();
     if arguments.controller_manager == Who::Embedded {

@@ -26,6 +26,14 @@ const VOLATILE: [&str; 13] = [
 /// How many letters the server appends to a name prefix.
 const GENERATED_SUFFIX: usize = 5;
 
+/// UPSTREAM: whether a new ReplicaSet is ever written as the reason of progress, or only its first
+/// update, depends on which of two status writes of one sync meets a conflict. Both count as this.
+pub(crate) const PROGRESS: &str = "progress";
+
+pub(crate) fn is_progress(reason: &str) -> bool {
+    matches!(reason, "NewReplicaSetCreated" | "ReplicaSetUpdated")
+}
+
 /// The names that one run made up, and what they stand for.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
@@ -96,7 +104,16 @@ impl Names {
                     }
                     (key.clone(), value)
                 };
-                Value::Object(kept.map(field).collect::<Map<_, _>>())
+                let mut fields = kept.map(field).collect::<Map<_, _>>();
+                if fields
+                    .get("reason")
+                    .and_then(Value::as_str)
+                    .is_some_and(is_progress)
+                {
+                    fields.insert("reason".to_owned(), PROGRESS.into());
+                    fields.remove("message");
+                }
+                Value::Object(fields)
             }
             other => other.clone(),
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::normalise::Names;
+use super::normalise::{self, Names};
 use super::resources::{self, RECORDED};
 use crate::audit::Entry;
 use crate::http::Api;
@@ -114,12 +114,10 @@ fn conditions(writes: &[&Entry], names: &Names) -> BTreeMap<String, Vec<String>>
             let states = history
                 .entry(format!("{kind}/{name} {}", text("type")))
                 .or_default();
-            // UPSTREAM: whether a new ReplicaSet is ever written as the reason of progress, or only its
-            // first update, depends on which of two status writes of one sync meets a conflict.
-            let reason = match text("reason").as_str() {
-                "NewReplicaSetCreated" | "ReplicaSetUpdated" => "progress".to_owned(),
-                other => other.to_owned(),
-            };
+            let mut reason = text("reason");
+            if normalise::is_progress(&reason) {
+                reason = normalise::PROGRESS.to_owned();
+            }
             let state = format!("{}({reason})", text("status"));
             if states.last() != Some(&state) {
                 states.push(state);

@@ -9,7 +9,12 @@ impl Course<'_> {
     /// Sets all five conditions from the containers' states.
     pub(super) fn set_conditions(&mut self, has_sandbox: bool) {
         let ended = matches!(self.status.phase, Phase::Succeeded | Phase::Failed);
-        self.set("PodReadyToStartContainers", has_sandbox && !ended, "", String::new());
+        self.set(
+            "PodReadyToStartContainers",
+            has_sandbox && !ended,
+            "",
+            String::new(),
+        );
         self.set_initialized();
         let (ready, reason, message) = self.containers_ready();
         self.set("ContainersReady", ready, reason, message.clone());
@@ -22,7 +27,12 @@ impl Course<'_> {
     }
 
     fn set_initialized(&mut self) {
-        let pairs = self.pod.spec.init_containers.iter().zip(&self.status.init_containers);
+        let pairs = self
+            .pod
+            .spec
+            .init_containers
+            .iter()
+            .zip(&self.status.init_containers);
         let incomplete: Vec<&str> = pairs
             .filter(|(container, status)| match &status.state {
                 ContainerState::Terminated(end) => !container.is_sidecar && end.exit_code != 0,
@@ -35,7 +45,10 @@ impl Course<'_> {
             Phase::Succeeded => (true, "PodCompleted", String::new()),
             _ if incomplete.is_empty() => (true, "", String::new()),
             _ => {
-                let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
+                let message = format!(
+                    "containers with incomplete status: [{}]",
+                    incomplete.join(" ")
+                );
                 (false, "ContainersNotInitialized", message)
             }
         };
@@ -51,7 +64,12 @@ impl Course<'_> {
             Phase::Failed => return (false, "PodFailed", String::new()),
             _ => {}
         }
-        let init = self.pod.spec.init_containers.iter().zip(&self.status.init_containers);
+        let init = self
+            .pod
+            .spec
+            .init_containers
+            .iter()
+            .zip(&self.status.init_containers);
         let main = self.pod.spec.containers.iter().zip(&self.status.containers);
         let unready: Vec<&str> = init
             .filter(|(container, _)| container.is_sidecar)
@@ -68,18 +86,19 @@ impl Course<'_> {
 
     /// What the readiness gates that are not open say.
     fn gates_not_ready(&self) -> Option<String> {
-        let closed = self.pod.spec.readiness_gates.iter().filter_map(|gate| {
-            match conditions::find(&self.status.conditions, gate) {
-                None => Some(format!(
-                    "corresponding condition of pod readiness gate \"{gate}\" does not exist."
-                )),
-                Some(held) if held.is_true() => None,
-                Some(held) => Some(format!(
-                    "the status of pod readiness gate \"{gate}\" is not \"True\", but {}",
-                    held.status
-                )),
-            }
-        });
+        let closed =
+            self.pod.spec.readiness_gates.iter().filter_map(|gate| {
+                match conditions::find(&self.status.conditions, gate) {
+                    None => Some(format!(
+                        "corresponding condition of pod readiness gate \"{gate}\" does not exist."
+                    )),
+                    Some(held) if held.is_true() => None,
+                    Some(held) => Some(format!(
+                        "the status of pod readiness gate \"{gate}\" is not \"True\", but {}",
+                        held.status
+                    )),
+                }
+            });
         let messages: Vec<String> = closed.collect();
         (!messages.is_empty()).then(|| messages.join(", "))
     }

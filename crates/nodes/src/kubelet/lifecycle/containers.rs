@@ -35,7 +35,9 @@ impl Course<'_> {
     /// Runs init containers one after the other; sidecars stay while the next one runs.
     pub(super) fn run_init_containers(&mut self) -> Progress {
         let count = self.pod.spec.init_containers.len();
-        self.status.init_containers.resize_with(count, ContainerStatus::default);
+        self.status
+            .init_containers
+            .resize_with(count, ContainerStatus::default);
         self.status
             .containers
             .resize_with(self.pod.spec.containers.len(), ContainerStatus::default);
@@ -45,7 +47,11 @@ impl Course<'_> {
             if matches!(progress, Progress::Initializing) && !self.has_begun(index) {
                 break;
             }
-            let role = if container.is_sidecar { Role::Sidecar } else { Role::Init };
+            let role = if container.is_sidecar {
+                Role::Sidecar
+            } else {
+                Role::Init
+            };
             let mut status = std::mem::take(&mut self.status.init_containers[index]);
             self.step(container, &mut status, role);
             let through = match role {
@@ -111,15 +117,31 @@ impl Course<'_> {
         }
     }
 
-    fn start(&mut self, container: &Container, status: &mut ContainerStatus, again: bool, role: Role) {
+    fn start(
+        &mut self,
+        container: &Container,
+        status: &mut ContainerStatus,
+        again: bool,
+        role: Role,
+    ) {
         if again {
             status.restart_count += 1;
         }
-        status.state = ContainerState::Running { started_at: self.now };
+        status.state = ContainerState::Running {
+            started_at: self.now,
+        };
         status.started = false;
         status.ready = false;
-        for (reason, message) in [("Created", "Container created"), ("Started", "Container started")] {
-            self.tell(false, reason, message.to_owned(), field_path(container, role));
+        for (reason, message) in [
+            ("Created", "Container created"),
+            ("Started", "Container started"),
+        ] {
+            self.tell(
+                false,
+                reason,
+                message.to_owned(),
+                field_path(container, role),
+            );
         }
     }
 
@@ -144,7 +166,9 @@ impl Course<'_> {
             }
             self.wake_at(due);
         }
-        let started_due = started_at.micro().plus(container.startup.map_or(Duration::ZERO, first_success));
+        let started_due = started_at
+            .micro()
+            .plus(container.startup.map_or(Duration::ZERO, first_success));
         if !self.is_due(started_due) {
             return;
         }
@@ -163,7 +187,9 @@ impl Course<'_> {
         started_due: MicroTime,
     ) {
         let behaviour = self.facts.behaviour;
-        let probed = started_at.micro().plus(container.readiness.map_or(Duration::ZERO, first_success));
+        let probed = started_at
+            .micro()
+            .plus(container.readiness.map_or(Duration::ZERO, first_success));
         let asked = started_at.micro().plus(behaviour.ready_delay);
         let ready_due = probed.max(started_due).max(asked);
         let was_ready = status.ready;
@@ -187,7 +213,8 @@ impl Course<'_> {
 
     fn tell_unhealthy(&mut self, container: &Container, role: Role) {
         if container.readiness.is_some() {
-            let message = "Readiness probe failed: HTTP probe failed with statuscode: 503".to_owned();
+            let message =
+                "Readiness probe failed: HTTP probe failed with statuscode: 503".to_owned();
             self.tell(true, "Unhealthy", message, field_path(container, role));
         }
     }
@@ -268,7 +295,12 @@ impl Course<'_> {
                 self.tell(false, "Pulled", message, path);
             } else {
                 let took = self.pull_time();
-                self.tell(false, "Pulling", format!("Pulling image \"{image}\""), path.clone());
+                self.tell(
+                    false,
+                    "Pulling",
+                    format!("Pulling image \"{image}\""),
+                    path.clone(),
+                );
                 let message = format!(
                     "Successfully pulled image \"{image}\" in {took} ({took} including waiting). Image size: {IMAGE_BYTES} bytes."
                 );
@@ -283,7 +315,11 @@ impl Course<'_> {
     /// How long the pull is said to have taken: the start delay, if one was asked for.
     fn pull_time(&self) -> String {
         let delay = self.facts.behaviour.start_delay;
-        let shown = if delay.is_zero() { Duration::from_millis(100) } else { delay };
+        let shown = if delay.is_zero() {
+            Duration::from_millis(100)
+        } else {
+            delay
+        };
         go_duration(shown)
     }
 
@@ -300,12 +336,22 @@ impl Course<'_> {
         let backs_off_at = attempt_at.plus(PULL_ERROR_SHOWN);
         let shows_error = self.facts.now < backs_off_at;
         if shows_error && held != "ErrImagePull" {
-            self.tell(false, "Pulling", format!("Pulling image \"{image}\""), path.clone());
+            self.tell(
+                false,
+                "Pulling",
+                format!("Pulling image \"{image}\""),
+                path.clone(),
+            );
             let message = format!("Failed to pull image \"{image}\": {error}");
             self.tell(true, "Failed", message, path.clone());
             self.tell(true, "Failed", "Error: ErrImagePull".to_owned(), path);
         } else if !shows_error && held != "ImagePullBackOff" {
-            self.tell(false, "BackOff", format!("Back-off pulling image \"{image}\""), path.clone());
+            self.tell(
+                false,
+                "BackOff",
+                format!("Back-off pulling image \"{image}\""),
+                path.clone(),
+            );
             self.tell(true, "Failed", "Error: ImagePullBackOff".to_owned(), path);
         }
         let (reason, message) = match shows_error {
@@ -358,11 +404,17 @@ pub(super) fn restart_delay(restart_count: i32, end: &Terminated) -> Duration {
 fn first_success(probe: Probe) -> Duration {
     let seconds = |number: i32| u64::try_from(number).unwrap_or(0);
     let more = seconds(probe.success_threshold).saturating_sub(1);
-    Duration::from_secs(seconds(probe.initial_delay_seconds) + more * seconds(probe.period_seconds.max(1)))
+    Duration::from_secs(
+        seconds(probe.initial_delay_seconds) + more * seconds(probe.period_seconds.max(1)),
+    )
 }
 
 fn field_path(container: &Container, role: Role) -> String {
-    let list = if role == Role::Main { "containers" } else { "initContainers" };
+    let list = if role == Role::Main {
+        "containers"
+    } else {
+        "initContainers"
+    };
     format!("spec.{list}{{{}}}", container.name)
 }
 

@@ -10,14 +10,13 @@ mod containers;
 mod patch;
 mod termination;
 
-#[cfg(test)]
-mod tests;
-
 use api::{Istr, MicroTime, Time};
 use std::time::Duration;
 
 use crate::behaviour::Behaviour;
-use crate::pod::{Container, ContainerState, ContainerStatus, Phase, Pod, PodStatus, RestartPolicy};
+use crate::pod::{
+    Container, ContainerState, ContainerStatus, Phase, Pod, PodStatus, RestartPolicy,
+};
 
 pub(crate) use patch::status_patch;
 
@@ -123,7 +122,11 @@ impl<'a> Course<'a> {
         self.status.phase = Phase::Pending;
         let init = spec.init_containers.iter();
         self.status.init_containers = init.map(|one| waiting(one, "PodInitializing")).collect();
-        self.status.containers = spec.containers.iter().map(|one| waiting(one, reason)).collect();
+        self.status.containers = spec
+            .containers
+            .iter()
+            .map(|one| waiting(one, reason))
+            .collect();
         self.set_conditions(false);
     }
 
@@ -154,9 +157,7 @@ impl<'a> Course<'a> {
 
     fn phase(&self, progress: &Progress) -> Phase {
         let policy = self.pod.spec.restart_policy;
-        let failed = |status: &ContainerStatus| {
-            matches!(&status.state, ContainerState::Terminated(end) if end.exit_code != 0)
-        };
+        let failed = |status: &ContainerStatus| matches!(&status.state, ContainerState::Terminated(end) if end.exit_code != 0);
         if policy == RestartPolicy::Never && self.regular_init_statuses().any(failed) {
             return Phase::Failed;
         }
@@ -165,8 +166,10 @@ impl<'a> Course<'a> {
         }
         let over = |status: &ContainerStatus| matches!(status.state, ContainerState::Terminated(_));
         let begun = |status: &ContainerStatus| {
-            matches!(status.state, ContainerState::Running { .. } | ContainerState::Terminated(_))
-                || status.last.is_some()
+            matches!(
+                status.state,
+                ContainerState::Running { .. } | ContainerState::Terminated(_)
+            ) || status.last.is_some()
         };
         let statuses = &self.status.containers;
         if !statuses.is_empty() && statuses.iter().all(over) {
@@ -184,7 +187,12 @@ impl<'a> Course<'a> {
 
     /// Statuses of init containers that end, unlike sidecars.
     fn regular_init_statuses(&self) -> impl Iterator<Item = &ContainerStatus> {
-        let pairs = self.pod.spec.init_containers.iter().zip(&self.status.init_containers);
+        let pairs = self
+            .pod
+            .spec
+            .init_containers
+            .iter()
+            .zip(&self.status.init_containers);
         pairs
             .filter(|(container, _)| !container.is_sidecar)
             .map(|(_, status)| status)
@@ -207,7 +215,13 @@ impl<'a> Course<'a> {
         let Some(after) = self.facts.behaviour.delete_after else {
             return;
         };
-        let due = self.pod.status.start_time.unwrap_or(self.now).micro().plus(after);
+        let due = self
+            .pod
+            .status
+            .start_time
+            .unwrap_or(self.now)
+            .micro()
+            .plus(after);
         if self.facts.now >= due {
             self.outcome.evict = true;
         } else {

@@ -55,7 +55,9 @@ const OWNED_CONDITIONS: [&str; 5] = [
 
 fn statuses(pod: &Pod, containers: &[Container], statuses: &[ContainerStatus]) -> Value {
     let pairs = containers.iter().zip(statuses);
-    pairs.map(|(container, status)| one(pod, container, status)).collect()
+    pairs
+        .map(|(container, status)| one(pod, container, status))
+        .collect()
 }
 
 fn one(pod: &Pod, container: &Container, status: &ContainerStatus) -> Value {
@@ -78,7 +80,10 @@ fn one(pod: &Pod, container: &Container, status: &ContainerStatus) -> Value {
         ContainerState::Waiting { .. } => status.restart_count,
         _ => status.restart_count - 1,
     };
-    let last = status.last.as_ref().map(|end| terminated(end, id(last_run)));
+    let last = status
+        .last
+        .as_ref()
+        .map(|end| terminated(end, id(last_run)));
     json!({
         "name": container.name,
         "image": container.image,
@@ -104,7 +109,10 @@ fn terminated(end: &Terminated, container_id: String) -> Value {
 
 /// The id of the given run of a container: always the same for the same run, so it need not be remembered.
 fn container_id(uid: &Uid, container: &str, run: i32) -> String {
-    format!("containerd://{}", hex_digest(&format!("{uid}/{container}/{run}")))
+    format!(
+        "containerd://{}",
+        hex_digest(&format!("{uid}/{container}/{run}"))
+    )
 }
 
 fn image_id(image: &str) -> String {

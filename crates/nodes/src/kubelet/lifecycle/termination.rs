@@ -62,7 +62,11 @@ impl Course<'_> {
     }
 
     fn is_running(&self) -> bool {
-        let statuses = self.status.init_containers.iter().chain(&self.status.containers);
+        let statuses = self
+            .status
+            .init_containers
+            .iter()
+            .chain(&self.status.containers);
         statuses
             .map(|status| &status.state)
             .any(|state| matches!(state, ContainerState::Running { .. }))
@@ -76,17 +80,29 @@ impl Course<'_> {
     fn just_asked_to_stop(&self) -> bool {
         let meta = &self.pod.metadata;
         let grace = meta.deletion_grace_period_seconds.unwrap_or(0);
-        let asked_at = meta.deleted_at.unwrap_or(self.now).unix().saturating_sub(grace);
+        let asked_at = meta
+            .deleted_at
+            .unwrap_or(self.now)
+            .unix()
+            .saturating_sub(grace);
         self.now.unix() - asked_at <= 1
     }
 
     fn tell_killing(&mut self) {
         let spec = &self.pod.spec;
-        let init = spec.init_containers.iter().map(|one| ("initContainers", one));
+        let init = spec
+            .init_containers
+            .iter()
+            .map(|one| ("initContainers", one));
         let main = spec.containers.iter().map(|one| ("containers", one));
         let running: Vec<(&str, Istr)> = init
             .chain(main)
-            .zip(self.status.init_containers.iter().chain(&self.status.containers))
+            .zip(
+                self.status
+                    .init_containers
+                    .iter()
+                    .chain(&self.status.containers),
+            )
             .filter(|(_, status)| matches!(status.state, ContainerState::Running { .. }))
             .map(|((list, container), _)| (list, container.name.clone()))
             .collect();
@@ -99,7 +115,11 @@ impl Course<'_> {
     /// Every container that still runs ends now; those that wait never will run.
     pub(super) fn stop_everything(&mut self, exit_code: i32) {
         let now = self.now;
-        let statuses = self.status.init_containers.iter_mut().chain(&mut self.status.containers);
+        let statuses = self
+            .status
+            .init_containers
+            .iter_mut()
+            .chain(&mut self.status.containers);
         for status in statuses {
             if let ContainerState::Running { started_at } = status.state {
                 status.state = ContainerState::Terminated(Terminated {
@@ -116,10 +136,13 @@ impl Course<'_> {
 
     /// A pod whose containers all ended well has succeeded, even if it was told to end.
     fn final_phase(&self) -> Phase {
-        let well = |state: &ContainerState| {
-            matches!(state, ContainerState::Terminated(end) if end.exit_code == 0)
-        };
-        match self.status.containers.iter().all(|status| well(&status.state)) {
+        let well = |state: &ContainerState| matches!(state, ContainerState::Terminated(end) if end.exit_code == 0);
+        match self
+            .status
+            .containers
+            .iter()
+            .all(|status| well(&status.state))
+        {
             true => Phase::Succeeded,
             false => Phase::Failed,
         }

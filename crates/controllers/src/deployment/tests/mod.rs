@@ -1,0 +1,3 @@
+//! Behaviour of the controller, weakest test that suffices first.
+
+mod sync;

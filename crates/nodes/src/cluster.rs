@@ -1,0 +1,157 @@
+//! The simulated part of a cluster, ready to run.
+
+use std::sync::Arc;
+
+use api::{Clock, Resource, Rng};
+use client::Client;
+use futures_util::StreamExt;
+use runtime::controller::Controller;
+use runtime::informer::StreamOptions;
+use runtime::{Informers, Recorder, Stop, Task, spawn};
+use tracing::{info, warn};
+
+use crate::config::{Config, NodeConfig};
+use crate::error::Error;
+use crate::kubelet::Kubelets;
+use crate::kubelet::node::{NodeLife, register};
+use crate::node::Node;
+use crate::scheduler::Scheduler;
+
+/// Scheduler, kubelets and provisioner against one API server.
+pub struct Cluster {
+    client: Client,
+    config: Config,
+    clock: Clock,
+    rng: Rng,
+}
+
+/// Nodes are registered this many at a time: enough to hide a network's latency.
+const REGISTERED_AT_ONCE: usize = 16;
+
+impl Cluster {
+    pub fn new(client: Client, config: Config, clock: Clock, rng: Rng) -> Cluster {
+        Cluster {
+            client,
+            config,
+            clock,
+            rng,
+        }
+    }
+
+    /// Runs until the signal comes. Registers the nodes first; nodes that are there already are taken over
+    /// as they are.
+    pub async fn run(self, stop: Stop) {
+        let (kubelet_events, kubelet_writer) = self.recorder("kubelet");
+        let (scheduler_events, scheduler_writer) = self.recorder("default-scheduler");
+        let _writers: [Task<()>; 2] = [
+            spawn(kubelet_writer.run(stop.clone())),
+            spawn(scheduler_writer.run(stop.clone())),
+        ];
+        let informers = Arc::new(Informers::new(
+            self.client.clone(),
+            StreamOptions {
+                rng: self.rng.fork(),
+                resync: None,
+            },
+        ));
+        let mut controllers: Vec<Controller> = vec![
+            NodeLife::controller(
+                self.client.clone(),
+                self.clock.clone(),
+                kubelet_events.clone(),
+                &informers,
+            ),
+            Kubelets::controller(
+                self.client.clone(),
+                self.clock.clone(),
+                kubelet_events.clone(),
+                self.config.stages.clone(),
+                &informers,
+            ),
+        ];
+        let _ = &mut controllers;
+        let scheduler = self.config.scheduler.then(|| {
+            Scheduler::new(
+                self.client.clone(),
+                self.clock.clone(),
+                scheduler_events,
+                &informers,
+            )
+        });
+        informers.start(&stop);
+        let mut tasks: Vec<Task<()>> = Vec::new();
+        if let Some(scheduler) = scheduler {
+            tasks.push(spawn(scheduler.run(stop.clone())));
+        }
+        for controller in controllers {
+            tasks.push(spawn(controller.run(stop.clone())));
+        }
+        let nodes = informers.of::<Node>();
+        if stop.or(nodes.synced().wait()).await.is_some() {
+            self.register_nodes(&kubelet_events, &informers, &stop)
+                .await;
+        }
+        stop.stopped().await;
+        for task in tasks {
+            // A task that panicked has said so in the log.
+            let _ = task.await;
+        }
+    }
+
+    fn recorder(&self, component: &str) -> (Recorder, runtime::EventWriter) {
+        Recorder::new(
+            component,
+            "",
+            self.client.clone(),
+            self.clock.clone(),
+            self.rng.fork(),
+        )
+    }
+
+    async fn register_nodes(&self, recorder: &Recorder, informers: &Informers, stop: &Stop) {
+        let known = informers.store::<Node>();
+        let mut missing: Vec<NodeConfig> = self.config.nodes.clone();
+        missing.retain(|node| known.find("", &node.name).is_none());
+        let registrations = missing.into_iter().map(|node| {
+            register_until_done(
+                self.client.clone(),
+                recorder.clone(),
+                self.clock.clone(),
+                node,
+            )
+        });
+        let registrations = futures_util::stream::iter(registrations)
+            .buffered(REGISTERED_AT_ONCE)
+            .count();
+        if let Some(count) = stop.or(registrations).await {
+            info!(registered = count, resource = %Node::TYPE, "simulated nodes are up");
+        }
+    }
+}
+
+/// A kubelet tries until it gets through.
+async fn register_until_done(client: Client, recorder: Recorder, clock: Clock, node: NodeConfig) {
+    let mut wait = FIRST_RETRY;
+    while let Err(source) = register(&client, &recorder, &node, clock.now()).await {
+        let name = node.name.clone();
+        let error = Error::Register { name, source };
+        warn!(error = %describe(&error), "will retry");
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(LONGEST_RETRY);
+    }
+}
+
+/// UPSTREAM: the kubelet's waits between attempts to register: 100 ms doubling to 7 s.
+const FIRST_RETRY: std::time::Duration = std::time::Duration::from_millis(100);
+const LONGEST_RETRY: std::time::Duration = std::time::Duration::from_secs(7);
+
+/// The error and what caused it, in one line.
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,296 @@
+//! Which nodes there are and how the simulated cluster behaves.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use api::{Istr, Quantity, Taint};
+use serde::Deserialize;
+
+use crate::error::Error;
+use crate::kubelet::Cidr;
+use crate::stages::Stages;
+
+/// The simulated part of a cluster. The default is three nodes.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub nodes: Vec<NodeConfig>,
+    /// Behaviours for many pods at once; annotations on a pod win over them.
+    pub stages: Stages,
+    /// Off when another scheduler is to place pods.
+    pub scheduler: bool,
+    /// Off when something else provisions and binds volumes.
+    pub provisioner: bool,
+}
+
+/// One simulated machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeConfig {
+    pub name: String,
+    pub labels: BTreeMap<Istr, Istr>,
+    pub annotations: BTreeMap<Istr, Istr>,
+    pub taints: Vec<Taint>,
+    pub capacity: BTreeMap<Istr, Quantity>,
+    /// Where its pods' addresses come from; `None` leaves that to the node-ipam controller.
+    pub pod_cidr: Option<String>,
+    pub address: String,
+}
+
+const DEFAULT_NODES: usize = 3;
+
+/// More than anyone has memory for; a typo should not start a million nodes.
+const MOST_NODES: usize = 5000;
+
+/// Pods' addresses: room for 8192 nodes of 512 addresses, away from the usual service ranges.
+const POD_CIDR: &str = "10.64.0.0/10";
+/// 512 addresses a node, for its 500 pods.
+const NODE_HOST_BITS: u32 = 9;
+
+/// Nodes' own addresses.
+const NODE_CIDR: &str = "172.16.0.0/12";
+
+impl Default for Config {
+    fn default() -> Config {
+        Config::with_nodes(DEFAULT_NODES)
+    }
+}
+
+impl Config {
+    /// `count` equal nodes `node-0`, `node-1`, ...
+    pub fn with_nodes(count: usize) -> Config {
+        let group = Group {
+            count,
+            ..Group::default()
+        };
+        Config::from_file(File {
+            nodes: vec![group],
+            ..File::default()
+        })
+        .expect("equal nodes with default settings are valid")
+    }
+
+    /// Reads a node file; `name` is how messages call it.
+    pub fn parse(text: &str, name: &str) -> Result<Config, Error> {
+        let file: File = crate::error::parse_yaml(text, name)?;
+        Config::from_file(file).map_err(|(field, problem)| Error::Invalid {
+            file: name.to_owned(),
+            line: None,
+            field,
+            problem,
+        })
+    }
+
+    pub fn load(path: &Path) -> Result<Config, Error> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|source| Error::Unreadable {
+            file: name.clone(),
+            source,
+        })?;
+        Config::parse(&text, &name)
+    }
+
+    fn from_file(file: File) -> Result<Config, (String, String)> {
+        let range = match file.pod_cidr.as_deref() {
+            Some("") => None,
+            Some(text) => Some(parse_range(text)?),
+            None => Some(parse_range(POD_CIDR)?),
+        };
+        let mut nodes: Vec<NodeConfig> = Vec::new();
+        for (index, group) in file.nodes.iter().enumerate() {
+            for number in 0..group.count {
+                if nodes.len() >= MOST_NODES {
+                    let problem = format!("more than {MOST_NODES} nodes in all");
+                    return Err((format!("nodes[{index}].count"), problem));
+                }
+                let node = group.node(number, nodes.len(), range.as_ref());
+                if nodes.iter().any(|held| held.name == node.name) {
+                    let problem = format!("a second node called {:?}", node.name);
+                    return Err((format!("nodes[{index}].name"), problem));
+                }
+                nodes.push(node);
+            }
+        }
+        Ok(Config {
+            nodes,
+            stages: Stages::default(),
+            scheduler: true,
+            provisioner: true,
+        })
+    }
+}
+
+fn parse_range(text: &str) -> Result<Cidr, (String, String)> {
+    let problem = || format!("{text:?} is not an address range such as {POD_CIDR}");
+    Cidr::parse(text).ok_or_else(|| ("podCIDR".to_owned(), problem()))
+}
+
+impl NodeConfig {
+    /// A machine large enough that nobody runs out by accident.
+    pub(crate) fn default_capacity() -> BTreeMap<Istr, Quantity> {
+        // 500 pods, so that three nodes hold a Deployment of 1,000; upstream's default is 110.
+        let amounts = [
+            ("cpu", "32"),
+            ("memory", "256Gi"),
+            ("ephemeral-storage", "1Ti"),
+            ("hugepages-1Gi", "0"),
+            ("hugepages-2Mi", "0"),
+            ("pods", "500"),
+        ];
+        let parse = |text| Quantity::parse(text).expect("these are quantities");
+        amounts
+            .into_iter()
+            .map(|(name, text)| (Istr::from(name), parse(text)))
+            .collect()
+    }
+}
+
+/// The file, as people write it.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct File {
+    nodes: Vec<Group>,
+    #[serde(rename = "podCIDR")]
+    pod_cidr: Option<String>,
+}
+
+/// Nodes that are alike but for their names and zones.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Group {
+    name: String,
+    count: usize,
+    /// Nodes are dealt out to these in turn.
+    zones: Vec<String>,
+    region: Option<String>,
+    labels: BTreeMap<Istr, Istr>,
+    annotations: BTreeMap<Istr, Istr>,
+    taints: Vec<Taint>,
+    /// Overrides single amounts of the default.
+    capacity: BTreeMap<Istr, Quantity>,
+}
+
+impl Default for Group {
+    fn default() -> Group {
+        Group {
+            name: "node".to_owned(),
+            count: 1,
+            zones: Vec::new(),
+            region: None,
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            taints: Vec::new(),
+            capacity: BTreeMap::new(),
+        }
+    }
+}
+
+impl Group {
+    /// The `number`th node of the group, which is the `index`th of all.
+    fn node(&self, number: usize, index: usize, range: Option<&Cidr>) -> NodeConfig {
+        let name = format!("{}-{number}", self.name);
+        let mut labels: BTreeMap<Istr, Istr> = BTreeMap::new();
+        let mut label = |key: &str, value: &str| labels.insert(Istr::from(key), Istr::from(value));
+        for prefix in ["kubernetes.io", "beta.kubernetes.io"] {
+            label(&format!("{prefix}/arch"), "amd64");
+            label(&format!("{prefix}/os"), "linux");
+        }
+        label("kubernetes.io/hostname", &name);
+        if !self.zones.is_empty() {
+            label(
+                "topology.kubernetes.io/zone",
+                &self.zones[number % self.zones.len()],
+            );
+        }
+        if let Some(region) = &self.region {
+            label("topology.kubernetes.io/region", region);
+        }
+        labels.extend(self.labels.clone());
+        let mut capacity = NodeConfig::default_capacity();
+        capacity.extend(self.capacity.clone());
+        let own = Cidr::parse(NODE_CIDR).expect("a constant range");
+        NodeConfig {
+            labels,
+            annotations: self.annotations.clone(),
+            taints: self.taints.clone(),
+            capacity,
+            pod_cidr: range.and_then(|range| range.part(index, NODE_HOST_BITS)),
+            // The first address of a range names the network.
+            address: own.address(index as u128 + 2),
+            name,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_nodes_unless_told_otherwise() {
+        let config = Config::default();
+        let names: Vec<&str> = config.nodes.iter().map(|node| node.name.as_str()).collect();
+        assert_eq!(names, ["node-0", "node-1", "node-2"]);
+        assert_eq!(config.nodes[1].pod_cidr.as_deref(), Some("10.64.2.0/23"));
+        assert_eq!(config.nodes[1].address, "172.16.0.3");
+        assert!(Config::with_nodes(0).nodes.is_empty());
+        assert_eq!(Config::with_nodes(1000).nodes.len(), 1000);
+    }
+
+    #[test]
+    fn reads_groups_with_zones_taints_and_capacity() {
+        let text = "
+nodes:
+- name: web
+  count: 3
+  zones: [a, b]
+  capacity: {cpu: 4, example.com/gpu: 2}
+- name: db
+  taints: [{key: dedicated, value: db, effect: NoSchedule}]
+podCIDR: 10.0.0.0/8
+";
+        let config = Config::parse(text, "nodes.yaml").unwrap();
+        let zone = |index: usize| {
+            config.nodes[index]
+                .labels
+                .get("topology.kubernetes.io/zone")
+                .cloned()
+        };
+        assert_eq!(zone(0).as_deref(), Some("a"));
+        assert_eq!(zone(1).as_deref(), Some("b"));
+        assert_eq!(zone(2).as_deref(), Some("a"));
+        assert_eq!(config.nodes[0].capacity["cpu"].value(), 4);
+        assert_eq!(config.nodes[0].capacity["pods"].value(), 500);
+        assert_eq!(config.nodes[3].name, "db-0");
+        assert_eq!(
+            config.nodes[3].taints[0].to_string(),
+            "dedicated=db:NoSchedule"
+        );
+        assert_eq!(config.nodes[3].pod_cidr.as_deref(), Some("10.0.6.0/23"));
+    }
+
+    #[test]
+    fn errors_name_file_line_and_field() {
+        let check = |text: &str| Config::parse(text, "nodes.yaml").unwrap_err().to_string();
+        assert_eq!(
+            check("nodes:\n- name: a\n  count: many\n"),
+            r#"nodes.yaml: line 3: nodes[0].count: invalid type: string "many", expected usize"#
+        );
+        assert_eq!(
+            check("nodes:\n- nmae: a\n"),
+            "nodes.yaml: line 2: nodes[0].nmae: unknown field `nmae`, expected one of `name`, `count`, `zones`, `region`, `labels`, `annotations`, `taints`, `capacity`"
+        );
+        assert_eq!(
+            check("podCIDR: here\n"),
+            r#"nodes.yaml: podCIDR: "here" is not an address range such as 10.64.0.0/10"#
+        );
+        assert_eq!(
+            check("nodes: [{name: a}, {name: a}]"),
+            r#"nodes.yaml: nodes[1].name: a second node called "a-0""#
+        );
+        assert!(check("nodes: [{count: 9999}]").contains("more than 5000"));
+        assert!(check("nodes: [{capacity: {cpu: lots}}]").contains("nodes[0].capacity.cpu"));
+        assert_eq!(
+            check("nodes: ["),
+            "nodes.yaml: line 2: nodes: did not find expected node content"
+        );
+    }
+}

@@ -1,0 +1,327 @@
+//! Simulated kubelets: one object plays them all.
+//!
+//! Each pod that is bound to a node is a key in a queue; a look at it runs the state machine of
+//! [`lifecycle`] and writes what it says. Each node is a key in another queue: [`node`] registers it,
+//! renews its lease and reports its conditions. There is no task per node and nothing is polled, so a
+//! thousand nodes cost what they write.
+//!
+//! A kubelet keeps no state of its own that matters: after a restart everything follows from the objects.
+
+mod addresses;
+mod lifecycle;
+pub(crate) mod node;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use api::{Clock, Istr, Key, Resource};
+use bytes::Bytes;
+use client::{Client, DeleteOptions, Patch};
+use futures_util::future::BoxFuture;
+use runtime::controller::Controller;
+use runtime::rate_limit::Backoff;
+use runtime::{
+    Change, Error, EventType, Index, IndexValue, Informers, Next, ObjectRef, Queue, Reconcile,
+    Recorder, Store, Written,
+};
+
+use crate::behaviour::{Behaviour, NODE_GONE, NODE_SILENT};
+use crate::node::Node;
+use crate::pod::{ContainerState, Pod};
+use crate::stages::Stages;
+use addresses::Addresses;
+use lifecycle::{Advance, Facts, PodEvent};
+
+pub(crate) use addresses::Cidr;
+
+/// Plays the kubelets of all nodes.
+pub(crate) struct Kubelets {
+    client: Client,
+    clock: Clock,
+    recorder: Recorder,
+    stages: Stages,
+    pods: Arc<Store<Pod>>,
+    nodes: Arc<Store<Node>>,
+    written: Written,
+    local: Mutex<Local>,
+}
+
+/// What a kubelet could find out again by looking at its pods.
+#[derive(Default)]
+struct Local {
+    addresses: Addresses,
+    images: BTreeMap<Istr, BTreeSet<Istr>>,
+    /// Pods whose annotations have been complained about, by key, with the complaint.
+    complaints: BTreeMap<Key, Vec<String>>,
+}
+
+/// Pods by the node they are bound to.
+pub(crate) const BY_NODE: Index<Pod> = Index {
+    name: "node",
+    values: |pod, found| {
+        if pod.is_assigned() {
+            found(IndexValue::Text(pod.node_name.clone()));
+        }
+    },
+};
+
+/// Looks at several pods at once, so that a slow API server delays one of them and not all.
+const WORKERS: usize = 16;
+
+/// A pod that we have written to is looked at when the write comes back; should it not, then after this.
+const WRITE_SEEN_WITHIN: Duration = Duration::from_secs(2);
+
+/// 5 ms doubling to 10 s: a kubelet that cannot write its status does not stay away for a quarter of an hour.
+pub(crate) const RETRY: Backoff =
+    Backoff::exponential(Duration::from_millis(5), Duration::from_secs(10));
+
+impl Kubelets {
+    /// The controller that looks after pods.
+    pub(crate) fn controller(
+        client: Client,
+        clock: Clock,
+        recorder: Recorder,
+        stages: Stages,
+        informers: &Informers,
+    ) -> Controller {
+        let (pods, nodes) = (informers.of::<Pod>(), informers.of::<Node>());
+        pods.add_index(&BY_NODE);
+        let queue = Arc::new(Queue::new(RETRY));
+        let kubelets = Arc::new(Kubelets {
+            client,
+            clock,
+            recorder,
+            stages,
+            pods: pods.store().clone(),
+            nodes: nodes.store().clone(),
+            written: Written::default(),
+            local: Mutex::default(),
+        });
+        let (on_pods, pod_queue) = (kubelets.clone(), queue.clone());
+        pods.on_change(move |change| on_pods.pod_changed(&change, &pod_queue));
+        let (on_nodes, node_queue) = (kubelets.clone(), queue.clone());
+        nodes.on_change(move |change| on_nodes.node_changed(&change, &node_queue));
+        Controller {
+            name: "simulated-kubelets",
+            queue,
+            reconciler: kubelets,
+            workers: WORKERS,
+            retries_max: None,
+            metrics: None,
+            waits_for: vec![pods.synced(), nodes.synced()],
+        }
+    }
+
+    fn pod_changed(&self, change: &Change<'_, Pod>, queue: &Queue) {
+        let pod = change.object();
+        if !pod.is_assigned() {
+            return;
+        }
+        if let Change::Deleted(_) = change {
+            let key = pod.key();
+            self.written.forget(&key);
+            let mut local = self.lock();
+            local.addresses.release(&key);
+            local.complaints.remove(&key);
+            return;
+        }
+        queue.add(pod.key());
+    }
+
+    /// A node that came, or came back, has pods waiting for it.
+    fn node_changed(&self, change: &Change<'_, Node>, queue: &Queue) {
+        let wakes = match change {
+            Change::Added(_) => true,
+            Change::Updated { old, new } => {
+                is_served(old) != is_served(new) || old.spec.pod_cidr != new.spec.pod_cidr
+            }
+            Change::Deleted(_) => false,
+        };
+        if wakes {
+            let name = IndexValue::Text(Istr::from(change.object().name()));
+            for pod in self.pods.by(&BY_NODE, &name) {
+                queue.add(pod.key());
+            }
+        }
+    }
+
+    async fn look_at(&self, key: &Key) -> Result<Next, Error> {
+        let Some(pod) = self.pods.get(key).filter(|pod| pod.is_assigned()) else {
+            return Ok(Next::AwaitChange);
+        };
+        let Some(node) = self
+            .nodes
+            .find("", &pod.node_name)
+            .filter(|node| is_served(node))
+        else {
+            return Ok(Next::AwaitChange);
+        };
+        if !self.written.seen(key, pod.metadata.resource_version) {
+            return Ok(Next::After(WRITE_SEEN_WITHIN));
+        }
+        let (behaviour, problems) = Behaviour::of(&pod, &self.stages);
+        self.complain(&pod, problems);
+        let pod_ip = self.pod_ip(key, &pod, &node);
+        let advance = lifecycle::advance(
+            &pod,
+            &Facts {
+                now: self.clock.now(),
+                behaviour: &behaviour,
+                pod_ip: &pod_ip,
+                has_image: &|image| self.has_image(&pod.node_name, image),
+            },
+        );
+        let wake_at = advance.wake_at;
+        self.apply(key, &pod, &node, advance).await?;
+        let now = self.clock.now();
+        Ok(match wake_at {
+            Some(at) => Next::After(at.since(now).max(Duration::from_millis(1))),
+            None => Next::AwaitChange,
+        })
+    }
+
+    async fn apply(
+        &self,
+        key: &Key,
+        pod: &Pod,
+        node: &Node,
+        advance: Advance,
+    ) -> Result<(), Error> {
+        let (namespace, name) = (key.namespace.as_str(), &*key.name);
+        if let Some(status) = &advance.status {
+            let patch = Patch::Strategic(lifecycle::status_patch(pod, status, node.internal_ip()));
+            let answer = self
+                .client
+                .patch(&Pod::TYPE, namespace, name, Some("status"), &patch)
+                .await;
+            match answer {
+                Ok(answer) => self.written.note(key, revision(&answer)),
+                // Gone, or a namesake took its place: the informer will say so.
+                Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+            self.remember_images(pod, status);
+        }
+        for event in advance.events {
+            self.tell(pod, event);
+        }
+        if advance.delete || advance.evict {
+            let options = DeleteOptions {
+                grace_period_seconds: advance.delete.then_some(0),
+                uid: Some(pod.metadata.uid.clone()),
+                ..DeleteOptions::default()
+            };
+            match self
+                .client
+                .delete(&Pod::TYPE, namespace, name, &options)
+                .await
+            {
+                Err(error) if !error.is_not_found() && !error.is_conflict() => {
+                    return Err(error.into());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, pod: &Pod, event: PodEvent) {
+        let kind = match event.warning {
+            true => EventType::Warning,
+            false => EventType::Normal,
+        };
+        let object = ObjectRef::of(pod).with_field_path(event.field_path);
+        self.recorder
+            .event(&object, kind, event.reason, event.message);
+    }
+
+    /// Says once what is wrong with the annotations of a pod.
+    fn complain(&self, pod: &Pod, problems: Vec<String>) {
+        let key = pod.key();
+        {
+            let mut local = self.lock();
+            if problems.is_empty() {
+                local.complaints.remove(&key);
+                return;
+            }
+            if local.complaints.get(&key) == Some(&problems) {
+                return;
+            }
+            local.complaints.insert(key, problems.clone());
+        }
+        for problem in problems {
+            self.recorder.event(
+                &ObjectRef::of(pod),
+                EventType::Warning,
+                "InvalidBehaviour",
+                problem,
+            );
+        }
+    }
+
+    fn pod_ip(&self, key: &Key, pod: &Pod, node: &Node) -> String {
+        if pod.spec.host_network {
+            return node.internal_ip().to_owned();
+        }
+        let addresses = &mut self.lock().addresses;
+        let cidr = &node.spec.pod_cidr;
+        if !pod.status.pod_ip.is_empty() {
+            addresses.learn(key, &pod.node_name, cidr, &pod.status.pod_ip);
+            return pod.status.pod_ip.to_string();
+        }
+        if pod.is_finished() {
+            return String::new();
+        }
+        addresses.of(key, &pod.node_name, cidr)
+    }
+
+    fn has_image(&self, node: &str, image: &str) -> bool {
+        let local = self.lock();
+        local
+            .images
+            .get(node)
+            .is_some_and(|images| images.contains(image))
+    }
+
+    fn remember_images(&self, pod: &Pod, status: &crate::pod::PodStatus) {
+        let statuses = status.init_containers.iter().chain(&status.containers);
+        let pulled = pod
+            .spec
+            .all_containers()
+            .zip(statuses)
+            .filter(|(_, status)| !matches!(status.state, ContainerState::Waiting { .. }))
+            .map(|(container, _)| container.image.clone());
+        let mut local = self.lock();
+        local
+            .images
+            .entry(pod.node_name.clone())
+            .or_default()
+            .extend(pulled);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Local> {
+        self.local.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reconcile for Kubelets {
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.look_at(key))
+    }
+}
+
+/// Is the node's kubelet there at all?
+pub(crate) fn is_served(node: &Node) -> bool {
+    let says = |key| node.metadata.annotation(key) == Some("true");
+    !says(NODE_SILENT) && !says(NODE_GONE)
+}
+
+/// The revision of the object that the server answered.
+fn revision(answer: &Bytes) -> u64 {
+    #[derive(serde::Deserialize)]
+    struct Answer {
+        metadata: api::Meta,
+    }
+    serde_json::from_slice::<Answer>(answer).map_or(0, |answer| answer.metadata.resource_version)
+}

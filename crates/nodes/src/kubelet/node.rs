@@ -1,0 +1,376 @@
+//! A node and its kubelet's signs of life: registration, conditions, lease.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use api::taints::{Taint, TaintEffect};
+use api::{Clock, Istr, Key, MicroTime, Resource, ResourceType, Uid};
+use bytes::Bytes;
+use client::{Client, DeleteOptions, Patch};
+use futures_util::future::BoxFuture;
+use runtime::controller::Controller;
+use runtime::{
+    Change, Error, EventType, Informers, Next, ObjectRef, Queue, Reconcile, Recorder, Store,
+};
+use serde_json::{Value, json};
+
+use super::{RETRY, is_served};
+use crate::behaviour::NODE_GONE;
+use crate::config::NodeConfig;
+use crate::node::Node;
+
+const LEASES: ResourceType =
+    ResourceType::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
+const LEASE_NAMESPACE: &str = "kube-node-lease";
+
+/// UPSTREAM: a lease lasts 40 s and is renewed four times as often.
+const LEASE_SECONDS: i64 = 40;
+const RENEW_EVERY: Duration = Duration::from_secs(10);
+
+/// UPSTREAM: a status that did not change is still reported every five minutes.
+const REPORT_EVERY: Duration = Duration::from_secs(300);
+
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
+/// What the nodes say they run. The version is that of the API we speak.
+const KUBELET_VERSION: &str = "v1.36.3";
+
+/// Plays what kubelets do for their nodes.
+pub(crate) struct NodeLife {
+    client: Client,
+    clock: Clock,
+    recorder: Recorder,
+    nodes: Arc<Store<Node>>,
+    signs: Mutex<BTreeMap<Key, Signs>>,
+}
+
+/// When a node was last heard of, by our own doing.
+#[derive(Clone, Default)]
+struct Signs {
+    renewed_at: Option<MicroTime>,
+    reported_at: Option<MicroTime>,
+    has_lease: bool,
+}
+
+impl NodeLife {
+    pub(crate) fn controller(
+        client: Client,
+        clock: Clock,
+        recorder: Recorder,
+        informers: &Informers,
+    ) -> Controller {
+        let nodes = informers.of::<Node>();
+        let queue = Arc::new(Queue::new(RETRY));
+        let life = Arc::new(NodeLife {
+            client,
+            clock,
+            recorder,
+            nodes: nodes.store().clone(),
+            signs: Mutex::default(),
+        });
+        let (told, woken) = (life.clone(), queue.clone());
+        nodes.on_change(move |change| {
+            let key = change.object().key();
+            match change {
+                Change::Deleted(_) => told.set_signs(&key, None),
+                _ => woken.add(key),
+            }
+        });
+        Controller {
+            name: "simulated-nodes",
+            queue,
+            reconciler: life,
+            workers: 4,
+            retries_max: None,
+            metrics: None,
+            waits_for: vec![nodes.synced()],
+        }
+    }
+
+    async fn look_at(&self, key: &Key) -> Result<Next, Error> {
+        let Some(node) = self.nodes.get(key) else {
+            return Ok(Next::AwaitChange);
+        };
+        if node.metadata.annotation(NODE_GONE) == Some("true") {
+            return self.remove(&node).await;
+        }
+        if !is_served(&node) {
+            return Ok(Next::AwaitChange);
+        }
+        let now = self.clock.now();
+        let mut signs = self.signs(key);
+        let is_over = |at: Option<MicroTime>, every| at.is_none_or(|at| now.since(at) >= every);
+        let is_ready = api::conditions::is_true(&node.status.conditions, "Ready");
+        if !is_ready || is_over(signs.reported_at, REPORT_EVERY) {
+            // A restart need not report what is there already: the lease says that we live.
+            if !is_ready || signs.reported_at.is_some() {
+                self.report(&node, is_ready, now).await?;
+            }
+            signs.reported_at = Some(now);
+        }
+        if is_ready {
+            self.untaint(&node).await?;
+        }
+        if is_over(signs.renewed_at, RENEW_EVERY) {
+            self.renew(&node, signs.has_lease, now).await?;
+            signs.has_lease = true;
+            signs.renewed_at = Some(now);
+        }
+        let due = signs.renewed_at.unwrap_or(now).plus(RENEW_EVERY);
+        self.set_signs(key, Some(signs));
+        Ok(Next::After(due.since(now).max(Duration::from_millis(1))))
+    }
+
+    /// Takes away the taint that every node is born with. The node-lifecycle controller does so as well where
+    /// it runs; whoever comes first, the other finds nothing left to do.
+    async fn untaint(&self, node: &Node) -> Result<(), Error> {
+        let born_with = Taint::new(NOT_READY, "", TaintEffect::NoSchedule);
+        let mut taints = node.spec.taints.clone();
+        taints.retain(|taint| !taint.is_same(&born_with));
+        if taints.len() == node.spec.taints.len() {
+            return Ok(());
+        }
+        let body = json!({
+            "metadata": {"resourceVersion": node.metadata.resource_version.to_string()},
+            "spec": {"taints": taints},
+        });
+        let patch = Patch::Merge(Bytes::from(body.to_string()));
+        match self
+            .client
+            .patch(&Node::TYPE, "", node.name(), None, &patch)
+            .await
+        {
+            // Changed meanwhile: the next look is about to come.
+            Err(error) if error.is_conflict() || error.is_not_found() => Ok(()),
+            other => Ok(other.map(|_| ())?),
+        }
+    }
+
+    /// Writes the conditions, and all else that a kubelet says about its node.
+    async fn report(&self, node: &Node, was_ready: bool, now: MicroTime) -> Result<(), Error> {
+        let mut conditions = conditions(now);
+        for condition in &mut conditions {
+            let held = api::conditions::find(
+                &node.status.conditions,
+                condition["type"].as_str().unwrap_or_default(),
+            );
+            // The transition time stays while the status does.
+            if let Some(held) = held
+                && condition["status"] == held.status.as_str()
+                && let Some(since) = held.last_transition_time
+            {
+                condition["lastTransitionTime"] = json!(since);
+            }
+        }
+        let mut status = json!({"conditions": conditions, "nodeInfo": node_info(node.name())});
+        if node.status.allocatable.pods == 0 {
+            let capacity = NodeConfig::default_capacity();
+            status["capacity"] = json!(capacity);
+            status["allocatable"] = json!(capacity);
+        }
+        let patch = Patch::Strategic(Bytes::from(json!({"status": status}).to_string()));
+        let answer = self
+            .client
+            .patch(&Node::TYPE, "", node.name(), Some("status"), &patch)
+            .await;
+        match answer {
+            Err(error) if error.is_not_found() => return Ok(()),
+            other => other?,
+        };
+        if !was_ready {
+            let message = format!("Node {} status is now: NodeReady", node.name());
+            self.recorder.event(
+                &ObjectRef::of(node),
+                EventType::Normal,
+                "NodeReady",
+                message,
+            );
+        }
+        Ok(())
+    }
+
+    async fn renew(&self, node: &Node, has_lease: bool, now: MicroTime) -> Result<(), Error> {
+        let name = node.name();
+        let spec = json!({"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now});
+        if has_lease && self.patch_lease(name, &spec).await? {
+            return Ok(());
+        }
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {
+                "name": name,
+                "namespace": LEASE_NAMESPACE,
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.metadata.uid}
+                ],
+            },
+            "spec": spec,
+        });
+        match self
+            .client
+            .create(&LEASES, LEASE_NAMESPACE, lease.to_string())
+            .await
+        {
+            Err(error) if error.is_already_exists() => {
+                self.patch_lease(name, &spec).await?;
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Is there such a lease? If so, it is renewed.
+    async fn patch_lease(&self, name: &str, spec: &Value) -> Result<bool, Error> {
+        let patch = Patch::Merge(Bytes::from(json!({"spec": spec}).to_string()));
+        match self
+            .client
+            .patch(&LEASES, LEASE_NAMESPACE, name, None, &patch)
+            .await
+        {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The machine is gone: what a cloud's node controller does then.
+    async fn remove(&self, node: &Node) -> Result<Next, Error> {
+        let options = DeleteOptions {
+            uid: Some(node.metadata.uid.clone()),
+            ..DeleteOptions::default()
+        };
+        let deleted = self
+            .client
+            .delete(&Node::TYPE, "", node.name(), &options)
+            .await;
+        match deleted {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
+            _ => Ok(Next::AwaitChange),
+        }
+    }
+
+    fn signs(&self, key: &Key) -> Signs {
+        let held = self.signs.lock().unwrap_or_else(PoisonError::into_inner);
+        held.get(key).cloned().unwrap_or_default()
+    }
+
+    fn set_signs(&self, key: &Key, signs: Option<Signs>) {
+        let mut held = self.signs.lock().unwrap_or_else(PoisonError::into_inner);
+        match signs {
+            Some(signs) => held.insert(key.clone(), signs),
+            None => held.remove(key),
+        };
+    }
+}
+
+impl Reconcile for NodeLife {
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.look_at(key))
+    }
+}
+
+/// Creates the Node object, ready from the start, as a kubelet registers itself.
+pub(crate) async fn register(
+    client: &Client,
+    recorder: &Recorder,
+    config: &NodeConfig,
+    now: MicroTime,
+) -> Result<(), client::Error> {
+    let labels: BTreeMap<Istr, Istr> = config.labels.clone();
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": config.name, "labels": labels, "annotations": config.annotations},
+        "spec": {
+            "podCIDR": config.pod_cidr,
+            "podCIDRs": config.pod_cidr.iter().collect::<Vec<_>>(),
+            "taints": config.taints,
+        },
+        "status": {
+            "capacity": config.capacity,
+            "allocatable": config.capacity,
+            "conditions": conditions(now),
+            "addresses": [
+                {"type": "InternalIP", "address": config.address},
+                {"type": "Hostname", "address": config.name},
+            ],
+            "nodeInfo": node_info(&config.name),
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        },
+    });
+    let answer = match client.create(&Node::TYPE, "", object.to_string()).await {
+        Err(error) if error.is_already_exists() => return Ok(()),
+        other => other?,
+    };
+    let made = Node::decode(&answer).unwrap_or_default();
+    if made.status.addresses.is_empty() || made.status.allocatable.pods == 0 {
+        // A server that keeps no status on create gets it now.
+        let patch = json!({"status": object["status"]}).to_string();
+        let patch = Patch::Strategic(Bytes::from(patch));
+        client
+            .patch(&Node::TYPE, "", &config.name, Some("status"), &patch)
+            .await?;
+    }
+    let object = ObjectRef::named(&Node::TYPE, "", &config.name, made.metadata.uid);
+    recorder.event(&object, EventType::Normal, "Starting", "Starting kubelet.");
+    Ok(())
+}
+
+fn conditions(now: MicroTime) -> Vec<Value> {
+    let now = now.time();
+    let condition = |kind: &str, status: &str, reason: &str, message: &str| {
+        json!({
+            "type": kind, "status": status, "reason": reason, "message": message,
+            "lastHeartbeatTime": now, "lastTransitionTime": now,
+        })
+    };
+    vec![
+        condition(
+            "MemoryPressure",
+            "False",
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available",
+        ),
+        condition(
+            "DiskPressure",
+            "False",
+            "KubeletHasNoDiskPressure",
+            "kubelet has no disk pressure",
+        ),
+        condition(
+            "PIDPressure",
+            "False",
+            "KubeletHasSufficientPID",
+            "kubelet has sufficient PID available",
+        ),
+        condition(
+            "Ready",
+            "True",
+            "KubeletReady",
+            "kubelet is posting ready status",
+        ),
+    ]
+}
+
+/// Stable ids, so that a restart reports the same machine.
+fn node_info(name: &str) -> Value {
+    let mut hash = api::hash::Fnv32a::new();
+    hash.write(name.as_bytes());
+    let bits = u128::from(hash.finish());
+    let machine = Uid::from_random(bits << 96 | bits << 48 | bits);
+    json!({
+        "machineID": machine.to_string().replace('-', ""),
+        "systemUUID": machine,
+        "bootID": machine,
+        "kernelVersion": "6.12.0-simulated",
+        "osImage": "Simulated by Steersman",
+        "containerRuntimeVersion": "simulated://1.0",
+        "kubeletVersion": KUBELET_VERSION,
+        "kubeProxyVersion": KUBELET_VERSION,
+        "operatingSystem": "linux",
+        "architecture": "amd64",
+    })
+}
