@@ -7,7 +7,10 @@
 pub mod deployment;
 pub mod discovery;
 pub mod garbage_collector;
+pub mod namespace;
 pub mod replicaset;
+pub mod root_ca_publisher;
+pub mod service_account;
 pub mod workload;
 
 use api::{Clock, Gates};

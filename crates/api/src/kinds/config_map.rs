@@ -15,6 +15,9 @@ pub const ROOT_CA_CONFIG_MAP: &str = "kube-root-ca.crt";
 pub struct ConfigMap {
     pub metadata: Meta,
     pub data: BTreeMap<String, Istr>,
+    /// Passed through when the map is written.
+    pub binary_data: BTreeMap<String, Istr>,
+    pub immutable: Option<bool>,
 }
 
 crate::view!(
@@ -25,23 +28,51 @@ crate::view!(
 impl<'de> Deserialize<'de> for ConfigMap {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ConfigMap, D::Error> {
         #[derive(Deserialize, Default)]
-        #[serde(default)]
+        #[serde(rename_all = "camelCase", default)]
         struct Wire {
             metadata: Meta,
             data: Option<Box<RawValue>>,
+            binary_data: Option<Box<RawValue>>,
+            immutable: Option<bool>,
         }
-        let Wire { mut metadata, data } = Wire::deserialize(deserializer)?;
-        let data = match data {
-            Some(raw) if *metadata.name == *ROOT_CA_CONFIG_MAP => {
-                serde_json::from_str::<Option<_>>(raw.get())
-                    .map_err(serde::de::Error::custom)?
-                    .unwrap_or_default()
-            }
-            _ => {
-                metadata.annotations = crate::LabelSet::default();
-                BTreeMap::new()
-            }
+        let mut wire = Wire::deserialize(deserializer)?;
+        if *wire.metadata.name != *ROOT_CA_CONFIG_MAP {
+            wire.metadata.annotations = crate::LabelSet::default();
+            return Ok(ConfigMap {
+                metadata: wire.metadata,
+                ..ConfigMap::default()
+            });
+        }
+        Ok(ConfigMap {
+            metadata: wire.metadata,
+            data: entries(wire.data).map_err(serde::de::Error::custom)?,
+            binary_data: entries(wire.binary_data).map_err(serde::de::Error::custom)?,
+            immutable: wire.immutable,
+        })
+    }
+}
+
+fn entries(raw: Option<Box<RawValue>>) -> Result<BTreeMap<String, Istr>, serde_json::Error> {
+    match raw {
+        Some(raw) => Ok(serde_json::from_str::<Option<_>>(raw.get())?.unwrap_or_default()),
+        None => Ok(BTreeMap::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Resource;
+
+    #[test]
+    fn data_is_kept_where_it_is_read() {
+        let read = |name: &str| {
+            let json = format!(
+                r#"{{"metadata":{{"name":"{name}"}},"data":{{"ca.crt":"x"}},"binaryData":null}}"#
+            );
+            ConfigMap::decode(json.as_bytes()).unwrap().data.len()
         };
-        Ok(ConfigMap { metadata, data })
+        assert_eq!(read(ROOT_CA_CONFIG_MAP), 1);
+        assert_eq!(read("other"), 0);
     }
 }

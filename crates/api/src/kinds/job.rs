@@ -14,10 +14,7 @@ pub struct Job {
     pub status: JobStatus,
 }
 
-crate::view!(
-    Job,
-    ResourceType::namespaced("batch", "v1", "jobs", "Job")
-);
+crate::view!(Job, ResourceType::namespaced("batch", "v1", "jobs", "Job"));
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]

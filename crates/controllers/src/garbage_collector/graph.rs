@@ -14,9 +14,9 @@ use super::absent::AbsentOwners;
 use super::identity::Identity;
 
 /// Upstream's finalizer for foreground deletion.
-pub const FOREGROUND: &str = "foregroundDeletion";
+pub(super) const FOREGROUND: &str = "foregroundDeletion";
 /// Upstream's finalizer for orphaning.
-pub const ORPHAN: &str = "orphan";
+pub(super) const ORPHAN: &str = "orphan";
 
 #[derive(Default)]
 pub struct Graph {
