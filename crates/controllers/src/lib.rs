@@ -9,6 +9,17 @@ pub mod discovery;
 pub mod garbage_collector;
 pub mod replicaset;
 pub mod statefulset;
+pub mod cluster_role_aggregation;
+pub mod deployment;
+pub mod discovery;
+pub mod garbage_collector;
+pub mod namespace;
+pub mod pod_gc;
+pub mod replicaset;
+pub mod root_ca_publisher;
+pub mod service_account;
+pub mod ttl;
+pub mod ttl_after_finished;
 pub mod workload;
 
 use api::{Clock, Gates};
