@@ -1,6 +1,7 @@
 //! Behaviour of the controller, weakest test that suffices first.
 
 mod claims;
+mod failures;
 mod plan;
 mod revisions;
 mod rollout;
@@ -17,7 +18,7 @@ use runtime::decisions::Decisions;
 use serde_json::{Value, json};
 use testkit::World;
 
-use super::{Revisions, Snapshot, controller};
+use super::{Options, Revisions, Snapshot, controller};
 use crate::Tools;
 
 /// All pods of these tests are looked at at this time.
@@ -197,6 +198,14 @@ async fn world() -> World {
 }
 
 async fn world_with(gates: Gates, recover_stuck_rollouts: bool) -> World {
+    let options = Options {
+        recover_stuck_rollouts,
+        metrics: None,
+    };
+    world_with_options(gates, options).await
+}
+
+async fn world_with_options(gates: Gates, options: Options) -> World {
     let mut world = World::new().await;
     let tools = Tools {
         client: world.client.clone(),
@@ -205,7 +214,7 @@ async fn world_with(gates: Gates, recover_stuck_rollouts: bool) -> World {
         gates,
         decisions: Decisions::new(),
     };
-    let running = controller(&world.informers, tools, 5, recover_stuck_rollouts).run(world.stop());
+    let running = controller(&world.informers, tools, 5, &options).run(world.stop());
     world.run(running);
     world.start().await;
     world
