@@ -5,9 +5,11 @@ mod failures;
 mod plan;
 mod revisions;
 mod rollout;
+mod stale;
 mod status;
 mod storage;
 mod sync;
+mod wakeups;
 
 use std::sync::Arc;
 
@@ -143,7 +145,7 @@ fn revision(name: &str, number: i64) -> Arc<ControllerRevision> {
 }
 
 /// `data-web-0:set,pod=old-uid`: a claim and its owners: `set`, `pod` (the right ones), `set=U`,
-/// `pod=U` (others of the same name), `other` (another controller), `plainset`, `plainpod` (owners
+/// `pod=U` (others of the same name), `other` and `cousin` (other controllers), `friend` (no controller), `plainset`, `plainpod` (owners
 /// that do not control), `gone`.
 fn claim(text: &str) -> Arc<PersistentVolumeClaim> {
     let (name, facts) = text.split_once(':').unwrap_or((text, ""));
@@ -160,6 +162,8 @@ fn claim(text: &str) -> Arc<PersistentVolumeClaim> {
             ("plainset", _) => owner("apps/v1", "StatefulSet", "web", "set", false),
             ("plainpod", _) => owner("v1", "Pod", pod, pod, false),
             ("other", _) => owner("v1", "Other", "boss", "boss", true),
+            ("cousin", _) => owner("v1", "Pod", "cousin", "cousin", true),
+            ("friend", _) => owner("v1", "Other", "boss", "boss", false),
             ("gone", _) => {
                 json["metadata"]["deletionTimestamp"] = json!(now().time());
                 continue;
