@@ -1,3 +1,5 @@
+//! Revisions of StatefulSets and DaemonSets, and the patch that each of them holds.
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};

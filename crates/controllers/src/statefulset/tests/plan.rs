@@ -351,6 +351,16 @@ fn a_budget_lets_several_be_updated_at_once() {
             - keeps 3 pods below ordinal 3 at their revision (partition)"#]],
     );
     check_budget(
+        "replicas=4 max=2 | 0:ready,rev=old 1:ready,rev=old",
+        expect![[r#"
+            create 2 at new
+            - creates web-2 at new"#]],
+    );
+    check_budget(
+        "replicas=4 max=2 | 0:ready,rev=old 1:ready,rev=old 2:running",
+        expect!["- waits until web-2 runs and is ready"],
+    );
+    check_budget(
         "replicas=4 max=2 parallel | 0:running,rev=old 1:ready,rev=old 2:ready,rev=old 3:ready",
         expect![[r#"
             update: delete web-2
