@@ -13,11 +13,7 @@ use serde_json::{Value, json};
 const PATIENCE: Duration = Duration::from_secs(180);
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const PODS: usize = 12;
-const CONTROLLERS: [&str; 3] = [
-    "deployment-controller",
-    "replicaset-controller",
-    "garbage-collector-controller",
-];
+const CONTROLLERS: [&str; 2] = ["deployment-controller", "replicaset-controller"];
 
 #[test]
 fn a_rollout_survives_server_trouble_with_go() {
