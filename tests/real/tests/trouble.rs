@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 #![expect(clippy::disallowed_methods, reason = "real servers live in real time")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use real_tests::audit::{self, Level};
 use real_tests::kubelet::AutomaticKubelet;
@@ -83,7 +83,13 @@ fn rollout_survives(flavor: Flavor) {
             .merge_patch(&format!("{DEPLOYMENTS}/web"), &patch)
             .unwrap();
         trouble(&mut cluster);
+        let started = Instant::now();
         wait_complete(&cluster);
+        let took = started.elapsed().as_secs();
+        installation::say(&format!(
+            "{}: {took} s from the end of \"{what}\" to the end of the rollout",
+            flavor.name()
+        ));
         manager.check_alive().unwrap();
         nothing_is_duplicated(&cluster, what, number + 2);
     }
