@@ -33,6 +33,7 @@ pub mod strategy;
 pub mod tables;
 #[cfg(test)]
 mod tests;
+pub mod validation;
 
 pub use server::{ApiServer, Error, Options, Storage};
 
