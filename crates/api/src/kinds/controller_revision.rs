@@ -1,3 +1,5 @@
+//! What controllers read of a ControllerRevision.
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};

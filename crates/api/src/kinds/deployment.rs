@@ -1,3 +1,5 @@
+//! What controllers read of a Deployment.
+
 use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;
