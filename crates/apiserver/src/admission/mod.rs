@@ -114,6 +114,9 @@ pub fn mutate(
             pods::add_default_tolerations(object);
             pods::apply_runtime_class(context, request, object)?;
         }
+        ("", "Pod") if request.operation == Operation::Update && request.subresource.is_none() => {
+            pods::add_default_tolerations(object);
+        }
         ("", "Node") if creating => pods::taint_new_node(object),
         ("", "PersistentVolumeClaim") if creating => {
             storage::set_default_class(context, object);

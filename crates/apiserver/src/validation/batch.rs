@@ -343,7 +343,12 @@ pub(super) fn job_update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
             crate::fields::remove(&mut expected, "spec.affinity");
         }
     }
-    errors.immutable(&template, &expected);
+    if suspended {
+        let template_spec = template.field("spec");
+        errors.immutable(&template_spec, &expected["spec"]);
+    } else {
+        errors.immutable(&template, &expected);
+    }
 }
 
 pub(super) fn cron_job(errors: &mut Errors, root: &Place<'_>) {

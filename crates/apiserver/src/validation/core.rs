@@ -172,9 +172,10 @@ pub(super) fn node_update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
             .get(name)
             .is_some_and(|value| !crate::fields::is_empty(value));
         if set_before && place.value != &before[name] {
+            let field = if name == "podCIDRs" { "podCIDR" } else { name };
             errors.forbidden(
                 &place,
-                "node updates may not change podCIDR except from \"\" to valid",
+                &format!("node updates may not change {field} except from \"\" to valid"),
             );
         }
     }

@@ -141,6 +141,7 @@ fn check_update(errors: &mut Errors, kind: &Kind, root: &Place<'_>, old: &Value)
             errors.immutable(&root.field("addressType"), &old["addressType"]);
         }
         ("storage.k8s.io", "StorageClass") => storage::storage_class_update(errors, root, old),
+        ("storage.k8s.io", "CSIDriver") => storage::driver_update(errors, root, old),
         ("storage.k8s.io", "VolumeAttachment") => {
             errors.immutable(&root.field("spec"), &old["spec"])
         }

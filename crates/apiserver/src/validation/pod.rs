@@ -358,11 +358,12 @@ fn check_added(errors: &mut Errors, tolerations: &Place<'_>, old: &Value) {
 fn check_gates(errors: &mut Errors, gates: &Place<'_>, old: &Value) {
     for gate in gates.items() {
         if !old.as_array().is_some_and(|old| old.contains(gate.value)) {
-            let name = gate.field("name").text().to_owned();
-            errors.forbidden(
-                &gate,
-                &format!("only deletion is allowed, but found new scheduling gate '{name}'"),
+            let name = gate.field("name");
+            let detail = format!(
+                "only deletion is allowed, but found new scheduling gate '{}'",
+                name.text()
             );
+            errors.forbidden(&name, &detail);
         }
     }
 }

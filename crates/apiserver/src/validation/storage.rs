@@ -88,6 +88,10 @@ pub(super) fn claim_update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
     let spec = root.field("spec");
     let mut frozen = old["spec"].clone();
     crate::fields::copy(&mut frozen, spec.value, "volumeAttributesClassName");
+    // A claim from before there was a default class may still get one.
+    if old["spec"]["storageClassName"].is_null() {
+        crate::fields::copy(&mut frozen, spec.value, "storageClassName");
+    }
     let bound = old["spec"]["volumeName"]
         .as_str()
         .is_some_and(|name| !name.is_empty());
@@ -247,8 +251,12 @@ pub(super) fn volume_update(errors: &mut Errors, root: &Place<'_>, old: &Value) 
             "spec.persistentvolumesource is immutable after creation",
         );
     }
+    // UPSTREAM: the path leaves out `spec`.
     let mode = spec.field("volumeMode");
-    errors.immutable(&mode, old["spec"].get("volumeMode").unwrap_or(&Value::Null));
+    errors.immutable(
+        &root.field("volumeMode").showing(mode.value),
+        old["spec"].get("volumeMode").unwrap_or(&Value::Null),
+    );
     let affinity = spec.field("nodeAffinity");
     if old["spec"]["nodeAffinity"].is_object() && affinity.value != &old["spec"]["nodeAffinity"] {
         errors.invalid(
@@ -295,16 +303,14 @@ pub(super) fn storage_class(errors: &mut Errors, root: &Place<'_>) {
 
 pub(super) fn storage_class_update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
     storage_class(errors, root);
-    for name in ["parameters", "provisioner", "reclaimPolicy"] {
-        let place = root.field(name);
-        if place.value != old.get(name).unwrap_or(&Value::Null) {
-            errors.forbidden(&place, &format!("updates to {name} are forbidden."));
-        }
+    for name in [
+        "parameters",
+        "provisioner",
+        "reclaimPolicy",
+        "volumeBindingMode",
+    ] {
+        errors.immutable(&root.field(name), old.get(name).unwrap_or(&Value::Null));
     }
-    errors.immutable(
-        &root.field("volumeBindingMode"),
-        old.get("volumeBindingMode").unwrap_or(&Value::Null),
-    );
 }
 
 pub(super) fn attachment(errors: &mut Errors, root: &Place<'_>) {
@@ -335,6 +341,22 @@ pub(super) fn driver(errors: &mut Errors, root: &Place<'_>) {
     errors.one_of_if_set(
         &spec.field("fsGroupPolicy"),
         &["File", "None", "ReadWriteOnceWithFSType"],
+    );
+}
+
+pub(super) fn driver_update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
+    driver(errors, root);
+    let spec = root.field("spec");
+    let before = |name: &str| old["spec"].get(name).unwrap_or(&Value::Null).clone();
+    // UPSTREAM: the field is misspelt.
+    let attach = spec.field("attachRequired");
+    errors.immutable(
+        &spec.field("attachedRequired").showing(attach.value),
+        &before("attachRequired"),
+    );
+    errors.immutable(
+        &spec.field("volumeLifecycleModes"),
+        &before("volumeLifecycleModes"),
     );
 }
 
