@@ -18,7 +18,9 @@ use crate::identity::Identities;
 use crate::logging::Logging;
 use crate::metrics::ProcessMetrics;
 use crate::options::Options;
-use crate::serving::{Endpoint, Health, Pages, Router, Server, register, register_decisions};
+use crate::serving::{
+    Endpoint, Health, Pages, Router, Server, register, register_decisions, register_profiles,
+};
 use crate::version;
 
 /// A process that is ready to run controllers.
@@ -75,6 +77,9 @@ impl Process {
         };
         register(&router, pages);
         register_decisions(&router, decisions.clone());
+        if options.serving.profiling {
+            register_profiles(&router);
+        }
         let server = bind(&options, environment, &clock, &metrics, &router).await?;
         Ok(Process {
             options,
@@ -208,7 +213,8 @@ async fn bind(
         tokens,
         access,
         certificate_uids,
-    );
+    )
+    .measured(metrics);
     Ok(Server::bind(
         &options.serving,
         clock.clone(),

@@ -20,6 +20,7 @@ pub(crate) fn settings(flags: &Parsed, config: &Config, gates: &FeatureGates) ->
     addresses(&mut problems, flags);
     serving(&mut problems, flags);
     request_headers(&mut problems, flags, gates);
+    always_allowed(&mut problems, flags);
     signing(&mut problems, config);
     logging(&mut problems, flags, gates);
     problems.files(flags);
@@ -237,6 +238,15 @@ fn request_headers(problems: &mut Problems, flags: &Parsed, gates: &FeatureGates
                 "requestheader-uid-headers",
                 "is set without specifying the standard X-Remote-Uid header - API aggregation will not work",
             );
+        }
+    }
+}
+
+fn always_allowed(problems: &mut Problems, flags: &Parsed) {
+    const FLAG: &str = "authorization-always-allow-paths";
+    for path in flags.list(FLAG) {
+        if path.trim_end_matches('*').contains('*') || path.ends_with("**") {
+            problems.add(FLAG, format!("only trailing * allowed in {path:?}"));
         }
     }
 }

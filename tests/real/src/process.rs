@@ -15,8 +15,9 @@ use crate::wait::{self, Seen};
 
 /// How many lines of a log a failure shows: a Go stack trace fits, a terminal still holds it.
 const SHOWN_LINES: usize = 25;
-/// How long a server may take from SIGTERM to its end before it is killed.
-const STOP_DEADLINE: Duration = Duration::from_secs(20);
+/// How long a server may take from SIGTERM to its end before it is killed: kube-apiserver waits up to
+/// a minute for its open connections.
+const STOP_DEADLINE: Duration = Duration::from_secs(90);
 /// Clock ticks per second in `/proc/<pid>/stat`: fixed at 100 in Linux's user interface on all of
 /// the architectures that Kubernetes is released for.
 const TICKS_PER_SECOND: f64 = 100.0;

@@ -162,6 +162,15 @@ fn rules_between_flags_name_the_flag() {
 }
 
 #[test]
+fn stars_end_always_allowed_paths() {
+    assert!(options(&["--authorization-always-allow-paths=/a/*,/b"]).is_ok());
+    check_error(
+        &["--authorization-always-allow-paths=/a/*/b"],
+        "--authorization-always-allow-paths: only trailing * allowed in \"/a/*/b\"",
+    );
+}
+
+#[test]
 fn everything_wrong_is_told_at_once() {
     let error = options(&[
         "--secure-port=-1",

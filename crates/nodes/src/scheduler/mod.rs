@@ -37,6 +37,8 @@ use pending::Pending;
 use plan::Plan;
 use volumes::Volumes;
 
+pub(crate) use volumes::SELECTED_NODE;
+
 /// The only scheduler name that it answers to.
 const NAME: &str = "default-scheduler";
 

@@ -10,6 +10,9 @@ mod containers;
 mod patch;
 mod termination;
 
+#[cfg(test)]
+mod tests;
+
 use api::{Istr, MicroTime, Time};
 use std::time::Duration;
 
