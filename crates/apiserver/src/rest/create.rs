@@ -89,7 +89,13 @@ impl Context {
     ) -> Arc<Stored> {
         let kind = &self.stored_kind;
         if !dry_run {
-            return transaction.put(kind, key, value, opaque);
+            let object = transaction.put(kind, key, value, opaque);
+            if kind.is("", "Event") {
+                self.shared
+                    .expiry
+                    .written(&self.shared, transaction, &object.key, object.revision);
+            }
+            return object;
         }
         let body = crate::storage::encode_body(value, opaque);
         Arc::new(Stored::new(kind, key.into(), 0, value, body))
