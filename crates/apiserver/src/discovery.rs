@@ -74,8 +74,13 @@ pub(crate) fn answer(
             Ok(resources(registry, group, version))
         }
         [] => Ok(response::value(200, &paths(registry))),
-        _ => Err(Status::no_such_path()),
+        _ => Ok(nothing_here()),
     }
+}
+
+/// What is at a path that is no API's.
+pub(crate) fn nothing_here() -> Response<Body> {
+    response::text(404, "404 page not found\n")
 }
 
 fn version() -> Value {

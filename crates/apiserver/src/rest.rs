@@ -102,6 +102,9 @@ async fn answer(
     if !info.is_resource {
         return discovery::answer(shared, &registry, &info, &parts.headers);
     }
+    if !registry.has_group_version(&info.group, &info.version) {
+        return Ok(discovery::nothing_here());
+    }
     let kind = registry
         .resource(&info.group, &info.version, &info.resource)
         .ok_or_else(Status::no_such_path)?

@@ -218,7 +218,7 @@ async fn dry_run_changes_nothing() {
             .post(&format!("{CONFIG_MAPS}?dryRun=Some"), json!({}))
             .await
             .0,
-        400
+        422
     );
 }
 
