@@ -1,5 +1,7 @@
 //! Kinds served at several versions but stored at one.
 
+mod autoscaling;
+
 use crate::kinds::{Kind, Registry};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -12,24 +14,42 @@ pub(crate) fn storage_kind(registry: &Registry, kind: &Arc<Kind>) -> Arc<Kind> {
             .unwrap_or(kind)
             .clone();
     }
+    if is_first_autoscaler(kind) {
+        return registry
+            .resource("autoscaling", "v2", &kind.plural)
+            .unwrap_or(kind)
+            .clone();
+    }
     kind.clone()
+}
+
+fn is_first_autoscaler(kind: &Kind) -> bool {
+    kind.is("autoscaling", "HorizontalPodAutoscaler") && kind.version == "v1"
+}
+
+fn is_new_event(kind: &Kind) -> bool {
+    kind.group == "events.k8s.io" && kind.kind == "Event"
 }
 
 /// Whether stored objects look different at the version asked for.
 pub(crate) fn differs(kind: &Kind) -> bool {
-    kind.group == "events.k8s.io" && kind.kind == "Event"
+    is_new_event(kind) || is_first_autoscaler(kind)
 }
 
 pub(crate) fn to_storage(kind: &Kind, value: &mut Value) {
-    if differs(kind) {
+    if is_new_event(kind) {
         rename(value, &EVENT_NAMES);
+    } else if is_first_autoscaler(kind) {
+        autoscaling::to_v2(value);
     }
 }
 
 pub(crate) fn from_storage(kind: &Kind, value: &mut Value) {
-    if differs(kind) {
+    if is_new_event(kind) {
         let reversed = EVENT_NAMES.map(|(new, old)| (old, new));
         rename(value, &reversed);
+    } else if is_first_autoscaler(kind) {
+        autoscaling::to_v1(value);
     }
 }
 
