@@ -111,7 +111,11 @@ async fn answer(
         warnings: Vec::new(),
         applying: false,
     };
-    if let Some(warning) = context.kind.custom().and_then(|version| version.deprecation_warning.clone()) {
+    if let Some(warning) = context
+        .kind
+        .custom()
+        .and_then(|version| version.deprecation_warning.clone())
+    {
         context.warnings.push(warning);
     }
     let mut response = context.dispatch(&parts.method).await?;
@@ -163,8 +167,15 @@ impl Context {
     /// Serves the kinds of definitions that this request may have written or deleted.
     fn follow_definitions(&self) {
         let reads = matches!(self.info.verb, "get" | "list" | "watch");
-        let last_object = self.kind.custom().is_some() && matches!(self.info.verb, "delete" | "deletecollection" | "update" | "patch");
-        if !reads && (crate::semantics::is_definition(&self.kind) || (last_object && self.definition_is_gone())) {
+        let last_object = self.kind.custom().is_some()
+            && matches!(
+                self.info.verb,
+                "delete" | "deletecollection" | "update" | "patch"
+            );
+        if !reads
+            && (crate::semantics::is_definition(&self.kind)
+                || (last_object && self.definition_is_gone()))
+        {
             lifecycle::register(&self.shared);
         }
     }

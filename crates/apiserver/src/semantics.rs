@@ -29,13 +29,30 @@ pub(crate) fn decode(kind: &Kind, value: Value) -> Result<(Value, Vec<String>), 
 }
 
 /// A custom object: its metadata as everyone's, the rest by its definition's schema.
-fn decode_custom(kind: &Kind, version: &CustomVersion, mut value: Value) -> Result<(Value, Vec<String>), Status> {
-    let metadata = value.get_mut("metadata").map(Value::take).unwrap_or_default();
+fn decode_custom(
+    kind: &Kind,
+    version: &CustomVersion,
+    mut value: Value,
+) -> Result<(Value, Vec<String>), Status> {
+    let metadata = value
+        .get_mut("metadata")
+        .map(Value::take)
+        .unwrap_or_default();
     let mut unknown = Vec::new();
-    if let Some(ty) = schema::type_named("apimachinery.pkg.apis.meta.v1.ObjectMeta") {
-        let metadata = if metadata.is_null() { Value::Object(serde_json::Map::new()) } else { metadata };
-        let decoded = schema::decode(ty, metadata).map_err(|error| cannot_be_handled(kind, &error.to_string()))?;
-        unknown.extend(decoded.unknown.iter().map(|path| format!("metadata.{path}")));
+    if let Some(ty) = schema::type_named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
+        let metadata = if metadata.is_null() {
+            Value::Object(serde_json::Map::new())
+        } else {
+            metadata
+        };
+        let decoded = schema::decode(ty, metadata)
+            .map_err(|error| cannot_be_handled(kind, &error.to_string()))?;
+        unknown.extend(
+            decoded
+                .unknown
+                .iter()
+                .map(|path| format!("metadata.{path}")),
+        );
         if let Some(map) = value.as_object_mut() {
             map.insert("metadata".into(), decoded.object);
         }

@@ -94,7 +94,10 @@ impl ApiServer {
             Storage::Dir(path) => {
                 let found =
                     crate::storage::open(&path).map_err(|why| Error::Storage { path, why })?;
-                let rows = found.rows.iter().filter(|row| row.table.1 == "customresourcedefinitions");
+                let rows = found
+                    .rows
+                    .iter()
+                    .filter(|row| row.table.1 == "customresourcedefinitions");
                 let definitions = rows.filter_map(|row| serde_json::from_slice(&row.body).ok());
                 registry = crate::crd::lifecycle::registry_from(definitions);
                 let kind_of =

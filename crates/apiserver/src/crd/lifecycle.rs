@@ -17,13 +17,23 @@ pub(crate) fn definitions() -> Option<&'static Arc<Kind>> {
 /// Registers the kinds of all definitions that the store has.
 pub(crate) fn register(shared: &Shared) {
     // Read under the lock, so that a slower caller does not put back an older state.
-    let mut registry = shared.registry.write().unwrap_or_else(PoisonError::into_inner);
+    let mut registry = shared
+        .registry
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
     *registry = Arc::new(registry_of(&shared.store));
 }
 
 fn registry_of(store: &Store) -> Registry {
-    let Some(kind) = definitions() else { return Registry::default() };
-    registry_from(store.list_newest(kind, "").iter().map(|stored| stored.value(kind)))
+    let Some(kind) = definitions() else {
+        return Registry::default();
+    };
+    registry_from(
+        store
+            .list_newest(kind, "")
+            .iter()
+            .map(|stored| stored.value(kind)),
+    )
 }
 
 /// The built-in kinds and those of the definitions.
@@ -32,7 +42,10 @@ pub(crate) fn registry_from(definitions: impl Iterator<Item = Value>) -> Registr
     for definition in definitions {
         for custom in kinds_of(&definition) {
             // A definition cannot take over a group and name that are built in.
-            if registry.resource(&custom.group, &custom.version, &custom.plural).is_none() {
+            if registry
+                .resource(&custom.group, &custom.version, &custom.plural)
+                .is_none()
+            {
                 registry.insert(custom);
             }
         }
@@ -55,7 +68,9 @@ pub(crate) fn hold(definition: &mut Value) {
 /// finalizers are marked and stay until someone lets them go.
 pub(crate) fn clean_up(shared: &Shared, transaction: &mut Transaction<'_>, name: &str) {
     let Some(kind) = definitions() else { return };
-    let Some(stored) = transaction.get(kind, name) else { return };
+    let Some(stored) = transaction.get(kind, name) else {
+        return;
+    };
     let mut definition = stored.value(kind);
     if !definition["metadata"]["deletionTimestamp"].is_string() {
         return;
@@ -63,7 +78,9 @@ pub(crate) fn clean_up(shared: &Shared, transaction: &mut Transaction<'_>, name:
     if let Some(custom) = kinds_of(&definition).first() {
         for object in transaction.list(custom, "") {
             let mut value = object.value(custom);
-            let held = value["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+            let held = value["metadata"]["finalizers"]
+                .as_array()
+                .is_some_and(|list| !list.is_empty());
             if !held {
                 transaction.remove(custom, &object.key);
             } else if !value["metadata"]["deletionTimestamp"].is_string() {
@@ -77,8 +94,14 @@ pub(crate) fn clean_up(shared: &Shared, transaction: &mut Transaction<'_>, name:
             return;
         }
     }
-    let finalizers = definition["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-    let rest: Vec<Value> = finalizers.into_iter().filter(|finalizer| finalizer != CLEANUP).collect();
+    let finalizers = definition["metadata"]["finalizers"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let rest: Vec<Value> = finalizers
+        .into_iter()
+        .filter(|finalizer| finalizer != CLEANUP)
+        .collect();
     if rest.is_empty() {
         transaction.remove(kind, name);
     } else {

@@ -16,17 +16,32 @@ pub(crate) fn prune(schema: &Value, value: &mut Value) -> Vec<String> {
 /// UPSTREAM: no more unknown fields than these are named.
 const MAX_UNKNOWN: usize = 100;
 
-fn prune_at(schema: &Value, value: &mut Value, path: &str, is_object_root: bool, unknown: &mut Vec<String>) {
+fn prune_at(
+    schema: &Value,
+    value: &mut Value,
+    path: &str,
+    is_object_root: bool,
+    unknown: &mut Vec<String>,
+) {
     let keeps_unknown = schema["x-kubernetes-preserve-unknown-fields"] == true;
     let is_resource = is_object_root || schema["x-kubernetes-embedded-resource"] == true;
     match value {
         Value::Object(members) => {
-            let additional = schema.get("additionalProperties").filter(|additional| additional.is_object() || **additional == true);
+            let additional = schema
+                .get("additionalProperties")
+                .filter(|additional| additional.is_object() || **additional == true);
             let known = |name: &str| {
                 let envelope = is_resource && matches!(name, "apiVersion" | "kind" | "metadata");
-                envelope || keeps_unknown || additional.is_some() || schema["properties"].get(name).is_some()
+                envelope
+                    || keeps_unknown
+                    || additional.is_some()
+                    || schema["properties"].get(name).is_some()
             };
-            let removed: Vec<String> = members.keys().filter(|name| !known(name)).cloned().collect();
+            let removed: Vec<String> = members
+                .keys()
+                .filter(|name| !known(name))
+                .cloned()
+                .collect();
             for name in removed {
                 members.remove(&name);
                 if unknown.len() < MAX_UNKNOWN {
@@ -37,7 +52,9 @@ fn prune_at(schema: &Value, value: &mut Value, path: &str, is_object_root: bool,
                 if is_resource && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
                     continue;
                 }
-                let below = schema["properties"].get(name).or(additional.filter(|additional| additional.is_object()));
+                let below = schema["properties"]
+                    .get(name)
+                    .or(additional.filter(|additional| additional.is_object()));
                 if let Some(below) = below {
                     prune_at(below, member, &join(path, name), false, unknown);
                 }
@@ -59,7 +76,9 @@ pub(crate) fn default(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(members) => {
             for (name, below) in schema["properties"].as_object().into_iter().flatten() {
-                let Some(default) = below.get("default") else { continue };
+                let Some(default) = below.get("default") else {
+                    continue;
+                };
                 let missing = match members.get(name) {
                     None => true,
                     Some(Value::Null) => below["nullable"] != true,
@@ -70,7 +89,9 @@ pub(crate) fn default(schema: &Value, value: &mut Value) {
                 }
             }
             for (name, member) in members.iter_mut() {
-                let additional = schema.get("additionalProperties").filter(|additional| additional.is_object());
+                let additional = schema
+                    .get("additionalProperties")
+                    .filter(|additional| additional.is_object());
                 if let Some(below) = schema["properties"].get(name).or(additional) {
                     self::default(below, member);
                 }
@@ -99,7 +120,11 @@ pub(crate) fn drop_nulls(schema: &Value, members: &mut Map<String, Value>) {
 }
 
 pub(super) fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
 }
 
 #[cfg(test)]
@@ -124,7 +149,10 @@ mod tests {
     fn unknown_fields_go_unless_kept() {
         let mut value = json!({"apiVersion": "v1", "metadata": {"x": 1}, "extra": 1, "spec": {"size": 1, "siz": 2, "any": {"q": {}}, "labels": {"a": "b"}}});
         assert_eq!(prune(&schema(), &mut value), ["extra", "spec.siz"]);
-        assert_eq!(value, json!({"apiVersion": "v1", "metadata": {"x": 1}, "spec": {"size": 1, "any": {"q": {}}, "labels": {"a": "b"}}}));
+        assert_eq!(
+            value,
+            json!({"apiVersion": "v1", "metadata": {"x": 1}, "spec": {"size": 1, "any": {"q": {}}, "labels": {"a": "b"}}})
+        );
     }
 
     #[test]
@@ -135,10 +163,21 @@ mod tests {
     }
 
     fn check(spec: Value, expected: &[&str]) {
-        let patterns = [("^[a-z]+$".to_owned(), regex::Regex::new("^[a-z]+$").unwrap())].into();
-        let version = CustomVersion { schema: schema(), patterns, ..CustomVersion::default() };
+        let patterns = [(
+            "^[a-z]+$".to_owned(),
+            regex::Regex::new("^[a-z]+$").unwrap(),
+        )]
+        .into();
+        let version = CustomVersion {
+            schema: schema(),
+            patterns,
+            ..CustomVersion::default()
+        };
         let causes = validate(&version, &json!({"spec": spec}));
-        let texts: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        let texts: Vec<String> = causes
+            .iter()
+            .map(|cause| format!("{}: {}", cause.field, cause.message))
+            .collect();
         assert_eq!(texts, expected, "{spec}");
     }
 
@@ -146,12 +185,39 @@ mod tests {
     fn values_are_checked() {
         check(json!({"size": 3, "port": "http", "tags": ["a"]}), &[]);
         check(json!({}), &["spec.size: Required value"]);
-        check(json!({"size": "big"}), &["spec.size: Invalid value: \"string\": spec.size in body must be of type integer: \"string\""]);
-        check(json!({"size": 9}), &["spec.size: Invalid value: 9: spec.size in body should be less than or equal to 5"]);
-        check(json!({"size": 1, "color": "green"}), &["spec.color: Unsupported value: \"green\": supported values: \"red\", \"blue\""]);
-        check(json!({"size": 1, "name": "ABC"}), &["spec.name: Invalid value: \"ABC\": spec.name in body should match '^[a-z]+$'"]);
-        check(json!({"size": 1, "tags": ["a", "a"]}), &["spec.tags[1]: Duplicate value: \"a\""]);
-        check(json!({"size": 1, "labels": {"a": 1}}), &["spec.labels.a: Invalid value: \"integer\": spec.labels.a in body must be of type string: \"integer\""]);
-        check(json!({"size": 1, "port": true}), &["spec.port: Invalid value: \"boolean\": spec.port in body must be of type integer,string: \"boolean\""]);
+        check(
+            json!({"size": "big"}),
+            &[
+                "spec.size: Invalid value: \"string\": spec.size in body must be of type integer: \"string\"",
+            ],
+        );
+        check(
+            json!({"size": 9}),
+            &["spec.size: Invalid value: 9: spec.size in body should be less than or equal to 5"],
+        );
+        check(
+            json!({"size": 1, "color": "green"}),
+            &["spec.color: Unsupported value: \"green\": supported values: \"red\", \"blue\""],
+        );
+        check(
+            json!({"size": 1, "name": "ABC"}),
+            &["spec.name: Invalid value: \"ABC\": spec.name in body should match '^[a-z]+$'"],
+        );
+        check(
+            json!({"size": 1, "tags": ["a", "a"]}),
+            &["spec.tags[1]: Duplicate value: \"a\""],
+        );
+        check(
+            json!({"size": 1, "labels": {"a": 1}}),
+            &[
+                "spec.labels.a: Invalid value: \"integer\": spec.labels.a in body must be of type string: \"integer\"",
+            ],
+        );
+        check(
+            json!({"size": 1, "port": true}),
+            &[
+                "spec.port: Invalid value: \"boolean\": spec.port in body must be of type integer,string: \"boolean\"",
+            ],
+        );
     }
 }

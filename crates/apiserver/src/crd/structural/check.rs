@@ -10,7 +10,10 @@ const MAX_CAUSES: usize = 100;
 
 /// What is wrong with an object.
 pub(crate) fn validate(version: &CustomVersion, object: &Value) -> Vec<Cause> {
-    let mut checker = Checker { version, causes: Vec::new() };
+    let mut checker = Checker {
+        version,
+        causes: Vec::new(),
+    };
     checker.check(&version.schema, object, "");
     checker.causes
 }
@@ -31,7 +34,9 @@ impl Checker<'_> {
         self.check_enum(schema, value, path);
         match value {
             Value::String(text) => self.check_string(schema, text, path),
-            Value::Number(number) => self.check_number(schema, number.as_f64().unwrap_or(0.0), value, path),
+            Value::Number(number) => {
+                self.check_number(schema, number.as_f64().unwrap_or(0.0), value, path)
+            }
             Value::Array(items) => self.check_list(schema, items, path),
             Value::Object(_) => self.check_object(schema, value, path),
             _ => {}
@@ -44,7 +49,11 @@ impl Checker<'_> {
     }
 
     fn invalid(&mut self, path: &str, value: &Value, why: &str) {
-        self.fail(path, "FieldValueInvalid", format!("Invalid value: {value}: {path} in body {why}"));
+        self.fail(
+            path,
+            "FieldValueInvalid",
+            format!("Invalid value: {value}: {path} in body {why}"),
+        );
     }
 
     fn check_type(&mut self, schema: &Value, value: &Value, path: &str) -> bool {
@@ -55,19 +64,28 @@ impl Checker<'_> {
             Some(wanted) => wanted,
             None => return true,
         };
-        let fits = wanted.split(',').any(|wanted| wanted == actual || (wanted == "number" && actual == "integer"));
+        let fits = wanted
+            .split(',')
+            .any(|wanted| wanted == actual || (wanted == "number" && actual == "integer"));
         if !fits {
-            let message = format!("Invalid value: \"{actual}\": {path} in body must be of type {wanted}: \"{actual}\"");
+            let message = format!(
+                "Invalid value: \"{actual}\": {path} in body must be of type {wanted}: \"{actual}\""
+            );
             self.fail(path, "FieldValueTypeInvalid", message);
         }
         fits
     }
 
     fn check_enum(&mut self, schema: &Value, value: &Value, path: &str) {
-        let Some(values) = schema["enum"].as_array() else { return };
+        let Some(values) = schema["enum"].as_array() else {
+            return;
+        };
         if !values.contains(value) {
             let supported: Vec<String> = values.iter().map(Value::to_string).collect();
-            let message = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
+            let message = format!(
+                "Unsupported value: {value}: supported values: {}",
+                supported.join(", ")
+            );
             self.fail(path, "FieldValueNotSupported", message);
         }
     }
@@ -76,13 +94,28 @@ impl Checker<'_> {
         let value = Value::from(text);
         let length = text.chars().count() as u64;
         if schema["maxLength"].as_u64().is_some_and(|max| length > max) {
-            self.fail(path, "FieldValueTooLong", format!("Too long: may not be more than {} bytes", schema["maxLength"]));
+            self.fail(
+                path,
+                "FieldValueTooLong",
+                format!(
+                    "Too long: may not be more than {} bytes",
+                    schema["maxLength"]
+                ),
+            );
         }
         if schema["minLength"].as_u64().is_some_and(|min| length < min) {
-            self.invalid(path, &value, &format!("should be at least {} chars long", schema["minLength"]));
+            self.invalid(
+                path,
+                &value,
+                &format!("should be at least {} chars long", schema["minLength"]),
+            );
         }
         if let Some(pattern) = schema["pattern"].as_str()
-            && self.version.patterns.get(pattern).is_some_and(|compiled| !compiled.is_match(text))
+            && self
+                .version
+                .patterns
+                .get(pattern)
+                .is_some_and(|compiled| !compiled.is_match(text))
         {
             self.invalid(path, &value, &format!("should match '{pattern}'"));
         }
@@ -103,44 +136,88 @@ impl Checker<'_> {
             let exclusive = schema["exclusiveMaximum"] == true;
             if number > max || (exclusive && number == max) {
                 let or_equal = if exclusive { "" } else { " or equal to" };
-                self.invalid(path, value, &format!("should be less than{or_equal} {}", schema["maximum"]));
+                self.invalid(
+                    path,
+                    value,
+                    &format!("should be less than{or_equal} {}", schema["maximum"]),
+                );
             }
         }
         if let Some(min) = schema["minimum"].as_f64() {
             let exclusive = schema["exclusiveMinimum"] == true;
             if number < min || (exclusive && number == min) {
                 let or_equal = if exclusive { "" } else { " or equal to" };
-                self.invalid(path, value, &format!("should be greater than{or_equal} {}", schema["minimum"]));
+                self.invalid(
+                    path,
+                    value,
+                    &format!("should be greater than{or_equal} {}", schema["minimum"]),
+                );
             }
         }
         if let Some(step) = schema["multipleOf"].as_f64().filter(|step| *step > 0.0)
             && (number / step).fract() != 0.0
         {
-            self.invalid(path, value, &format!("should be a multiple of {}", schema["multipleOf"]));
+            self.invalid(
+                path,
+                value,
+                &format!("should be a multiple of {}", schema["multipleOf"]),
+            );
         }
     }
 
     fn check_list(&mut self, schema: &Value, items: &[Value], path: &str) {
         let count = items.len() as u64;
         if schema["maxItems"].as_u64().is_some_and(|max| count > max) {
-            self.fail(path, "FieldValueTooMany", format!("Too many: {count}: must have at most {} items", schema["maxItems"]));
+            self.fail(
+                path,
+                "FieldValueTooMany",
+                format!(
+                    "Too many: {count}: must have at most {} items",
+                    schema["maxItems"]
+                ),
+            );
         }
         if schema["minItems"].as_u64().is_some_and(|min| count < min) {
-            self.invalid(path, &Value::from(count), &format!("should have at least {} items", schema["minItems"]));
+            self.invalid(
+                path,
+                &Value::from(count),
+                &format!("should have at least {} items", schema["minItems"]),
+            );
         }
         let keys: Vec<&str> = match schema["x-kubernetes-list-type"].as_str() {
-            Some("map") => schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str).collect(),
+            Some("map") => schema["x-kubernetes-list-map-keys"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect(),
             _ => Vec::new(),
         };
-        let unique = schema["x-kubernetes-list-type"] == "set" || schema["uniqueItems"] == true || !keys.is_empty();
+        let unique = schema["x-kubernetes-list-type"] == "set"
+            || schema["uniqueItems"] == true
+            || !keys.is_empty();
         let identity = |item: &Value| -> Value {
-            if keys.is_empty() { item.clone() } else { keys.iter().map(|key| ((*key).to_owned(), item[*key].clone())).collect() }
+            if keys.is_empty() {
+                item.clone()
+            } else {
+                keys.iter()
+                    .map(|key| ((*key).to_owned(), item[*key].clone()))
+                    .collect()
+            }
         };
         for (index, item) in items.iter().enumerate() {
             let path = format!("{path}[{index}]");
             // Quadratic, but only for lists that say they are small: upstream demands the same.
-            if unique && items[..index].iter().any(|earlier| identity(earlier) == identity(item)) {
-                self.fail(&path, "FieldValueDuplicate", format!("Duplicate value: {}", identity(item)));
+            if unique
+                && items[..index]
+                    .iter()
+                    .any(|earlier| identity(earlier) == identity(item))
+            {
+                self.fail(
+                    &path,
+                    "FieldValueDuplicate",
+                    format!("Duplicate value: {}", identity(item)),
+                );
             }
             if let Some(below) = schema.get("items") {
                 self.check(below, item, &path);
@@ -149,20 +226,53 @@ impl Checker<'_> {
     }
 
     fn check_object(&mut self, schema: &Value, value: &Value, path: &str) {
-        let Some(members) = value.as_object() else { return };
-        for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let Some(members) = value.as_object() else {
+            return;
+        };
+        for name in schema["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+        {
             if !members.contains_key(name) {
-                self.fail(&join(path, name), "FieldValueRequired", "Required value".to_owned());
+                self.fail(
+                    &join(path, name),
+                    "FieldValueRequired",
+                    "Required value".to_owned(),
+                );
             }
         }
         let count = members.len() as u64;
-        if schema["maxProperties"].as_u64().is_some_and(|max| count > max) {
-            self.fail(path, "FieldValueTooMany", format!("Too many: {count}: must have at most {} items", schema["maxProperties"]));
+        if schema["maxProperties"]
+            .as_u64()
+            .is_some_and(|max| count > max)
+        {
+            self.fail(
+                path,
+                "FieldValueTooMany",
+                format!(
+                    "Too many: {count}: must have at most {} items",
+                    schema["maxProperties"]
+                ),
+            );
         }
-        if schema["minProperties"].as_u64().is_some_and(|min| count < min) {
-            self.invalid(path, &Value::from(count), &format!("should have at least {} properties", schema["minProperties"]));
+        if schema["minProperties"]
+            .as_u64()
+            .is_some_and(|min| count < min)
+        {
+            self.invalid(
+                path,
+                &Value::from(count),
+                &format!(
+                    "should have at least {} properties",
+                    schema["minProperties"]
+                ),
+            );
         }
-        let additional = schema.get("additionalProperties").filter(|additional| additional.is_object());
+        let additional = schema
+            .get("additionalProperties")
+            .filter(|additional| additional.is_object());
         for (name, member) in members {
             if path.is_empty() && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
                 continue;
@@ -175,7 +285,10 @@ impl Checker<'_> {
 
     fn check_combinations(&mut self, schema: &Value, value: &Value, path: &str) {
         let fits = |checker: &Checker<'_>, schema: &Value| {
-            let mut trial = Checker { version: checker.version, causes: Vec::new() };
+            let mut trial = Checker {
+                version: checker.version,
+                causes: Vec::new(),
+            };
             trial.check(schema, value, path);
             trial.causes.is_empty()
         };
@@ -202,7 +315,11 @@ fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
-        Value::Number(number) if number.is_f64() && number.as_f64().is_some_and(|n| n.fract() != 0.0) => "number",
+        Value::Number(number)
+            if number.is_f64() && number.as_f64().is_some_and(|n| n.fract() != 0.0) =>
+        {
+            "number"
+        }
         Value::Number(_) => "integer",
         Value::String(_) => "string",
         Value::Array(_) => "array",
