@@ -159,7 +159,7 @@ fn metric_to_v2(metric: &Value, role: &str) -> Option<Value> {
     let name = source_of(text(metric, "type"))?;
     let flat = at(metric, name);
     let (mut source, mut amounts) = (json!({}), json!({}));
-    let mut put = |into: &mut Value, path: &str, value: &Value| {
+    let put = |into: &mut Value, path: &str, value: &Value| {
         if !value.is_null() {
             set(into, path, value.clone());
         }
