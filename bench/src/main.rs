@@ -1,1 +1,53 @@
-fn main() {}
+//! Measurements. `cargo xtask bench` lists them; each prints a table and writes its figures to
+//! `target/bench/<name>.jsonl`. A figure that misses its goal is printed as missed and the command
+//! still ends well: it measures, it does not judge.
+#![expect(clippy::print_stdout, reason = "a command line tool prints its result")]
+#![expect(clippy::print_stderr, reason = "and its progress")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "what is measured here is real time"
+)]
+
+mod head_to_head;
+mod report;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use report::Report;
+
+/// A bench: its name, what it measures, and the code.
+struct Bench {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&[String], &mut Report) -> Result<()>,
+}
+
+const BENCHES: [Bench; 1] = [Bench {
+    name: "head-to-head",
+    about: "the Go controller manager and ours on the same real servers: CPU, memory, wall, requests",
+    run: head_to_head::run,
+}];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = arguments.split_first() else {
+        println!("usage: cargo xtask bench <name>\n");
+        for bench in &BENCHES {
+            println!("  {:<14} {}", bench.name, bench.about);
+        }
+        return ExitCode::SUCCESS;
+    };
+    let Some(bench) = BENCHES.iter().find(|bench| bench.name == name) else {
+        eprintln!("error: there is no bench {name:?}; `cargo xtask bench` lists them");
+        return ExitCode::FAILURE;
+    };
+    let mut report = Report::default();
+    match (bench.run)(rest, &mut report).and_then(|()| report.finish(bench.name)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

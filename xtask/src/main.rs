@@ -1,14 +1,120 @@
-//! Developer commands.
+//! Developer commands, run as `cargo xtask <command>`. It compiles in seconds and stays so: what
+//! needs servers or measurements lives in crates of its own that these commands run.
+#![expect(clippy::print_stdout, reason = "a command line tool prints its result")]
+#![expect(clippy::print_stderr, reason = "and its failures")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "steps are timed with the machine's clock"
+)]
 
+mod bench;
+mod parity;
+mod real;
 mod schema;
+mod steps;
+mod test;
+mod tidy;
+mod workspace;
 
-fn main() -> anyhow::Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    match arguments.next().as_deref() {
-        Some("schema") => schema::run(
-            &arguments.map(Into::into).collect::<Vec<_>>(),
-            "schema".as_ref(),
-        ),
-        _ => anyhow::bail!("usage: cargo xtask schema FOLDER..."),
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+/// A developer command: its name, its arguments as shown to people, what it is for, and the code.
+struct Command {
+    name: &'static str,
+    arguments: &'static str,
+    about: &'static str,
+    run: fn(&[String]) -> Result<()>,
+}
+
+const COMMANDS: [Command; 8] = [
+    Command {
+        name: "test",
+        arguments: "[--no-real]",
+        about: "everything continuous integration checks: format, lints, tidy, parity, docs, all tests",
+        run: test::run,
+    },
+    Command {
+        name: "tidy",
+        arguments: "",
+        about: "the rules of the house that no compiler checks: arrows between crates, file length, words",
+        run: tidy::run,
+    },
+    Command {
+        name: "parity",
+        arguments: "[--write] [controller]",
+        about: "how many of upstream's unit tests ours cover; --write adds those the ledger lacks as open",
+        run: parity::run,
+    },
+    Command {
+        name: "real",
+        arguments: "build|up [--minor N] [--manager go|ours|none]",
+        about: "build the real Kubernetes servers, or start them for a person until Ctrl-C",
+        run: real::run,
+    },
+    Command {
+        name: "differential",
+        arguments: "[--against go|ours] [--keep] [scenario...]",
+        about: "run scenarios with the Go controller manager and with ours, and compare what each did",
+        run: real::differential,
+    },
+    Command {
+        name: "bench",
+        arguments: "[name] [arguments]",
+        about: "list the benches, or run one in release mode; figures go to target/bench/<name>.jsonl",
+        run: bench::run,
+    },
+    Command {
+        name: "schema",
+        arguments: "FOLDER...",
+        about: "turn the API server's OpenAPI documents and protobuf definitions into the tables of schema/",
+        run: write_schema,
+    },
+    Command {
+        name: "help",
+        arguments: "",
+        about: "this list",
+        run: help,
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (name, rest) = match arguments.split_first() {
+        Some((name, rest)) => (name.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    let name = if matches!(name, "-h" | "--help") {
+        "help"
+    } else {
+        name
+    };
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        eprintln!("error: there is no command {name:?}; `cargo xtask help` lists them");
+        return ExitCode::FAILURE;
+    };
+    match (command.run)(rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+fn help(_: &[String]) -> Result<()> {
+    println!("usage: cargo xtask <command>\n");
+    for command in &COMMANDS {
+        println!(
+            "  {} {}\n      {}",
+            command.name, command.arguments, command.about
+        );
+    }
+    Ok(())
+}
+
+fn write_schema(arguments: &[String]) -> Result<()> {
+    let inputs: Vec<_> = arguments.iter().map(Into::into).collect();
+    schema::run(&inputs, &workspace::root().join("schema"))
 }

@@ -27,7 +27,7 @@ impl Rng {
 
     /// A number below `bound`; 0 when the bound is 0.
     pub fn below(&self, bound: usize) -> usize {
-        (u128::from(self.next_u64()) * bound as u128 >> 64) as usize
+        ((u128::from(self.next_u64()) * bound as u128) >> 64) as usize
     }
 
     /// A number in [0, 1).

@@ -126,11 +126,9 @@ fn fraction(rest: &[u8]) -> Option<(i64, &[u8])> {
     }
     let mut micros = 0;
     for place in 0..6 {
-        let digit = if place < length {
-            i64::from(after_dot[place] - b'0')
-        } else {
-            0
-        };
+        let digit = after_dot[..length]
+            .get(place)
+            .map_or(0, |digit| i64::from(digit - b'0'));
         micros = micros * 10 + digit;
     }
     Some((micros, &after_dot[length..]))

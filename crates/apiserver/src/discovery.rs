@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// The Kubernetes version whose API this is.
 const MINOR: &str = "36";
-const GIT_VERSION: &str = "v1.36.3";
+pub(crate) const GIT_VERSION: &str = "v1.36.3";
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -28,8 +28,8 @@ const ALL_VERBS: [&str; 8] = [
 
 /// Answers everything that is not a resource.
 pub(crate) fn answer(
-    _shared: &Arc<Shared>,
-    registry: &Registry,
+    shared: &Arc<Shared>,
+    registry: &Arc<Registry>,
     info: &RequestInfo,
     headers: &HeaderMap,
 ) -> Result<Response<Body>, Status> {
@@ -45,6 +45,9 @@ pub(crate) fn answer(
         ["version"] => Ok(response::value(200, &version())),
         ["healthz" | "livez" | "readyz", rest @ ..] => {
             Ok(health(parts[0], rest, info.query.has("verbose")))
+        }
+        ["openapi", "v3", rest @ ..] => {
+            crate::openapi::answer(shared, registry, rest, info, headers)
         }
         ["api"] if wants_aggregated(headers) => Ok(aggregated(registry, true)),
         ["apis"] if wants_aggregated(headers) => Ok(aggregated(registry, false)),

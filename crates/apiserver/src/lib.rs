@@ -4,7 +4,9 @@
 //! process, so tests and the simulator exercise exactly what users run.
 
 pub mod admission;
+mod apply;
 pub mod auth;
+pub mod bootstrap;
 mod convert;
 #[cfg(test)]
 mod corpus;
@@ -14,18 +16,24 @@ mod discovery;
 mod fields;
 pub mod kinds;
 mod opaque;
+mod openapi;
 mod patch;
+pub mod pki;
+pub mod proto;
 mod resources;
 mod rest;
 pub mod schema;
 mod selector;
 mod semantics;
+pub mod serve;
 mod server;
 pub mod status;
 mod storage;
 pub mod strategy;
+pub mod tables;
 #[cfg(test)]
 mod tests;
+pub mod validation;
 
 pub use server::{ApiServer, Error, Options, Storage};
 

@@ -1,5 +1,6 @@
 //! From an HTTP request to an answer: which verb on which kind, then the verb.
 
+mod applying;
 pub(crate) mod body;
 mod create;
 pub(crate) mod delete;
@@ -7,10 +8,11 @@ mod list;
 pub(crate) mod metadata;
 mod negotiate;
 mod patches;
-mod query;
+pub(crate) mod query;
 mod read;
 mod request;
 pub(crate) mod response;
+mod reviews;
 mod subresource;
 mod update;
 mod watch;
@@ -19,6 +21,8 @@ pub(crate) use metadata::{metadata_mut, stamp};
 pub(crate) use request::RequestInfo;
 
 use crate::auth::Identity;
+use crate::auth::impersonate::impersonate;
+use crate::crd::lifecycle;
 use crate::kinds::{Kind, Registry, Subresource, Verbs};
 use crate::server::Shared;
 use crate::status::{Status, Subject};
@@ -44,6 +48,8 @@ pub(crate) struct Context {
     pub(crate) body: Bytes,
     pub(crate) identity: Identity,
     pub(crate) warnings: Vec<String>,
+    /// Set while an apply writes, which has already settled who owns what.
+    pub(crate) applying: bool,
 }
 
 pub(crate) async fn handle(
@@ -72,6 +78,8 @@ async fn answer(
             format!("Request entity too large: {message}"),
         ));
     }
+    let identity = impersonate(shared, identity, &parts.headers)?;
+    shared.rbac.check(shared, &identity, &info)?;
     let registry = shared.registry();
     if !info.is_resource {
         return discovery::answer(shared, &registry, &info, &parts.headers);
@@ -101,8 +109,17 @@ async fn answer(
         body,
         identity,
         warnings: Vec::new(),
+        applying: false,
     };
+    if let Some(warning) = context
+        .kind
+        .custom()
+        .and_then(|version| version.deprecation_warning.clone())
+    {
+        context.warnings.push(warning);
+    }
     let mut response = context.dispatch(&parts.method).await?;
+    context.follow_definitions();
     response::warn(&mut response, &context.warnings);
     Ok(response)
 }
@@ -145,6 +162,27 @@ impl Context {
             ("deletecollection", false) => self.delete_collection().await,
             _ => Err(self.unsupported()),
         }
+    }
+
+    /// Serves the kinds of definitions that this request may have written or deleted.
+    fn follow_definitions(&self) {
+        let reads = matches!(self.info.verb, "get" | "list" | "watch");
+        let last_object = self.kind.custom().is_some()
+            && matches!(
+                self.info.verb,
+                "delete" | "deletecollection" | "update" | "patch"
+            );
+        if !reads
+            && (crate::semantics::is_definition(&self.kind)
+                || (last_object && self.definition_is_gone()))
+        {
+            lifecycle::register(&self.shared);
+        }
+    }
+
+    fn definition_is_gone(&self) -> bool {
+        let name = format!("{}.{}", self.kind.plural, self.kind.group);
+        lifecycle::definitions().is_some_and(|kind| self.shared.store.get(kind, &name).is_none())
     }
 
     fn unsupported(&self) -> Status {

@@ -11,7 +11,7 @@ mod snapshot;
 mod table;
 mod transaction;
 
-pub(crate) use disk::Durability;
+pub(crate) use disk::{Durability, Found, open};
 pub(crate) use event::{Change, Event};
 pub(crate) use object::{Stored, encode_body, split_key, type_prefix};
 pub(crate) use snapshot::Tail;
@@ -60,12 +60,47 @@ pub(crate) enum Unreadable {
 }
 
 impl Store {
-    pub(crate) fn new(durability: Durability, log_capacity: usize) -> Store {
+    pub(crate) fn in_memory(log_capacity: usize) -> Arc<Store> {
+        // Revision 1 is taken, so that "0" keeps its meaning of "any".
+        Arc::new(Store::new(Durability::Memory, log_capacity, 1, 0))
+    }
+
+    /// A store on what a data directory holds. `kind_of` tells the kind of a table, as far as it is known.
+    pub(crate) fn on_disk(
+        mut found: Found,
+        log_capacity: usize,
+        kind_of: impl Fn(&TableKey) -> Option<Arc<Kind>>,
+    ) -> Arc<Store> {
+        let revision = found.revision;
+        let disk = disk::Disk::new();
+        let store = Store::new(Durability::Disk(disk), log_capacity, revision, revision);
+        for row in std::mem::take(&mut found.rows) {
+            let kind = kind_of(&row.table);
+            let mut inner = store.modify();
+            let table = inner
+                .tables
+                .entry(row.table)
+                .or_insert_with(|| Table::new(revision));
+            let object = Arc::new(Stored::load(
+                kind.as_deref(),
+                &row.key,
+                row.revision,
+                row.body,
+            ));
+            table.objects.insert(object.key.clone(), object);
+        }
+        let store = Arc::new(store);
+        if let Durability::Disk(disk) = &store.durability {
+            disk.start(&store, found);
+        }
+        store
+    }
+
+    fn new(durability: Durability, log_capacity: usize, revision: u64, base: u64) -> Store {
         let inner = Inner {
-            // Revision 1 is taken, so that "0" keeps its meaning of "any".
-            revision: 1,
-            durable: 1,
-            base: 0,
+            revision,
+            durable: revision,
+            base,
             tables: BTreeMap::new(),
             progress: Arc::new(Notify::new()),
         };
@@ -90,6 +125,16 @@ impl Store {
             .cloned()
     }
 
+    /// The last revision at which anything of a kind changed, or that of opening if nothing did.
+    pub(crate) fn last_change(&self, kind: &Kind) -> u64 {
+        let inner = self.read();
+        let logged = inner
+            .tables
+            .get(&kind.storage)
+            .map_or(0, Table::last_revision);
+        logged.max(inner.base)
+    }
+
     /// Runs a write. What it puts is visible to later writes at once, and to everyone else once it is durable,
     /// which the returned revision lets the caller wait for.
     pub(crate) fn write<T, E>(
@@ -110,10 +155,10 @@ impl Store {
             let notified = progress.notified();
             tokio::pin!(notified);
             notified.as_mut().enable();
+            self.durability.check(revision)?;
             if self.read().durable >= revision {
                 return Ok(());
             }
-            self.durability.check(revision)?;
             notified.await;
         }
     }

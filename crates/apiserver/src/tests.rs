@@ -1,6 +1,10 @@
 //! The whole server, called as clients call it, on virtual time.
 
+mod access;
+mod apply;
+mod custom;
 mod delete;
+mod durable;
 mod verbs;
 mod watch;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT, WARNING};
 use http::{Method, Request, Response};
 use tokio::time::Instant;
 use tower::ServiceExt;
@@ -97,6 +97,30 @@ impl Client {
     ) -> Result<Bytes, Error> {
         self.exchange(Method::GET, &path::object(rt, namespace, name, None)?, None)
             .await
+    }
+
+    /// The object as `PartialObjectMetadata`: enough to know its owners, finalizers and uid.
+    pub async fn get_metadata(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Bytes, Error> {
+        let path = path::object(rt, namespace, name, None)?;
+        let request = build(Method::GET, &path, METADATA, None)?;
+        self.whole_answer(request, Pace::Telling).await
+    }
+
+    /// Reads a subresource, such as `scale`.
+    pub async fn get_subresource(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+    ) -> Result<Bytes, Error> {
+        let path = path::object(rt, namespace, name, Some(subresource))?;
+        self.exchange(Method::GET, &path, None).await
     }
 
     pub async fn get_as<K: Resource>(&self, namespace: &str, name: &str) -> Result<K, Error> {
@@ -348,6 +372,9 @@ impl Client {
             .oneshot(request)
             .await
             .map_err(|source| Error::transport(description, source))?;
+        for warning in response.headers().get_all(WARNING) {
+            tracing::warn!(request = description, ?warning, "the API server warns");
+        }
         if response.status().is_success() {
             return Ok(response);
         }
@@ -377,6 +404,10 @@ async fn in_time<T>(
 fn asked_to_wait(error: &Error) -> Option<Duration> {
     let status = error.status()?;
     if status.code != 429 && status.code < 500 {
+        return None;
+    }
+    // A server that lags behind keeps each try waiting for seconds; the caller knows what to ask instead.
+    if error.is_resource_version_too_large() {
         return None;
     }
     status.retry_after

@@ -40,7 +40,8 @@ impl fmt::Display for Status {
         if self.message.is_empty() {
             write!(f, "the API server answered {} ({reason})", self.code)?;
         } else {
-            write!(f, "{} ({} {reason})", self.message, self.code)?;
+            // The server's own words alone: they become messages of conditions and events.
+            f.write_str(&self.message)?;
         }
         if self.code == 401 {
             f.write_str("; check that the kubeconfig's token or client certificate is for this cluster and still valid")?;
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(status.retry_after, Some(Duration::from_secs(7)));
         assert_eq!((status.kind.as_str(), status.name.as_str()), ("pods", "a"));
         assert_eq!(status.causes[0].reason, "NamespaceTerminating");
-        assert_eq!(status.to_string(), "no (403 Forbidden)");
+        assert_eq!(status.to_string(), "no");
         let status = Status::of_response(
             &Method::POST,
             StatusCode::FORBIDDEN,

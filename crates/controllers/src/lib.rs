@@ -4,7 +4,11 @@
 //! should happen, and why) → apply (the only place with IO) → `status` (pure) → written if it
 //! differs. Controllers never know each other; they meet in the API server.
 
+pub mod deployment;
+pub mod discovery;
+pub mod garbage_collector;
 pub mod replicaset;
+pub mod statefulset;
 pub mod workload;
 
 use api::{Clock, Gates};

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use api::Key;
@@ -16,11 +16,13 @@ use api::collections::{HashMap, HashSet};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::metrics::{Metrics, QueueMetrics, Unfinished};
 use crate::rate_limit::{Backoff, RateLimiter};
 
 pub struct Queue<T = Key> {
     state: Mutex<State<T>>,
     changed: Notify,
+    metrics: OnceLock<QueueMetrics>,
 }
 
 struct State<T> {
@@ -31,15 +33,7 @@ struct State<T> {
     delayed: Delayed<T>,
     limiter: RateLimiter<T>,
     closed: bool,
-    counts: Counts,
     added_at: HashMap<T, Instant>,
-}
-
-/// Running totals, read by the metrics.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
-    pub adds: u64,
-    pub retries: u64,
 }
 
 impl<T: Clone + Eq + Hash + Ord> Queue<T> {
@@ -52,15 +46,17 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
                 delayed: Delayed::new(),
                 limiter: RateLimiter::new(backoff),
                 closed: false,
-                counts: Counts::default(),
                 added_at: HashMap::default(),
             }),
             changed: Notify::new(),
+            metrics: OnceLock::new(),
         }
     }
 
     pub fn add(&self, item: T) {
-        if self.lock().add(item) {
+        let added = self.lock().add(item);
+        self.count_add(added);
+        if added == Added::Ready {
             self.changed.notify_one();
         }
     }
@@ -83,11 +79,10 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
 
     /// Adds the item after a delay that grows with each failure.
     pub fn add_rate_limited(&self, item: T) {
-        let delay = {
-            let mut state = self.lock();
-            state.counts.retries += 1;
-            state.limiter.delay(&item, Instant::now())
-        };
+        if let Some(metrics) = self.metrics.get() {
+            metrics.on_retry();
+        }
+        let delay = self.lock().limiter.delay(&item, Instant::now());
         self.add_after(item, delay);
     }
 
@@ -100,19 +95,24 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
         self.lock().limiter.failures(item)
     }
 
-    /// The next item, and how long it has waited; `None` once the queue is closed and empty.
-    pub async fn get(&self) -> Option<(T, Duration)> {
+    /// The next item; `None` once the queue is closed and empty.
+    pub async fn get(&self) -> Option<T> {
         loop {
             let changed = self.changed.notified();
             let due = {
                 let mut state = self.lock();
                 let now = Instant::now();
-                state.move_due(now);
-                if let Some(taken) = state.take(now) {
+                while let Some(item) = state.delayed.pop_due(now) {
+                    self.count_add(state.add(item));
+                }
+                if let Some((item, waited)) = state.take(now) {
                     if !state.ready.is_empty() {
                         self.changed.notify_one();
                     }
-                    return Some(taken);
+                    if let Some(metrics) = self.metrics.get() {
+                        metrics.on_get(waited);
+                    }
+                    return Some(item);
                 }
                 if state.closed {
                     self.changed.notify_one();
@@ -131,7 +131,10 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
 
     /// The worker is done with the item.
     pub fn done(&self, item: &T) {
-        let again = self.lock().done(item);
+        let (again, worked) = self.lock().done(item);
+        if let Some(metrics) = self.metrics.get() {
+            metrics.on_done(worked);
+        }
         if again {
             self.changed.notify_one();
         }
@@ -159,10 +162,6 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
         state.ready.is_empty() && state.processing.is_empty()
     }
 
-    pub fn counts(&self) -> Counts {
-        self.lock().counts
-    }
-
     /// What is queued, in a worker's hands, and delayed: for the debug endpoint.
     pub fn contents(&self) -> Contents<T> {
         let state = self.lock();
@@ -175,14 +174,22 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
         }
     }
 
-    /// Seconds of work under way: in total, and of the longest running item.
-    pub fn work_under_way(&self) -> (Duration, Duration) {
+    fn work_under_way(&self) -> Unfinished {
         let now = Instant::now();
         let state = self.lock();
         let running = state.processing.values().map(|since| now - *since);
-        running.fold((Duration::ZERO, Duration::ZERO), |(sum, longest), each| {
-            (sum + each, longest.max(each))
+        running.fold(Unfinished::default(), |sum, each| Unfinished {
+            total: sum.total + each,
+            longest: sum.longest.max(each),
         })
+    }
+
+    fn count_add(&self, added: Added) {
+        if added != Added::Known
+            && let Some(metrics) = self.metrics.get()
+        {
+            metrics.on_add();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
@@ -198,25 +205,38 @@ pub struct Contents<T> {
     pub delayed: Vec<(Instant, T)>,
 }
 
+impl<T: Clone + Eq + Hash + Ord + Send + 'static> Queue<T> {
+    /// Measures this queue under `name`, from now on.
+    pub fn measure(self: &Arc<Self>, metrics: &Metrics, name: &str) {
+        let handle = metrics.queue(name);
+        let queue = Arc::downgrade(self);
+        handle.watch_unfinished(move || Some(queue.upgrade()?.work_under_way()));
+        // A second name for the same queue would count everything twice.
+        let _ = self.metrics.set(handle);
+    }
+}
+
+/// What became of an item that was added.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Added {
+    Ready,
+    /// A worker holds it; it becomes ready when the worker is done.
+    AfterWork,
+    /// It was waiting already, or the queue is closed.
+    Known,
+}
+
 impl<T: Clone + Eq + Hash + Ord> State<T> {
-    /// True when the item became ready.
-    fn add(&mut self, item: T) -> bool {
+    fn add(&mut self, item: T) -> Added {
         if self.closed || !self.dirty.insert(item.clone()) {
-            return false;
+            return Added::Known;
         }
-        self.counts.adds += 1;
         self.added_at.insert(item.clone(), Instant::now());
         if self.processing.contains_key(&item) {
-            return false;
+            return Added::AfterWork;
         }
         self.ready.push_back(item);
-        true
-    }
-
-    fn move_due(&mut self, now: Instant) {
-        while let Some(item) = self.delayed.pop_due(now) {
-            self.add(item);
-        }
+        Added::Ready
     }
 
     fn take(&mut self, now: Instant) -> Option<(T, Duration)> {
@@ -230,13 +250,16 @@ impl<T: Clone + Eq + Hash + Ord> State<T> {
         Some((item, waited))
     }
 
-    fn done(&mut self, item: &T) -> bool {
-        self.processing.remove(item);
+    fn done(&mut self, item: &T) -> (bool, Duration) {
+        let worked = self
+            .processing
+            .remove(item)
+            .map_or(Duration::ZERO, |since| since.elapsed());
         let again = self.dirty.contains(item);
         if again {
             self.ready.push_back(item.clone());
         }
-        again
+        (again, worked)
     }
 }
 
@@ -318,7 +341,7 @@ mod tests {
     }
 
     async fn next(queue: &Queue<&'static str>) -> &'static str {
-        queue.get().await.unwrap().0
+        queue.get().await.unwrap()
     }
 
     #[tokio::test(start_paused = true)]
@@ -364,7 +387,7 @@ mod tests {
         queue.add_after("late", Duration::from_secs(100));
         let worker = {
             let queue = queue.clone();
-            crate::spawn(async move { queue.get().await.map(|(item, _)| item) })
+            crate::spawn(async move { queue.get().await })
         };
         tokio::task::yield_now().await;
         queue.add_after("soon", Duration::from_secs(1));

@@ -10,22 +10,30 @@ use tokio::task::{JoinError, JoinHandle};
 pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Task<T> {
     #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
     let handle = tokio::spawn(future);
-    Task(handle)
+    Task(Some(handle))
 }
 
 /// A running task; dropping it stops it, so nothing outlives its owner by accident.
 #[must_use = "dropping a task stops it"]
-pub struct Task<T>(JoinHandle<T>);
+pub struct Task<T>(Option<JoinHandle<T>>);
 
 impl<T> Task<T> {
     pub fn is_finished(&self) -> bool {
-        self.0.is_finished()
+        self.0.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Lets the task run to its own end: for tasks that something else bounds, as a connection is
+    /// by its peer.
+    pub fn detach(mut self) {
+        self.0 = None;
     }
 }
 
 impl<T> Drop for Task<T> {
     fn drop(&mut self) {
-        self.0.abort();
+        if let Some(handle) = &self.0 {
+            handle.abort();
+        }
     }
 }
 
@@ -33,6 +41,10 @@ impl<T> Future for Task<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx)
+        let handle = self
+            .0
+            .as_mut()
+            .expect("only a task that is given up has no handle");
+        Pin::new(handle).poll(cx)
     }
 }

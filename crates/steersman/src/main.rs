@@ -1,1 +1,20 @@
-fn main() {}
+//! The binary: one name, many commands. Everything of substance is in the crates behind it.
+
+mod apiserver;
+mod cli;
+mod controller_manager;
+mod files;
+mod signals;
+mod up;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args();
+    let program = arguments.next().unwrap_or_default();
+    // A symlink with upstream's name makes us a drop-in.
+    if program.rsplit('/').next() == Some("kube-controller-manager") {
+        return controller_manager::main("kube-controller-manager", arguments);
+    }
+    cli::main()
+}

@@ -11,7 +11,7 @@ use runtime::events::Recorder;
 use runtime::informer::StreamOptions;
 use runtime::stop::Stopper;
 use runtime::{Informers, Stop, Task};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::recording::{Recording, Write};
 
@@ -79,20 +79,20 @@ impl World {
         world
     }
 
+    /// What the namespace and service account controllers would have made.
     async fn ensure_default_namespace(&self) {
-        let made = self
-            .user
-            .create(
-                &Namespace::TYPE,
-                "",
-                r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"default"}}"#,
-            )
-            .await;
-        if let Err(error) = made {
-            assert!(
-                error.is_already_exists(),
-                "cannot create the namespace: {error}"
-            );
+        let accounts = ResourceType::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
+        for (resource, namespace) in [(&Namespace::TYPE, ""), (&accounts, "default")] {
+            let (version, kind) = (resource.api_version(), &resource.kind);
+            let object =
+                json!({"apiVersion": version, "kind": kind, "metadata": {"name": "default"}});
+            if let Err(error) = self
+                .user
+                .create(resource, namespace, object.to_string())
+                .await
+            {
+                assert!(error.is_already_exists(), "cannot create {object}: {error}");
+            }
         }
     }
 

@@ -92,8 +92,11 @@ pub struct DeploymentStatus {
     pub collision_count: Option<i32>,
 }
 
-/// A rollback that was asked for by annotation (the way the old `extensions` API left behind).
-#[derive(Clone, Debug, PartialEq)]
+/// The annotation that asks for a rollback (the way the old `extensions` API left behind).
+pub const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
+
+/// A rollback that was asked for by annotation.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RollbackTo {
     /// 0 means the last revision before the current one.
     pub revision: i64,
@@ -102,5 +105,11 @@ pub struct RollbackTo {
 impl Deployment {
     pub fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(1)
+    }
+
+    /// What is no number asks for nothing.
+    pub fn rollback_to(&self) -> Option<RollbackTo> {
+        let revision = self.metadata.annotation(ROLLBACK_TO)?.parse().ok()?;
+        Some(RollbackTo { revision })
     }
 }

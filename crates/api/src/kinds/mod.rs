@@ -6,6 +6,7 @@
 mod controller_revision;
 mod daemonset;
 mod deployment;
+mod metadata;
 mod namespace;
 mod node;
 mod persistent_volume_claim;
@@ -14,11 +15,12 @@ mod replicaset;
 mod replication_controller;
 mod statefulset;
 
-pub use controller_revision::ControllerRevision;
+pub use controller_revision::{ControllerRevision, RevisionData};
 pub use daemonset::{DaemonSet, DaemonSetSpec, DaemonSetStatus, DaemonSetStrategy};
 pub use deployment::{
-    Deployment, DeploymentSpec, DeploymentStatus, DeploymentStrategy, RollbackTo,
+    Deployment, DeploymentSpec, DeploymentStatus, DeploymentStrategy, ROLLBACK_TO, RollbackTo,
 };
+pub use metadata::Metadata;
 pub use namespace::{Namespace, NamespaceSpec, NamespaceStatus};
 pub use node::{Node, NodeSpec, NodeStatus};
 pub use persistent_volume_claim::PersistentVolumeClaim;

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use allocation::{Networks, released_by_deletion};
+pub use allocation::{Cidr, Networks, released_by_deletion};
 
 use crate::kinds::{self, Kind, Subresource};
 use crate::status::{Status, Subject};
@@ -113,6 +113,9 @@ pub fn mutate(
             pods::set_priority(context, request, object)?;
             pods::add_default_tolerations(object);
             pods::apply_runtime_class(context, request, object)?;
+        }
+        ("", "Pod") if request.operation == Operation::Update && request.subresource.is_none() => {
+            pods::add_default_tolerations(object);
         }
         ("", "Node") if creating => pods::taint_new_node(object),
         ("", "PersistentVolumeClaim") if creating => {

@@ -76,12 +76,11 @@ fn check_mirror(request: &Request<'_>, pod: &Value) -> Result<(), Status> {
 }
 
 fn mount_token(context: &Context<'_>, pod: &mut Value) {
-    let existing = list(pod, "spec.volumes")
+    let mut existing = list(pod, "spec.volumes")
         .iter()
         .map(|volume| text(volume, "name"));
     let existing = existing
-        .filter(|name| name.starts_with("kube-api-access-"))
-        .next_back()
+        .rfind(|name| name.starts_with("kube-api-access-"))
         .map(str::to_owned);
     let name = existing
         .clone()

@@ -316,6 +316,10 @@ fn taken_addresses_and_ports_are_refused() {
         "Service \"s\" is invalid: spec.ports[0].nodePort: Invalid value: 30001: provided port is already allocated",
     );
     case.refuses(
+        service(json!({"type": "NodePort", "ports": [{"name": "a", "port": 1, "nodePort": 30002}, {"name": "b", "port": 2, "nodePort": 30002}]})),
+        "Service \"s\" is invalid: spec.ports[1].nodePort: Invalid value: 30002: provided port is already allocated",
+    );
+    case.refuses(
         service(json!({"ipFamilyPolicy": "RequireDualStack", "ports": [{"port": 1}]})),
         "Service \"s\" is invalid: spec.ipFamilyPolicy: Invalid value: \"RequireDualStack\": this cluster is not configured for dual-stack services",
     );

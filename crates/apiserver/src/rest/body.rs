@@ -55,6 +55,7 @@ pub(crate) fn parse(headers: &HeaderMap, body: &Bytes) -> Result<Value, Status> 
     let value = match content_type(headers) {
         "application/json" | "" => parse_json(body)?,
         "application/yaml" => parse_yaml(body)?,
+        "application/vnd.kubernetes.protobuf" => parse_protobuf(body)?,
         other => {
             let message = format!(
                 "the body of the request was in an unknown format - accepted media types include: \
@@ -84,6 +85,16 @@ pub(crate) fn parse_json(body: &[u8]) -> Result<Value, Status> {
             "the object provided is unrecognized (must be of type JSON): {error}"
         ))
     })
+}
+
+fn parse_protobuf(body: &[u8]) -> Result<Value, Status> {
+    let wrong = |why| Status::bad_request(format!("error decoding protobuf: {why}"));
+    let (api_version, kind, mut value) = crate::proto::decode(body).map_err(wrong)?;
+    if let Some(map) = value.as_object_mut() {
+        map.insert("apiVersion".into(), Value::from(api_version));
+        map.insert("kind".into(), Value::from(kind));
+    }
+    Ok(value)
 }
 
 pub(crate) fn parse_yaml(body: &[u8]) -> Result<Value, Status> {

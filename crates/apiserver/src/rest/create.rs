@@ -62,10 +62,10 @@ impl Context {
             name: &name,
             dry_run,
         };
+        self.manage_fields(&mut value, None);
         self.mutate(transaction, &admission, &mut value, None)?;
         stamp(&self.shared, &mut value);
         semantics::prepare_create(&self.shared, &kind, &mut value);
-        semantics::manage_fields(self, &mut value, None);
         let causes = semantics::validate_create(&kind, &value);
         if !causes.is_empty() {
             return Err(self.invalid(&name, causes));

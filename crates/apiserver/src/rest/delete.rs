@@ -8,7 +8,7 @@ use crate::kinds::Kind;
 use crate::semantics::Admission;
 use crate::status::{Details, Status};
 use crate::storage::{Stored, Transaction};
-use crate::{Body, opaque};
+use crate::{Body, opaque, semantics};
 use api::Time;
 use http::Response;
 use serde_json::{Value, json};
@@ -148,6 +148,9 @@ impl Context {
             last = self.write_if_changed(transaction, &old, &mut value, options.dry_run);
         }
         if held || graceful.is_some_and(|seconds| seconds > 0) {
+            if semantics::is_definition(&kind) && !options.dry_run {
+                crate::crd::lifecycle::clean_up(&self.shared, transaction, &name);
+            }
             return Ok(Deleted::Pending(last));
         }
         if !options.dry_run {

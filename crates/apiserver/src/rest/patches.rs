@@ -78,14 +78,6 @@ impl Context {
         }
         Ok(())
     }
-
-    async fn apply(&mut self, _dry_run: bool) -> Result<Response<Body>, Status> {
-        Err(Status::new(
-            415,
-            "UnsupportedMediaType",
-            "server-side apply is not available yet; use a merge patch",
-        ))
-    }
 }
 
 fn shallow(value: &Value, levels: usize) -> bool {

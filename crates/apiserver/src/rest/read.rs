@@ -63,11 +63,11 @@ impl Context {
         header: bool,
     ) -> Value {
         let include = self.info.query.get("includeObject");
-        let now = self.shared.now_seconds();
+        let now = self.shared.now();
         let rows: Vec<Value> = objects
             .map(|object| {
                 let value = self.shown(object);
-                let cells = crate::semantics::cells(&self.kind, &value, now);
+                let cells = crate::semantics::cells(&self.kind, &value, &now);
                 let mut row = json!({"cells": cells});
                 match include {
                     "None" => {}

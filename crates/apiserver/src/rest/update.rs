@@ -102,7 +102,7 @@ impl Context {
         if !causes.is_empty() {
             return Err(self.invalid(&name, causes));
         }
-        semantics::manage_fields(self, &mut new, Some(&old_value));
+        self.manage_fields(&mut new, Some(&old_value));
         metadata_mut(&mut new).insert(
             "resourceVersion".into(),
             old_value["metadata"]["resourceVersion"].clone(),

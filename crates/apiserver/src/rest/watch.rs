@@ -121,6 +121,7 @@ impl Context {
             body: Bytes::new(),
             identity: self.identity.clone(),
             warnings: Vec::new(),
+            applying: false,
         }
     }
 }

@@ -14,7 +14,7 @@ async fn creates_gets_and_lists() {
     assert_eq!(created["metadata"]["uid"].as_str().unwrap().len(), 36);
     let (code, got) = server.get(&format!("{CONFIG_MAPS}/a")).await;
     assert_eq!((code, &got), (200, &created));
-    let (_, list) = server.get("/api/v1/configmaps").await;
+    let (_, list) = server.get(CONFIG_MAPS).await;
     assert_eq!(list["kind"], "ConfigMapList");
     assert_eq!(names(&list), ["a"]);
     assert_eq!(list["items"][0].get("kind"), None);

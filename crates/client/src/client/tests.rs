@@ -85,6 +85,11 @@ async fn reads_on_the_wire() {
     let (client, log) = recorder();
     client.get(&pods(), "shop", "web-1").await.unwrap();
     client.get(&nodes(), "", "n1").await.unwrap();
+    client.get_metadata(&nodes(), "", "n1").await.unwrap();
+    client
+        .get_subresource(&deployments(), "shop", "web", "scale")
+        .await
+        .unwrap();
     client
         .list(&deployments(), "", &ListOptions::default())
         .await
@@ -114,6 +119,9 @@ async fn reads_on_the_wire() {
         expect![[r#"
             GET /api/v1/namespaces/shop/pods/web-1
             GET /api/v1/nodes/n1
+            GET /api/v1/nodes/n1
+              accept application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json
+            GET /apis/apps/v1/namespaces/shop/deployments/web/scale
             GET /apis/apps/v1/deployments
             GET /api/v1/namespaces/shop/pods?continue=x%2B%2F%3D&fieldSelector=spec.nodeName%3Dn1&labelSelector=app%20in%20%28a%2Cb%29%2C%21c&limit=500&resourceVersion=7&resourceVersionMatch=Exact
               accept application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json
@@ -269,7 +277,7 @@ async fn a_status_becomes_a_typed_error() {
     });
     let error = client.get(&pods(), "shop", "a").await.unwrap_err();
     assert!(error.is_not_found());
-    assert_eq!(error.to_string(), "pods \"a\" not found (404 NotFound)");
+    assert_eq!(error.to_string(), "pods \"a\" not found");
 }
 
 #[tokio::test(start_paused = true)]
@@ -493,4 +501,22 @@ async fn a_token_is_replaced_for_all_clones() {
     token.replace("two\n").unwrap();
     assert_eq!(clone.get(&nodes(), "", "n").await.unwrap(), "Bearer two");
     assert!(Token::new("a\nb").is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_version_from_the_future_is_the_callers_to_handle() {
+    let client = client(|_, _| {
+        let body = r#"{"kind":"Status","code":504,"reason":"Timeout","message":"Too large resource version: 9, current: 8",
+            "details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}],
+            "retryAfterSeconds":1}}"#;
+        let response = Response::builder().status(504).header("Retry-After", "1");
+        Ok(response.body(full(body)).unwrap())
+    });
+    let started = Instant::now();
+    let error = client
+        .list(&pods(), "", &ListOptions::default())
+        .await
+        .unwrap_err();
+    assert!(error.is_resource_version_too_large() && error.is_timeout());
+    assert!(started.elapsed().is_zero(), "tried again");
 }

@@ -111,7 +111,7 @@ impl ExecConfig {
         self.failed(error.to_string())
     }
 
-    fn failed(&self, problem: String) -> ConfigError {
+    pub(crate) fn failed(&self, problem: String) -> ConfigError {
         ConfigError::Exec {
             command: self.command.display().to_string(),
             problem,

@@ -48,9 +48,12 @@ struct State {
     files: Watched,
     checked_at: Instant,
     plugin: Option<Plugin>,
+    plugin_runs: u64,
+    /// Why the last run brought nothing, if so.
+    plugin_failure: Option<String>,
 }
 
-/// The last run of the plugin.
+/// The last run of the plugin that brought something.
 struct Plugin {
     credential: ExecCredential,
     ran_at: Instant,
@@ -86,6 +89,8 @@ impl Identity {
             files,
             checked_at: Instant::now(),
             plugin: None,
+            plugin_runs: 0,
+            plugin_failure: None,
         };
         let plugin_turn = tokio::sync::Mutex::new(());
         Ok(Identity {
@@ -121,18 +126,39 @@ impl Identity {
         now.differs_from(refused).then_some(now)
     }
 
-    /// One run serves everyone who waited for it.
+    /// One run serves everyone who waited for it, also when it fails.
     async fn run_plugin_if_needed(
         &self,
         exec: &ExecConfig,
         refused: Option<&Credential>,
     ) -> Result<(), ConfigError> {
+        let runs_before = self.lock().plugin_runs;
         let _turn = self.plugin_turn.lock().await;
         if self.plugin_is_good(refused) {
             return Ok(());
         }
-        let credential = exec.run().await?;
-        self.adopt(credential)
+        if let Some(problem) = self.plugin_failure_since(runs_before) {
+            return Err(exec.failed(problem));
+        }
+        let finished = exec
+            .run()
+            .await
+            .and_then(|credential| self.adopt(credential));
+        let mut state = self.lock();
+        state.plugin_runs += 1;
+        state.plugin_failure = finished.as_ref().err().map(|error| match error {
+            ConfigError::Exec { problem, .. } => problem.clone(),
+            other => other.to_string(),
+        });
+        finished
+    }
+
+    fn plugin_failure_since(&self, runs_before: u64) -> Option<String> {
+        let state = self.lock();
+        state
+            .plugin_failure
+            .clone()
+            .filter(|_| state.plugin_runs > runs_before)
     }
 
     fn plugin_is_good(&self, refused: Option<&Credential>) -> bool {

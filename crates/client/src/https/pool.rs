@@ -26,8 +26,8 @@ pub(super) enum Lane {
 /// What the API server allows by default, and more than that on one connection helps nobody.
 const MAX_STREAMS: usize = 100;
 
-/// Ten kinds of informers fit on one connection ten times over; beyond this many connections requests queue up on
-/// those that are there.
+/// Some 60 informers fit on one connection and the 256 requests of adaptive flow control on three. Beyond this many,
+/// requests queue up on the connections that are there.
 const MAX_HTTP2_CONNECTIONS: usize = 8;
 
 pub(super) struct Pool {

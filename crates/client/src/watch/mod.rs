@@ -54,7 +54,9 @@ impl WatchStream {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<WatchEvent, Error>>> {
         loop {
             match self.frames.next() {
-                Some(Ok(frame)) => return Poll::Ready(Some(event::parse(&frame, &self.request))),
+                Some(Ok(frame)) => {
+                    return Poll::Ready(Some(event::parse_line(&frame, &self.request)));
+                }
                 Some(Err(_)) => {
                     let error = Error::TooLarge {
                         request: self.request.clone(),
@@ -263,5 +265,51 @@ mod tests {
         let started = tokio::time::Instant::now();
         assert!(stream.next().await.is_none());
         assert_eq!(started.elapsed().as_secs(), 330);
+    }
+
+    /// Whatever a server sends, in whatever pieces: the stream ends, and nothing panics.
+    #[tokio::test]
+    async fn any_bytes_in_any_chunks_come_to_an_end() {
+        const ALPHABET: &[&[u8]] = &[
+            b"{\"type\":\"ADDED\",\"object\":{",
+            b"{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"",
+            b"{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\"",
+            b"\"",
+            b"}",
+            b"}}",
+            b"\n",
+            b"\r\n",
+            b"1",
+            b"\xff",
+            b"\xc3",
+            b"\xa9",
+            b"\0",
+            b"\\u12",
+            b"[",
+            b"null",
+            b",",
+            b":",
+        ];
+        for seed in 0..2000 {
+            let rng = api::Rng::from_seed(seed);
+            let text: Vec<u8> = (0..rng.below(30))
+                .flat_map(|_| ALPHABET[rng.below(ALPHABET.len())].to_vec())
+                .collect();
+            let chunk_size = 1 + rng.below(20);
+            let chunks: Vec<_> = text
+                .chunks(chunk_size)
+                .map(Bytes::copy_from_slice)
+                .collect();
+            let frames = chunks
+                .into_iter()
+                .map(|chunk| Ok(http_body::Frame::data(chunk)));
+            let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+            let stream = WatchStream::new(body, "WATCH /".to_owned(), None);
+            let events: Vec<_> = stream.collect().await;
+            assert!(
+                events.len() <= text.len(),
+                "seed {seed}: more events than bytes"
+            );
+        }
     }
 }

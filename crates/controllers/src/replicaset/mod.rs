@@ -27,10 +27,9 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use api::collections::HashMap;
 use api::kinds::Pod;
 use api::{Gate, Key, MicroTime};
 use bytes::Bytes;
@@ -45,7 +44,7 @@ use crate::Tools;
 use crate::workload::claim::controller_reference;
 use crate::workload::pods::{PodName, pod_name_base};
 use crate::workload::status::put_status_with_retry;
-use crate::workload::{Claimer, PodControl, availability, pod_body};
+use crate::workload::{Claimer, PodControl, StatusWindow, availability, pod_body};
 
 pub use invariants::{converged, safe};
 pub use owner::ReplicaOwner;
@@ -56,9 +55,6 @@ pub use status::compute;
 /// Upstream's `BurstReplicas`: a set is looked at again after this many creations or deletions.
 pub const BURST: usize = 500;
 
-/// While pods come and go, counts in the status are written at most this often.
-const STATUS_WINDOW: Duration = Duration::from_millis(100);
-
 pub struct ReplicaController<K: ReplicaOwner> {
     tools: Tools,
     sets: Arc<Store<K>>,
@@ -67,7 +63,7 @@ pub struct ReplicaController<K: ReplicaOwner> {
     expectations: Arc<Expectations>,
     written_sets: Arc<Written>,
     written_pods: Arc<Written>,
-    status_written_at: Mutex<HashMap<Key, MicroTime>>,
+    status_window: StatusWindow,
     burst: usize,
 }
 
@@ -76,6 +72,8 @@ pub struct ReplicaController<K: ReplicaOwner> {
 pub struct Outcome {
     /// The first failure; all were reported as events.
     pub failure: Option<Error>,
+    /// Pods were created or deleted: events about them are on their way.
+    pub moved: bool,
 }
 
 /// Builds the controller for one of the two kinds.
@@ -118,6 +116,7 @@ pub fn controller<K: ReplicaOwner>(
         workers,
         retries_max: None,
         waits_for: vec![sets.synced(), pods.synced()],
+        metrics: None,
         reconciler: Arc::new(ReplicaController::<K> {
             control: PodControl::new(tools.client.clone(), tools.recorder.clone()),
             tools,
@@ -126,7 +125,7 @@ pub fn controller<K: ReplicaOwner>(
             expectations,
             written_sets,
             written_pods,
-            status_written_at: Mutex::default(),
+            status_window: StatusWindow::default(),
             burst: BURST,
         }),
     }
@@ -179,7 +178,9 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         // One reading of the clock for status and wake-up, so that they agree.
         let now = self.tools.clock.now();
         let status = status::compute(&snapshot, &outcome, now);
-        let later = self.write_status(key, &snapshot, &status, now).await?;
+        let later = self
+            .write_status(key, &snapshot, &outcome, &status, now)
+            .await?;
         if let Some(failure) = outcome.failure {
             return Err(failure);
         }
@@ -213,7 +214,7 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         self.expectations.forget(key);
         self.written_sets.forget(key);
         self.written_pods.forget(key);
-        self.lock_status_times().remove(key);
+        self.status_window.forget(key);
     }
 
     async fn apply(&self, key: &Key, snapshot: &Snapshot<K>, plan: Plan) -> Outcome {
@@ -239,10 +240,13 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         })
         .await;
         let mut unseen = attempts.skipped;
-        let mut failure = None;
+        let (mut failure, mut moved) = (None, false);
         for attempt in attempts.tried {
             match attempt {
-                Ok(created) => self.written_pods.note(key, created.resource_version),
+                Ok(created) => {
+                    moved = true;
+                    self.written_pods.note(key, created.resource_version);
+                }
                 Err(error) => {
                     unseen += 1;
                     if !error.is_namespace_terminating() {
@@ -252,7 +256,7 @@ impl<K: ReplicaOwner> ReplicaController<K> {
             }
         }
         self.expectations.creations_observed(key, unseen);
-        Outcome { failure }
+        Outcome { failure, moved }
     }
 
     async fn delete(&self, key: &Key, snapshot: &Snapshot<K>, pods: &[Arc<Pod>]) -> Outcome {
@@ -261,16 +265,18 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         self.expectations
             .expect_deletions(key, pods.iter().map(|pod| pod.key()));
         let results = join_all(pods.iter().map(|pod| self.control.delete(&object, pod))).await;
-        let mut failure = None;
+        let (mut failure, mut moved) = (None, false);
         for (pod, result) in pods.iter().zip(results) {
-            if let Err(error) = result {
-                self.expectations.deletion_observed(key, &pod.key());
-                if !error.is_not_found() && !error.is_conflict() {
-                    failure.get_or_insert(Error::from(error));
-                }
+            let Err(error) = result else {
+                moved = true;
+                continue;
+            };
+            self.expectations.deletion_observed(key, &pod.key());
+            if !error.is_not_found() && !error.is_conflict() {
+                failure.get_or_insert(Error::from(error));
             }
         }
-        Outcome { failure }
+        Outcome { failure, moved }
     }
 
     /// Writes the status if it differs; says how long to wait when a write has to wait its turn.
@@ -278,6 +284,7 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         &self,
         key: &Key,
         snapshot: &Snapshot<K>,
+        outcome: &Outcome,
         status: &api::kinds::ReplicaSetStatus,
         now: MicroTime,
     ) -> Result<Option<Duration>, Error> {
@@ -285,27 +292,19 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         if !status::differs(owner, status) {
             return Ok(None);
         }
+        if outcome.moved && outcome.failure.is_none() {
+            // The pods that were just made or deleted will be counted in a moment.
+            return Ok(Some(StatusWindow::LENGTH));
+        }
         if status::differs_in_counts_alone(owner, status)
-            && let Some(wait) = self.until_status_window(key, now)
+            && let Some(wait) = self.status_window.until_open(key, now)
         {
             return Ok(Some(wait));
         }
         let revision = put_status_with_retry::<K>(&self.tools.client, owner.meta(), status).await?;
         self.written_sets.note(key, revision);
-        self.lock_status_times().insert(key.clone(), now);
+        self.status_window.written(key, now);
         Ok(None)
-    }
-
-    fn until_status_window(&self, key: &Key, now: MicroTime) -> Option<Duration> {
-        let last = *self.lock_status_times().get(key)?;
-        let wait = STATUS_WINDOW.saturating_sub(now.since(last));
-        (!wait.is_zero()).then_some(wait)
-    }
-
-    fn lock_status_times(&self) -> std::sync::MutexGuard<'_, HashMap<Key, MicroTime>> {
-        self.status_written_at
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,8 +2,12 @@
 
 pub mod availability;
 pub mod claim;
+pub mod history;
 pub mod pods;
 pub mod status;
+mod status_window;
 
 pub use claim::{Claimer, Live};
+pub use history::{History, NewRevision};
 pub use pods::{PodControl, pod_body};
+pub use status_window::StatusWindow;

@@ -113,6 +113,7 @@ impl Kubelets {
             reconciler: kubelets,
             workers: WORKERS,
             retries_max: None,
+            metrics: None,
             waits_for: vec![pods.synced(), nodes.synced()],
         }
     }

@@ -83,6 +83,7 @@ impl NodeLife {
             reconciler: life,
             workers: 4,
             retries_max: None,
+            metrics: None,
             waits_for: vec![nodes.synced()],
         }
     }

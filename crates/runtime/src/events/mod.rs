@@ -21,6 +21,7 @@ use std::sync::{Arc, OnceLock};
 use api::{Clock, Rng};
 use client::Client;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 
 use crate::metrics::EventMetrics;
 use event::{Event, Source};
@@ -119,8 +120,8 @@ impl Recorder {
             message = &*event.message,
             "event"
         );
-        if self.0.queue.try_send(event).is_err() {
-            self.on_drop();
+        if let Err(error) = self.0.queue.try_send(event) {
+            self.on_drop(matches!(error, TrySendError::Full(_)));
         }
     }
 
@@ -129,12 +130,13 @@ impl Recorder {
         self.0.dropped.load(Ordering::Relaxed)
     }
 
-    fn on_drop(&self) {
+    fn on_drop(&self, full: bool) {
         let before = self.0.dropped.fetch_add(1, Ordering::Relaxed);
         if let Some(metrics) = self.0.metrics.get() {
             metrics.on_drop();
         }
-        if before.is_multiple_of(DROPS_PER_LOG_LINE) {
+        // Without a writer the process is about to end, and nobody need be told.
+        if full && before.is_multiple_of(DROPS_PER_LOG_LINE) {
             tracing::warn!(
                 dropped = before + 1,
                 "events are made faster than the API server takes them; dropping them"

@@ -203,3 +203,16 @@ async fn what_is_queued_at_the_end_is_tried_once() {
     fixture.task.await.unwrap();
     assert_eq!(fixture.requests.lock().unwrap().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn events_after_the_writer_has_ended_are_counted_as_dropped() {
+    let fixture = Fixture::new(|_| Some(201));
+    fixture.stopper.stop();
+    fixture.task.await.unwrap();
+    let node = ObjectRef::named(&NODES, "", "n1", Uid::default());
+    fixture
+        .recorder
+        .event(&node, EventType::Normal, "NodeReady", "too late");
+    assert_eq!(fixture.recorder.dropped(), 1);
+    assert!(fixture.requests.lock().unwrap().is_empty());
+}

@@ -105,6 +105,11 @@ impl<K: Resource> Informer<K> {
         }
     }
 
+    /// Forgets all listeners: those who stop to act stop to listen.
+    pub(super) fn clear_listeners(&self) {
+        *self.lock_listeners() = Arc::from([]);
+    }
+
     pub fn is_synced(&self) -> bool {
         *self.synced.borrow()
     }

@@ -32,6 +32,8 @@ struct Entry {
     type_id: TypeId,
     informer: Arc<dyn Any + Send + Sync>,
     start: Box<dyn Fn(Stop) -> Task<()> + Send + Sync>,
+    clear_listeners: Box<dyn Fn() + Send + Sync>,
+    started: bool,
     synced: Synced,
 }
 
@@ -61,9 +63,10 @@ impl Informers {
                 .unwrap_or_else(|_| unreachable!("the type id was just checked"));
         }
         let informer = Arc::new(Informer::<K>::new());
-        let entry = self.entry(&informer);
+        let mut entry = self.entry(&informer);
         if let Some(stop) = &held.running {
             let task = (entry.start)(stop.clone());
+            entry.started = true;
             held.tasks.push(task);
         }
         held.by_kind.insert(name, entry);
@@ -84,20 +87,28 @@ impl Informers {
                 let (informer, client, options) = (to_run.clone(), client.clone(), options.clone());
                 spawn(async move { informer.run(client, options, stop).await })
             }),
+            clear_listeners: {
+                let informer = informer.clone();
+                Box::new(move || informer.clear_listeners())
+            },
+            started: false,
             synced: informer.synced(),
         }
     }
 
-    /// Starts every stream that was asked for; later ones start at once.
+    /// Starts every stream that was asked for and does not run yet; later ones start at once.
     pub fn start(&self, stop: &Stop) {
         let mut held = self.lock();
-        let tasks: Vec<Task<()>> = held
-            .by_kind
-            .values()
-            .map(|entry| (entry.start)(stop.clone()))
-            .collect();
-        held.tasks.extend(tasks);
-        held.running = Some(stop.clone());
+        let Held {
+            by_kind,
+            tasks,
+            running,
+        } = &mut *held;
+        for entry in by_kind.values_mut().filter(|entry| !entry.started) {
+            entry.started = true;
+            tasks.push((entry.start)(stop.clone()));
+        }
+        *running = Some(stop.clone());
     }
 
     /// Waits until every store holds what the server had when it was listed.
@@ -110,6 +121,14 @@ impl Informers {
             .collect();
         for synced in all {
             synced.wait().await;
+        }
+    }
+
+    /// Forgets everyone who listens; the stores stay warm. A manager that loses its lease does this,
+    /// and builds its controllers anew for the next term.
+    pub fn clear_listeners(&self) {
+        for entry in self.lock().by_kind.values() {
+            (entry.clear_listeners)();
         }
     }
 

@@ -23,11 +23,6 @@ pub(super) struct Families {
     pub(super) leader_status: IntGaugeVec,
     pub(super) leader_slow_path: IntCounterVec,
 
-    pub(super) rest_requests: IntCounterVec,
-    pub(super) rest_duration: HistogramVec,
-    pub(super) rest_request_size: HistogramVec,
-    pub(super) rest_response_size: HistogramVec,
-
     pub(super) reconciles: IntCounterVec,
     pub(super) reconcile_seconds: HistogramVec,
     pub(super) events_dropped: IntCounterVec,
@@ -52,16 +47,6 @@ const INFORMER_SECONDS: [f64; 12] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-const REST_SECONDS: [f64; 12] = [
-    0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
-];
-
-/// 64 bytes to 16 MB.
-const REST_BYTES: [f64; 11] = [
-    64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0,
-    16777216.0,
-];
-
 /// 100 us to 100 s: a reconcile without requests takes far less than one that waits for the server.
 const RECONCILE_SECONDS: [f64; 13] = [
     0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 50.0, 100.0,
@@ -76,7 +61,6 @@ impl Families {
         let (queue_wait, queue_work, queue_unfinished, queue_longest) = queue_times(registry);
         let (informer_queued, informer_latency, informer_version) = informers(registry);
         let (leader_status, leader_slow_path) = leaders(registry);
-        let (rest_duration, rest_request_size, rest_response_size) = rest(registry);
         Families {
             queue_adds,
             queue_depth,
@@ -90,16 +74,6 @@ impl Families {
             informer_version,
             leader_status,
             leader_slow_path,
-            rest_requests: counter(
-                registry,
-                Alpha,
-                "rest_client_requests_total",
-                "Number of HTTP requests, partitioned by status code, method, and host.",
-                &["code", "method", "host"],
-            ),
-            rest_duration,
-            rest_request_size,
-            rest_response_size,
             reconciles: counter(
                 registry,
                 Alpha,
@@ -230,36 +204,6 @@ fn leaders(registry: &Registry) -> (IntGaugeVec, IntCounterVec) {
             "leader_election_slowpath_total",
             "Number of renewals of the lease 'name' that had to read it first.",
             QUEUE,
-        ),
-    )
-}
-
-fn rest(registry: &Registry) -> (HistogramVec, HistogramVec, HistogramVec) {
-    let labels = &["verb", "host"];
-    (
-        histogram(
-            registry,
-            Alpha,
-            "rest_client_request_duration_seconds",
-            "Request latency in seconds. Broken down by verb, and host.",
-            labels,
-            &REST_SECONDS,
-        ),
-        histogram(
-            registry,
-            Alpha,
-            "rest_client_request_size_bytes",
-            "Request size in bytes. Broken down by verb and host.",
-            labels,
-            &REST_BYTES,
-        ),
-        histogram(
-            registry,
-            Alpha,
-            "rest_client_response_size_bytes",
-            "Response size in bytes. Broken down by verb and host.",
-            labels,
-            &REST_BYTES,
         ),
     )
 }

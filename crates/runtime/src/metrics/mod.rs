@@ -8,7 +8,6 @@
 mod families;
 mod handles;
 mod text;
-mod transport;
 
 pub use handles::{
     ControllerMetrics, EventMetrics, InformerMetrics, LeaderMetrics, QueueMetrics, ReconcileResult,
@@ -19,7 +18,6 @@ pub use text::CONTENT_TYPE;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use api::ResourceType;
-use client::Transport;
 use prometheus::core::Collector;
 use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
@@ -32,6 +30,7 @@ pub struct Metrics(Arc<Inner>);
 struct Inner {
     registry: Registry,
     families: Families,
+    rest: client::Metrics,
     /// Run before each scrape, for values that are computed instead of kept. One that answers
     /// false belongs to something that is gone, and is dropped.
     before_scrape: Mutex<Vec<Box<dyn FnMut() -> bool + Send>>>,
@@ -49,9 +48,12 @@ impl Metrics {
     pub fn new() -> Metrics {
         let registry = Registry::new();
         let families = Families::register(&registry);
+        let rest = client::Metrics::register(&registry)
+            .expect("the client's families have names of their own");
         Metrics(Arc::new(Inner {
             registry,
             families,
+            rest,
             before_scrape: Mutex::new(Vec::new()),
         }))
     }
@@ -95,9 +97,9 @@ impl Metrics {
         EventMetrics::new(&self.0.families, component)
     }
 
-    /// The same transport, with its requests counted as `rest_client_*` under `host`.
-    pub fn measure(&self, transport: Transport, host: &str) -> Transport {
-        transport::measured(transport, &self.0.families, host)
+    /// The `rest_client_*` families, for [`client::Client::with_metrics`].
+    pub fn rest(&self) -> &client::Metrics {
+        &self.0.rest
     }
 
     /// A family of counters for a controller. Asking again by the same name gives a family that

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use api::ResourceType;
 use bytes::Bytes;
-use client::{Body, BoxError, Client, ListOptions, Transport};
+use client::{Body, BoxError, Client, Transport};
 use expect_test::{Expect, expect};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -189,62 +189,26 @@ fn a_name_taken_twice_keeps_its_first_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_are_counted_by_code_method_and_host() {
+async fn requests_of_a_client_are_counted_in_the_same_place() {
     let metrics = Metrics::new();
-    let server = Transport::new(tower::service_fn(|request: Request<Bytes>| async move {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        if request.uri().path().contains("/broken") {
-            return Err(BoxError::from("connection reset"));
-        }
-        let status = if request.method() == http::Method::POST {
-            201
-        } else {
-            200
-        };
-        let body = Full::new(Bytes::from_static(
-            br#"{"items":[],"metadata":{"resourceVersion":"1"}}"#,
-        ))
-        .map_err(|never| match never {});
-        let response = Response::builder().status(status).body(Body::new(body));
-        Ok(response.expect("a valid response"))
+    let server = Transport::new(tower::service_fn(|_: Request<Bytes>| async {
+        let body = Full::new(Bytes::from_static(b"{}")).map_err(|never| match never {});
+        Ok::<_, BoxError>(Response::new(Body::new(body)))
     }));
-    let client = Client::new(metrics.measure(server, "10.0.0.1:6443"));
-    client.create(&PODS, "web", "0123456789").await.unwrap();
-    client
-        .list(&PODS, "web", &ListOptions::default())
-        .await
-        .unwrap();
-    client.get(&PODS, "web", "broken").await.unwrap_err();
-    client
-        .watch(&PODS, "web", &Default::default())
-        .await
-        .unwrap();
+    let client = Client::new(server).with_metrics(metrics.rest(), "10.0.0.1:6443");
+    client.create(&PODS, "web", "{}").await.unwrap();
     check(
         &metrics,
         "rest_client_requests",
+        expect![[r#"rest_client_requests_total{code="200",host="10.0.0.1:6443",method="POST"} 1"#]],
+    );
+    check(
+        &metrics,
+        r#"rest_client_request_size_bytes_bucket{host="10.0.0.1:6443",verb="POST",le="1"#,
         expect![[r#"
-            rest_client_requests_total{code="200",host="10.0.0.1:6443",method="GET"} 2
-            rest_client_requests_total{code="201",host="10.0.0.1:6443",method="POST"} 1
-            rest_client_requests_total{code="<error>",host="10.0.0.1:6443",method="GET"} 1"#]],
-    );
-    check(
-        &metrics,
-        r#"rest_client_request_duration_seconds_bucket{host="10.0.0.1:6443",verb="POST",le="0."#,
-        expect![[r#"
-            rest_client_request_duration_seconds_bucket{host="10.0.0.1:6443",verb="POST",le="0.005"} 0
-            rest_client_request_duration_seconds_bucket{host="10.0.0.1:6443",verb="POST",le="0.025"} 0
-            rest_client_request_duration_seconds_bucket{host="10.0.0.1:6443",verb="POST",le="0.1"} 0
-            rest_client_request_duration_seconds_bucket{host="10.0.0.1:6443",verb="POST",le="0.25"} 0
-            rest_client_request_duration_seconds_bucket{host="10.0.0.1:6443",verb="POST",le="0.5"} 1"#]],
-    );
-    check(
-        &metrics,
-        r#"rest_client_request_size_bytes_sum{host="10.0.0.1:6443",verb="POST"#,
-        expect![[r#"rest_client_request_size_bytes_sum{host="10.0.0.1:6443",verb="POST"} 10"#]],
-    );
-    check(
-        &metrics,
-        r#"rest_client_response_size_bytes_sum{host="10.0.0.1:6443",verb="GET"#,
-        expect![[r#"rest_client_response_size_bytes_sum{host="10.0.0.1:6443",verb="GET"} 47"#]],
+            rest_client_request_size_bytes_bucket{host="10.0.0.1:6443",verb="POST",le="1024"} 1
+            rest_client_request_size_bytes_bucket{host="10.0.0.1:6443",verb="POST",le="16384"} 1
+            rest_client_request_size_bytes_bucket{host="10.0.0.1:6443",verb="POST",le="1.048576e+06"} 1
+            rest_client_request_size_bytes_bucket{host="10.0.0.1:6443",verb="POST",le="1.6777216e+07"} 1"#]],
     );
 }

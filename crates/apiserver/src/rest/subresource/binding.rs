@@ -11,7 +11,7 @@ use http::Response;
 use serde_json::{Value, json};
 
 impl Context {
-    pub(super) async fn bind(&mut self) -> Result<Response<Body>, Status> {
+    pub(crate) async fn bind(&mut self) -> Result<Response<Body>, Status> {
         let dry_run = self.info.query.dry_run()?;
         let mut binding = parse(&self.headers, &self.body)?;
         settle_type(&mut binding, "v1", "Binding")?;

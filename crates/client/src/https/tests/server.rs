@@ -1,6 +1,7 @@
 //! A TLS server on loopback that does what a test tells it to.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -135,6 +136,8 @@ enum Fate {
     Live,
     Closed,
     Frozen,
+    /// Told to go elsewhere with new requests.
+    Leaving,
 }
 
 #[derive(Default)]
@@ -251,17 +254,19 @@ impl Builder {
                 counted.fetch_add(1, Ordering::Relaxed);
                 let mut fate = announced.subscribe();
                 fate.mark_unchanged();
-                let served = Arc::clone(&handler).serve(tcp, acceptor.clone());
+                let served = Arc::clone(&handler).serve(tcp, acceptor.clone(), fate.clone());
                 open.spawn(async move {
                     // Frozen: neither answered nor closed, which is what pulling the plug looks like.
                     let mut served = Box::pin(served);
                     tokio::select! {
-                        () = &mut served => {}
-                        _ = fate.changed() => {
-                            if *fate.borrow() == Fate::Frozen {
-                                std::future::pending::<()>().await;
-                            }
-                        }
+                        () = &mut served => return,
+                        _ = fate.changed() => {}
+                    }
+                    let fate = *fate.borrow();
+                    match fate {
+                        Fate::Frozen => std::future::pending().await,
+                        Fate::Leaving => served.await,
+                        Fate::Live | Fate::Closed => {}
                     }
                 });
             }
@@ -300,6 +305,13 @@ impl TestServer {
         }
     }
 
+    pub(super) async fn say_goodbye(&self) {
+        self.fate.send_replace(Fate::Leaving);
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+
     pub(super) fn freeze_connections(&self) {
         self.fate.send_replace(Fate::Frozen);
     }
@@ -312,7 +324,12 @@ struct Handler {
 }
 
 impl Handler {
-    async fn serve(self: Arc<Handler>, tcp: TcpStream, acceptor: Option<TlsAcceptor>) {
+    async fn serve(
+        self: Arc<Handler>,
+        tcp: TcpStream,
+        acceptor: Option<TlsAcceptor>,
+        mut fate: watch::Receiver<Fate>,
+    ) {
         let Some(acceptor) = acceptor else {
             let service =
                 hyper::service::service_fn(|request| Arc::clone(&self).respond(request, None));
@@ -339,7 +356,12 @@ impl Handler {
             if let Some(max_streams) = self.max_streams {
                 builder.max_concurrent_streams(max_streams);
             }
-            let _ = builder.serve_connection(TokioIo::new(tls), service).await;
+            let mut connection = pin!(builder.serve_connection(TokioIo::new(tls), service));
+            tokio::select! {
+                _ = connection.as_mut() => return,
+                _ = fate.changed() => connection.as_mut().graceful_shutdown(),
+            }
+            let _ = connection.await;
         } else {
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(tls), service)

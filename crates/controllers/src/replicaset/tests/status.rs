@@ -8,6 +8,7 @@ use super::{now, snapshot};
 fn check(snapshot: &Snapshot<api::kinds::ReplicaSet>, failure: Option<&str>, expected: Expect) {
     let outcome = Outcome {
         failure: failure.map(|text| Error::Retry(text.into())),
+        moved: false,
     };
     let status = compute(snapshot, &outcome, now());
     expected.assert_eq(&serde_json::to_string(&status).unwrap());
@@ -49,6 +50,7 @@ fn a_failure_appears_once_and_goes_with_success() {
     failed.owner = std::sync::Arc::new(owner);
     let outcome = Outcome {
         failure: Some(Error::Retry("second".into())),
+        moved: false,
     };
     let status = compute(&failed, &outcome, now());
     assert_eq!(

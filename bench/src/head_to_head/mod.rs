@@ -1,0 +1,136 @@
+//! The Go controller manager and ours, alternating on real servers.
+//!
+//! The machine is noisy: the same binary against itself differs by half in wall time and by a sixth
+//! in CPU. So the two take turns, several rounds, and what is printed is the median with its range.
+//! Requests and memory are steady. CPU divided by etcd's CPU in the same window is steadier than CPU
+//! alone where both cause the same writes, so both are shown.
+
+mod chart;
+mod stage;
+mod stories;
+mod summary;
+
+use anyhow::{Context, Result, bail};
+use real_tests::Flavor;
+use real_tests::installation::Installation;
+
+use crate::report::Report;
+use stories::STORIES;
+use summary::Summary;
+
+/// What a run is asked to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) rounds: usize,
+    /// How large the stories are, in percent of their usual size.
+    pub(crate) percent: usize,
+    /// Whom Go is compared with; Go itself shows how noisy the machine is.
+    pub(crate) against: Flavor,
+    /// Whether `docs/benchmarks.md` is written.
+    pub(crate) write: bool,
+}
+
+const USAGE: &str = "usage: cargo xtask bench head-to-head [--rounds N] [--percent N] [--against go|ours] [--write] [story...]";
+
+pub(crate) fn run(arguments: &[String], report: &mut Report) -> Result<()> {
+    let (options, wanted) = parse(arguments)?;
+    if wanted.iter().any(|name| name == "list") {
+        STORIES
+            .iter()
+            .for_each(|story| println!("  {:<16} {}", story.name, story.about));
+        return Ok(());
+    }
+    let installation = Installation::pinned()?;
+    let mut summary = Summary::new(options.against);
+    for story in STORIES
+        .iter()
+        .filter(|story| wanted.is_empty() || wanted.iter().any(|name| name == story.name))
+    {
+        for round in 1..=options.rounds {
+            eprintln!("{} round {round} of {}", story.name, options.rounds);
+            // Whoever comes second finds warmer caches: take turns at that too.
+            let reverse = round % 2 == 0;
+            let phases = (story.run)(&installation, &options, reverse)
+                .with_context(|| format!("the story {:?}, round {round}", story.name))?;
+            summary.add(story.name, phases);
+        }
+    }
+    println!("{}", summary.table());
+    summary.report(report);
+    if options.write {
+        chart::write(&summary)?;
+    }
+    Ok(())
+}
+
+fn parse(arguments: &[String]) -> Result<(Options, Vec<String>)> {
+    let mut options = Options {
+        rounds: 3,
+        percent: 100,
+        against: Flavor::Ours,
+        write: false,
+    };
+    let mut wanted = Vec::new();
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut number = || {
+            let value = words
+                .next()
+                .and_then(|value| value.parse().ok())
+                .filter(|value| *value > 0);
+            value.with_context(|| format!("{word} wants a positive number; {USAGE}"))
+        };
+        match word.as_str() {
+            "--rounds" => options.rounds = number()?,
+            "--percent" => options.percent = number()?,
+            "--write" => options.write = true,
+            "--against" => {
+                options.against = match words.next().map(String::as_str) {
+                    Some("go") => Flavor::Go,
+                    Some("ours") => Flavor::Ours,
+                    _ => bail!("--against wants go or ours; {USAGE}"),
+                }
+            }
+            option if option.starts_with('-') => bail!("unknown option {option}; {USAGE}"),
+            name if name == "list" || STORIES.iter().any(|story| story.name == name) => {
+                wanted.push(name.to_owned())
+            }
+            name => {
+                let known: Vec<&str> = STORIES.iter().map(|story| story.name).collect();
+                bail!(
+                    "there is no story {name:?}; there are: {}",
+                    known.join(", ")
+                )
+            }
+        }
+    }
+    Ok((options, wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_understood_or_refused_with_the_usage() {
+        let words = |text: &str| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let (options, wanted) = parse(&words("--rounds 5 --against go deployment")).unwrap();
+        assert_eq!(
+            (options.rounds, options.against, wanted.as_slice()),
+            (5, Flavor::Go, &["deployment".to_owned()][..])
+        );
+        for bad in [
+            "--rounds",
+            "--rounds 0",
+            "--against rust",
+            "--fast",
+            "nonsense",
+        ] {
+            assert!(parse(&words(bad)).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! A cluster with one manager on it, and the means to measure a phase of its life.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use real_tests::audit::{Entry, Level, Reader};
+use real_tests::installation::Installation;
+use real_tests::wait::{self, Seen};
+use real_tests::{Cluster, ClusterOptions, Flavor, Manager, ManagerOptions};
+use serde_json::{Value, json};
+
+/// The longest phase that is still worth waiting for.
+const PHASE_DEADLINE: Duration = Duration::from_secs(300);
+/// Threads that play kubelets: enough to keep the API server busy, few enough to leave it a core.
+const KUBELET_THREADS: usize = 8;
+
+/// What one phase cost the manager.
+#[derive(Clone, Debug)]
+pub(crate) struct Phase {
+    pub(crate) name: &'static str,
+    pub(crate) flavor: Flavor,
+    /// How many pods (or whatever the story counts) the costs are shared out over.
+    pub(crate) items: usize,
+    pub(crate) wall_seconds: f64,
+    pub(crate) cpu_seconds: f64,
+    pub(crate) etcd_cpu_seconds: f64,
+    pub(crate) resident_bytes: f64,
+    pub(crate) peak_resident_bytes: f64,
+    pub(crate) requests: BTreeMap<String, u64>,
+}
+
+pub(crate) struct Stage {
+    pub(crate) cluster: Cluster,
+    reader: Reader,
+}
+
+impl Stage {
+    pub(crate) fn new(installation: &Installation) -> Result<Stage> {
+        let options = ClusterOptions {
+            audit: Level::Manager,
+            ..ClusterOptions::default()
+        };
+        let cluster = Cluster::start(installation, options)?;
+        Ok(Stage {
+            cluster,
+            reader: Reader::default(),
+        })
+    }
+
+    /// Starts a manager and waits until it has brought a first Deployment to its pod, so that a
+    /// manager that does less cannot look cheaper.
+    pub(crate) fn start_manager(
+        &self,
+        flavor: Flavor,
+        options: &ManagerOptions,
+    ) -> Result<Manager> {
+        let manager = Manager::start(&self.cluster, flavor, options)?;
+        self.probe("probe")?;
+        Ok(manager)
+    }
+
+    /// Waits until a Deployment of one gets its pod, and removes it again.
+    pub(crate) fn probe(&self, name: &str) -> Result<()> {
+        let api = &self.cluster.api;
+        let path = "/apis/apps/v1/namespaces/default/deployments";
+        api.create(path, &deployment(name, 1, "1"))?;
+        self.until("the probe's pod", || {
+            let seen = api.get(&format!("{path}/{name}"))?;
+            Ok(seen["status"]["replicas"] == 1)
+        })?;
+        api.delete(
+            &format!("{path}/{name}"),
+            &json!({"propagationPolicy": "Background"}),
+        )?;
+        self.until("the probe's end", || {
+            let pods =
+                format!("/api/v1/namespaces/default/pods?labelSelector=app%3D{name}&limit=1");
+            Ok(api.list(&pods)?.is_empty())
+        })
+    }
+
+    /// Measures what the manager uses while `act` runs.
+    pub(crate) fn measure(
+        &mut self,
+        name: &'static str,
+        items: usize,
+        manager: &mut Manager,
+        act: impl FnOnce(&Cluster) -> Result<()>,
+    ) -> Result<Phase> {
+        let log = self.cluster.audit_log();
+        self.reader.read_new(&log)?;
+        let etcd = || {
+            self.cluster
+                .processes()
+                .next()
+                .context("etcd is gone")?
+                .usage()
+        };
+        let (before, etcd_before, started) = (manager.usage()?, etcd()?, Instant::now());
+        let outcome = act(&self.cluster);
+        manager.check_alive()?;
+        outcome?;
+        let (after, etcd_after) = (manager.usage()?, etcd()?);
+        let wall_seconds = started.elapsed().as_secs_f64();
+        let requests = by_verb(&self.reader.read_new(&log)?);
+        Ok(Phase {
+            name,
+            flavor: manager.flavor,
+            items,
+            wall_seconds,
+            cpu_seconds: after.cpu_seconds - before.cpu_seconds,
+            etcd_cpu_seconds: etcd_after.cpu_seconds - etcd_before.cpu_seconds,
+            resident_bytes: after.resident_bytes as f64,
+            peak_resident_bytes: after.peak_resident_bytes as f64,
+            requests,
+        })
+    }
+
+    pub(crate) fn until(&self, what: &str, look: impl FnMut() -> Result<bool>) -> Result<()> {
+        until(what, look)
+    }
+}
+
+/// Waits until `look` is true.
+pub(crate) fn until(what: &str, mut look: impl FnMut() -> Result<bool>) -> Result<()> {
+    wait::until(what, PHASE_DEADLINE, || {
+        Ok(if look()? {
+            Seen::Ready(())
+        } else {
+            Seen::NotYet("not yet".to_owned())
+        })
+    })
+}
+
+/// Makes all pods with a label ready, in parallel.
+pub(crate) fn make_ready(cluster: &Cluster, app: &str) -> Result<()> {
+    let api = &cluster.api;
+    let kubelet = real_tests::kubelet::Kubelet::new(api, "default");
+    let pods = kubelet.pods(&format!("app={app}"))?;
+    let names: Vec<(&str, &str)> = pods
+        .iter()
+        .filter_map(|pod| {
+            Some((
+                pod["metadata"]["name"].as_str()?,
+                pod["metadata"]["creationTimestamp"].as_str()?,
+            ))
+        })
+        .collect();
+    let share = names.len().div_ceil(KUBELET_THREADS).max(1);
+    let results: Vec<Result<()>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = names
+            .chunks(share)
+            .map(|share| {
+                let kubelet = kubelet.clone();
+                scope.spawn(move || {
+                    share
+                        .iter()
+                        .try_for_each(|(name, since)| kubelet.set_ready(name, true, since))
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| {
+                worker
+                    .join()
+                    .unwrap_or_else(|_| anyhow::bail!("a kubelet panicked"))
+            })
+            .collect()
+    });
+    results.into_iter().collect()
+}
+
+/// A Deployment of the size and template that all stories share.
+pub(crate) fn deployment(name: &str, replicas: usize, version: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": template(name, version),
+        },
+    })
+}
+
+pub(crate) fn template(app: &str, version: &str) -> Value {
+    json!({
+        "metadata": {"labels": {"app": app}},
+        "spec": {"containers": [{
+            "name": "main", "image": format!("example.invalid/{app}:{version}"),
+            "ports": [{"containerPort": 8080}],
+            "env": [{"name": "MODE", "value": "bench"}],
+            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+        }]},
+    })
+}
+
+fn by_verb(entries: &[Entry]) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for entry in entries.iter().filter(|entry| entry.is_manager()) {
+        // Leases are renewed with time, whatever else happens.
+        if entry.resource() != "leases" {
+            *counts.entry(entry.verb.clone()).or_default() += 1;
+        }
+    }
+    counts
+}

@@ -1,0 +1,413 @@
+//! What the managers are put through.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use real_tests::installation::Installation;
+use real_tests::kubelet::AutomaticKubelet;
+use real_tests::{Cluster, Flavor, Manager, ManagerOptions};
+use serde_json::{Value, json};
+
+use super::Options;
+use super::stage::{Phase, Stage, deployment, make_ready, template, until};
+
+/// Sizes at 100 percent. Large enough that start-up does not count, small enough that a story with
+/// three rounds of both managers stays below three minutes on two cores.
+const DEPLOYMENT_PODS: usize = 1500;
+const ROLLING_PODS: usize = 300;
+const FOREIGN_PODS: usize = 5000;
+const PARALLEL_PODS: usize = 500;
+const ORDERED_PODS: usize = 50;
+const DAEMON_NODES: usize = 300;
+const DEFAULT_FLAGS_PODS: usize = 300;
+/// Go's garbage collector runs late: memory is read after this much quiet.
+const SETTLE: Duration = Duration::from_secs(10);
+/// How long an idle manager is watched.
+const IDLE: Duration = Duration::from_secs(15);
+
+pub(crate) struct Story {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    /// One round: both managers, the other one first if the flag says so.
+    pub(crate) run: fn(&Installation, &Options, bool) -> Result<Vec<Phase>>,
+}
+
+pub(crate) const STORIES: [Story; 8] = [
+    Story {
+        name: "idle",
+        about: "all default controllers with nothing to do",
+        run: idle,
+    },
+    Story {
+        name: "deployment",
+        about: "a large Deployment: created, ready, deleted",
+        run: large_deployment,
+    },
+    Story {
+        name: "rolling",
+        about: "a rolling update with kubelets that answer at once",
+        run: rolling,
+    },
+    Story {
+        name: "cached",
+        about: "foreign pods of 5 KB in the caches",
+        run: cached,
+    },
+    Story {
+        name: "statefulset",
+        about: "a parallel and an ordered StatefulSet",
+        run: statefulsets,
+    },
+    Story {
+        name: "daemonset",
+        about: "a DaemonSet on many nodes",
+        run: daemonset,
+    },
+    Story {
+        name: "default-flags",
+        about: "a Deployment with no rate limits given",
+        run: default_flags,
+    },
+    Story {
+        name: "failover",
+        about: "the leader stops, or crashes, and the standby takes over",
+        run: failover,
+    },
+];
+
+/// Runs a story for each manager, each on servers of its own.
+fn both(
+    installation: &Installation,
+    options: &Options,
+    reverse: bool,
+    mut play: impl FnMut(&mut Stage, Flavor) -> Result<Vec<Phase>>,
+) -> Result<Vec<Phase>> {
+    let mut phases = Vec::new();
+    for flavor in turns(options, reverse) {
+        let mut stage = Stage::new(installation)?;
+        phases.extend(
+            play(&mut stage, flavor)
+                .with_context(|| format!("with the {} manager", flavor.name()))?,
+        );
+    }
+    // Comparing Go with itself: the second one takes the part of the other.
+    if options.against == Flavor::Go {
+        let half = phases.len() / 2;
+        phases[half..]
+            .iter_mut()
+            .for_each(|phase| phase.flavor = Flavor::Ours);
+    }
+    Ok(phases)
+}
+
+fn turns(options: &Options, reverse: bool) -> [Flavor; 2] {
+    if reverse {
+        [options.against, Flavor::Go]
+    } else {
+        [Flavor::Go, options.against]
+    }
+}
+
+fn size(options: &Options, items: usize) -> usize {
+    (items * options.percent / 100).max(1)
+}
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+
+fn wait_status(cluster: &Cluster, path: &str, fields: &[(&str, usize)]) -> Result<()> {
+    until(path, || {
+        let object = cluster.api.get(path)?;
+        Ok(fields
+            .iter()
+            .all(|(field, value)| object["status"][*field].as_u64().unwrap_or(0) == *value as u64))
+    })
+}
+
+fn delete_and_wait(cluster: &Cluster, path: &str, app: &str) -> Result<()> {
+    cluster
+        .api
+        .delete(path, &json!({"propagationPolicy": "Background"}))?;
+    until("the last pod to go", || {
+        let pods = format!("/api/v1/namespaces/default/pods?labelSelector=app%3D{app}&limit=1");
+        Ok(cluster.api.list(&pods)?.is_empty())
+    })
+}
+
+fn idle(installation: &Installation, options: &Options, reverse: bool) -> Result<Vec<Phase>> {
+    both(installation, options, reverse, |stage, flavor| {
+        let mut manager = stage.start_manager(flavor, &ManagerOptions::default())?;
+        std::thread::sleep(SETTLE);
+        let phase = stage.measure("idle", 1, &mut manager, |_| {
+            std::thread::sleep(IDLE);
+            Ok(())
+        })?;
+        Ok(vec![phase])
+    })
+}
+
+fn large_deployment(
+    installation: &Installation,
+    options: &Options,
+    reverse: bool,
+) -> Result<Vec<Phase>> {
+    let pods = size(options, DEPLOYMENT_PODS);
+    let path = format!("{DEPLOYMENTS}/web");
+    both(installation, options, reverse, |stage, flavor| {
+        let mut manager = stage.start_manager(flavor, &ManagerOptions::default())?;
+        let up = stage.measure("up", pods, &mut manager, |cluster| {
+            cluster
+                .api
+                .create(DEPLOYMENTS, &deployment("web", pods, "1"))?;
+            wait_status(cluster, &path, &[("replicas", pods)])
+        })?;
+        let ready = stage.measure("ready", pods, &mut manager, |cluster| {
+            make_ready(cluster, "web")?;
+            wait_status(cluster, &path, &[("readyReplicas", pods)])
+        })?;
+        let deleted = stage.measure("deleted", pods, &mut manager, |cluster| {
+            delete_and_wait(cluster, &path, "web")
+        })?;
+        Ok(vec![up, ready, deleted])
+    })
+}
+
+fn rolling(installation: &Installation, options: &Options, reverse: bool) -> Result<Vec<Phase>> {
+    let pods = size(options, ROLLING_PODS);
+    let path = format!("{DEPLOYMENTS}/web");
+    both(installation, options, reverse, |stage, flavor| {
+        let mut manager = stage.start_manager(flavor, &ManagerOptions::default())?;
+        let _kubelet = AutomaticKubelet::start(&stage.cluster.api, "default", 4);
+        stage
+            .cluster
+            .api
+            .create(DEPLOYMENTS, &deployment("web", pods, "1"))?;
+        wait_status(&stage.cluster, &path, &[("readyReplicas", pods)])?;
+        let rolled = stage.measure("rolled", pods, &mut manager, |cluster| {
+            cluster
+                .api
+                .merge_patch(&path, &json!({"spec": {"template": template("web", "2")}}))?;
+            let fields = [
+                ("updatedReplicas", pods),
+                ("replicas", pods),
+                ("availableReplicas", pods),
+                ("observedGeneration", 2),
+            ];
+            wait_status(cluster, &path, &fields)
+        })?;
+        Ok(vec![rolled])
+    })
+}
+
+/// One cluster for both managers: filling it is what takes time.
+fn cached(installation: &Installation, options: &Options, reverse: bool) -> Result<Vec<Phase>> {
+    let pods = size(options, FOREIGN_PODS);
+    let mut stage = Stage::new(installation)?;
+    stage.cluster.api.create(
+        "/api/v1/namespaces",
+        &json!({"metadata": {"name": "foreign"}}),
+    )?;
+    let accounts = "/api/v1/namespaces/foreign/serviceaccounts";
+    stage
+        .cluster
+        .api
+        .create(accounts, &json!({"metadata": {"name": "default"}}))?;
+    let mut phases = Vec::new();
+    for filled in [false, true] {
+        if filled {
+            create_foreign_pods(&stage.cluster, pods)?;
+        }
+        for (index, flavor) in turns(options, reverse).into_iter().enumerate() {
+            let started = Instant::now();
+            let mut manager = stage.start_manager(flavor, &ManagerOptions::default())?;
+            let sync = manager.usage()?;
+            let until_work = started.elapsed().as_secs_f64();
+            let name = if filled { "filled" } else { "empty" };
+            let mut phase = stage.measure(name, pods, &mut manager, |_| {
+                std::thread::sleep(SETTLE);
+                Ok(())
+            })?;
+            // What counts is the cost of the first list, which came before the probe's pod.
+            phase.cpu_seconds += sync.cpu_seconds;
+            phase.wall_seconds = until_work;
+            if options.against == Flavor::Go && index == 1 {
+                phase.flavor = Flavor::Ours;
+            }
+            phases.push(phase);
+            manager.kill();
+        }
+    }
+    Ok(phases)
+}
+
+fn create_foreign_pods(cluster: &Cluster, count: usize) -> Result<()> {
+    const THREADS: usize = 8;
+    let pod = |number: usize| -> Value {
+        let environment: Vec<Value> =
+            (0..30).map(|n| json!({"name": format!("SETTING_{n}"), "value": format!("a value of some length {n}")})).collect();
+        json!({
+            "metadata": {"name": format!("foreign-{number}"), "labels": {"app": "foreign", "shard": format!("{}", number % 50)}},
+            "spec": {"nodeName": format!("node-{}", number % 500), "containers": [
+                {"name": "main", "image": "example.invalid/foreign:1", "env": environment},
+                {"name": "side", "image": "example.invalid/side:1", "args": ["--verbose", "--port=9000"]},
+            ]},
+        })
+    };
+    let results: Vec<Result<()>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS)
+            .map(|share| {
+                let api = cluster.api.clone();
+                scope.spawn(move || {
+                    (share..count).step_by(THREADS).try_for_each(|number| {
+                        api.create("/api/v1/namespaces/foreign/pods", &pod(number))
+                            .map(drop)
+                    })
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| {
+                worker
+                    .join()
+                    .unwrap_or_else(|_| anyhow::bail!("a creator panicked"))
+            })
+            .collect()
+    });
+    results.into_iter().collect()
+}
+
+fn statefulsets(
+    installation: &Installation,
+    options: &Options,
+    reverse: bool,
+) -> Result<Vec<Phase>> {
+    const PATH: &str = "/apis/apps/v1/namespaces/default/statefulsets";
+    both(installation, options, reverse, |stage, flavor| {
+        let mut manager = stage.start_manager(flavor, &ManagerOptions::default())?;
+        let mut phases = Vec::new();
+        let kinds = [
+            ("parallel", "Parallel", PARALLEL_PODS),
+            ("ordered", "OrderedReady", ORDERED_PODS),
+        ];
+        for (name, policy, items) in kinds {
+            let pods = size(options, items);
+            let _kubelet = AutomaticKubelet::start(&stage.cluster.api, "default", 4);
+            phases.push(stage.measure(name, pods, &mut manager, |cluster| {
+                let set = json!({
+                    "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name},
+                    "spec": {
+                        "replicas": pods, "podManagementPolicy": policy, "serviceName": name,
+                        "selector": {"matchLabels": {"app": name}}, "template": template(name, "1"),
+                    },
+                });
+                cluster.api.create(PATH, &set)?;
+                wait_status(
+                    cluster,
+                    &format!("{PATH}/{name}"),
+                    &[("readyReplicas", pods)],
+                )
+            })?);
+        }
+        Ok(phases)
+    })
+}
+
+fn daemonset(installation: &Installation, options: &Options, reverse: bool) -> Result<Vec<Phase>> {
+    const PATH: &str = "/apis/apps/v1/namespaces/default/daemonsets";
+    let nodes = size(options, DAEMON_NODES);
+    both(installation, options, reverse, |stage, flavor| {
+        // Nodes come first and node-lifecycle stays off: what is measured is one controller.
+        for number in 0..nodes {
+            let name = format!("node-{number}");
+            stage
+                .cluster
+                .api
+                .create("/api/v1/nodes", &json!({"metadata": {"name": name}}))?;
+            let untainted = json!({"spec": {"taints": null}});
+            stage
+                .cluster
+                .api
+                .merge_patch(&format!("/api/v1/nodes/{name}"), &untainted)?;
+        }
+        let controllers = ["*", "-node-lifecycle-controller", "-node-ipam-controller"]
+            .map(str::to_owned)
+            .to_vec();
+        let mut manager = stage.start_manager(
+            flavor,
+            &ManagerOptions {
+                controllers,
+                ..ManagerOptions::default()
+            },
+        )?;
+        let up = stage.measure("up", nodes, &mut manager, |cluster| {
+            let set = json!({
+                "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
+                "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": template("agent", "1")},
+            });
+            cluster.api.create(PATH, &set)?;
+            wait_status(cluster, &format!("{PATH}/agent"), &[("currentNumberScheduled", nodes)])
+        })?;
+        Ok(vec![up])
+    })
+}
+
+fn default_flags(
+    installation: &Installation,
+    options: &Options,
+    reverse: bool,
+) -> Result<Vec<Phase>> {
+    let pods = size(options, DEFAULT_FLAGS_PODS);
+    both(installation, options, reverse, |stage, flavor| {
+        let flags = ManagerOptions {
+            requests_per_second: None,
+            ..ManagerOptions::default()
+        };
+        let mut manager = stage.start_manager(flavor, &flags)?;
+        let up = stage.measure("up", pods, &mut manager, |cluster| {
+            cluster
+                .api
+                .create(DEPLOYMENTS, &deployment("web", pods, "1"))?;
+            wait_status(
+                cluster,
+                &format!("{DEPLOYMENTS}/web"),
+                &[("replicas", pods)],
+            )
+        })?;
+        Ok(vec![up])
+    })
+}
+
+fn failover(installation: &Installation, options: &Options, reverse: bool) -> Result<Vec<Phase>> {
+    both(installation, options, reverse, |stage, flavor| {
+        let elected = ManagerOptions {
+            leader_elect: true,
+            ..ManagerOptions::default()
+        };
+        let mut phases = Vec::new();
+        let mut leader = stage.start_manager(flavor, &elected)?;
+        for (name, clean) in [("stopped", true), ("crashed", false)] {
+            let mut standby = Manager::start_named(&stage.cluster, flavor, name, &elected)?;
+            std::thread::sleep(SETTLE);
+            let leaving = leader;
+            let phase = stage.measure(name, 1, &mut standby, |cluster| {
+                if clean {
+                    leaving.stop()?;
+                } else {
+                    leaving.kill();
+                }
+                let after = format!("after-{name}");
+                cluster
+                    .api
+                    .create(DEPLOYMENTS, &deployment(&after, 1, "1"))?;
+                wait_status(
+                    cluster,
+                    &format!("{DEPLOYMENTS}/{after}"),
+                    &[("replicas", 1)],
+                )
+            })?;
+            phases.push(phase);
+            leader = standby;
+        }
+        Ok(phases)
+    })
+}

@@ -1,0 +1,304 @@
+//! Medians, ranges and ratios over all rounds.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use real_tests::Flavor;
+
+use super::stage::Phase;
+use crate::report::{Goal, Report};
+
+/// What is read off a phase: its name, its unit, and how.
+pub(crate) struct Measure {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    read: fn(&Phase) -> f64,
+}
+
+pub(crate) const MEASURES: [Measure; 6] = [
+    Measure {
+        name: "cpu",
+        unit: "ms/item",
+        read: |phase| phase.cpu_seconds * 1e3 / phase.items as f64,
+    },
+    Measure {
+        name: "cpu/etcd",
+        unit: "x",
+        read: |phase| phase.cpu_seconds / phase.etcd_cpu_seconds.max(0.01),
+    },
+    Measure {
+        name: "wall",
+        unit: "s",
+        read: |phase| phase.wall_seconds,
+    },
+    Measure {
+        name: "resident",
+        unit: "MB",
+        read: |phase| phase.resident_bytes / 1e6,
+    },
+    Measure {
+        name: "peak",
+        unit: "MB",
+        read: |phase| phase.peak_resident_bytes / 1e6,
+    },
+    Measure {
+        name: "requests",
+        unit: "per item",
+        read: |phase| phase.requests.values().sum::<u64>() as f64 / phase.items as f64,
+    },
+];
+
+/// Goals as ratios to Go in the same run: the budgets of the design, by story, phase and measure.
+const GOALS: [(&str, f64); 15] = [
+    ("idle.idle.resident", 0.114),
+    ("deployment.up.cpu", 0.2),
+    ("deployment.up.requests", 1.0),
+    ("deployment.up.wall", 1.0),
+    ("deployment.ready.cpu", 0.2),
+    ("deployment.ready.requests", 0.7),
+    ("deployment.deleted.cpu", 0.2),
+    ("deployment.deleted.requests", 1.0),
+    ("deployment.deleted.wall", 0.5),
+    ("rolling.rolled.cpu", 0.2),
+    ("rolling.rolled.wall", 1.0),
+    ("cached.filled.cpu", 0.1),
+    ("default-flags.up.wall", 0.06),
+    ("failover.stopped.wall", 0.06),
+    ("failover.crashed.wall", 1.0),
+];
+
+/// Bytes of memory per cached pod: at most this.
+const BYTES_PER_POD: f64 = 600.0;
+
+pub(crate) struct Summary {
+    against: Flavor,
+    /// By `story.phase`, in the order of the first round.
+    phases: Vec<(String, Vec<Phase>)>,
+}
+
+/// One line of the table.
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) unit: &'static str,
+    pub(crate) go: Spread,
+    pub(crate) other: Spread,
+}
+
+/// Median, least and greatest of the rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    least: f64,
+    greatest: f64,
+}
+
+impl Row {
+    pub(crate) fn ratio(&self) -> Option<f64> {
+        (self.go.median > 0.0).then(|| self.other.median / self.go.median)
+    }
+}
+
+impl Summary {
+    pub(crate) fn new(against: Flavor) -> Summary {
+        Summary {
+            against,
+            phases: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, story: &str, phases: Vec<Phase>) {
+        for phase in phases {
+            let key = format!("{story}.{}", phase.name);
+            match self.phases.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, rounds)) => rounds.push(phase),
+                None => self.phases.push((key, vec![phase])),
+            }
+        }
+    }
+
+    pub(crate) fn against(&self) -> Flavor {
+        self.against
+    }
+
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (key, rounds) in &self.phases {
+            for measure in &MEASURES {
+                let of = |flavor: Flavor| {
+                    spread(
+                        rounds
+                            .iter()
+                            .filter(|phase| phase.flavor == flavor)
+                            .map(measure.read),
+                    )
+                };
+                if let (Some(go), Some(other)) = (of(Flavor::Go), of(Flavor::Ours)) {
+                    rows.push(Row {
+                        name: format!("{key}.{}", measure.name),
+                        unit: measure.unit,
+                        go,
+                        other,
+                    });
+                }
+            }
+        }
+        rows
+    }
+
+    pub(crate) fn table(&self) -> String {
+        let mut table = format!(
+            "{:<30} {:<9} {:>28} {:>28} {:>7}\n",
+            "", "unit", "go median (range)", "other median (range)", "ratio"
+        );
+        for row in self.rows() {
+            let ratio = row
+                .ratio()
+                .map(|ratio| format!("{ratio:.2}"))
+                .unwrap_or_default();
+            let _ = writeln!(
+                table,
+                "{:<30} {:<9} {:>28} {:>28} {ratio:>7}",
+                row.name,
+                row.unit,
+                row.go.shown(),
+                row.other.shown()
+            );
+        }
+        for (key, verbs) in self.requests() {
+            let _ = writeln!(table, "{key:<30} requests  {verbs}");
+        }
+        table
+    }
+
+    /// Requests by verb of the last round, Go's and the other's.
+    fn requests(&self) -> Vec<(String, String)> {
+        let shown = |requests: &BTreeMap<String, u64>| {
+            requests
+                .iter()
+                .map(|(verb, count)| format!("{verb} {count}"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let last = |rounds: &[Phase], flavor: Flavor| {
+            rounds
+                .iter()
+                .rfind(|phase| phase.flavor == flavor)
+                .map(|phase| shown(&phase.requests))
+                .unwrap_or_default()
+        };
+        let line = |rounds: &[Phase]| {
+            format!(
+                "go: {} | other: {}",
+                last(rounds, Flavor::Go),
+                last(rounds, Flavor::Ours)
+            )
+        };
+        self.phases
+            .iter()
+            .map(|(key, rounds)| (key.clone(), line(rounds)))
+            .collect()
+    }
+
+    /// Ratios with their goals, and the memory per cached pod, which is a difference of two phases.
+    pub(crate) fn report(&self, report: &mut Report) {
+        for row in self.rows() {
+            if let Some(ratio) = row.ratio() {
+                let goal = GOALS
+                    .iter()
+                    .find(|(name, _)| *name == row.name)
+                    .map(|(_, goal)| Goal::AtMost(*goal));
+                report.figure(&row.name, ratio, "x of Go", goal);
+            }
+        }
+        if let Some((go, other)) = self.bytes_per_pod() {
+            report.figure("cached.bytes-per-pod.go", go, "bytes", None);
+            report.figure(
+                "cached.bytes-per-pod",
+                other,
+                "bytes",
+                Some(Goal::AtMost(BYTES_PER_POD)),
+            );
+        }
+    }
+
+    fn bytes_per_pod(&self) -> Option<(f64, f64)> {
+        let resident = |key: &str, flavor: Flavor| {
+            let (_, rounds) = self.phases.iter().find(|(known, _)| known == key)?;
+            let values = rounds.iter().filter(|phase| phase.flavor == flavor);
+            Some((
+                spread(values.map(|phase| phase.resident_bytes))?.median,
+                rounds.first()?.items as f64,
+            ))
+        };
+        let growth = |flavor: Flavor| {
+            let ((filled, pods), (empty, _)) = (
+                resident("cached.filled", flavor)?,
+                resident("cached.empty", flavor)?,
+            );
+            Some((filled - empty) / pods)
+        };
+        Some((growth(Flavor::Go)?, growth(Flavor::Ours)?))
+    }
+}
+
+impl Spread {
+    fn shown(self) -> String {
+        format!(
+            "{:.2} ({:.2}-{:.2})",
+            self.median, self.least, self.greatest
+        )
+    }
+}
+
+fn spread(values: impl Iterator<Item = f64>) -> Option<Spread> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let (least, greatest) = (*values.first()?, *values.last()?);
+    let middle = values.len() / 2;
+    let median = if values.len() % 2 == 1 {
+        values[middle]
+    } else {
+        (values[middle - 1] + values[middle]) / 2.0
+    };
+    Some(Spread {
+        median,
+        least,
+        greatest,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_of_odd_and_even_rounds() {
+        let of = |values: &[f64]| spread(values.iter().copied()).map(|spread| spread.median);
+        assert_eq!(of(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(of(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(of(&[]), None);
+    }
+
+    #[test]
+    fn rows_compare_the_two_per_item() {
+        let phase = |flavor, cpu_seconds| Phase {
+            name: "up",
+            flavor,
+            items: 10,
+            wall_seconds: 1.0,
+            cpu_seconds,
+            etcd_cpu_seconds: 1.0,
+            resident_bytes: 1e6,
+            peak_resident_bytes: 1e6,
+            requests: BTreeMap::new(),
+        };
+        let mut summary = Summary::new(Flavor::Ours);
+        summary.add(
+            "deployment",
+            vec![phase(Flavor::Go, 1.0), phase(Flavor::Ours, 0.1)],
+        );
+        let row = &summary.rows()[0];
+        assert_eq!(row.name, "deployment.up.cpu");
+        assert_eq!((row.go.median, row.ratio()), (100.0, Some(0.1)));
+    }
+}

@@ -1,0 +1,19 @@
+//! Server-side apply: who owns which field, and what follows when someone applies less than last time.
+//!
+//! The algorithms are those of structured-merge-diff on JSON values, with the schema tables (or a custom
+//! definition's schema) saying which lists are sets or maps and which objects have one owner as a whole.
+
+mod compare;
+mod manage;
+mod merge;
+mod schema;
+mod set;
+
+pub(crate) use manage::{Manager, Operation, apply, update};
+
+/// Whether an object says who manages it.
+pub(crate) fn has_managed_fields(value: &serde_json::Value) -> bool {
+    value["metadata"]["managedFields"]
+        .as_array()
+        .is_some_and(|list| !list.is_empty())
+}

@@ -1,0 +1,355 @@
+//! `metadata.managedFields`: keeping it true through updates and applies.
+
+use super::compare::{Comparison, fields_of};
+use super::merge;
+use super::schema::Place;
+use super::set::{FieldSet, path_text};
+use crate::kinds::Kind;
+use crate::rest::metadata_mut;
+use crate::status::{Cause, Status};
+use serde_json::{Value, json};
+
+/// UPSTREAM: with more managers of updates than this, the oldest are merged into one.
+const MAX_UPDATE_MANAGERS: usize = 10;
+const ANCIENT: &str = "ancient-changes";
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Apply,
+    Update,
+}
+
+/// Who changes an object, how, and when.
+#[derive(Clone, Debug)]
+pub(crate) struct Manager {
+    pub(crate) name: String,
+    pub(crate) operation: Operation,
+    pub(crate) api_version: String,
+    pub(crate) subresource: String,
+    /// As objects spell it.
+    pub(crate) now: String,
+}
+
+/// One entry of managedFields.
+#[derive(Clone, Debug)]
+struct Entry {
+    manager: Manager,
+    /// Empty if unknown.
+    time: String,
+    fields: FieldSet,
+}
+
+impl Entry {
+    fn is_of(&self, manager: &Manager) -> bool {
+        let mine = &self.manager;
+        // UPSTREAM: an applier is the same whatever version it applies.
+        let same_version =
+            manager.operation == Operation::Apply || mine.api_version == manager.api_version;
+        mine.name == manager.name
+            && mine.operation == manager.operation
+            && mine.subresource == manager.subresource
+            && same_version
+    }
+}
+
+/// Records that `manager` made `old` into `new`. Objects whose managed fields were cleared stay without them.
+pub(crate) fn update(kind: &Kind, new: &mut Value, old: Option<&Value>, manager: &Manager) {
+    let place = Place::of(kind);
+    let mut entries = match old {
+        Some(_) if cleared(new) => {
+            metadata_mut(new).remove("managedFields");
+            return;
+        }
+        // UPSTREAM: the client may set them, as when it restores an object.
+        _ if super::has_managed_fields(new) => read(new),
+        Some(_) => return,
+        None => Vec::new(),
+    };
+    let nothing = empty(kind);
+    let comparison = Comparison::of(place, old.unwrap_or(&nothing), new);
+    let mut gained = comparison.added.clone();
+    gained.union(&comparison.modified);
+    strip(&mut gained);
+    for entry in &mut entries {
+        entry.fields = entry
+            .fields
+            .difference(&gained)
+            .difference(&comparison.removed);
+    }
+    if !gained.is_empty() {
+        match entries.iter_mut().find(|entry| entry.is_of(manager)) {
+            Some(entry) => {
+                entry.fields.union(&gained);
+                entry.time = manager.now.clone();
+            }
+            None => entries.push(Entry {
+                manager: manager.clone(),
+                time: manager.now.clone(),
+                fields: gained,
+            }),
+        }
+    }
+    write(new, entries);
+}
+
+/// An explicitly empty list, or one empty entry: the client wants no tracking.
+fn cleared(new: &Value) -> bool {
+    match new["metadata"]["managedFields"].as_array() {
+        Some(list) => {
+            list.is_empty()
+                || (list.len() == 1 && list[0].as_object().is_some_and(serde_json::Map::is_empty))
+        }
+        None => false,
+    }
+}
+
+/// Merges an applied configuration into the live object: the new object with its managed fields.
+pub(crate) fn apply(
+    kind: &Kind,
+    live: Option<&Value>,
+    config: &Value,
+    manager: &Manager,
+    force: bool,
+    reset: &[&[&str]],
+) -> Result<Value, Status> {
+    let place = Place::of(kind);
+    let nothing = empty(kind);
+    let mut entries = live.map(read).unwrap_or_default();
+    if let Some(live) = live
+        && entries.is_empty()
+    {
+        let mut fields = Comparison::of(place, &nothing, live).added;
+        strip(&mut fields);
+        let before = Manager {
+            name: BEFORE_FIRST_APPLY.into(),
+            operation: Operation::Update,
+            ..manager.clone()
+        };
+        entries.push(Entry {
+            manager: before,
+            time: manager.now.clone(),
+            fields,
+        });
+    }
+    let mut fields = fields_of(place, config);
+    strip(&mut fields);
+    for path in reset {
+        fields.remove_tree(path);
+    }
+    let mut merged = live.cloned().unwrap_or_else(|| nothing.clone());
+    merge::merge(place, &mut merged, config);
+    let position = entries.iter().position(|entry| entry.is_of(manager));
+    let previous = position.map(|index| entries.remove(index));
+    if let Some(previous) = &previous {
+        let mut owned = fields.clone();
+        entries.iter().for_each(|entry| owned.union(&entry.fields));
+        merge::prune(place, &mut merged, &previous.fields, &owned);
+    }
+    let comparison = Comparison::of(place, live.unwrap_or(&nothing), &merged);
+    let mut changed = comparison.added;
+    changed.union(&comparison.modified);
+    // What this endpoint does not write cannot be disputed through it.
+    reset.iter().for_each(|path| changed.remove_tree(path));
+    resolve_conflicts(&mut entries, &changed, force)?;
+    for entry in &mut entries {
+        entry.fields = entry.fields.difference(&comparison.removed);
+    }
+    let unchanged = previous.as_ref().is_some_and(|previous| {
+        previous.fields == fields && previous.manager.api_version == manager.api_version
+    });
+    let time = match &previous {
+        Some(previous) if unchanged && changed.is_empty() && comparison.removed.is_empty() => {
+            previous.time.clone()
+        }
+        _ => manager.now.clone(),
+    };
+    let entry = Entry {
+        manager: manager.clone(),
+        time,
+        fields,
+    };
+    entries.insert(position.unwrap_or(entries.len()).min(entries.len()), entry);
+    write(&mut merged, entries);
+    Ok(merged)
+}
+
+/// Fields that others own and that would change: a conflict, or, by force, no longer theirs.
+fn resolve_conflicts(entries: &mut [Entry], changed: &FieldSet, force: bool) -> Result<(), Status> {
+    let mut conflicts = Vec::new();
+    for entry in entries.iter_mut() {
+        let disputed = entry.fields.intersection(changed);
+        if disputed.is_empty() {
+            continue;
+        }
+        if force {
+            entry.fields = entry.fields.difference(&disputed);
+        }
+        conflicts.push((entry.manager.clone(), disputed));
+    }
+    if force || conflicts.is_empty() {
+        Ok(())
+    } else {
+        Err(conflict(&conflicts))
+    }
+}
+
+fn conflict(conflicts: &[(Manager, FieldSet)]) -> Status {
+    let mut causes = Vec::new();
+    let mut texts = Vec::new();
+    for (manager, disputed) in conflicts {
+        let mut who = format!("\"{}\"", manager.name);
+        if !manager.subresource.is_empty() {
+            who.push_str(&format!(" with subresource \"{}\"", manager.subresource));
+        }
+        if manager.operation == Operation::Update {
+            who.push_str(&format!(" using {}", manager.api_version));
+        }
+        let paths: Vec<String> = disputed
+            .paths()
+            .iter()
+            .map(|path| path_text(path))
+            .collect();
+        let message = format!("conflict with {who}");
+        causes.extend(
+            paths
+                .iter()
+                .map(|path| Cause::new(path.as_str(), "FieldManagerConflict", message.as_str())),
+        );
+        texts.push(match paths.as_slice() {
+            [path] => format!("conflict with {who}: {path}"),
+            _ => format!("conflicts with {who}:\n- {}", paths.join("\n- ")),
+        });
+    }
+    let count = causes.len();
+    let noun = if count == 1 { "conflict" } else { "conflicts" };
+    let mut status = Status::new(
+        409,
+        "Conflict",
+        format!("Apply failed with {count} {noun}: {}", texts.join("\n")),
+    );
+    status.details.causes = causes;
+    status
+}
+
+fn empty(kind: &Kind) -> Value {
+    let ty = crate::schema::type_for(&kind.group, &kind.version, &kind.kind);
+    ty.filter(|_| kind.custom().is_none())
+        .map_or_else(|| json!({}), crate::schema::empty)
+}
+
+/// Fields that are nobody's: identity and what the server itself writes.
+fn strip(set: &mut FieldSet) {
+    for path in [&["f:apiVersion"][..], &["f:kind"]] {
+        set.remove_tree(path);
+    }
+    for name in [
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    ] {
+        set.remove_tree(&["f:metadata", &format!("f:{name}")]);
+    }
+    set.remove("f:metadata");
+}
+
+fn read(value: &Value) -> Vec<Entry> {
+    let list = value["metadata"]["managedFields"].as_array();
+    let text = |entry: &Value, member: &str| entry[member].as_str().unwrap_or_default().to_owned();
+    let entries = list.into_iter().flatten().map(|entry| {
+        let operation = if entry["operation"] == "Apply" {
+            Operation::Apply
+        } else {
+            Operation::Update
+        };
+        let time = text(entry, "time");
+        let manager = Manager {
+            name: text(entry, "manager"),
+            operation,
+            api_version: text(entry, "apiVersion"),
+            subresource: text(entry, "subresource"),
+            now: String::new(),
+        };
+        Entry {
+            manager,
+            time,
+            fields: FieldSet::from_value(&entry["fieldsV1"]),
+        }
+    });
+    entries.filter(|entry| !entry.fields.is_empty()).collect()
+}
+
+/// Appliers first, then by time, as upstream sorts them.
+fn write(value: &mut Value, mut entries: Vec<Entry>) {
+    entries.retain(|entry| !entry.fields.is_empty());
+    entries.sort_by(|a, b| {
+        let rank = |entry: &Entry| {
+            (
+                entry.manager.operation == Operation::Update,
+                entry.time.clone(),
+            )
+        };
+        rank(a)
+            .cmp(&rank(b))
+            .then_with(|| a.manager.name.cmp(&b.manager.name))
+    });
+    merge_ancient(&mut entries);
+    let list: Vec<Value> = entries.iter().map(entry_value).collect();
+    let metadata = metadata_mut(value);
+    if list.is_empty() {
+        metadata.remove("managedFields");
+    } else {
+        metadata.insert("managedFields".into(), Value::Array(list));
+    }
+}
+
+fn merge_ancient(entries: &mut Vec<Entry>) {
+    let updates = |entries: &[Entry]| {
+        entries
+            .iter()
+            .filter(|entry| entry.manager.operation == Operation::Update)
+            .count()
+    };
+    while updates(entries) > MAX_UPDATE_MANAGERS {
+        let Some(first) = entries
+            .iter()
+            .position(|entry| entry.manager.operation == Operation::Update)
+        else {
+            return;
+        };
+        let oldest = entries.remove(first);
+        let Some(bucket) = entries.get_mut(first) else {
+            return;
+        };
+        bucket.fields.union(&oldest.fields);
+        bucket.manager.name = ANCIENT.to_owned();
+    }
+}
+
+fn entry_value(entry: &Entry) -> Value {
+    let manager = &entry.manager;
+    let operation = match manager.operation {
+        Operation::Apply => "Apply",
+        Operation::Update => "Update",
+    };
+    let mut value = json!({
+        "manager": manager.name, "operation": operation, "apiVersion": manager.api_version,
+        "fieldsType": "FieldsV1", "fieldsV1": entry.fields.to_value(),
+    });
+    if !entry.time.is_empty() {
+        value["time"] = json!(entry.time);
+    }
+    if !manager.subresource.is_empty() {
+        value["subresource"] = json!(manager.subresource);
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests;

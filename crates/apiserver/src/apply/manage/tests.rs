@@ -1,0 +1,185 @@
+use super::*;
+use crate::kinds;
+
+fn manager(name: &str, operation: Operation) -> Manager {
+    Manager {
+        name: name.into(),
+        operation,
+        api_version: "apps/v1".into(),
+        subresource: String::new(),
+        now: "2024-01-01T00:00:00Z".into(),
+    }
+}
+
+fn kind() -> &'static Kind {
+    kinds::find("apps", "Deployment").unwrap()
+}
+
+fn applied(live: Option<&Value>, config: Value, name: &str, force: bool) -> Result<Value, Status> {
+    apply(
+        kind(),
+        live,
+        &config,
+        &manager(name, Operation::Apply),
+        force,
+        &[],
+    )
+}
+
+fn fields<'a>(value: &'a Value, name: &str) -> &'a Value {
+    let list = value["metadata"]["managedFields"].as_array().unwrap();
+    list.iter()
+        .find(|entry| entry["manager"] == name)
+        .map_or(&Value::Null, |entry| &entry["fieldsV1"])
+}
+
+fn config(replicas: i64, image: &str) -> Value {
+    json!({
+        "metadata": {"name": "web", "labels": {"a": "1"}},
+        "spec": {"replicas": replicas, "template": {"spec": {"containers": [{"name": "c", "image": image}]}}},
+    })
+}
+
+#[test]
+fn the_applier_owns_what_it_sets() {
+    let object = applied(None, config(1, "i"), "me", false).unwrap();
+    assert_eq!(
+        *fields(&object, "me"),
+        json!({
+            "f:metadata": {"f:labels": {"f:a": {}}},
+            "f:spec": {"f:replicas": {}, "f:template": {"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:image": {}, "f:name": {}}}}}},
+        })
+    );
+}
+
+#[test]
+fn applying_again_changes_nothing() {
+    let object = applied(None, config(1, "i"), "me", false).unwrap();
+    let mut later = manager("me", Operation::Apply);
+    later.now = "2030-01-01T00:00:00Z".into();
+    assert_eq!(
+        apply(kind(), Some(&object), &config(1, "i"), &later, false, &[]).unwrap(),
+        object
+    );
+}
+
+#[test]
+fn what_is_no_longer_applied_goes_unless_another_owns_it() {
+    let object = applied(None, config(1, "i"), "me", false).unwrap();
+    let both = applied(
+        Some(&object),
+        json!({"spec": {"replicas": 1}}),
+        "other",
+        false,
+    )
+    .unwrap();
+    let less = applied(Some(&both), json!({"spec": {"paused": true}}), "me", false).unwrap();
+    assert_eq!(less["spec"]["replicas"], 1);
+    assert!(less["metadata"].get("labels").is_none());
+    assert!(
+        less["spec"]["template"]["spec"]["containers"]
+            .as_array()
+            .is_none_or(|list| list.is_empty())
+    );
+}
+
+#[test]
+fn a_changed_value_of_another_owner_is_a_conflict() {
+    let object = applied(None, config(1, "i"), "me", false).unwrap();
+    let status = applied(
+        Some(&object),
+        json!({"spec": {"replicas": 2}}),
+        "other",
+        false,
+    )
+    .unwrap_err();
+    assert_eq!(
+        status.message,
+        "Apply failed with 1 conflict: conflict with \"me\": .spec.replicas"
+    );
+    let forced = applied(
+        Some(&object),
+        json!({"spec": {"replicas": 2}}),
+        "other",
+        true,
+    )
+    .unwrap();
+    assert_eq!(forced["spec"]["replicas"], 2);
+    assert!(fields(&forced, "me")["f:spec"].get("f:replicas").is_none());
+}
+
+#[test]
+fn an_update_takes_the_fields_that_it_changes() {
+    let object = applied(None, config(1, "i"), "me", false).unwrap();
+    let mut new = object.clone();
+    new["spec"]["replicas"] = json!(5);
+    update(
+        kind(),
+        &mut new,
+        Some(&object),
+        &manager("kubectl", Operation::Update),
+    );
+    assert_eq!(
+        *fields(&new, "kubectl"),
+        json!({"f:spec": {"f:replicas": {}}})
+    );
+    assert!(fields(&new, "me")["f:spec"].get("f:replicas").is_none());
+    let mut gone = new.clone();
+    gone["spec"].as_object_mut().unwrap().remove("replicas");
+    update(
+        kind(),
+        &mut gone,
+        Some(&new),
+        &manager("kubectl", Operation::Update),
+    );
+    assert_eq!(*fields(&gone, "kubectl"), Value::Null);
+}
+
+#[test]
+fn a_created_object_is_owned_by_its_creator() {
+    let mut new = config(1, "i");
+    update(
+        kind(),
+        &mut new,
+        None,
+        &manager("kubectl", Operation::Update),
+    );
+    assert_eq!(
+        fields(&new, "kubectl")["f:metadata"],
+        json!({"f:labels": {".": {}, "f:a": {}}})
+    );
+}
+
+#[test]
+fn clearing_stops_the_tracking() {
+    let object = applied(None, config(1, "i"), "me", false).unwrap();
+    let mut new = object.clone();
+    new["metadata"]["managedFields"] = json!([{}]);
+    update(
+        kind(),
+        &mut new,
+        Some(&object),
+        &manager("kubectl", Operation::Update),
+    );
+    assert!(new["metadata"].get("managedFields").is_none());
+}
+
+#[test]
+fn list_items_are_merged_by_their_keys_in_the_applied_order() {
+    let list = |names: &[&str]| {
+        let items: Vec<Value> = names
+            .iter()
+            .map(|name| json!({"name": name, "image": "i"}))
+            .collect();
+        json!({"spec": {"template": {"spec": {"containers": items}}}})
+    };
+    let object = applied(None, list(&["a", "b"]), "me", false).unwrap();
+    let both = applied(Some(&object), list(&["c", "b"]), "other", false).unwrap();
+    let names: Vec<&str> = both["spec"]["template"]["spec"]["containers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["a", "c", "b"]);
+}

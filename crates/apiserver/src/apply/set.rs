@@ -1,0 +1,214 @@
+//! Sets of fields, in the shape of FieldsV1.
+
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// A set of paths. A path element is spelled as in FieldsV1: `f:name`, `k:{...}`, `v:...`, `i:0`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct FieldSet {
+    children: BTreeMap<String, Node>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Node {
+    /// The path that ends here is in the set.
+    member: bool,
+    below: FieldSet,
+}
+
+impl FieldSet {
+    pub(super) fn is_empty(&self) -> bool {
+        self.children.is_empty()
+    }
+
+    pub(super) fn insert(&mut self, path: &[String]) {
+        let Some((first, rest)) = path.split_first() else {
+            return;
+        };
+        let node = self.children.entry(first.clone()).or_default();
+        if rest.is_empty() {
+            node.member = true;
+        } else {
+            node.below.insert(rest);
+        }
+    }
+
+    /// Whether the path or anything below it is in the set.
+    pub(super) fn contains_at_or_below(&self, path: &[String]) -> bool {
+        self.node(path)
+            .is_some_and(|node| node.member || !node.below.is_empty())
+    }
+
+    fn node(&self, path: &[String]) -> Option<&Node> {
+        let (first, rest) = path.split_first()?;
+        let node = self.children.get(first)?;
+        if rest.is_empty() {
+            Some(node)
+        } else {
+            node.below.node(rest)
+        }
+    }
+
+    pub(super) fn union(&mut self, other: &FieldSet) {
+        for (element, node) in &other.children {
+            let mine = self.children.entry(element.clone()).or_default();
+            mine.member |= node.member;
+            mine.below.union(&node.below);
+        }
+    }
+
+    pub(super) fn intersection(&self, other: &FieldSet) -> FieldSet {
+        self.combine(other, |mine, theirs| mine && theirs)
+    }
+
+    pub(super) fn difference(&self, other: &FieldSet) -> FieldSet {
+        self.combine(other, |mine, theirs| mine && !theirs)
+    }
+
+    /// Keeps what `keep` says of (in this set, in the other), for every path of this set.
+    fn combine(&self, other: &FieldSet, keep: fn(bool, bool) -> bool) -> FieldSet {
+        let nothing = Node::default();
+        let mut children = BTreeMap::new();
+        for (element, mine) in &self.children {
+            let theirs = other.children.get(element).unwrap_or(&nothing);
+            let node = Node {
+                member: keep(mine.member, theirs.member),
+                below: mine.below.combine(&theirs.below, keep),
+            };
+            if node.member || !node.below.is_empty() {
+                children.insert(element.clone(), node);
+            }
+        }
+        FieldSet { children }
+    }
+
+    /// Drops a path and everything below it.
+    pub(super) fn remove_tree(&mut self, path: &[&str]) {
+        let Some((first, rest)) = path.split_first() else {
+            return;
+        };
+        if rest.is_empty() {
+            self.children.remove(*first);
+            return;
+        }
+        if let Some(node) = self.children.get_mut(*first) {
+            node.below.remove_tree(rest);
+            if !node.member && node.below.is_empty() {
+                self.children.remove(*first);
+            }
+        }
+    }
+
+    /// Drops one path but not what is below it.
+    pub(super) fn remove(&mut self, path: &str) {
+        if let Some(node) = self.children.get_mut(path) {
+            node.member = false;
+            if node.below.is_empty() {
+                self.children.remove(path);
+            }
+        }
+    }
+
+    /// Every path in the set, parents before children.
+    pub(super) fn paths(&self) -> Vec<Vec<String>> {
+        let mut paths = Vec::new();
+        self.collect(&mut Vec::new(), &mut paths);
+        paths
+    }
+
+    fn collect(&self, prefix: &mut Vec<String>, paths: &mut Vec<Vec<String>>) {
+        for (element, node) in &self.children {
+            prefix.push(element.clone());
+            if node.member {
+                paths.push(prefix.clone());
+            }
+            node.below.collect(prefix, paths);
+            prefix.pop();
+        }
+    }
+
+    /// FieldsV1: a member with children says so with ".".
+    pub(super) fn to_value(&self) -> Value {
+        let mut map = Map::new();
+        for (element, node) in &self.children {
+            let mut value = node.below.to_value();
+            if node.member && !node.below.is_empty() {
+                value["."] = json!({});
+            }
+            map.insert(element.clone(), value);
+        }
+        Value::Object(map)
+    }
+
+    pub(super) fn from_value(value: &Value) -> FieldSet {
+        let mut set = FieldSet::default();
+        for (element, below) in value
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(element, _)| *element != ".")
+        {
+            let children = FieldSet::from_value(below);
+            let member = children.is_empty() || below.get(".").is_some();
+            set.children.insert(
+                element.clone(),
+                Node {
+                    member,
+                    below: children,
+                },
+            );
+        }
+        set
+    }
+}
+
+/// `.spec.containers[name="c"].image`: how messages spell a path.
+pub(super) fn path_text(path: &[String]) -> String {
+    let mut text = String::new();
+    for element in path {
+        match element.split_once(':') {
+            Some(("f", name)) => text.push_str(&format!(".{name}")),
+            Some(("k", keys)) => {
+                let keys: Map<String, Value> = serde_json::from_str(keys).unwrap_or_default();
+                let parts: Vec<String> = keys
+                    .iter()
+                    .map(|(key, value)| format!("{key}={value}"))
+                    .collect();
+                text.push_str(&format!("[{}]", parts.join(",")));
+            }
+            Some(("v", value)) => text.push_str(&format!("[={value}]")),
+            _ => text.push_str(&format!("[{element}]")),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_v1_round_trips() {
+        let value = json!({"f:metadata": {"f:labels": {".": {}, "f:a": {}}}, "f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:image": {}}}}});
+        let set = FieldSet::from_value(&value);
+        assert_eq!(set.to_value(), value);
+        let texts: Vec<String> = set.paths().iter().map(|path| path_text(path)).collect();
+        assert_eq!(
+            texts,
+            [
+                ".metadata.labels",
+                ".metadata.labels.a",
+                ".spec.containers[name=\"c\"]",
+                ".spec.containers[name=\"c\"].image"
+            ]
+        );
+    }
+
+    #[test]
+    fn algebra() {
+        let a = FieldSet::from_value(&json!({"f:x": {"f:y": {}, "f:z": {}}}));
+        let b = FieldSet::from_value(&json!({"f:x": {"f:y": {}}, "f:w": {}}));
+        assert_eq!(a.intersection(&b).to_value(), json!({"f:x": {"f:y": {}}}));
+        assert_eq!(a.difference(&b).to_value(), json!({"f:x": {"f:z": {}}}));
+    }
+}

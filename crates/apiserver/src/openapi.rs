@@ -1,0 +1,253 @@
+//! OpenAPI v3: one document per group version, made from the schema tables and the custom definitions.
+//!
+//! kubectl reads them to learn that `fieldValidation` works, how lists merge, and what to explain. They carry
+//! no descriptions: the tables have none.
+
+mod schemas;
+
+use crate::Body;
+use crate::kinds::{Kind, Registry, Subresource, Verbs};
+use crate::rest::{RequestInfo, response};
+use crate::server::Shared;
+use crate::status::Status;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
+use http::{HeaderMap, Response};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The documents of one set of kinds, made when first asked for.
+#[derive(Default)]
+pub(crate) struct OpenApi {
+    made: Mutex<Option<(Arc<Registry>, Arc<Documents>)>>,
+}
+
+/// By path below `/openapi/v3/` ("api/v1", "apis/apps/v1"): the document and its hash.
+type Documents = BTreeMap<String, (Bytes, String)>;
+
+/// Answers below `/openapi/v3`; `path` is what follows it.
+pub(crate) fn answer(
+    shared: &Shared,
+    registry: &Arc<Registry>,
+    path: &[&str],
+    info: &RequestInfo,
+    headers: &HeaderMap,
+) -> Result<Response<Body>, Status> {
+    let documents = shared.openapi.documents(registry);
+    if path.is_empty() {
+        return Ok(response::value(200, &index(&documents)));
+    }
+    let path = path.join("/");
+    let (document, hash) = documents.get(&path).ok_or_else(Status::no_such_path)?;
+    let asked = info.query.get("hash");
+    if !asked.is_empty() && asked != hash {
+        let mut moved = response::text(301, "");
+        set(&mut moved, LOCATION, &url(&path, hash));
+        return Ok(moved);
+    }
+    let etag = format!("\"{hash}\"");
+    let known = headers
+        .get(IF_NONE_MATCH)
+        .is_some_and(|value| value.as_bytes() == etag.as_bytes());
+    let mut answer = if known {
+        response::json(304, Bytes::new())
+    } else {
+        response::json(200, document.clone())
+    };
+    set(&mut answer, ETAG, &etag);
+    set(&mut answer, VARY, "Accept");
+    if !asked.is_empty() {
+        // The hash is part of the address, so what is there never changes.
+        set(&mut answer, CACHE_CONTROL, "public, immutable");
+        set(&mut answer, EXPIRES, "Fri, 01 Jan 2100 00:00:00 GMT");
+    }
+    Ok(answer)
+}
+
+fn set(response: &mut Response<Body>, name: http::HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}
+
+fn url(path: &str, hash: &str) -> String {
+    format!("/openapi/v3/{path}?hash={hash}")
+}
+
+fn index(documents: &Documents) -> Value {
+    let entry = |(path, (_, hash)): (&String, &(Bytes, String))| {
+        (path.clone(), json!({"serverRelativeURL": url(path, hash)}))
+    };
+    json!({"paths": documents.iter().map(entry).collect::<Map<_, _>>()})
+}
+
+impl OpenApi {
+    fn documents(&self, registry: &Arc<Registry>) -> Arc<Documents> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, documents)) = &*made
+            && Arc::ptr_eq(of, registry)
+        {
+            return documents.clone();
+        }
+        let documents = Arc::new(make(registry));
+        *made = Some((registry.clone(), documents.clone()));
+        documents
+    }
+}
+
+fn make(registry: &Registry) -> Documents {
+    let mut documents: BTreeMap<String, Vec<&Arc<Kind>>> = BTreeMap::new();
+    for kind in registry.iter() {
+        documents.entry(document_path(kind)).or_default().push(kind);
+    }
+    let made = documents.into_iter().map(|(path, kinds)| {
+        let bytes = document(&kinds).to_string();
+        let digest = ring::digest::digest(&ring::digest::SHA256, bytes.as_bytes());
+        let hash: String = digest
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02X}"))
+            .collect();
+        (path, (Bytes::from(bytes), hash))
+    });
+    made.collect()
+}
+
+fn document_path(kind: &Kind) -> String {
+    if kind.group.is_empty() {
+        format!("api/{}", kind.version)
+    } else {
+        format!("apis/{}/{}", kind.group, kind.version)
+    }
+}
+
+fn document(kinds: &[&Arc<Kind>]) -> Value {
+    let mut paths = Map::new();
+    let mut components = schemas::Schemas::default();
+    for kind in kinds {
+        components.add_kind(kind);
+        add_paths(&mut paths, kind);
+    }
+    json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": crate::discovery::GIT_VERSION},
+        "paths": paths,
+        "components": {"schemas": components.finish()},
+    })
+}
+
+fn add_paths(paths: &mut Map<String, Value>, kind: &Kind) {
+    let root = format!("/{}", document_path(kind));
+    let collection = if kind.namespaced {
+        format!("{root}/namespaces/{{namespace}}/{}", kind.plural)
+    } else {
+        format!("{root}/{}", kind.plural)
+    };
+    let operation = |action: &str, parameters: &[&str]| {
+        operation(
+            kind,
+            &kind.group,
+            &kind.version,
+            &kind.kind,
+            action,
+            parameters,
+        )
+    };
+    if kind.verbs == Verbs::CreateOnly {
+        paths.insert(collection, json!({"post": operation("post", WRITE)}));
+        return;
+    }
+    let mut many = json!({"get": operation("list", LIST), "post": operation("post", WRITE), "delete": operation("deletecollection", LIST)});
+    many["parameters"] = path_parameters(kind, false);
+    paths.insert(collection.clone(), many);
+    if kind.namespaced {
+        paths.insert(
+            format!("{root}/{}", kind.plural),
+            json!({"get": operation("list", LIST)}),
+        );
+    }
+    let mut one = json!({
+        "get": operation("get", &[]), "put": operation("put", WRITE),
+        "patch": operation("patch", PATCH), "delete": operation("delete", DELETE),
+    });
+    one["parameters"] = path_parameters(kind, true);
+    paths.insert(format!("{collection}/{{name}}"), one);
+    for subresource in &kind.subresources {
+        let path = format!("{collection}/{{name}}/{}", subresource.name());
+        if *subresource == Subresource::Status {
+            let item = json!({"get": operation("get", &[]), "put": operation("put", WRITE), "patch": operation("patch", PATCH), "parameters": path_parameters(kind, true)});
+            paths.insert(path, item);
+        }
+    }
+}
+
+const WRITE: &[&str] = &["dryRun", "fieldManager", "fieldValidation"];
+const PATCH: &[&str] = &["dryRun", "fieldManager", "fieldValidation", "force"];
+const DELETE: &[&str] = &[
+    "dryRun",
+    "gracePeriodSeconds",
+    "orphanDependents",
+    "propagationPolicy",
+];
+const LIST: &[&str] = &[
+    "allowWatchBookmarks",
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+    "watch",
+];
+
+fn operation(
+    of: &Kind,
+    group: &str,
+    version: &str,
+    kind: &str,
+    action: &str,
+    parameters: &[&str],
+) -> Value {
+    let parameters: Vec<Value> = parameters
+        .iter()
+        .map(|name| query_parameter(name))
+        .collect();
+    let schema = json!({"$ref": format!("#/components/schemas/{}", schemas::name(of))});
+    let mut operation = json!({
+        "parameters": parameters,
+        "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": schema}}}},
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
+    });
+    if matches!(action, "post" | "put") {
+        operation["requestBody"] =
+            json!({"content": {"*/*": {"schema": schema}}, "required": true});
+    }
+    operation
+}
+
+fn query_parameter(name: &str) -> Value {
+    let kind = match name {
+        "limit" | "timeoutSeconds" | "gracePeriodSeconds" => "integer",
+        "watch" | "force" | "allowWatchBookmarks" | "sendInitialEvents" | "orphanDependents" => {
+            "boolean"
+        }
+        _ => "string",
+    };
+    json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}})
+}
+
+fn path_parameters(kind: &Kind, named: bool) -> Value {
+    let parameter = |name: &str| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "uniqueItems": true}});
+    let mut parameters = Vec::new();
+    if named {
+        parameters.push(parameter("name"));
+    }
+    if kind.namespaced {
+        parameters.push(parameter("namespace"));
+    }
+    Value::Array(parameters)
+}

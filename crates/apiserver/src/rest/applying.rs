@@ -1,0 +1,148 @@
+//! Server-side apply as a request: PATCH with `application/apply-patch+yaml`.
+
+use super::Context;
+use super::body::{parse_yaml, settle_type};
+use super::metadata::text;
+use crate::apply::{self, Manager, Operation};
+use crate::kinds::Subresource;
+use crate::status::{Cause, Status};
+use crate::storage::{Stored, Transaction};
+use crate::{Body, convert, semantics};
+use http::Response;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// UPSTREAM: the longest name of a field manager.
+const MAX_MANAGER_NAME: usize = 128;
+
+impl Context {
+    pub(super) async fn apply(&mut self, dry_run: bool) -> Result<Response<Body>, Status> {
+        let name = self.info.query.get("fieldManager").to_owned();
+        if name.is_empty() {
+            let cause = Cause::new(
+                "fieldManager",
+                "FieldValueRequired",
+                "Required value: is required for apply patch",
+            );
+            return Err(Status::invalid(
+                "meta.k8s.io",
+                "PatchOptions",
+                "",
+                vec![cause],
+            ));
+        }
+        let mut config = parse_yaml(&self.body)?;
+        if !config.is_object() {
+            return Err(Status::bad_request("an applied configuration is an object"));
+        }
+        let (api_version, kind) = (self.kind.api_version(), self.kind.kind.to_string());
+        settle_type(&mut config, &api_version, &kind)?;
+        self.settle_name(&mut config)?;
+        self.settle_namespace(&mut config)?;
+        if apply::has_managed_fields(&config) {
+            return Err(Status::bad_request("metadata.managedFields must be nil"));
+        }
+        self.check_declared(&config)?;
+        let shared = self.shared.clone();
+        let (outcome, revision) = shared
+            .store
+            .write(|transaction| self.apply_in(transaction, &config, dry_run))?;
+        self.settle(revision).await?;
+        self.show(outcome.0, &outcome.1)
+    }
+
+    /// UPSTREAM: a field that the schema does not have cannot be owned, whatever fieldValidation says.
+    fn check_declared(&self, config: &Value) -> Result<(), Status> {
+        let (_, unknown) = semantics::decode(&self.kind, config.clone())?;
+        let Some(first) = unknown.first() else {
+            return Ok(());
+        };
+        let subject = format!("{}/{}", self.info.namespace, self.info.name);
+        let message = format!(
+            "failed to create typed patch object ({}; {}, Kind={}): .{first}: field not declared in schema",
+            subject.trim_start_matches('/'),
+            self.kind.api_version(),
+            self.kind.kind
+        );
+        Err(Status::new(500, "InternalError", message))
+    }
+
+    fn apply_in(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        config: &Value,
+        dry_run: bool,
+    ) -> Result<(u16, Arc<Stored>), Status> {
+        let key = self.key(&self.info.name);
+        let old = transaction.get(&self.stored_kind, &key);
+        let live = old.as_ref().map(|old| self.shown(old));
+        if live.is_none() && self.subresource.is_some() {
+            return Err(Status::not_found(self.subject()));
+        }
+        let manager = self.manager(Operation::Apply);
+        let reset: &[&[&str]] = match self.subresource {
+            None if self.kind.has(Subresource::Status) => &[&["f:status"]],
+            Some(Subresource::Status) => &[&["f:spec"], &["f:metadata"]],
+            _ => &[],
+        };
+        let force = self.info.query.flag("force");
+        let merged = apply::apply(&self.kind, live.as_ref(), config, &manager, force, reset)?;
+        self.applying = true;
+        let mut value = self.read_typed(merged)?;
+        let Some(old) = old else {
+            let uid = text(config, "uid");
+            if !uid.is_empty() {
+                let why = format!(
+                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                );
+                return Err(Status::conflict(self.subject(), &why));
+            }
+            return Ok((201, self.create_in(transaction, value, None, dry_run)?));
+        };
+        semantics::default(&self.kind, &mut value);
+        convert::to_storage(&self.kind, &mut value);
+        Ok((
+            200,
+            self.replace_in(transaction, &old, value, None, dry_run)?,
+        ))
+    }
+
+    /// Who this request's changes belong to.
+    pub(crate) fn manager(&self, operation: Operation) -> Manager {
+        let given = self.info.query.get("fieldManager");
+        let agent = self
+            .headers
+            .get(http::header::USER_AGENT)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        let name = if given.is_empty() {
+            agent.split('/').next().unwrap_or_default()
+        } else {
+            given
+        };
+        let name: String = name.chars().take(MAX_MANAGER_NAME).collect();
+        Manager {
+            name: if name.is_empty() {
+                "unknown".to_owned()
+            } else {
+                name
+            },
+            operation,
+            api_version: self.kind.api_version(),
+            subresource: self.info.subresource.clone(),
+            now: self.shared.now(),
+        }
+    }
+
+    /// Keeps managedFields true through a write that is not an apply.
+    pub(crate) fn manage_fields(&self, new: &mut Value, old: Option<&Value>) {
+        if self.shared.track_fields && !self.applying {
+            apply::update(
+                &self.stored_kind,
+                new,
+                old,
+                &self.manager(Operation::Update),
+            );
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Server-side apply through the API.
+
+use super::*;
+
+async fn apply(server: &Server, path: &str, query: &str, body: Value) -> (u16, Value) {
+    let path = format!("{path}?{query}");
+    server
+        .call(
+            Method::PATCH,
+            &path,
+            "application/apply-patch+yaml",
+            body.to_string().into(),
+        )
+        .await
+}
+
+fn config(replicas: i64) -> Value {
+    let mut config = deployment("web");
+    config["apiVersion"] = json!("apps/v1");
+    config["kind"] = json!("Deployment");
+    config["spec"]["replicas"] = json!(replicas);
+    config
+}
+
+fn managers(value: &Value) -> Vec<String> {
+    let list = value["metadata"]["managedFields"].as_array().unwrap();
+    list.iter()
+        .map(|m| {
+            format!(
+                "{} {}",
+                m["manager"].as_str().unwrap(),
+                m["operation"].as_str().unwrap()
+            )
+        })
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn applies_create_then_change_then_do_nothing() {
+    let server = Server::new();
+    let path = format!("{DEPLOYMENTS}/web");
+    let (code, created) = apply(&server, &path, "fieldManager=me", config(1)).await;
+    assert_eq!(
+        (code, managers(&created)),
+        (201, vec!["me Apply".to_owned()]),
+        "{created}"
+    );
+    let fields = &created["metadata"]["managedFields"][0]["fieldsV1"];
+    assert_eq!(fields["f:spec"]["f:replicas"], json!({}));
+    assert!(
+        fields["f:spec"].get("f:revisionHistoryLimit").is_none(),
+        "defaults belong to nobody"
+    );
+    tokio::time::advance(std::time::Duration::from_secs(60)).await;
+    let (code, same) = apply(&server, &path, "fieldManager=me", config(1)).await;
+    assert_eq!((code, revision(&same)), (200, revision(&created)));
+    let (_, changed) = apply(&server, &path, "fieldManager=me", config(3)).await;
+    assert_eq!(
+        (
+            &changed["spec"]["replicas"],
+            &changed["metadata"]["generation"]
+        ),
+        (&json!(3), &json!(2))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn conflicts_are_refused_unless_forced() {
+    let server = Server::new();
+    let path = format!("{DEPLOYMENTS}/web");
+    apply(&server, &path, "fieldManager=me", config(1)).await;
+    let body = json!({"spec": {"replicas": 4}});
+    server
+        .patch(&format!("{path}?fieldManager=scaler"), "merge-patch", body)
+        .await;
+    let (code, status) = apply(&server, &path, "fieldManager=me", config(1)).await;
+    assert_eq!(code, 409);
+    assert_eq!(status["details"]["causes"][0]["field"], ".spec.replicas");
+    let (code, value) = apply(&server, &path, "fieldManager=me&force=true", config(1)).await;
+    assert_eq!(
+        (code, &value["spec"]["replicas"], managers(&value)),
+        (200, &json!(1), vec!["me Apply".to_owned()])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_has_its_own_owners() {
+    let server = Server::new();
+    let path = format!("{DEPLOYMENTS}/web");
+    apply(&server, &path, "fieldManager=me", config(1)).await;
+    let status = json!({"status": {"replicas": 1}, "spec": {"replicas": 9}});
+    let (code, value) = apply(
+        &server,
+        &format!("{path}/status"),
+        "fieldManager=controller",
+        status,
+    )
+    .await;
+    assert_eq!(
+        (
+            code,
+            &value["status"]["replicas"],
+            &value["spec"]["replicas"]
+        ),
+        (200, &json!(1), &json!(1)),
+        "{value}"
+    );
+    let entry = value["metadata"]["managedFields"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|m| m["manager"] == "controller")
+        .unwrap();
+    assert_eq!(
+        (&entry["subresource"], &entry["fieldsV1"]),
+        (&json!("status"), &json!({"f:status": {"f:replicas": {}}}))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_applies_are_refused() {
+    let server = Server::new();
+    let path = format!("{DEPLOYMENTS}/web");
+    assert_eq!(apply(&server, &path, "", config(1)).await.0, 422);
+    assert_eq!(
+        apply(
+            &server,
+            &path,
+            "fieldManager=me",
+            json!({"spec": {"replcas": 1}})
+        )
+        .await
+        .0,
+        500
+    );
+    assert_eq!(
+        apply(
+            &server,
+            &path,
+            "fieldManager=me",
+            json!({"metadata": {"managedFields": [{"manager": "x"}]}})
+        )
+        .await
+        .0,
+        400
+    );
+    assert_eq!(
+        apply(&server, &path, "fieldManager=me", json!([])).await.0,
+        400
+    );
+}

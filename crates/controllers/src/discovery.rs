@@ -1,0 +1,275 @@
+//! What the API server serves: every resource of every version, with its verbs.
+//!
+//! The garbage collector and the namespace controller work on whatever there is, custom resources
+//! included. They ask through aggregated discovery: two requests for everything.
+
+use std::fmt;
+
+use api::ResourceType;
+use bytes::Bytes;
+use client::Client;
+use futures_util::future::try_join;
+use http::Request;
+use http::header::ACCEPT;
+use serde::Deserialize;
+
+/// What was found, and which group versions could not be asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Discovery {
+    pub resources: Vec<Served>,
+    /// Group versions whose server did not answer: their resources are unknown, not gone.
+    pub failed: Vec<GroupVersion>,
+}
+
+/// One resource in one version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    pub resource: ResourceType,
+    pub verbs: Vec<String>,
+    /// The version of this resource that the server would rather be asked for.
+    pub preferred: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GroupVersion {
+    pub group: String,
+    pub version: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DiscoveryError {
+    #[error(transparent)]
+    Client(#[from] client::Error),
+    #[error(
+        "GET {path} was not answered with aggregated discovery (Kubernetes 1.30 and newer have it)"
+    )]
+    Unreadable {
+        path: &'static str,
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// Asks the server for all that it serves.
+pub async fn discover(client: &Client) -> Result<Discovery, DiscoveryError> {
+    let (core, groups) = try_join(fetch(client, "/api"), fetch(client, "/apis")).await?;
+    let mut found = Discovery::default();
+    for group in core.items.into_iter().chain(groups.items) {
+        found.add(group);
+    }
+    Ok(found)
+}
+
+impl Discovery {
+    /// Each resource once, in the version that the server prefers, if it knows all these verbs.
+    pub fn preferred(&self, verbs: &[&str]) -> impl Iterator<Item = &Served> {
+        self.resources
+            .iter()
+            .filter(move |served| served.preferred && verbs.iter().all(|verb| served.can(verb)))
+    }
+
+    /// The resource that an `apiVersion` and `kind` mean. A version that is not served means the
+    /// preferred one, as upstream's mapper has it.
+    pub fn find(&self, api_version: &str, kind: &str) -> Option<&ResourceType> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let mut of_kind = self
+            .resources
+            .iter()
+            .map(|served| &served.resource)
+            .filter(|resource| resource.kind == kind && resource.group == group);
+        let first = of_kind.next()?;
+        if first.version == version {
+            return Some(first);
+        }
+        Some(
+            of_kind
+                .find(|resource| resource.version == version)
+                .unwrap_or(first),
+        )
+    }
+
+    /// Upstream's words for group versions that did not answer; `None` when all did.
+    pub fn failure(&self) -> Option<String> {
+        if self.failed.is_empty() {
+            return None;
+        }
+        let groups: Vec<String> = self
+            .failed
+            .iter()
+            .map(|version| format!("{version}: stale GroupVersion discovery: {version}"))
+            .collect();
+        Some(format!(
+            "unable to retrieve the complete list of server APIs: {}",
+            groups.join(", ")
+        ))
+    }
+
+    fn add(&mut self, group: Group) {
+        let name = group.metadata.name;
+        let begin = self.resources.len();
+        for version in group.versions {
+            if version.freshness == "Stale" {
+                self.failed.push(GroupVersion {
+                    group: name.clone(),
+                    version: version.version,
+                });
+                continue;
+            }
+            for resource in version.resources {
+                let Some(kind) = resource.response_kind.filter(|kind| !kind.kind.is_empty()) else {
+                    continue;
+                };
+                // Versions come in the server's order of preference.
+                let preferred = !self.resources[begin..]
+                    .iter()
+                    .any(|known| known.resource.plural == resource.resource);
+                self.resources.push(Served {
+                    resource: ResourceType {
+                        group: name.clone().into(),
+                        version: version.version.clone().into(),
+                        plural: resource.resource.into(),
+                        kind: kind.kind.into(),
+                        namespaced: resource.scope == "Namespaced",
+                    },
+                    verbs: resource.verbs,
+                    preferred,
+                });
+            }
+        }
+    }
+}
+
+impl Served {
+    pub fn can(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|known| known == verb)
+    }
+}
+
+impl fmt::Display for GroupVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.group.is_empty() {
+            write!(f, "{}/", self.group)?;
+        }
+        f.write_str(&self.version)
+    }
+}
+
+async fn fetch(client: &Client, path: &'static str) -> Result<GroupList, DiscoveryError> {
+    const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+    let request = Request::get(path)
+        .header(ACCEPT, AGGREGATED)
+        .body(Bytes::new())
+        .expect("a constant path and header");
+    let answer = client.request(request).await?;
+    serde_json::from_slice(&answer).map_err(|source| DiscoveryError::Unreadable { path, source })
+}
+
+#[derive(Deserialize)]
+struct GroupList {
+    items: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    #[serde(default)]
+    metadata: GroupMeta,
+    #[serde(default)]
+    versions: Vec<Version>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct GroupMeta {
+    name: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Version {
+    version: String,
+    freshness: String,
+    resources: Vec<WireResource>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireResource {
+    resource: String,
+    response_kind: Option<WireKind>,
+    scope: String,
+    verbs: Vec<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireKind {
+    kind: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn discovery(groups: &str) -> Discovery {
+        let list: GroupList = serde_json::from_str(groups).unwrap();
+        let mut found = Discovery::default();
+        list.items.into_iter().for_each(|group| found.add(group));
+        found
+    }
+
+    fn example() -> Discovery {
+        discovery(
+            r#"{"items":[
+            {"metadata":{"creationTimestamp":null},"versions":[{"version":"v1","freshness":"Current","resources":[
+                {"resource":"pods","responseKind":{"kind":"Pod"},"scope":"Namespaced","verbs":["delete","list"]},
+                {"resource":"bare","scope":"Namespaced","verbs":[]}]}]},
+            {"metadata":{"name":"a.io"},"versions":[
+                {"version":"v2","resources":[{"resource":"xs","responseKind":{"kind":"X"},"scope":"Cluster","verbs":["list"]}]},
+                {"version":"v1","resources":[{"resource":"xs","responseKind":{"kind":"X"},"scope":"Cluster","verbs":["list"]},
+                                             {"resource":"ys","responseKind":{"kind":"Y"},"scope":"Cluster","verbs":["list"]}]}]},
+            {"metadata":{"name":"m.io"},"versions":[{"version":"v1beta1","freshness":"Stale"}]}]}"#,
+        )
+    }
+
+    #[test]
+    fn each_resource_is_preferred_in_one_version() {
+        let found = example();
+        let preferred: Vec<String> = found
+            .preferred(&["list"])
+            .map(|served| {
+                format!(
+                    "{} {}",
+                    served.resource.api_version(),
+                    served.resource.plural
+                )
+            })
+            .collect();
+        assert_eq!(preferred, ["v1 pods", "a.io/v2 xs", "a.io/v1 ys"]);
+        assert_eq!(found.preferred(&["list", "delete"]).count(), 1);
+    }
+
+    #[test]
+    fn a_version_that_is_not_served_means_the_preferred_one() {
+        let found = example();
+        let version = |api_version: &str, kind: &str| {
+            found
+                .find(api_version, kind)
+                .map(|resource| resource.version.to_string())
+        };
+        assert_eq!(version("a.io/v1", "X").as_deref(), Some("v1"));
+        assert_eq!(version("a.io/v9", "X").as_deref(), Some("v2"));
+        assert_eq!(version("v1", "Pod").as_deref(), Some("v1"));
+        assert_eq!(version("b.io/v1", "X"), None);
+        assert_eq!(version("", ""), None);
+    }
+
+    #[test]
+    fn a_group_that_does_not_answer_is_named() {
+        assert_eq!(
+            example().failure().as_deref(),
+            Some(
+                "unable to retrieve the complete list of server APIs: m.io/v1beta1: stale GroupVersion discovery: m.io/v1beta1"
+            )
+        );
+    }
+}

@@ -1,0 +1,248 @@
+//! One attempt to deal with one object: what is known, what follows, and doing it.
+
+use std::sync::Arc;
+
+use api::{Istr, Key, Meta, OwnerRef, ResourceType, Uid};
+use futures_util::{StreamExt, stream};
+use runtime::Error;
+
+use super::decide::{self, Action, OwnerState, Reason};
+use super::graph::{FOREGROUND, Item, KnownOwner, ORPHAN};
+use super::identity::Identity;
+use super::writes::{self, Target, Written};
+use super::{Inner, NAME};
+use crate::workload::claim::aggregate;
+
+/// How an attempt that did not fail went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempted {
+    Done,
+    /// No informer has shown the object yet: if it goes unseen, nobody would tell.
+    LookAgain,
+}
+
+/// Dependents of one owner that are orphaned at the same time; flow control has the last word.
+const ORPHANED_AT_ONCE: usize = 50;
+
+/// What is known of an owner after asking.
+enum Asked {
+    State(OwnerState),
+    /// A cluster-scoped object names a namespaced owner. No retry will make sense of it.
+    OutOfReach,
+}
+
+impl Inner {
+    pub(super) async fn attempt_to_delete(&self, uid: &Uid) -> Result<Attempted, Error> {
+        let Some(item) = self.graph.lock().item(uid) else {
+            return Ok(Attempted::Done);
+        };
+        if let Some((action, reason)) = decide::decide_deleting(&item) {
+            self.apply(&item, action, &reason, None).await?;
+            return Ok(Attempted::Done);
+        }
+        let resource = self.resource(&item.identity.api_version, &item.identity.kind)?;
+        if resource.namespaced && item.identity.namespace.is_empty() {
+            return Ok(Attempted::Done);
+        }
+        let Some(latest) = self.latest(&item, &resource).await? else {
+            self.deny(&item.identity);
+            return Ok(Attempted::Done);
+        };
+        let Some(owners) = self.classify(&item.identity.namespace, &latest).await? else {
+            return Ok(Attempted::Done);
+        };
+        let (action, reason) = decide::decide(&item, &latest, &owners);
+        self.apply(&item, action, &reason, Some(&latest)).await?;
+        Ok(if item.is_virtual && self.graph.has(uid) {
+            Attempted::LookAgain
+        } else {
+            Attempted::Done
+        })
+    }
+
+    /// Takes the owner off the lists of its dependents, and then lets it go.
+    pub(super) async fn attempt_to_orphan(&self, uid: &Uid) -> Result<Attempted, Error> {
+        let (item, dependents) = {
+            let graph = self.graph.lock();
+            match graph.item(uid) {
+                Some(item) => (item, graph.dependents(uid)),
+                None => return Ok(Attempted::Done),
+            }
+        };
+        let results: Vec<Result<(), Error>> = stream::iter(dependents)
+            .map(|dependent| self.orphan(dependent, uid))
+            .buffered(ORPHANED_AT_ONCE)
+            .collect()
+            .await;
+        aggregate(results.into_iter().filter_map(Result::err).collect())?;
+        self.remove_finalizer(&item, ORPHAN).await?;
+        Ok(Attempted::Done)
+    }
+
+    async fn orphan(&self, dependent: Identity, owner: &Uid) -> Result<(), Error> {
+        let resource = self.resource(&dependent.api_version, &dependent.kind)?;
+        let target = self.target(&resource, &dependent);
+        target
+            .remove_owners(std::slice::from_ref(owner))
+            .await
+            .map_err(|error| Error::Retry(format!("orphaning {dependent} failed, {error}")))?;
+        Ok(())
+    }
+
+    /// The object as the cache has it, or as the server has it where the cache does not know it.
+    async fn latest(&self, item: &Item, resource: &ResourceType) -> Result<Option<Meta>, Error> {
+        if !item.is_virtual
+            && let Some(known) = self.cached(&item.identity, resource)
+        {
+            return Ok(Some(known));
+        }
+        Ok(self.target(resource, &item.identity).get().await?)
+    }
+
+    fn cached(&self, identity: &Identity, resource: &ResourceType) -> Option<Meta> {
+        self.lock_monitors()
+            .find(resource, &identity.namespace, &identity.name)
+            .filter(|meta| meta.uid == identity.uid)
+    }
+
+    /// The state of each owner; `None` when one is out of reach.
+    async fn classify(
+        &self,
+        namespace: &Istr,
+        latest: &Meta,
+    ) -> Result<Option<Vec<(OwnerRef, OwnerState)>>, Error> {
+        let mut owners = Vec::with_capacity(latest.owners.len());
+        for owner in latest.owners.iter() {
+            let known = self.graph.lock().known_owner(owner, namespace);
+            let state = match known {
+                KnownOwner::Absent => OwnerState::Dangling,
+                KnownOwner::Observed {
+                    deleting_dependents: true,
+                } => OwnerState::Waiting,
+                KnownOwner::Observed { .. } => OwnerState::Solid,
+                KnownOwner::Unknown => match self.ask(owner, namespace).await? {
+                    Asked::State(state) => state,
+                    Asked::OutOfReach => return Ok(None),
+                },
+            };
+            owners.push((owner.clone(), state));
+        }
+        Ok(Some(owners))
+    }
+
+    /// Asks the server whether an owner exists.
+    async fn ask(&self, owner: &OwnerRef, namespace: &Istr) -> Result<Asked, Error> {
+        let resource = self.resource(&owner.api_version, &owner.kind)?;
+        if resource.namespaced && namespace.is_empty() {
+            return Ok(Asked::OutOfReach);
+        }
+        let namespace = if resource.namespaced {
+            namespace.clone()
+        } else {
+            Istr::default()
+        };
+        let found = writes::get(&self.tools.client, &resource, &namespace, &owner.name).await?;
+        let Some(found) = found.filter(|found| found.uid == owner.uid) else {
+            let absent = Identity::of_owner(owner, &namespace);
+            self.graph.lock().note_absent(absent);
+            return Ok(Asked::State(OwnerState::Dangling));
+        };
+        let waits = found.is_terminating() && found.has_finalizer(FOREGROUND);
+        Ok(Asked::State(if waits {
+            OwnerState::Waiting
+        } else {
+            OwnerState::Solid
+        }))
+    }
+
+    async fn apply(
+        &self,
+        item: &Item,
+        action: Action,
+        reason: &Reason,
+        latest: Option<&Meta>,
+    ) -> Result<(), Error> {
+        if action == Action::Nothing {
+            return Ok(());
+        }
+        self.record(item, reason);
+        match action {
+            Action::Nothing => Ok(()),
+            Action::RemoveForegroundFinalizer => self.remove_finalizer(item, FOREGROUND).await,
+            Action::DeleteFirst(dependents) => {
+                for uid in dependents {
+                    self.to_delete.add(uid);
+                }
+                Ok(())
+            }
+            Action::RemoveReferences(owners) => {
+                let resource = self.resource(&item.identity.api_version, &item.identity.kind)?;
+                self.target(&resource, &item.identity)
+                    .remove_owners(&owners)
+                    .await?;
+                Ok(())
+            }
+            Action::Delete {
+                propagation,
+                unblock,
+            } => {
+                let resource = self.resource(&item.identity.api_version, &item.identity.kind)?;
+                let target = self.target(&resource, &item.identity);
+                let mut latest = latest.cloned().unwrap_or_default();
+                if unblock {
+                    latest.resource_version = target.unblock_owners(&item.owners).await?;
+                }
+                if target.delete(&latest, propagation).await? == Written::Gone {
+                    self.deny(&item.identity);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn remove_finalizer(&self, item: &Item, finalizer: &str) -> Result<(), Error> {
+        let resource = self.resource(&item.identity.api_version, &item.identity.kind)?;
+        let known = self.cached(&item.identity, &resource);
+        let target = self.target(&resource, &item.identity);
+        if target.remove_finalizer(known, finalizer).await? == Written::Gone {
+            self.deny(&item.identity);
+        }
+        Ok(())
+    }
+
+    /// The server has no such object: the graph must not believe in it any longer.
+    fn deny(&self, identity: &Identity) {
+        let wakes = self.graph.lock().denied(identity);
+        self.wake(wakes);
+    }
+
+    fn resource(&self, api_version: &str, kind: &str) -> Result<ResourceType, Error> {
+        let served = Arc::clone(&self.lock_served());
+        served.find(api_version, kind).cloned().ok_or_else(|| {
+            Error::Retry(format!(
+                "unable to get REST mapping for {api_version}/{kind}."
+            ))
+        })
+    }
+
+    fn target<'a>(&'a self, resource: &'a ResourceType, identity: &'a Identity) -> Target<'a> {
+        Target {
+            client: &self.tools.client,
+            resource,
+            identity,
+        }
+    }
+
+    fn record(&self, item: &Item, reason: &Reason) {
+        let identity = &item.identity;
+        let key = Key {
+            namespace: identity.namespace.clone(),
+            name: identity.name.clone(),
+        };
+        let line = format!("{} {reason}", identity.kind);
+        let now = self.tools.clock.now();
+        self.tools
+            .decisions
+            .record(NAME, &key, now, [line].into_iter());
+    }
+}

@@ -1,0 +1,160 @@
+//! One stream per deletable resource, each feeding the graph.
+//!
+//! Kinds that other controllers cache anyway are shared with them; for the rest there is an informer
+//! of metadata alone. Streams are independent: a kind that cannot be listed waits and retries by
+//! itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::kinds::Metadata;
+use api::{Meta, Resource, ResourceType};
+use client::Client;
+use runtime::informer::{StreamOptions, Synced};
+use runtime::{Change, Informer, Informers, Stop, Task, spawn};
+
+/// What an informer has shown.
+pub enum Seen<'a> {
+    Object {
+        old: Option<&'a Meta>,
+        new: &'a Meta,
+    },
+    Gone(&'a Meta),
+}
+
+/// Told of everything that is seen of one resource.
+pub type Listener = Box<dyn Fn(Seen<'_>) + Send + Sync>;
+
+type Find = Box<dyn Fn(&str, &str) -> Option<Meta> + Send + Sync>;
+type Attach = Box<dyn Fn(Listener) -> Monitor + Send + Sync>;
+
+/// A kind whose informer other controllers have already.
+pub struct SharedKind {
+    resource: ResourceType,
+    attach: Attach,
+}
+
+impl SharedKind {
+    pub fn of<K: Resource>(informers: &Informers) -> SharedKind {
+        let informer = informers.of::<K>();
+        SharedKind {
+            resource: K::TYPE,
+            attach: Box::new(move |listener| Monitor::watch(&informer, listener, None)),
+        }
+    }
+}
+
+struct Monitor {
+    synced: Synced,
+    find: Find,
+    /// Shared informers are run by others.
+    _task: Option<Task<()>>,
+}
+
+impl Monitor {
+    fn watch<K: Resource>(
+        informer: &Arc<Informer<K>>,
+        listener: Listener,
+        task: Option<Task<()>>,
+    ) -> Monitor {
+        informer.on_change(move |change| match change {
+            Change::Added(new) => listener(Seen::Object {
+                old: None,
+                new: new.meta(),
+            }),
+            Change::Updated { old, new } => listener(Seen::Object {
+                old: Some(old.meta()),
+                new: new.meta(),
+            }),
+            Change::Deleted(last) => listener(Seen::Gone(last.meta())),
+        });
+        let store = informer.store().clone();
+        Monitor {
+            synced: informer.synced(),
+            find: Box::new(move |namespace, name| {
+                Some(store.find(namespace, name)?.meta().clone())
+            }),
+            _task: task,
+        }
+    }
+}
+
+/// All streams that run now.
+pub struct Monitors {
+    client: Client,
+    options: StreamOptions,
+    shared: Vec<SharedKind>,
+    running: BTreeMap<ResourceType, Monitor>,
+}
+
+impl Monitors {
+    pub fn new(client: Client, options: StreamOptions, shared: Vec<SharedKind>) -> Monitors {
+        Monitors {
+            client,
+            options,
+            shared,
+            running: BTreeMap::new(),
+        }
+    }
+
+    /// Starts what is wanted and not running, stops what is running and not wanted.
+    pub fn sync(
+        &mut self,
+        wanted: &[ResourceType],
+        stop: &Stop,
+        listener: impl Fn(&ResourceType) -> Listener,
+    ) {
+        let shared = &self.shared;
+        // A shared stream costs nothing to keep, and listening twice would be a waste.
+        self.running.retain(|resource, _| {
+            wanted.contains(resource) || shared.iter().any(|kind| kind.resource == *resource)
+        });
+        for resource in wanted {
+            if self.running.contains_key(resource) {
+                continue;
+            }
+            let monitor = self.start(resource, stop, listener(resource));
+            self.running.insert(resource.clone(), monitor);
+        }
+    }
+
+    fn start(&self, resource: &ResourceType, stop: &Stop, listener: Listener) -> Monitor {
+        if let Some(kind) = self.shared.iter().find(|kind| kind.resource == *resource) {
+            return (kind.attach)(listener);
+        }
+        let informer = Arc::new(Informer::<Metadata>::of(resource.clone(), true));
+        let (runner, client) = (informer.clone(), self.client.clone());
+        let (options, stop) = (self.options.clone(), stop.clone());
+        // The listener is in place before the first object comes.
+        let mut monitor = Monitor::watch(&informer, listener, None);
+        monitor._task = Some(spawn(
+            async move { runner.run(client, options, stop).await },
+        ));
+        monitor
+    }
+
+    /// What the cache says about one object.
+    pub fn find(&self, resource: &ResourceType, namespace: &str, name: &str) -> Option<Meta> {
+        (self.running.get(resource)?.find)(namespace, name)
+    }
+
+    pub fn resources(&self) -> Vec<ResourceType> {
+        self.running.keys().cloned().collect()
+    }
+
+    pub fn synced(&self) -> Vec<Synced> {
+        self.running
+            .values()
+            .map(|monitor| monitor.synced.clone())
+            .collect()
+    }
+
+    /// Resources whose first listing is not complete.
+    pub fn unsynced(&self) -> Vec<String> {
+        self.running
+            .iter()
+            .filter(|(_, monitor)| !monitor.synced.is_done())
+            .map(|(resource, _)| resource.to_string())
+            .collect()
+    }
+}

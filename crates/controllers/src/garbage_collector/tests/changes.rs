@@ -1,0 +1,264 @@
+//! Whom a change wakes.
+
+use super::super::graph::{Graph, KnownOwner};
+use super::super::identity::Identity;
+use super::*;
+use api::Uid;
+
+fn graph(texts: &[&str]) -> Graph {
+    let mut graph = Graph::default();
+    observe(&mut graph, texts);
+    graph
+}
+
+fn update(graph: &mut Graph, old: &str, new: &str) -> String {
+    let kind = thing(graph);
+    describe(&graph.observe(kind, Some(&meta(old)), &meta(new)))
+}
+
+fn identity(place: &str, kind: &str) -> Identity {
+    let object = meta(place);
+    Identity {
+        kind: kind.into(),
+        api_version: "v1".into(),
+        namespace: object.namespace,
+        name: object.name,
+        uid: object.uid,
+    }
+}
+
+fn called(graph: &Graph, uid: &str) -> String {
+    graph
+        .item(&Uid::from(uid))
+        .map_or("gone".into(), |item| item.identity.to_string())
+}
+
+// Upstream: TestProcessEvent, TestDependentsRace.
+#[test]
+fn dependents_of_a_deleted_owner_are_looked_at() {
+    let mut graph = graph(&["ns/rs", "ns/a <rs", "ns/b <rs", "ns/c"]);
+    assert_eq!(gone(&mut graph, "ns/rs"), "delete a b");
+    assert_eq!(graph.len(), 3);
+    let owner = owner_ref("rs");
+    assert_eq!(
+        graph.known_owner(&owner, &Istr::new("ns")),
+        KnownOwner::Absent
+    );
+    assert_eq!(
+        graph.known_owner(&owner, &Istr::new("other")),
+        KnownOwner::Unknown
+    );
+    assert_eq!(gone(&mut graph, "ns/c"), "");
+    assert_eq!(gone(&mut graph, "ns/never-seen"), "");
+}
+
+#[test]
+fn an_owner_that_nobody_has_seen_is_checked_once() {
+    let mut graph = Graph::default();
+    assert_eq!(observe(&mut graph, &["ns/a <rs"]), "delete rs");
+    assert!(graph.item(&Uid::from("rs")).unwrap().is_virtual);
+    assert_eq!(observe(&mut graph, &["ns/b <rs"]), "");
+    assert_eq!(observe(&mut graph, &["ns/rs"]), "");
+    let item = graph.item(&Uid::from("rs")).unwrap();
+    assert!(!item.is_virtual);
+    assert_eq!(item.dependents, 2, "those that came first count");
+    assert_eq!(
+        graph.known_owner(&owner_ref("rs"), &Istr::new("ns")),
+        KnownOwner::Observed {
+            deleting_dependents: false
+        }
+    );
+}
+
+#[test]
+fn a_denied_owner_takes_its_dependents_along() {
+    let mut graph = graph(&["ns/a <rs", "ns/b <rs"]);
+    let wakes = graph.denied(&identity("ns/rs", "Thing"));
+    assert_eq!(describe(&wakes), "delete a b");
+    assert_eq!(called(&graph, "rs"), "gone");
+    assert_eq!(describe(&graph.denied(&identity("ns/rs", "Thing"))), "");
+}
+
+// Upstream: TestConflictingData.
+#[test]
+fn dependents_that_disagree_about_their_owner_each_get_their_say() {
+    let mut graph = graph(&["ns/a <o=Cat", "ns/b <o=Dog", "ns/c <o=Ape"]);
+    assert_eq!(
+        called(&graph, "o"),
+        "[v1/Cat, namespace: ns, name: o, uid: o]"
+    );
+    let wakes = graph.denied(&identity("ns/o", "Cat"));
+    assert_eq!(describe(&wakes), "delete a; later o");
+    assert_eq!(
+        called(&graph, "o"),
+        "[v1/Dog, namespace: ns, name: o, uid: o]"
+    );
+    let wakes = graph.denied(&identity("ns/o", "Dog"));
+    assert_eq!(describe(&wakes), "delete b; later o", "and round again");
+    assert_eq!(
+        called(&graph, "o"),
+        "[v1/Ape, namespace: ns, name: o, uid: o]"
+    );
+}
+
+// Upstream: TestConflictingData.
+#[test]
+fn a_wrong_name_for_a_living_owner_costs_just_the_one_who_uses_it() {
+    let mut graph = graph(&["ns/o", "ns/good <o"]);
+    assert_eq!(observe(&mut graph, &["ns/bad <o=Cat"]), "delete bad");
+    let wakes = graph.denied(&identity("ns/o", "Cat"));
+    assert_eq!(describe(&wakes), "delete bad");
+    assert_eq!(
+        called(&graph, "o"),
+        "[v1/Thing, namespace: ns, name: o, uid: o]"
+    );
+    let known = |reference: &str| graph.known_owner(&owner_ref(reference), &Istr::new("ns"));
+    assert_eq!(known("o=Cat"), KnownOwner::Absent);
+    assert_eq!(
+        known("o"),
+        KnownOwner::Observed {
+            deleting_dependents: false
+        }
+    );
+}
+
+// Upstream: TestConflictingData, the bad child before the good parent.
+#[test]
+fn an_owner_that_turns_out_otherwise_has_its_dependents_checked() {
+    let mut graph = graph(&["ns/bad <o=Cat", "ns/good <o"]);
+    assert_eq!(observe(&mut graph, &["ns/o"]), "delete bad");
+    assert_eq!(
+        called(&graph, "o"),
+        "[v1/Thing, namespace: ns, name: o, uid: o]"
+    );
+}
+
+#[test]
+fn an_owner_in_another_namespace_is_warned_about() {
+    let warning = "warn a [v1/Thing, namespace: one, name: o, uid: o]";
+    let mut owner_first = graph(&["two/o"]);
+    assert_eq!(
+        observe(&mut owner_first, &["one/a <o"]),
+        format!("delete a; {warning}")
+    );
+    let mut dependent_first = graph(&["one/a <o"]);
+    assert_eq!(
+        observe(&mut dependent_first, &["two/o"]),
+        format!("delete a; {warning}")
+    );
+    let mut cluster_scoped = graph(&["o"]);
+    assert_eq!(observe(&mut cluster_scoped, &["one/a <o"]), "");
+}
+
+#[test]
+fn a_cluster_scoped_object_with_a_virtual_owner_makes_others_check() {
+    let mut graph = graph(&["cluster <o"]);
+    assert_eq!(observe(&mut graph, &["ns/a <o"]), "delete a");
+}
+
+#[test]
+fn deletion_that_waits_is_worked_on_once() {
+    let mut graph = graph(&["ns/o", "ns/a <o!", "ns/b <o"]);
+    let foreground = "ns/o deleting +foregroundDeletion";
+    assert_eq!(update(&mut graph, "ns/o", foreground), "delete a b o");
+    assert_eq!(update(&mut graph, foreground, foreground), "");
+    let item = graph.item(&Uid::from("o")).unwrap();
+    assert!(item.deleting_dependents);
+    assert_eq!(item.blocking, [(Uid::from("a"), false)]);
+    assert_eq!(
+        gone(&mut graph, "ns/a <o!"),
+        "delete o",
+        "the owner may go on"
+    );
+
+    observe(&mut graph, &["ns/p", "ns/c <p"]);
+    let orphaning = "ns/p deleting +orphan";
+    assert_eq!(update(&mut graph, "ns/p", orphaning), "orphan p");
+    let first_seen = observe(&mut graph, &["ns/q deleting +foregroundDeletion"]);
+    assert_eq!(
+        first_seen, "delete q",
+        "seen for the first time in that state"
+    );
+}
+
+// Upstream: TestUnblockOwnerReference, TestReferencesDiffs.
+#[test]
+fn an_owner_is_told_when_nothing_blocks_it_any_more() {
+    let mut graph = graph(&["ns/o", "ns/p", "ns/a <o!"]);
+    assert_eq!(update(&mut graph, "ns/a <o!", "ns/a <o"), "delete o");
+    assert_eq!(update(&mut graph, "ns/a <o", "ns/a <o!"), "");
+    assert_eq!(update(&mut graph, "ns/a <o!", "ns/a <p"), "delete o");
+    assert_eq!(graph.dependents(&Uid::from("o")).len(), 0);
+    assert_eq!(graph.dependents(&Uid::from("p")).len(), 1);
+    assert_eq!(update(&mut graph, "ns/a <p", "ns/a <new"), "delete new");
+}
+
+#[test]
+fn references_to_oneself_twice_and_in_circles_do_no_harm() {
+    let mut graph = graph(&["ns/self <self!", "ns/twice <o <o", "ns/a <b!", "ns/b <a!"]);
+    assert_eq!(graph.dependents(&Uid::from("o")).len(), 1);
+    let foreground = "ns/self <self! deleting +foregroundDeletion";
+    update(&mut graph, "ns/self <self!", foreground);
+    let item = graph.item(&Uid::from("self")).unwrap();
+    assert!(item.blocking.is_empty(), "nobody waits for itself");
+    gone(&mut graph, "ns/self <self!");
+    assert_eq!(called(&graph, "self"), "gone");
+    assert_eq!(gone(&mut graph, "ns/a <b!"), "delete b");
+    assert_eq!(gone(&mut graph, "ns/b <a!"), "");
+    assert_eq!(graph.len(), 2);
+}
+
+#[test]
+fn slots_are_used_again_without_mixing_objects_up() {
+    let mut graph = graph(&["ns/o", "ns/a <o", "ns/b <o"]);
+    gone(&mut graph, "ns/a <o");
+    observe(&mut graph, &["ns/stranger"]);
+    assert_eq!(gone(&mut graph, "ns/o"), "delete b");
+}
+
+#[test]
+fn a_node_stays_small() {
+    // With its place in the index (32 bytes at a load of three quarters) and in its owner's list,
+    // an object stays below 200 bytes.
+    assert!(size_of::<Option<super::super::graph::Node>>() <= 104);
+}
+
+mod random {
+    //! Any order of events leaves a graph that says the same as the objects that are left.
+
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_graph_matches_what_is_there(steps in proptest::collection::vec((0..6_usize, 0..7_usize, any::<bool>()), 1..60)) {
+            let mut graph = Graph::default();
+            let kind = thing(&mut graph);
+            let mut there: Vec<Option<Meta>> = vec![None; 6];
+            for (object, owner, delete) in steps {
+                if delete {
+                    if let Some(last) = there[object].take() {
+                        graph.gone(kind, &last);
+                    }
+                    continue;
+                }
+                // uids of deleted objects never come back; here they do, which is harder.
+                let text = if owner < 6 { format!("ns/o{object} <o{owner}") } else { format!("ns/o{object}") };
+                let new = meta(&text);
+                graph.observe(kind, there[object].as_ref(), &new);
+                there[object] = Some(new);
+            }
+            for object in there.iter().flatten() {
+                let item = graph.item(&object.uid).unwrap();
+                prop_assert!(!item.is_virtual);
+                prop_assert_eq!(&item.owners, &object.owners);
+            }
+            for node in graph.nodes() {
+                for dependent in graph.dependents(&node.uid) {
+                    let dependent = there.iter().flatten().find(|held| held.uid == dependent.uid).unwrap();
+                    prop_assert!(dependent.owners.iter().any(|owner| owner.uid == node.uid));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Client certificates: is it signed by a CA we trust, and whom does it name?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::RootCertStore;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls_pki_types::{CertificateDer, UnixTime};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::User;
+
+/// The CAs of one bundle.
+pub(super) type Roots = Arc<dyn ClientCertVerifier>;
+
+/// A verifier for the CAs of a bundle. Leaf certificates in it are trusted as they are, as Go does.
+pub(super) fn roots(certificates: Vec<CertificateDer<'static>>) -> Result<Roots, String> {
+    let mut store = RootCertStore::empty();
+    let (added, _) = store.add_parsable_certificates(certificates);
+    if added == 0 {
+        return Err("holds no certificate that can be a certificate authority".into());
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider)
+        .build()
+        .map_err(|error| error.to_string())?;
+    Ok(verifier)
+}
+
+/// Checks signatures, validity and usage of the chain that a client showed.
+pub(super) fn verify(
+    roots: &Roots,
+    peer: &[CertificateDer<'_>],
+    now: api::MicroTime,
+) -> Result<(), String> {
+    let [leaf, intermediates @ ..] = peer else {
+        return Err("no client certificate".into());
+    };
+    let since_epoch = Duration::from_micros(u64::try_from(now.unix_micros()).unwrap_or(0));
+    let now = UnixTime::since_unix_epoch(since_epoch);
+    match roots.verify_client_cert(leaf, intermediates, now) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("verifying the client certificate failed: {error}")),
+    }
+}
+
+/// The attribute that carries a uid in a certificate's subject.
+const UID_ATTRIBUTE: &str = "1.3.6.1.4.1.57683.2";
+
+/// The common name is the user's, organizations are groups.
+pub(super) fn user(leaf: &CertificateDer<'_>, with_uid: bool) -> Result<User, String> {
+    let (_, certificate) = X509Certificate::from_der(leaf)
+        .map_err(|_| "the client certificate cannot be parsed".to_owned())?;
+    let subject = certificate.subject();
+    let name = subject
+        .iter_common_name()
+        .next()
+        .and_then(|name| name.as_str().ok());
+    let name = name.unwrap_or_default();
+    if name.is_empty() {
+        return Err("the client certificate has no common name, so it names no user".into());
+    }
+    let groups = subject
+        .iter_organization()
+        .filter_map(|group| group.as_str().ok());
+    let uid = subject
+        .iter_attributes()
+        .find(|attribute| with_uid && attribute.attr_type().to_id_string() == UID_ATTRIBUTE);
+    Ok(User {
+        name: name.to_owned(),
+        uid: uid
+            .and_then(|uid| uid.as_str().ok())
+            .unwrap_or_default()
+            .to_owned(),
+        groups: groups.map(str::to_owned).collect(),
+        ..User::default()
+    })
+}
+
+/// The common name alone, which front proxies are known by.
+pub(super) fn common_name(leaf: &CertificateDer<'_>) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(leaf).ok()?;
+    let name = certificate.subject().iter_common_name().next()?;
+    name.as_str().ok().map(str::to_owned)
+}

@@ -1,0 +1,201 @@
+//! The controllers that this build has, and how each is put together.
+
+use std::sync::Arc;
+
+use api::kinds::{
+    ControllerRevision, Deployment, PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController,
+    StatefulSet,
+};
+use api::{Clock, Gates, Rng};
+use client::Client;
+use controllers::garbage_collector::{self, SharedKind};
+use controllers::{Tools, deployment, replicaset, statefulset};
+use futures_util::future::BoxFuture;
+use runtime::controller::Controller;
+use runtime::decisions::Decisions;
+use runtime::events::Recorder;
+use runtime::informer::StreamOptions;
+use runtime::metrics::Metrics;
+use runtime::{Informers, Stop};
+
+use crate::config::Config;
+
+/// What controllers are built from.
+pub struct Parts {
+    pub informers: Arc<Informers>,
+    /// For streams of metadata, of kinds that nobody else caches.
+    pub metadata: Client,
+    pub stream: StreamOptions,
+    pub config: Config,
+    pub gates: Gates,
+    pub clock: Clock,
+    pub rng: Rng,
+    pub metrics: Metrics,
+    pub decisions: Decisions,
+}
+
+/// A controller that this build has.
+pub struct Built {
+    pub name: &'static str,
+    /// The component that its events come from; empty if it emits none.
+    pub component: &'static str,
+    /// None where its flags turn it off.
+    build: fn(&Parts, Tools) -> Option<Ready>,
+}
+
+/// A controller that is ready to run.
+pub struct Ready {
+    pub name: &'static str,
+    run: Box<dyn FnOnce(Stop) -> BoxFuture<'static, ()> + Send>,
+}
+
+/// In upstream's order of registration.
+pub const BUILT: &[Built] = &[
+    Built {
+        name: "replicationcontroller-controller",
+        component: "replication-controller",
+        build: |parts, tools| {
+            let workers = workers(parts.config.replication_controller.concurrent_syncs);
+            let controller =
+                replicaset::controller::<ReplicationController>(&parts.informers, tools, workers);
+            Some(Ready::of(controller, parts, "replicationmanager"))
+        },
+    },
+    Built {
+        name: "garbage-collector-controller",
+        component: "garbage-collector-controller",
+        build: |parts, tools| {
+            let config = &parts.config.garbage_collector_controller;
+            if !config.enable_garbage_collector {
+                return None;
+            }
+            let collector = garbage_collector::controller(
+                tools,
+                parts.metadata.clone(),
+                parts.stream.clone(),
+                cached_kinds(&parts.informers),
+                workers(config.concurrent_syncs),
+            )
+            .measured(&parts.metrics);
+            Some(Ready {
+                name: "garbage-collector-controller",
+                run: Box::new(move |stop| Box::pin(collector.run(stop))),
+            })
+        },
+    },
+    Built {
+        name: "deployment-controller",
+        component: "deployment-controller",
+        build: |parts, tools| {
+            let workers = workers(parts.config.deployment_controller.concurrent_syncs);
+            let controller = deployment::controller(&parts.informers, tools, workers);
+            Some(Ready::of(controller, parts, "deployment"))
+        },
+    },
+    Built {
+        name: "replicaset-controller",
+        component: "replicaset-controller",
+        build: |parts, tools| {
+            let workers = workers(parts.config.replica_set_controller.concurrent_syncs);
+            let controller = replicaset::controller::<ReplicaSet>(&parts.informers, tools, workers);
+            Some(Ready::of(controller, parts, "replicaset"))
+        },
+    },
+    Built {
+        name: "statefulset-controller",
+        component: "statefulset-controller",
+        build: |parts, tools| {
+            let workers = workers(parts.config.stateful_set_controller.concurrent_syncs);
+            let controller = statefulset::controller(&parts.informers, tools, workers, false);
+            Some(Ready::of(controller, parts, "statefulset"))
+        },
+    },
+];
+
+/// Kinds that some controller caches in any case: the garbage collector listens there.
+fn cached_kinds(informers: &Informers) -> Vec<SharedKind> {
+    vec![
+        SharedKind::of::<Pod>(informers),
+        SharedKind::of::<ReplicaSet>(informers),
+        SharedKind::of::<ReplicationController>(informers),
+        SharedKind::of::<Deployment>(informers),
+        SharedKind::of::<StatefulSet>(informers),
+        SharedKind::of::<ControllerRevision>(informers),
+        SharedKind::of::<PersistentVolumeClaim>(informers),
+    ]
+}
+
+/// Does this build have the controller?
+pub fn has(name: &str) -> bool {
+    find(name).is_some()
+}
+
+pub fn find(name: &str) -> Option<&'static Built> {
+    BUILT.iter().find(|built| built.name == name)
+}
+
+impl Built {
+    /// Puts the controller together, with a client of its own.
+    pub fn build(
+        &self,
+        parts: &Parts,
+        client: Client,
+    ) -> Option<(Ready, BoxFuture<'static, ()>, Stops)> {
+        let (recorder, writer) = Recorder::new(
+            self.component,
+            "",
+            client.clone(),
+            parts.clock.clone(),
+            parts.rng.fork(),
+        );
+        let recorder = recorder.with_metrics(parts.metrics.events(self.component));
+        let tools = Tools {
+            client,
+            recorder,
+            clock: parts.clock.clone(),
+            gates: parts.gates,
+            decisions: parts.decisions.clone(),
+        };
+        let ready = (self.build)(parts, tools)?;
+        let (stopper, stop) = Stop::new();
+        let writing = Box::pin(writer.run(stop));
+        Some((ready, writing, Stops(stopper)))
+    }
+}
+
+/// Ends a controller's event writer when dropped, after the controller itself has ended.
+pub struct Stops(#[expect(dead_code, reason = "it acts by being dropped")] runtime::stop::Stopper);
+
+impl Ready {
+    /// A controller with the common loop; `queue` is upstream's name for its queue.
+    fn of(controller: Controller, parts: &Parts, queue: &str) -> Ready {
+        let controller = controller.measured(&parts.metrics, queue);
+        Ready {
+            name: controller.name,
+            run: Box::new(move |stop| Box::pin(controller.run(stop))),
+        }
+    }
+
+    pub fn run(self, stop: Stop) -> BoxFuture<'static, ()> {
+        (self.run)(stop)
+    }
+}
+
+fn workers(flag: i32) -> usize {
+    // Validation has refused numbers below one.
+    usize::try_from(flag).unwrap_or(1).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::descriptors;
+
+    #[test]
+    fn every_built_controller_has_a_descriptor() {
+        for built in BUILT {
+            let descriptor = descriptors::find(built.name);
+            assert_eq!(descriptor.map(|found| found.name), Some(built.name));
+        }
+    }
+}

@@ -1,0 +1,556 @@
+//! As whom each controller talks to the API server.
+//!
+//! Every controller has a client of its own, with a user agent that names it, so that audit logs and priority
+//! rules can tell them apart. With --use-service-account-credentials each acts as its own service account: the
+//! account is created if it is missing, and its token is asked for when it is first needed, kept for most of
+//! its lifetime, and asked for again when the API server no longer takes it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use api::{Clock, ResourceType, Time};
+use bytes::Bytes;
+use client::{BoxError, Client, Flow, Transport};
+use http::{HeaderValue, StatusCode, header};
+use serde::Deserialize;
+use tokio::time::Instant;
+use tower::util::BoxCloneSyncService;
+use tower::{Service, ServiceExt};
+use tracing::warn;
+
+use crate::config::ClientConnection;
+use crate::version;
+
+/// Makes clients.
+#[derive(Clone)]
+pub struct Identities(Arc<Inner>);
+
+struct Inner {
+    /// With the identity of --kubeconfig.
+    own: Transport,
+    /// Without any identity, for service account tokens; none without --use-service-account-credentials.
+    bare: Option<Transport>,
+    rate: Rate,
+    /// Where requests are counted, and under which host.
+    measured: Option<(client::Metrics, String)>,
+    clock: Clock,
+    accounts: Mutex<BTreeMap<String, Arc<Account>>>,
+}
+
+/// How fast clients may ask.
+enum Rate {
+    /// --kube-api-qps and --kube-api-burst were given: each client has a bucket of its own, as upstream.
+    Given { per_second: f64, burst: u32 },
+    /// One for all clients that adapts to what the API server can take.
+    Adaptive(Flow),
+}
+
+/// The namespace of the controllers' accounts.
+const NAMESPACE: &str = "kube-system";
+
+const NAMESPACES: ResourceType = ResourceType::cluster("", "v1", "namespaces", "Namespace");
+const SERVICE_ACCOUNTS: ResourceType =
+    ResourceType::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
+
+impl Identities {
+    /// `own` has the identity of --kubeconfig. `bare` has none, and is given if controllers are to act as their
+    /// service accounts.
+    pub fn new(
+        own: Transport,
+        bare: Option<Transport>,
+        connection: &ClientConnection,
+        rate_given: bool,
+        measured: Option<(client::Metrics, String)>,
+        clock: Clock,
+    ) -> Identities {
+        let rate = match rate_given {
+            true => Rate::Given {
+                per_second: f64::from(connection.qps),
+                burst: u32::try_from(connection.burst).unwrap_or(0),
+            },
+            false => Rate::Adaptive(Flow::adaptive()),
+        };
+        Identities(Arc::new(Inner {
+            own,
+            bare,
+            rate,
+            measured,
+            clock,
+            accounts: Mutex::default(),
+        }))
+    }
+
+    /// The manager's own client under a name, such as "shared-informers" or "leader-election".
+    pub fn own(&self, component: &str) -> Client {
+        self.own_unlimited(component)
+            .with_flow(self.0.rate.flow(1.0, 1))
+    }
+
+    /// Like [`Identities::own`], in a lane that no other client can fill: for leader election.
+    pub fn own_unlimited(&self, component: &str) -> Client {
+        self.0.client(self.0.own.clone(), component)
+    }
+
+    /// The client of a controller, by the name of its service account.
+    pub async fn controller(&self, account: &str) -> Result<Client, client::Error> {
+        self.controller_with_rate(account, 1.0, 1).await
+    }
+
+    /// Some controllers may ask more: the rate is multiplied, if it was given at all.
+    pub async fn controller_with_rate(
+        &self,
+        account: &str,
+        rate_factor: f64,
+        burst_factor: u32,
+    ) -> Result<Client, client::Error> {
+        let flow = self.0.rate.flow(rate_factor, burst_factor);
+        let Some(bare) = &self.0.bare else {
+            return Ok(self.own(account).with_flow(flow));
+        };
+        let own = self.own(COMPONENT);
+        ensure_account(&own, account).await?;
+        let account_state = {
+            let mut accounts = self
+                .0
+                .accounts
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let make = || Arc::new(Account::new(account, own, self.0.clock.clone()));
+            Arc::clone(accounts.entry(account.to_owned()).or_insert_with(make))
+        };
+        let transport = AsAccount {
+            inner: bare.clone(),
+            account: account_state,
+        };
+        let name = format!("system:serviceaccount:{NAMESPACE}:{account}");
+        Ok(self
+            .0
+            .client(BoxCloneSyncService::new(transport), &name)
+            .with_flow(flow))
+    }
+}
+
+/// UPSTREAM: the user agent under which accounts and tokens are asked for.
+const COMPONENT: &str = "kube-controller-manager";
+
+impl Inner {
+    fn client(&self, transport: Transport, component: &str) -> Client {
+        let client = Client::new(transport).with_user_agent(&version::user_agent(component));
+        match &self.measured {
+            Some((metrics, host)) => client.with_metrics(metrics, host),
+            None => client,
+        }
+    }
+}
+
+impl Rate {
+    fn flow(&self, rate_factor: f64, burst_factor: u32) -> Flow {
+        match self {
+            Rate::Given { per_second, burst } => {
+                Flow::bucket(per_second * rate_factor, burst.saturating_mul(burst_factor))
+            }
+            Rate::Adaptive(flow) => flow.clone(),
+        }
+    }
+}
+
+/// Creates the service account unless it is there.
+async fn ensure_account(own: &Client, account: &str) -> Result<(), client::Error> {
+    match own.get(&SERVICE_ACCOUNTS, NAMESPACE, account).await {
+        Err(error) if error.is_not_found() => {}
+        other => return other.map(drop),
+    }
+    // On a cluster that is just starting the namespace itself may be missing. Creating it may not be allowed,
+    // which the creation of the account will then say.
+    if let Err(error) = own.get(&NAMESPACES, "", NAMESPACE).await
+        && error.is_not_found()
+    {
+        let body = format!(
+            r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{NAMESPACE}"}}}}"#
+        );
+        if let Err(error) = own.create(&NAMESPACES, "", body).await
+            && !error.is_already_exists()
+        {
+            warn!(
+                error = client::describe(&error),
+                namespace = NAMESPACE,
+                "Cannot create the namespace"
+            );
+        }
+    }
+    let body = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"namespace": NAMESPACE, "name": account},
+    });
+    match own
+        .create(&SERVICE_ACCOUNTS, NAMESPACE, body.to_string())
+        .await
+    {
+        Err(error) if !error.is_already_exists() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// A service account and its token.
+struct Account {
+    name: String,
+    own: Client,
+    clock: Clock,
+    token: tokio::sync::Mutex<Option<IssuedToken>>,
+}
+
+#[derive(Clone)]
+struct IssuedToken {
+    header: HeaderValue,
+    renew_at: Instant,
+}
+
+/// UPSTREAM: an hour is asked for, and a token is replaced when a fifth of its lifetime is left.
+const LIFETIME_SECONDS: u64 = 3600;
+const USED_SHARE: f64 = 0.8;
+
+/// UPSTREAM: a token that seems to live shorter is a sign of clocks that disagree, not of such a token.
+const SHORTEST_LIFETIME: Duration = Duration::from_secs(600);
+
+/// UPSTREAM: a token is asked for four times, with pauses that double.
+const ATTEMPTS: u32 = 4;
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+
+impl Account {
+    fn new(name: &str, own: Client, clock: Clock) -> Account {
+        Account {
+            name: name.to_owned(),
+            own,
+            clock,
+            token: tokio::sync::Mutex::new(None),
+        }
+    }
+
+    async fn header(&self) -> Result<HeaderValue, BoxError> {
+        // Held while asking, so that many requests at once ask for one token.
+        let mut token = self.token.lock().await;
+        if let Some(token) = &*token
+            && token.renew_at > Instant::now()
+        {
+            return Ok(token.header.clone());
+        }
+        let issued = self.ask().await?;
+        let header = issued.header.clone();
+        *token = Some(issued);
+        Ok(header)
+    }
+
+    /// Forgets a token that was refused, unless it has been replaced meanwhile.
+    async fn forget(&self, refused: &HeaderValue) {
+        let mut token = self.token.lock().await;
+        if token.as_ref().is_some_and(|token| token.header == *refused) {
+            *token = None;
+        }
+    }
+
+    async fn ask(&self) -> Result<IssuedToken, BoxError> {
+        let mut pause = FIRST_PAUSE;
+        for _ in 1..ATTEMPTS {
+            match self.ask_once().await {
+                Ok(token) => return Ok(token),
+                Err(error) => warn!(
+                    error = &*error as &dyn std::error::Error,
+                    account = self.name,
+                    "Cannot get a service account token; trying again"
+                ),
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+        self.ask_once().await
+    }
+
+    async fn ask_once(&self) -> Result<IssuedToken, BoxError> {
+        ensure_account(&self.own, &self.name).await?;
+        let body = serde_json::json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": LIFETIME_SECONDS},
+        });
+        let answer = self
+            .own
+            .create_subresource(
+                &SERVICE_ACCOUNTS,
+                NAMESPACE,
+                &self.name,
+                "token",
+                body.to_string(),
+            )
+            .await?;
+        let answer: TokenAnswer = serde_json::from_slice(&answer)?;
+        let left = answer.status.expiration_timestamp.unix() - self.clock.now().time().unix();
+        let lifetime = Duration::from_secs(u64::try_from(left).unwrap_or(0)).max(SHORTEST_LIFETIME);
+        let mut header = HeaderValue::from_str(&format!("Bearer {}", answer.status.token))?;
+        header.set_sensitive(true);
+        Ok(IssuedToken {
+            header,
+            renew_at: Instant::now() + lifetime.mul_f64(USED_SHARE),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct TokenAnswer {
+    status: TokenStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TokenStatus {
+    token: String,
+    expiration_timestamp: Time,
+}
+
+/// A transport whose requests carry the account's token.
+#[derive(Clone)]
+struct AsAccount {
+    inner: Transport,
+    account: Arc<Account>,
+}
+
+impl Service<http::Request<Bytes>> for AsAccount {
+    type Response = http::Response<client::Body>;
+    type Error = BoxError;
+    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), BoxError>> {
+        // The inner service is asked once a token is there.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: http::Request<Bytes>) -> Self::Future {
+        let AsAccount { inner, account } = self.clone();
+        Box::pin(async move {
+            let token = account.header().await?;
+            request
+                .headers_mut()
+                .insert(header::AUTHORIZATION, token.clone());
+            let answer = inner.oneshot(request).await?;
+            if answer.status() == StatusCode::UNAUTHORIZED {
+                account.forget(&token).await;
+            }
+            Ok(answer)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt, Full};
+
+    use super::*;
+
+    const NOW: i64 = 1_794_716_493;
+
+    /// An API server with service accounts; writes down who asked for what.
+    #[derive(Clone, Default)]
+    struct Server {
+        log: Arc<Mutex<Vec<String>>>,
+        accounts: Arc<Mutex<Vec<String>>>,
+        issued: Arc<Mutex<u32>>,
+        refused: Arc<Mutex<Option<String>>>,
+        failures: Arc<Mutex<u32>>,
+    }
+
+    impl Server {
+        fn transport(&self) -> Transport {
+            let server = self.clone();
+            BoxCloneSyncService::new(tower::service_fn(move |request: http::Request<Bytes>| {
+                let (code, body) = server.answer(&request);
+                let body = Full::new(Bytes::from(body))
+                    .map_err(|never| match never {})
+                    .boxed_unsync();
+                std::future::ready(Ok::<_, BoxError>(
+                    http::Response::builder().status(code).body(body).unwrap(),
+                ))
+            }))
+        }
+
+        fn answer(&self, request: &http::Request<Bytes>) -> (u16, String) {
+            let token = request
+                .headers()
+                .get("authorization")
+                .map_or("-", |value| value.to_str().unwrap());
+            let path = request.uri().path();
+            let short = path
+                .strip_prefix("/api/v1/namespaces/kube-system/")
+                .unwrap_or(path);
+            self.log
+                .lock()
+                .unwrap()
+                .push(format!("{token} {} {short}", request.method()));
+            if self.refused.lock().unwrap().as_deref() == Some(token) {
+                return (
+                    401,
+                    r#"{"kind":"Status","code":401,"reason":"Unauthorized"}"#.into(),
+                );
+            }
+            let not_found = || {
+                (
+                    404,
+                    r#"{"kind":"Status","code":404,"reason":"NotFound"}"#.to_owned(),
+                )
+            };
+            let name = short.split('/').nth(1).unwrap_or_default().to_owned();
+            match (request.method().as_str(), short) {
+                ("POST", "serviceaccounts") => {
+                    let body: serde_json::Value = serde_json::from_slice(request.body()).unwrap();
+                    let name = body["metadata"]["name"].as_str().unwrap().to_owned();
+                    self.accounts.lock().unwrap().push(name);
+                    (201, "{}".into())
+                }
+                ("POST", path) if path.ends_with("/token") => {
+                    let mut failures = self.failures.lock().unwrap();
+                    if *failures > 0 {
+                        *failures -= 1;
+                        return (
+                            500,
+                            r#"{"kind":"Status","code":500,"reason":"InternalError"}"#.into(),
+                        );
+                    }
+                    let mut issued = self.issued.lock().unwrap();
+                    *issued += 1;
+                    let expires = Time::from_unix(NOW + 3600 * i64::from(*issued));
+                    let status = serde_json::json!({"token": format!("{name}-{issued}"), "expirationTimestamp": expires});
+                    (201, serde_json::json!({ "status": status }).to_string())
+                }
+                ("GET", path) if path.starts_with("serviceaccounts/") => {
+                    match self.accounts.lock().unwrap().contains(&name) {
+                        true => (200, "{}".into()),
+                        false => not_found(),
+                    }
+                }
+                _ => (200, "{}".into()),
+            }
+        }
+
+        fn take_log(&self) -> Vec<String> {
+            std::mem::take(&mut self.log.lock().unwrap())
+        }
+    }
+
+    fn identities(server: &Server, accounts: bool) -> Identities {
+        let connection = ClientConnection {
+            kubeconfig: String::new(),
+            accept_content_types: "",
+            content_type: String::new(),
+            qps: 20.0,
+            burst: 30,
+        };
+        let bare = accounts.then(|| server.transport());
+        let clock = runtime::clock::following_tokio(Time::from_unix(NOW));
+        Identities::new(server.transport(), bare, &connection, false, None, clock)
+    }
+
+    static PODS: ResourceType = ResourceType::namespaced("", "v1", "pods", "Pod");
+
+    #[tokio::test(start_paused = true)]
+    async fn without_accounts_everyone_is_the_manager() {
+        let server = Server::default();
+        let client = identities(&server, false)
+            .controller("job-controller")
+            .await
+            .unwrap();
+        client.get(&PODS, "kube-system", "a").await.unwrap();
+        assert_eq!(server.take_log(), ["- GET pods/a"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn accounts_are_created_and_tokens_asked_for_when_needed() {
+        let server = Server::default();
+        let identities = identities(&server, true);
+        let client = identities.controller("job-controller").await.unwrap();
+        assert_eq!(
+            server.take_log(),
+            [
+                "- GET serviceaccounts/job-controller",
+                "- GET /api/v1/namespaces/kube-system",
+                "- POST serviceaccounts",
+            ]
+        );
+        client.get(&PODS, "kube-system", "a").await.unwrap();
+        // A second client of the same account shares its token.
+        let second = identities.controller("job-controller").await.unwrap();
+        second.get(&PODS, "kube-system", "b").await.unwrap();
+        assert_eq!(
+            server.take_log(),
+            [
+                "- GET serviceaccounts/job-controller",
+                "- POST serviceaccounts/job-controller/token",
+                "Bearer job-controller-1 GET pods/a",
+                "- GET serviceaccounts/job-controller",
+                "Bearer job-controller-1 GET pods/b",
+            ]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tokens_are_renewed_when_a_fifth_of_their_life_is_left() {
+        let server = Server::default();
+        let client = identities(&server, true).controller("a").await.unwrap();
+        let mut used = Vec::new();
+        for minutes in [0, 47, 2] {
+            tokio::time::advance(Duration::from_secs(60 * minutes)).await;
+            client.get(&PODS, "kube-system", "x").await.unwrap();
+            used.push(server.take_log().pop().unwrap());
+        }
+        assert_eq!(
+            used,
+            [
+                "Bearer a-1 GET pods/x",
+                "Bearer a-1 GET pods/x",
+                "Bearer a-2 GET pods/x"
+            ]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_token_is_replaced() {
+        let server = Server::default();
+        let client = identities(&server, true).controller("a").await.unwrap();
+        *server.refused.lock().unwrap() = Some("Bearer a-1".into());
+        assert!(
+            client
+                .get(&PODS, "kube-system", "x")
+                .await
+                .unwrap_err()
+                .is_unauthorized()
+        );
+        client.get(&PODS, "kube-system", "x").await.unwrap();
+        assert_eq!(server.take_log().pop().unwrap(), "Bearer a-2 GET pods/x");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tokens_are_asked_for_again_before_giving_up() {
+        let server = Server::default();
+        let client = identities(&server, true).controller("a").await.unwrap();
+        *server.failures.lock().unwrap() = 3;
+        client.get(&PODS, "kube-system", "x").await.unwrap();
+        assert_eq!(
+            server
+                .take_log()
+                .iter()
+                .filter(|line| line.ends_with("/token"))
+                .count(),
+            4
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_requests_at_once_ask_for_one_token() {
+        let server = Server::default();
+        let client = identities(&server, true).controller("a").await.unwrap();
+        let get = || client.get(&PODS, "kube-system", "x");
+        let (a, b, c) = tokio::join!(get(), get(), get());
+        assert!(a.is_ok() && b.is_ok() && c.is_ok());
+        assert_eq!(*server.issued.lock().unwrap(), 1);
+    }
+}

@@ -1,0 +1,309 @@
+//! From a process that is ready to the last released lease.
+//!
+//! Caches fill and the lease is contended for; whoever leads runs the controllers. On a stop the
+//! controllers finish first, then the lease goes to another, then the last events go out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Gate, Uid};
+use client::Client;
+use runtime::events::Recorder;
+use runtime::informer::StreamOptions;
+use runtime::leader::{Fence, LeaderElector, Leadership, LeaseConfig};
+use runtime::stop::Stopper;
+use runtime::{Informers, Stop, Task, spawn};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::built::Parts;
+use crate::config::Generic;
+use crate::descriptors::Descriptor;
+use crate::error::{Error, Errors};
+use crate::identity::Identities;
+use crate::leader_migration::Lock;
+use crate::process::Process;
+use crate::run::{Manager, select, until};
+use crate::serving::Endpoint;
+use crate::version;
+
+/// How long a leader may fail to renew before `/healthz` says so; upstream's number.
+const LEASE_GRACE: Duration = Duration::from_secs(20);
+
+/// How often an API server that does not answer yet is asked.
+const API_SERVER_RETRY: Duration = Duration::from_secs(1);
+
+/// Serves, and runs the selected controllers while it leads, until `stop`.
+pub async fn run(mut process: Process, stop: Stop) -> Result<(), Errors> {
+    let serving = process.take_server().map(|server| spawn(server.run()));
+    let log = Arc::clone(&process.logging.writer);
+    let flushing = spawn(async move { log.flush_forever().await });
+    wait_for_api_server(&Client::new(process.transport.clone()), &stop).await;
+
+    let generic = &process.options.config.generic;
+    let selected = select(&generic.controllers, &process.options.gates);
+    let (selected, migrated) = split(selected, generic);
+    let lease = &generic.leader_election.resource_name;
+    let election = elect(&process, lease, "leaderElection")?;
+    let leadership = election.leadership.clone();
+    let leading = lead(&process, election, selected, "informer-sync", stop.clone());
+    let migrating = async {
+        let Some(migrated) = migrated else {
+            return Ok(());
+        };
+        // UPSTREAM: the second lock only after the first, so that two managers cannot each hold one
+        // and wait for the other.
+        if stop.or(until(&leadership, true)).await.is_none() {
+            return Ok(());
+        }
+        let lease = &generic.leader_migration.leader_name;
+        let election = elect(&process, lease, "leaderElection-migration")?;
+        lead(
+            &process,
+            election,
+            migrated,
+            "informer-sync-migration",
+            stop.clone(),
+        )
+        .await;
+        Ok::<(), Error>(())
+    };
+    let ((), migrating) = tokio::join!(leading, migrating);
+    info!("Stopped");
+    drop((serving, flushing));
+    Ok(migrating?)
+}
+
+/// The controllers under the main lock and, during a migration, those under the second one. Those
+/// that another manager owns are in neither.
+fn split(selected: Selected, generic: &Generic) -> (Selected, Option<Selected>) {
+    // UPSTREAM: without leader election there are no locks to split between.
+    if !generic.leader_migration_enabled || !generic.leader_election.leader_elect {
+        return (selected, None);
+    }
+    let (mut main, mut migrated) = (Vec::new(), Vec::new());
+    for descriptor in selected {
+        let controller = descriptor.name;
+        match generic.leader_migration.lock_for(controller) {
+            Lock::Main => main.push(descriptor),
+            Lock::Migration => migrated.push(descriptor),
+            Lock::None => info!(
+                controller,
+                "Controller is left to another manager by leader migration"
+            ),
+        }
+    }
+    (main, Some(migrated))
+}
+
+type Selected = Vec<&'static Descriptor>;
+
+/// Runs these controllers while it leads, until `stop`; then gives the lease back.
+async fn lead(process: &Process, election: Election, selected: Selected, health: &str, stop: Stop) {
+    let leadership = election.leadership;
+    let identities = process.identities(|transport| match &leadership {
+        Some(leadership) => Fence::around(transport, leadership.clone()),
+        None => transport,
+    });
+    let manager = manager(process, &identities, selected);
+    let caches = Arc::clone(&manager.parts.informers);
+    process.health.add(health, &[Endpoint::Readyz], move || {
+        match caches.unsynced() {
+            kinds if kinds.is_empty() => Ok(()),
+            kinds => Err(format!("caches not complete: {}", kinds.join(", "))),
+        }
+    });
+    manager.run(leadership, stop).await;
+    // All controllers have ended: now the lease may go to another.
+    drop(election.lease);
+    if let Some(contending) = election.contending {
+        let _ = contending.await;
+    }
+}
+
+/// Waits for as long as it takes: a control plane may start in any order.
+async fn wait_for_api_server(client: &Client, stop: &Stop) {
+    let ask = async {
+        let mut asked = 0_u32;
+        loop {
+            let request = http::Request::get("/healthz").body(bytes::Bytes::new());
+            match client
+                .request(request.expect("a constant request is valid"))
+                .await
+            {
+                Ok(_) => return,
+                // An answer is an answer, even a refusal.
+                Err(error) if error.is_forbidden() || error.is_unauthorized() => return,
+                Err(error) => {
+                    // Every ten seconds is often enough to read.
+                    if asked.is_multiple_of(10) {
+                        warn!(error = %client::describe(&error), "Waiting for the API server");
+                    }
+                    asked += 1;
+                    tokio::time::sleep(API_SERVER_RETRY).await;
+                }
+            }
+        }
+    };
+    let _ = stop.or(ask).await;
+}
+
+/// Being a candidate for a lease, or the certainty to lead without one.
+struct Election {
+    /// The lease is given back when this is dropped.
+    lease: Stopper,
+    /// None with --leader-elect=false.
+    leadership: Option<watch::Receiver<Leadership>>,
+    contending: Option<Task<()>>,
+}
+
+/// Starts to contend for the lease of this name, unless --leader-elect=false.
+fn elect(process: &Process, name: &str, health: &str) -> Result<Election, Error> {
+    let (lease, stop) = Stop::new();
+    let election = &process.options.config.generic.leader_election;
+    if !election.leader_elect {
+        return Ok(Election {
+            lease,
+            leadership: None,
+            contending: None,
+        });
+    }
+    let (clock, rng) = (&process.clock, &process.rng);
+    // A lane of its own: no other client can hold it up, and no fence stops it.
+    let client = Client::new(process.transport.clone())
+        .with_user_agent(&version::user_agent("leader-election"));
+    let (recorder, writer) = Recorder::new(
+        "kube-controller-manager",
+        "",
+        client.clone(),
+        clock.clone(),
+        rng.fork(),
+    );
+    let gates = process.options.gates.for_controllers();
+    let config = LeaseConfig {
+        namespace: election.resource_namespace.clone(),
+        name: name.to_owned(),
+        identity: format!("{}_{}", hostname(), Uid::from_random(rng.next_u128())),
+        lease_duration: election.lease_duration.to_std(),
+        renew_deadline: election.renew_deadline.to_std(),
+        retry_period: election.retry_period.to_std(),
+        release_on_exit: gates.enabled(Gate::ControllerManagerReleaseLeaderElectionLockOnExit),
+    };
+    let elector = LeaderElector::new(client, config, clock.clone(), rng.fork(), Some(recorder))
+        .map_err(|error| Error::Setting {
+            flag: "leader-elect-lease-duration",
+            problem: error.to_string(),
+        })?
+        .with_metrics(process.metrics.leader(name));
+    let held = elector.health();
+    process
+        .health
+        .add(health, &[Endpoint::Healthz, Endpoint::Livez], move || {
+            held.check(LEASE_GRACE)
+        });
+    let leadership = elector.leadership();
+    let contending = spawn(async move {
+        let (writer_stopper, writer_stop) = Stop::new();
+        let writing = spawn(writer.run(writer_stop));
+        elector.run(stop).await;
+        drop(writer_stopper);
+        let _ = writing.await;
+    });
+    Ok(Election {
+        lease,
+        leadership: Some(leadership),
+        contending: Some(contending),
+    })
+}
+
+fn manager(process: &Process, identities: &Identities, selected: Selected) -> Manager {
+    let options = &process.options;
+    let generic = &options.config.generic;
+    // UPSTREAM: one draw between once and twice the period, so that managers do not resync together.
+    let resync = generic
+        .min_resync_period
+        .to_std()
+        .mul_f64(1.0 + process.rng.unit());
+    let stream = StreamOptions {
+        rng: process.rng.fork(),
+        resync: Some(resync),
+    };
+    let informers = Arc::new(Informers::new(
+        identities.own("shared-informers"),
+        stream.clone(),
+    ));
+    let identities = identities.clone();
+    Manager {
+        parts: Parts {
+            informers,
+            metadata: identities.own("metadata-informers"),
+            stream,
+            config: options.config.clone(),
+            gates: options.gates.for_controllers(),
+            clock: process.clock.clone(),
+            rng: process.rng.fork(),
+            metrics: process.metrics.clone(),
+            decisions: process.decisions.clone(),
+        },
+        selected,
+        clients: Arc::new(move |descriptor| {
+            let identities = identities.clone();
+            Box::pin(async move { identities.controller(descriptor.service_account).await })
+        }),
+        patience: options.controller_shutdown_timeout,
+    }
+}
+
+fn hostname() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map(|name| name.trim().to_lowercase())
+        .ok()
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| String::from("localhost"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::descriptors::DESCRIPTORS;
+    use crate::leader_migration::{ControllerLeader, LeaderMigrationConfiguration};
+    use crate::options::{Command, Options};
+
+    fn check(flags: &[&str], leaders: &[(&str, &str)], expected: (usize, Option<usize>)) {
+        let Ok(Command::Run(mut options)) = Options::parse(flags.iter().copied(), "x", |_| true)
+        else {
+            panic!("{flags:?}")
+        };
+        let leader = |(name, component): &(&str, &str)| ControllerLeader {
+            name: (*name).into(),
+            component: (*component).into(),
+        };
+        let generic = &mut options.config.generic;
+        generic.leader_migration = LeaderMigrationConfiguration {
+            controller_leaders: Some(leaders.iter().map(leader).collect()),
+            ..LeaderMigrationConfiguration::built_in()
+        };
+        let (main, migrated) = split(DESCRIPTORS.iter().collect(), generic);
+        assert_eq!(
+            (main.len(), migrated.map(|list| list.len())),
+            expected,
+            "{flags:?}"
+        );
+    }
+
+    #[test]
+    fn migration_splits_controllers_between_two_locks_and_another_manager() {
+        let leaders = [
+            ("job-controller", "*"),
+            ("ttl-controller", "kube-controller-manager"),
+            ("cronjob-controller", "cloud-controller-manager"),
+        ];
+        check(&["--enable-leader-migration"], &leaders, (49, Some(2)));
+        check(&[], &leaders, (52, None));
+        check(
+            &["--enable-leader-migration", "--leader-elect=false"],
+            &leaders,
+            (52, None),
+        );
+    }
+}

@@ -1,0 +1,224 @@
+//! Everything around the controllers, brought up in upstream's order: log, connection, secure port, pages.
+//!
+//! What comes out has written nothing to the cluster yet, so whatever is wrong with the input ends the process
+//! before it has done harm.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use api::{Clock, Rng};
+use client::Transport;
+use client::config::{Config, Environment};
+use runtime::{Decisions, Metrics};
+use tracing::{info, warn};
+
+use crate::auth::{Auth, Authorities, AuthoritySource};
+use crate::error::{Error, Errors};
+use crate::identity::Identities;
+use crate::logging::Logging;
+use crate::metrics::ProcessMetrics;
+use crate::options::Options;
+use crate::serving::{
+    Endpoint, Health, Pages, Router, Server, register, register_decisions, register_profiles,
+};
+use crate::version;
+
+/// A process that is ready to run controllers.
+pub struct Process {
+    pub options: Arc<Options>,
+    pub clock: Clock,
+    pub rng: Rng,
+    pub logging: Logging,
+    pub metrics: Metrics,
+    pub decisions: Decisions,
+    pub health: Arc<Health>,
+    /// Where controllers add pages of their own.
+    pub router: Arc<Router>,
+    /// To the API server with the identity of --kubeconfig.
+    pub transport: Transport,
+    /// The same without an identity, if controllers act as their service accounts.
+    pub bare_transport: Option<Transport>,
+    /// The API server's host and port, under which requests are counted.
+    host: String,
+    server: Option<Server>,
+}
+
+impl Process {
+    /// Must be called inside a runtime.
+    pub async fn start(
+        options: Options,
+        environment: &Environment,
+        clock: Clock,
+        rng: Rng,
+        logging: Logging,
+    ) -> Result<Process, Errors> {
+        info!(version = version::GIT_VERSION, "Starting");
+        for warning in &options.warnings {
+            warn!("{warning}");
+        }
+        let started = clock.now().time();
+        let metrics = Metrics::new();
+        let (host, transport, bare_transport) = connect(&options, environment, &clock)?;
+        let router = Arc::new(Router::default());
+        let health = Arc::new(Health::default());
+        // With no other check an endpoint still answers for the process itself.
+        health.add("ping", &[Endpoint::Livez, Endpoint::Readyz], || Ok(()));
+        let decisions = Decisions::new();
+        let options = Arc::new(options);
+        let process_metrics =
+            ProcessMetrics::new(metrics.clone(), options.metrics.clone(), &options.gates);
+        let pages = Pages {
+            options: Arc::clone(&options),
+            health: Arc::clone(&health),
+            metrics: Arc::new(process_metrics),
+            verbosity: Arc::clone(&logging.verbosity),
+            clock: clock.clone(),
+            started,
+        };
+        register(&router, pages);
+        register_decisions(&router, decisions.clone());
+        if options.serving.profiling {
+            register_profiles(&router);
+        }
+        let server = bind(&options, environment, &clock, &metrics, &router).await?;
+        Ok(Process {
+            options,
+            clock,
+            rng,
+            logging,
+            metrics,
+            decisions,
+            health,
+            router,
+            transport,
+            bare_transport,
+            host,
+            server,
+        })
+    }
+
+    /// Takes the server out, to be run beside the controllers; none if --secure-port is 0.
+    pub fn take_server(&mut self) -> Option<Server> {
+        self.server.take()
+    }
+
+    /// Clients for all parts of the process. `wrap` may put something around both transports, such as a fence
+    /// that stops writes when leadership is lost.
+    pub fn identities(&self, wrap: impl Fn(Transport) -> Transport) -> Identities {
+        let generic = &self.options.config.generic;
+        Identities::new(
+            wrap(self.transport.clone()),
+            self.bare_transport.clone().map(&wrap),
+            &generic.client_connection,
+            self.options.rate_given,
+            Some((self.metrics.rest().clone(), self.host.clone())),
+            self.clock.clone(),
+        )
+    }
+}
+
+/// A seed that nobody can guess.
+pub fn random_seed() -> u64 {
+    let mut bytes = [0; 8];
+    let random = ring::rand::SystemRandom::new();
+    // Without a source of randomness TLS could not work either, and says so; names may then repeat.
+    let _ = ring::rand::SecureRandom::fill(&random, &mut bytes);
+    u64::from_be_bytes(bytes)
+}
+
+/// The API server's host, and transports to it with the manager's identity and, if asked for, with none.
+fn connect(
+    options: &Options,
+    environment: &Environment,
+    clock: &Clock,
+) -> Result<(String, Transport, Option<Transport>), Error> {
+    let kubeconfig = options.config.generic.client_connection.kubeconfig.as_str();
+    let kubeconfig = (!kubeconfig.is_empty()).then(|| Path::new(kubeconfig));
+    let failed = |source| connection_error("kubeconfig", source);
+    let config =
+        Config::from_flags(kubeconfig, Some(&options.master), environment).map_err(failed)?;
+    let transport = |config| client::https::transport(config, clock.clone()).map_err(failed);
+    let bare = match options
+        .config
+        .kube_cloud_shared
+        .use_service_account_credentials
+    {
+        true => Some(transport(config.anonymous())?),
+        false => None,
+    };
+    Ok((
+        config.server.authority.to_string(),
+        transport(config)?,
+        bare,
+    ))
+}
+
+fn connection_error(flag: &'static str, source: client::config::ConfigError) -> Error {
+    Error::Lookup {
+        flag,
+        problem: "cannot connect to the API server".into(),
+        source: Box::new(source),
+    }
+}
+
+/// The secure port, with the delegated authentication and authorization that its flags ask for.
+async fn bind(
+    options: &Options,
+    environment: &Environment,
+    clock: &Clock,
+    metrics: &Metrics,
+    router: &Arc<Router>,
+) -> Result<Option<Server>, Errors> {
+    if options.serving.address.is_none() {
+        return Ok(None);
+    }
+    let reviewer =
+        |flag: &'static str, path: Option<&Path>| -> Result<Option<client::Client>, Errors> {
+            // UPSTREAM: without a kubeconfig, the pod's own account is used; outside a pod there is nobody to ask.
+            let config = match Config::from_flags(path, None, environment) {
+                Ok(config) => config,
+                Err(_) if path.is_none() => return Ok(None),
+                Err(source) => return Err(connection_error(flag, source).into()),
+            };
+            let host = config.server.authority.to_string();
+            let transport = client::https::transport(config, clock.clone())
+                .map_err(|source| connection_error(flag, source))?;
+            let client = client::Client::new(transport).with_metrics(metrics.rest(), &host);
+            Ok(Some(
+                client.with_user_agent(&version::user_agent("delegated-auth")),
+            ))
+        };
+    let (authentication, authorization) = (&options.authentication, &options.authorization);
+    let tokens = reviewer(
+        "authentication-kubeconfig",
+        authentication.kubeconfig.as_deref(),
+    )?;
+    let access = reviewer(
+        "authorization-kubeconfig",
+        authorization.kubeconfig.as_deref(),
+    )?;
+    if access.is_none() {
+        warn!(
+            "No --authorization-kubeconfig: only group system:masters reads more than the always-allowed paths"
+        );
+    }
+    let source = AuthoritySource::new(authentication, tokens.clone());
+    let authorities = Authorities::load(source, authentication.tolerate_lookup_failure).await?;
+    let certificate_uids = options.gates.enabled("AllowParsingUserUIDFromCertAuth");
+    let auth = Auth::new(
+        authentication,
+        authorization,
+        authorities,
+        clock.clone(),
+        tokens,
+        access,
+        certificate_uids,
+    )
+    .measured(metrics);
+    Ok(Server::bind(
+        &options.serving,
+        clock.clone(),
+        Arc::new(auth),
+        Arc::clone(router),
+    )?)
+}

@@ -1,0 +1,118 @@
+//! The controllers of one process, over any transport: term after term, on caches that stay warm.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::Client;
+use futures_util::future::BoxFuture;
+use runtime::leader::Leadership;
+use runtime::{Stop, spawn};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::built::{self, Parts};
+use crate::descriptors::{self, Descriptor, Fate};
+use crate::gates::FeatureGates;
+use crate::term::Term;
+
+/// Gives each controller its client.
+pub type Clients = Arc<
+    dyn Fn(&'static Descriptor) -> BoxFuture<'static, Result<Client, client::Error>> + Send + Sync,
+>;
+
+/// The controllers of one process.
+pub struct Manager {
+    pub parts: Parts,
+    pub selected: Vec<&'static Descriptor>,
+    pub clients: Clients,
+    /// How long controllers may take to finish when they have to stop.
+    pub patience: Duration,
+}
+
+/// While the API server refuses what controllers are built with, it is asked again this often.
+const BUILD_RETRY: Duration = Duration::from_secs(2);
+
+impl Manager {
+    /// Runs until the signal comes. Without `leadership` it leads from the start to the end.
+    pub async fn run(self, leadership: Option<watch::Receiver<Leadership>>, stop: Stop) {
+        self.parts.informers.start(&stop);
+        while !stop.is_stopped() {
+            let Some(term) = stop.or(self.build()).await else {
+                break;
+            };
+            // Kinds that this term asked for as the first one.
+            self.parts.informers.start(&stop);
+            if stop.or(until(&leadership, true)).await.is_none() {
+                break;
+            }
+            info!(controllers = ?term.names(), "leading");
+            let (ender, end) = Stop::new();
+            let running = spawn(term.run(end, self.patience));
+            let lost = stop.or(until(&leadership, false)).await;
+            if lost.is_some() {
+                warn!("lost the lease: stopping all controllers, contending again");
+            }
+            ender.stop();
+            let _ = running.await;
+            self.parts.informers.clear_listeners();
+        }
+    }
+
+    async fn build(&self) -> Term {
+        loop {
+            match Term::build(&self.parts, &self.selected, |descriptor| {
+                (self.clients)(descriptor)
+            })
+            .await
+            {
+                Ok(term) => return term,
+                Err(error) => {
+                    warn!(error = %client::describe(&error), "cannot set up the controllers yet");
+                    self.parts.informers.clear_listeners();
+                    tokio::time::sleep(BUILD_RETRY).await;
+                }
+            }
+        }
+    }
+}
+
+/// Waits until we lead, or until we do not. Without leader election we always do.
+pub(crate) async fn until(leadership: &Option<watch::Receiver<Leadership>>, leading: bool) {
+    let Some(leadership) = leadership else {
+        if !leading {
+            std::future::pending::<()>().await;
+        }
+        return;
+    };
+    let reached = |held: &Leadership| matches!(held, Leadership::Leading { .. }) == leading;
+    if leadership.clone().wait_for(reached).await.is_err() && leading {
+        // The elector is gone: nobody will ever make us the leader.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// The controllers that --controllers and the gates select, as far as this build has them. Those
+/// that do not run are logged with the reason.
+pub fn select(list: &[String], gates: &FeatureGates) -> Vec<&'static Descriptor> {
+    let mut selected = Vec::new();
+    let mut not_built = Vec::new();
+    for (descriptor, fate) in descriptors::select(list, gates, built::has) {
+        let controller = descriptor.name;
+        match fate {
+            Fate::Runs => selected.push(descriptor),
+            Fate::NotBuilt => not_built.push(controller),
+            Fate::Deselected => info!(controller, "Controller is disabled"),
+            Fate::Gated(gates) => {
+                info!(controller, requiredFeatureGates = ?gates, "Controller is disabled by a feature gate");
+            }
+            Fate::Cloud => info!(controller, "Skipping a cloud provider controller"),
+        }
+    }
+    if !not_built.is_empty() {
+        info!(
+            controllers = not_built.join(","),
+            "This build does not have these controllers; they do not run"
+        );
+    }
+    selected
+}

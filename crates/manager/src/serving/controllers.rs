@@ -1,0 +1,124 @@
+//! `/debug/controllers/`: what each controller last decided, and why.
+//!
+//! ```text
+//! /debug/controllers/                                    the controllers that decided something
+//! /debug/controllers/<controller>                        the objects it decided about
+//! /debug/controllers/<controller>/<namespace>/<object>   its last decisions about one, oldest first
+//! /debug/controllers/<controller>/<object>               the same for objects without a namespace
+//! ```
+//! A controller may answer paths below its name itself (the garbage collector its graph) by a route of its own.
+
+use api::Key;
+use http::StatusCode;
+use runtime::Decisions;
+
+use super::router::{Reply, Router, json, text};
+
+pub(super) const PREFIX: &str = "/debug/controllers/";
+
+/// Adds the pages to a router.
+pub fn register_decisions(router: &Router, decisions: Decisions) {
+    router.handle(PREFIX, move |request| answer(&decisions, &request.path));
+}
+
+fn answer(decisions: &Decisions, path: &str) -> Reply {
+    let rest = path
+        .strip_prefix(PREFIX)
+        .unwrap_or_default()
+        .trim_end_matches('/');
+    let parts: Vec<&str> = rest.split('/').filter(|part| !part.is_empty()).collect();
+    let body = match parts[..] {
+        [] => serde_json::json!({ "controllers": decisions.controllers() }),
+        [controller] => {
+            let keys: Vec<String> = decisions
+                .keys(controller)
+                .iter()
+                .map(Key::to_string)
+                .collect();
+            if keys.is_empty() && crate::descriptors::find(controller).is_none() {
+                return text(StatusCode::NOT_FOUND, "no controller has this name\n");
+            }
+            serde_json::json!({ "controller": controller, "objects": keys })
+        }
+        [controller, name] => return object(decisions, controller, &Key::new("", name)),
+        [controller, namespace, name] => {
+            return object(decisions, controller, &Key::new(namespace, name));
+        }
+        _ => return text(StatusCode::NOT_FOUND, "404 page not found\n"),
+    };
+    json(StatusCode::OK, body.to_string())
+}
+
+fn object(decisions: &Decisions, controller: &str, key: &Key) -> Reply {
+    let found = decisions.get(controller, key);
+    if found.is_empty() {
+        let known = "nothing was decided about this object, or it was too long ago\n";
+        return text(StatusCode::NOT_FOUND, known);
+    }
+    let body = serde_json::json!({
+        "controller": controller,
+        "object": key.to_string(),
+        "decisions": found,
+    });
+    json(StatusCode::OK, body.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use api::Time;
+
+    use super::*;
+
+    fn check(path: &str, code: u16, expected: &str) {
+        let decisions = Decisions::new();
+        let at = Time::from_unix(0).micro();
+        let lines = || ["delete 1 pod: too many".to_owned()].into_iter();
+        decisions.record(
+            "replicaset-controller",
+            &Key::new("default", "web"),
+            at,
+            lines(),
+        );
+        decisions.record("ttl-controller", &Key::new("", "node-1"), at, lines());
+        let reply = answer(&decisions, path);
+        let body = String::from_utf8(reply.body().to_vec()).unwrap();
+        assert_eq!(reply.status().as_u16(), code, "{path}");
+        assert!(body.contains(expected), "{path}: {body}");
+    }
+
+    #[test]
+    fn from_the_list_to_one_object() {
+        check(
+            "/debug/controllers/",
+            200,
+            r#"{"controllers":["replicaset-controller","ttl-controller"]}"#,
+        );
+        check(
+            "/debug/controllers/replicaset-controller",
+            200,
+            r#""objects":["default/web"]"#,
+        );
+        check(
+            "/debug/controllers/replicaset-controller/default/web",
+            200,
+            r#""lines":["delete 1 pod: too many"]"#,
+        );
+        check(
+            "/debug/controllers/ttl-controller/node-1",
+            200,
+            r#""object":"node-1""#,
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_found() {
+        check("/debug/controllers/job-controller", 200, r#""objects":[]"#);
+        check("/debug/controllers/nope", 404, "no controller");
+        check(
+            "/debug/controllers/replicaset-controller/default/nope",
+            404,
+            "nothing was decided",
+        );
+        check("/debug/controllers/a/b/c/d", 404, "404");
+    }
+}

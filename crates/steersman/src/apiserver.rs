@@ -1,0 +1,130 @@
+//! `steersman apiserver`: the Kubernetes API without anyone who acts on it.
+
+#![expect(clippy::print_stdout, reason = "this is where users are spoken to")]
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use api::Rng;
+use apiserver::pki::Pki;
+use apiserver::serve::Spawner;
+use apiserver::{ApiServer, Options, Storage};
+use clap::Args;
+use runtime::{Stop, Task};
+use tokio::net::TcpListener;
+
+use crate::{files, signals};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The port to listen on; 0 picks a free one
+    #[arg(long, default_value_t = 6443)]
+    port: u16,
+    /// The address to listen on
+    #[arg(long, default_value = "127.0.0.1")]
+    bind_address: IpAddr,
+    /// Where to keep the objects
+    #[arg(long, conflicts_with = "in_memory")]
+    data_dir: Option<PathBuf>,
+    /// Keep the objects in memory: they are gone when the server stops
+    #[arg(long)]
+    in_memory: bool,
+    /// Write an administrator's kubeconfig here once the server is ready
+    #[arg(long)]
+    kubeconfig: Option<PathBuf>,
+}
+
+pub(crate) fn main(arguments: Arguments) -> Result<()> {
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    tokio.block_on(run(arguments))
+}
+
+async fn run(arguments: Arguments) -> Result<()> {
+    let (stop, _signals) = signals::stop_on_signal();
+    let place = Place::choose(arguments.data_dir, arguments.in_memory)?;
+    let address = (arguments.bind_address, arguments.port);
+    let listener = TcpListener::bind(address).await.with_context(|| {
+        format!(
+            "cannot listen on {}:{}; is the port in use?",
+            address.0, address.1
+        )
+    })?;
+    let served = Served::start(&place, listener, &stop)?;
+    if let Some(path) = &arguments.kubeconfig {
+        files::write_private(path, &served.kubeconfig())?;
+    }
+    println!("serving the Kubernetes API at {}", served.url);
+    stop.stopped().await;
+    served.finish().await;
+    Ok(())
+}
+
+/// Where the objects and keys are kept.
+pub(crate) enum Place {
+    Memory,
+    Dir(PathBuf),
+}
+
+impl Place {
+    pub(crate) fn choose(data_dir: Option<PathBuf>, in_memory: bool) -> Result<Place> {
+        match data_dir {
+            _ if in_memory => Ok(Place::Memory),
+            Some(dir) => Ok(Place::Dir(dir)),
+            None => Ok(Place::Dir(files::default_data_dir()?)),
+        }
+    }
+}
+
+/// A running API server.
+pub(crate) struct Served {
+    pub(crate) server: ApiServer,
+    pub(crate) url: String,
+    pub(crate) pki: Pki,
+    task: Task<()>,
+}
+
+impl Served {
+    pub(crate) fn start(place: &Place, listener: TcpListener, stop: &Stop) -> Result<Served> {
+        let clock = runtime::clock::wall();
+        let rng = Rng::from_seed(manager::process::random_seed());
+        let address = listener.local_addr()?;
+        let names = vec![address.ip().to_string()];
+        let mut options = Options::in_memory(clock, rng);
+        let pki = match place {
+            Place::Memory => Pki::generate(&names)?,
+            Place::Dir(dir) => {
+                files::create_private_dir(dir)?;
+                options.storage = Storage::Dir(dir.clone());
+                Pki::load_or_generate(&dir.join("pki"), &names)?
+            }
+        };
+        let server = ApiServer::open(options)?;
+        let (serving, keys, stop) = (server.clone(), pki.clone(), stop.clone());
+        let task = runtime::spawn(async move {
+            let spawner = Spawner::new(|connection| runtime::spawn(connection).detach());
+            if let Err(error) =
+                apiserver::serve::serve(serving, listener, &keys, spawner, stop.stopped()).await
+            {
+                tracing::error!(%error, "the API server has stopped");
+            }
+        });
+        Ok(Served {
+            server,
+            url: format!("https://{address}"),
+            pki,
+            task,
+        })
+    }
+
+    pub(crate) fn kubeconfig(&self) -> String {
+        self.pki.kubeconfig(&self.url)
+    }
+
+    /// Waits until the last request is answered.
+    pub(crate) async fn finish(self) {
+        let _ = self.task.await;
+    }
+}

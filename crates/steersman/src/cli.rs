@@ -1,0 +1,74 @@
+//! The command line.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is where users are spoken to"
+)]
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::{apiserver, controller_manager, up};
+
+/// A kube-controller-manager, and a Kubernetes cluster in a box around it.
+#[derive(Parser)]
+#[command(name = "steersman", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start a cluster in a box: API server, simulated nodes and scheduler, all controllers
+    Up(up::Arguments),
+    /// Serve the Kubernetes API alone: for tests of controllers of your own
+    Apiserver(apiserver::Arguments),
+    /// Run the controllers on a real cluster, in place of kube-controller-manager
+    #[command(disable_help_flag = true)]
+    ControllerManager {
+        /// kube-controller-manager's own flags; --help lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Print the version
+    Version,
+    /// Print a completion script for your shell
+    Completion { shell: clap_complete::Shell },
+}
+
+pub(crate) fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Up(arguments) => up::main(arguments),
+        Command::Apiserver(arguments) => apiserver::main(arguments),
+        Command::ControllerManager { arguments } => {
+            return controller_manager::main("steersman controller-manager", arguments.into_iter());
+        }
+        Command::Version => {
+            println!(
+                "steersman {} (Kubernetes API 1.36)",
+                env!("CARGO_PKG_VERSION")
+            );
+            Ok(())
+        }
+        Command::Completion { shell } => {
+            clap_complete::generate(
+                shell,
+                &mut Cli::command(),
+                "steersman",
+                &mut std::io::stdout(),
+            );
+            Ok(())
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

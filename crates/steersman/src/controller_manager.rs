@@ -1,0 +1,69 @@
+//! `steersman controller-manager`, and the binary under the name kube-controller-manager.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "there is no log before the options are read"
+)]
+
+use std::process::ExitCode;
+
+use client::config::Environment;
+use manager::logging::Logging;
+use manager::{Command, Errors, Options, Process, built, process};
+
+use crate::signals;
+
+pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> ExitCode {
+    let options = match Options::parse(arguments, program, built::has) {
+        Ok(Command::Run(options)) => *options,
+        Ok(Command::Print(text)) => {
+            println!("{}", text.trim_end());
+            return ExitCode::SUCCESS;
+        }
+        Err(errors) => return fail(&errors),
+    };
+    let clock = runtime::clock::wall();
+    let logging = Logging::install(&options.logging, clock.clone());
+    let workers =
+        std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(1, WORKERS_MAX));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("Error: cannot start threads: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let ended = runtime.block_on(run(options, clock, logging.clone()));
+    logging.writer.flush();
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(errors) => fail(&errors),
+    }
+}
+
+/// Decoding and planning are quick: more threads than this only cost memory.
+const WORKERS_MAX: usize = 4;
+
+fn fail(errors: &Errors) -> ExitCode {
+    eprintln!("Error: {errors}");
+    ExitCode::FAILURE
+}
+
+async fn run(options: Options, clock: api::Clock, logging: Logging) -> Result<(), Errors> {
+    let (stop, _signals) = signals::stop_on_signal();
+    let rng = api::Rng::from_seed(process::random_seed());
+    let environment = Environment::of_process();
+    let started = stop
+        .or(Process::start(options, &environment, clock, rng, logging))
+        .await;
+    match started.transpose()? {
+        Some(process) => manager::run(process, stop).await,
+        // Told to stop while starting.
+        None => Ok(()),
+    }
+}

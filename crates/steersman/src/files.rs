@@ -1,0 +1,41 @@
+//! Where things are kept.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// The default place for a cluster's data.
+pub(crate) fn default_data_dir() -> Result<PathBuf> {
+    let base = match std::env::var_os("XDG_DATA_HOME").filter(|dir| !dir.is_empty()) {
+        Some(dir) => PathBuf::from(dir),
+        None => {
+            let home = std::env::var_os("HOME")
+                .context("HOME is not set: give --data-dir or --in-memory")?;
+            PathBuf::from(home).join(".local/share")
+        }
+    };
+    Ok(base.join("steersman"))
+}
+
+/// Creates a folder that only its owner can enter.
+pub(crate) fn create_private_dir(path: &Path) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .with_context(|| format!("cannot create the folder {}", path.display()))
+}
+
+/// Writes a file that only its owner can read, all of it or nothing.
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
+    if let Some(parent) = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+    {
+        std::fs::create_dir_all(parent)
+            .with_context(|| format!("cannot create the folder {}", parent.display()))?;
+    }
+    ::apiserver::pki::write_private(path, text.as_bytes())
+        .with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,129 @@
+//! The test bed from the command line: what `cargo xtask real` and `cargo xtask differential` run.
+#![expect(clippy::print_stdout, reason = "a command line tool prints its result")]
+#![expect(clippy::print_stderr, reason = "and its failures")]
+
+mod differential;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use real_tests::building::{self, Built};
+use real_tests::installation::Installation;
+use real_tests::{Cluster, ClusterOptions, Flavor, Manager, ManagerOptions};
+
+/// What `build` exits with where the Go tool chain is missing and may be (not in CI).
+const EXIT_SKIPPED: u8 = 3;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<ExitCode> {
+    let (command, rest) = arguments
+        .split_first()
+        .context("usage: real-bed build|up|differential")?;
+    match command.as_str() {
+        "build" => build(minor(rest)?),
+        "up" => up(rest),
+        "differential" => differential::run(rest),
+        other => bail!("unknown command {other:?}; there are: build, up, differential"),
+    }
+}
+
+fn build(minor: Option<u32>) -> Result<ExitCode> {
+    match building::build(minor)? {
+        Built::Complete(installation) => {
+            println!("real servers {} are ready", installation.kubernetes_version);
+            Ok(ExitCode::SUCCESS)
+        }
+        Built::NoGo if std::env::var("CI").is_ok_and(|value| value == "true") => {
+            bail!("the Go tool chain is missing, and with CI=true the real servers must be built")
+        }
+        Built::NoGo => {
+            println!(
+                "skipped: the Go tool chain is missing (https://go.dev/dl), so no real servers were built"
+            );
+            Ok(ExitCode::from(EXIT_SKIPPED))
+        }
+    }
+}
+
+/// A control plane for a person, until Ctrl-C ends this process and with it the guarded servers.
+fn up(rest: &[String]) -> Result<ExitCode> {
+    let minor = minor(rest)?;
+    let manager = match option(rest, "--manager").as_deref() {
+        None | Some("go") => Some(Flavor::Go),
+        Some("ours") => Some(Flavor::Ours),
+        Some("none") => None,
+        Some(other) => bail!("--manager must be go, ours or none, not {other:?}"),
+    };
+    if build(minor)? != ExitCode::SUCCESS {
+        bail!("without the servers there is nothing to start");
+    }
+    let installation = match minor {
+        Some(minor) => Installation::of_minor(minor)?,
+        None => Installation::pinned()?,
+    };
+    let cluster = Cluster::start(&installation, ClusterOptions::default())?;
+    println!(
+        "kube-apiserver {} at {}",
+        installation.kubernetes_version,
+        cluster.url()
+    );
+    println!("export KUBECONFIG={}", cluster.admin_kubeconfig().display());
+    println!(
+        "logs and the audit log are in {}",
+        cluster.folder().display()
+    );
+    let options = ManagerOptions {
+        leader_elect: true,
+        ..ManagerOptions::default()
+    };
+    let running = manager
+        .map(|flavor| Manager::start(&cluster, flavor, &options))
+        .transpose()?;
+    match &running {
+        Some(manager) => println!(
+            "the {} controller manager runs; Ctrl-C ends everything",
+            manager.flavor.name()
+        ),
+        None => println!("no controller manager runs; Ctrl-C ends everything"),
+    }
+    loop {
+        std::thread::park();
+    }
+}
+
+fn minor(rest: &[String]) -> Result<Option<u32>> {
+    let Some(value) = option(rest, "--minor") else {
+        return Ok(None);
+    };
+    let number = value.strip_prefix("1.").unwrap_or(&value).parse();
+    Ok(Some(number.with_context(|| {
+        format!("--minor wants a number like 35, not {value:?}")
+    })?))
+}
+
+/// The value of `--name value` or `--name=value`.
+fn option(rest: &[String], name: &str) -> Option<String> {
+    let mut words = rest.iter();
+    while let Some(word) = words.next() {
+        if word == name {
+            return words.next().cloned();
+        }
+        if let Some(value) = word
+            .strip_prefix(name)
+            .and_then(|tail| tail.strip_prefix('='))
+        {
+            return Some(value.to_owned());
+        }
+    }
+    None
+}

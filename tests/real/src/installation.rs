@@ -1,0 +1,152 @@
+//! Where the built servers live: a cache outside the source tree, keyed by version, shared by all clones.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// The Kubernetes release that Steersman targets, and whose servers `tests/real/servers` pins.
+pub const KUBERNETES: &str = "v1.36.3";
+/// The etcd release that `tests/real/etcd` pins: the one Kubernetes 1.36 is released with.
+pub const ETCD: &str = "v3.6.8";
+/// The Kubernetes commands a test bed needs, the slowest to build first.
+pub const KUBERNETES_COMMANDS: [&str; 4] = [
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kubectl",
+    "kube-scheduler",
+];
+
+/// A set of server binaries of one Kubernetes version.
+#[derive(Clone, Debug)]
+pub struct Installation {
+    pub kubernetes_version: String,
+    kubernetes: PathBuf,
+    etcd: PathBuf,
+}
+
+impl Installation {
+    /// The folders for a Kubernetes version like `v1.36.3`, whether or not anything is built there.
+    pub fn of(kubernetes_version: &str) -> Result<Installation> {
+        let real = cache_directory()?.join("real");
+        Ok(Installation {
+            kubernetes_version: kubernetes_version.to_owned(),
+            kubernetes: real.join(format!("kubernetes-{kubernetes_version}")),
+            etcd: real.join(format!("etcd-{ETCD}")),
+        })
+    }
+
+    /// The pinned version, if all of it is built. The error names what is missing and the remedy.
+    pub fn pinned() -> Result<Installation> {
+        Installation::of(KUBERNETES)?.complete()
+    }
+
+    /// The newest built version of a minor release, for example 35.
+    pub fn of_minor(minor: u32) -> Result<Installation> {
+        let real = cache_directory()?.join("real");
+        let prefix = format!("kubernetes-v1.{minor}.");
+        let mut versions: Vec<(u32, String)> = Vec::new();
+        for entry in std::fs::read_dir(&real).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some(patch) = name.strip_prefix(&prefix) else {
+                continue;
+            };
+            let number = patch
+                .chars()
+                .take_while(char::is_ascii_digit)
+                .collect::<String>();
+            versions.push((number.parse().unwrap_or(0), format!("v1.{minor}.{patch}")));
+        }
+        versions.sort();
+        match versions.pop() {
+            Some((_, version)) => Installation::of(&version)?.complete(),
+            None => bail!(
+                "no servers of 1.{minor} are built; run `cargo xtask real build --minor {minor}`"
+            ),
+        }
+    }
+
+    pub fn command(&self, name: &str) -> PathBuf {
+        if name == "etcd" {
+            self.etcd.join(name)
+        } else {
+            self.kubernetes.join(name)
+        }
+    }
+
+    /// Every binary of the set, in the order in which they are worth building.
+    pub fn commands(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        KUBERNETES_COMMANDS
+            .iter()
+            .chain(&["etcd"])
+            .map(|name| self.command(name))
+    }
+
+    fn complete(self) -> Result<Installation> {
+        if let Some(missing) = self.commands().find(|path| !path.is_file()) {
+            bail!(
+                "{} is not built; run `cargo xtask real build`",
+                missing.display()
+            );
+        }
+        Ok(self)
+    }
+}
+
+/// `$STEERSMAN_CACHE`, else `$XDG_CACHE_HOME/steersman`, else `~/.cache/steersman`.
+pub fn cache_directory() -> Result<PathBuf> {
+    let from = |name: &str| {
+        env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    from("STEERSMAN_CACHE")
+        .or_else(|| from("XDG_CACHE_HOME").map(|cache| cache.join("steersman")))
+        .or_else(|| from("HOME").map(|home| home.join(".cache/steersman")))
+        .context("no place for the server cache: set STEERSMAN_CACHE, XDG_CACHE_HOME or HOME")
+}
+
+/// Our own binary: `$STEERSMAN_BIN`, else `steersman` beside the running test in the target folder.
+pub fn steersman_binary() -> Result<PathBuf> {
+    if let Some(path) = env::var_os("STEERSMAN_BIN").map(PathBuf::from) {
+        return if path.is_file() {
+            Ok(path)
+        } else {
+            bail!(
+                "STEERSMAN_BIN names {}, which is not a file",
+                path.display()
+            )
+        };
+    }
+    let running = env::current_exe().context("cannot tell where this program lies")?;
+    let candidates = running
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder: &Path| folder.join("steersman"));
+    candidates.into_iter().find(|path| path.is_file()).context(
+        "the steersman binary is not built; run `cargo build -p steersman` or set STEERSMAN_BIN",
+    )
+}
+
+/// The pinned servers for a test, or `None` (with one line on stderr) where they are not built and
+/// may be missing. In continuous integration (`CI=true`) they must be there.
+pub fn for_test() -> Option<Installation> {
+    match Installation::pinned() {
+        Ok(installation) => Some(installation),
+        Err(error) if env::var("CI").is_ok_and(|value| value == "true") => {
+            panic!("CI=true and the real servers are missing: {error:#}")
+        }
+        Err(error) => {
+            say(&format!("skipped: {error:#}"));
+            None
+        }
+    }
+}
+
+/// One line for the person at the terminal, past the capture of test output: what is skipped must be
+/// seen although the test passes.
+pub fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -1,0 +1,199 @@
+//! What kubelets and the scheduler would do to pods, on a cluster that has neither.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use crate::http::Api;
+
+/// Acts on the pods of one namespace.
+#[derive(Clone)]
+pub struct Kubelet {
+    api: Api,
+    namespace: String,
+}
+
+impl Kubelet {
+    pub fn new(api: &Api, namespace: &str) -> Kubelet {
+        Kubelet {
+            api: api.clone(),
+            namespace: namespace.to_owned(),
+        }
+    }
+
+    /// The pods that match a label selector, oldest first and then by name.
+    pub fn pods(&self, selector: &str) -> Result<Vec<Value>> {
+        let selector = selector.replace('=', "%3D").replace(',', "%2C");
+        let path = format!(
+            "/api/v1/namespaces/{}/pods?labelSelector={selector}",
+            self.namespace
+        );
+        let mut pods = self.api.list(&path)?;
+        pods.sort_by_key(|pod| {
+            let text = |field: &str| pod["metadata"][field].as_str().unwrap_or("").to_owned();
+            (text("creationTimestamp"), text("name"))
+        });
+        Ok(pods)
+    }
+
+    /// Binds a pod to a node, as the scheduler would.
+    pub fn bind(&self, pod: &str, node: &str) -> Result<()> {
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding",
+            "metadata": {"name": pod}, "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        });
+        self.api
+            .create(&format!("{}/binding", self.path(pod)), &binding)
+            .map(drop)
+    }
+
+    /// Running and ready (or not) since `since`, an RFC 3339 time.
+    pub fn set_ready(&self, pod: &str, ready: bool, since: &str) -> Result<()> {
+        self.patch_status(pod, &running_status(ready, since))
+    }
+
+    /// A terminal phase: `Succeeded` or `Failed`.
+    pub fn set_phase(&self, pod: &str, phase: &str, reason: &str) -> Result<()> {
+        let mut status = json!({"phase": phase, "conditions": [
+            {"type": "Ready", "status": "False", "reason": format!("Pod{phase}")},
+        ]});
+        if !reason.is_empty() {
+            status["reason"] = json!(reason);
+        }
+        self.patch_status(pod, &status)
+    }
+
+    /// The last act of a kubelet: the pod has ended and its object may go.
+    pub fn finish(&self, pod: &str) -> Result<()> {
+        self.api
+            .delete(&self.path(pod), &json!({"gracePeriodSeconds": 0}))
+    }
+
+    /// Finishes every pod that is being deleted; returns how many there were.
+    pub fn finish_terminating(&self) -> Result<usize> {
+        let pods = self.pods("")?;
+        let terminating = pods
+            .iter()
+            .filter(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
+        let names: Vec<&str> = terminating
+            .filter_map(|pod| pod["metadata"]["name"].as_str())
+            .collect();
+        for name in &names {
+            self.finish(name)?;
+        }
+        Ok(names.len())
+    }
+
+    fn patch_status(&self, pod: &str, status: &Value) -> Result<()> {
+        let path = format!("{}/status", self.path(pod));
+        self.api
+            .strategic_patch(&path, &json!({"status": status}))
+            .map(drop)
+    }
+
+    fn path(&self, pod: &str) -> String {
+        format!("/api/v1/namespaces/{}/pods/{pod}", self.namespace)
+    }
+}
+
+fn running_status(ready: bool, since: &str) -> Value {
+    let (ready, reason) = if ready {
+        ("True", "")
+    } else {
+        ("False", "ContainersNotReady")
+    };
+    let condition = |kind: &str, status: &str, reason: &str| {
+        let mut condition = json!({"type": kind, "status": status, "lastTransitionTime": since});
+        if !reason.is_empty() {
+            condition["reason"] = json!(reason);
+        }
+        condition
+    };
+    json!({
+        "phase": "Running", "startTime": since, "podIP": "10.1.0.1", "podIPs": [{"ip": "10.1.0.1"}],
+        "conditions": [
+            condition("PodScheduled", "True", ""),
+            condition("Initialized", "True", ""),
+            condition("ContainersReady", ready, reason),
+            condition("Ready", ready, reason),
+        ],
+    })
+}
+
+/// A kubelet that runs by itself: makes every pod of a namespace ready and finishes what terminates.
+pub struct AutomaticKubelet {
+    stopping: Arc<AtomicBool>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl AutomaticKubelet {
+    /// `threads` bound how many status patches are in flight; pods are shared out by their uid.
+    pub fn start(api: &Api, namespace: &str, threads: usize) -> AutomaticKubelet {
+        let stopping = Arc::new(AtomicBool::new(false));
+        let workers = (0..threads)
+            .map(|share| {
+                let (api, namespace) = (api.clone(), namespace.to_owned());
+                let stopping = Arc::clone(&stopping);
+                std::thread::spawn(move || {
+                    while !stopping.load(Ordering::Relaxed) {
+                        // A watch that fails (a server that restarts) is simply started again.
+                        let _ = serve_share(&api, &namespace, share, threads, &stopping);
+                        std::thread::sleep(Duration::from_millis(100));
+                    }
+                })
+            })
+            .collect();
+        AutomaticKubelet { stopping, workers }
+    }
+}
+
+impl Drop for AutomaticKubelet {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        for worker in self.workers.drain(..) {
+            let _ = worker.join();
+        }
+    }
+}
+
+fn serve_share(
+    api: &Api,
+    namespace: &str,
+    share: usize,
+    of: usize,
+    stopping: &AtomicBool,
+) -> Result<()> {
+    let kubelet = Kubelet::new(api, namespace);
+    let path = format!("/api/v1/namespaces/{namespace}/pods?watch=true");
+    let mut handled: BTreeMap<String, &'static str> = BTreeMap::new();
+    api.watch(&path, Duration::from_secs(1), |event| {
+        let pod = &event["object"];
+        let (Some(name), Some(uid)) = (
+            pod["metadata"]["name"].as_str(),
+            pod["metadata"]["uid"].as_str(),
+        ) else {
+            return !stopping.load(Ordering::Relaxed);
+        };
+        if uid.bytes().map(usize::from).sum::<usize>() % of != share {
+            return !stopping.load(Ordering::Relaxed);
+        }
+        let terminating = !pod["metadata"]["deletionTimestamp"].is_null();
+        if event["type"] == "DELETED" {
+            handled.remove(uid);
+        } else if terminating && handled.insert(uid.to_owned(), "finished") != Some("finished") {
+            let _ = kubelet.finish(name);
+        } else if !terminating && pod["status"]["phase"] == "Pending" && !handled.contains_key(uid)
+        {
+            let since = pod["metadata"]["creationTimestamp"].as_str().unwrap_or("");
+            if kubelet.set_ready(name, true, since).is_ok() {
+                handled.insert(uid.to_owned(), "ready");
+            }
+        }
+        !stopping.load(Ordering::Relaxed)
+    })
+}

@@ -1,0 +1,259 @@
+//! A server as a child process that cannot outlive its user.
+//!
+//! The child leads a process group of its own and writes to a log file. Beside it runs a guard: a
+//! shell that waits for the end of its standard input, which only this process holds open. Drop
+//! stops the child; if this process dies in any other way, the pipe closes and the guard does.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::wait::{self, Seen};
+
+/// How many lines of a log a failure shows: a Go stack trace fits, a terminal still holds it.
+const SHOWN_LINES: usize = 25;
+/// How long a server may take from SIGTERM to its end before it is killed: kube-apiserver waits up to
+/// a minute for its open connections.
+const STOP_DEADLINE: Duration = Duration::from_secs(90);
+/// Clock ticks per second in `/proc/<pid>/stat`: fixed at 100 in Linux's user interface on all of
+/// the architectures that Kubernetes is released for.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+pub struct Process {
+    name: String,
+    child: Child,
+    guard: Child,
+    log: PathBuf,
+}
+
+/// What a process has used so far.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Usage {
+    pub cpu_seconds: f64,
+    pub resident_bytes: u64,
+    pub peak_resident_bytes: u64,
+}
+
+impl Process {
+    /// Starts `program`, with its output appended to `<logs>/<name>.log`.
+    pub fn start(name: &str, program: &Path, arguments: &[String], logs: &Path) -> Result<Process> {
+        use std::os::unix::process::CommandExt;
+        let log = logs.join(format!("{name}.log"));
+        let output = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .with_context(|| format!("cannot write the log {}", log.display()))?;
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        let guard = Command::new("sh")
+            .args([
+                "-c",
+                "read -r _; kill -s KILL -- -$1 2>/dev/null",
+                "guard",
+                &child.id().to_string(),
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .context("cannot start sh, which guards the servers of a test bed")?;
+        Ok(Process {
+            name: name.to_owned(),
+            child,
+            guard,
+            log,
+        })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Sends a signal (`TERM`, `STOP`, `CONT`, …) to the whole group.
+    pub fn signal(&self, signal: &str) -> Result<()> {
+        let group = format!("-{}", self.child.id());
+        let sent = Command::new("sh")
+            .args(["-c", "kill -s $1 -- $2", "signal", signal, &group])
+            .output()?;
+        anyhow::ensure!(
+            sent.status.success(),
+            "cannot send SIG{signal} to {}: {}",
+            self.name,
+            String::from_utf8_lossy(&sent.stderr).trim()
+        );
+        Ok(())
+    }
+
+    /// Asks it to end, waits, and kills it if it does not.
+    pub fn stop(mut self) -> Result<ExitStatus> {
+        self.signal("TERM")?;
+        wait::until(
+            &format!("{} to end after SIGTERM", self.name),
+            STOP_DEADLINE,
+            || {
+                Ok(match self.child.try_wait()? {
+                    Some(status) => Seen::Ready(status),
+                    None => Seen::NotYet("still running".to_owned()),
+                })
+            },
+        )
+    }
+
+    /// Kills it at once, as a crash would.
+    pub fn kill(mut self) {
+        self.end();
+    }
+
+    pub fn usage(&self) -> Result<Usage> {
+        let pid = self.child.id();
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))
+            .with_context(|| format!("{} is not running", self.name))?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        parse_usage(&stat, &status)
+            .with_context(|| format!("/proc/{pid} of {} does not read as expected", self.name))
+    }
+
+    /// The end of its log, for a failure that a person reads.
+    pub fn last_lines(&self) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        let shown = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
+        format!(
+            "last lines of {}:\n    {}",
+            self.log.display(),
+            shown.join("\n    ")
+        )
+    }
+
+    fn end(&mut self) {
+        if self.ended().is_none() {
+            // The group first, for children of the child; the child itself in any case.
+            let _ = self.signal("KILL");
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        let _ = self.guard.kill();
+        let _ = self.guard.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn parse_usage(stat: &str, status: &str) -> Option<Usage> {
+    // The second field is the command in parentheses and may hold spaces: count from its end.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |index: usize| fields.get(index)?.parse::<f64>().ok();
+    let kilobytes = |key: &str| {
+        let line = status.lines().find(|line| line.starts_with(key))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    Some(Usage {
+        cpu_seconds: (ticks(11)? + ticks(12)?) / TICKS_PER_SECOND,
+        resident_bytes: kilobytes("VmRSS:")? * 1024,
+        peak_resident_bytes: kilobytes("VmHWM:")? * 1024,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let folder =
+            std::env::temp_dir().join(format!("steersman-process-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn usage_survives_a_command_name_with_spaces() {
+        let stat = "42 (a b) c) S 1 42 42 0 -1 4194560 1 2 3 4 150 50 0 0 20 0 9 0 1 2 3";
+        let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
+        let usage = parse_usage(stat, status).unwrap();
+        assert_eq!(
+            usage,
+            Usage {
+                cpu_seconds: 2.0,
+                resident_bytes: 1 << 20,
+                peak_resident_bytes: 2 << 20
+            }
+        );
+    }
+
+    #[test]
+    fn drop_ends_the_whole_group() {
+        let logs = scratch("group");
+        let script = ["-c", "sleep 300 & echo $!; wait"].map(str::to_owned);
+        let process = Process::start("parent", Path::new("sh"), &script, &logs).unwrap();
+        let log = process.log().to_owned();
+        let grandchild: u32 = wait::until("the grandchild's id", Duration::from_secs(10), || {
+            let text = fs::read_to_string(&log)?;
+            Ok(match text.trim().parse() {
+                Ok(id) => Seen::Ready(id),
+                Err(_) => Seen::NotYet(text),
+            })
+        })
+        .unwrap();
+        drop(process);
+        wait::until("the grandchild to end", Duration::from_secs(10), || {
+            let state = fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
+            let gone = state.is_empty() || state.contains(") Z ");
+            Ok(if gone {
+                Seen::Ready(())
+            } else {
+                Seen::NotYet(state)
+            })
+        })
+        .unwrap();
+        fs::remove_dir_all(logs).unwrap();
+    }
+
+    #[test]
+    fn a_program_that_dies_shows_its_last_words() {
+        let logs = scratch("words");
+        let script = ["-c", "echo port 2379 is taken >&2; exit 3"].map(str::to_owned);
+        let mut process = Process::start("etcd", Path::new("sh"), &script, &logs).unwrap();
+        let status = wait::until("its end", Duration::from_secs(10), || {
+            Ok(process
+                .ended()
+                .map_or(Seen::NotYet("running".to_owned()), Seen::Ready))
+        });
+        assert_eq!(status.unwrap().code(), Some(3));
+        assert!(
+            process.last_lines().ends_with("port 2379 is taken"),
+            "{}",
+            process.last_lines()
+        );
+        drop(process);
+        fs::remove_dir_all(logs).unwrap();
+    }
+}

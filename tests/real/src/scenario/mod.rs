@@ -1,0 +1,124 @@
+//! Scenarios: small stories about workloads, told once in YAML and run with either controller manager.
+//!
+//! A scenario is a list of steps that a user or a kubelet would take. After each step the runner waits
+//! until the manager has nothing more to write, so that the story is the same every time; at the end it
+//! records what is left and all that was written on the way. `compare` sets two records side by side.
+
+mod compare;
+mod expand;
+mod normalise;
+mod record;
+mod resources;
+mod run;
+mod step;
+mod tail;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+pub use compare::{Difference, KnownDifferences, compare};
+pub use record::Record;
+pub use run::{Run, run_all};
+pub use step::Step;
+
+/// One story.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// The file's name without its ending.
+    #[serde(skip)]
+    pub name: String,
+    /// What it shows, in a sentence.
+    pub about: String,
+    pub steps: Vec<Step>,
+}
+
+impl Scenario {
+    pub fn parse(name: &str, text: &str) -> Result<Scenario> {
+        // By way of JSON, because there an enum is a map with one key and needs no YAML tag.
+        let value: serde_json::Value = serde_yaml_ng::from_str(text)
+            .with_context(|| format!("scenario {name} is not YAML"))?;
+        let mut scenario: Scenario = serde_json::from_value(value)
+            .with_context(|| format!("scenario {name} is not understood"))?;
+        scenario.name = name.to_owned();
+        Ok(scenario)
+    }
+
+    /// The controllers that the story is about; its name begins with its kind.
+    pub fn controllers(&self) -> Vec<&'static str> {
+        let kind = self.name.split('-').next().unwrap_or("");
+        let mut controllers = match kind {
+            "deployment" => vec!["deployment-controller", "replicaset-controller"],
+            "replicaset" => vec!["replicaset-controller"],
+            "rc" => vec!["replicationcontroller-controller"],
+            "statefulset" => vec!["statefulset-controller"],
+            "daemonset" => vec!["daemonset-controller"],
+            _ => vec!["a controller of its kind"],
+        };
+        // Only the garbage collector ends what a deletion began.
+        if self.name.contains("delete-")
+            || self.name.contains("deleted-with")
+            || self.name.contains("collision")
+        {
+            controllers.push("garbage-collector-controller");
+        }
+        controllers
+    }
+
+    /// All scenarios whose name contains one of `wanted`; all of them if it is empty.
+    pub fn load(wanted: &[String]) -> Result<Vec<Scenario>> {
+        let mut scenarios = Vec::new();
+        for path in scenario_files()? {
+            let name = path
+                .file_stem()
+                .and_then(|stem| stem.to_str())
+                .unwrap_or("")
+                .to_owned();
+            if wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str())) {
+                scenarios.push(Scenario::parse(&name, &std::fs::read_to_string(&path)?)?);
+            }
+        }
+        if scenarios.is_empty() {
+            bail!(
+                "no scenario in {} is named like {wanted:?}",
+                folder().display()
+            );
+        }
+        Ok(scenarios)
+    }
+}
+
+fn scenario_files() -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder()).context("the scenarios are missing")?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "yaml")
+    });
+    files.sort();
+    Ok(files)
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scenario_is_understood() {
+        let scenarios = Scenario::load(&[]).unwrap();
+        for scenario in &scenarios {
+            assert!(!scenario.steps.is_empty(), "{} has no steps", scenario.name);
+            assert!(
+                !scenario.about.is_empty(),
+                "{} is about nothing",
+                scenario.name
+            );
+        }
+    }
+}

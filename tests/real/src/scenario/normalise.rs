@@ -1,0 +1,210 @@
+//! Makes what two runs left behind comparable: what must differ between them is named alike or left out.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::audit::Entry;
+
+/// Fields that differ between any two runs, wherever they occur.
+const VOLATILE: [&str; 13] = [
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "managedFields",
+    "lastTransitionTime",
+    "lastUpdateTime",
+    "lastProbeTime",
+    "lastTimestamp",
+    "firstTimestamp",
+    "eventTime",
+    "startTime",
+    "selfLink",
+    "deletionTimestamp",
+];
+
+/// How many letters the server appends to a name prefix.
+const GENERATED_SUFFIX: usize = 5;
+
+/// UPSTREAM: whether a new ReplicaSet is ever written as the reason of progress, or only its first
+/// update, depends on which of two status writes of one sync meets a conflict. Both count as this.
+pub(crate) const PROGRESS: &str = "progress";
+
+pub(crate) fn is_progress(reason: &str) -> bool {
+    matches!(reason, "NewReplicaSetCreated" | "ReplicaSetUpdated")
+}
+
+/// The names that one run made up, and what they stand for.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// Longest first, so that a name is replaced before a part of it is.
+    replacements: Vec<(String, String)>,
+}
+
+impl Names {
+    /// Learns from the manager's own creations: the hash of the first ReplicaSet of `web` becomes
+    /// `<web#1>`, and a pod named by the server `<its prefix>*`. The hashes themselves may differ between
+    /// managers: what users are promised is that an unchanged template keeps its own.
+    pub(crate) fn learn(namespace: &str, writes: &[Entry]) -> Names {
+        let mut names = BTreeMap::from([(namespace.to_owned(), "<ns>".to_owned())]);
+        let mut revisions: BTreeMap<String, usize> = BTreeMap::new();
+        for entry in writes.iter().filter(|entry| entry.verb == "create") {
+            if let Some(name) = refused_pod(entry) {
+                let prefix = &name[..name.len() - GENERATED_SUFFIX];
+                names.insert(name.to_owned(), format!("{prefix}*"));
+            }
+            let Some(object) = entry
+                .response_object
+                .as_ref()
+                .filter(|_| entry.code() == 201)
+            else {
+                continue;
+            };
+            let metadata = &object["metadata"];
+            if let Some((owner, hash)) = template_hash(&entry.resource(), metadata)
+                && !names.contains_key(hash)
+            {
+                let number = revisions.entry(owner.to_owned()).or_default();
+                *number += 1;
+                names.insert(hash.to_owned(), format!("<{owner}#{number}>"));
+            }
+            if let Some((name, prefix)) = generated_name(metadata) {
+                names.insert(name.to_owned(), format!("{prefix}*"));
+            }
+        }
+        let mut replacements: Vec<(String, String)> = names.into_iter().collect();
+        replacements.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+        Names { replacements }
+    }
+
+    pub(crate) fn text(&self, text: &str) -> String {
+        let replace =
+            |text: String, (name, stands_for): &(String, String)| text.replace(name, stands_for);
+        self.replacements.iter().fold(text.to_owned(), replace)
+    }
+
+    /// An object without what differs between any two runs.
+    pub(crate) fn object(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.text(text)),
+            Value::Array(items) => {
+                // Admission mounts a token under a name of its own into every pod.
+                let kept = items.iter().filter(|item| !is_token_volume(item));
+                kept.map(|item| self.object(item)).collect()
+            }
+            Value::Object(fields) => {
+                let kept = fields
+                    .iter()
+                    .filter(|(key, _)| !VOLATILE.contains(&key.as_str()));
+                let field = |(key, value): (&String, &Value)| {
+                    let mut value = self.object(value);
+                    // UPSTREAM: a StatefulSet's claims become volumes in the order of a Go map.
+                    if let (true, Value::Array(volumes)) = (key == "volumes", &mut value) {
+                        volumes.sort_by_key(|volume| volume["name"].to_string());
+                    }
+                    (key.clone(), value)
+                };
+                let mut fields = kept.map(field).collect::<Map<_, _>>();
+                if fields
+                    .get("reason")
+                    .and_then(Value::as_str)
+                    .is_some_and(is_progress)
+                {
+                    fields.insert("reason".to_owned(), PROGRESS.into());
+                    fields.remove("message");
+                }
+                Value::Object(fields)
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// The owner's name and the hash of a ReplicaSet or of a DaemonSet's revision. StatefulSets are left
+/// out on purpose: their hashes come from the revision's bytes and must be the same.
+fn template_hash<'a>(resource: &str, metadata: &'a Value) -> Option<(&'a str, &'a str)> {
+    let owner = &metadata["ownerReferences"][0];
+    let label = match (resource, owner["kind"].as_str()?) {
+        ("replicasets", "Deployment") => "pod-template-hash",
+        ("controllerrevisions", "DaemonSet") => "controller-revision-hash",
+        _ => return None,
+    };
+    Some((owner["name"].as_str()?, metadata["labels"][label].as_str()?))
+}
+
+/// A name that the server made up, and its prefix. Pods with ordinals have a prefix too, but their
+/// name is their own.
+fn generated_name(metadata: &Value) -> Option<(&str, &str)> {
+    let (name, prefix) = (
+        metadata["name"].as_str()?,
+        metadata["generateName"].as_str()?,
+    );
+    (name.strip_prefix(prefix)?.len() == GENERATED_SUFFIX).then_some((name, prefix))
+}
+
+/// The name of a pod that was refused: the server had made it up already and quotes it in its answer.
+fn refused_pod(entry: &Entry) -> Option<&str> {
+    let message = &entry.response_status.as_ref()?.message;
+    let name = message.strip_prefix("pods \"")?.split('"').next()?;
+    (entry.code() == 403 && name.len() > GENERATED_SUFFIX).then_some(name)
+}
+
+fn is_token_volume(item: &Value) -> bool {
+    item["name"]
+        .as_str()
+        .is_some_and(|name| name.starts_with("kube-api-access-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn created(resource: &str, object: &Value) -> Entry {
+        serde_json::from_value(json!({
+            "stage": "ResponseComplete", "verb": "create", "requestURI": "/", "user": {"username": "m"},
+            "objectRef": {"resource": resource, "namespace": "n"}, "responseStatus": {"code": 201},
+            "responseObject": object, "requestReceivedTimestamp": "",
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn hashes_become_numbers_and_generated_names_their_prefix() {
+        let set = |hash: &str| {
+            json!({"metadata": {"name": format!("web-{hash}"), "labels": {"pod-template-hash": hash},
+                "ownerReferences": [{"kind": "Deployment", "name": "web"}]}})
+        };
+        let mut refused = created("pods", &Value::Null);
+        refused.response_status = serde_json::from_value(
+            json!({"code": 403, "message": "pods \"web-5f6c7d8b9-zzzzz\" is forbidden"}),
+        )
+        .unwrap();
+        let pod = json!({"metadata": {"name": "web-79d4b9c4c6-x2x4z", "generateName": "web-79d4b9c4c6-"}});
+        let names = Names::learn(
+            "scenario-3",
+            &[
+                created("replicasets", &set("79d4b9c4c6")),
+                created("pods", &pod),
+                created("replicasets", &set("5f6c7d8b9")),
+                refused,
+            ],
+        );
+        assert_eq!(
+            names.text("Created pod: web-79d4b9c4c6-x2x4z for web-5f6c7d8b9 in scenario-3"),
+            "Created pod: web-<web#1>-* for web-<web#2> in <ns>"
+        );
+        assert_eq!(names.text("web-5f6c7d8b9-zzzzz"), "web-<web#2>-*");
+    }
+
+    #[test]
+    fn what_differs_between_any_two_runs_is_left_out() {
+        let object = json!({"metadata": {"uid": "1", "name": "a"}, "spec": {"volumes": [{"name": "kube-api-access-x"}]}});
+        let normal = Names::default().object(&object);
+        assert_eq!(
+            normal,
+            json!({"metadata": {"name": "a"}, "spec": {"volumes": []}})
+        );
+    }
+}

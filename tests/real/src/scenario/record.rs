@@ -1,0 +1,172 @@
+//! What a scenario left behind and what was written on the way, in comparable form.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::normalise::{self, Names};
+use super::resources::{self, RECORDED};
+use crate::audit::Entry;
+use crate::http::Api;
+
+/// Everything that two managers must agree on, line by line.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record {
+    /// Final objects as JSON, keyed by `kind/name`; several of one name are numbered.
+    pub objects: BTreeMap<String, Value>,
+    /// `type reason object source: message` and how often.
+    pub events: BTreeMap<String, u64>,
+    /// Per object and condition type the states it went through, as `Status(Reason)`.
+    pub conditions: BTreeMap<String, Vec<String>>,
+    /// Creations and deletions of the pods whose order is promised.
+    pub order: Vec<String>,
+    /// Successful writes by `verb resource`; every kind of change to an existing object counts as one verb.
+    pub writes: BTreeMap<String, u64>,
+}
+
+impl Record {
+    pub(crate) fn take(api: &Api, namespace: &str, writes: &[Entry]) -> Result<Record> {
+        let names = Names::learn(namespace, writes);
+        let succeeded: Vec<&Entry> = writes
+            .iter()
+            .filter(|entry| (200..300).contains(&entry.code()))
+            .collect();
+        let objects = objects(api, namespace, &names)?;
+        Ok(Record {
+            events: events(api, namespace, &names)?,
+            conditions: conditions(&succeeded, &names),
+            order: order(&succeeded, &objects),
+            writes: counts(&succeeded),
+            objects,
+        })
+    }
+}
+
+fn objects(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String, Value>> {
+    let mut found = Vec::new();
+    for kind in RECORDED {
+        for object in api.list(&resources::collection(kind, namespace)?)? {
+            let terminating = !object["metadata"]["deletionTimestamp"].is_null();
+            let mut object = names.object(&object);
+            if terminating {
+                object["metadata"]["deletionTimestamp"] = "set".into();
+            }
+            let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
+            found.push((format!("{kind}/{name}"), object.to_string(), object));
+        }
+    }
+    // Pods of one template have one normal name: order them by content before they are numbered.
+    found.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+    let mut objects = BTreeMap::new();
+    for (key, _, object) in found {
+        let number = objects
+            .keys()
+            .filter(|known: &&String| known.split(' ').next() == Some(&key))
+            .count()
+            + 1;
+        objects.insert(
+            if number == 1 {
+                key
+            } else {
+                format!("{key} ({number})")
+            },
+            object,
+        );
+    }
+    Ok(objects)
+}
+
+fn events(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String, u64>> {
+    let mut events: BTreeMap<String, u64> = BTreeMap::new();
+    for event in api.list(&format!("/api/v1/namespaces/{namespace}/events"))? {
+        let text = |value: &Value| names.text(value.as_str().unwrap_or(""));
+        let involved = &event["involvedObject"];
+        let line = format!(
+            "{} {} {}/{} {}: {}",
+            text(&event["type"]),
+            text(&event["reason"]),
+            text(&involved["kind"]),
+            text(&involved["name"]),
+            text(&event["source"]["component"]),
+            text(&event["message"]),
+        );
+        *events.entry(line).or_default() += event["count"].as_u64().unwrap_or(1).max(1);
+    }
+    Ok(events)
+}
+
+fn conditions(writes: &[&Entry], names: &Names) -> BTreeMap<String, Vec<String>> {
+    let mut history: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for entry in writes {
+        let Some(object) = &entry.response_object else {
+            continue;
+        };
+        let conditions = object["status"]["conditions"].as_array();
+        for condition in conditions.into_iter().flatten() {
+            let text = |field: &str| condition[field].as_str().unwrap_or("").to_owned();
+            let name = names.text(object["metadata"]["name"].as_str().unwrap_or(""));
+            let kind = object["kind"].as_str().unwrap_or("");
+            // The conditions of a pod are its kubelet's.
+            if kind == "Pod" {
+                continue;
+            }
+            let states = history
+                .entry(format!("{kind}/{name} {}", text("type")))
+                .or_default();
+            let mut reason = text("reason");
+            if normalise::is_progress(&reason) {
+                reason = normalise::PROGRESS.to_owned();
+            }
+            let state = format!("{}({reason})", text("status"));
+            if states.last() != Some(&state) {
+                states.push(state);
+            }
+        }
+    }
+    history
+}
+
+/// Pods with ordinals are created and deleted in an order that users rely on, unless their set is
+/// parallel. The pods of a set that is gone were deleted by the garbage collector, in no order.
+fn order(writes: &[&Entry], objects: &BTreeMap<String, Value>) -> Vec<String> {
+    let ordered: Vec<&str> = writes
+        .iter()
+        .filter_map(|entry| entry.response_object.as_ref())
+        .filter(|object| {
+            object["kind"] == "StatefulSet"
+                && object["spec"]["podManagementPolicy"] == "OrderedReady"
+        })
+        .filter_map(|object| object["metadata"]["name"].as_str())
+        .collect();
+    let mut order = Vec::new();
+    for entry in writes.iter().filter(|entry| entry.resource() == "pods") {
+        let object = entry.response_object.as_ref().unwrap_or(&Value::Null);
+        let reference = entry
+            .object_ref
+            .as_ref()
+            .map_or("", |object| object.name.as_str());
+        let name = object["metadata"]["name"].as_str().unwrap_or(reference);
+        let set = name.rsplit_once('-').map_or("", |(set, _)| set);
+        let exists = objects.contains_key(&format!("statefulset/{set}"));
+        let counts = entry.verb == "create" || entry.verb == "delete" && exists;
+        if ordered.contains(&set) && counts {
+            order.push(format!("{} {name}", entry.verb));
+        }
+    }
+    order
+}
+
+fn counts(writes: &[&Entry]) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for entry in writes.iter().filter(|entry| entry.resource() != "events") {
+        let verb = match entry.verb.as_str() {
+            "update" | "patch" => "change",
+            verb => verb,
+        };
+        *counts
+            .entry(format!("{verb} {}", entry.resource()))
+            .or_default() += 1;
+    }
+    counts
+}

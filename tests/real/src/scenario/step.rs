@@ -1,0 +1,346 @@
+//! The steps of a scenario and how each is taken.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{expand, resources};
+use crate::http::Api;
+use crate::kubelet::Kubelet;
+use crate::wait::{self, Seen};
+
+/// How long a state that a scenario waits for may take: a loaded machine is slow, not wrong.
+const WAIT_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Where the pod of a DaemonSet says which node it is for.
+const TARGET_NODE: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution\
+     /nodeSelectorTerms/0/matchFields/0/values/0";
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Step {
+    /// Creates an object, or several.
+    Create(Value),
+    Patch(Patch),
+    Scale {
+        target: String,
+        replicas: u32,
+    },
+    Delete(Delete),
+    /// What a kubelet does to pods.
+    Pods(Pods),
+    /// Makes unready pods ready, one after the other, until there is none: a whole rollout.
+    ReadyOneByOne(String),
+    /// Waits until the fields of an object (by JSON pointer) have these values; null means absent.
+    Wait {
+        target: String,
+        fields: BTreeMap<String, Value>,
+    },
+    /// Waits until this many pods match.
+    WaitPods {
+        selector: String,
+        count: usize,
+    },
+    /// Creates nodes, named `<namespace>-<name>` and labelled for this scenario.
+    Nodes(Vec<Node>),
+    /// Lets time pass, for deadlines in seconds.
+    Pause {
+        seconds: u64,
+    },
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Patch {
+    target: String,
+    /// A merge patch; arrays are replaced.
+    merge: Option<Value>,
+    /// A JSON patch.
+    json: Option<Value>,
+    #[serde(default)]
+    subresource: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Delete {
+    target: String,
+    propagation: Option<String>,
+    grace: Option<u32>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pods {
+    selector: String,
+    /// How many of them, oldest first; all if absent.
+    count: Option<usize>,
+    /// Only pods that are ready, or unready.
+    only: Option<Readiness>,
+    set: PodState,
+    /// The node for `bound`.
+    node: Option<String>,
+    #[serde(default)]
+    reason: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Readiness {
+    Ready,
+    Unready,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum PodState {
+    Ready,
+    Unready,
+    Failed,
+    Succeeded,
+    Bound,
+    /// Bound to the node that its affinity names, as the scheduler does with a DaemonSet's pods.
+    Scheduled,
+    Deleted,
+    /// Ends pods that are being deleted, as their kubelet would.
+    Finished,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    name: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    taints: Value,
+    #[serde(default)]
+    unschedulable: bool,
+}
+
+/// Takes steps in one namespace.
+pub(crate) struct Player<'a> {
+    pub(crate) api: &'a Api,
+    pub(crate) namespace: &'a str,
+    /// Waits until the manager has nothing more to write here.
+    pub(crate) settle: &'a dyn Fn() -> Result<()>,
+}
+
+impl Player<'_> {
+    pub(crate) fn take(&self, step: &Step) -> Result<()> {
+        match step {
+            Step::Create(Value::Array(objects)) => {
+                objects.iter().try_for_each(|object| self.create(object))
+            }
+            Step::Create(object) => self.create(object),
+            Step::Patch(patch) => self.patch(patch),
+            Step::Scale { target, replicas } => {
+                let path = format!("{}/scale", self.path(target)?);
+                self.api
+                    .merge_patch(&path, &json!({"spec": {"replicas": replicas}}))
+                    .map(drop)
+            }
+            Step::Delete(delete) => self.delete(delete),
+            Step::Pods(pods) => self.change_pods(pods),
+            Step::ReadyOneByOne(selector) => self.ready_one_by_one(selector),
+            Step::Wait { target, fields } => self.wait(target, fields),
+            Step::WaitPods { selector, count } => self.wait_pods(selector, *count),
+            Step::Nodes(nodes) => nodes.iter().try_for_each(|node| self.create_node(node)),
+            Step::Pause { seconds } => {
+                std::thread::sleep(Duration::from_secs(*seconds));
+                Ok(())
+            }
+        }
+    }
+
+    /// The path of a target: `kind/name`, or `kind?label=value` for the only object with that label.
+    fn path(&self, target: &str) -> Result<String> {
+        let Some((kind, selector)) = target.split_once('?') else {
+            return resources::object(target, self.namespace);
+        };
+        let collection = resources::collection(kind, self.namespace)?;
+        let found = self.api.list(&format!(
+            "{collection}?labelSelector={}",
+            selector.replace('=', "%3D")
+        ))?;
+        match found.as_slice() {
+            [object] => Ok(format!(
+                "{collection}/{}",
+                object["metadata"]["name"].as_str().unwrap_or("")
+            )),
+            _ => bail!("{} objects are {target}, not one", found.len()),
+        }
+    }
+
+    fn create(&self, object: &Value) -> Result<()> {
+        let object = expand::expand(object, self.namespace);
+        let kind = object["kind"].as_str().context("an object needs a kind")?;
+        self.api
+            .create(&resources::collection(kind, self.namespace)?, &object)
+            .map(drop)
+    }
+
+    fn patch(&self, patch: &Patch) -> Result<()> {
+        let mut path = self.path(&patch.target)?;
+        if !patch.subresource.is_empty() {
+            path = format!("{path}/{}", patch.subresource);
+        }
+        match (&patch.merge, &patch.json) {
+            (Some(merge), None) => self
+                .api
+                .merge_patch(&path, &expand::expand(merge, self.namespace))
+                .map(drop),
+            (None, Some(operations)) => self
+                .api
+                .call("PATCH", &path, "application/json-patch+json", operations)
+                .map(drop),
+            _ => bail!("a patch is either `merge` or `json`"),
+        }
+    }
+
+    fn delete(&self, delete: &Delete) -> Result<()> {
+        let mut options = json!({});
+        if let Some(propagation) = &delete.propagation {
+            options["propagationPolicy"] = json!(propagation);
+        }
+        if let Some(grace) = delete.grace {
+            options["gracePeriodSeconds"] = json!(grace);
+        }
+        self.api.delete(&self.path(&delete.target)?, &options)
+    }
+
+    fn change_pods(&self, change: &Pods) -> Result<()> {
+        let kubelet = Kubelet::new(self.api, self.namespace);
+        let mut pods = kubelet.pods(&change.selector)?;
+        let terminating = |pod: &Value| !pod["metadata"]["deletionTimestamp"].is_null();
+        let finishing = matches!(change.set, PodState::Finished);
+        pods.retain(|pod| terminating(pod) == finishing && has_readiness(pod, change.only));
+        let count = change.count.unwrap_or(pods.len());
+        if pods.len() < count || count == 0 {
+            bail!(
+                "{} pods match {:?}, but the step is about {count}",
+                pods.len(),
+                change.selector
+            );
+        }
+        for pod in &pods[..count] {
+            let name = pod["metadata"]["name"]
+                .as_str()
+                .context("a pod has a name")?;
+            let since = pod["metadata"]["creationTimestamp"].as_str().unwrap_or("");
+            match change.set {
+                PodState::Ready => kubelet.set_ready(name, true, since)?,
+                PodState::Unready => kubelet.set_ready(name, false, since)?,
+                PodState::Failed => kubelet.set_phase(name, "Failed", &change.reason)?,
+                PodState::Succeeded => kubelet.set_phase(name, "Succeeded", &change.reason)?,
+                PodState::Deleted => self.api.delete(
+                    &resources::object(&format!("pod/{name}"), self.namespace)?,
+                    &json!({}),
+                )?,
+                PodState::Finished => kubelet.finish(name)?,
+                PodState::Scheduled => {
+                    let node = pod.pointer(TARGET_NODE).and_then(Value::as_str);
+                    kubelet.bind(name, node.context("the pod's affinity names no node")?)?;
+                }
+                PodState::Bound => {
+                    let node = change.node.as_ref().context("`set: bound` needs a node")?;
+                    kubelet.bind(name, &format!("{}-{node}", self.namespace))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ready_one_by_one(&self, selector: &str) -> Result<()> {
+        /// No scenario has a rollout of more pods; without a bound a flapping manager never ends.
+        const STEPS_AT_MOST: usize = 100;
+        let kubelet = Kubelet::new(self.api, self.namespace);
+        for _ in 0..STEPS_AT_MOST {
+            kubelet.finish_terminating()?;
+            let pods = kubelet.pods(selector)?;
+            let unready = |pod: &&Value| {
+                has_readiness(pod, Some(Readiness::Unready))
+                    && matches!(pod["status"]["phase"].as_str(), Some("Pending" | "Running"))
+            };
+            let Some(pod) = pods.iter().find(unready) else {
+                return Ok(());
+            };
+            let name = pod["metadata"]["name"]
+                .as_str()
+                .context("a pod has a name")?;
+            kubelet.set_ready(
+                name,
+                true,
+                pod["metadata"]["creationTimestamp"].as_str().unwrap_or(""),
+            )?;
+            (self.settle)()?;
+        }
+        bail!("after {STEPS_AT_MOST} pods became ready there are still unready ones")
+    }
+
+    fn wait(&self, target: &str, fields: &BTreeMap<String, Value>) -> Result<()> {
+        let path = self.path(target)?;
+        wait::until(target, WAIT_DEADLINE, || {
+            let object = self.api.find(&path)?.unwrap_or(Value::Null);
+            let differs = fields.iter().find_map(|(pointer, expected)| {
+                let actual = object.pointer(pointer).unwrap_or(&Value::Null);
+                (actual != expected).then(|| format!("{pointer} is {actual}, not {expected}"))
+            });
+            Ok(differs.map_or(Seen::Ready(()), Seen::NotYet))
+        })
+    }
+
+    fn wait_pods(&self, selector: &str, count: usize) -> Result<()> {
+        let kubelet = Kubelet::new(self.api, self.namespace);
+        wait::until(&format!("{count} pods {selector}"), WAIT_DEADLINE, || {
+            let found = kubelet.pods(selector)?.len();
+            Ok(if found == count {
+                Seen::Ready(())
+            } else {
+                Seen::NotYet(format!("{found} pods"))
+            })
+        })
+    }
+
+    fn create_node(&self, node: &Node) -> Result<()> {
+        let name = format!("{}-{}", self.namespace, node.name);
+        let mut labels = node.labels.clone();
+        labels.insert("scenario".to_owned(), self.namespace.to_owned());
+        labels.insert("kubernetes.io/hostname".to_owned(), name.clone());
+        let mut spec = json!({"unschedulable": node.unschedulable});
+        if !node.taints.is_null() {
+            spec["taints"] = node.taints.clone();
+        }
+        let object = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": spec,
+        });
+        self.api.create("/api/v1/nodes", &object)?;
+        let ready = json!({"status": {
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+            "capacity": {"cpu": "8", "memory": "16Gi", "pods": "110"},
+            "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"},
+        }});
+        self.api
+            .strategic_patch(&format!("/api/v1/nodes/{name}/status"), &ready)?;
+        if node.taints.is_null() {
+            // Admission taints every new node as not ready; its controller is not part of the story.
+            self.api.merge_patch(
+                &format!("/api/v1/nodes/{name}"),
+                &json!({"spec": {"taints": null}}),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn has_readiness(pod: &Value, wanted: Option<Readiness>) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    let ready = conditions
+        .into_iter()
+        .flatten()
+        .any(|c| c["type"] == "Ready" && c["status"] == "True");
+    wanted.is_none_or(|wanted| (wanted == Readiness::Ready) == ready)
+}

@@ -1,0 +1,74 @@
+//! The audit log as scenarios read it: shared by all that run on one cluster, sorted by namespace.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::audit::{Entry, Reader};
+
+/// A manager that has written nothing for this long has nothing more to do: the slowest reaction in
+/// the workload controllers is a retry after a conflict, well below a second.
+const QUIET: Duration = Duration::from_millis(900);
+/// A manager that still writes after this long fights with something.
+const QUIET_DEADLINE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Tail {
+    log: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    reader: Reader,
+    writes: BTreeMap<String, Vec<Entry>>,
+    last_write: BTreeMap<String, Instant>,
+}
+
+impl Tail {
+    pub(crate) fn new(log: PathBuf) -> Tail {
+        Tail {
+            log,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Waits until the manager has written nothing in a namespace for a while.
+    pub(crate) fn settle(&self, namespace: &str) -> Result<()> {
+        let started = Instant::now();
+        loop {
+            let last = self.refreshed(|state| state.last_write.get(namespace).copied())?;
+            let quiet_since = last.map_or(started, |last| last.max(started));
+            if quiet_since.elapsed() >= QUIET {
+                return Ok(());
+            }
+            if started.elapsed() > QUIET_DEADLINE {
+                bail!(
+                    "the manager still writes in {namespace} after {} s",
+                    QUIET_DEADLINE.as_secs()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// All writes of the manager in a namespace, in the order in which they were answered.
+    pub(crate) fn writes(&self, namespace: &str) -> Result<Vec<Entry>> {
+        self.refreshed(|state| state.writes.get(namespace).cloned().unwrap_or_default())
+    }
+
+    fn refreshed<T>(&self, read: impl FnOnce(&State) -> T) -> Result<T> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        for entry in state.reader.read_new(&self.log)? {
+            if entry.is_write() && entry.is_manager() && !entry.namespace().is_empty() {
+                let namespace = entry.namespace().to_owned();
+                state.last_write.insert(namespace.clone(), now);
+                state.writes.entry(namespace).or_default().push(entry);
+            }
+        }
+        Ok(read(&state))
+    }
+}

@@ -1,0 +1,128 @@
+//! The bed itself: before it judges anything, it must stand.
+
+use std::time::Duration;
+
+use real_tests::audit;
+use real_tests::installation::{self, KUBERNETES};
+use real_tests::kubelet::Kubelet;
+use real_tests::wait::{self, Seen};
+use real_tests::{Cluster, ClusterOptions, Flavor, Manager, ManagerOptions};
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const READY_SINCE: &str = "2026-01-01T00:00:00Z";
+
+fn deployment(replicas: u32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "main", "image": "example.invalid/web:1"}]},
+            },
+        },
+    })
+}
+
+#[test]
+fn the_go_manager_brings_a_deployment_to_its_pods() {
+    let Some(installation) = installation::for_test() else {
+        return;
+    };
+    let cluster = Cluster::start(&installation, ClusterOptions::default()).unwrap();
+    let version = cluster.api.get("/version").unwrap();
+    assert_eq!(version["gitVersion"], KUBERNETES);
+
+    let options = ManagerOptions {
+        use_service_account_credentials: true,
+        ..ManagerOptions::default()
+    };
+    let mut manager = Manager::start(&cluster, Flavor::Go, &options).unwrap();
+    cluster
+        .api
+        .create(
+            "/apis/apps/v1/namespaces/default/deployments",
+            &deployment(3),
+        )
+        .unwrap();
+    let kubelet = Kubelet::new(&cluster.api, "default");
+    wait::until("3 pods", PATIENCE, || {
+        let pods = kubelet.pods("app=web")?;
+        Ok(if pods.len() == 3 {
+            Seen::Ready(())
+        } else {
+            Seen::NotYet(format!("{} pods", pods.len()))
+        })
+    })
+    .unwrap();
+    for pod in kubelet.pods("app=web").unwrap() {
+        kubelet
+            .set_ready(pod["metadata"]["name"].as_str().unwrap(), true, READY_SINCE)
+            .unwrap();
+    }
+    cluster
+        .kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"])
+        .unwrap();
+    manager.check_alive().unwrap();
+
+    let entries = audit::read(&cluster.audit_log()).unwrap();
+    let by_manager: Vec<_> = entries
+        .iter()
+        .filter(|entry| entry.is_manager())
+        .cloned()
+        .collect();
+    let counts = audit::count(by_manager.iter().filter(|entry| entry.is_write()));
+    assert_eq!(
+        counts.get(&("create".to_owned(), "pods".to_owned())),
+        Some(&3),
+        "{counts:?}"
+    );
+    assert_eq!(audit::forbidden(&by_manager), [] as [String; 0]);
+    let usage = manager.usage().unwrap();
+    assert!(
+        usage.cpu_seconds > 0.0 && usage.resident_bytes > 1 << 20,
+        "{usage:?}"
+    );
+}
+
+#[test]
+fn a_server_that_dies_at_its_start_is_named_with_its_last_words() {
+    let Some(installation) = installation::for_test() else {
+        return;
+    };
+    let options = ClusterOptions {
+        apiserver_flags: vec!["--no-such-flag".to_owned()],
+        ..ClusterOptions::default()
+    };
+    let failure = format!(
+        "{:#}",
+        Cluster::start(&installation, options).err().unwrap()
+    );
+    assert!(
+        failure.contains("kube-apiserver ended at its start"),
+        "{failure}"
+    );
+    assert!(
+        failure.contains("unknown flag: --no-such-flag"),
+        "{failure}"
+    );
+}
+
+#[test]
+fn state_survives_a_crash_of_the_api_server() {
+    let Some(installation) = installation::for_test() else {
+        return;
+    };
+    let mut cluster = Cluster::start(&installation, ClusterOptions::default()).unwrap();
+    let path = "/api/v1/namespaces/default/configmaps";
+    cluster
+        .api
+        .create(path, &json!({"metadata": {"name": "kept"}}))
+        .unwrap();
+    cluster.take_apiserver().unwrap().kill();
+    assert!(cluster.api.get("/version").is_err());
+    cluster.start_apiserver().unwrap();
+    assert!(cluster.api.find(&format!("{path}/kept")).unwrap().is_some());
+}

@@ -1,0 +1,116 @@
+//! `cargo xtask test`: everything that must hold before a change lands, cheapest first.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::steps::{Done, Steps, succeed};
+use crate::{parity, real, tidy, workspace};
+
+/// The crate whose integration tests need the real servers.
+const REAL_TESTS: &str = "real-tests";
+
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let mut with_real = true;
+    for argument in arguments {
+        match argument.as_str() {
+            "--no-real" => with_real = false,
+            other => bail!("unknown argument {other:?}; usage: cargo xtask test [--no-real]"),
+        }
+    }
+    let mut steps = Steps::default();
+    static_checks(&mut steps)?;
+    steps.command(
+        "unit, in-process and simulator tests",
+        cargo(&["test", "--workspace", "--exclude", REAL_TESTS]),
+    )?;
+    steps.command(
+        "tests of the real bed's own parts",
+        cargo(&["test", "--package", REAL_TESTS, "--lib"]),
+    )?;
+    if with_real {
+        real_tests(&mut steps)?;
+    } else {
+        steps.skip("tests on real servers", "--no-real was given");
+    }
+    steps.print();
+    println!("\nall of it passed");
+    Ok(())
+}
+
+fn static_checks(steps: &mut Steps) -> Result<()> {
+    steps.command("format", cargo(&["fmt", "--all", "--check"]))?;
+    steps.run("tidy", || tidy::run(&[]).map(|()| Done::Passed))?;
+    steps.run("parity ledger", || parity::run(&[]).map(|()| Done::Passed))?;
+    steps.command(
+        "lints",
+        cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--quiet",
+            "--",
+            "-D",
+            "warnings",
+        ]),
+    )?;
+    let mut documentation = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
+    documentation.env("RUSTDOCFLAGS", "-D warnings");
+    steps.command("documentation", documentation)?;
+    steps.run("licences and sources of dependencies", licences)
+}
+
+fn licences() -> Result<Done> {
+    let installed = cargo(&["deny", "--version"])
+        .output()
+        .is_ok_and(|ran| ran.status.success());
+    if !installed {
+        return Ok(Done::Skipped(
+            "cargo-deny is not installed (cargo install cargo-deny)".to_owned(),
+        ));
+    }
+    succeed(&mut cargo(&[
+        "deny",
+        "--offline",
+        "check",
+        "licenses",
+        "bans",
+        "sources",
+    ]))?;
+    Ok(Done::Passed)
+}
+
+fn real_tests(steps: &mut Steps) -> Result<()> {
+    let mut skipped = None;
+    steps.run("real servers", || {
+        let done = real::build(&[])?;
+        if let Done::Skipped(reason) = &done {
+            skipped = Some(reason.clone());
+        }
+        Ok(done)
+    })?;
+    if let Some(reason) = skipped {
+        steps.skip("tests on real servers", &reason);
+        return Ok(());
+    }
+    steps.run("tests on real servers", || {
+        real::build_steersman()?;
+        // Two clusters at a time keep two cores busy without starving any of their servers.
+        succeed(&mut cargo(&[
+            "test",
+            "--package",
+            REAL_TESTS,
+            "--test",
+            "*",
+            "--",
+            "--test-threads=2",
+        ]))?;
+        Ok(Done::Passed)
+    })
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = workspace::cargo();
+    command.args(arguments);
+    command
+}

@@ -1,0 +1,225 @@
+//! Rules about single source files.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::workspace;
+
+/// Past 600 lines a file is due to be split by concept; a hundred more is the mercy.
+const LINES_AT_MOST: usize = 700;
+/// An essay says at least what converges, what wakes it, what it writes and what it mirrors.
+const ESSAY_LINES_AT_LEAST: usize = 5;
+/// Kinds of files that people read and edit.
+const TEXT: [&str; 12] = [
+    "rs", "md", "toml", "yaml", "yml", "sh", "go", "mod", "json", "html", "css", "js",
+];
+
+pub(crate) fn check(findings: &mut Vec<String>) -> Result<()> {
+    let files = workspace::files()?;
+    let controllers = controllers(&files)?;
+    for path in &files {
+        let extension = path
+            .extension()
+            .and_then(|extension| extension.to_str())
+            .unwrap_or("");
+        let name = path.to_string_lossy();
+        if !TEXT.contains(&extension) && !name.starts_with(".ci/") {
+            continue;
+        }
+        let text = workspace::read(path)?;
+        check_machine_paths(&name, &text, findings);
+        if extension == "rs" {
+            check_rust(&name, &text, findings);
+            check_controller(&name, &text, &controllers, findings);
+        }
+    }
+    Ok(())
+}
+
+fn check_rust(name: &str, text: &str, findings: &mut Vec<String>) {
+    let lines = text.lines().count();
+    if lines > LINES_AT_MOST {
+        findings.push(format!(
+            "{name}: {lines} lines; split it by concept (at most {LINES_AT_MOST})"
+        ));
+    }
+    let is_test = name.contains("/tests/") || name.ends_with("/tests.rs");
+    if name.starts_with("crates/")
+        && !is_test
+        && !name.ends_with("main.rs")
+        && !text.starts_with("//!")
+    {
+        findings.push(format!(
+            "{name}: start with a `//!` comment on what the module is for and why"
+        ));
+    }
+    for (number, line) in text.lines().enumerate() {
+        if let Some(word) = forbidden_word(line) {
+            findings.push(format!(
+                "{name}:{}: {word}; finish it, or open an issue and say so in the docs",
+                number + 1
+            ));
+        }
+    }
+}
+
+fn forbidden_word(line: &str) -> Option<&'static str> {
+    // Written in two parts, so that this file does not find itself.
+    let words = [
+        (concat!("todo", "!("), "an unfinished macro"),
+        (concat!("unimplemented", "!("), "an unfinished macro"),
+        (concat!("FIX", "ME"), "a note of something broken"),
+        (concat!("XX", "X"), "a note of something doubtful"),
+    ];
+    if let Some((_, what)) = words.iter().find(|(word, _)| line.contains(word)) {
+        return Some(what);
+    }
+    let ignored = line.trim_start().starts_with(concat!("#[ign", "ore"));
+    (ignored && !line.contains("issue")).then_some("an ignored test without an issue")
+}
+
+fn check_machine_paths(name: &str, text: &str, findings: &mut Vec<String>) {
+    let paths = [
+        concat!("/ro", "ot/"),
+        concat!("/wo", "rk/"),
+        concat!("/ho", "me/"),
+    ];
+    for (number, line) in text.lines().enumerate() {
+        if paths.iter().any(|path| line.contains(path)) {
+            findings.push(format!(
+                "{name}:{}: a path of one machine; make it relative or configurable",
+                number + 1
+            ));
+        }
+    }
+}
+
+/// Folders of the controllers crate that hold a controller: some file in it implements a reconciler.
+fn controllers(files: &[std::path::PathBuf]) -> Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    for path in files {
+        let Some(module) = controller_module(path) else {
+            continue;
+        };
+        let text = workspace::read(path)?;
+        if text.lines().any(|line| {
+            line.starts_with("impl") && line.contains("Reconciler") && line.contains(" for ")
+        }) {
+            found.insert(module);
+        }
+    }
+    Ok(found)
+}
+
+/// `replicaset` for `crates/controllers/src/replicaset/plan.rs` and for `…/src/replicaset.rs`.
+fn controller_module(path: &Path) -> Option<String> {
+    let inner = path.strip_prefix("crates/controllers/src").ok()?;
+    let first = inner.iter().next()?.to_str()?;
+    let module = first.strip_suffix(".rs").unwrap_or(first);
+    (module != "lib").then(|| module.to_owned())
+}
+
+fn check_controller(
+    name: &str,
+    text: &str,
+    controllers: &BTreeSet<String>,
+    findings: &mut Vec<String>,
+) {
+    let path = Path::new(name);
+    let Some(module) = controller_module(path) else {
+        return;
+    };
+    if path.ends_with("mod.rs") && path.iter().count() == 5 {
+        let essay = text
+            .lines()
+            .take_while(|line| line.starts_with("//!"))
+            .count();
+        if essay < ESSAY_LINES_AT_LEAST {
+            findings.push(format!(
+                "{name}: open with an essay (`//!`): what converges, what wakes it, what it writes, which upstream \
+                 file it mirrors, deliberate differences"
+            ));
+        }
+    }
+    for (number, line) in text.lines().enumerate() {
+        for other in controllers.iter().filter(|other| **other != module) {
+            if line.contains(&format!("crate::{other}::")) {
+                findings.push(format!(
+                    "{name}:{}: a controller imports from {other}; move what they share beside them",
+                    number + 1
+                ));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, text: &str) -> Vec<String> {
+        let mut findings = Vec::new();
+        check_machine_paths(name, text, &mut findings);
+        check_rust(name, text, &mut findings);
+        check_controller(
+            name,
+            text,
+            &["job", "cronjob"].map(str::to_owned).into(),
+            &mut findings,
+        );
+        findings
+    }
+
+    #[test]
+    fn finds_what_must_not_be_there() {
+        let essay = "//! a\n//! b\n//! c\n//! d\n//! e\n";
+        let cases = [
+            ("crates/api/src/a.rs", "//! Why.\n".to_owned(), 0),
+            ("crates/api/src/a.rs", "fn f() {}\n".to_owned(), 1),
+            ("crates/api/src/a/tests.rs", "fn f() {}\n".to_owned(), 0),
+            (
+                "crates/api/src/a.rs",
+                format!("//! Why.\n{}", "\n".repeat(LINES_AT_MOST)),
+                1,
+            ),
+            ("crates/api/src/a.rs", format!("//! Why.\n{}!()", "todo"), 1),
+            (
+                "crates/api/src/a.rs",
+                format!("//! Why.\n#[{}]", concat!("ign", "ore")),
+                1,
+            ),
+            (
+                "crates/api/src/a.rs",
+                format!("//! Why.\n#[{} = \"issue #12\"]", concat!("ign", "ore")),
+                0,
+            ),
+            (
+                "crates/api/src/a.rs",
+                format!("//! Why.\n// {}go/pkg", concat!("/ro", "ot/")),
+                1,
+            ),
+            ("crates/controllers/src/job/mod.rs", essay.to_owned(), 0),
+            (
+                "crates/controllers/src/job/mod.rs",
+                "//! Jobs.\n".to_owned(),
+                1,
+            ),
+            (
+                "crates/controllers/src/job/plan.rs",
+                "//! Plan.\nuse crate::cronjob::x;".to_owned(),
+                1,
+            ),
+            (
+                "crates/controllers/src/job/plan.rs",
+                "//! Plan.\nuse crate::job::x;".to_owned(),
+                0,
+            ),
+        ];
+        for (name, text, expected) in cases {
+            let found = check(name, &text);
+            assert_eq!(found.len(), expected, "{name}: {text:?} -> {found:?}");
+        }
+    }
+}

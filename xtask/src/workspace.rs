@@ -1,0 +1,50 @@
+//! Where things are in the source tree, and how to run cargo in it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+/// The root of the source tree.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap_or(Path::new("."))
+}
+
+/// The cargo that runs us, in the root of the source tree.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// All files that git tracks or would track, relative to the root, sorted.
+pub(crate) fn files() -> Result<Vec<PathBuf>> {
+    let listed = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .context("cannot run git, which knows the files of this tree")?;
+    anyhow::ensure!(
+        listed.status.success(),
+        "git ls-files: {}",
+        String::from_utf8_lossy(&listed.stderr)
+    );
+    let text = String::from_utf8_lossy(&listed.stdout);
+    // A file that is deleted but not yet staged is still listed.
+    let mut files: Vec<PathBuf> = text
+        .lines()
+        .map(PathBuf::from)
+        .filter(|path| root().join(path).is_file())
+        .collect();
+    files.sort();
+    files.dedup();
+    Ok(files)
+}
+
+/// Reads a file of the tree; the error names it.
+pub(crate) fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(root().join(path))
+        .with_context(|| format!("cannot read {}", path.display()))
+}
