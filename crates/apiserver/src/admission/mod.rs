@@ -11,6 +11,7 @@ mod certificates;
 mod limits;
 mod namespace;
 mod networking;
+mod pod_security;
 mod pods;
 mod quota;
 mod service_account;
@@ -154,6 +155,7 @@ pub fn validate(
     pods::check_priority_class(context, request, object, old)?;
     storage::check_resize(context, request, object, old)?;
     certificates::check(context, request, object, old)?;
+    pod_security::check(context, request, object, old, &mut verdict)?;
     quota::check(context, request, object, old, &mut verdict)?;
     allocation::record(request, object, old, &mut verdict);
     Ok(verdict)
