@@ -89,15 +89,28 @@ async fn creations_that_are_refused_are_tried_again() {
     );
 }
 
-// Upstream: TestSimpleDaemonSetUpdatesStatusError.
+// Upstream: TestSimpleDaemonSetUpdatesStatusError, TestStoreDaemonSetStatus.
 #[tokio::test(start_paused = true)]
 async fn a_status_that_is_refused_is_written_later() {
-    let world = world(&["n1"]).await;
-    world.refuse("PUT", "/status", 500, 2);
-    world.create(&DaemonSet::TYPE, daemon_set()).await;
-    world.settle().await;
-    let set = world.get(&DaemonSet::TYPE, "web").await.unwrap();
-    assert_eq!(set["status"]["currentNumberScheduled"], 1);
+    for (code, written) in [
+        (
+            500,
+            "PUT daemonsets/web/status -> 500 ×2\nPUT daemonsets/web/status",
+        ),
+        (
+            409,
+            "PUT daemonsets/web/status -> 409 ×2\nPUT daemonsets/web/status",
+        ),
+    ] {
+        let world = world(&["n1"]).await;
+        world.refuse("PUT", "/status", code, 2);
+        world.create(&DaemonSet::TYPE, daemon_set()).await;
+        world.settle().await;
+        let all = world.written();
+        assert!(all.ends_with(written), "{all}");
+        let set = world.get(&DaemonSet::TYPE, "web").await.unwrap();
+        assert_eq!(set["status"]["currentNumberScheduled"], 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,38 @@ use api::Resource;
 use api::kinds::{ControllerRevision, DaemonSet, Pod};
 use serde_json::json;
 
+use super::super::Revisions;
 use super::*;
+
+// Upstream: TestGetNodesToDaemonPods (with pods that are finished and being deleted).
+#[test]
+fn revisions_that_pods_have_are_kept() {
+    let revision = |text: &str| {
+        let (hash, number) = text.split_once('=').unwrap();
+        let held = json!({
+            "metadata": {"name": hash, "labels": {"controller-revision-hash": hash}},
+            "revision": number.parse::<i64>().unwrap(),
+        });
+        Arc::new(ControllerRevision::decode(held.to_string().as_bytes()).unwrap())
+    };
+    let check = |limit, pods: &str, expected: &str| {
+        let revisions = Revisions {
+            current: revision("new=9"),
+            old: ["x=1", "old=2", "z=3"].map(revision).into(),
+        };
+        let snapshot = snapshot(&format!("max=1 | n1 | {pods}"));
+        let pods = snapshot.all_pods().chain(&snapshot.leaving);
+        let surplus = revisions.surplus(limit, pods);
+        let names: Vec<&str> = surplus.iter().map(|held| &*held.metadata.name).collect();
+        assert_eq!(names.join(" "), expected);
+    };
+    check(3, "", "");
+    check(2, "", "x");
+    check(1, "", "x old");
+    check(1, "a@n1:old", "x z");
+    check(1, "a@n1:old,failed,gone", "x z");
+    check(0, "a@n1:old", "x z");
+}
 
 async fn settled() -> (World, Value) {
     let world = world(&["n1"]).await;

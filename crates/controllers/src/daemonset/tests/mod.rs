@@ -6,6 +6,7 @@ mod history;
 mod plan;
 mod pods;
 mod rollout;
+mod stale;
 mod status;
 mod sync;
 mod wakeups;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use expect_test::{Expect, expect};
 
 use super::super::plan;
-use super::{now, snapshot};
+use super::super::update::{max_surge, max_unavailable};
+use super::{now, set, snapshot};
 
 fn check(text: &str, expected: Expect) {
     check_with(text, None, expected);
@@ -178,6 +179,22 @@ fn with_neither_surge_nor_unavailability_one_moves() {
             deletes a on n1: it is out of date
             updates 1 more pods when fewer than 1 nodes are without an available pod: 1 are now"#]],
     );
+}
+
+// Upstream: TestGetUnavailableNumbers.
+#[test]
+fn numbers_and_percentages_are_rounded_up() {
+    let check = |text: &str, desired: i32| {
+        let set = set(text);
+        (max_surge(&set, desired), max_unavailable(&set, desired))
+    };
+    assert_eq!(check("max=1", 2), (0, 1));
+    assert_eq!(check("max=0 surge=50%", 3), (2, 0));
+    assert_eq!(check("max=50%", 3), (0, 2));
+    assert_eq!(check("max=0 surge=0", 3), (0, 1), "something has to move");
+    assert_eq!(check("max=0", 0), (0, 0));
+    assert_eq!(check("max=10% surge=10%", 0), (0, 0));
+    assert_eq!(check("ondelete", 3).0, 0);
 }
 
 #[test]

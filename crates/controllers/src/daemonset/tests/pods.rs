@@ -1,9 +1,9 @@
 //! What daemon pods look like.
 
 use api::Resource;
-use api::kinds::DaemonSet;
+use api::kinds::{DaemonSet, Pod};
 use expect_test::expect;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::pods::{PodMaker, is_updated, target_node, template_generation};
 use super::{daemon_set, pod, set};
@@ -58,6 +58,26 @@ fn a_pod_belongs_to_the_node_it_is_on_or_meant_for() {
     assert_eq!(target_node(&pod("a@n1")), Some("n1"));
     assert_eq!(target_node(&pod("a>n1")), Some("n1"));
     assert_eq!(target_node(&pod("a@")), None);
+    let with_affinity = |affinity: Value| {
+        let pod = json!({"metadata": {"name": "a"}, "spec": {"affinity": affinity}});
+        let pod = Pod::decode(pod.to_string().as_bytes()).unwrap();
+        target_node(&pod).map(str::to_string)
+    };
+    let required = |terms: Value| json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
+    let field = |key: &str, operator: &str, values: Value| json!({"key": key, "operator": operator, "values": values});
+    let name = "metadata.name";
+    let terms = json!([
+        {"matchExpressions": [field("k", "In", json!(["n0"]))]},
+        {"matchFields": [field(name, "In", json!(["n1"]))]},
+        {"matchFields": [field(name, "In", json!(["n2"]))]},
+    ]);
+    assert_eq!(with_affinity(required(terms)).as_deref(), Some("n1"));
+    let two = json!([{"matchFields": [field(name, "In", json!(["n1", "n2"]))]}]);
+    assert_eq!(with_affinity(required(two)), None);
+    let not = json!([{"matchFields": [field(name, "NotIn", json!(["n1"]))]}]);
+    assert_eq!(with_affinity(required(not)), None);
+    assert_eq!(with_affinity(required(json!([]))), None);
+    assert_eq!(with_affinity(json!({"nodeAffinity": {}})), None);
 }
 
 // Upstream: TestIsPodUpdated.

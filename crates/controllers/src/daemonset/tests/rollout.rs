@@ -4,6 +4,7 @@ use api::Resource;
 use api::kinds::{ControllerRevision, DaemonSet, Pod};
 use serde_json::json;
 
+use super::super::{converged, safe};
 use super::*;
 
 /// Plays kubelet until nothing changes any more; gives the fewest pods that were ready and not on
@@ -21,13 +22,31 @@ async fn roll_out(world: &World) -> (usize, usize) {
             *counts.entry(target(pod)).or_insert(0) += 1;
         }
         most = most.max(counts.into_values().max().unwrap_or(0));
+        check_invariants(world, false).await;
         world.finish_deletions().await;
         world.settle().await;
         world.make_all_ready().await;
         world.settle().await;
         if world.list(&Pod::TYPE).await == before {
+            check_invariants(world, true).await;
             return (fewest, most);
         }
+    }
+}
+
+/// What must hold at all times, and when nothing is left to do.
+async fn check_invariants(world: &World, settled: bool) {
+    let set = world.informers.store::<DaemonSet>().find("default", "web");
+    let set = set.unwrap();
+    let pods = world.informers.store::<Pod>().list();
+    safe(&set, &pods).unwrap();
+    if settled {
+        let nodes = world.informers.store::<Node>().list();
+        let revisions = world.informers.store::<ControllerRevision>().list();
+        let newest = revisions.iter().max_by_key(|held| held.revision).unwrap();
+        let hash = newest.metadata.labels.get("controller-revision-hash");
+        let (gates, now) = (Gates::default(), world.clock.now());
+        converged(&set, &nodes, &pods, hash.unwrap(), gates, now).unwrap();
     }
 }
 
@@ -105,4 +124,21 @@ async fn history_is_bounded_and_a_return_renumbers() {
     roll_out(&world).await;
     assert_eq!(numbers().await, [3, 4]);
     assert_eq!(images(&world).await, "n1=nginx:2 n2=nginx:2 n3=nginx:2");
+}
+
+// Upstream: TestDaemonSetUpdatesWhenNewPodIsNotReady, TestDaemonSetUpdatesSaveOldHealthyPods.
+#[tokio::test(start_paused = true)]
+async fn an_update_that_never_gets_ready_spares_the_other_pods() {
+    let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}});
+    let world = ready_world(rolling).await;
+    for image in ["nginx:2", "nginx:3"] {
+        set_image(&world, image).await;
+        for _ in 0..3 {
+            world.settle().await;
+            world.finish_deletions().await;
+        }
+        let images = images(&world).await;
+        assert_eq!(images.matches("nginx:1").count(), 2, "{images}");
+        assert_eq!(images.matches(image).count(), 1, "{images}");
+    }
 }

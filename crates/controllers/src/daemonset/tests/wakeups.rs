@@ -1,7 +1,8 @@
-//! What wakes a set, and caches that lag behind: filled by hand here, and never by a stream.
+//! What wakes a set.
 
-use api::{Gate, Key};
-use runtime::Error;
+use std::time::Duration;
+
+use runtime::Queue;
 
 use super::super::triggers::is_worth_a_look;
 use super::*;
@@ -18,81 +19,171 @@ fn only_labels_and_taints_of_a_node_matter() {
     assert!(!is_worth_a_look(&node("n1"), &busy));
 }
 
-struct Lagging {
+/// A controller whose workers rest: what would wake them stays in the queue.
+struct Watching {
     world: World,
-    controller: runtime::controller::Controller,
+    queue: Arc<Queue>,
+    uid: Value,
 }
 
-impl Lagging {
-    /// A controller that has seen the set and one node, and nothing since.
-    async fn new(gates: Gates) -> Lagging {
+impl Watching {
+    async fn new() -> Watching {
         let world = World::new().await;
-        let tools = Tools {
-            gates,
-            ..tools(&world)
-        };
-        let controller = controller(&world.informers, tools, 1, None);
+        let queue = controller(&world.informers, tools(&world), 1, None).queue;
+        world.start().await;
         let mut set = daemon_set();
-        set["metadata"]["finalizers"] = json!(["example.com/hold"]);
-        world.create(&DaemonSet::TYPE, set).await;
-        add_node(&world, "n1").await;
-        let lagging = Lagging { world, controller };
-        lagging.see::<DaemonSet>("web").await;
-        lagging.see::<Node>("n1").await;
-        lagging
+        set["spec"]["template"]["spec"]["nodeSelector"] = json!({"disk": "ssd"});
+        let uid = world.create(&DaemonSet::TYPE, set).await["metadata"]["uid"].clone();
+        let watching = Watching { world, queue, uid };
+        assert_eq!(watching.woken().await, "web");
+        watching
     }
 
-    async fn see<K: Resource>(&self, name: &str) {
-        let object = self.world.get(&K::TYPE, name).await.unwrap();
-        let object = K::decode(object.to_string().as_bytes()).unwrap();
-        let informer = self.world.informers.of::<K>();
-        informer.store().put(Arc::new(object));
+    /// Who was woken since the last call.
+    async fn woken(&self) -> String {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let mut names = Vec::new();
+        while !self.queue.is_empty() {
+            let key = self.queue.get().await.unwrap();
+            names.push(key.name.to_string());
+            self.queue.done(&key);
+        }
+        names.sort();
+        names.join(" ")
     }
 
-    async fn reconcile(&self) -> Result<runtime::Next, Error> {
-        let key = Key::new("default", "web");
-        self.controller.reconciler.reconcile(&key).await
+    fn owner(&self) -> Value {
+        json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "web", "uid": self.uid, "controller": true})
+    }
+
+    async fn pod(&self, name: &str, app: &str, owners: &[Value]) {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "labels": {"app": app}, "ownerReferences": owners},
+            "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "nginx:1"}]},
+        });
+        self.world.create(&Pod::TYPE, pod).await;
+    }
+
+    async fn patch<K: Resource>(&self, name: &str, patch: Value) -> String {
+        self.world.patch(&K::TYPE, name, patch).await;
+        self.woken().await
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_set_waits_until_the_caches_show_its_own_writes() {
-    let lagging = Lagging::new(Gates::default()).await;
-    lagging.reconcile().await.unwrap();
-    assert_eq!(
-        lagging.world.written(),
-        "POST controllerrevisions\nPOST pods"
-    );
-    let error = lagging.reconcile().await.unwrap_err();
-    assert!(matches!(error, Error::Stale { .. }), "{error}");
-    assert_eq!(lagging.world.written(), "");
+fn labels(labels: Value) -> Value {
+    json!({"metadata": {"labels": labels}})
 }
 
-// Upstream: TestDaemonSetPodCreateExpectationsError, TestExpectationsOnRecreate.
-#[tokio::test(start_paused = true)]
-async fn without_the_gate_expectations_keep_it_from_a_second_pod() {
-    let gate = Gate::StaleControllerConsistencyDaemonSet;
-    let lagging = Lagging::new(Gates::default().with(gate, false)).await;
-    lagging.reconcile().await.unwrap();
-    lagging.world.written();
-    lagging.reconcile().await.unwrap();
-    let written = lagging.world.written();
-    assert!(!written.contains("POST pods"), "{written}");
+fn taints(taints: &[(&str, &str)]) -> Value {
+    let taint = |(key, effect): &(&str, &str)| json!({"key": key, "effect": effect});
+    json!({"spec": {"taints": taints.iter().map(taint).collect::<Vec<_>>()}})
 }
 
-// Upstream: TestDontDoAnythingIfBeingDeletedRace.
+// Upstream: TestAddNode, TestUpdateNode.
 #[tokio::test(start_paused = true)]
-async fn a_set_that_was_deleted_meanwhile_adopts_nothing() {
-    let lagging = Lagging::new(Gates::default()).await;
-    let orphan = json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "stray", "labels": {"app": "web"}},
-        "spec": {"containers": [{"name": "c", "image": "nginx:1"}]},
-    });
-    lagging.world.create(&Pod::TYPE, orphan).await;
-    lagging.see::<Pod>("stray").await;
-    lagging.world.delete(&DaemonSet::TYPE, "web").await;
-    let error = lagging.reconcile().await.unwrap_err().to_string();
-    assert!(error.contains("has just been deleted at"), "{error}");
-    assert_eq!(lagging.world.written(), "");
+async fn nodes_wake_a_set_that_would_act() {
+    let watching = Watching::new().await;
+    add_node(&watching.world, "n1").await;
+    assert_eq!(watching.woken().await, "", "not for this set");
+    let patched = watching.patch::<Node>("n1", labels(json!({"disk": "ssd"})));
+    assert_eq!(patched.await, "web", "now it is");
+    let note = json!({"metadata": {"annotations": {"a": "b"}}});
+    assert_eq!(watching.patch::<Node>("n1", note).await, "");
+    add_node(&watching.world, "n2:disk=ssd").await;
+    assert_eq!(watching.woken().await, "web");
+
+    watching.pod("a", "web", &[watching.owner()]).await;
+    assert_eq!(watching.woken().await, "web");
+    let patched = watching.patch::<Node>("n1", labels(json!({"other": "1"})));
+    assert_eq!(patched.await, "", "it has its pod");
+    let patched = watching.patch::<Node>("n1", taints(&[("k", "NoSchedule")]));
+    assert_eq!(patched.await, "", "the pod may stay");
+    let patched = watching.patch::<Node>("n1", taints(&[("k", "NoExecute")]));
+    assert_eq!(patched.await, "web", "the pod must go");
+    let status = json!({"status": {"numberMisscheduled": 1, "currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0}});
+    let world = &watching.world;
+    world
+        .patch_subresource(&DaemonSet::TYPE, "web", Some("status"), status)
+        .await;
+    assert_eq!(watching.woken().await, "web");
+    let patched = watching.patch::<Node>("n1", taints(&[]));
+    assert_eq!(patched.await, "web", "one pod less is misplaced");
+    watching.world.delete(&Node::TYPE, "n1").await;
+    assert_eq!(watching.woken().await, "web");
+}
+
+// Upstream: TestAddPod, TestUpdatePod, TestDeletePod, TestUpdatePodChangeControllerRef,
+// TestUpdatePodControllerRefRemoved.
+#[tokio::test(start_paused = true)]
+async fn its_own_pods_wake_a_set_also_when_it_loses_them() {
+    let watching = Watching::new().await;
+    for name in ["a", "b", "c"] {
+        watching.pod(name, "web", &[watching.owner()]).await;
+        assert_eq!(watching.woken().await, "web");
+    }
+    watching.world.make_ready("a").await;
+    assert_eq!(watching.woken().await, "web");
+    watching.world.delete(&Pod::TYPE, "a").await;
+    assert_eq!(watching.woken().await, "web");
+
+    let mut other = daemon_set();
+    other["metadata"]["name"] = json!("other");
+    let other = watching.world.create(&DaemonSet::TYPE, other).await;
+    assert_eq!(watching.woken().await, "other");
+    let mut owner = watching.owner();
+    owner["name"] = json!("other");
+    owner["uid"] = other["metadata"]["uid"].clone();
+    let owned = |owners: Value| json!({"metadata": {"ownerReferences": owners}});
+    let patched = watching.patch::<Pod>("b", owned(json!([owner])));
+    assert_eq!(patched.await, "other web");
+    let patched = watching.patch::<Pod>("c", owned(Value::Null));
+    assert_eq!(patched.await, "other web", "both select it");
+}
+
+// Upstream: TestAddPodOrphan, TestUpdatePodOrphanSameLabels, TestUpdatePodOrphanWithNewLabels,
+// TestDeletePodOrphan.
+#[tokio::test(start_paused = true)]
+async fn orphans_wake_the_sets_that_select_them() {
+    let watching = Watching::new().await;
+    watching.pod("a", "web", &[]).await;
+    assert_eq!(watching.woken().await, "web");
+    watching.pod("b", "db", &[]).await;
+    assert_eq!(watching.woken().await, "");
+    let note = json!({"metadata": {"annotations": {"a": "b"}}});
+    assert_eq!(watching.patch::<Pod>("a", note).await, "");
+    let patched = watching.patch::<Pod>("b", labels(json!({"app": "web"})));
+    assert_eq!(patched.await, "web");
+    let now = client::DeleteOptions {
+        grace_period_seconds: Some(0),
+        ..client::DeleteOptions::default()
+    };
+    watching.world.delete_with(&Pod::TYPE, "a", &now).await;
+    assert_eq!(watching.woken().await, "");
+}
+
+// Upstream: TestDeleteNoDaemonPod.
+#[tokio::test(start_paused = true)]
+async fn pods_of_others_wake_nobody() {
+    let watching = Watching::new().await;
+    let mut owner = watching.owner();
+    owner["kind"] = json!("ReplicaSet");
+    watching.pod("a", "web", &[owner]).await;
+    let mut owner = watching.owner();
+    owner["uid"] = json!("00000000-0000-0000-0000-000000000001");
+    watching.pod("b", "web", &[owner]).await;
+    assert_eq!(watching.woken().await, "");
+    for name in ["a", "b"] {
+        watching.world.make_ready(name).await;
+        watching.world.delete(&Pod::TYPE, name).await;
+    }
+    watching.world.finish_deletions().await;
+    assert_eq!(watching.woken().await, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_goes_is_forgotten() {
+    let watching = Watching::new().await;
+    watching.world.delete(&DaemonSet::TYPE, "web").await;
+    assert_eq!(watching.woken().await, "web");
 }
