@@ -17,7 +17,10 @@ pub(super) fn to_v1(value: &mut Value) {
     for (annotation, path) in CARRIED {
         let found = at(value, path).clone();
         let carried = match (annotation, found) {
-            (_, Value::Null) => continue,
+            (_, Value::Null) => {
+                crate::fields::remove(value, path);
+                continue;
+            }
             ("metrics", Value::Array(metrics)) => {
                 let (cpu, rest): (Vec<Value>, Vec<Value>) =
                     metrics.into_iter().partition(is_cpu_utilization);
