@@ -1,6 +1,6 @@
-//! Kinds served at several versions but stored at one.
+//! Kinds served at several versions but stored at one: events of two groups, autoscalers of two versions.
 
-mod autoscaling;
+mod autoscaler;
 
 use crate::kinds::{Kind, Registry};
 use serde_json::{Map, Value};
@@ -8,48 +8,49 @@ use std::sync::Arc;
 
 /// The kind at the version in which its objects are stored.
 pub(crate) fn storage_kind(registry: &Registry, kind: &Arc<Kind>) -> Arc<Kind> {
-    if kind.group == "events.k8s.io" {
-        return registry
-            .resource("", "v1", "events")
-            .unwrap_or(kind)
-            .clone();
-    }
-    if is_first_autoscaler(kind) {
-        return registry
-            .resource("autoscaling", "v2", &kind.plural)
-            .unwrap_or(kind)
-            .clone();
-    }
-    kind.clone()
-}
-
-fn is_first_autoscaler(kind: &Kind) -> bool {
-    kind.is("autoscaling", "HorizontalPodAutoscaler") && kind.version == "v1"
-}
-
-fn is_new_event(kind: &Kind) -> bool {
-    kind.group == "events.k8s.io" && kind.kind == "Event"
+    let stored = match pair(kind) {
+        Some(Pair::Event) => registry.resource("", "v1", "events"),
+        Some(Pair::Autoscaler) => {
+            registry.resource("autoscaling", "v2", "horizontalpodautoscalers")
+        }
+        None => None,
+    };
+    stored.unwrap_or(kind).clone()
 }
 
 /// Whether stored objects look different at the version asked for.
 pub(crate) fn differs(kind: &Kind) -> bool {
-    is_new_event(kind) || is_first_autoscaler(kind)
+    pair(kind).is_some()
 }
 
 pub(crate) fn to_storage(kind: &Kind, value: &mut Value) {
-    if is_new_event(kind) {
-        rename(value, &EVENT_NAMES);
-    } else if is_first_autoscaler(kind) {
-        autoscaling::to_v2(value);
+    match pair(kind) {
+        Some(Pair::Event) => rename(value, &EVENT_NAMES),
+        Some(Pair::Autoscaler) => autoscaler::to_v2(value),
+        None => {}
     }
 }
 
 pub(crate) fn from_storage(kind: &Kind, value: &mut Value) {
-    if is_new_event(kind) {
-        let reversed = EVENT_NAMES.map(|(new, old)| (old, new));
-        rename(value, &reversed);
-    } else if is_first_autoscaler(kind) {
-        autoscaling::to_v1(value);
+    match pair(kind) {
+        Some(Pair::Event) => rename(value, &EVENT_NAMES.map(|(new, old)| (old, new))),
+        Some(Pair::Autoscaler) => autoscaler::to_v1(value),
+        None => {}
+    }
+}
+
+enum Pair {
+    /// `events.k8s.io/v1`, stored as `v1`.
+    Event,
+    /// `autoscaling/v1`, stored as `autoscaling/v2`.
+    Autoscaler,
+}
+
+fn pair(kind: &Kind) -> Option<Pair> {
+    match (&*kind.group, &*kind.version, &*kind.kind) {
+        ("events.k8s.io", _, "Event") => Some(Pair::Event),
+        ("autoscaling", "v1", "HorizontalPodAutoscaler") => Some(Pair::Autoscaler),
+        _ => None,
     }
 }
 

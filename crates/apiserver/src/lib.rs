@@ -15,6 +15,7 @@ pub mod defaults;
 mod discovery;
 mod fields;
 pub mod kinds;
+mod metrics;
 mod opaque;
 mod openapi;
 mod patch;

@@ -131,6 +131,15 @@ impl Store {
             .cloned()
     }
 
+    /// The number of objects in each table.
+    pub(crate) fn counts(&self) -> Vec<(TableKey, usize)> {
+        self.read()
+            .tables
+            .iter()
+            .map(|(key, table)| (key.clone(), table.objects.len()))
+            .collect()
+    }
+
     /// The last revision at which anything of a kind changed, or that of opening if nothing did.
     pub(crate) fn last_change(&self, kind: &Kind) -> u64 {
         let inner = self.read();

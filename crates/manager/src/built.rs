@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
-use api::kinds::{ReplicaSet, ReplicationController};
+use api::kinds::{
+    ControllerRevision, Deployment, PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController,
+    StatefulSet,
+};
 use api::{Clock, Gates, Rng};
 use client::Client;
-use controllers::{Tools, deployment, replicaset};
+use controllers::garbage_collector::{self, SharedKind};
+use controllers::{Tools, deployment, replicaset, statefulset};
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::decisions::Decisions;
 use runtime::events::Recorder;
+use runtime::informer::StreamOptions;
 use runtime::metrics::Metrics;
 use runtime::{Informers, Stop};
 
@@ -18,6 +23,9 @@ use crate::config::Config;
 /// What controllers are built from.
 pub struct Parts {
     pub informers: Arc<Informers>,
+    /// For streams of metadata, of kinds that nobody else caches.
+    pub metadata: Client,
+    pub stream: StreamOptions,
     pub config: Config,
     pub gates: Gates,
     pub clock: Clock,
@@ -31,7 +39,8 @@ pub struct Built {
     pub name: &'static str,
     /// The component that its events come from; empty if it emits none.
     pub component: &'static str,
-    build: fn(&Parts, Tools) -> Ready,
+    /// None where its flags turn it off.
+    build: fn(&Parts, Tools) -> Option<Ready>,
 }
 
 /// A controller that is ready to run.
@@ -49,7 +58,29 @@ pub const BUILT: &[Built] = &[
             let workers = workers(parts.config.replication_controller.concurrent_syncs);
             let controller =
                 replicaset::controller::<ReplicationController>(&parts.informers, tools, workers);
-            Ready::of(controller, parts, "replicationmanager")
+            Some(Ready::of(controller, parts, "replicationmanager"))
+        },
+    },
+    Built {
+        name: "garbage-collector-controller",
+        component: "garbage-collector-controller",
+        build: |parts, tools| {
+            let config = &parts.config.garbage_collector_controller;
+            if !config.enable_garbage_collector {
+                return None;
+            }
+            let collector = garbage_collector::controller(
+                tools,
+                parts.metadata.clone(),
+                parts.stream.clone(),
+                cached_kinds(&parts.informers),
+                workers(config.concurrent_syncs),
+            )
+            .measured(&parts.metrics);
+            Some(Ready {
+                name: "garbage-collector-controller",
+                run: Box::new(move |stop| Box::pin(collector.run(stop))),
+            })
         },
     },
     Built {
@@ -58,7 +89,7 @@ pub const BUILT: &[Built] = &[
         build: |parts, tools| {
             let workers = workers(parts.config.deployment_controller.concurrent_syncs);
             let controller = deployment::controller(&parts.informers, tools, workers);
-            Ready::of(controller, parts, "deployment")
+            Some(Ready::of(controller, parts, "deployment"))
         },
     },
     Built {
@@ -67,10 +98,32 @@ pub const BUILT: &[Built] = &[
         build: |parts, tools| {
             let workers = workers(parts.config.replica_set_controller.concurrent_syncs);
             let controller = replicaset::controller::<ReplicaSet>(&parts.informers, tools, workers);
-            Ready::of(controller, parts, "replicaset")
+            Some(Ready::of(controller, parts, "replicaset"))
+        },
+    },
+    Built {
+        name: "statefulset-controller",
+        component: "statefulset-controller",
+        build: |parts, tools| {
+            let workers = workers(parts.config.stateful_set_controller.concurrent_syncs);
+            let controller = statefulset::controller(&parts.informers, tools, workers, false);
+            Some(Ready::of(controller, parts, "statefulset"))
         },
     },
 ];
+
+/// Kinds that some controller caches in any case: the garbage collector listens there.
+fn cached_kinds(informers: &Informers) -> Vec<SharedKind> {
+    vec![
+        SharedKind::of::<Pod>(informers),
+        SharedKind::of::<ReplicaSet>(informers),
+        SharedKind::of::<ReplicationController>(informers),
+        SharedKind::of::<Deployment>(informers),
+        SharedKind::of::<StatefulSet>(informers),
+        SharedKind::of::<ControllerRevision>(informers),
+        SharedKind::of::<PersistentVolumeClaim>(informers),
+    ]
+}
 
 /// Does this build have the controller?
 pub fn has(name: &str) -> bool {
@@ -83,7 +136,11 @@ pub fn find(name: &str) -> Option<&'static Built> {
 
 impl Built {
     /// Puts the controller together, with a client of its own.
-    pub fn build(&self, parts: &Parts, client: Client) -> (Ready, BoxFuture<'static, ()>, Stops) {
+    pub fn build(
+        &self,
+        parts: &Parts,
+        client: Client,
+    ) -> Option<(Ready, BoxFuture<'static, ()>, Stops)> {
         let (recorder, writer) = Recorder::new(
             self.component,
             "",
@@ -99,10 +156,10 @@ impl Built {
             gates: parts.gates,
             decisions: parts.decisions.clone(),
         };
-        let ready = (self.build)(parts, tools);
+        let ready = (self.build)(parts, tools)?;
         let (stopper, stop) = Stop::new();
         let writing = Box::pin(writer.run(stop));
-        (ready, writing, Stops(stopper))
+        Some((ready, writing, Stops(stopper)))
     }
 }
 

@@ -228,11 +228,16 @@ fn manager(process: &Process, identities: &Identities, selected: Selected) -> Ma
         rng: process.rng.fork(),
         resync: Some(resync),
     };
-    let informers = Arc::new(Informers::new(identities.own("shared-informers"), stream));
+    let informers = Arc::new(Informers::new(
+        identities.own("shared-informers"),
+        stream.clone(),
+    ));
     let identities = identities.clone();
     Manager {
         parts: Parts {
             informers,
+            metadata: identities.own("metadata-informers"),
+            stream,
             config: options.config.clone(),
             gates: options.gates.for_controllers(),
             clock: process.clock.clone(),

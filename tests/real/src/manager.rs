@@ -17,7 +17,11 @@ pub const USER: &str = "system:kube-controller-manager";
 
 /// The controllers of ours that tests on real servers rely on. One that is not listed here is not held
 /// to anything yet; one that is listed and fails is a failure.
-pub const OURS: [&str; 1] = ["replicaset-controller"];
+pub const OURS: [&str; 3] = [
+    "deployment-controller",
+    "replicaset-controller",
+    "replicationcontroller-controller",
+];
 
 /// Whether tests that need these controllers of ours can run; if not, says so in one line.
 pub fn ours_has(controllers: &[&str]) -> bool {

@@ -162,6 +162,19 @@ impl Process {
     }
 }
 
+/// Removes a folder as soon as this process is gone, however it ends. Hold on to what is returned.
+pub fn remove_when_we_end(folder: &Path) -> Result<Child> {
+    use std::os::unix::process::CommandExt;
+    // A second, because the servers that write there are ended at the same moment.
+    Command::new("sh")
+        .args(["-c", "read -r _; sleep 1; rm -rf -- \"$1\"", "cleaner"])
+        .arg(folder)
+        .stdin(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .context("cannot start sh, which cleans up behind a test bed")
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         self.end();

@@ -14,11 +14,7 @@ const LEASE: Duration = Duration::from_secs(6);
 const SLACK: Duration = Duration::from_secs(6);
 const TAKEOVERS: usize = 4;
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
-const CONTROLLERS: [&str; 3] = [
-    "deployment-controller",
-    "replicaset-controller",
-    "garbage-collector-controller",
-];
+const CONTROLLERS: [&str; 2] = ["deployment-controller", "replicaset-controller"];
 
 #[test]
 fn go_and_go_take_turns() {

@@ -7,7 +7,19 @@ use real_tests::{Flavor, installation, manager};
 #[test]
 fn ours_agrees_with_go() {
     let mut scenarios = Scenario::load(&[]).unwrap();
-    scenarios.retain(|scenario| manager::ours_has(&scenario.controllers()));
+    let all = scenarios.len();
+    scenarios.retain(|scenario| {
+        scenario
+            .controllers()
+            .iter()
+            .all(|name| manager::OURS.contains(name))
+    });
+    if scenarios.len() < all {
+        let left_out = all - scenarios.len();
+        installation::say(&format!(
+            "skipped: {left_out} scenarios of controllers that manager::OURS does not list"
+        ));
+    }
     let Some(installation) = installation::for_test() else {
         return;
     };

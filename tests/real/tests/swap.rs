@@ -15,27 +15,50 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How long the new manager is watched before it is believed to leave everything alone.
 const WATCHED: Duration = Duration::from_secs(8);
 const APPS: &str = "/apis/apps/v1/namespaces/default";
-const CONTROLLERS: [&str; 5] = [
-    "deployment-controller",
-    "replicaset-controller",
-    "statefulset-controller",
-    "daemonset-controller",
-    "garbage-collector-controller",
+
+#[derive(Clone, Copy)]
+struct Workload {
+    kind: &'static str,
+    plural: &'static str,
+    name: &'static str,
+    controllers: &'static [&'static str],
+}
+
+const WORKLOADS: [Workload; 3] = [
+    Workload {
+        kind: "Deployment",
+        plural: "deployments",
+        name: "web",
+        controllers: &["deployment-controller", "replicaset-controller"],
+    },
+    Workload {
+        kind: "StatefulSet",
+        plural: "statefulsets",
+        name: "db",
+        controllers: &["statefulset-controller"],
+    },
+    Workload {
+        kind: "DaemonSet",
+        plural: "daemonsets",
+        name: "agent",
+        controllers: &["daemonset-controller"],
+    },
 ];
 
 #[test]
 fn go_replaces_go() {
-    swap(Flavor::Go, Flavor::Go);
+    swap(Flavor::Go, Flavor::Go, &WORKLOADS);
 }
 
+/// With every kind of workload whose controllers are ours already.
 #[test]
 fn ours_replaces_go_and_go_replaces_ours() {
-    if manager::ours_has(&CONTROLLERS) {
-        swap(Flavor::Go, Flavor::Ours);
-    }
+    let mut workloads = WORKLOADS.to_vec();
+    workloads.retain(|workload| manager::ours_has(workload.controllers));
+    swap(Flavor::Go, Flavor::Ours, &workloads);
 }
 
-fn swap(first: Flavor, second: Flavor) {
+fn swap(first: Flavor, second: Flavor, workloads: &[Workload]) {
     let Some(installation) = installation::for_test() else {
         return;
     };
@@ -44,21 +67,20 @@ fn swap(first: Flavor, second: Flavor) {
         ..ClusterOptions::default()
     };
     let cluster = Cluster::start(&installation, options).unwrap();
+    let controllers = workloads.iter().flat_map(|workload| workload.controllers);
     let options = ManagerOptions {
-        controllers: CONTROLLERS.map(str::to_owned).to_vec(),
+        controllers: controllers.map(|name| (*name).to_owned()).collect(),
         use_service_account_credentials: true,
         ..ManagerOptions::default()
     };
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
     cluster
         .api
-        .create(
-            "/api/v1/namespaces/default/serviceaccounts",
-            &json!({"metadata": {"name": "default"}}),
-        )
+        .create(accounts, &json!({"metadata": {"name": "default"}}))
         .unwrap();
 
     let running = Manager::start(&cluster, first, &options).unwrap();
-    build_workloads(&cluster);
+    build_workloads(&cluster, workloads);
     let before = identities(&cluster);
     running.stop().unwrap();
 
@@ -74,7 +96,7 @@ fn swap(first: Flavor, second: Flavor) {
 }
 
 /// Workloads with a past: rolled twice, scaled, and one paused in the middle of a rollout.
-fn build_workloads(cluster: &Cluster) {
+fn build_workloads(cluster: &Cluster, workloads: &[Workload]) {
     let api = &cluster.api;
     for number in 0..3 {
         let node = json!({"metadata": {"name": format!("node-{number}")}});
@@ -87,32 +109,38 @@ fn build_workloads(cluster: &Cluster) {
     }
     {
         let _kubelet = AutomaticKubelet::start(api, "default", 2);
-        for (kind, plural, name) in WORKLOADS {
-            api.create(&format!("{APPS}/{plural}"), &workload(kind, name, 3))
+        for workload in workloads {
+            let path = format!("{APPS}/{}", workload.plural);
+            api.create(&path, &object(workload.kind, workload.name, 3))
                 .unwrap();
         }
-        WORKLOADS
+        workloads
             .iter()
-            .for_each(|(_, plural, name)| wait_complete(cluster, plural, name));
+            .for_each(|workload| wait_complete(cluster, workload.plural, workload.name));
         for version in ["2", "3"] {
-            for (_, plural, name) in WORKLOADS {
+            for Workload { plural, name, .. } in workloads {
                 let patch = json!({"spec": {"template": template(name, version)}});
                 api.merge_patch(&format!("{APPS}/{plural}/{name}"), &patch)
                     .unwrap();
             }
-            WORKLOADS
+            workloads
                 .iter()
-                .for_each(|(_, plural, name)| wait_complete(cluster, plural, name));
+                .for_each(|workload| wait_complete(cluster, workload.plural, workload.name));
         }
-        let scaled = json!({"spec": {"replicas": 5}});
-        for (plural, name) in [("deployments", "web"), ("statefulsets", "db")] {
-            api.merge_patch(&format!("{APPS}/{plural}/{name}"), &scaled)
-                .unwrap();
+        for Workload { plural, name, .. } in workloads
+            .iter()
+            .filter(|workload| workload.kind != "DaemonSet")
+        {
+            api.merge_patch(
+                &format!("{APPS}/{plural}/{name}"),
+                &json!({"spec": {"replicas": 5}}),
+            )
+            .unwrap();
             wait_complete(cluster, plural, name);
         }
         api.create(
             &format!("{APPS}/deployments"),
-            &workload("Deployment", "halfway", 4),
+            &object("Deployment", "halfway", 4),
         )
         .unwrap();
         wait_complete(cluster, "deployments", "halfway");
@@ -142,12 +170,6 @@ fn build_workloads(cluster: &Cluster) {
     );
 }
 
-const WORKLOADS: [(&str, &str, &str); 3] = [
-    ("Deployment", "deployments", "web"),
-    ("StatefulSet", "statefulsets", "db"),
-    ("DaemonSet", "daemonsets", "agent"),
-];
-
 fn template(name: &str, version: &str) -> Value {
     json!({
         "metadata": {"labels": {"app": name}},
@@ -156,7 +178,7 @@ fn template(name: &str, version: &str) -> Value {
     })
 }
 
-fn workload(kind: &str, name: &str, replicas: u32) -> Value {
+fn object(kind: &str, name: &str, replicas: u32) -> Value {
     let mut object = json!({
         "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name},
         "spec": {"selector": {"matchLabels": {"app": name}}, "template": template(name, "1")},

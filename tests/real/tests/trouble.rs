@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 #![expect(clippy::disallowed_methods, reason = "real servers live in real time")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use real_tests::audit::{self, Level};
 use real_tests::kubelet::AutomaticKubelet;
@@ -13,11 +13,7 @@ use serde_json::{Value, json};
 const PATIENCE: Duration = Duration::from_secs(180);
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const PODS: usize = 12;
-const CONTROLLERS: [&str; 3] = [
-    "deployment-controller",
-    "replicaset-controller",
-    "garbage-collector-controller",
-];
+const CONTROLLERS: [&str; 2] = ["deployment-controller", "replicaset-controller"];
 
 #[test]
 fn a_rollout_survives_server_trouble_with_go() {
@@ -87,7 +83,13 @@ fn rollout_survives(flavor: Flavor) {
             .merge_patch(&format!("{DEPLOYMENTS}/web"), &patch)
             .unwrap();
         trouble(&mut cluster);
+        let started = Instant::now();
         wait_complete(&cluster);
+        let took = started.elapsed().as_secs();
+        installation::say(&format!(
+            "{}: {took} s from the end of \"{what}\" to the end of the rollout",
+            flavor.name()
+        ));
         manager.check_alive().unwrap();
         nothing_is_duplicated(&cluster, what, number + 2);
     }

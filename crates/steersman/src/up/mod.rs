@@ -166,11 +166,14 @@ fn manager(arguments: &Arguments, served: &Served, clock: &Clock, rng: &Rng) -> 
     };
     let informers = Informers::new(
         Client::new(transport.clone()).with_user_agent("steersman/shared-informers"),
-        stream,
+        stream.clone(),
     );
     Ok(Manager {
         parts: Parts {
             informers: Arc::new(informers),
+            metadata: Client::new(transport.clone())
+                .with_user_agent("steersman/metadata-informers"),
+            stream,
             config: options.config.clone(),
             gates: options.gates.for_controllers(),
             clock: clock.clone(),
