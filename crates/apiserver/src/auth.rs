@@ -1,6 +1,17 @@
-//! Who asks: identities.
+//! Who asks, and may they? Client certificates, bearer tokens, impersonation, RBAC.
+
+pub(crate) mod authenticate;
+pub(crate) mod escalation;
+pub(crate) mod impersonate;
+pub(crate) mod rbac;
+pub(crate) mod rules;
+pub(crate) mod tokens;
 
 use std::collections::BTreeMap;
+
+/// Members of this group may do everything, whatever the roles say.
+pub const MASTERS: &str = "system:masters";
+pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 
 /// An authenticated user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,15 +22,26 @@ pub struct Identity {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
+/// A bearer token that is known from the start, as in kube-apiserver's token file.
+#[derive(Clone)]
+pub struct StaticToken {
+    pub token: String,
+    pub identity: Identity,
+}
+
 impl Identity {
     /// Callers in the same process, and the administrator's certificate.
     pub fn admin() -> Identity {
+        Identity::new("kubernetes-admin", &[MASTERS])
+    }
+
+    /// A user in groups, authenticated.
+    pub fn new(user: &str, groups: &[&str]) -> Identity {
+        let mut groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
+        groups.push(AUTHENTICATED.to_owned());
         Identity {
-            user: "kubernetes-admin".to_owned(),
-            groups: vec![
-                "system:masters".to_owned(),
-                "system:authenticated".to_owned(),
-            ],
+            user: user.to_owned(),
+            groups,
             ..Identity::default()
         }
     }
@@ -30,5 +52,19 @@ impl Identity {
             groups: vec!["system:unauthenticated".to_owned()],
             ..Identity::default()
         }
+    }
+
+    pub(crate) fn service_account(namespace: &str, name: &str, uid: &str) -> Identity {
+        let in_namespace = format!("system:serviceaccounts:{namespace}");
+        let user = format!("system:serviceaccount:{namespace}:{name}");
+        let identity = Identity::new(&user, &["system:serviceaccounts", &in_namespace]);
+        Identity {
+            uid: uid.to_owned(),
+            ..identity
+        }
+    }
+
+    pub(crate) fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|candidate| candidate == group)
     }
 }

@@ -33,9 +33,23 @@ fn created(sent: Value, answer: &Value) -> Value {
         name,
         subresource: None,
     };
+    let prepare = |context: &admission::Context<'_>| {
+        admission::mutate(context, &request, &mut object, None).unwrap();
+        strategy::prepare_create(kind, &mut object, context.now);
+        assert_eq!(crate::validation::create(kind, &object), [], "{name}");
+        admission::validate(context, &request, &object, None).unwrap();
+    };
+    in_cluster(text(answer, "metadata.creationTimestamp"), prepare);
+    object
+}
+
+/// Runs as an administrator in a cluster with what the dry runs found there.
+fn in_cluster(now: &str, run: impl FnOnce(&admission::Context<'_>)) {
     let cluster = Store::of(&[
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}, "status": {"phase": "Active"}}),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "u"}, "status": {"phase": "Active"}}),
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "default", "name": "default"}}),
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "grows"}, "allowVolumeExpansion": true}),
         json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}),
     ]);
     let context = admission::Context {
@@ -49,14 +63,11 @@ fn created(sent: Value, answer: &Value) -> Value {
             ],
             ..User::default()
         },
-        now: text(answer, "metadata.creationTimestamp"),
+        now,
         random: &api::Rng::from_seed(1),
         networks: &Networks::default(),
     };
-    admission::mutate(&context, &request, &mut object, None).unwrap();
-    strategy::prepare_create(kind, &mut object, context.now);
-    admission::validate(&context, &request, &object, None).unwrap();
-    object
+    run(&context);
 }
 
 /// The same text with the random part of volume names cut off.
@@ -108,5 +119,103 @@ fn created_objects_are_what_upstream_answers() {
         differences(text(&ours, "kind"), &ours, &theirs, &mut found);
     }
     assert!(corpus.len() > 50);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// What came of an update: the object, or what is wrong with it.
+fn updated(case: &Value) -> Result<Value, Vec<String>> {
+    let (old, sent) = (&case["old"], case["sent"].clone());
+    let registry = kinds::Registry::default();
+    let kind = registry
+        .kind(text(old, "apiVersion"), text(old, "kind"))
+        .expect("a built-in kind");
+    let ty = schema::type_for(&kind.group, &kind.version, &kind.kind).unwrap();
+    let mut new = schema::decode(ty, sent).unwrap().object;
+    defaults::apply(kind, &mut new);
+    let (name, namespace) = (text(old, "metadata.name"), text(old, "metadata.namespace"));
+    let subresource = case["subresource"]
+        .as_str()
+        .and_then(kinds::Subresource::parse);
+    let request = Request {
+        operation: Operation::Update,
+        kind,
+        namespace,
+        name,
+        subresource,
+    };
+    let mut causes = Vec::new();
+    let now = text(&case["answer"], "status.lastPhaseTransitionTime");
+    in_cluster(now, |context| {
+        if let Err(status) = admission::mutate(context, &request, &mut new, Some(old)) {
+            causes.extend(status.details.causes);
+            return;
+        }
+        if subresource.is_some() {
+            strategy::prepare_status_update(kind, &mut new, old, now);
+            causes = crate::validation::status_update(kind, &new, old);
+        } else {
+            strategy::prepare_update(kind, &mut new, old);
+            causes = crate::validation::update(kind, &new, old);
+        }
+    });
+    if causes.is_empty() {
+        Ok(new)
+    } else {
+        Err(causes
+            .into_iter()
+            .map(|cause| describe(&cause.field, &cause.message))
+            .collect())
+    }
+}
+
+/// A cause without the Go structs and differences that upstream shows in some.
+fn describe(field: &str, message: &str) -> String {
+    let shown = message.split("\n@@").next().unwrap_or_default();
+    let shown = if shown.starts_with("Invalid value: {") {
+        shown.rsplit("}: ").next().unwrap_or_default()
+    } else {
+        shown
+    };
+    format!("{field}: {shown}")
+}
+
+#[test]
+fn updates_come_out_as_upstream_answers() {
+    let corpus: Vec<Value> =
+        serde_json::from_str(include_str!("../testdata/updated.json")).unwrap();
+    let mut found = Vec::new();
+    for case in corpus.iter().filter(|case| case["code"] != 409) {
+        let kind = text(&case["old"], "kind");
+        match (updated(case), case["causes"].as_array()) {
+            (Ok(mut ours), None) => {
+                let mut theirs = case["answer"].clone();
+                crate::fields::remove(&mut ours, "metadata.resourceVersion");
+                // A new node port is any free one.
+                for object in [&mut ours, &mut theirs] {
+                    for port in crate::fields::list_mut(object, "spec.ports")
+                        .into_iter()
+                        .flatten()
+                    {
+                        crate::fields::remove(port, "nodePort");
+                    }
+                }
+                differences(kind, &ours, &theirs, &mut found);
+            }
+            (Err(ours), Some(theirs)) => {
+                let theirs: Vec<_> = theirs
+                    .iter()
+                    .map(|cause| describe(text(cause, "field"), text(cause, "message")))
+                    .collect();
+                if ours != theirs {
+                    found.push(format!("{kind}: ours {ours:?}, theirs {theirs:?}"));
+                }
+            }
+            (ours, theirs) => found.push(format!(
+                "{kind}: ours {:?}, theirs {theirs:?}",
+                ours.map(|_| "accepted")
+            )),
+        }
+    }
+    assert!(corpus.len() > 100);
     assert!(found.is_empty(), "{}", found.join("\n"));
 }

@@ -1,6 +1,17 @@
-//! Custom resource definitions: what one version of a custom kind needs at hand while serving requests.
+//! Custom resource definitions: kinds that come and go while the server runs.
+//!
+//! A definition takes effect in the transaction that writes it: when its creation is answered, its kinds are
+//! served. Deleting it deletes its objects, and it lasts until the last of them is gone.
 
+mod definition;
+pub(crate) mod lifecycle;
+pub(crate) mod structural;
+
+pub(crate) use definition::{complete, kinds_of, validate};
+
+use regex::Regex;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// One served version of a custom resource definition.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +24,8 @@ pub struct CustomVersion {
     pub scale: Option<ScalePaths>,
     /// `deprecationWarning`, or the default sentence when the version is deprecated.
     pub deprecation_warning: Option<String>,
+    /// Every `pattern` of the schema, compiled.
+    pub patterns: BTreeMap<String, Regex>,
 }
 
 /// Where a custom kind keeps what its scale subresource shows, as JSON paths (".spec.replicas").

@@ -4,14 +4,16 @@ mod applying;
 pub(crate) mod body;
 mod create;
 pub(crate) mod delete;
+pub(crate) mod expiry;
 mod list;
 pub(crate) mod metadata;
 mod negotiate;
 mod patches;
-mod query;
+pub(crate) mod query;
 mod read;
 mod request;
 pub(crate) mod response;
+mod reviews;
 mod subresource;
 mod update;
 mod watch;
@@ -20,7 +22,10 @@ pub(crate) use metadata::{metadata_mut, stamp};
 pub(crate) use request::RequestInfo;
 
 use crate::auth::Identity;
+use crate::auth::impersonate::impersonate;
+use crate::crd::lifecycle;
 use crate::kinds::{Kind, Registry, Subresource, Verbs};
+use crate::metrics::Labels;
 use crate::server::Shared;
 use crate::status::{Status, Subject};
 use crate::{Body, convert, discovery};
@@ -54,10 +59,26 @@ pub(crate) async fn handle(
     request: Request<Bytes>,
     identity: Identity,
 ) -> Response<Body> {
-    match answer(shared, request, identity).await {
-        Ok(response) => response,
-        Err(status) => response::status(&status),
+    let info = RequestInfo::parse(request.method(), request.uri());
+    let served = info.is_resource
+        && shared
+            .registry()
+            .resource(&info.group, &info.version, &info.resource)
+            .is_some();
+    let answer = answer(shared, request, identity).await;
+    let response = answer.unwrap_or_else(|status| response::status(&status));
+    if served {
+        let known = Subresource::parse(&info.subresource).map_or("", Subresource::name);
+        shared.metrics.count(Labels {
+            code: response.status().as_u16(),
+            group: info.group,
+            resource: info.resource,
+            subresource: known.to_owned(),
+            verb: info.verb,
+            version: info.version,
+        });
     }
+    response
 }
 
 async fn answer(
@@ -75,9 +96,14 @@ async fn answer(
             format!("Request entity too large: {message}"),
         ));
     }
+    let identity = impersonate(shared, identity, &parts.headers)?;
+    shared.rbac.check(shared, &identity, &info)?;
     let registry = shared.registry();
     if !info.is_resource {
         return discovery::answer(shared, &registry, &info, &parts.headers);
+    }
+    if !registry.has_group_version(&info.group, &info.version) {
+        return Ok(discovery::nothing_here());
     }
     let kind = registry
         .resource(&info.group, &info.version, &info.resource)
@@ -106,7 +132,19 @@ async fn answer(
         warnings: Vec::new(),
         applying: false,
     };
+    if let Some(warning) = context
+        .kind
+        .custom()
+        .and_then(|version| version.deprecation_warning.clone())
+    {
+        context.warnings.push(warning);
+    }
+    if context.kind.is("", "Endpoints") {
+        let advice = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+        context.warnings.push(advice.to_owned());
+    }
     let mut response = context.dispatch(&parts.method).await?;
+    context.follow_definitions();
     response::warn(&mut response, &context.warnings);
     Ok(response)
 }
@@ -149,6 +187,27 @@ impl Context {
             ("deletecollection", false) => self.delete_collection().await,
             _ => Err(self.unsupported()),
         }
+    }
+
+    /// Serves the kinds of definitions that this request may have written or deleted.
+    fn follow_definitions(&self) {
+        let reads = matches!(self.info.verb, "get" | "list" | "watch");
+        let last_object = self.kind.custom().is_some()
+            && matches!(
+                self.info.verb,
+                "delete" | "deletecollection" | "update" | "patch"
+            );
+        if !reads
+            && (crate::semantics::is_definition(&self.kind)
+                || (last_object && self.definition_is_gone()))
+        {
+            lifecycle::register(&self.shared);
+        }
+    }
+
+    fn definition_is_gone(&self) -> bool {
+        let name = format!("{}.{}", self.kind.plural, self.kind.group);
+        lifecycle::definitions().is_some_and(|kind| self.shared.store.get(kind, &name).is_none())
     }
 
     fn unsupported(&self) -> Status {

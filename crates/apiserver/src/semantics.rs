@@ -2,24 +2,66 @@
 //! admission, tables. Everything here forwards; the knowledge is in the modules it names.
 
 use crate::admission::{self, Change, Operation, Request, User};
+use crate::auth::rules::Attributes;
+use crate::auth::{Identity, escalation};
+use crate::crd::{self, CustomVersion, lifecycle, structural};
 use crate::kinds::{Kind, Subresource};
 use crate::rest::{Context, metadata_mut, stamp};
 use crate::schema;
 use crate::server::Shared;
 use crate::status::{Cause, Status};
 use crate::storage::Transaction;
-use crate::{defaults, strategy, tables};
-use serde_json::{Value, json};
+use crate::{bootstrap, defaults, strategy, tables, validation};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// What a client sent, read as the kind's type: (object, unknown fields).
 pub(crate) fn decode(kind: &Kind, value: Value) -> Result<(Value, Vec<String>), Status> {
+    if let Some(version) = kind.custom() {
+        return decode_custom(kind, version, value);
+    }
     let Some(ty) = schema::type_for(&kind.group, &kind.version, &kind.kind) else {
         return Ok((value, Vec::new()));
     };
     let decoded =
         schema::decode(ty, value).map_err(|error| cannot_be_handled(kind, &error.to_string()))?;
     Ok((decoded.object, decoded.unknown))
+}
+
+/// A custom object: its metadata as everyone's, the rest by its definition's schema.
+fn decode_custom(
+    kind: &Kind,
+    version: &CustomVersion,
+    mut value: Value,
+) -> Result<(Value, Vec<String>), Status> {
+    let metadata = value
+        .get_mut("metadata")
+        .map(Value::take)
+        .unwrap_or_default();
+    let mut unknown = Vec::new();
+    if let Some(ty) = schema::type_named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
+        let metadata = if metadata.is_null() {
+            Value::Object(serde_json::Map::new())
+        } else {
+            metadata
+        };
+        let decoded = schema::decode(ty, metadata)
+            .map_err(|error| cannot_be_handled(kind, &error.to_string()))?;
+        unknown.extend(
+            decoded
+                .unknown
+                .iter()
+                .map(|path| format!("metadata.{path}")),
+        );
+        if let Some(map) = value.as_object_mut() {
+            map.insert("metadata".into(), decoded.object);
+        }
+    }
+    if let Some(map) = value.as_object_mut() {
+        structural::drop_nulls(&version.schema, map);
+    }
+    unknown.extend(structural::prune(&version.schema, &mut value));
+    Ok((value, unknown))
 }
 
 /// 400, in the words of upstream's decoder.
@@ -32,11 +74,18 @@ pub(crate) fn cannot_be_handled(kind: &Kind, why: &str) -> Status {
 
 /// Fills in what the user left out.
 pub(crate) fn default(kind: &Kind, value: &mut Value) {
-    defaults::apply(kind, value);
+    match kind.custom() {
+        Some(version) => structural::default(&version.schema, value),
+        None => defaults::apply(kind, value),
+    }
 }
 
 pub(crate) fn prepare_create(shared: &Shared, kind: &Kind, new: &mut Value) {
     strategy::prepare_create(kind, new, &shared.now());
+    if is_definition(kind) {
+        crd::complete(new, &shared.now());
+        lifecycle::hold(new);
+    }
 }
 
 pub(crate) fn prepare_update(
@@ -47,7 +96,12 @@ pub(crate) fn prepare_update(
     old: &Value,
 ) {
     match subresource {
-        None => strategy::prepare_update(kind, new, old),
+        None => {
+            strategy::prepare_update(kind, new, old);
+            if is_definition(kind) {
+                crd::complete(new, &shared.now());
+            }
+        }
         Some(Subresource::Status) => strategy::prepare_status_update(kind, new, old, &shared.now()),
         Some(Subresource::Approval) => {
             strategy::prepare_approval_update(kind, new, old, &shared.now())
@@ -91,6 +145,20 @@ impl Context {
         new: &Value,
         old: Option<&Value>,
     ) -> Result<(), Status> {
+        let namespace = if admission.kind.namespaced {
+            self.info.namespace.as_str()
+        } else {
+            ""
+        };
+        escalation::check(
+            &self.shared,
+            transaction,
+            &self.identity,
+            admission.kind,
+            namespace,
+            new,
+            old,
+        )?;
         let verdict = self.admission(transaction, admission, |context, request| {
             admission::validate(context, request, new, old)
         })?;
@@ -116,7 +184,10 @@ impl Context {
             extra: self.identity.extra.clone(),
         };
         let context = admission::Context {
-            cluster: &State { transaction },
+            cluster: &State {
+                transaction,
+                shared: &self.shared,
+            },
             user: &user,
             now: &self.shared.now(),
             random: &self.shared.rng,
@@ -140,6 +211,11 @@ impl Context {
     pub(crate) fn after_delete(&self, transaction: &mut Transaction<'_>, old: &Value) {
         for change in admission::released_by_deletion(&self.stored_kind, old) {
             carry_out(&self.shared, transaction, change);
+        }
+        if self.stored_kind.custom().is_some() {
+            // The last object of a definition that is being deleted takes it along.
+            let definition = format!("{}.{}", self.stored_kind.plural, self.stored_kind.group);
+            lifecycle::clean_up(&self.shared, transaction, &definition);
         }
     }
 }
@@ -180,6 +256,7 @@ fn carry_out(shared: &Shared, transaction: &mut Transaction<'_>, change: Change)
 /// The state within a write, as admission reads it.
 struct State<'a, 'b> {
     transaction: &'a Transaction<'b>,
+    shared: &'a Shared,
 }
 
 impl admission::Cluster for State<'_, '_> {
@@ -205,22 +282,58 @@ impl admission::Cluster for State<'_, '_> {
             .collect()
     }
 
-    fn may(&self, user: &User, _verb: &str, _resource: &str, _name: &str) -> bool {
-        user.groups.iter().any(|group| group == "system:masters")
+    fn may(&self, user: &User, verb: &str, resource: &str, name: &str) -> bool {
+        let identity = Identity {
+            user: user.name.clone(),
+            uid: user.uid.clone(),
+            groups: user.groups.clone(),
+            extra: user.extra.clone(),
+        };
+        let group = "certificates.k8s.io";
+        let asked = Attributes {
+            verb,
+            group,
+            resource,
+            name,
+            ..Attributes::default()
+        };
+        self.shared
+            .rbac
+            .allows(&self.shared.store, &identity, &asked)
     }
 }
 
-pub(crate) fn validate_create(_kind: &Kind, _value: &Value) -> Vec<Cause> {
-    Vec::new()
+pub(crate) fn validate_create(kind: &Kind, value: &Value) -> Vec<Cause> {
+    let mut causes = validation::create(kind, value);
+    causes.extend(check_schema(kind, value));
+    causes
+}
+
+/// What only custom kinds and their definitions are checked for.
+fn check_schema(kind: &Kind, value: &Value) -> Vec<Cause> {
+    match kind.custom() {
+        Some(version) => structural::validate(version, value),
+        None if is_definition(kind) => crd::validate(value),
+        None => Vec::new(),
+    }
+}
+
+pub(crate) fn is_definition(kind: &Kind) -> bool {
+    kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
 }
 
 pub(crate) fn validate_update(
-    _kind: &Kind,
-    _subresource: Option<Subresource>,
-    _new: &Value,
-    _old: &Value,
+    kind: &Kind,
+    subresource: Option<Subresource>,
+    new: &Value,
+    old: &Value,
 ) -> Vec<Cause> {
-    Vec::new()
+    let mut causes = match subresource {
+        None => validation::update(kind, new, old),
+        Some(_) => validation::status_update(kind, new, old),
+    };
+    causes.extend(check_schema(kind, new));
+    causes
 }
 
 /// `columnDefinitions` of a table.
@@ -235,22 +348,35 @@ pub(crate) fn cells(kind: &Kind, value: &Value, now: &str) -> Value {
     Value::Array(tables::cells(kind, value, now))
 }
 
-/// Objects that exist from the start.
-pub(crate) fn boot(shared: &Arc<Shared>) {
-    let Some(kind) = crate::kinds::find("", "Namespace") else {
-        return;
+/// Stores the objects that exist from the start, those of them that are not there.
+pub(crate) fn boot(shared: &Arc<Shared>, advertise: Option<(std::net::IpAddr, u16)>) {
+    let now = shared.now();
+    let options = bootstrap::Options {
+        networks: &shared.networks,
+        advertise,
+        now: &now,
+        rbac: true,
     };
-    for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
-        let mut value = json!({"metadata": {"name": name}});
-        default(kind, &mut value);
-        prepare_create(shared, kind, &mut value);
-        let created: Result<_, Status> = shared.store.write(|transaction| {
-            if transaction.get(kind, name).is_none() {
+    let stored: Result<_, Status> = shared.store.write(|transaction| {
+        for (kind, mut value) in bootstrap::boot_objects(&options) {
+            let text = |member: &str| {
+                value["metadata"][member]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            let key = if kind.namespaced {
+                format!("{}/{}", text("namespace"), text("name"))
+            } else {
+                text("name")
+            };
+            if transaction.get(&kind, &key).is_none() {
+                metadata_mut(&mut value);
                 stamp(shared, &mut value);
-                transaction.put(kind, name, &mut value, None);
+                transaction.put(&kind, &key, &mut value, None);
             }
-            Ok(())
-        });
-        debug_assert!(created.is_ok());
-    }
+        }
+        Ok(())
+    });
+    debug_assert!(stored.is_ok(), "storing boot objects has no way to fail");
 }

@@ -54,6 +54,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), PkiError> {
     let acceptor = TlsAcceptor::from(pki.server_config()?);
+    server.publish_authority(&pki.ca_certificate).await;
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let (stop, stopping) = watch::channel(false);
     tokio::pin!(shutdown);

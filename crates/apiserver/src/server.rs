@@ -1,9 +1,12 @@
 //! The server as a value: open it, call it.
 
 use crate::admission::Networks;
-use crate::auth::Identity;
+use crate::auth::authenticate::{authenticate, bearer};
+use crate::auth::rbac::Rbac;
+use crate::auth::tokens::Tokens;
+use crate::auth::{Identity, StaticToken};
 use crate::kinds::Registry;
-use crate::storage::{Durability, Store};
+use crate::storage::{Store, TableKey};
 use crate::{Body, BoxError, Transport, rest};
 use api::{Clock, Rng};
 use bytes::Bytes;
@@ -25,6 +28,16 @@ pub struct Options {
     pub event_log_capacity: usize,
     /// Whether updates keep `managedFields`, as upstream does. Applies always do.
     pub track_fields: bool,
+    /// Bearer tokens that are known from the start.
+    pub static_tokens: Vec<StaticToken>,
+    /// PEM of the ECDSA key that signs service account tokens; without one a new key is made.
+    pub service_account_key: Option<String>,
+    /// The issuer and default audience of service account tokens.
+    pub issuer: String,
+    /// Where clients reach the server, for the Service `kubernetes`.
+    pub advertise: Option<(std::net::IpAddr, u16)>,
+    /// Where Services get their addresses and ports from.
+    pub networks: Networks,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,11 +53,16 @@ pub enum Error {
 }
 
 pub(crate) struct Shared {
-    pub(crate) store: Store,
+    pub(crate) store: Arc<Store>,
     pub(crate) registry: RwLock<Arc<Registry>>,
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
     pub(crate) networks: Networks,
+    pub(crate) static_tokens: Vec<StaticToken>,
+    pub(crate) tokens: Tokens,
+    pub(crate) rbac: Rbac,
+    pub(crate) metrics: crate::metrics::Metrics,
+    pub(crate) expiry: rest::expiry::Expiry,
     pub(crate) track_fields: bool,
     pub(crate) openapi: crate::openapi::OpenApi,
 }
@@ -59,29 +77,55 @@ impl Options {
             rng,
             event_log_capacity: 10_000,
             track_fields: true,
+            static_tokens: Vec::new(),
+            service_account_key: None,
+            // kube-apiserver's usual issuer, as kubeadm sets it.
+            issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
+            advertise: None,
+            networks: Networks::default(),
         }
     }
 }
 
 impl ApiServer {
     pub fn open(options: Options) -> Result<ApiServer, Error> {
-        if let Storage::Dir(path) = options.storage {
-            let why = "durable storage is not available yet; use in-memory storage".to_owned();
-            return Err(Error::Storage { path, why });
-        }
+        let capacity = options.event_log_capacity;
+        let mut registry = Registry::default();
+        let store = match options.storage {
+            Storage::InMemory => Store::in_memory(capacity),
+            Storage::Dir(path) => {
+                let found =
+                    crate::storage::open(&path).map_err(|why| Error::Storage { path, why })?;
+                let rows = found
+                    .rows
+                    .iter()
+                    .filter(|row| row.table.1 == "customresourcedefinitions");
+                let definitions = rows.filter_map(|row| serde_json::from_slice(&row.body).ok());
+                registry = crate::crd::lifecycle::registry_from(definitions);
+                let kind_of =
+                    |table: &TableKey| registry.iter().find(|kind| kind.storage == *table).cloned();
+                Store::on_disk(found, capacity, kind_of)
+            }
+        };
         let shared = Shared {
-            store: Store::new(Durability::Memory, options.event_log_capacity),
-            registry: RwLock::new(Arc::new(Registry::default())),
+            store,
+            registry: RwLock::new(Arc::new(registry)),
             clock: options.clock,
             rng: options.rng,
-            networks: Networks::default(),
+            networks: options.networks,
+            static_tokens: options.static_tokens,
+            tokens: Tokens::new(options.service_account_key, options.issuer),
+            rbac: Rbac::default(),
+            metrics: crate::metrics::Metrics::default(),
+            expiry: rest::expiry::Expiry::default(),
             track_fields: options.track_fields,
             openapi: crate::openapi::OpenApi::default(),
         };
         let server = ApiServer {
             shared: Arc::new(shared),
         };
-        crate::semantics::boot(&server.shared);
+        server.shared.expiry.adopt(&server.shared);
+        crate::semantics::boot(&server.shared, options.advertise);
         Ok(server)
     }
 
@@ -90,8 +134,33 @@ impl ApiServer {
         let server = self.clone();
         Transport::new(tower::service_fn(move |request: Request<Bytes>| {
             let server = server.clone();
-            async move { Ok::<_, BoxError>(server.handle(request, Identity::admin()).await) }
+            async move {
+                // Trusted, unless they show a token: then they are its user.
+                let certificate = bearer(request.headers()).is_none().then(Identity::admin);
+                Ok::<_, BoxError>(server.handle_remote(request, certificate).await)
+            }
         }))
+    }
+
+    /// Publishes who signs client certificates, where controller managers and extension servers look for it.
+    pub(crate) async fn publish_authority(&self, certificate: &str) {
+        let body = serde_json::json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+            "data": {"client-ca-file": certificate},
+        });
+        let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+        let apply = Request::builder()
+            .method("PATCH")
+            .uri(format!("{path}?fieldManager=kube-apiserver&force=true"))
+            .header("content-type", "application/apply-patch+yaml")
+            .body(Bytes::from(body.to_string()));
+        if let Ok(request) = apply {
+            let status = self.handle(request, Identity::admin()).await.status();
+            if !status.is_success() {
+                tracing::warn!(%status, "the certificate authority could not be published");
+            }
+        }
     }
 
     /// Answers a request that came over the network, with the user of its client certificate if it had one.
@@ -100,8 +169,10 @@ impl ApiServer {
         request: Request<Bytes>,
         certificate: Option<Identity>,
     ) -> Response<Body> {
-        let identity = certificate.unwrap_or_else(Identity::anonymous);
-        self.handle(request, identity).await
+        match authenticate(&self.shared, certificate, request.headers()) {
+            Ok(identity) => self.handle(request, identity).await,
+            Err(status) => rest::response::status(&status),
+        }
     }
 
     /// Answers one request on behalf of an authenticated user.

@@ -11,7 +11,7 @@ mod snapshot;
 mod table;
 mod transaction;
 
-pub(crate) use disk::Durability;
+pub(crate) use disk::{Durability, Found, open};
 pub(crate) use event::{Change, Event};
 pub(crate) use object::{Stored, encode_body, split_key, type_prefix};
 pub(crate) use snapshot::Tail;
@@ -25,11 +25,16 @@ use table::Table;
 use tokio::sync::Notify;
 
 pub(crate) struct Store {
+    core: Arc<Core>,
+    durability: Durability,
+    log_capacity: usize,
+}
+
+/// What the thread that commits to disk shares with the store.
+struct Core {
     /// Held by the one write in progress.
     writer: Mutex<()>,
     inner: RwLock<Inner>,
-    durability: Durability,
-    log_capacity: usize,
 }
 
 struct Inner {
@@ -60,18 +65,54 @@ pub(crate) enum Unreadable {
 }
 
 impl Store {
-    pub(crate) fn new(durability: Durability, log_capacity: usize) -> Store {
+    pub(crate) fn in_memory(log_capacity: usize) -> Arc<Store> {
+        // Revision 1 is taken, so that "0" keeps its meaning of "any".
+        Arc::new(Store::new(Durability::Memory, log_capacity, 1, 0))
+    }
+
+    /// A store on what a data directory holds. `kind_of` tells the kind of a table, as far as it is known.
+    pub(crate) fn on_disk(
+        mut found: Found,
+        log_capacity: usize,
+        kind_of: impl Fn(&TableKey) -> Option<Arc<Kind>>,
+    ) -> Arc<Store> {
+        let revision = found.revision;
+        let disk = disk::Disk::new();
+        let store = Store::new(Durability::Disk(disk), log_capacity, revision, revision);
+        for row in std::mem::take(&mut found.rows) {
+            let kind = kind_of(&row.table);
+            let mut inner = store.modify();
+            let table = inner
+                .tables
+                .entry(row.table)
+                .or_insert_with(|| Table::new(revision));
+            let object = Arc::new(Stored::load(
+                kind.as_deref(),
+                &row.key,
+                row.revision,
+                row.body,
+            ));
+            table.objects.insert(object.key.clone(), object);
+        }
+        if let Durability::Disk(disk) = &store.durability {
+            disk.start(&store.core, found);
+        }
+        Arc::new(store)
+    }
+
+    fn new(durability: Durability, log_capacity: usize, revision: u64, base: u64) -> Store {
         let inner = Inner {
-            // Revision 1 is taken, so that "0" keeps its meaning of "any".
-            revision: 1,
-            durable: 1,
-            base: 0,
+            revision,
+            durable: revision,
+            base,
             tables: BTreeMap::new(),
             progress: Arc::new(Notify::new()),
         };
         Store {
-            writer: Mutex::new(()),
-            inner: RwLock::new(inner),
+            core: Arc::new(Core {
+                writer: Mutex::new(()),
+                inner: RwLock::new(inner),
+            }),
             durability,
             log_capacity,
         }
@@ -90,13 +131,32 @@ impl Store {
             .cloned()
     }
 
+    /// The number of objects in each table.
+    pub(crate) fn counts(&self) -> Vec<(TableKey, usize)> {
+        self.read()
+            .tables
+            .iter()
+            .map(|(key, table)| (key.clone(), table.objects.len()))
+            .collect()
+    }
+
+    /// The last revision at which anything of a kind changed, or that of opening if nothing did.
+    pub(crate) fn last_change(&self, kind: &Kind) -> u64 {
+        let inner = self.read();
+        let logged = inner
+            .tables
+            .get(&kind.storage)
+            .map_or(0, Table::last_revision);
+        logged.max(inner.base)
+    }
+
     /// Runs a write. What it puts is visible to later writes at once, and to everyone else once it is durable,
     /// which the returned revision lets the caller wait for.
     pub(crate) fn write<T, E>(
         &self,
         body: impl FnOnce(&mut Transaction<'_>) -> Result<T, E>,
     ) -> Result<(T, u64), E> {
-        let _writer = lock(&self.writer);
+        let _writer = lock(&self.core.writer);
         let mut transaction = Transaction::new(self);
         let result = body(&mut transaction);
         let revision = transaction.finish();
@@ -110,18 +170,27 @@ impl Store {
             let notified = progress.notified();
             tokio::pin!(notified);
             notified.as_mut().enable();
+            self.durability.check(revision)?;
             if self.read().durable >= revision {
                 return Ok(());
             }
-            self.durability.check(revision)?;
             notified.await;
         }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+        self.core
+            .inner
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn modify(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.core.modify()
+    }
+}
+
+impl Core {
     fn modify(&self) -> RwLockWriteGuard<'_, Inner> {
         self.inner.write().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,7 +1,11 @@
 //! The whole server, called as clients call it, on virtual time.
 
+mod access;
 mod apply;
+mod custom;
 mod delete;
+mod durable;
+mod hostile;
 mod verbs;
 mod watch;
 

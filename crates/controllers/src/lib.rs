@@ -15,6 +15,7 @@ pub mod replicaset;
 pub mod root_ca_publisher;
 pub mod service_account;
 pub mod service_account_token;
+pub mod statefulset;
 pub mod ttl;
 pub mod ttl_after_finished;
 pub mod workload;

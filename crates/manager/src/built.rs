@@ -2,14 +2,22 @@
 
 use std::sync::Arc;
 
-use api::kinds::{ReplicaSet, ReplicationController};
+use api::kinds::{
+    ControllerRevision, Deployment, PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController,
+    StatefulSet,
+};
 use api::{Clock, Gates, Rng};
 use client::Client;
-use controllers::{Tools, deployment, replicaset};
+use controllers::garbage_collector::{self, SharedKind};
+use controllers::{
+    Tools, cluster_role_aggregation, deployment, namespace, pod_gc, replicaset, root_ca_publisher,
+    service_account, statefulset, ttl, ttl_after_finished,
+};
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::decisions::Decisions;
 use runtime::events::Recorder;
+use runtime::informer::StreamOptions;
 use runtime::metrics::Metrics;
 use runtime::{Informers, Stop};
 
@@ -18,6 +26,11 @@ use crate::config::Config;
 /// What controllers are built from.
 pub struct Parts {
     pub informers: Arc<Informers>,
+    /// For streams of metadata, of kinds that nobody else caches.
+    pub metadata: Client,
+    pub stream: StreamOptions,
+    /// The PEM that every namespace gets; none where nobody knows it.
+    pub root_ca: Option<String>,
     pub config: Config,
     pub gates: Gates,
     pub clock: Clock,
@@ -31,7 +44,8 @@ pub struct Built {
     pub name: &'static str,
     /// The component that its events come from; empty if it emits none.
     pub component: &'static str,
-    build: fn(&Parts, Tools) -> Ready,
+    /// None where its flags turn it off.
+    build: fn(&Parts, Tools) -> Option<Ready>,
 }
 
 /// A controller that is ready to run.
@@ -49,7 +63,55 @@ pub const BUILT: &[Built] = &[
             let workers = workers(parts.config.replication_controller.concurrent_syncs);
             let controller =
                 replicaset::controller::<ReplicationController>(&parts.informers, tools, workers);
-            Ready::of(controller, parts, "replicationmanager")
+            Some(Ready::of(controller, parts, "replicationmanager"))
+        },
+    },
+    Built {
+        name: "pod-garbage-collector-controller",
+        component: "",
+        build: |parts, tools| {
+            let threshold = parts.config.pod_gc_controller.terminated_pod_threshold;
+            let controller = pod_gc::controller(&parts.informers, tools, &parts.metrics, threshold);
+            Some(Ready::of(controller, parts, "orphaned_pods_nodes"))
+        },
+    },
+    Built {
+        name: "namespace-controller",
+        component: "",
+        build: |parts, tools| {
+            let workers = workers(parts.config.namespace_controller.concurrent_syncs);
+            let controller = namespace::controller(&parts.informers, tools, workers);
+            Some(Ready::of(controller, parts, "namespace"))
+        },
+    },
+    Built {
+        name: "serviceaccount-controller",
+        component: "",
+        build: |parts, tools| {
+            let controller = service_account::controller(&parts.informers, tools, &["default"], 1);
+            Some(Ready::of(controller, parts, "serviceaccount"))
+        },
+    },
+    Built {
+        name: "garbage-collector-controller",
+        component: "garbage-collector-controller",
+        build: |parts, tools| {
+            let config = &parts.config.garbage_collector_controller;
+            if !config.enable_garbage_collector {
+                return None;
+            }
+            let collector = garbage_collector::controller(
+                tools,
+                parts.metadata.clone(),
+                parts.stream.clone(),
+                cached_kinds(&parts.informers),
+                workers(config.concurrent_syncs),
+            )
+            .measured(&parts.metrics);
+            Some(Ready {
+                name: "garbage-collector-controller",
+                run: Box::new(move |stop| Box::pin(collector.run(stop))),
+            })
         },
     },
     Built {
@@ -58,7 +120,7 @@ pub const BUILT: &[Built] = &[
         build: |parts, tools| {
             let workers = workers(parts.config.deployment_controller.concurrent_syncs);
             let controller = deployment::controller(&parts.informers, tools, workers);
-            Ready::of(controller, parts, "deployment")
+            Some(Ready::of(controller, parts, "deployment"))
         },
     },
     Built {
@@ -67,10 +129,74 @@ pub const BUILT: &[Built] = &[
         build: |parts, tools| {
             let workers = workers(parts.config.replica_set_controller.concurrent_syncs);
             let controller = replicaset::controller::<ReplicaSet>(&parts.informers, tools, workers);
-            Ready::of(controller, parts, "replicaset")
+            Some(Ready::of(controller, parts, "replicaset"))
+        },
+    },
+    Built {
+        name: "statefulset-controller",
+        component: "statefulset-controller",
+        build: |parts, tools| {
+            let workers = workers(parts.config.stateful_set_controller.concurrent_syncs);
+            let options = statefulset::Options {
+                metrics: Some(parts.metrics.clone()),
+                ..statefulset::Options::default()
+            };
+            let controller = statefulset::controller(&parts.informers, tools, workers, &options);
+            Some(Ready::of(controller, parts, "statefulset"))
+        },
+    },
+    Built {
+        name: "ttl-controller",
+        component: "",
+        build: |parts, tools| {
+            // UPSTREAM: five workers, without a flag.
+            let controller = ttl::controller(&parts.informers, tools, 5);
+            Some(Ready::of(controller, parts, "ttlcontroller"))
+        },
+    },
+    Built {
+        name: "clusterrole-aggregation-controller",
+        component: "",
+        build: |parts, tools| {
+            // UPSTREAM: five workers, without a flag.
+            let controller = cluster_role_aggregation::controller(&parts.informers, tools, 5);
+            Some(Ready::of(controller, parts, "ClusterRoleAggregator"))
+        },
+    },
+    Built {
+        name: "ttl-after-finished-controller",
+        component: "",
+        build: |parts, tools| {
+            let workers = workers(parts.config.ttl_after_finished_controller.concurrent_syncs);
+            let controller =
+                ttl_after_finished::controller(&parts.informers, tools, &parts.metrics, workers);
+            Some(Ready::of(controller, parts, "ttl_jobs_to_delete"))
+        },
+    },
+    Built {
+        name: "root-ca-certificate-publisher-controller",
+        component: "",
+        build: |parts, tools| {
+            let root_ca = parts.root_ca.as_deref()?;
+            let controller =
+                root_ca_publisher::controller(&parts.informers, tools, &parts.metrics, root_ca, 1);
+            Some(Ready::of(controller, parts, "root_ca_cert_publisher"))
         },
     },
 ];
+
+/// Kinds that some controller caches in any case: the garbage collector listens there.
+fn cached_kinds(informers: &Informers) -> Vec<SharedKind> {
+    vec![
+        SharedKind::of::<Pod>(informers),
+        SharedKind::of::<ReplicaSet>(informers),
+        SharedKind::of::<ReplicationController>(informers),
+        SharedKind::of::<Deployment>(informers),
+        SharedKind::of::<StatefulSet>(informers),
+        SharedKind::of::<ControllerRevision>(informers),
+        SharedKind::of::<PersistentVolumeClaim>(informers),
+    ]
+}
 
 /// Does this build have the controller?
 pub fn has(name: &str) -> bool {
@@ -83,7 +209,11 @@ pub fn find(name: &str) -> Option<&'static Built> {
 
 impl Built {
     /// Puts the controller together, with a client of its own.
-    pub fn build(&self, parts: &Parts, client: Client) -> (Ready, BoxFuture<'static, ()>, Stops) {
+    pub fn build(
+        &self,
+        parts: &Parts,
+        client: Client,
+    ) -> Option<(Ready, BoxFuture<'static, ()>, Stops)> {
         let (recorder, writer) = Recorder::new(
             self.component,
             "",
@@ -99,10 +229,10 @@ impl Built {
             gates: parts.gates,
             decisions: parts.decisions.clone(),
         };
-        let ready = (self.build)(parts, tools);
+        let ready = (self.build)(parts, tools)?;
         let (stopper, stop) = Stop::new();
         let writing = Box::pin(writer.run(stop));
-        (ready, writing, Stops(stopper))
+        Some((ready, writing, Stops(stopper)))
     }
 }
 

@@ -440,15 +440,6 @@ mod tests {
     }
 
     #[test]
-    fn only_known_controllers_are_built() {
-        assert!(
-            BUILT
-                .iter()
-                .all(|name| find(name).is_some_and(|known| known.name == *name))
-        );
-    }
-
-    #[test]
     fn gates_of_descriptors_exist() {
         let known: Vec<_> = FeatureGates::defaults()
             .all()

@@ -17,10 +17,13 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::built::Parts;
+use crate::config::Generic;
+use crate::descriptors::Descriptor;
 use crate::error::{Error, Errors};
 use crate::identity::Identities;
+use crate::leader_migration::Lock;
 use crate::process::Process;
-use crate::run::{Manager, select};
+use crate::run::{Manager, select, until};
 use crate::serving::Endpoint;
 use crate::version;
 
@@ -37,31 +40,85 @@ pub async fn run(mut process: Process, stop: Stop) -> Result<(), Errors> {
     let flushing = spawn(async move { log.flush_forever().await });
     wait_for_api_server(&Client::new(process.transport.clone()), &stop).await;
 
-    let (lease, election) = elect(&process)?;
-    let (leadership, contending) = election.unzip();
+    let generic = &process.options.config.generic;
+    let selected = select(&generic.controllers, &process.options.gates);
+    let (selected, migrated) = split(selected, generic);
+    let lease = &generic.leader_election.resource_name;
+    let election = elect(&process, lease, "leaderElection")?;
+    let leadership = election.leadership.clone();
+    let leading = lead(&process, election, selected, "informer-sync", stop.clone());
+    let migrating = async {
+        let Some(migrated) = migrated else {
+            return Ok(());
+        };
+        // UPSTREAM: the second lock only after the first, so that two managers cannot each hold one
+        // and wait for the other.
+        if stop.or(until(&leadership, true)).await.is_none() {
+            return Ok(());
+        }
+        let lease = &generic.leader_migration.leader_name;
+        let election = elect(&process, lease, "leaderElection-migration")?;
+        lead(
+            &process,
+            election,
+            migrated,
+            "informer-sync-migration",
+            stop.clone(),
+        )
+        .await;
+        Ok::<(), Error>(())
+    };
+    let ((), migrating) = tokio::join!(leading, migrating);
+    info!("Stopped");
+    drop((serving, flushing));
+    Ok(migrating?)
+}
+
+/// The controllers under the main lock and, during a migration, those under the second one. Those
+/// that another manager owns are in neither.
+fn split(selected: Selected, generic: &Generic) -> (Selected, Option<Selected>) {
+    // UPSTREAM: without leader election there are no locks to split between.
+    if !generic.leader_migration_enabled || !generic.leader_election.leader_elect {
+        return (selected, None);
+    }
+    let (mut main, mut migrated) = (Vec::new(), Vec::new());
+    for descriptor in selected {
+        let controller = descriptor.name;
+        match generic.leader_migration.lock_for(controller) {
+            Lock::Main => main.push(descriptor),
+            Lock::Migration => migrated.push(descriptor),
+            Lock::None => info!(
+                controller,
+                "Controller is left to another manager by leader migration"
+            ),
+        }
+    }
+    (main, Some(migrated))
+}
+
+type Selected = Vec<&'static Descriptor>;
+
+/// Runs these controllers while it leads, until `stop`; then gives the lease back.
+async fn lead(process: &Process, election: Election, selected: Selected, health: &str, stop: Stop) {
+    let leadership = election.leadership;
     let identities = process.identities(|transport| match &leadership {
         Some(leadership) => Fence::around(transport, leadership.clone()),
         None => transport,
     });
-    let manager = manager(&process, &identities);
+    let manager = manager(process, &identities, selected);
     let caches = Arc::clone(&manager.parts.informers);
-    process
-        .health
-        .add("informer-sync", &[Endpoint::Readyz], move || {
-            match caches.unsynced() {
-                kinds if kinds.is_empty() => Ok(()),
-                kinds => Err(format!("caches not complete: {}", kinds.join(", "))),
-            }
-        });
+    process.health.add(health, &[Endpoint::Readyz], move || {
+        match caches.unsynced() {
+            kinds if kinds.is_empty() => Ok(()),
+            kinds => Err(format!("caches not complete: {}", kinds.join(", "))),
+        }
+    });
     manager.run(leadership, stop).await;
     // All controllers have ended: now the lease may go to another.
-    drop(lease);
-    if let Some(contending) = contending {
+    drop(election.lease);
+    if let Some(contending) = election.contending {
         let _ = contending.await;
     }
-    info!("Stopped");
-    drop((serving, flushing));
-    Ok(())
 }
 
 /// Waits for as long as it takes: a control plane may start in any order.
@@ -91,15 +148,25 @@ async fn wait_for_api_server(client: &Client, stop: &Stop) {
     let _ = stop.or(ask).await;
 }
 
-type Election = (watch::Receiver<Leadership>, Task<()>);
+/// Being a candidate for a lease, or the certainty to lead without one.
+struct Election {
+    /// The lease is given back when this is dropped.
+    lease: Stopper,
+    /// None with --leader-elect=false.
+    leadership: Option<watch::Receiver<Leadership>>,
+    contending: Option<Task<()>>,
+}
 
-/// Starts to contend for the lease, unless --leader-elect=false. The lease is given back when the
-/// stopper is dropped.
-fn elect(process: &Process) -> Result<(Stopper, Option<Election>), Error> {
-    let (stopper, stop) = Stop::new();
+/// Starts to contend for the lease of this name, unless --leader-elect=false.
+fn elect(process: &Process, name: &str, health: &str) -> Result<Election, Error> {
+    let (lease, stop) = Stop::new();
     let election = &process.options.config.generic.leader_election;
     if !election.leader_elect {
-        return Ok((stopper, None));
+        return Ok(Election {
+            lease,
+            leadership: None,
+            contending: None,
+        });
     }
     let (clock, rng) = (&process.clock, &process.rng);
     // A lane of its own: no other client can hold it up, and no fence stops it.
@@ -115,7 +182,7 @@ fn elect(process: &Process) -> Result<(Stopper, Option<Election>), Error> {
     let gates = process.options.gates.for_controllers();
     let config = LeaseConfig {
         namespace: election.resource_namespace.clone(),
-        name: election.resource_name.clone(),
+        name: name.to_owned(),
         identity: format!("{}_{}", hostname(), Uid::from_random(rng.next_u128())),
         lease_duration: election.lease_duration.to_std(),
         renew_deadline: election.renew_deadline.to_std(),
@@ -127,13 +194,13 @@ fn elect(process: &Process) -> Result<(Stopper, Option<Election>), Error> {
             flag: "leader-elect-lease-duration",
             problem: error.to_string(),
         })?
-        .with_metrics(process.metrics.leader(&election.resource_name));
-    let lease = elector.health();
-    process.health.add(
-        "leaderElection",
-        &[Endpoint::Healthz, Endpoint::Livez],
-        move || lease.check(LEASE_GRACE),
-    );
+        .with_metrics(process.metrics.leader(name));
+    let held = elector.health();
+    process
+        .health
+        .add(health, &[Endpoint::Healthz, Endpoint::Livez], move || {
+            held.check(LEASE_GRACE)
+        });
     let leadership = elector.leadership();
     let contending = spawn(async move {
         let (writer_stopper, writer_stop) = Stop::new();
@@ -142,10 +209,14 @@ fn elect(process: &Process) -> Result<(Stopper, Option<Election>), Error> {
         drop(writer_stopper);
         let _ = writing.await;
     });
-    Ok((stopper, Some((leadership, contending))))
+    Ok(Election {
+        lease,
+        leadership: Some(leadership),
+        contending: Some(contending),
+    })
 }
 
-fn manager(process: &Process, identities: &Identities) -> Manager {
+fn manager(process: &Process, identities: &Identities, selected: Selected) -> Manager {
     let options = &process.options;
     let generic = &options.config.generic;
     // UPSTREAM: one draw between once and twice the period, so that managers do not resync together.
@@ -157,11 +228,17 @@ fn manager(process: &Process, identities: &Identities) -> Manager {
         rng: process.rng.fork(),
         resync: Some(resync),
     };
-    let informers = Arc::new(Informers::new(identities.own("shared-informers"), stream));
+    let informers = Arc::new(Informers::new(
+        identities.own("shared-informers"),
+        stream.clone(),
+    ));
     let identities = identities.clone();
     Manager {
         parts: Parts {
             informers,
+            metadata: identities.own("metadata-informers"),
+            stream,
+            root_ca: process.root_ca.clone(),
             config: options.config.clone(),
             gates: options.gates.for_controllers(),
             clock: process.clock.clone(),
@@ -169,7 +246,7 @@ fn manager(process: &Process, identities: &Identities) -> Manager {
             metrics: process.metrics.clone(),
             decisions: process.decisions.clone(),
         },
-        selected: select(&generic.controllers, &options.gates),
+        selected,
         clients: Arc::new(move |descriptor| {
             let identities = identities.clone();
             Box::pin(async move { identities.controller(descriptor.service_account).await })
@@ -184,4 +261,50 @@ fn hostname() -> String {
         .ok()
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| String::from("localhost"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::descriptors::DESCRIPTORS;
+    use crate::leader_migration::{ControllerLeader, LeaderMigrationConfiguration};
+    use crate::options::{Command, Options};
+
+    fn check(flags: &[&str], leaders: &[(&str, &str)], expected: (usize, Option<usize>)) {
+        let Ok(Command::Run(mut options)) = Options::parse(flags.iter().copied(), "x", |_| true)
+        else {
+            panic!("{flags:?}")
+        };
+        let leader = |(name, component): &(&str, &str)| ControllerLeader {
+            name: (*name).into(),
+            component: (*component).into(),
+        };
+        let generic = &mut options.config.generic;
+        generic.leader_migration = LeaderMigrationConfiguration {
+            controller_leaders: Some(leaders.iter().map(leader).collect()),
+            ..LeaderMigrationConfiguration::built_in()
+        };
+        let (main, migrated) = split(DESCRIPTORS.iter().collect(), generic);
+        assert_eq!(
+            (main.len(), migrated.map(|list| list.len())),
+            expected,
+            "{flags:?}"
+        );
+    }
+
+    #[test]
+    fn migration_splits_controllers_between_two_locks_and_another_manager() {
+        let leaders = [
+            ("job-controller", "*"),
+            ("ttl-controller", "kube-controller-manager"),
+            ("cronjob-controller", "cloud-controller-manager"),
+        ];
+        check(&["--enable-leader-migration"], &leaders, (49, Some(2)));
+        check(&[], &leaders, (52, None));
+        check(
+            &["--enable-leader-migration", "--leader-elect=false"],
+            &leaders,
+            (52, None),
+        );
+    }
 }

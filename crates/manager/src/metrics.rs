@@ -423,6 +423,62 @@ mod tests {
         assert_eq!(text.matches("kubernetes_feature_enabled{").count(), 242);
     }
 
+    /// Families that upstream does not have: additions that dashboards cannot confuse with its own.
+    const ADDITIONS: &[&str] = &["controller_reconcile_", "event_"];
+
+    #[test]
+    fn families_are_upstreams() {
+        let reference: BTreeMap<&str, Vec<&str>> = include_str!("testdata/metrics.txt")
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| line.split_once(' '))
+            .map(|(name, facts)| (name, facts.split(' ').collect()))
+            .collect();
+        let metrics = Metrics::new();
+        let _ = ProcessMetrics::new(
+            metrics.clone(),
+            MetricsOptions::default(),
+            &FeatureGates::defaults(),
+        );
+        crate::auth::register_metrics(&metrics);
+        metrics.queue("deployment").on_add();
+        for family in metrics.registry().gather() {
+            let name = family.name();
+            if ADDITIONS.iter().any(|prefix| name.starts_with(prefix)) {
+                continue;
+            }
+            let Some([kind, labels, buckets]) = reference.get(name).map(Vec::as_slice) else {
+                panic!("{name} is neither upstream's nor an addition");
+            };
+            assert_eq!(
+                format!("{:?}", family.get_field_type()).to_lowercase(),
+                *kind,
+                "{name}"
+            );
+            for sample in family.get_metric() {
+                let names: Vec<&str> = sample
+                    .get_label()
+                    .iter()
+                    .map(|label| label.name())
+                    .collect();
+                let names = if names.is_empty() {
+                    "-".to_owned()
+                } else {
+                    names.join(",")
+                };
+                assert_eq!(names, *labels, "{name}");
+                let bounds = sample
+                    .get_histogram()
+                    .get_bucket()
+                    .iter()
+                    .map(|bucket| bucket.upper_bound());
+                let bounds: Vec<f64> = bounds.filter(|bound| bound.is_finite()).collect();
+                let expected = buckets.split(',').filter_map(|bound| bound.parse().ok());
+                assert_eq!(bounds, expected.collect::<Vec<f64>>(), "{name}");
+            }
+        }
+    }
+
     #[test]
     fn metrics_can_be_turned_off() {
         let options = MetricsOptions {

@@ -77,7 +77,7 @@ impl Manager {
 }
 
 /// Waits until we lead, or until we do not. Without leader election we always do.
-async fn until(leadership: &Option<watch::Receiver<Leadership>>, leading: bool) {
+pub(crate) async fn until(leadership: &Option<watch::Receiver<Leadership>>, leading: bool) {
     let Some(leadership) = leadership else {
         if !leading {
             std::future::pending::<()>().await;

@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use runtime::{Stop, Task, spawn};
 use tracing::{info, warn};
 
-use crate::built::{self, Built, Parts, Ready, Stops};
+use crate::built::{self, Parts, Ready, Stops};
 use crate::descriptors::Descriptor;
 
 /// Controllers that are built and wait for their term.
@@ -38,7 +38,8 @@ impl Term {
             let Some(built) = built::find(descriptor.name) else {
                 continue;
             };
-            controllers.push(build_one(built, parts, client(descriptor).await?));
+            let built = built.build(parts, client(descriptor).await?);
+            controllers.extend(built.map(|(ready, writing, stops)| (ready, spawn(writing), stops)));
         }
         Ok(Term {
             controllers,
@@ -64,11 +65,6 @@ impl Term {
         let tasks: Vec<Task<()>> = running.map(spawn).collect();
         join_all(tasks).await;
     }
-}
-
-fn build_one(built: &Built, parts: &Parts, client: Client) -> (Ready, Task<()>, Stops) {
-    let (ready, writing, stops) = built.build(parts, client);
-    (ready, spawn(writing), stops)
 }
 
 async fn run_one(

@@ -16,10 +16,12 @@ use crate::tls_names;
 pub(crate) fn settings(flags: &Parsed, config: &Config, gates: &FeatureGates) -> Vec<Error> {
     let mut problems = Problems(Vec::new());
     leader_election(&mut problems, config);
+    rate(&mut problems, config);
     cloud(&mut problems, config);
     addresses(&mut problems, flags);
     serving(&mut problems, flags);
     request_headers(&mut problems, flags, gates);
+    always_allowed(&mut problems, flags);
     signing(&mut problems, config);
     logging(&mut problems, flags, gates);
     problems.files(flags);
@@ -132,6 +134,16 @@ fn leader_election(problems: &mut Problems, config: &Config) {
     }
 }
 
+fn rate(problems: &mut Problems, config: &Config) {
+    let connection = &config.generic.client_connection;
+    if connection.qps > 0.0 && connection.burst <= 0 {
+        problems.add(
+            "kube-api-burst",
+            "must be greater than 0 while --kube-api-qps is greater than 0",
+        );
+    }
+}
+
 fn cloud(problems: &mut Problems, config: &Config) {
     let shared = &config.kube_cloud_shared;
     match shared.cloud_provider.name.as_str() {
@@ -237,6 +249,15 @@ fn request_headers(problems: &mut Problems, flags: &Parsed, gates: &FeatureGates
                 "requestheader-uid-headers",
                 "is set without specifying the standard X-Remote-Uid header - API aggregation will not work",
             );
+        }
+    }
+}
+
+fn always_allowed(problems: &mut Problems, flags: &Parsed) {
+    const FLAG: &str = "authorization-always-allow-paths";
+    for path in flags.list(FLAG) {
+        if path.trim_end_matches('*').contains('*') || path.ends_with("**") {
+            problems.add(FLAG, format!("only trailing * allowed in {path:?}"));
         }
     }
 }

@@ -15,7 +15,9 @@ use crate::error::Error;
 use crate::kubelet::Kubelets;
 use crate::kubelet::node::{NodeLife, register};
 use crate::node::Node;
+use crate::provisioner::{Provisioner, ensure_default_class};
 use crate::scheduler::Scheduler;
+use crate::storage::StorageClass;
 
 /// Scheduler, kubelets and provisioner against one API server.
 pub struct Cluster {
@@ -43,7 +45,9 @@ impl Cluster {
     pub async fn run(self, stop: Stop) {
         let (kubelet_events, kubelet_writer) = self.recorder("kubelet");
         let (scheduler_events, scheduler_writer) = self.recorder("default-scheduler");
-        let _writers: [Task<()>; 2] = [
+        let (volume_events, volume_writer) = self.recorder("persistentvolume-controller");
+        let _writers: [Task<()>; 3] = [
+            spawn(volume_writer.run(stop.clone())),
             spawn(kubelet_writer.run(stop.clone())),
             spawn(scheduler_writer.run(stop.clone())),
         ];
@@ -69,7 +73,13 @@ impl Cluster {
                 &informers,
             ),
         ];
-        let _ = &mut controllers;
+        if self.config.provisioner {
+            controllers.extend(Provisioner::controllers(
+                self.client.clone(),
+                volume_events,
+                &informers,
+            ));
+        }
         let scheduler = self.config.scheduler.then(|| {
             Scheduler::new(
                 self.client.clone(),
@@ -91,6 +101,9 @@ impl Cluster {
             self.register_nodes(&kubelet_events, &informers, &stop)
                 .await;
         }
+        if self.config.provisioner {
+            self.make_default_class(&informers, &stop).await;
+        }
         stop.stopped().await;
         for task in tasks {
             // A task that panicked has said so in the log.
@@ -106,6 +119,20 @@ impl Cluster {
             self.clock.clone(),
             self.rng.fork(),
         )
+    }
+
+    async fn make_default_class(&self, informers: &Informers, stop: &Stop) {
+        let classes = informers.of::<StorageClass>();
+        let made = async {
+            classes.synced().wait().await;
+            let mut wait = FIRST_RETRY;
+            while let Err(error) = ensure_default_class(&self.client, classes.store()).await {
+                warn!(error = %client::describe(&error), "cannot make the default StorageClass, will retry");
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(LONGEST_RETRY);
+            }
+        };
+        stop.or(made).await;
     }
 
     async fn register_nodes(&self, recorder: &Recorder, informers: &Informers, stop: &Stop) {

@@ -15,6 +15,7 @@ mod error;
 mod kubelet;
 pub mod node;
 pub mod pod;
+mod provisioner;
 mod scheduler;
 pub mod stages;
 pub mod storage;

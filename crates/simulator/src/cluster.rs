@@ -138,10 +138,13 @@ impl Cluster {
             resync: None,
         };
         let transport = transport.clone();
-        let informers = Informers::new(Client::new(transport.clone()), stream);
+        let informers = Informers::new(Client::new(transport.clone()), stream.clone());
         Manager {
             parts: Parts {
                 informers: Arc::new(informers),
+                metadata: Client::new(transport.clone()),
+                stream,
+                root_ca: None,
                 config: options.config.clone(),
                 gates: options.gates.for_controllers(),
                 clock: self.clock.clone(),

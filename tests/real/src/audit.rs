@@ -97,7 +97,8 @@ impl Entry {
     /// Whether a controller manager sent it, as itself or as one of its controllers' accounts.
     pub fn is_manager(&self) -> bool {
         let user = &self.user.username;
-        user == crate::manager::USER || user.starts_with("system:serviceaccount:kube-system:")
+        user.starts_with(crate::manager::USER)
+            || user.starts_with("system:serviceaccount:kube-system:")
     }
 
     pub fn code(&self) -> u16 {

@@ -138,8 +138,15 @@ pub fn for_test() -> Option<Installation> {
             panic!("CI=true and the real servers are missing: {error:#}")
         }
         Err(error) => {
-            eprintln!("skipped: {error:#}");
+            say(&format!("skipped: {error:#}"));
             None
         }
     }
+}
+
+/// One line for the person at the terminal, past the capture of test output: what is skipped must be
+/// seen although the test passes.
+pub fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
 }

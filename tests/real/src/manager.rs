@@ -15,6 +15,30 @@ use crate::wait::Seen;
 /// The user that both managers act as.
 pub const USER: &str = "system:kube-controller-manager";
 
+/// The controllers of ours that tests on real servers rely on. One that is not listed here is not held
+/// to anything yet; one that is listed and fails is a failure.
+pub const OURS: [&str; 3] = [
+    "deployment-controller",
+    "replicaset-controller",
+    "replicationcontroller-controller",
+];
+
+/// Whether tests that need these controllers of ours can run; if not, says so in one line.
+pub fn ours_has(controllers: &[&str]) -> bool {
+    let missing: Vec<&str> = controllers
+        .iter()
+        .copied()
+        .filter(|name| !OURS.contains(name))
+        .collect();
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        installation::say(&format!(
+            "skipped: real_tests::manager::OURS does not list {missing}"
+        ));
+    }
+    missing.is_empty()
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Flavor {
     Go,
@@ -39,6 +63,8 @@ impl Flavor {
 
 #[derive(Clone, Debug)]
 pub struct ManagerOptions {
+    /// The user it acts as: two managers on one cluster can be told apart in the audit log.
+    pub user: String,
     /// The value of `--controllers`; empty means all that are on by default.
     pub controllers: Vec<String>,
     pub leader_elect: bool,
@@ -51,6 +77,7 @@ pub struct ManagerOptions {
 impl Default for ManagerOptions {
     fn default() -> ManagerOptions {
         ManagerOptions {
+            user: USER.to_owned(),
             controllers: Vec::new(),
             leader_elect: false,
             use_service_account_credentials: false,
@@ -84,7 +111,7 @@ impl Manager {
     ) -> Result<Manager> {
         let name = format!("controller-manager-{name}");
         if !options.use_service_account_credentials {
-            allow_everything(cluster)?;
+            allow_everything(cluster, &options.user)?;
         }
         let port = free_port()?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -142,15 +169,16 @@ impl Manager {
 
 /// The manager's own user may do little: its controllers are meant to act through their service
 /// accounts. Where they do not, it gets every right, but stays subject to priority and fairness.
-fn allow_everything(cluster: &Cluster) -> Result<()> {
+fn allow_everything(cluster: &Cluster, user: &str) -> Result<()> {
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-    if cluster.api.find(&format!("{path}/test-manager"))?.is_some() {
+    let name = user.replace(':', "-");
+    if cluster.api.find(&format!("{path}/{name}"))?.is_some() {
         return Ok(());
     }
     let binding = json!({
-        "metadata": {"name": "test-manager"},
+        "metadata": {"name": name},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}],
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
     });
     cluster.api.create(path, &binding).map(drop)
 }
@@ -162,7 +190,7 @@ fn flags(
     port: u16,
     options: &ManagerOptions,
 ) -> Result<Vec<String>> {
-    let (kubeconfig, _) = cluster.user("controller-manager", USER, None)?;
+    let (kubeconfig, _) = cluster.user(&format!("{name}-client"), &options.user, None)?;
     let serving = cluster
         .authority
         .server(name)

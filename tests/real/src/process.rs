@@ -15,8 +15,9 @@ use crate::wait::{self, Seen};
 
 /// How many lines of a log a failure shows: a Go stack trace fits, a terminal still holds it.
 const SHOWN_LINES: usize = 25;
-/// How long a server may take from SIGTERM to its end before it is killed.
-const STOP_DEADLINE: Duration = Duration::from_secs(20);
+/// How long a server may take from SIGTERM to its end before it is killed: kube-apiserver waits up to
+/// a minute for its open connections.
+const STOP_DEADLINE: Duration = Duration::from_secs(90);
 /// Clock ticks per second in `/proc/<pid>/stat`: fixed at 100 in Linux's user interface on all of
 /// the architectures that Kubernetes is released for.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -159,6 +160,19 @@ impl Process {
         let _ = self.guard.kill();
         let _ = self.guard.wait();
     }
+}
+
+/// Removes a folder as soon as this process is gone, however it ends. Hold on to what is returned.
+pub fn remove_when_we_end(folder: &Path) -> Result<Child> {
+    use std::os::unix::process::CommandExt;
+    // A second, because the servers that write there are ended at the same moment.
+    Command::new("sh")
+        .args(["-c", "read -r _; sleep 1; rm -rf -- \"$1\"", "cleaner"])
+        .arg(folder)
+        .stdin(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .context("cannot start sh, which cleans up behind a test bed")
 }
 
 impl Drop for Process {

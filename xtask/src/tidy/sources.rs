@@ -1,7 +1,7 @@
 //! Rules about single source files.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -11,6 +11,8 @@ use crate::workspace;
 const LINES_AT_MOST: usize = 700;
 /// An essay says at least what converges, what wakes it, what it writes and what it mirrors.
 const ESSAY_LINES_AT_LEAST: usize = 5;
+/// Modules of the controllers crate that are no controllers but what controllers share.
+const SHARED: [&str; 2] = ["workload", "discovery"];
 /// Kinds of files that people read and edit.
 const TEXT: [&str; 12] = [
     "rs", "md", "toml", "yaml", "yml", "sh", "go", "mod", "json", "html", "css", "js",
@@ -18,7 +20,7 @@ const TEXT: [&str; 12] = [
 
 pub(crate) fn check(findings: &mut Vec<String>) -> Result<()> {
     let files = workspace::files()?;
-    let controllers = controllers(&files)?;
+    let controllers = controllers(&files);
     for path in &files {
         let extension = path
             .extension()
@@ -96,21 +98,12 @@ fn check_machine_paths(name: &str, text: &str, findings: &mut Vec<String>) {
     }
 }
 
-/// Folders of the controllers crate that hold a controller: some file in it implements a reconciler.
-fn controllers(files: &[std::path::PathBuf]) -> Result<BTreeSet<String>> {
-    let mut found = BTreeSet::new();
-    for path in files {
-        let Some(module) = controller_module(path) else {
-            continue;
-        };
-        let text = workspace::read(path)?;
-        if text.lines().any(|line| {
-            line.starts_with("impl") && line.contains("Reconciler") && line.contains(" for ")
-        }) {
-            found.insert(module);
-        }
-    }
-    Ok(found)
+/// Modules of the controllers crate that hold a controller: all but what they share.
+fn controllers(files: &[PathBuf]) -> BTreeSet<String> {
+    let modules = files.iter().filter_map(|path| controller_module(path));
+    modules
+        .filter(|module| !SHARED.contains(&module.as_str()))
+        .collect()
 }
 
 /// `replicaset` for `crates/controllers/src/replicaset/plan.rs` and for `…/src/replicaset.rs`.
@@ -131,7 +124,7 @@ fn check_controller(
     let Some(module) = controller_module(path) else {
         return;
     };
-    if path.ends_with("mod.rs") && path.iter().count() == 5 {
+    if path.ends_with("mod.rs") && path.iter().count() == 5 && controllers.contains(&module) {
         let essay = text
             .lines()
             .take_while(|line| line.starts_with("//!"))

@@ -1,3 +1,5 @@
+//! Deployments: what is to run, how to get there from what runs now, and how far that has come.
+
 use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;

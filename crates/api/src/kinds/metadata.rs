@@ -1,3 +1,5 @@
+//! Metadata alone, of an object of any kind.
+
 use serde::{Deserialize, Deserializer};
 
 use crate::labels::LabelSet;

@@ -1,3 +1,5 @@
+//! What controllers read of a Node.
+
 use serde::Deserialize;
 
 use crate::conditions::Condition;

@@ -1,3 +1,5 @@
+//! What controllers read of a PersistentVolumeClaim.
+
 use serde::Deserialize;
 
 use crate::meta::Meta;

@@ -1,3 +1,5 @@
+//! What controllers read of a ReplicaSet.
+
 use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;

@@ -1,3 +1,5 @@
+//! What controllers read of a ReplicationController.
+
 use serde::Deserialize;
 
 use crate::labels::LabelSet;

@@ -1,3 +1,5 @@
+//! What controllers read of a StatefulSet.
+
 use serde::{Deserialize, Serialize};
 
 use crate::Istr;

@@ -66,6 +66,11 @@ impl Cidr {
         family(address) == self.family() && (first..first + size).contains(&number(address))
     }
 
+    /// Whether `other` lies within this network and is smaller.
+    pub(crate) fn strictly_contains(&self, other: &Cidr) -> bool {
+        self.contains(&other.nth(0)) && other.prefix > self.prefix
+    }
+
     /// The `index`th address.
     pub fn nth(&self, index: u128) -> IpAddr {
         let value = self.range().0 + index;
@@ -323,6 +328,7 @@ fn allocate_ports(context: &Context<'_>, service: &mut Value, causes: &mut Vec<C
             .collect();
         // Ports of the same number and different protocols share a node port.
         let mut by_port: Vec<(i64, i64)> = given;
+        let mut asked = BTreeSet::new();
         for (index, port) in list_mut(service, "spec.ports")
             .into_iter()
             .flatten()
@@ -330,12 +336,16 @@ fn allocate_ports(context: &Context<'_>, service: &mut Value, causes: &mut Vec<C
         {
             let number = integer(port, "port").unwrap_or_default();
             match integer(port, "nodePort").filter(|port| *port != 0) {
-                Some(wanted) => causes.extend(check_port(
-                    wanted,
-                    &used,
-                    range,
-                    &format!("spec.ports[{index}].nodePort"),
-                )),
+                Some(wanted) => {
+                    let field = format!("spec.ports[{index}].nodePort");
+                    let again = !asked.insert((text(port, "protocol").to_owned(), wanted));
+                    let taken = if again {
+                        &BTreeSet::from([wanted])
+                    } else {
+                        &used
+                    };
+                    causes.extend(check_port(wanted, taken, range, &field));
+                }
                 None => {
                     let shared = by_port
                         .iter()

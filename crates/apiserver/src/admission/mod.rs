@@ -11,6 +11,7 @@ mod certificates;
 mod limits;
 mod namespace;
 mod networking;
+mod pod_security;
 mod pods;
 mod quota;
 mod service_account;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use allocation::{Networks, released_by_deletion};
+pub use allocation::{Cidr, Networks, released_by_deletion};
 
 use crate::kinds::{self, Kind, Subresource};
 use crate::status::{Status, Subject};
@@ -114,6 +115,9 @@ pub fn mutate(
             pods::add_default_tolerations(object);
             pods::apply_runtime_class(context, request, object)?;
         }
+        ("", "Pod") if request.operation == Operation::Update && request.subresource.is_none() => {
+            pods::add_default_tolerations(object);
+        }
         ("", "Node") if creating => pods::taint_new_node(object),
         ("", "PersistentVolumeClaim") if creating => {
             storage::set_default_class(context, object);
@@ -147,10 +151,14 @@ pub fn validate(
     if request.operation == Operation::Delete {
         return Ok(verdict);
     }
+    if request.subresource.is_none() {
+        verdict.warnings = crate::warnings::of(request.kind, object, old);
+    }
     limits::check(context, request, object)?;
     pods::check_priority_class(context, request, object, old)?;
     storage::check_resize(context, request, object, old)?;
     certificates::check(context, request, object, old)?;
+    pod_security::check(context, request, object, old, &mut verdict)?;
     quota::check(context, request, object, old, &mut verdict)?;
     allocation::record(request, object, old, &mut verdict);
     Ok(verdict)

@@ -6,9 +6,9 @@ use super::{Context, response};
 use crate::admission::Operation;
 use crate::kinds::Kind;
 use crate::semantics::Admission;
-use crate::status::{Details, Status};
+use crate::status::{Cause, Details, Status};
 use crate::storage::{Stored, Transaction};
-use crate::{Body, opaque};
+use crate::{Body, opaque, semantics};
 use api::Time;
 use http::Response;
 use serde_json::{Value, json};
@@ -97,7 +97,7 @@ impl Context {
             grace_seconds: query.number("gracePeriodSeconds")?,
             propagation: text("propagationPolicy"),
             orphan_dependents: text("orphanDependents").map(|value| value == "true"),
-            dry_run: query.dry_run()?,
+            dry_run: query.dry_run("DeleteOptions")?,
             ..DeleteOptions::default()
         };
         if !self.body.is_empty() {
@@ -148,6 +148,9 @@ impl Context {
             last = self.write_if_changed(transaction, &old, &mut value, options.dry_run);
         }
         if held || graceful.is_some_and(|seconds| seconds > 0) {
+            if semantics::is_definition(&kind) && !options.dry_run {
+                crate::crd::lifecycle::clean_up(&self.shared, transaction, &name);
+            }
             return Ok(Deleted::Pending(last));
         }
         if !options.dry_run {
@@ -285,9 +288,12 @@ impl DeleteOptions {
         self.resource_version = text(&body["preconditions"]["resourceVersion"]);
         match body["dryRun"].as_array() {
             Some(list) if list.iter().any(|value| value != "All") => {
-                return Err(Status::bad_request(
-                    "dryRun: Unsupported value: supported values: \"All\"",
-                ));
+                let cause = Cause::new(
+                    "dryRun",
+                    "FieldValueNotSupported",
+                    "Unsupported value: supported values: \"All\"",
+                );
+                return Err(Status::invalid_options("DeleteOptions", cause));
             }
             Some(list) => self.dry_run |= !list.is_empty(),
             None => {}
@@ -301,14 +307,16 @@ impl DeleteOptions {
             && !known.contains(&policy.as_str())
         {
             let message = format!(
-                "propagationPolicy: Unsupported value: \"{policy}\": supported values: \"Foreground\", \"Background\", \"Orphan\""
+                "Unsupported value: \"{policy}\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
             );
-            return Err(Status::new(422, "Invalid", message));
+            let cause = Cause::new("propagationPolicy", "FieldValueNotSupported", message);
+            return Err(Status::invalid_options("DeleteOptions", cause));
         }
         if self.propagation.is_some() && self.orphan_dependents.is_some() {
             let message =
-                "propagationPolicy: orphanDependents and deletionPropagation cannot be both set";
-            return Err(Status::new(422, "Invalid", message));
+                "Invalid value: orphanDependents and deletionPropagation cannot be both set";
+            let cause = Cause::new("propagationPolicy", "FieldValueInvalid", message);
+            return Err(Status::invalid_options("DeleteOptions", cause));
         }
         Ok(())
     }

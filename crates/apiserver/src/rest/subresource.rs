@@ -3,6 +3,7 @@
 mod binding;
 mod eviction;
 mod scale;
+mod token;
 
 use super::Context;
 use crate::Body;
@@ -29,6 +30,7 @@ impl Context {
             (Subresource::Scale, "patch") => self.patch_scale().await,
             (Subresource::Binding, "create") => self.bind().await,
             (Subresource::Eviction, "create") => self.evict().await,
+            (Subresource::Token, "create") => self.request_token().await,
             (
                 Subresource::Exec
                 | Subresource::Attach
@@ -45,13 +47,5 @@ impl Context {
             }
             _ => Err(self.unsupported()),
         }
-    }
-
-    /// Kinds that can only be created: bindings and reviews.
-    pub(super) async fn review(&mut self) -> Result<Response<Body>, Status> {
-        if self.kind.is("", "Binding") {
-            return self.bind().await;
-        }
-        Err(self.unsupported())
     }
 }

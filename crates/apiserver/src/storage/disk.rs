@@ -1,29 +1,384 @@
-//! Making writes survive: nothing to do in memory.
+//! Making writes survive a crash: redb, with one commit for all writes that wait.
+//!
+//! A write is applied in memory at once, where later writes see it, and queued. One thread takes whatever is
+//! queued, commits it in one durable transaction, and only then makes it visible to readers and watchers. If
+//! the commit fails (a full disk), everything that was not yet durable is undone and its writers are told.
 
-use super::Stored;
+use super::table::TableKey;
+use super::{Core, Stored, lock};
 use crate::kinds::Kind;
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// `group NUL plural NUL key` to the revision (8 bytes, little endian) and the object's JSON.
+const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+
+/// What the file's layout is called; another number is another program's file.
+const FORMAT: u64 = 1;
+const FILE: &str = "steersman.redb";
+
+/// redb's cache: the objects are in memory already, so just enough for the tree's inner pages.
+const CACHE_BYTES: usize = 8 * 1024 * 1024;
+
+/// How many failed ranges are remembered for writers that have not yet looked: they look at once.
+const FAILURES_KEPT: usize = 1024;
 
 pub(crate) enum Durability {
     /// Everything is gone when the process ends.
     Memory,
+    Disk(Disk),
 }
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("the write could not be made durable: {0}")]
-pub(crate) struct WriteFailed(pub(crate) String);
+pub(crate) struct WriteFailed(String);
+
+pub(crate) struct Disk {
+    queue: Arc<Queue>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<QueueState>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    operations: Vec<Operation>,
+    /// Operations up to this revision belong to finished transactions.
+    submitted: u64,
+    closed: bool,
+    /// Revisions (after, up to and including) that were undone, and why.
+    failures: Vec<(u64, u64, WriteFailed)>,
+}
+
+/// One put or removal, with what it takes to undo it.
+struct Operation {
+    table: TableKey,
+    revision: u64,
+    key: Arc<str>,
+    object: Option<Arc<Stored>>,
+    previous: Option<Arc<Stored>>,
+}
+
+/// A row as it was found on the disk.
+pub(crate) struct Row {
+    pub(crate) table: TableKey,
+    pub(crate) key: String,
+    pub(crate) revision: u64,
+    pub(crate) body: Vec<u8>,
+}
+
+/// What is on the disk: rows and the last revision.
+pub(crate) struct Found {
+    database: Database,
+    path: PathBuf,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) revision: u64,
+}
+
+/// Opens a data directory, or makes one. Refuses what it does not know.
+pub(crate) fn open(dir: &Path) -> Result<Found, String> {
+    std::fs::create_dir_all(dir).map_err(|error| error.to_string())?;
+    let path = dir.join(FILE);
+    let database = if path.exists() {
+        open_file(&path).map_err(|error| match error {
+            redb::DatabaseError::DatabaseAlreadyOpen => {
+                "it is in use by another process".to_owned()
+            }
+            error => format!("{FILE} is damaged or not ours: {error}; move it away to start empty"),
+        })?
+    } else {
+        if let Some(stranger) = stranger(dir)? {
+            return Err(format!(
+                "it holds {stranger}, which is not ours; choose an empty directory"
+            ));
+        }
+        create(&path).map_err(|error| error.to_string())?
+    };
+    let (rows, revision) = read(&database)?;
+    Ok(Found {
+        database,
+        path,
+        rows,
+        revision,
+    })
+}
+
+fn open_file(path: &Path) -> Result<Database, redb::DatabaseError> {
+    redb::Builder::new().set_cache_size(CACHE_BYTES).open(path)
+}
+
+/// An entry that we would not have made.
+fn stranger(dir: &Path) -> Result<Option<String>, String> {
+    for entry in std::fs::read_dir(dir).map_err(|error| error.to_string())? {
+        let name = entry
+            .map_err(|error| error.to_string())?
+            .file_name()
+            .to_string_lossy()
+            .into_owned();
+        if !matches!(name.as_str(), "pki" | "lost+found") && !name.ends_with(".kubeconfig") {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
+fn create(path: &Path) -> Result<Database, redb::Error> {
+    let database = redb::Builder::new()
+        .set_cache_size(CACHE_BYTES)
+        .create(path)?;
+    let transaction = database.begin_write()?;
+    {
+        transaction.open_table(OBJECTS)?;
+        let mut meta = transaction.open_table(META)?;
+        meta.insert("format", FORMAT)?;
+        meta.insert("revision", 1)?;
+    }
+    transaction.commit()?;
+    Ok(database)
+}
+
+fn read(database: &Database) -> Result<(Vec<Row>, u64), String> {
+    let text = |error: redb::Error| format!("{FILE} is damaged: {error}");
+    let read = || -> Result<Option<(Vec<Row>, u64)>, redb::Error> {
+        let transaction = database.begin_read()?;
+        let meta = transaction.open_table(META)?;
+        if meta.get("format")?.map(|value| value.value()) != Some(FORMAT) {
+            return Ok(None);
+        }
+        let revision = meta.get("revision")?.map_or(1, |value| value.value());
+        let mut rows = Vec::new();
+        for entry in transaction.open_table(OBJECTS)?.iter()? {
+            let (key, value) = entry?;
+            rows.extend(row(key.value(), value.value()));
+        }
+        Ok(Some((rows, revision)))
+    };
+    read().map_err(text)?.ok_or_else(|| {
+        format!("{FILE} was written by another version; this one reads format {FORMAT}")
+    })
+}
+
+fn row(key: &str, value: &[u8]) -> Option<Row> {
+    let mut parts = key.splitn(3, '\0');
+    let (group, plural, key) = (parts.next()?, parts.next()?, parts.next()?);
+    let (revision, body) = value.split_at_checked(8)?;
+    let revision = u64::from_le_bytes(revision.try_into().ok()?);
+    Some(Row {
+        table: (group.to_owned().into(), plural.to_owned().into()),
+        key: key.to_owned(),
+        revision,
+        body: body.to_vec(),
+    })
+}
 
 impl Durability {
     pub(super) fn is_memory(&self) -> bool {
         matches!(self, Durability::Memory)
     }
 
-    pub(super) fn put(&self, _kind: &Kind, _object: &Stored) {}
+    pub(super) fn put(&self, kind: &Kind, object: &Arc<Stored>, previous: Option<Arc<Stored>>) {
+        let (key, object, revision) = (object.key.clone(), Some(object.clone()), object.revision);
+        self.queue(Operation {
+            table: kind.storage.clone(),
+            revision,
+            key,
+            object,
+            previous,
+        });
+    }
 
-    pub(super) fn remove(&self, _kind: &Kind, _key: &str, _revision: u64) {}
+    pub(super) fn remove(&self, kind: &Kind, previous: Arc<Stored>, revision: u64) {
+        let (key, previous) = (previous.key.clone(), Some(previous));
+        self.queue(Operation {
+            table: kind.storage.clone(),
+            revision,
+            key,
+            object: None,
+            previous,
+        });
+    }
 
-    pub(super) fn submit(&self, _revision: u64) {}
+    fn queue(&self, operation: Operation) {
+        if let Durability::Disk(disk) = self {
+            lock(&disk.queue.state).operations.push(operation);
+        }
+    }
 
-    pub(super) fn check(&self, _revision: u64) -> Result<(), WriteFailed> {
+    /// A transaction is complete: its operations may be committed.
+    pub(super) fn submit(&self, revision: u64) {
+        if let Durability::Disk(disk) = self {
+            lock(&disk.queue.state).submitted = revision;
+            disk.queue.wake.notify_one();
+        }
+    }
+
+    /// Whether a revision was undone.
+    pub(super) fn check(&self, revision: u64) -> Result<(), WriteFailed> {
+        let Durability::Disk(disk) = self else {
+            return Ok(());
+        };
+        let state = lock(&disk.queue.state);
+        let failed = state
+            .failures
+            .iter()
+            .find(|(after, to, _)| *after < revision && revision <= *to);
+        failed.map_or(Ok(()), |(_, _, why)| Err(why.clone()))
+    }
+}
+
+impl Disk {
+    /// Ready to commit to what was found; [`Disk::start`] must follow.
+    pub(crate) fn new() -> Disk {
+        Disk {
+            queue: Arc::new(Queue::default()),
+            thread: Mutex::new(None),
+        }
+    }
+
+    /// Starts the thread that commits for a store.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "commits block for a millisecond each; virtual time never uses a disk"
+    )]
+    pub(super) fn start(&self, core: &Arc<Core>, found: Found) {
+        let (queue, core) = (self.queue.clone(), core.clone());
+        let mut committer = Committer {
+            queue,
+            core,
+            database: Some(found.database),
+            path: found.path,
+        };
+        let thread = std::thread::spawn(move || committer.run());
+        *lock(&self.thread) = Some(thread);
+    }
+}
+
+impl Drop for Disk {
+    /// Waits for the last commit, so that the file can be opened again.
+    fn drop(&mut self) {
+        lock(&self.queue.state).closed = true;
+        self.queue.wake.notify_all();
+        if let Some(thread) = lock(&self.thread).take() {
+            // A panic of the committer has nothing to add here: its writers were told.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Committer {
+    queue: Arc<Queue>,
+    core: Arc<Core>,
+    /// Closed after a failure: redb wants the file opened anew.
+    database: Option<Database>,
+    path: PathBuf,
+}
+
+impl Committer {
+    fn run(&mut self) {
+        while let Some((batch, revision)) = self.next_batch() {
+            let result = self.commit(&batch, revision);
+            if result.is_err() {
+                self.database = None;
+            }
+            match result {
+                Ok(()) => self.core.modify().advance(revision),
+                Err(error) => undo(
+                    &self.core,
+                    &self.queue,
+                    batch,
+                    &WriteFailed(error.to_string()),
+                ),
+            }
+        }
+    }
+
+    /// Waits for complete transactions; `None` when the store is gone and nothing is left.
+    fn next_batch(&self) -> Option<(Vec<Operation>, u64)> {
+        let mut state = lock(&self.queue.state);
+        loop {
+            let submitted = state.submitted;
+            let count = state
+                .operations
+                .partition_point(|operation| operation.revision <= submitted);
+            if count > 0 {
+                let later = state.operations.split_off(count);
+                return Some((std::mem::replace(&mut state.operations, later), submitted));
+            }
+            if state.closed {
+                return None;
+            }
+            state = self
+                .queue
+                .wake
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn commit(&mut self, batch: &[Operation], revision: u64) -> Result<(), redb::Error> {
+        let database = match self.database.take() {
+            Some(database) => database,
+            None => open_file(&self.path)?,
+        };
+        let database = self.database.insert(database);
+        let transaction = database.begin_write()?;
+        {
+            let mut objects = transaction.open_table(OBJECTS)?;
+            for operation in batch {
+                let key = format!(
+                    "{}\0{}\0{}",
+                    operation.table.0, operation.table.1, operation.key
+                );
+                match &operation.object {
+                    Some(object) => {
+                        let mut value = object.revision.to_le_bytes().to_vec();
+                        value.extend_from_slice(&object.body);
+                        objects.insert(key.as_str(), value.as_slice())?;
+                    }
+                    None => {
+                        objects.remove(key.as_str())?;
+                    }
+                }
+            }
+            transaction.open_table(META)?.insert("revision", revision)?;
+        }
+        transaction.commit()?;
         Ok(())
     }
+}
+
+/// Takes back everything that is not durable, the failed batch and whatever was built on it.
+fn undo(core: &Core, queue: &Queue, batch: Vec<Operation>, why: &WriteFailed) {
+    let _writer = lock(&core.writer);
+    let mut inner = core.modify();
+    let mut state = lock(&queue.state);
+    let mut operations = batch;
+    operations.append(&mut state.operations);
+    let durable = inner.durable;
+    for operation in operations.into_iter().rev() {
+        let Some(table) = inner.tables.get_mut(&operation.table) else {
+            continue;
+        };
+        match operation.previous {
+            Some(previous) => table.objects.insert(operation.key, previous),
+            None => table.objects.remove(&operation.key),
+        };
+        while table.last_revision() > durable {
+            table.log.pop_back();
+        }
+    }
+    // Revisions are not used again: a writer that still waits for one must not take another's for its own.
+    state.failures.push((durable, inner.revision, why.clone()));
+    if state.failures.len() > FAILURES_KEPT {
+        state.failures.remove(0);
+    }
+    inner.progress.notify_waiters();
+    tracing::error!(error = %why, "writes were undone because they could not be made durable");
 }

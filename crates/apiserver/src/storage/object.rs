@@ -46,6 +46,26 @@ impl Stored {
         }
     }
 
+    /// An object as it was found on the disk. Without its kind it cannot be selected by fields.
+    pub(crate) fn load(kind: Option<&Kind>, key: &str, revision: u64, body: Vec<u8>) -> Stored {
+        let value: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let body = Bytes::from(body.into_boxed_slice());
+        match kind {
+            Some(kind) => Stored::new(kind, key.into(), revision, &value, body),
+            None => {
+                let mut stored = Stored::new(
+                    &crate::kinds::built_in()[0],
+                    key.into(),
+                    revision,
+                    &value,
+                    body,
+                );
+                stored.fields = Box::default();
+                stored
+            }
+        }
+    }
+
     pub(crate) fn name(&self) -> &str {
         split_key(&self.key).1
     }

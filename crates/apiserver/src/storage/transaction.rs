@@ -55,6 +55,7 @@ impl<'a> Transaction<'a> {
         } else {
             Change::Added
         };
+        let before = previous.clone();
         let event = Event {
             revision,
             change,
@@ -65,7 +66,7 @@ impl<'a> Transaction<'a> {
         table.record(event, self.store.log_capacity);
         inner.revision = revision;
         drop(inner);
-        self.store.durability.put(kind, &object);
+        self.store.durability.put(kind, &object, before);
         self.last = revision;
         object
     }
@@ -75,6 +76,7 @@ impl<'a> Transaction<'a> {
         let previous = self.get(kind, key)?;
         let revision = self.store.read().revision + 1;
         let last = Arc::new(with_revision(kind, &previous, revision));
+        let before = previous.clone();
         let mut inner = self.store.modify();
         let table = inner.tables.get_mut(&kind.storage)?;
         table.objects.remove(key);
@@ -89,7 +91,7 @@ impl<'a> Transaction<'a> {
         table.record(event, self.store.log_capacity);
         inner.revision = revision;
         drop(inner);
-        self.store.durability.remove(kind, key, revision);
+        self.store.durability.remove(kind, before, revision);
         self.last = revision;
         Some(last)
     }

@@ -112,6 +112,13 @@ pub fn prepare_status_update(kind: &Kind, new: &mut Value, old: &Value, now: &st
         ("", "Pod") => pod::prepare_status_update(new, old),
         ("", "PersistentVolume") => mark_phase_transition(new, old, now),
         ("apps", "Deployment") => copy(new, old, "metadata.labels"),
+        ("apps", "DaemonSet") => {
+            // UPSTREAM: behind the annotation is a field of the spec, which status writes do not touch.
+            if let Some(generation) = entry(old, "metadata.annotations", TEMPLATE_GENERATION) {
+                object_mut(new, "metadata.annotations")
+                    .insert(TEMPLATE_GENERATION.to_owned(), generation.into());
+            }
+        }
         ("certificates.k8s.io", "CertificateSigningRequest") => {
             for kind in ["Approved", "Denied"] {
                 preserve_conditions(new, old, kind);

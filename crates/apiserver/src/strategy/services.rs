@@ -41,7 +41,11 @@ fn drop_what_the_type_no_longer_uses(new: &mut Value, old: &Value) {
             remove(new, "spec.clusterIP");
             remove(new, "spec.clusterIPs");
         }
-        for path in ["spec.ipFamilies", "spec.ipFamilyPolicy"] {
+        for path in [
+            "spec.ipFamilies",
+            "spec.ipFamilyPolicy",
+            "spec.internalTrafficPolicy",
+        ] {
             if same(new, path) {
                 remove(new, path);
             }

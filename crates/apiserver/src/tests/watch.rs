@@ -202,7 +202,7 @@ async fn other_namespaces_and_kinds_stay_out() {
     let server = Server::new();
     let mut events = Events::open(
         &server,
-        "/api/v1/namespaces/kube-system/configmaps?watch=1&resourceVersion=1",
+        "/api/v1/namespaces/kube-public/configmaps?watch=1&resourceVersion=1",
     )
     .await;
     server.config_map("a", json!({})).await;

@@ -80,8 +80,11 @@ pub(super) fn body(set: &ReplicaSet) -> Node {
 
 /// `<deployment>-<hash>`, the first part shortened where the whole would be too long.
 pub(super) fn name(deployment: &str, hash: &str) -> String {
-    let room = NAME_MAX.saturating_sub(1 + hash.len());
-    format!("{}-{hash}", cut(deployment, room))
+    match NAME_MAX.saturating_sub(1 + hash.len()) {
+        // UPSTREAM: a hash that leaves no room shortens nothing; the API server refuses the name.
+        0 => format!("{deployment}-{hash}"),
+        room => format!("{}-{hash}", cut(deployment, room)),
+    }
 }
 
 /// The template with the label that tells its pods from those of other templates.

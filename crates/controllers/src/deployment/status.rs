@@ -194,7 +194,12 @@ fn report_failures(after: &After, status: &mut DeploymentStatus) {
 pub(super) fn deadline_at(deployment: &Deployment, status: &DeploymentStatus) -> Option<Time> {
     let deadline = progress_deadline(deployment)?;
     let held = conditions::find(&status.conditions, PROGRESSING)?;
-    if is_complete(deployment, status) || held.reason == TIMED_OUT {
+    // A rollout that was complete once never times out, whatever its pods do. Upstream looks again
+    // and again all the same.
+    if is_complete(deployment, status)
+        || held.reason == TIMED_OUT
+        || held.reason == NEW_SET_AVAILABLE
+    {
         return None;
     }
     Some(last_progress(held).micro().plus(seconds(deadline)).time())

@@ -45,7 +45,7 @@ const NAME: &str = "extension-apiserver-authentication";
 const FILE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Time between attempts to watch, should the API server be away.
-const RETRY_PERIOD: Duration = Duration::from_secs(5);
+const RETRY_PERIOD: Duration = Duration::from_secs(2);
 
 impl AuthoritySource {
     /// `lookup` is the client for --authentication-kubeconfig, if there is one.
@@ -82,7 +82,9 @@ impl Authorities {
         if let Some(client) = &source.lookup {
             match client.get(&CONFIG_MAPS, NAMESPACE, NAME).await {
                 Ok(body) => source.apply(&body, &mut settings),
-                Err(error) if tolerate_lookup_failure => warn!(
+                // An API server that is not up yet is no mistake: the watch finds it when it is, and until then
+                // fewer callers are known, never more.
+                Err(error) if tolerate_lookup_failure || error.is_transport() => warn!(
                     error = client::describe(&error),
                     "Cannot look up the authentication configuration; all callers may be anonymous until it can be read"
                 ),

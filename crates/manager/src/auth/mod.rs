@@ -7,6 +7,7 @@
 mod authorities;
 mod cache;
 mod certificate;
+mod metrics;
 mod request_header;
 mod reviews;
 
@@ -14,9 +15,11 @@ use std::collections::BTreeMap;
 
 use http::HeaderMap;
 use rustls_pki_types::CertificateDer;
+use tokio::time::Instant;
 
 pub use authorities::{Authorities, AuthoritySource};
 use cache::Cache;
+use metrics::AuthMetrics;
 use reviews::Reviews;
 
 use crate::options::{AuthenticationOptions, AuthorizationOptions};
@@ -59,6 +62,7 @@ pub struct Auth {
     denied: Cache<String>,
     always_allow: Vec<String>,
     certificate_uids: bool,
+    metrics: Option<AuthMetrics>,
 }
 
 const ANONYMOUS: &str = "system:anonymous";
@@ -91,7 +95,19 @@ impl Auth {
             denied: Cache::new(authorization.deny_ttl, CACHED_ANSWERS),
             always_allow: authorization.always_allow_paths.clone(),
             certificate_uids,
+            metrics: None,
         }
+    }
+
+    /// Counts what it decides.
+    pub fn measured(mut self, metrics: &runtime::Metrics) -> Auth {
+        let families = AuthMetrics::new(metrics);
+        let tokens = families.token_reviews.clone();
+        let access = families.access_reviews.clone();
+        self.tokens = self.tokens.map(|reviews| reviews.measured(tokens));
+        self.access = self.access.map(|reviews| reviews.measured(access));
+        self.metrics = Some(families);
+        self
     }
 
     pub fn authorities(&self) -> &Authorities {
@@ -106,9 +122,28 @@ impl Auth {
         verb: &str,
         path: &str,
     ) -> Result<User, Denied> {
-        let user = self.authenticate(peer, headers).await?;
-        self.authorize(&user, verb, path).await?;
-        Ok(user)
+        let started = Instant::now();
+        let user = self.authenticate(peer, headers).await;
+        if let Some(metrics) = &self.metrics {
+            let outcome = if user.is_ok() { "success" } else { "error" };
+            metrics.authentication.observe(outcome, started.elapsed());
+            if let Ok(user) = &user {
+                let kind = metrics::kind_of_user(&user.name);
+                metrics.users.with_label_values(&[kind]).inc();
+            }
+        }
+        let user = user?;
+        let started = Instant::now();
+        let decision = self.authorize(&user, verb, path).await;
+        if let Some(metrics) = &self.metrics {
+            let outcome = match &decision {
+                Ok(()) => "allowed",
+                Err(Denied::Unavailable(_)) => "error",
+                Err(_) => "no-opinion",
+            };
+            metrics.authorization.observe(outcome, started.elapsed());
+        }
+        decision.map(|()| user)
     }
 
     /// UPSTREAM: front proxy, client certificate, token, in this order; the first that knows the caller counts,
@@ -158,7 +193,12 @@ impl Auth {
 
     async fn review_token(&self, tokens: &Reviews, token: &str) -> Result<Option<User>, String> {
         let key = cache::key(&[token]);
-        if let Some(answer) = self.token_cache.get(&key) {
+        let kept = self.token_cache.get(&key);
+        if let Some(metrics) = &self.metrics {
+            let status = if kept.is_some() { "hit" } else { "miss" };
+            metrics.token_cache.with_label_values(&[status]).inc();
+        }
+        if let Some(answer) = kept {
             return Ok(answer);
         }
         let answer = tokens.review_token(token).await?;
@@ -228,6 +268,23 @@ impl User {
             parts.extend(values.iter().map(String::as_str));
         }
         cache::key(&parts)
+    }
+}
+
+/// One sample of each family, so that a test can compare them with upstream's.
+#[cfg(test)]
+pub(crate) fn register_metrics(metrics: &runtime::Metrics) {
+    let families = AuthMetrics::new(metrics);
+    let zero = std::time::Duration::ZERO;
+    families.users.with_label_values(&["other"]).inc();
+    families.token_cache.with_label_values(&["hit"]).inc();
+    for outcomes in [
+        &families.authentication,
+        &families.authorization,
+        &families.token_reviews,
+        &families.access_reviews,
+    ] {
+        outcomes.observe("x", zero);
     }
 }
 

@@ -7,12 +7,15 @@ use std::time::Duration;
 use api::ResourceType;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::User;
+use super::metrics::Outcomes;
 
 /// A client for reviews.
 pub(super) struct Reviews {
     client: client::Client,
+    metrics: Option<Outcomes>,
 }
 
 const TOKEN_REVIEWS: ResourceType =
@@ -102,7 +105,15 @@ struct AccessStatus {
 
 impl Reviews {
     pub(super) fn new(client: client::Client) -> Reviews {
-        Reviews { client }
+        Reviews {
+            client,
+            metrics: None,
+        }
+    }
+
+    pub(super) fn measured(mut self, metrics: Outcomes) -> Reviews {
+        self.metrics = Some(metrics);
+        self
     }
 
     /// Whose token it is; none if it is nobody's.
@@ -160,7 +171,7 @@ impl Reviews {
         review: &impl Serialize,
     ) -> Result<A, String> {
         let body = Bytes::from(serde_json::to_vec(review).map_err(|error| error.to_string())?);
-        let answer = retried(|| self.client.create(resource, "", body.clone()));
+        let answer = retried(|| self.send(resource, body.clone()));
         let answer = match tokio::time::timeout(REVIEW_TIMEOUT, answer).await {
             Ok(answer) => answer.map_err(|error| client::describe(&error))?,
             Err(_) => {
@@ -171,6 +182,24 @@ impl Reviews {
             }
         };
         serde_json::from_slice(&answer).map_err(|error| error.to_string())
+    }
+}
+
+impl Reviews {
+    async fn send(&self, resource: &ResourceType, body: Bytes) -> Result<Bytes, client::Error> {
+        let started = Instant::now();
+        let answer = self.client.create(resource, "", body).await;
+        if let Some(metrics) = &self.metrics {
+            let code = match &answer {
+                Ok(_) => "201".to_owned(),
+                // UPSTREAM: how a request without an answer is counted.
+                Err(error) => error
+                    .status()
+                    .map_or("<error>".to_owned(), |status| status.code.to_string()),
+            };
+            metrics.observe(&code, started.elapsed());
+        }
+        answer
     }
 }
 

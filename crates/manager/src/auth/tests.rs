@@ -342,6 +342,18 @@ async fn a_failed_lookup_is_fatal_unless_tolerated() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_not_up_yet_is_waited_for() {
+    let dead = tower::service_fn(|_: http::Request<Bytes>| {
+        std::future::ready(Err::<http::Response<client::Body>, client::BoxError>(
+            "refused".into(),
+        ))
+    });
+    let dead = client::Client::new(BoxCloneSyncService::new(dead));
+    let source = AuthoritySource::new(&options().authentication, Some(dead));
+    assert!(Authorities::load(source, false).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_reviewers_only_masters_read_more() {
     let ca = Ca::new("ca");
     let path = std::env::temp_dir().join(format!("steersman-auth-{}.crt", std::process::id()));

@@ -101,7 +101,9 @@ fn wrap(text: &mut String, paragraph: &str, indent: usize, width: usize) {
     for line in paragraph.lines() {
         let mut column = 0;
         for word in line.split_whitespace() {
-            if column > 0 && indent + column + 1 + word.len() > width {
+            // A list with an item a line, as of the feature gates, stays so.
+            let breaks = !line.starts_with("kube:") || !line.contains('|');
+            if breaks && column > 0 && indent + column + 1 + word.len() > width {
                 text.push('\n');
                 column = 0;
             }

@@ -6,12 +6,14 @@
 //! manifests rely on them.
 
 mod help;
+mod markdown;
 mod parse;
 mod value;
 
 use std::sync::LazyLock;
 
 pub use help::{HelpFacts, help};
+pub use markdown::markdown;
 pub use parse::{ParseError, Parsed, parse};
 pub use value::{
     Kind, NamedCertKey, Value, parse_feature_gates, parse_named_cert_key, parse_quantity,

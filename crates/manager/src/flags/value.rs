@@ -254,13 +254,10 @@ fn parse_int(text: &str, min: i64, max: i64) -> Result<i64, String> {
 }
 
 fn parse_float(text: &str, kind: &str) -> Result<f64, String> {
-    let number = if kind == "float32" {
-        text.parse::<f32>().map(f64::from)
-    } else {
-        text.parse::<f64>()
-    };
-    match number {
-        Ok(number) if number.is_finite() => Ok(number),
+    // Kept as written, and narrowed when it is read, so that 0.1 is shown as 0.1.
+    let fits = kind != "float32" || text.parse::<f32>().is_ok_and(f32::is_finite);
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() && fits => Ok(number),
         _ => Err("must be a number, such as 0.5".into()),
     }
 }
@@ -429,7 +426,7 @@ mod tests {
         check("int32", "-0x10", Ok("-16"));
         check("int32", "017", Ok("15"));
         check("int", "0", Ok("0"));
-        check("float32", "0.5", Ok("0.5"));
+        check("float32", "0.1", Ok("0.1"));
         check("duration", "1.5h", Ok("1h30m0s"));
         check("strings", "a,\"b,c\",d", Ok("[a,b,c,d]"));
         check("strings", "", Ok("[]"));
@@ -460,6 +457,7 @@ mod tests {
         );
         check("int32[1..]", "0", Err("must be at least 1"));
         check("int32[1..50]", "51", Err("must be between 1 and 50"));
+        check("float32", "1e300", Err("must be a number, such as 0.5"));
         check("float", "NaN", Err("must be a number, such as 0.5"));
         check("duration[1s..]", "10ms", Err("must be at least 1s"));
         check(

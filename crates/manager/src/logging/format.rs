@@ -128,7 +128,13 @@ impl Fields {
         } else {
             value
         };
-        self.own.push((field.name(), value));
+        // UPSTREAM: everyone greps for err=.
+        let name = if field.name() == "error" {
+            "err"
+        } else {
+            field.name()
+        };
+        self.own.push((name, value));
     }
 
     fn push_text(&mut self, field: &Field, text: String) {

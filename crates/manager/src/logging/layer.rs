@@ -36,12 +36,16 @@ impl KlogLayer {
     }
 }
 
-/// The verbosity of a level that does not say its own.
-fn level_verbosity(level: &Level) -> u32 {
-    match *level {
+/// The verbosity of an event that does not say its own. Libraries talk of frames and wake-ups where we talk of
+/// pods, so theirs is for those who debug the libraries.
+fn default_verbosity(metadata: &Metadata<'_>) -> u32 {
+    let ours = metadata.target().starts_with("steersman");
+    match *metadata.level() {
         Level::ERROR | Level::WARN | Level::INFO => 0,
-        Level::DEBUG => 4,
-        Level::TRACE => 6,
+        Level::DEBUG if ours => 4,
+        Level::TRACE if ours => 6,
+        Level::DEBUG => 10,
+        Level::TRACE => 11,
     }
 }
 
@@ -56,7 +60,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for KlogLayer {
 
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
         // Spans carry context for the events inside them; whether those are wanted is for each to say.
-        metadata.is_span() || self.verbosity.could_want(level_verbosity(metadata.level()))
+        metadata.is_span() || self.verbosity.could_want(default_verbosity(metadata))
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
@@ -81,7 +85,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for KlogLayer {
         event.record(&mut fields);
         let verbosity = fields
             .verbosity
-            .unwrap_or_else(|| level_verbosity(metadata.level()));
+            .unwrap_or_else(|| default_verbosity(metadata));
         let severity = match *metadata.level() {
             Level::ERROR => Severity::Error,
             Level::WARN => Severity::Warning,

@@ -83,7 +83,7 @@ fn lines_look_like_klogs() {
         expect![[r#"
             I1115 04:21:33.123456     PID tests.rs:N] "Scaled" logger="job-controller" job="default/a" pods=3 ready=true node="n1"
             W1115 04:21:33.123456     PID tests.rs:N] "Slow" logger="job-controller" job="default/a"
-            E1115 04:21:33.123456     PID tests.rs:N] "Failed \"badly\"" logger="job-controller" job="default/a" error="boom"
+            E1115 04:21:33.123456     PID tests.rs:N] "Failed \"badly\"" logger="job-controller" job="default/a" err="boom"
         "#]],
     );
 }
@@ -158,6 +158,23 @@ fn verbosity_can_be_turned_while_running() {
         verbosities();
     });
     assert_eq!(count, 1 + 4 + 1);
+}
+
+#[test]
+fn libraries_are_quieter() {
+    for (verbosity, expected) in [(9, 0), (10, 1), (11, 2)] {
+        let count = lines(
+            &LoggingOptions {
+                verbosity,
+                ..options()
+            },
+            |_| {
+                debug!(target: "h2::codec", "send");
+                trace!(target: "h2::codec", "poll");
+            },
+        );
+        assert_eq!(count, expected, "-v {verbosity}");
+    }
 }
 
 #[test]

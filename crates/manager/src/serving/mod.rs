@@ -8,6 +8,7 @@ mod health;
 mod listener;
 mod pages;
 mod peer;
+mod profile;
 mod router;
 mod tls;
 
@@ -34,6 +35,7 @@ use tracing::{debug, error, info, warn};
 pub use controllers::register_decisions;
 pub use health::{Endpoint, Health};
 pub use pages::{Pages, register};
+pub use profile::register_profiles;
 pub use router::{Reply, Request, Router, json, reply, text};
 
 use crate::auth::{Auth, Denied};
@@ -207,9 +209,9 @@ impl Gate {
         info!(
             v = 3,
             verb = %method,
-            URI = %uri,
+            URI = uri.path_and_query().map_or(uri.path(), |target| target.as_str()),
             latency = ?started.elapsed(),
-            userAgent = ?agent.as_ref().and_then(|agent| agent.to_str().ok()).unwrap_or_default(),
+            userAgent = agent.as_ref().and_then(|agent| agent.to_str().ok()).unwrap_or_default(),
             srcIP = %peer,
             resp = reply.status().as_u16(),
             "HTTP"

@@ -11,6 +11,7 @@ use tracing::info;
 
 use super::health::{Endpoint, Health};
 use super::router::{Reply, Request, Router, json, reply, text};
+use crate::flags::{Flag, Kind, Value};
 use crate::logging::Verbosity;
 use crate::metrics::ProcessMetrics;
 use crate::options::Options;
@@ -172,10 +173,15 @@ fn not_acceptable(kind: &str) -> Reply {
 const NOTICE: &str = "Warning: made for people and debugging; the format may change at any time.";
 
 fn flagz(options: &Options, request: &Request) -> Reply {
+    let shown = |flag: &Flag, value: &Value| match value {
+        // UPSTREAM: the only list without brackets.
+        Value::List(items) if flag.kind == Kind::FeatureGates => items.join(","),
+        value => value.to_string(),
+    };
     let flags: BTreeMap<&str, String> = options
         .flags
         .iter()
-        .map(|(flag, value)| (flag.name, value.to_string()))
+        .map(|(flag, value)| (flag.name, shown(flag, value)))
         .collect();
     match negotiate(request, "Flagz") {
         Some(Form::Text) => {

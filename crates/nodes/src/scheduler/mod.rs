@@ -16,6 +16,9 @@ mod score;
 mod topology;
 mod volumes;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,6 +39,8 @@ use filter::Rejection;
 use pending::Pending;
 use plan::Plan;
 use volumes::Volumes;
+
+pub(crate) use volumes::SELECTED_NODE;
 
 /// The only scheduler name that it answers to.
 const NAME: &str = "default-scheduler";

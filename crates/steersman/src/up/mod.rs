@@ -166,11 +166,15 @@ fn manager(arguments: &Arguments, served: &Served, clock: &Clock, rng: &Rng) -> 
     };
     let informers = Informers::new(
         Client::new(transport.clone()).with_user_agent("steersman/shared-informers"),
-        stream,
+        stream.clone(),
     );
     Ok(Manager {
         parts: Parts {
             informers: Arc::new(informers),
+            metadata: Client::new(transport.clone())
+                .with_user_agent("steersman/metadata-informers"),
+            stream,
+            root_ca: Some(served.pki.ca_certificate.clone()),
             config: options.config.clone(),
             gates: options.gates.for_controllers(),
             clock: clock.clone(),

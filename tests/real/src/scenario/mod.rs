@@ -46,6 +46,27 @@ impl Scenario {
         Ok(scenario)
     }
 
+    /// The controllers that the story is about; its name begins with its kind.
+    pub fn controllers(&self) -> Vec<&'static str> {
+        let kind = self.name.split('-').next().unwrap_or("");
+        let mut controllers = match kind {
+            "deployment" => vec!["deployment-controller", "replicaset-controller"],
+            "replicaset" => vec!["replicaset-controller"],
+            "rc" => vec!["replicationcontroller-controller"],
+            "statefulset" => vec!["statefulset-controller"],
+            "daemonset" => vec!["daemonset-controller"],
+            _ => vec!["a controller of its kind"],
+        };
+        // Only the garbage collector ends what a deletion began.
+        if self.name.contains("delete-")
+            || self.name.contains("deleted-with")
+            || self.name.contains("collision")
+        {
+            controllers.push("garbage-collector-controller");
+        }
+        controllers
+    }
+
     /// All scenarios whose name contains one of `wanted`; all of them if it is empty.
     pub fn load(wanted: &[String]) -> Result<Vec<Scenario>> {
         let mut scenarios = Vec::new();

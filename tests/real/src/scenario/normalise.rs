@@ -142,11 +142,13 @@ fn generated_name(metadata: &Value) -> Option<(&str, &str)> {
     (name.strip_prefix(prefix)?.len() == GENERATED_SUFFIX).then_some((name, prefix))
 }
 
-/// The name of a pod that was refused: the server had made it up already and quotes it in its answer.
+/// The name of a pod that was refused: the server had made it up already and quotes it in its answer,
+/// unless it was refused so early that there is a prefix only.
 fn refused_pod(entry: &Entry) -> Option<&str> {
     let message = &entry.response_status.as_ref()?.message;
     let name = message.strip_prefix("pods \"")?.split('"').next()?;
-    (entry.code() == 403 && name.len() > GENERATED_SUFFIX).then_some(name)
+    let is_name = name.len() > GENERATED_SUFFIX && !name.ends_with('-');
+    (entry.code() == 403 && is_name).then_some(name)
 }
 
 fn is_token_volume(item: &Value) -> bool {

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use real_tests::building::{self, Built};
 use real_tests::installation::Installation;
+use real_tests::process;
 use real_tests::{Cluster, ClusterOptions, Flavor, Manager, ManagerOptions};
 
 /// What `build` exits with where the Go tool chain is missing and may be (not in CI).
@@ -72,6 +73,7 @@ fn up(rest: &[String]) -> Result<ExitCode> {
         None => Installation::pinned()?,
     };
     let cluster = Cluster::start(&installation, ClusterOptions::default())?;
+    let _cleaner = process::remove_when_we_end(cluster.folder())?;
     println!(
         "kube-apiserver {} at {}",
         installation.kubernetes_version,

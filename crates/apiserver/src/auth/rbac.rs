@@ -1,0 +1,260 @@
+//! RBAC: the rules that bindings give to users, compiled when roles or bindings change.
+
+use super::rules::{Attributes, Rule};
+use super::{Identity, MASTERS};
+use crate::kinds;
+use crate::rest::RequestInfo;
+use crate::server::Shared;
+use crate::status::{Status, Subject};
+use crate::storage::{Store, split_key};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+const KINDS: [&str; 4] = ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+
+/// What anyone may read, even without credentials.
+const PUBLIC_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
+
+/// The compiled policy and the revisions of roles and bindings that it is made of.
+#[derive(Default)]
+pub(crate) struct Rbac {
+    compiled: Mutex<Option<([u64; 4], Arc<Policy>)>>,
+}
+
+#[derive(Default)]
+struct Policy {
+    cluster: Vec<Grant>,
+    namespaced: BTreeMap<String, Vec<Grant>>,
+}
+
+/// Rules for some subjects.
+struct Grant {
+    users: Vec<String>,
+    groups: Vec<String>,
+    rules: Arc<Vec<Rule>>,
+}
+
+impl Rbac {
+    /// 403 unless the user may do what the request asks for.
+    pub(crate) fn check(
+        &self,
+        shared: &Shared,
+        identity: &Identity,
+        info: &RequestInfo,
+    ) -> Result<(), Status> {
+        let asked = attributes(info);
+        if self.allows(&shared.store, identity, &asked) {
+            return Ok(());
+        }
+        let public = matches!(asked.verb, "get" | "head") && is_public(asked.path);
+        if public {
+            return Ok(());
+        }
+        if identity.is_in("system:unauthenticated") {
+            return Err(Status::unauthorized());
+        }
+        Err(refusal(identity, &asked))
+    }
+
+    pub(crate) fn allows(
+        &self,
+        store: &Store,
+        identity: &Identity,
+        asked: &Attributes<'_>,
+    ) -> bool {
+        identity.is_in(MASTERS)
+            || self
+                .rules_of(store, identity, asked.namespace)
+                .iter()
+                .any(|rules| rules.iter().any(|rule| rule.allows(asked)))
+    }
+
+    /// All rules that a user has in a namespace ("" for the whole cluster).
+    pub(crate) fn rules_of(
+        &self,
+        store: &Store,
+        identity: &Identity,
+        namespace: &str,
+    ) -> Vec<Arc<Vec<Rule>>> {
+        let policy = self.policy(store);
+        let in_namespace = policy
+            .namespaced
+            .get(namespace)
+            .filter(|_| !namespace.is_empty());
+        let grants = policy
+            .cluster
+            .iter()
+            .chain(in_namespace.into_iter().flatten());
+        grants
+            .filter(|grant| grant.is_for(identity))
+            .map(|grant| grant.rules.clone())
+            .collect()
+    }
+
+    fn policy(&self, store: &Store) -> Arc<Policy> {
+        let versions =
+            KINDS.map(|kind| kinds::find(GROUP, kind).map_or(0, |kind| store.last_change(kind)));
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, policy)) = &*compiled
+            && *of == versions
+        {
+            return policy.clone();
+        }
+        let policy = Arc::new(compile(store));
+        *compiled = Some((versions, policy.clone()));
+        policy
+    }
+}
+
+impl Grant {
+    fn is_for(&self, identity: &Identity) -> bool {
+        self.users.contains(&identity.user)
+            || self
+                .groups
+                .iter()
+                .any(|group| identity.groups.contains(group))
+    }
+}
+
+fn compile(store: &Store) -> Policy {
+    let all = |kind: &str| -> Vec<(Arc<str>, Value)> {
+        let Some(kind) = kinds::find(GROUP, kind) else {
+            return Vec::new();
+        };
+        store
+            .list_newest(kind, "")
+            .iter()
+            .map(|stored| (stored.key.clone(), stored.value(kind)))
+            .collect()
+    };
+    let rules = |kind: &str| -> BTreeMap<Arc<str>, Arc<Vec<Rule>>> {
+        let parsed = all(kind)
+            .into_iter()
+            .map(|(key, value)| (key, Arc::new(rules_in(&value))));
+        parsed.collect()
+    };
+    let (cluster_roles, roles) = (rules("ClusterRole"), rules("Role"));
+    let mut policy = Policy::default();
+    for (_, binding) in all("ClusterRoleBinding") {
+        let name = binding["roleRef"]["name"].as_str().unwrap_or_default();
+        if let Some(rules) = cluster_roles.get(name) {
+            policy.cluster.push(grant(&binding, "", rules.clone()));
+        }
+    }
+    for (key, binding) in all("RoleBinding") {
+        let namespace = split_key(&key).0;
+        let name = binding["roleRef"]["name"].as_str().unwrap_or_default();
+        let rules = match binding["roleRef"]["kind"].as_str() {
+            Some("ClusterRole") => cluster_roles.get(name),
+            _ => roles.get(format!("{namespace}/{name}").as_str()),
+        };
+        if let Some(rules) = rules {
+            policy
+                .namespaced
+                .entry(namespace.to_owned())
+                .or_default()
+                .push(grant(&binding, namespace, rules.clone()));
+        }
+    }
+    policy
+}
+
+pub(crate) fn rules_in(role: &Value) -> Vec<Rule> {
+    role["rules"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(Rule::parse)
+        .collect()
+}
+
+fn grant(binding: &Value, namespace: &str, rules: Arc<Vec<Rule>>) -> Grant {
+    let mut grant = Grant {
+        users: Vec::new(),
+        groups: Vec::new(),
+        rules,
+    };
+    for subject in binding["subjects"].as_array().into_iter().flatten() {
+        let name = subject["name"].as_str().unwrap_or_default();
+        match subject["kind"].as_str().unwrap_or_default() {
+            "User" => grant.users.push(name.to_owned()),
+            "Group" => grant.groups.push(name.to_owned()),
+            "ServiceAccount" => {
+                let namespace = subject["namespace"].as_str().unwrap_or(namespace);
+                grant
+                    .users
+                    .push(format!("system:serviceaccount:{namespace}:{name}"));
+            }
+            _ => {}
+        }
+    }
+    grant
+}
+
+fn attributes(info: &RequestInfo) -> Attributes<'_> {
+    if !info.is_resource {
+        return Attributes {
+            verb: info.verb,
+            path: &info.path,
+            ..Attributes::default()
+        };
+    }
+    Attributes {
+        verb: info.verb,
+        namespace: &info.namespace,
+        group: &info.group,
+        resource: &info.resource,
+        subresource: &info.subresource,
+        name: &info.name,
+        path: "",
+    }
+}
+
+fn is_public(path: &str) -> bool {
+    PUBLIC_PATHS.contains(&path)
+        || ["/healthz/", "/livez/", "/readyz/"]
+            .iter()
+            .any(|prefix| path.starts_with(prefix))
+}
+
+fn refusal(identity: &Identity, asked: &Attributes<'_>) -> Status {
+    let user = &identity.user;
+    if !asked.path.is_empty() {
+        let why = format!(
+            "User \"{user}\" cannot {} path \"{}\"",
+            asked.verb, asked.path
+        );
+        return Status::forbidden(
+            Subject {
+                group: "",
+                plural: "",
+                name: "",
+            },
+            &why,
+        );
+    }
+    let resource = if asked.subresource.is_empty() {
+        asked.resource.to_owned()
+    } else {
+        format!("{}/{}", asked.resource, asked.subresource)
+    };
+    let scope = if asked.namespace.is_empty() {
+        "at the cluster scope".to_owned()
+    } else {
+        format!("in the namespace \"{}\"", asked.namespace)
+    };
+    let why = format!(
+        "User \"{user}\" cannot {} resource \"{resource}\" in API group \"{}\" {scope}",
+        asked.verb, asked.group
+    );
+    Status::forbidden(
+        Subject {
+            group: asked.group,
+            plural: asked.resource,
+            name: asked.name,
+        },
+        &why,
+    )
+}

@@ -1,0 +1,233 @@
+//! Service account tokens: JSON web tokens that this server signs (ES256) and believes.
+
+use super::Identity;
+use crate::kinds;
+use crate::server::Shared;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::rand::SystemRandom;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
+    UnparsedPublicKey,
+};
+use serde_json::{Value, json};
+use std::sync::OnceLock;
+
+/// Longer tokens are not ours: ours have about 900 bytes.
+const MAX_TOKEN_LENGTH: usize = 16 * 1024;
+
+pub(crate) struct Tokens {
+    /// PEM; made at first use if none was given.
+    given_key: Option<String>,
+    key: OnceLock<Option<Key>>,
+    pub(crate) issuer: String,
+}
+
+struct Key {
+    pair: EcdsaKeyPair,
+    id: String,
+}
+
+/// What a token is bound to, beside its service account.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bound {
+    /// "pod", "secret" or "node"; empty for none.
+    pub(crate) kind: &'static str,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    /// The node of a bound pod, if it is scheduled: (name, uid).
+    pub(crate) node: Option<(String, String)>,
+}
+
+/// What a token says.
+pub(crate) struct Grant<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) uid: &'a str,
+    pub(crate) audiences: &'a [String],
+    pub(crate) id: &'a str,
+    pub(crate) expires: i64,
+    pub(crate) bound: &'a Bound,
+}
+
+impl Tokens {
+    pub(crate) fn new(given_key: Option<String>, issuer: String) -> Tokens {
+        Tokens {
+            given_key,
+            key: OnceLock::new(),
+            issuer,
+        }
+    }
+
+    /// Signs a token; `None` if there is no usable key.
+    pub(crate) fn sign(&self, now: i64, grant: &Grant<'_>) -> Option<String> {
+        let key = self.key()?;
+        let mut kubernetes = json!({
+            "namespace": grant.namespace, "serviceaccount": {"name": grant.name, "uid": grant.uid},
+        });
+        let bound = grant.bound;
+        if !bound.kind.is_empty() {
+            kubernetes[bound.kind] = json!({"name": bound.name, "uid": bound.uid});
+        }
+        if let Some((name, uid)) = &bound.node {
+            kubernetes["node"] = json!({"name": name, "uid": uid});
+        }
+        let claims = json!({
+            "aud": grant.audiences, "exp": grant.expires, "iat": now, "nbf": now, "iss": self.issuer, "jti": grant.id,
+            "kubernetes.io": kubernetes,
+            "sub": format!("system:serviceaccount:{}:{}", grant.namespace, grant.name),
+        });
+        let header = json!({"alg": "ES256", "kid": key.id});
+        let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let signed = format!("{}.{}", encode(&header), encode(&claims));
+        let signature = key
+            .pair
+            .sign(&SystemRandom::new(), signed.as_bytes())
+            .ok()?;
+        Some(format!(
+            "{signed}.{}",
+            URL_SAFE_NO_PAD.encode(signature.as_ref())
+        ))
+    }
+
+    /// The user of a token and the audiences it is good for, out of those asked for (none: this server). The
+    /// service account and what the token is bound to must still exist.
+    pub(crate) fn verify(
+        &self,
+        shared: &Shared,
+        token: &str,
+        audiences: &[String],
+    ) -> Result<(Identity, Vec<String>), String> {
+        let claims = self
+            .claims(token)
+            .ok_or("the token is malformed or its signature is wrong")?;
+        let now = shared.now_seconds();
+        if claims["iss"] != self.issuer.as_str() {
+            return Err("the token was issued by another cluster".into());
+        }
+        if claims["exp"].as_i64().is_none_or(|expires| now >= expires) {
+            return Err("the token has expired".into());
+        }
+        if claims["nbf"].as_i64().is_some_and(|from| now < from) {
+            return Err("the token is not valid yet".into());
+        }
+        let own = [self.issuer.clone()];
+        let wanted = if audiences.is_empty() {
+            &own[..]
+        } else {
+            audiences
+        };
+        let has = |audience: &String| {
+            claims["aud"]
+                .as_array()
+                .is_some_and(|list| list.iter().any(|a| a.as_str() == Some(audience)))
+        };
+        let common: Vec<String> = wanted
+            .iter()
+            .filter(|audience| has(audience))
+            .cloned()
+            .collect();
+        if common.is_empty() {
+            return Err("the token is for another audience".into());
+        }
+        let identity =
+            check_objects(shared, &claims).ok_or("what the token speaks of no longer exists")?;
+        Ok((identity, common))
+    }
+
+    fn claims(&self, token: &str) -> Option<Value> {
+        if token.len() > MAX_TOKEN_LENGTH {
+            return None;
+        }
+        let (signed, signature) = token.rsplit_once('.')?;
+        let (header, claims) = signed.split_once('.')?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
+        let header: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(header).ok()?).ok()?;
+        if header["alg"] != "ES256" {
+            return None;
+        }
+        let key = self.key()?;
+        let public =
+            UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key.pair.public_key().as_ref());
+        public.verify(signed.as_bytes(), &signature).ok()?;
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()
+    }
+
+    fn key(&self) -> Option<&Key> {
+        let made = self.key.get_or_init(|| {
+            let pair = match &self.given_key {
+                Some(pem) => rcgen::KeyPair::from_pem(pem).ok()?,
+                None => rcgen::KeyPair::generate().ok()?,
+            };
+            let der = pair.serialize_der();
+            let pair = EcdsaKeyPair::from_pkcs8(
+                &ECDSA_P256_SHA256_FIXED_SIGNING,
+                &der,
+                &SystemRandom::new(),
+            )
+            .ok()?;
+            let digest = ring::digest::digest(&ring::digest::SHA256, pair.public_key().as_ref());
+            Some(Key {
+                id: URL_SAFE_NO_PAD.encode(digest.as_ref()),
+                pair,
+            })
+        });
+        made.as_ref()
+    }
+}
+
+/// The identity of a token's claims if the objects that it names exist with the same uid.
+fn check_objects(shared: &Shared, claims: &Value) -> Option<Identity> {
+    let kubernetes = &claims["kubernetes.io"];
+    let namespace = kubernetes["namespace"].as_str()?;
+    let exists = |kind: &str, namespaced: bool, of: &Value| -> Option<bool> {
+        let (name, uid) = (of["name"].as_str()?, of["uid"].as_str()?);
+        let kind = kinds::find("", kind)?;
+        let key = if namespaced {
+            format!("{namespace}/{name}")
+        } else {
+            name.to_owned()
+        };
+        let object = shared.store.get(kind, &key)?.value(kind);
+        Some(object["metadata"]["uid"] == uid)
+    };
+    if !exists("ServiceAccount", true, &kubernetes["serviceaccount"])? {
+        return None;
+    }
+    let account = &kubernetes["serviceaccount"];
+    let mut identity = Identity::service_account(
+        namespace,
+        account["name"].as_str()?,
+        account["uid"].as_str()?,
+    );
+    if let Some(id) = claims["jti"].as_str() {
+        identity.extra.insert(
+            "authentication.kubernetes.io/credential-id".into(),
+            vec![format!("JTI={id}")],
+        );
+    }
+    for (member, kind, namespaced, key) in [
+        ("pod", "Pod", true, "pod"),
+        ("secret", "Secret", true, ""),
+        ("node", "Node", false, "node"),
+    ] {
+        let Some(object) = kubernetes.get(member) else {
+            continue;
+        };
+        // UPSTREAM: a pod's token outlives its node; a node's own token does not.
+        let required = member != "node" || kubernetes.get("pod").is_none();
+        if required && !exists(kind, namespaced, object)? {
+            return None;
+        }
+        if !key.is_empty() {
+            for part in ["name", "uid"] {
+                let value = object[part].as_str().unwrap_or_default().to_owned();
+                identity.extra.insert(
+                    format!("authentication.kubernetes.io/{key}-{part}"),
+                    vec![value],
+                );
+            }
+        }
+    }
+    Some(identity)
+}

@@ -1,0 +1,287 @@
+//! The definition itself: what is filled in, what is refused, which kinds it makes.
+
+use super::{CustomVersion, ScalePaths};
+use crate::fields::{at, set};
+use crate::kinds::{Kind, Origin, Subresource, Verbs};
+use crate::status::Cause;
+use regex::{Regex, RegexBuilder};
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Holds a definition until its objects are gone.
+pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// A pattern that compiles to more than this would let one definition take the server's memory.
+const MAX_PATTERN_BYTES: usize = 1 << 20;
+
+/// Fills in names, status and conditions: a definition is established as it is written.
+pub(crate) fn complete(definition: &mut Value, now: &str) {
+    let kind = text(definition, "spec.names.kind").to_owned();
+    if text(definition, "spec.names.singular").is_empty() {
+        set(
+            definition,
+            "spec.names.singular",
+            json!(kind.to_lowercase()),
+        );
+    }
+    if text(definition, "spec.names.listKind").is_empty() {
+        set(
+            definition,
+            "spec.names.listKind",
+            json!(format!("{kind}List")),
+        );
+    }
+    if text(definition, "spec.conversion.strategy").is_empty() {
+        set(definition, "spec.conversion", json!({"strategy": "None"}));
+    }
+    let storage = versions(definition)
+        .iter()
+        .find(|version| version["storage"] == true)
+        .map(|version| version["name"].clone());
+    let mut stored: Vec<Value> = at(definition, "status.storedVersions")
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    if let Some(storage) = storage.filter(|storage| !stored.contains(storage)) {
+        stored.push(storage);
+    }
+    let mut conditions = at(definition, "status.conditions")
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    for (name, reason, message) in [
+        ("NamesAccepted", "NoConflicts", "no conflicts found"),
+        (
+            "Established",
+            "InitialNamesAccepted",
+            "the initial names have been accepted",
+        ),
+    ] {
+        if !conditions.iter().any(|condition| condition["type"] == name) {
+            conditions.push(json!({"type": name, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now}));
+        }
+    }
+    let names = at(definition, "spec.names").clone();
+    set(
+        definition,
+        "status",
+        json!({"acceptedNames": names, "storedVersions": stored, "conditions": conditions}),
+    );
+}
+
+/// What is wrong with a definition.
+pub(crate) fn validate(definition: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let (group, plural) = (
+        text(definition, "spec.group"),
+        text(definition, "spec.names.plural"),
+    );
+    let required = |field: &str| Cause::new(field, "FieldValueRequired", "Required value");
+    for field in [
+        "spec.group",
+        "spec.names.plural",
+        "spec.names.kind",
+        "spec.scope",
+    ] {
+        if text(definition, field).is_empty() {
+            causes.push(required(field));
+        }
+    }
+    let name = text(definition, "metadata.name");
+    if name != format!("{plural}.{group}") {
+        let message =
+            format!("Invalid value: \"{name}\": must be spec.names.plural+\".\"+spec.group");
+        causes.push(Cause::new("metadata.name", "FieldValueInvalid", message));
+    }
+    let scope = text(definition, "spec.scope");
+    if !matches!(scope, "" | "Namespaced" | "Cluster") {
+        let message = format!(
+            "Unsupported value: \"{scope}\": supported values: \"Cluster\", \"Namespaced\""
+        );
+        causes.push(Cause::new("spec.scope", "FieldValueNotSupported", message));
+    }
+    let versions = versions(definition);
+    let storage = versions
+        .iter()
+        .filter(|version| version["storage"] == true)
+        .count();
+    if storage != 1 {
+        let message = "Invalid value: must have exactly one version marked as storage version";
+        causes.push(Cause::new("spec.versions", "FieldValueInvalid", message));
+    }
+    if at(definition, "spec.conversion.strategy") == "Webhook" {
+        let message =
+            "Unsupported value: \"Webhook\": this server converts between versions with None only";
+        causes.push(Cause::new(
+            "spec.conversion.strategy",
+            "FieldValueNotSupported",
+            message,
+        ));
+    }
+    for (index, version) in versions.iter().enumerate() {
+        let path = format!("spec.versions[{index}]");
+        let schema = &version["schema"]["openAPIV3Schema"];
+        if !schema.is_object() {
+            causes.push(Cause::new(
+                format!("{path}.schema.openAPIV3Schema"),
+                "FieldValueRequired",
+                "Required value: schemas are required",
+            ));
+        } else if schema["type"] != "object" {
+            let message = "Invalid value: must be object at the root";
+            causes.push(Cause::new(
+                format!("{path}.schema.openAPIV3Schema.type"),
+                "FieldValueInvalid",
+                message,
+            ));
+        }
+        for pattern in patterns_in(schema) {
+            if compile(pattern).is_none() {
+                let message =
+                    format!("Invalid value: \"{pattern}\": must be a valid regular expression");
+                causes.push(Cause::new(
+                    format!("{path}.schema.openAPIV3Schema"),
+                    "FieldValueInvalid",
+                    message,
+                ));
+            }
+        }
+    }
+    causes
+}
+
+/// The kinds of a definition's served versions.
+pub(crate) fn kinds_of(definition: &Value) -> Vec<Kind> {
+    let owned = |path: &str| Cow::<'static, str>::Owned(text(definition, path).to_owned());
+    let list = |path: &str| {
+        strings(at(definition, path))
+            .into_iter()
+            .map(Cow::Owned)
+            .collect::<Vec<_>>()
+    };
+    let served = versions(definition)
+        .iter()
+        .filter(|version| version["served"] == true);
+    served
+        .map(|version| {
+            let custom = custom_version(definition, version);
+            let mut subresources = Vec::new();
+            if custom.scale.is_some() {
+                subresources.push(Subresource::Scale);
+            }
+            if custom.has_status {
+                subresources.push(Subresource::Status);
+            }
+            let fields = version["selectableFields"].as_array().into_iter().flatten();
+            let fields = fields.filter_map(|field| field["jsonPath"].as_str());
+            Kind {
+                group: owned("spec.group"),
+                version: Cow::Owned(version["name"].as_str().unwrap_or_default().to_owned()),
+                kind: owned("spec.names.kind"),
+                plural: owned("spec.names.plural"),
+                singular: owned("spec.names.singular"),
+                short_names: list("spec.names.shortNames"),
+                categories: list("spec.names.categories"),
+                namespaced: text(definition, "spec.scope") == "Namespaced",
+                verbs: Verbs::All,
+                subresources,
+                generation: true,
+                unconditional_update: false,
+                create_on_update: false,
+                selectable_fields: fields
+                    .map(|path| Cow::Owned(path.trim_start_matches('.').to_owned()))
+                    .collect(),
+                origin: Origin::Custom(Arc::new(custom)),
+                storage: (owned("spec.group"), owned("spec.names.plural")),
+            }
+        })
+        .collect()
+}
+
+fn custom_version(definition: &Value, version: &Value) -> CustomVersion {
+    let schema = version["schema"]["openAPIV3Schema"].clone();
+    let scale = &version["subresources"]["scale"];
+    let path = |member: &str| scale[member].as_str().map(str::to_owned);
+    let name = version["name"].as_str().unwrap_or_default();
+    let kind = text(definition, "spec.names.kind");
+    let default_warning = || {
+        format!(
+            "{}/{name} {kind} is deprecated",
+            text(definition, "spec.group")
+        )
+    };
+    let warning = version["deprecationWarning"].as_str().map(str::to_owned);
+    let patterns: BTreeMap<String, Regex> = patterns_in(&schema)
+        .into_iter()
+        .filter_map(|pattern| Some((pattern.to_owned(), compile(pattern)?)))
+        .collect();
+    CustomVersion {
+        columns: version["additionalPrinterColumns"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default(),
+        has_status: version["subresources"]["status"].is_object(),
+        scale: scale.is_object().then(|| ScalePaths {
+            spec_replicas: path("specReplicasPath").unwrap_or_default(),
+            status_replicas: path("statusReplicasPath").unwrap_or_default(),
+            label_selector: path("labelSelectorPath"),
+        }),
+        deprecation_warning: (version["deprecated"] == true)
+            .then(|| warning.unwrap_or_else(default_warning)),
+        patterns,
+        schema,
+    }
+}
+
+fn versions(definition: &Value) -> &[Value] {
+    definition["spec"]["versions"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default()
+}
+
+fn text<'a>(value: &'a Value, path: &str) -> &'a str {
+    at(value, path).as_str().unwrap_or_default()
+}
+
+fn strings(value: &Value) -> Vec<String> {
+    value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|item| item.as_str().map(str::to_owned))
+        .collect()
+}
+
+fn compile(pattern: &str) -> Option<Regex> {
+    RegexBuilder::new(pattern)
+        .size_limit(MAX_PATTERN_BYTES)
+        .build()
+        .ok()
+}
+
+fn patterns_in(schema: &Value) -> Vec<&str> {
+    let mut patterns = Vec::new();
+    collect_patterns(schema, &mut patterns);
+    patterns
+}
+
+fn collect_patterns<'a>(schema: &'a Value, patterns: &mut Vec<&'a str>) {
+    let members = |value: &'a Value| value.as_object().into_iter().flat_map(Map::values);
+    patterns.extend(schema["pattern"].as_str());
+    let nested = members(&schema["properties"])
+        .chain(
+            ["items", "additionalProperties", "not"]
+                .into_iter()
+                .filter_map(|member| schema.get(member)),
+        )
+        .chain(
+            ["allOf", "anyOf", "oneOf"]
+                .into_iter()
+                .filter_map(|member| schema[member].as_array())
+                .flatten(),
+        );
+    nested.for_each(|schema| collect_patterns(schema, patterns));
+}

@@ -1,0 +1,111 @@
+//! Definitions in the life of the server: their kinds are registered, their objects go with them.
+
+use super::definition::CLEANUP;
+use super::kinds_of;
+use crate::kinds::{self, Kind, Registry};
+use crate::rest::metadata_mut;
+use crate::server::Shared;
+use crate::storage::{Store, Transaction};
+use serde_json::{Value, json};
+use std::sync::{Arc, PoisonError};
+
+/// The kind of definitions.
+pub(crate) fn definitions() -> Option<&'static Arc<Kind>> {
+    kinds::find("apiextensions.k8s.io", "CustomResourceDefinition")
+}
+
+/// Registers the kinds of all definitions that the store has.
+pub(crate) fn register(shared: &Shared) {
+    // Read under the lock, so that a slower caller does not put back an older state.
+    let mut registry = shared
+        .registry
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
+    *registry = Arc::new(registry_of(&shared.store));
+}
+
+fn registry_of(store: &Store) -> Registry {
+    let Some(kind) = definitions() else {
+        return Registry::default();
+    };
+    registry_from(
+        store
+            .list_newest(kind, "")
+            .iter()
+            .map(|stored| stored.value(kind)),
+    )
+}
+
+/// The built-in kinds and those of the definitions.
+pub(crate) fn registry_from(definitions: impl Iterator<Item = Value>) -> Registry {
+    let mut registry = Registry::default();
+    for definition in definitions {
+        for custom in kinds_of(&definition) {
+            // A definition cannot take over a group and name that are built in.
+            if registry
+                .resource(&custom.group, &custom.version, &custom.plural)
+                .is_none()
+            {
+                registry.insert(custom);
+            }
+        }
+    }
+    registry
+}
+
+/// Holds a new definition until its objects are gone.
+pub(crate) fn hold(definition: &mut Value) {
+    let metadata = metadata_mut(definition);
+    let finalizers = metadata.entry("finalizers").or_insert_with(|| json!([]));
+    if let Some(list) = finalizers.as_array_mut()
+        && !list.iter().any(|finalizer| finalizer == CLEANUP)
+    {
+        list.push(json!(CLEANUP));
+    }
+}
+
+/// Deletes the objects of a definition that is being deleted, and the definition if none is left. Objects with
+/// finalizers are marked and stay until someone lets them go.
+pub(crate) fn clean_up(shared: &Shared, transaction: &mut Transaction<'_>, name: &str) {
+    let Some(kind) = definitions() else { return };
+    let Some(stored) = transaction.get(kind, name) else {
+        return;
+    };
+    let mut definition = stored.value(kind);
+    if !definition["metadata"]["deletionTimestamp"].is_string() {
+        return;
+    }
+    if let Some(custom) = kinds_of(&definition).first() {
+        for object in transaction.list(custom, "") {
+            let mut value = object.value(custom);
+            let held = value["metadata"]["finalizers"]
+                .as_array()
+                .is_some_and(|list| !list.is_empty());
+            if !held {
+                transaction.remove(custom, &object.key);
+            } else if !value["metadata"]["deletionTimestamp"].is_string() {
+                let metadata = metadata_mut(&mut value);
+                metadata.insert("deletionTimestamp".into(), json!(shared.now()));
+                metadata.insert("deletionGracePeriodSeconds".into(), json!(0));
+                transaction.put(custom, &object.key, &mut value, None);
+            }
+        }
+        if !transaction.list(custom, "").is_empty() {
+            return;
+        }
+    }
+    let finalizers = definition["metadata"]["finalizers"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let rest: Vec<Value> = finalizers
+        .into_iter()
+        .filter(|finalizer| finalizer != CLEANUP)
+        .collect();
+    if rest.is_empty() {
+        transaction.remove(kind, name);
+    } else {
+        metadata_mut(&mut definition).insert("finalizers".into(), Value::Array(rest));
+        transaction.put(kind, name, &mut definition, None);
+    }
+}

@@ -1,0 +1,182 @@
+//! Kinds that are questions: token reviews, access reviews, who am I. Nothing is stored.
+
+use super::body::{parse, settle_type};
+use super::{Context, response};
+use crate::Body;
+use crate::auth::Identity;
+use crate::auth::rules::{Attributes, Rule};
+use crate::status::{Cause, Status};
+use http::Response;
+use serde_json::{Map, Value, json};
+
+impl Context {
+    /// Answers a create-only kind.
+    pub(super) async fn review(&mut self) -> Result<Response<Body>, Status> {
+        if self.kind.is("", "Binding") {
+            return self.bind().await;
+        }
+        let mut review = parse(&self.headers, &self.body)?;
+        let (api_version, kind) = (self.kind.api_version(), self.kind.kind.to_string());
+        settle_type(&mut review, &api_version, &kind)?;
+        let mut review = self.read_typed(review)?;
+        let status = match &*self.kind.kind {
+            "TokenReview" => self.review_token(&review["spec"]),
+            "SelfSubjectReview" => json!({"userInfo": user_info(&self.identity)}),
+            "SelfSubjectAccessReview" => self.review_access(&self.identity, &review["spec"])?,
+            "SubjectAccessReview" | "LocalSubjectAccessReview" => {
+                let identity = subject_of(&review["spec"]);
+                if identity.user.is_empty() && identity.groups.is_empty() {
+                    let cause = Cause::new(
+                        "spec.user",
+                        "FieldValueInvalid",
+                        "Invalid value: \"\": at least one of user or group must be specified",
+                    );
+                    return Err(self.invalid("", vec![cause]));
+                }
+                self.review_access(&identity, &review["spec"])?
+            }
+            "SelfSubjectRulesReview" => self.review_rules(&review["spec"]),
+            _ => return Err(self.unsupported()),
+        };
+        if let Some(map) = review.as_object_mut() {
+            map.insert("status".into(), status);
+        }
+        Ok(response::value(201, &review))
+    }
+
+    fn review_token(&self, spec: &Value) -> Value {
+        let token = spec["token"].as_str().unwrap_or_default();
+        let audiences: Vec<String> = strings(&spec["audiences"]);
+        let known = self
+            .shared
+            .static_tokens
+            .iter()
+            .find(|known| known.token == token);
+        let verified = match known {
+            Some(known) => Ok((known.identity.clone(), audiences)),
+            None => self.shared.tokens.verify(&self.shared, token, &audiences),
+        };
+        match verified {
+            Ok((identity, audiences)) => {
+                let mut status = json!({"authenticated": true, "user": user_info(&identity)});
+                if !audiences.is_empty() {
+                    status["audiences"] = json!(audiences);
+                }
+                status
+            }
+            Err(why) => {
+                json!({"authenticated": false, "user": {}, "error": format!("[invalid bearer token, {why}]")})
+            }
+        }
+    }
+
+    fn review_access(&self, identity: &Identity, spec: &Value) -> Result<Value, Status> {
+        let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
+        let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+        if resource.is_object() == other.is_object() {
+            let message = "Invalid value: exactly one of nonResourceAttributes or resourceAttributes must be specified";
+            let cause = Cause::new("spec.resourceAttributes", "FieldValueInvalid", message);
+            return Err(self.invalid("", vec![cause]));
+        }
+        let fields = [
+            "verb",
+            "namespace",
+            "group",
+            "resource",
+            "subresource",
+            "name",
+        ]
+        .map(|member| text(&resource[member]));
+        let (other_verb, path) = (text(&other["verb"]), text(&other["path"]));
+        let [verb, namespace, group, plural, subresource, name] = &fields;
+        let asked = if resource.is_object() {
+            Attributes {
+                verb,
+                namespace,
+                group,
+                resource: plural,
+                subresource,
+                name,
+                path: "",
+            }
+        } else {
+            Attributes {
+                verb: &other_verb,
+                path: &path,
+                ..Attributes::default()
+            }
+        };
+        let allowed = self
+            .shared
+            .rbac
+            .allows(&self.shared.store, identity, &asked);
+        let mut status = json!({"allowed": allowed});
+        if allowed && !identity.is_in(crate::auth::MASTERS) {
+            status["reason"] = json!("RBAC: allowed by a role that is bound to the user");
+        }
+        Ok(status)
+    }
+
+    fn review_rules(&self, spec: &Value) -> Value {
+        let namespace = spec["namespace"].as_str().unwrap_or_default();
+        let everything = Rule {
+            verbs: vec!["*".into()],
+            groups: vec!["*".into()],
+            resources: vec!["*".into()],
+            ..Rule::default()
+        };
+        let every_path = Rule {
+            verbs: vec!["*".into()],
+            urls: vec!["*".into()],
+            ..Rule::default()
+        };
+        let rules: Vec<Rule> = if self.identity.is_in(crate::auth::MASTERS) {
+            vec![everything, every_path]
+        } else {
+            let held = self
+                .shared
+                .rbac
+                .rules_of(&self.shared.store, &self.identity, namespace);
+            held.iter()
+                .flat_map(|rules| rules.iter().cloned())
+                .collect()
+        };
+        let (urls, resources): (Vec<&Rule>, Vec<&Rule>) =
+            rules.iter().partition(|rule| !rule.urls.is_empty());
+        let values = |rules: Vec<&Rule>| rules.into_iter().map(Rule::to_value).collect::<Vec<_>>();
+        json!({"resourceRules": values(resources), "nonResourceRules": values(urls), "incomplete": false})
+    }
+}
+
+fn subject_of(spec: &Value) -> Identity {
+    Identity {
+        user: spec["user"].as_str().unwrap_or_default().to_owned(),
+        uid: spec["uid"].as_str().unwrap_or_default().to_owned(),
+        groups: strings(&spec["groups"]),
+        ..Identity::default()
+    }
+}
+
+fn strings(value: &Value) -> Vec<String> {
+    value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|item| item.as_str().map(str::to_owned))
+        .collect()
+}
+
+fn user_info(identity: &Identity) -> Value {
+    let mut info = Map::new();
+    info.insert("username".into(), json!(identity.user));
+    if !identity.uid.is_empty() {
+        info.insert("uid".into(), json!(identity.uid));
+    }
+    if !identity.groups.is_empty() {
+        info.insert("groups".into(), json!(identity.groups));
+    }
+    if !identity.extra.is_empty() {
+        info.insert("extra".into(), json!(identity.extra));
+    }
+    Value::Object(info)
+}

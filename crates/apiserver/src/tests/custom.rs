@@ -1,0 +1,186 @@
+//! Custom resource definitions from creation to deletion.
+
+use super::*;
+
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+
+fn definition() -> Value {
+    let schema = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "required": ["size"], "properties": {
+            "size": {"type": "integer", "minimum": 1}, "color": {"type": "string", "default": "red"}, "replicas": {"type": "integer"}}},
+        "status": {"type": "object", "properties": {"replicas": {"type": "integer"}, "ready": {"type": "boolean"}}}}});
+    let version = |name: &str, storage: bool| {
+        json!({
+            "name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": schema},
+            "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}},
+            "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
+        })
+    };
+    json!({"metadata": {"name": "widgets.example.com"}, "spec": {
+        "group": "example.com", "scope": "Namespaced",
+        "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wi"]},
+        "versions": [version("v1", true), version("v1beta1", false)]}})
+}
+
+async fn with_widgets() -> Server {
+    let server = Server::new();
+    let (code, created) = server.post(CRDS, definition()).await;
+    assert_eq!(code, 201, "{created}");
+    assert_eq!(created["status"]["conditions"][1]["type"], "Established");
+    server
+}
+
+fn widget(name: &str, size: i64) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"size": size, "extra": true}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_pruned_defaulted_and_checked() {
+    let server = with_widgets().await;
+    let (code, created) = server.post(WIDGETS, widget("a", 1)).await;
+    assert_eq!(
+        (code, &created["spec"]),
+        (201, &json!({"size": 1, "color": "red"})),
+        "{created}"
+    );
+    assert_eq!(created["metadata"]["generation"], 1);
+    let (code, status) = server.post(WIDGETS, widget("b", 0)).await;
+    assert_eq!(
+        (code, &status["details"]["causes"][0]["field"]),
+        (422, &json!("spec.size"))
+    );
+    let (code, _) = server
+        .post(&format!("{WIDGETS}?fieldValidation=Strict"), widget("c", 1))
+        .await;
+    assert_eq!(code, 400);
+    assert_eq!(
+        server
+            .patch(&format!("{WIDGETS}/a"), "strategic-merge-patch", json!({}))
+            .await
+            .0,
+        415
+    );
+    let unconditional = json!({"metadata": {"name": "a"}, "spec": {"size": 2}});
+    assert_eq!(
+        server.put(&format!("{WIDGETS}/a"), unconditional).await.0,
+        422
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn subresources_versions_and_discovery() {
+    let server = with_widgets().await;
+    server.post(WIDGETS, widget("a", 1)).await;
+    let (_, value) = server
+        .patch(
+            &format!("{WIDGETS}/a/status"),
+            "merge-patch",
+            json!({"status": {"ready": true}, "spec": {"size": 9}}),
+        )
+        .await;
+    assert_eq!(
+        (&value["status"]["ready"], &value["spec"]["size"]),
+        (&json!(true), &json!(1))
+    );
+    let (_, scale) = server
+        .patch(
+            &format!("{WIDGETS}/a/scale"),
+            "merge-patch",
+            json!({"spec": {"replicas": 3}}),
+        )
+        .await;
+    assert_eq!(scale["spec"]["replicas"], 3, "{scale}");
+    let (_, other) = server
+        .get("/apis/example.com/v1beta1/namespaces/default/widgets/a")
+        .await;
+    assert_eq!(
+        (&other["apiVersion"], &other["spec"]["replicas"]),
+        (&json!("example.com/v1beta1"), &json!(3))
+    );
+    let (_, list) = server.get("/apis/example.com/v1").await;
+    assert_eq!(list["resources"][0]["shortNames"], json!(["wi"]));
+    assert_eq!(server.get("/openapi/v3/apis/example.com/v1").await.0, 200);
+    let table = server
+        .send(
+            Method::GET,
+            WIDGETS,
+            "",
+            "application/json;as=Table;g=meta.k8s.io;v=v1",
+            Bytes::new(),
+        )
+        .await;
+    let table: Value =
+        serde_json::from_slice(&table.into_body().collect().await.unwrap().to_bytes()).unwrap();
+    assert_eq!(
+        (
+            &table["columnDefinitions"][1]["name"],
+            &table["rows"][0]["cells"][1]
+        ),
+        (&json!("Size"), &json!(1))
+    );
+    let apply = widget("b", 2);
+    let mut apply = apply;
+    apply["spec"].as_object_mut().unwrap().remove("extra");
+    let path = format!("{WIDGETS}/b?fieldManager=me");
+    let (code, applied) = server
+        .call(
+            Method::PATCH,
+            &path,
+            "application/apply-patch+yaml",
+            apply.to_string().into(),
+        )
+        .await;
+    assert_eq!(code, 201, "{applied}");
+    assert_eq!(
+        applied["metadata"]["managedFields"][0]["fieldsV1"],
+        json!({"f:spec": {"f:size": {}}})
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_definition_takes_its_objects_along() {
+    let server = with_widgets().await;
+    server.post(WIDGETS, widget("a", 1)).await;
+    let mut held = widget("held", 1);
+    held["metadata"]["finalizers"] = json!(["x/y"]);
+    server.post(WIDGETS, held).await;
+    server.delete(&format!("{CRDS}/widgets.example.com")).await;
+    assert_eq!(server.get(&format!("{WIDGETS}/a")).await.0, 404);
+    assert!(
+        server.get(&format!("{WIDGETS}/held")).await.1["metadata"]["deletionTimestamp"].is_string()
+    );
+    server
+        .patch(
+            &format!("{WIDGETS}/held"),
+            "merge-patch",
+            json!({"metadata": {"finalizers": null}}),
+        )
+        .await;
+    assert_eq!(
+        server.get(&format!("{CRDS}/widgets.example.com")).await.0,
+        404
+    );
+    assert_eq!(
+        server.get(WIDGETS).await,
+        (404, json!("404 page not found\n")),
+        "its group is gone"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_definitions_are_refused() {
+    let server = Server::new();
+    let mut wrong_name = definition();
+    wrong_name["metadata"]["name"] = json!("gadgets.example.com");
+    assert_eq!(server.post(CRDS, wrong_name).await.0, 422);
+    let mut no_schema = definition();
+    no_schema["spec"]["versions"][0]
+        .as_object_mut()
+        .unwrap()
+        .remove("schema");
+    assert_eq!(server.post(CRDS, no_schema).await.0, 422);
+    let mut two_storages = definition();
+    two_storages["spec"]["versions"][1]["storage"] = json!(true);
+    assert_eq!(server.post(CRDS, two_storages).await.0, 422);
+}

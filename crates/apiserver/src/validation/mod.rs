@@ -1,0 +1,177 @@
+//! Whether an object may be stored: the rules of each kind, with upstream's causes and words.
+//! Mirrors `pkg/apis/*/validation`.
+//!
+//! The functions run on decoded, defaulted and prepared objects, so they need not ask whether a value
+//! has the right type. They answer everything that is wrong at once, as upstream does.
+
+mod batch;
+mod cluster;
+mod containers;
+mod core;
+mod cron;
+mod groups;
+mod metadata;
+mod networking;
+mod place;
+mod pod;
+mod rbac;
+mod resources;
+mod scheduling;
+mod selectors;
+mod services;
+mod storage;
+#[cfg(test)]
+mod tests;
+mod volumes;
+mod webhooks;
+mod workloads;
+
+use serde_json::Value;
+
+use crate::kinds::Kind;
+use crate::status::Cause;
+use place::{Errors, Place};
+
+/// What is wrong with a new object.
+pub fn create(kind: &Kind, new: &Value) -> Vec<Cause> {
+    let mut errors = Errors::default();
+    let root = Place::root(new);
+    metadata::create(&mut errors, kind, &root);
+    if kind.custom().is_none() {
+        check_create(&mut errors, kind, &root);
+    }
+    errors.0
+}
+
+/// What is wrong with an object that is to replace `old`.
+pub fn update(kind: &Kind, new: &Value, old: &Value) -> Vec<Cause> {
+    let mut errors = Errors::default();
+    let root = Place::root(new);
+    metadata::update(&mut errors, &root, old);
+    if kind.custom().is_none() {
+        check_update(&mut errors, kind, &root, old);
+    }
+    errors.0
+}
+
+/// What is wrong with a status that is to be written.
+pub fn status_update(kind: &Kind, new: &Value, old: &Value) -> Vec<Cause> {
+    let mut errors = Errors::default();
+    let root = Place::root(new);
+    metadata::update(&mut errors, &root, old);
+    match (&*kind.group, &*kind.kind) {
+        ("", "Pod") => pod::status_update(&mut errors, &root, old),
+        ("apps", _) | ("", "ReplicationController") => workloads::status_update(&mut errors, &root),
+        ("policy", "PodDisruptionBudget") => groups::disruption_budget_status(&mut errors, &root),
+        _ => {}
+    }
+    errors.0
+}
+
+fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
+    match (&*kind.group, &*kind.kind) {
+        ("", "Pod") => pod::create(errors, root),
+        ("", "PodTemplate") => pod::template(errors, &root.field("template")),
+        ("", "Service") => services::service(errors, root),
+        ("", "Endpoints") => services::endpoints(errors, root),
+        ("", "ConfigMap") => core::config_map(errors, root),
+        ("", "Secret") => core::secret(errors, root),
+        ("", "Node") => core::node(errors, root),
+        ("", "Namespace") => core::namespace(errors, root),
+        ("", "Event") => core::event(errors, root),
+        ("", "ResourceQuota") => core::resource_quota(errors, root),
+        ("", "LimitRange") => core::limit_range(errors, root),
+        ("", "PersistentVolume") => storage::volume(errors, root),
+        ("", "PersistentVolumeClaim") => storage::claim(errors, root),
+        ("", "ReplicationController") => workloads::create(errors, &kind.kind, root),
+        ("apps", "ControllerRevision") => workloads::controller_revision(errors, root, None),
+        ("apps", _) => workloads::create(errors, &kind.kind, root),
+        ("batch", "Job") => batch::job(errors, root),
+        ("batch", "CronJob") => batch::cron_job(errors, root),
+        ("discovery.k8s.io", "EndpointSlice") => services::endpoint_slice(errors, root),
+        ("networking.k8s.io", "Ingress") => networking::ingress(errors, root),
+        ("networking.k8s.io", "NetworkPolicy") => networking::network_policy(errors, root),
+        ("storage.k8s.io", "StorageClass") => storage::storage_class(errors, root),
+        ("storage.k8s.io", "VolumeAttachment") => storage::attachment(errors, root),
+        ("storage.k8s.io", "CSIDriver") => storage::driver(errors, root),
+        ("storage.k8s.io", "CSINode") => storage::csi_node(errors, root),
+        ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => {
+            rbac::role(errors, root, kind.namespaced)
+        }
+        ("rbac.authorization.k8s.io", _) => rbac::binding(errors, root, kind.namespaced),
+        ("autoscaling", "HorizontalPodAutoscaler") if kind.version == "v2" => {
+            groups::autoscaler(errors, root)
+        }
+        ("policy", "PodDisruptionBudget") => groups::disruption_budget(errors, root),
+        ("certificates.k8s.io", "CertificateSigningRequest") => {
+            cluster::certificate_request(errors, root)
+        }
+        ("networking.k8s.io", "IngressClass") => cluster::ingress_class(errors, root),
+        ("networking.k8s.io", "ServiceCIDR") => cluster::service_cidr(errors, root),
+        ("storage.k8s.io", "VolumeAttributesClass") => cluster::attributes_class(errors, root),
+        ("storage.k8s.io", "CSIStorageCapacity") => cluster::storage_capacity(errors, root),
+        ("resource.k8s.io", "ResourceClaim") => {
+            cluster::resource_claim(errors, &root.field("spec"))
+        }
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => cluster::flow_schema(errors, root),
+        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => {
+            cluster::priority_level(errors, root)
+        }
+        (
+            "admissionregistration.k8s.io",
+            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
+        ) => {
+            webhooks::configuration(errors, root);
+        }
+        ("coordination.k8s.io", "Lease") => groups::lease(errors, root),
+        ("scheduling.k8s.io", "PriorityClass") => groups::priority_class(errors, root),
+        ("node.k8s.io", "RuntimeClass") => groups::runtime_class(errors, root, None),
+        _ => {}
+    }
+}
+
+fn check_update(errors: &mut Errors, kind: &Kind, root: &Place<'_>, old: &Value) {
+    match (&*kind.group, &*kind.kind) {
+        ("", "Pod") => pod::update(errors, root, old),
+        ("", "Service") => services::service_update(errors, root, old),
+        ("", "ConfigMap") => {
+            core::immutable_data(errors, root, old);
+            core::config_map(errors, root);
+        }
+        ("", "Secret") => {
+            errors.immutable(&root.field("type"), &old["type"]);
+            core::immutable_data(errors, root, old);
+            core::secret(errors, root);
+        }
+        ("", "Node") => core::node_update(errors, root, old),
+        ("", "PersistentVolume") => storage::volume_update(errors, root, old),
+        ("", "PersistentVolumeClaim") => storage::claim_update(errors, root, old),
+        ("", "ReplicationController") => workloads::update(errors, &kind.kind, root, old),
+        ("", "ResourceQuota") => {
+            core::resource_quota(errors, root);
+            let spec = root.field("spec");
+            errors.immutable(
+                &spec.field("scopes"),
+                old["spec"].get("scopes").unwrap_or(&Value::Null),
+            );
+        }
+        ("apps", "ControllerRevision") => workloads::controller_revision(errors, root, Some(old)),
+        ("apps", _) => workloads::update(errors, &kind.kind, root, old),
+        ("batch", "Job") => batch::job_update(errors, root, old),
+        ("discovery.k8s.io", "EndpointSlice") => {
+            services::endpoint_slice(errors, root);
+            errors.immutable(&root.field("addressType"), &old["addressType"]);
+        }
+        ("storage.k8s.io", "StorageClass") => storage::storage_class_update(errors, root, old),
+        ("storage.k8s.io", "CSIDriver") => storage::driver_update(errors, root, old),
+        ("storage.k8s.io", "VolumeAttachment") => {
+            errors.immutable(&root.field("spec"), &old["spec"])
+        }
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
+            rbac::binding_update(errors, root, old, kind.namespaced)
+        }
+        ("scheduling.k8s.io", "PriorityClass") => groups::priority_class_update(errors, root, old),
+        ("node.k8s.io", "RuntimeClass") => groups::runtime_class(errors, root, Some(old)),
+        _ => check_create(errors, kind, root),
+    }
+}

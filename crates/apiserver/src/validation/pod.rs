@@ -1,0 +1,421 @@
+//! Pods, and the part of a pod that templates share.
+
+use std::collections::BTreeSet;
+
+use api::syntax;
+use serde_json::{Value, json};
+
+use super::place::{Errors, Place, ip_address};
+use super::{containers, metadata, resources, scheduling, volumes};
+
+/// The largest user or group id.
+const ID_MAX: i64 = i32::MAX as i64;
+
+/// Validates a whole Pod.
+pub(super) fn create(errors: &mut Errors, root: &Place<'_>) {
+    let spec = root.field("spec");
+    pod_spec(errors, &spec);
+    let ephemeral = spec.field("ephemeralContainers");
+    if !ephemeral.is_empty() {
+        errors.forbidden(&ephemeral, "cannot be set on create");
+    }
+    let gates = spec.field("schedulingGates");
+    let node = spec.field("nodeName");
+    if !gates.is_empty() && !node.text().is_empty() {
+        errors.forbidden(
+            &node,
+            "cannot be set until all schedulingGates have been cleared",
+        );
+    }
+}
+
+/// Validates a template: labels, annotations and the pod it describes.
+pub(super) fn template(errors: &mut Errors, template: &Place<'_>) {
+    // UPSTREAM: the paths leave out `metadata`.
+    let labels = template
+        .field("metadata")
+        .value
+        .get("labels")
+        .cloned()
+        .unwrap_or_default();
+    metadata::labels(errors, &template.field("labels").showing(&labels));
+    let annotations = template
+        .field("metadata")
+        .value
+        .get("annotations")
+        .cloned()
+        .unwrap_or_default();
+    metadata::annotations(errors, &template.field("annotations").showing(&annotations));
+    let spec = template.field("spec");
+    pod_spec(errors, &spec);
+    let ephemeral = spec.field("ephemeralContainers");
+    if !ephemeral.is_empty() {
+        errors.forbidden(
+            &ephemeral,
+            "ephemeral containers not allowed in pod template",
+        );
+    }
+}
+
+fn pod_spec(errors: &mut Errors, spec: &Place<'_>) {
+    let volume_names = volumes::volumes(errors, &spec.field("volumes"));
+    containers::containers(errors, spec, &volume_names);
+    errors.one_of(
+        &spec.field("restartPolicy"),
+        &["Always", "OnFailure", "Never"],
+    );
+    dns(errors, spec);
+    let node_selector = spec.field("nodeSelector");
+    metadata::labels(errors, &node_selector);
+    let topology = spec.field("topologySpreadConstraints");
+    scheduling::spread_constraints(errors, &topology);
+    let affinity = spec.field("affinity");
+    scheduling::affinity(errors, &affinity);
+    let tolerations = spec.field("tolerations");
+    scheduling::tolerations(errors, &tolerations);
+    errors.within(&spec.field("activeDeadlineSeconds"), 1, i64::from(i32::MAX));
+    names(errors, spec);
+    let context = spec.field("securityContext");
+    security_context(errors, &context);
+    let aliases = spec.field("hostAliases");
+    for alias in aliases.items() {
+        errors.syntax(&alias.field("ip"), ip_address);
+        let hostnames = alias.field("hostnames");
+        for hostname in hostnames.items() {
+            errors.syntax(&hostname, syntax::validate_dns1123_subdomain);
+        }
+    }
+    gates(errors, spec);
+    let os = spec.field("os");
+    if os.is_set() {
+        let name = os.field("name");
+        match name.text() {
+            "" => errors.required(&name, ""),
+            "linux" | "windows" => {}
+            _ => errors.not_supported(&os.showing(name.value), &["linux", "windows"]),
+        }
+    }
+    errors.one_of_if_set(
+        &spec.field("preemptionPolicy"),
+        &["PreemptLowerPriority", "Never"],
+    );
+    let overhead = spec.field("overhead");
+    resources::list(errors, &overhead, resources::Use::Container);
+    let resources_place = spec.field("resources");
+    resources::requirements(errors, &resources_place, resources::Use::Pod);
+    claims(errors, spec);
+}
+
+fn names(errors: &mut Errors, spec: &Place<'_>) {
+    for (name, check) in [
+        (
+            "serviceAccountName",
+            syntax::validate_dns1123_subdomain as fn(&str) -> Vec<String>,
+        ),
+        ("nodeName", syntax::validate_dns1123_subdomain),
+        ("hostname", syntax::validate_dns1123_label),
+        ("subdomain", syntax::validate_dns1123_label),
+        ("priorityClassName", syntax::validate_dns1123_subdomain),
+        ("runtimeClassName", syntax::validate_dns1123_subdomain),
+        ("schedulerName", syntax::validate_dns1123_subdomain),
+    ] {
+        let place = spec.field(name);
+        if !place.text().is_empty() {
+            errors.syntax(&place, check);
+        }
+    }
+}
+
+fn dns(errors: &mut Errors, spec: &Place<'_>) {
+    let policy = spec.field("dnsPolicy");
+    errors.one_of(
+        &policy,
+        &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
+    );
+    let config = spec.field("dnsConfig");
+    let servers = config.field("nameservers");
+    if policy.text() == "None" {
+        if !config.is_set() {
+            errors.required(&config, "must provide `dnsConfig` when `dnsPolicy` is None");
+        } else if servers.is_empty() {
+            errors.required(
+                &servers,
+                "must provide at least one DNS nameserver when `dnsPolicy` is None",
+            );
+        }
+    }
+    if servers.len() > 3 {
+        errors.invalid(&servers, "must not have more than 3 nameservers");
+    }
+    for server in servers.items() {
+        errors.syntax(&server, ip_address);
+    }
+    let options = config.field("options");
+    for option in options.items() {
+        if option.field("name").text().is_empty() {
+            errors.required(&options, "must not be empty");
+        }
+    }
+}
+
+fn gates(errors: &mut Errors, spec: &Place<'_>) {
+    let readiness = spec.field("readinessGates");
+    for gate in readiness.items() {
+        errors.syntax(
+            &gate.field("conditionType"),
+            syntax::validate_qualified_name,
+        );
+    }
+    let scheduling = spec.field("schedulingGates");
+    let mut seen = BTreeSet::new();
+    for gate in scheduling.items() {
+        let name = Value::from(gate.field("name").text());
+        let place = gate.showing(&name);
+        errors.syntax(&place, syntax::validate_qualified_name);
+        if !seen.insert(place.text().to_owned()) {
+            errors.duplicate(&place);
+        }
+    }
+}
+
+fn claims(errors: &mut Errors, spec: &Place<'_>) {
+    let claims = spec.field("resourceClaims");
+    let mut seen = BTreeSet::new();
+    for claim in claims.items() {
+        let name = claim.field("name");
+        errors.name(&name, syntax::validate_dns1123_label);
+        if !name.text().is_empty() && !seen.insert(name.text().to_owned()) {
+            errors.duplicate(&name);
+        }
+        let given = ["resourceClaimName", "resourceClaimTemplateName"]
+            .iter()
+            .filter(|field| claim.field(field).is_set())
+            .count();
+        if given == 0 {
+            errors.invalid(
+                &claim,
+                "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            );
+        } else if given == 2 {
+            errors.invalid(&claim, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified");
+        }
+    }
+}
+
+fn security_context(errors: &mut Errors, context: &Place<'_>) {
+    for name in ["runAsUser", "runAsGroup", "fsGroup"] {
+        errors.within(&context.field(name), 0, ID_MAX);
+    }
+    let groups = context.field("supplementalGroups");
+    for group in groups.items() {
+        errors.within(&group, 0, ID_MAX);
+    }
+    errors.one_of_if_set(
+        &context.field("fsGroupChangePolicy"),
+        &["Always", "OnRootMismatch"],
+    );
+    errors.one_of_if_set(
+        &context.field("supplementalGroupsPolicy"),
+        &["Merge", "Strict"],
+    );
+    let profile = context.field("seccompProfile");
+    seccomp(errors, &profile);
+    let sysctls = context.field("sysctls");
+    for sysctl in sysctls.items() {
+        let name = sysctl.field("name");
+        if name.text().is_empty() {
+            errors.required(&name, "");
+        } else if !is_sysctl(name.text()) {
+            errors.invalid(&name, r"must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$");
+        }
+    }
+}
+
+fn is_sysctl(name: &str) -> bool {
+    let part = |part: &str| {
+        let edge = |byte: Option<&u8>| {
+            byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        };
+        let bytes = part.as_bytes();
+        let inner = bytes.iter().all(|byte| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_')
+        });
+        inner && edge(bytes.first()) && edge(bytes.last())
+    };
+    name.len() <= 253 && name.split(['.', '/']).all(part)
+}
+
+pub(super) fn seccomp(errors: &mut Errors, profile: &Place<'_>) {
+    if !profile.is_set() {
+        return;
+    }
+    let (kind, local) = (profile.field("type"), profile.field("localhostProfile"));
+    match kind.text() {
+        "Localhost" if local.text().is_empty() => {
+            errors.required(&local, "must be set when seccomp type is Localhost")
+        }
+        "Localhost" => {}
+        "" => errors.required(&kind, "type is required when seccompProfile is set"),
+        _ => {
+            if local.is_set() {
+                errors.invalid(&local, "can only be set when seccomp type is Localhost");
+            }
+            errors.one_of(&kind, &["Localhost", "RuntimeDefault", "Unconfined"]);
+        }
+    }
+}
+
+/// What may change in a running pod: images, deadlines, tolerations, gates; everything else is fixed.
+pub(super) fn update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
+    let spec = root.field("spec");
+    let before = &old["spec"];
+    let mut frozen = before.clone();
+    let deadline = spec.field("activeDeadlineSeconds");
+    if let Some(old_deadline) = before["activeDeadlineSeconds"].as_i64()
+        && deadline.integer().is_none_or(|new| new > old_deadline)
+    {
+        errors.invalid(&deadline, "must be less than or equal to previous value");
+        return;
+    }
+    check_added(errors, &spec.field("tolerations"), &before["tolerations"]);
+    check_gates(
+        errors,
+        &spec.field("schedulingGates"),
+        &before["schedulingGates"],
+    );
+    // Put what may change into the old spec: then both must be the same.
+    for name in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
+        crate::fields::copy(&mut frozen, spec.value, name);
+    }
+    for list in ["containers", "initContainers"] {
+        let images: Vec<_> = spec.value[list]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|container| container["image"].clone())
+            .collect();
+        let containers = frozen.get_mut(list).and_then(Value::as_array_mut);
+        if let Some(containers) = containers.filter(|containers| containers.len() == images.len()) {
+            containers
+                .iter_mut()
+                .zip(images)
+                .for_each(|(container, image)| container["image"] = image);
+        }
+    }
+    let grace = (
+        &before["terminationGracePeriodSeconds"],
+        &spec.value["terminationGracePeriodSeconds"],
+    );
+    if grace.0.as_i64().is_some_and(|seconds| seconds < 0) && grace.1 == &json!(1) {
+        crate::fields::copy(&mut frozen, spec.value, "terminationGracePeriodSeconds");
+    }
+    if !before["schedulingGates"]
+        .as_array()
+        .is_none_or(Vec::is_empty)
+    {
+        // A pod that is not being scheduled yet may still narrow where it can go.
+        for name in ["nodeSelector", "affinity"] {
+            crate::fields::copy(&mut frozen, spec.value, name);
+        }
+    }
+    for container in frozen["containers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .chain(frozen["initContainers"].as_array().into_iter().flatten())
+    {
+        if container["image"].as_str().unwrap_or_default().is_empty() {
+            errors.required(&spec.field("containers"), "image");
+        }
+    }
+    if &frozen != spec.value {
+        errors.forbidden(
+            &spec,
+            "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
+        );
+    }
+}
+
+fn check_added(errors: &mut Errors, tolerations: &Place<'_>, old: &Value) {
+    scheduling::tolerations(errors, tolerations);
+    let kept = |old: &Value| {
+        tolerations.items().any(|new| {
+            let same = ["key", "operator", "value", "effect"]
+                .iter()
+                .all(|name| new.value[name] == old[name]);
+            same && (new.value["tolerationSeconds"] == old["tolerationSeconds"]
+                || old["effect"] == "NoExecute")
+        })
+    };
+    if !old.as_array().into_iter().flatten().all(kept) {
+        errors.forbidden(
+            tolerations,
+            "existing toleration can not be modified except its tolerationSeconds",
+        );
+    }
+}
+
+fn check_gates(errors: &mut Errors, gates: &Place<'_>, old: &Value) {
+    for gate in gates.items() {
+        if !old.as_array().is_some_and(|old| old.contains(gate.value)) {
+            let name = gate.field("name");
+            let detail = format!(
+                "only deletion is allowed, but found new scheduling gate '{}'",
+                name.text()
+            );
+            errors.forbidden(&name, &detail);
+        }
+    }
+}
+
+/// A pod that has a node keeps it, and one that ended stays ended.
+pub(super) fn status_update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
+    let status = root.field("status");
+    let nominated = status.field("nominatedNodeName");
+    if !nominated.text().is_empty() {
+        errors.syntax(&nominated, syntax::validate_dns1123_subdomain);
+    }
+    let spec = root.field("spec");
+    let node = spec.field("nodeName");
+    let old_node = &old["spec"]["nodeName"];
+    if node.value != old_node {
+        errors.forbidden(&node, "may not be changed directly");
+    }
+    // Ephemeral containers and resizing come this way too: they alone change the spec.
+    if spec.value != &old["spec"] {
+        pod_spec(errors, &spec);
+        kept_ephemeral_containers(
+            errors,
+            &spec.field("ephemeralContainers"),
+            &old["spec"]["ephemeralContainers"],
+        );
+    }
+    for name in ["podIPs", "hostIPs"] {
+        let addresses = status.field(name);
+        for address in addresses.items() {
+            errors.syntax(&address.field("ip"), ip_address);
+        }
+    }
+}
+
+/// A container that was added for debugging stays as it was.
+fn kept_ephemeral_containers(errors: &mut Errors, containers: &Place<'_>, old: &Value) {
+    for before in old.as_array().into_iter().flatten() {
+        let name = before["name"].as_str().unwrap_or_default();
+        let now = containers
+            .items()
+            .find(|container| container.field("name").text() == name)
+            .map(|container| container.value);
+        match now {
+            None => errors.forbidden(
+                containers,
+                &format!("existing ephemeral containers {name:?} may not be removed"),
+            ),
+            Some(now) if now != before => errors.forbidden(
+                containers,
+                &format!("existing ephemeral containers {name:?} may not be changed"),
+            ),
+            Some(_) => {}
+        }
+    }
+}

@@ -1,0 +1,170 @@
+use api::kinds::{Deployment, DeploymentSpec, Namespace};
+use api::{Key, Meta, Resource, ResourceType};
+use expect_test::expect;
+use runtime::Next;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// No more than `hard` of a resource in the namespace.
+async fn limit(world: &World, resource: &str, hard: i32) {
+    let quotas = ResourceType::namespaced("", "v1", "resourcequotas", "ResourceQuota");
+    let hard = json!({resource: hard.to_string()});
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "tight"},
+        "spec": {"hard": hard},
+    });
+    world.create(&quotas, quota).await;
+    let status = json!({"status": {"hard": hard, "used": {resource: "0"}}});
+    world
+        .patch_subresource(&quotas, "tight", Some("status"), status)
+        .await;
+    world.settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_may_not_be_made_is_reported() {
+    let world = world().await;
+    limit(&world, "count/replicasets.apps", 0).await;
+    world.create(&Deployment::TYPE, deployment(1)).await;
+    world.settle().await;
+    let hashless = |text: String| {
+        // The set was never made, so its name is only in the messages.
+        let Some(at) = text.find("web-") else {
+            return text;
+        };
+        let name: String = text[at..]
+            .chars()
+            .take_while(|one| one.is_ascii_alphanumeric() || *one == '-')
+            .collect();
+        text.replace(&name, "web-v1")
+    };
+    expect![[r#"Progressing False ReplicaSetCreateError Failed to create new replica set "web-v1": replicasets.apps "web-v1" is forbidden: exceeded quota: tight, requested: count/replicasets.apps=1, used: count/replicasets.apps=0, limited: count/replicasets.apps=0"#]].assert_eq(&hashless(conditions(&world).await));
+    let events = events(&world).await;
+    expect![[r#"00:05 Warning ReplicaSetCreateError Failed to create new replica set "web-v1": replicasets.apps "web-v1" is forbidden: exceeded quota: tight, requested: count/replicasets.apps=1, used: count/replicasets.apps=0, limited: count/replicasets.apps=0"#]].assert_eq(&hashless(events.lines().next().unwrap_or_default().to_string()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_may_not_be_made_are_reported() {
+    let world = world().await;
+    limit(&world, "pods", 1).await;
+    world.create(&Deployment::TYPE, deployment(3)).await;
+    world.settle().await;
+    let deployment = web(&world).await;
+    let conditions = deployment["status"]["conditions"].as_array().unwrap();
+    let failure = conditions
+        .iter()
+        .find(|one| one["type"] == "ReplicaFailure")
+        .unwrap();
+    assert_eq!(failure["status"], "True");
+    assert_eq!(failure["reason"], "FailedCreate");
+    let message = failure["message"].as_str().unwrap();
+    assert!(message.contains("exceeded quota: tight"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_goes_away_is_given_up_on() {
+    let mut world = world().await;
+    let name = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "doomed"}});
+    world.create(&Namespace::TYPE, name).await;
+    let mut object = deployment(1);
+    object["spec"]["paused"] = json!(true);
+    let body = object.to_string();
+    world
+        .user
+        .create(&Deployment::TYPE, "doomed", body)
+        .await
+        .unwrap();
+    world.delete(&Namespace::TYPE, "doomed").await;
+    world.settle().await;
+    world.writes();
+    let unpause = client::Patch::Merge(r#"{"spec":{"paused":false}}"#.into());
+    let user = world.user.clone();
+    user.patch(&Deployment::TYPE, "doomed", "web", None, &unpause)
+        .await
+        .unwrap();
+    tokio::time::sleep(std::time::Duration::from_secs(300)).await;
+    assert_eq!(world.written(), "POST replicasets -> 403");
+    world.shut_down();
+}
+
+/// The controller alone, with a cache that the test fills.
+fn alone(world: &World) -> runtime::controller::Controller {
+    let tools = Tools {
+        client: world.client.clone(),
+        recorder: world.recorder.clone(),
+        clock: world.clock.clone(),
+        gates: api::Gates::default(),
+        decisions: Decisions::new(),
+    };
+    controller(&world.informers, tools, 1)
+}
+
+// Upstream: TestDontSyncDeploymentsWithEmptyPodSelector.
+#[tokio::test(start_paused = true)]
+async fn an_empty_selector_selects_nothing() {
+    // No API server lets one in, so it goes straight into the cache.
+    let world = World::new().await;
+    let controller = alone(&world);
+    let everything = Deployment {
+        metadata: Meta {
+            name: "web".into(),
+            namespace: "default".into(),
+            ..Meta::default()
+        },
+        spec: DeploymentSpec::default(),
+        ..Deployment::default()
+    };
+    world.informers.store::<Deployment>().put(everything.into());
+    let key = Key::new("default", "web");
+    let next = controller.reconciler.reconcile(&key).await.unwrap();
+    assert_eq!(next, Next::AwaitChange);
+    world.settle().await;
+    assert_eq!(world.written(), "");
+    assert_eq!(
+        world.events().await,
+        [
+            "Warning SelectingAll This deployment is selecting all pods. A non-empty selector is required."
+        ]
+    );
+}
+
+// Upstream: TestSyncDeploymentDeletionRace.
+#[tokio::test(start_paused = true)]
+async fn a_deployment_that_is_gone_adopts_nothing() {
+    let world = World::new().await;
+    let controller = alone(&world);
+    let mut object = deployment(1);
+    object["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    let made = world.create(&Deployment::TYPE, object).await;
+    let mut orphan = made.clone();
+    orphan["kind"] = json!("ReplicaSet");
+    orphan["metadata"] = json!({"name": "stray", "labels": {"app": "web"}});
+    let spec = &made["spec"];
+    orphan["spec"] =
+        json!({"replicas": 1, "selector": spec["selector"], "template": spec["template"]});
+    orphan["status"] = Value::Null;
+    let orphan = world.create(&ReplicaSet::TYPE, orphan).await;
+    world.delete(&Deployment::TYPE, "web").await;
+
+    // The cache has not heard of the deletion.
+    let deployments = world.informers.store::<Deployment>();
+    deployments.put(
+        Deployment::decode(made.to_string().as_bytes())
+            .unwrap()
+            .into(),
+    );
+    let sets = world.informers.store::<ReplicaSet>();
+    sets.put(
+        ReplicaSet::decode(orphan.to_string().as_bytes())
+            .unwrap()
+            .into(),
+    );
+    let key = Key::new("default", "web");
+    let error = controller.reconciler.reconcile(&key).await.unwrap_err();
+    assert!(
+        error.to_string().contains("has just been deleted"),
+        "{error}"
+    );
+    assert_eq!(world.written(), "");
+}

@@ -1,0 +1,135 @@
+//! What must hold: always ([`safe`], [`in_order`]), and once nothing changes any more ([`converged`]).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use api::kinds::{ControllerRevision, Pod, PodManagement, StatefulSet};
+
+use super::identity::{ordinal, ordinals, revision};
+use super::plan::{Which, wanted_revision};
+
+/// Nothing is left to do: a pod at each ordinal and nowhere else, each of the right revision, and a
+/// status that says so. `revisions` are those that the set controls.
+pub fn converged(
+    set: &StatefulSet,
+    pods: &[Arc<Pod>],
+    revisions: &[Arc<ControllerRevision>],
+) -> Result<(), String> {
+    let meta = &set.metadata;
+    if meta.is_terminating() {
+        return Ok(());
+    }
+    let key = meta.key();
+    let held: BTreeSet<i32> = owned(set, pods)
+        .filter(|pod| pod.is_active())
+        .filter_map(|pod| ordinal(set, pod))
+        .collect();
+    if !ordinals(set).eq(held.iter().copied()) {
+        let wanted = ordinals(set);
+        return Err(format!("{key} has pods {held:?} and wants {wanted:?}"));
+    }
+    check_revisions(set, pods)?;
+    let ready = owned(set, pods).filter(|pod| pod.is_ready()).count();
+    let status = &set.status;
+    let said = (
+        status.replicas,
+        status.ready_replicas,
+        status.observed_generation,
+    );
+    let seen = (set.replicas(), ready as i32, meta.generation);
+    if said != seen {
+        return Err(format!(
+            "{key}: status says (replicas, ready, generation) {said:?}, the pods say {seen:?}"
+        ));
+    }
+    history_bounded(set, pods, revisions)
+}
+
+fn check_revisions(set: &StatefulSet, pods: &[Arc<Pod>]) -> Result<(), String> {
+    let strategy = &set.spec.update_strategy;
+    for pod in owned(set, pods).filter(|_| !strategy.on_delete) {
+        let Some(place) = ordinal(set, pod) else {
+            continue;
+        };
+        let held = revision(pod);
+        let right = match wanted_revision(set, place) {
+            // Below the partition a pod may already be of the new revision.
+            Which::Current => {
+                set.status.current_revision == held || set.status.update_revision == held
+            }
+            Which::Update => set.status.update_revision == held,
+        };
+        if !right {
+            let name = &pod.metadata.name;
+            return Err(format!("{name} is still of revision {held}"));
+        }
+    }
+    Ok(())
+}
+
+fn history_bounded(
+    set: &StatefulSet,
+    pods: &[Arc<Pod>],
+    revisions: &[Arc<ControllerRevision>],
+) -> Result<(), String> {
+    let Ok(limit) = usize::try_from(set.spec.revision_history_limit.unwrap_or(10)) else {
+        return Ok(());
+    };
+    let unused = revisions
+        .iter()
+        .map(|held| &*held.metadata.name)
+        .filter(|name| {
+            set.status.current_revision != **name
+                && set.status.update_revision != **name
+                && !owned(set, pods).any(|pod| revision(pod) == *name)
+        })
+        .count();
+    if unused > limit {
+        let key = set.metadata.key();
+        return Err(format!(
+            "{key} keeps {unused} revisions that nobody uses; its limit is {limit}"
+        ));
+    }
+    Ok(())
+}
+
+/// Never two pods of one ordinal. The API server sees to equal names; this sees to the rest.
+pub fn safe(set: &StatefulSet, pods: &[Arc<Pod>]) -> Result<(), String> {
+    let mut held = BTreeSet::new();
+    for pod in owned(set, pods) {
+        if let Some(place) = ordinal(set, pod)
+            && !held.insert(place)
+        {
+            let key = set.metadata.key();
+            return Err(format!("{key} has two pods with ordinal {place}"));
+        }
+    }
+    Ok(())
+}
+
+/// An ordered set that scales up from nothing has no gap: with a pod, all pods before it exist.
+/// Holds as long as nobody else deletes pods and no update is under way.
+pub fn in_order(set: &StatefulSet, pods: &[Arc<Pod>]) -> Result<(), String> {
+    if set.spec.pod_management_policy == PodManagement::Parallel {
+        return Ok(());
+    }
+    let held: BTreeSet<i32> = owned(set, pods)
+        .filter_map(|pod| ordinal(set, pod))
+        .collect();
+    let Some(last) = held.last() else {
+        return Ok(());
+    };
+    match ordinals(set).find(|place| place < last && !held.contains(place)) {
+        Some(gap) => Err(format!(
+            "{} has a pod with ordinal {last} and none with {gap}",
+            set.metadata.key()
+        )),
+        None => Ok(()),
+    }
+}
+
+fn owned<'a>(set: &StatefulSet, pods: &'a [Arc<Pod>]) -> impl Iterator<Item = &'a Arc<Pod>> {
+    let uid = set.metadata.uid.clone();
+    pods.iter()
+        .filter(move |pod| pod.metadata.is_controlled_by(&uid))
+}

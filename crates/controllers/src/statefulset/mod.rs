@@ -1,0 +1,366 @@
+//! StatefulSet: pods with names, an order, and volumes of their own.
+//!
+//! **Converges**: for every ordinal from `ordinals.start` on there is one pod `<set>-<ordinal>` with
+//! its claims, of the revision that the template, the partition and the strategy ask for; the status
+//! counts them; at most `revisionHistoryLimit` revisions are kept that nobody uses.
+//!
+//! **Woken by**: any change of the set; a change of a pod it controls (also of one that it loses);
+//! an orphan that its selector matches; time, when `minReadySeconds` decides about availability.
+//! Claims and revisions wake nobody, as upstream.
+//!
+//! **Writes**: creates, patches and deletes pods (an ordered set one at a time, a parallel one by
+//! slow start); creates claims and sets their owners by the retention policy; creates, renumbers,
+//! adopts and deletes ControllerRevisions; puts its own status; emits `SuccessfulCreate`,
+//! `FailedCreate`, `SuccessfulUpdate`, `FailedUpdate`, `SuccessfulDelete`, `FailedDelete` and
+//! `ConflictingController`.
+//!
+//! **Mirrors** `pkg/controller/statefulset`. Upstream decides and writes in one walk over the pods;
+//! here `plan` decides about all of them first.
+//!
+//! **Deliberate differences**: deletions carry the pod's uid as a precondition; a pod whose name
+//! merely looks like one of ours (`web-01`) does not take a place; conditions that others put into
+//! the status stay there; nothing is written to a pod of which only the claims changed; and, as an
+//! option that is off by default, a pod of a superseded revision that is not ready and holds up the
+//! others is replaced (upstream waits for it for ever).
+
+mod apply;
+mod claims;
+mod identity;
+mod invariants;
+mod metrics;
+mod plan;
+mod pods;
+mod reason;
+mod revisions;
+mod snapshot;
+mod status;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::kinds::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet, StatefulSetStatus};
+use api::{Gate, Key, LabelSet, MicroTime, Resource, Selector};
+use futures_util::future::BoxFuture;
+use runtime::controller::Controller;
+use runtime::rate_limit::Backoff;
+use runtime::triggers::{Owned, by_controller, watch_self};
+use runtime::{Error, Informers, Metrics, Next, Queue, Reconcile, Store, Written};
+
+use crate::Tools;
+use crate::workload::status::put_status_with_retry;
+use crate::workload::{Claimer, History, availability, history};
+
+use metrics::StatefulSetMetrics;
+
+pub use apply::Outcome;
+pub use claims::{ClaimWork, Claims, Holder};
+pub use invariants::{converged, in_order, safe};
+pub use plan::{Plan, Step, Which, plan};
+pub use reason::Reason;
+pub use revisions::{Choice, Revisions, choose};
+pub use snapshot::Snapshot;
+pub use status::compute;
+
+const CONTROLLER: &str = "statefulset-controller";
+
+/// What the API server fills in when the field is absent.
+const HISTORY_LIMIT_DEFAULT: i32 = 10;
+
+pub struct StatefulSetController {
+    tools: Tools,
+    sets: Arc<Store<StatefulSet>>,
+    pods: Arc<Store<Pod>>,
+    claims: Arc<Store<PersistentVolumeClaim>>,
+    revisions: Arc<Store<ControllerRevision>>,
+    history: History,
+    written: Arc<OwnWrites>,
+    recover_stuck_rollouts: bool,
+    metrics: Option<StatefulSetMetrics>,
+}
+
+/// What a manager may choose.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Replace pods of a superseded revision that are not ready and hold up an ordered set. Off by
+    /// default: upstream waits for them.
+    pub recover_stuck_rollouts: bool,
+    /// Where to count; nowhere when absent.
+    pub metrics: Option<Metrics>,
+}
+
+/// What we wrote and the caches may not have seen yet, by kind.
+#[derive(Default)]
+struct OwnWrites {
+    sets: Written,
+    pods: Written,
+    claims: Written,
+    revisions: Written,
+}
+
+/// Builds the controller.
+pub fn controller(
+    informers: &Informers,
+    tools: Tools,
+    workers: usize,
+    options: &Options,
+) -> Controller {
+    let (sets, pods) = (informers.of::<StatefulSet>(), informers.of::<Pod>());
+    let claims = informers.of::<PersistentVolumeClaim>();
+    let revisions = informers.of::<ControllerRevision>();
+    pods.add_index(&by_controller());
+    revisions.add_index(&by_controller());
+    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+    let written = Arc::new(OwnWrites::default());
+    let forgotten = written.clone();
+    watch_self(&sets, &queue, move |key| forgotten.forget(key));
+    Owned {
+        owners: sets.store().clone(),
+        queue: queue.clone(),
+        selects,
+        expectations: None,
+        again_after: |set: &StatefulSet, old: &Pod, new: &Pod| {
+            availability::after_becoming_ready(set.spec.min_ready_seconds, old, new)
+        },
+    }
+    .watch(&pods);
+    Controller {
+        name: CONTROLLER,
+        queue,
+        workers,
+        retries_max: None,
+        metrics: None,
+        waits_for: vec![
+            sets.synced(),
+            pods.synced(),
+            claims.synced(),
+            revisions.synced(),
+        ],
+        reconciler: Arc::new(StatefulSetController {
+            history: History::new(tools.client.clone(), revisions.store().clone()),
+            tools,
+            sets: sets.store().clone(),
+            pods: pods.store().clone(),
+            claims: claims.store().clone(),
+            revisions: revisions.store().clone(),
+            written,
+            recover_stuck_rollouts: options.recover_stuck_rollouts,
+            metrics: options.metrics.as_ref().map(StatefulSetMetrics::new),
+        }),
+    }
+}
+
+/// Does the set want an orphan with these labels? An empty selector matches nothing here.
+fn selects(set: &StatefulSet, labels: &LabelSet) -> bool {
+    let selector = &set.spec.selector;
+    !selector.is_empty() && selector.matches(labels)
+}
+
+impl Reconcile for StatefulSetController {
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.sync(key))
+    }
+}
+
+impl StatefulSetController {
+    async fn sync(&self, key: &Key) -> Result<Next, Error> {
+        self.check_own_writes_seen(key)?;
+        let Some(set) = self.sets.get(key) else {
+            self.forget(key);
+            return Ok(Next::AwaitChange);
+        };
+        let Ok(selector) = set.spec.selector.compile() else {
+            return Err(Error::Terminal(format!("the selector of {key} is invalid")));
+        };
+        let (revisions, pods) = self.claim(&set, &selector).await?;
+        let choice = choose(&set, &revisions, self.tools.gates);
+        let chosen = Revisions::resolve(&set, &revisions, &choice, &self.history).await?;
+        if !matches!(choice, Choice::Newest(_)) {
+            let revision = chosen.update.metadata.resource_version;
+            self.written.revisions.note(key, revision);
+        }
+        let snapshot = Snapshot::new(
+            set,
+            pods,
+            chosen,
+            &self.claims,
+            self.tools.gates,
+            self.recover_stuck_rollouts,
+        );
+        // One reading of the clock for plan, status and wake-up, so that they agree.
+        let now = self.tools.clock.now();
+        let plan = plan(&snapshot, now);
+        self.record(key, &choice, &plan, now);
+        self.observe(&snapshot, now);
+        let (pods, claims) = (&self.written.pods, &self.written.claims);
+        let outcome = apply::Apply::new(&self.tools, &snapshot, key, pods, claims)
+            .apply(&plan)
+            .await;
+        let status = status::compute(&snapshot, outcome.deleted_for_update, now);
+        let written = self.write_status(key, &snapshot.set, &status).await;
+        let truncated = self.truncate_history(&snapshot, &revisions).await;
+        if let Some(failure) = outcome.failure {
+            return Err(failure);
+        }
+        written?;
+        truncated?;
+        Ok(next(&snapshot, &status, now))
+    }
+
+    /// The set's revisions, oldest first, and its pods, after adopting and releasing.
+    async fn claim(
+        &self,
+        set: &Arc<StatefulSet>,
+        selector: &Selector,
+    ) -> Result<(Vec<Arc<ControllerRevision>>, Vec<Arc<Pod>>), Error> {
+        let claimer = Claimer::new(&self.tools.client, &**set);
+        let mut candidates = self.history.candidates(&set.metadata, selector);
+        // UPSTREAM: revisions that are no longer selected are passed over, not released.
+        candidates.retain(|held| selector.matches(&held.metadata.labels));
+        let mut revisions = claimer
+            .claim(candidates, |_: &ControllerRevision| true)
+            .await?;
+        history::sort(&mut revisions);
+        let pods = claimer
+            .claim(snapshot::candidates(set, &self.pods), |pod: &Pod| {
+                selector.matches(&pod.metadata.labels) && identity::is_member(set, pod)
+            })
+            .await?;
+        Ok((revisions, pods))
+    }
+
+    /// A cache that is older than our own writes would have us do them again.
+    fn check_own_writes_seen(&self, key: &Key) -> Result<(), Error> {
+        let gate = Gate::StaleControllerConsistencyStatefulSet;
+        if !self.tools.gates.enabled(gate) {
+            return Ok(());
+        }
+        let written = &*self.written;
+        let checks = [
+            (
+                &written.sets,
+                self.sets.resource_version(),
+                StatefulSet::TYPE,
+            ),
+            (&written.pods, self.pods.resource_version(), Pod::TYPE),
+            (
+                &written.claims,
+                self.claims.resource_version(),
+                PersistentVolumeClaim::TYPE,
+            ),
+            (
+                &written.revisions,
+                self.revisions.resource_version(),
+                ControllerRevision::TYPE,
+            ),
+        ];
+        for (written, cached, kind) in checks {
+            if !written.seen(key, cached) {
+                if let Some(metrics) = &self.metrics {
+                    metrics.skipped(&kind.group, &kind.plural);
+                }
+                return Err(Error::Stale {
+                    resource: kind.plural.into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&self, key: &Key) {
+        self.written.forget(key);
+        if let Some(metrics) = &self.metrics {
+            metrics.forget(key);
+        }
+    }
+
+    fn observe(&self, snapshot: &Snapshot, now: MicroTime) {
+        if let Some(metrics) = &self.metrics
+            && self.tools.gates.enabled(Gate::MaxUnavailableStatefulSet)
+        {
+            metrics.observe(snapshot, now);
+        }
+    }
+
+    fn record(&self, key: &Key, choice: &Choice, plan: &Plan, now: MicroTime) {
+        let about_template = match choice {
+            Choice::Newest(_) => None,
+            moved => Some(moved.to_string()),
+        };
+        let reasons = plan.reasons.iter().map(|reason| reason.to_string());
+        self.tools.decisions.record(
+            CONTROLLER,
+            key,
+            now,
+            about_template.into_iter().chain(reasons),
+        );
+    }
+
+    async fn write_status(
+        &self,
+        key: &Key,
+        set: &StatefulSet,
+        status: &StatefulSetStatus,
+    ) -> Result<(), Error> {
+        if status::differs(set, status) {
+            let client = &self.tools.client;
+            let revision =
+                put_status_with_retry::<StatefulSet>(client, &set.metadata, status).await?;
+            self.written.sets.note(key, revision);
+        }
+        Ok(())
+    }
+
+    async fn truncate_history(
+        &self,
+        snapshot: &Snapshot,
+        revisions: &[Arc<ControllerRevision>],
+    ) -> Result<(), Error> {
+        let set = &*snapshot.set;
+        let chosen = &snapshot.revisions;
+        let is_live = |held: &ControllerRevision| {
+            let name = &held.metadata.name;
+            *name == chosen.current.metadata.name
+                || *name == chosen.update.metadata.name
+                || snapshot
+                    .pods()
+                    .chain(&snapshot.misnamed)
+                    .any(|pod| identity::revision(pod) == &**name)
+        };
+        let limit = set
+            .spec
+            .revision_history_limit
+            .unwrap_or(HISTORY_LIMIT_DEFAULT);
+        for surplus in history::plan_truncation(revisions, is_live, limit) {
+            match self.history.delete(&surplus).await {
+                Err(error) if !error.is_not_found() && !error.is_conflict() => {
+                    return Err(error.into());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl OwnWrites {
+    fn forget(&self, key: &Key) {
+        for written in [&self.sets, &self.pods, &self.claims, &self.revisions] {
+            written.forget(key);
+        }
+    }
+}
+
+/// When to look again if nothing happens: when a ready pod becomes available.
+fn next(snapshot: &Snapshot, status: &StatefulSetStatus, now: MicroTime) -> Next {
+    let min_ready_seconds = snapshot.set.spec.min_ready_seconds;
+    if min_ready_seconds <= 0 || status.ready_replicas == status.available_replicas {
+        return Next::AwaitChange;
+    }
+    let pods = snapshot.pods().map(|pod| &**pod);
+    let wait = availability::next_availability(pods, min_ready_seconds, now)
+        .unwrap_or(Duration::from_secs(min_ready_seconds.unsigned_abs().into()));
+    Next::After(wait)
+}

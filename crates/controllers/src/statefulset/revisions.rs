@@ -1,0 +1,109 @@
+//! Which revision of the template pods should have. Pure but for [`Revisions::resolve`], which may
+//! have to write one.
+
+use std::fmt;
+use std::sync::Arc;
+
+use api::kinds::{ControllerRevision, RevisionData, StatefulSet};
+use api::{Gate, Gates};
+
+use crate::workload::claim::controller_reference;
+use crate::workload::history::{self, History, NewRevision};
+
+/// The revisions that matter, oldest first in `all`.
+#[derive(Clone, Debug)]
+pub struct Revisions {
+    /// What pods have that the update has not reached, or must not reach.
+    pub current: Arc<ControllerRevision>,
+    /// What the template says now.
+    pub update: Arc<ControllerRevision>,
+    pub collision_count: i32,
+}
+
+/// Where the update revision comes from.
+#[derive(Clone, Debug)]
+pub enum Choice {
+    /// The template has not changed since this one.
+    Newest(Arc<ControllerRevision>),
+    /// The template is that of an older revision again.
+    Return {
+        to: Arc<ControllerRevision>,
+        number: i64,
+    },
+    Create(NewRevision),
+}
+
+/// Finds the template among the sorted revisions.
+pub fn choose(set: &StatefulSet, sorted: &[Arc<ControllerRevision>], gates: Gates) -> Choice {
+    let data = RevisionData::of(&set.spec.template);
+    let newest = sorted.last();
+    if let Some(equal) = history::newest_equal(sorted, &data) {
+        return match newest {
+            Some(newest) if newest.data == data => Choice::Newest(newest.clone()),
+            _ => Choice::Return {
+                to: equal.clone(),
+                number: history::next_number(sorted),
+            },
+        };
+    }
+    if let Some(newest) = newest
+        && gates.enabled(Gate::StatefulSetSemanticRevisionComparison)
+        && newest.data.same_meaning(&data)
+    {
+        return Choice::Newest(newest.clone());
+    }
+    Choice::Create(NewRevision {
+        labels: set.spec.template.labels().clone(),
+        annotations: set.metadata.annotations.clone(),
+        owner: controller_reference(set),
+        data,
+        number: history::next_number(sorted),
+    })
+}
+
+impl Revisions {
+    /// Carries the choice out.
+    pub async fn resolve(
+        set: &StatefulSet,
+        sorted: &[Arc<ControllerRevision>],
+        choice: &Choice,
+        history: &History,
+    ) -> Result<Revisions, client::Error> {
+        let mut collision_count = set.status.collision_count.unwrap_or(0);
+        let update = match choice {
+            Choice::Newest(newest) => newest.clone(),
+            Choice::Return { to, number } => history.renumber(to, *number).await?,
+            Choice::Create(new) => {
+                history
+                    .create(&set.metadata, new, &mut collision_count)
+                    .await?
+            }
+        };
+        let current = sorted
+            .iter()
+            .find(|held| set.status.current_revision == *held.metadata.name)
+            .unwrap_or(&update)
+            .clone();
+        Ok(Revisions {
+            current,
+            update,
+            collision_count,
+        })
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Choice::Newest(held) => write!(f, "the template is that of {}", held.metadata.name),
+            Choice::Return { to, number } => write!(
+                f,
+                "the template is that of {} again: it becomes revision {number}",
+                to.metadata.name
+            ),
+            Choice::Create(new) => {
+                write!(f, "the template is new: it becomes revision {}", new.number)
+            }
+        }
+    }
+}

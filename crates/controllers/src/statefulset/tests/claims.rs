@@ -1,0 +1,141 @@
+//! Who owns claims, in every transition of the retention policy.
+
+use super::super::Holder;
+use super::*;
+
+const POLICIES: [&str; 4] = [
+    "",
+    "whendeleted=delete",
+    "scaled=delete",
+    "scaled=delete whendeleted=delete",
+];
+
+fn owners(policy: &str, replicas: i32, facts: &str) -> (bool, Vec<String>) {
+    let set = set(&format!("replicas={replicas} claims {policy}"));
+    let claim = claim(&format!("data-web-0:{facts}"));
+    let holder = Holder::of(&set, &pod("0:ready"), 0);
+    let owners = holder.owners(&claim.metadata);
+    let text = |owner: &api::OwnerRef| {
+        assert_eq!(owner.controller, Some(true));
+        format!("{}={}", owner.kind, owner.uid)
+    };
+    (
+        holder.is_up_to_date(&claim.metadata),
+        owners.iter().map(text).collect(),
+    )
+}
+
+// Upstream: TestIsClaimOwnerUpToDate, TestUpdateClaimOwnerRefForSetAndPod, TestGetPersistentVolumeClaimRetentionPolicy.
+#[test]
+fn each_policy_has_its_owner() {
+    let wanted: [(&[&str], &[&str]); 4] = [
+        (&[], &[]),
+        (&["StatefulSet=set"], &["StatefulSet=set"]),
+        (&[], &["Pod=web-0"]),
+        (&["StatefulSet=set"], &["Pod=web-0"]),
+    ];
+    for (policy, (wanted, condemned)) in POLICIES.into_iter().zip(wanted) {
+        for (replicas, expected) in [(1, wanted), (0, condemned)] {
+            for held in ["", "set", "pod", "set,pod"] {
+                let (up_to_date, owners) = owners(policy, replicas, held);
+                assert_eq!(owners, expected, "{policy} {replicas} {held}");
+                let same = match held {
+                    "" => expected.is_empty(),
+                    "set" => expected == ["StatefulSet=set"],
+                    "pod" => expected == ["Pod=web-0"],
+                    _ => false,
+                };
+                assert_eq!(up_to_date, same, "{policy} {replicas} {held}");
+            }
+        }
+    }
+}
+
+// Upstream: TestHasStaleOwnerRef, TestHasUnexpectedController, TestHasNonController, TestHasOwnerRef.
+#[test]
+fn claims_of_somebody_else_are_left_alone() {
+    for policy in &POLICIES[1..] {
+        assert!(owners(policy, 1, "other").0, "{policy}");
+        assert!(owners(policy, 1, "set=before").0, "{policy}");
+        assert!(owners(policy, 1, "pod=before").0, "{policy}");
+        let (up_to_date, left) = owners(policy, 1, "other,set");
+        assert!(!up_to_date);
+        assert_eq!(left, ["Other=boss"], "ours goes, theirs stays");
+    }
+    let (up_to_date, left) = owners("", 1, "other,pod");
+    assert!(!up_to_date);
+    assert_eq!(left, ["Other=boss"]);
+    assert!(owners("", 1, "other").0);
+}
+
+#[test]
+fn an_owner_that_does_not_control_is_put_right() {
+    for (policy, held) in [
+        ("whendeleted=delete", "plainset"),
+        ("", "plainset"),
+        ("scaled=delete", "plainpod"),
+    ] {
+        assert!(!owners(policy, 1, held).0, "{policy} {held}");
+    }
+    assert_eq!(
+        owners("whendeleted=delete", 1, "plainset").1,
+        ["StatefulSet=set"]
+    );
+}
+
+// Upstream: TestPodClaimIsStale.
+#[test]
+fn a_claim_of_the_pod_before_is_stale_when_scaling_deletes_claims() {
+    let stale = |policy: &str, facts: &str| {
+        let set = set(&format!("replicas=1 claims {policy}"));
+        let claims = [(
+            "data-web-0".to_string(),
+            claim(&format!("data-web-0:{facts}")),
+        )];
+        let holder = Holder {
+            set: &set,
+            ordinal: 0,
+            uid: Default::default(),
+        };
+        holder.stale_claim(&claims.into_iter().collect())
+    };
+    assert_eq!(
+        stale("scaled=delete", "pod=before"),
+        Some("data-web-0".into())
+    );
+    assert_eq!(stale("scaled=delete", "set"), None);
+    assert_eq!(stale("scaled=delete", ""), None);
+    assert_eq!(stale("whendeleted=delete", "pod=before"), None);
+}
+
+// Upstream: TestMatchesRef, TestHasUnexpectedController, TestClaimOwnerUpToDateEdgeCases.
+#[test]
+fn only_controllers_that_are_not_ours_conflict() {
+    let conflicts = |policy: &str, facts: &str| {
+        let set = set(&format!("replicas=1 claims {policy}"));
+        let claims = [(
+            "data-web-0".to_string(),
+            claim(&format!("data-web-0:{facts}")),
+        )];
+        let holder = Holder::of(&set, &pod("0:ready"), 0);
+        let work = holder.work(&claims.into_iter().collect());
+        !work.conflicting.is_empty()
+    };
+    for (facts, expected) in [
+        ("", false),
+        ("other", true),
+        ("friend", false),
+        ("cousin", true),
+        ("set", false),
+        ("set=before", true),
+        ("pod", false),
+        ("pod=before", true),
+        ("pod,other", true),
+        ("pod,friend", false),
+    ] {
+        for policy in &POLICIES[1..] {
+            assert_eq!(conflicts(policy, facts), expected, "{policy} {facts}");
+        }
+        assert!(!conflicts("", facts), "who retains does not mind {facts}");
+    }
+}

@@ -1,0 +1,594 @@
+//! What a round does, and why.
+
+use expect_test::{Expect, expect};
+
+use super::super::plan::{Plan, Step, Which, plan};
+use super::super::{ClaimWork, Snapshot};
+use super::*;
+
+/// The steps of a plan, one stage a line, then its reasons.
+fn text(snapshot: &Snapshot) -> String {
+    let plan: Plan = plan(snapshot, now());
+    let stages = [
+        ("", &plan.replicas),
+        ("claims: ", &plan.condemned_claims),
+        ("scale down: ", &plan.condemned),
+        ("update: ", &plan.update),
+    ];
+    let mut lines: Vec<String> = stages
+        .iter()
+        .filter(|(_, steps)| !steps.is_empty())
+        .map(|(name, steps)| {
+            let steps: Vec<String> = steps.iter().map(step).collect();
+            format!("{name}{}", steps.join("; "))
+        })
+        .collect();
+    lines.extend(plan.reasons.iter().map(|reason| format!("- {reason}")));
+    lines.join("\n")
+}
+
+fn step(step: &Step) -> String {
+    match step {
+        Step::Create {
+            ordinal,
+            revision,
+            claims,
+        } => {
+            let revision = match revision {
+                Which::Current => "old",
+                Which::Update => "new",
+            };
+            format!("create {ordinal} at {revision}{}", work(claims))
+        }
+        Step::Claims {
+            ordinal, claims, ..
+        } => format!("claims of {ordinal}{}", work(claims)),
+        Step::Repair {
+            ordinal,
+            identity,
+            storage,
+            claims,
+            ..
+        } => format!(
+            "repair {ordinal} identity={identity} storage={storage}{}",
+            work(claims)
+        ),
+        Step::Delete(pod) => format!("delete {}", pod.metadata.name),
+    }
+}
+
+fn work(claims: &ClaimWork) -> String {
+    let missing = claims.missing.iter().map(|(name, _)| format!(" +{name}"));
+    let leaving = claims.leaving.iter().map(|name| format!(" leaving {name}"));
+    let reown = claims.reown.iter().map(|name| format!(" reown {name}"));
+    let conflicting = claims
+        .conflicting
+        .iter()
+        .map(|name| format!(" conflict {name}"));
+    missing
+        .chain(leaving)
+        .chain(reown)
+        .chain(conflicting)
+        .collect()
+}
+
+fn check(text_: &str, expected: Expect) {
+    expected.assert_eq(&text(&snapshot(text_, Gates::default(), false)));
+}
+
+fn check_budget(text_: &str, expected: Expect) {
+    expected.assert_eq(&text(&snapshot(text_, with_max_unavailable(), false)));
+}
+
+fn check_recovery(text_: &str, expected: Expect) {
+    expected.assert_eq(&text(&snapshot(text_, Gates::default(), true)));
+}
+
+// Upstream: TestStatefulSetControl/CreatesPods, ScalesUp.
+#[test]
+fn an_ordered_set_creates_the_first_that_is_missing() {
+    check(
+        "replicas=3 |",
+        expect![[r#"
+            create 0 at new
+            - creates web-0 at new"#]],
+    );
+    check(
+        "replicas=3 | 0:ready 2:ready",
+        expect![[r#"
+            create 1 at new
+            - creates web-1 at new"#]],
+    );
+    check("replicas=0 |", expect!["- has the 0 pods it wants, at new"]);
+    check(
+        "replicas=2 | 0:ready 1:ready",
+        expect!["- has the 2 pods it wants, at new"],
+    );
+}
+
+// Upstream: TestStatefulSetControl/UpdatePodFailure and the monotonic cases of processReplica.
+#[test]
+fn an_ordered_set_waits_for_the_one_before() {
+    check(
+        "replicas=2 | 0:running",
+        expect!["- waits until web-0 runs and is ready"],
+    );
+    check(
+        "replicas=2 | 0:pending",
+        expect!["- waits until web-0 runs and is ready"],
+    );
+    check(
+        "replicas=2 | 0:ready,gone",
+        expect!["- waits until web-0 is gone"],
+    );
+    check(
+        "replicas=2 min=30 | 0:ready,since=10",
+        expect!["- waits until web-0 has been ready long enough: 20s more"],
+    );
+    check(
+        "replicas=2 min=30 | 0:ready,since=30",
+        expect![[r#"
+            create 1 at new
+            - creates web-1 at new"#]],
+    );
+}
+
+// Upstream: TestParallelScale, TestStatefulSetControl with parallel management.
+#[test]
+fn a_parallel_set_waits_for_nothing() {
+    check(
+        "replicas=4 parallel | 0:pending 2:ready,gone",
+        expect![[r#"
+            create 1 at new; create 3 at new
+            - creates web-1 at new
+            - creates web-3 at new"#]],
+    );
+    check(
+        "replicas=1 parallel | 0:pending 1:ready 2:running 3:ready,gone",
+        expect![[r#"
+            scale down: delete web-2; delete web-1
+            - deletes web-2: only 1 pods are wanted
+            - deletes web-1: only 1 pods are wanted
+            - goes on with the update when web-0 is available"#]],
+    );
+}
+
+// Upstream: TestStatefulSetControl/RecreatesFailedPod, RecreatesSucceededPod, RecreatesPVCForPendingPod,
+// CreatePodFailure's neighbours.
+#[test]
+fn what_has_ended_is_deleted_first() {
+    check(
+        "replicas=2 | 0:failed",
+        expect![[r#"
+            delete web-0
+            - deletes web-0, which has failed, to replace it"#]],
+    );
+    check(
+        "replicas=2 | 0:succeeded,gone",
+        expect!["- waits until web-0 is gone"],
+    );
+    check(
+        "replicas=3 parallel | 0:succeeded 1:ready",
+        expect![[r#"
+            delete web-0; create 2 at new
+            - deletes web-0, which has succeeded, to replace it
+            - creates web-2 at new"#]],
+    );
+}
+
+// Upstream: TestStatefulSetControlScaleDownDeleteError, TestStatefulSetControlDeletesPodsInOrder-like cases.
+#[test]
+fn an_ordered_set_scales_down_from_the_top() {
+    check(
+        "replicas=1 | 0:ready 1:ready 2:ready",
+        expect![[r#"
+            scale down: delete web-2
+            - deletes web-2: only 1 pods are wanted"#]],
+    );
+    check(
+        "replicas=1 | 0:ready 1:ready 2:ready,gone",
+        expect!["- waits until web-2 is gone"],
+    );
+    check(
+        "replicas=1 | 0:ready 1:running 2:running",
+        expect!["- deletes web-2 only when web-1 is healthy or gone"],
+    );
+    check(
+        "replicas=1 | 0:ready 1:ready 2:running",
+        expect![[r#"
+            scale down: delete web-2
+            - deletes web-2: only 1 pods are wanted"#]],
+    );
+    check(
+        "replicas=1 | 0:running 1:ready",
+        expect!["- waits until web-0 runs and is ready"],
+    );
+    check(
+        "replicas=1 min=30 | 0:ready 1:ready,since=5 2:ready,since=5",
+        expect!["- deletes web-2 only when web-1 is healthy or gone"],
+    );
+}
+
+// Upstream: TestStatefulSetStartOrdinal.
+#[test]
+fn a_start_ordinal_moves_the_window() {
+    check(
+        "replicas=2 start=3 | 2:ready 3:ready",
+        expect![[r#"
+            create 4 at new
+            - creates web-4 at new"#]],
+    );
+    check(
+        "replicas=2 start=3 | 2:ready 3:ready 4:ready",
+        expect![[r#"
+            scale down: delete web-2
+            - deletes web-2: only 2 pods are wanted"#]],
+    );
+    check(
+        "replicas=2 start=3 partition=1 | 3:ready,rev=old 4:ready,rev=old",
+        expect![[r#"
+            update: delete web-4
+            - deletes web-4 to update it from old to new
+            - keeps 1 pods below ordinal 4 at their revision (partition)"#]],
+    );
+    check(
+        "replicas=2 start=3 partition=1 |",
+        expect![[r#"
+            create 3 at old
+            - creates web-3 at old"#]],
+    );
+}
+
+// Upstream: TestStatefulSetControlRollingUpdate, TestStatefulSetControlOnDeleteUpdate.
+#[test]
+fn an_update_goes_from_the_top_one_by_one() {
+    check(
+        "replicas=3 | 0:ready,rev=old 1:ready,rev=old 2:ready,rev=old",
+        expect![[r#"
+            update: delete web-2
+            - deletes web-2 to update it from old to new"#]],
+    );
+    check(
+        "replicas=3 | 0:ready,rev=old 1:ready,rev=old 2:ready",
+        expect![[r#"
+            update: delete web-1
+            - deletes web-1 to update it from old to new"#]],
+    );
+    check(
+        "replicas=3 parallel | 0:ready,rev=old 1:ready,rev=old 2:running",
+        expect!["- goes on with the update when web-2 is available"],
+    );
+    check(
+        "replicas=3 parallel | 0:ready,rev=old 1:ready,rev=old 2:ready,rev=old,gone",
+        expect!["- goes on with the update when web-2 is available"],
+    );
+    check(
+        "replicas=3 parallel | 0:ready,rev=old 1:running,rev=old 2:ready",
+        expect![[r#"
+            update: delete web-1
+            - deletes web-1 to update it from old to new"#]],
+    );
+    check(
+        "replicas=2 ondelete | 0:ready,rev=old 1:ready,rev=old",
+        expect!["- leaves 2 pods of old revisions until somebody deletes them (OnDelete)"],
+    );
+    check(
+        "replicas=2 ondelete | 0:ready,rev=old",
+        expect![[r#"
+            create 1 at new
+            - creates web-1 at new"#]],
+    );
+    check(
+        "replicas=1 parallel | 0:failed,rev=old",
+        expect![[r#"
+            delete web-0
+            - deletes web-0, which has failed, to replace it
+            - goes on with the update when web-0 is available"#]],
+    );
+}
+
+// Upstream: TestStatefulSetControlRollingUpdateWithPartition, TestNewVersionedStatefulSetPod-like cases.
+#[test]
+fn a_partition_keeps_the_lower_ones() {
+    check(
+        "replicas=3 partition=2 | 0:ready,rev=old 1:ready,rev=old 2:ready",
+        expect!["- keeps 2 pods below ordinal 2 at their revision (partition)"],
+    );
+    check(
+        "replicas=3 partition=2 | 1:ready,rev=old 2:ready",
+        expect![[r#"
+            create 0 at old
+            - creates web-0 at old"#]],
+    );
+    check(
+        "replicas=3 partition=9 parallel | 0:ready,rev=old",
+        expect![[r#"
+            create 1 at old; create 2 at old
+            - creates web-1 at old
+            - creates web-2 at old
+            - keeps 1 pods below ordinal 9 at their revision (partition)"#]],
+    );
+    check(
+        "replicas=3 norolling current=1 parallel |",
+        expect![[r#"
+            create 0 at old; create 1 at new; create 2 at new
+            - creates web-0 at old
+            - creates web-1 at new
+            - creates web-2 at new"#]],
+    );
+}
+
+// Upstream: TestStatefulSetControlRollingUpdateWithMaxUnavailable, ...WithMaxUnavailableInOrderedModeVerifyInvariant,
+// TestStatefulSetControlRollingUpdateBlockedByMaxUnavailable.
+#[test]
+fn a_budget_lets_several_be_updated_at_once() {
+    let four = "0:ready,rev=old 1:ready,rev=old 2:ready,rev=old 3:ready,rev=old";
+    check_budget(
+        &format!("replicas=4 max=2 | {four}"),
+        expect![[r#"
+            update: delete web-3; delete web-2
+            - deletes web-3 to update it from old to new
+            - deletes web-2 to update it from old to new"#]],
+    );
+    check_budget(
+        &format!("replicas=4 max=60% | {four}"),
+        expect![[r#"
+            update: delete web-3; delete web-2
+            - deletes web-3 to update it from old to new
+            - deletes web-2 to update it from old to new"#]],
+    );
+    check_budget(
+        &format!("replicas=4 max=10% | {four}"),
+        expect![[r#"
+            update: delete web-3
+            - deletes web-3 to update it from old to new"#]],
+    );
+    check_budget(
+        &format!("replicas=4 max=2 partition=3 | {four}"),
+        expect![[r#"
+            update: delete web-3
+            - deletes web-3 to update it from old to new
+            - keeps 3 pods below ordinal 3 at their revision (partition)"#]],
+    );
+    check_budget(
+        "replicas=4 max=2 | 0:ready,rev=old 1:ready,rev=old",
+        expect![[r#"
+            create 2 at new
+            - creates web-2 at new"#]],
+    );
+    check_budget(
+        "replicas=4 max=2 | 0:ready,rev=old 1:ready,rev=old 2:running",
+        expect!["- waits until web-2 runs and is ready"],
+    );
+    check_budget(
+        "replicas=4 max=2 parallel | 0:running,rev=old 1:ready,rev=old 2:ready,rev=old 3:ready",
+        expect![[r#"
+            update: delete web-2
+            - deletes web-2 to update it from old to new"#]],
+    );
+    check_budget(
+        "replicas=4 max=2 parallel | 0:running,rev=old 1:ready,rev=old 2:ready,rev=old 3:running",
+        expect!["- goes on with the update when fewer than 2 pods are unavailable: 2 are now"],
+    );
+    check(
+        &format!("replicas=4 max=2 | {four}"),
+        expect![[r#"
+            update: delete web-3
+            - deletes web-3 to update it from old to new"#]],
+    );
+}
+
+#[test]
+fn a_superseded_pod_that_never_got_ready_is_waited_for_unless_recovery_is_on() {
+    let stuck = "replicas=3 | 0:ready,rev=old 1:ready,rev=old 2:running,rev=bad";
+    check(
+        stuck,
+        expect![
+            "- waits until web-2 runs and is ready, though it is of revision bad and new is wanted: delete web-2 if it never gets ready"
+        ],
+    );
+    check_recovery(
+        stuck,
+        expect![[r#"
+            delete web-2
+            - deletes web-2: it is not ready, holds up the others, and its revision bad has been superseded by new"#]],
+    );
+    check_recovery(
+        "replicas=2 | 0:running,rev=old",
+        expect![[r#"
+            delete web-0
+            - deletes web-0: it is not ready, holds up the others, and its revision old has been superseded by new"#]],
+    );
+    check_recovery(
+        "replicas=2 | 0:running,rev=old 1:ready,rev=old",
+        expect!["- waits until web-0 runs and is ready"],
+    );
+    check_recovery(
+        "replicas=2 partition=2 | 0:running,rev=old",
+        expect!["- waits until web-0 runs and is ready"],
+    );
+    check_recovery(
+        "replicas=2 ondelete | 0:running,rev=bad",
+        expect!["- waits until web-0 runs and is ready"],
+    );
+    check_recovery(
+        "replicas=2 | 0:running",
+        expect!["- waits until web-0 runs and is ready"],
+    );
+}
+
+// Upstream: TestStorageMatches, TestIdentityMatches, TestUpdateStorage, TestStatefulPodControlUpdateIdentityFailure.
+#[test]
+fn members_get_their_identity_and_claims_back() {
+    check(
+        "replicas=1 | 0:ready,nolabel",
+        expect![[r#"
+            repair 0 identity=true storage=false
+            - repairs web-0: labels"#]],
+    );
+    check(
+        "replicas=1 claims | 0:ready,novolume |",
+        expect![[r#"
+            repair 0 identity=false storage=true +data-web-0
+            - repairs web-0: volumes"#]],
+    );
+    check(
+        "replicas=1 claims | 0:ready |",
+        expect!["- has the 1 pods it wants, at new"],
+    );
+    check(
+        "replicas=1 claims | 0:pending |",
+        expect![[r#"
+            claims of 0 +data-web-0
+            - sees to the volume claims of web-0
+            - waits until web-0 runs and is ready"#]],
+    );
+    check(
+        "replicas=1 claims parallel | 0:pending |",
+        expect![[r#"
+            claims of 0 +data-web-0
+            - sees to the volume claims of web-0
+            - goes on with the update when web-0 is available"#]],
+    );
+    check(
+        "replicas=1 claims whendeleted=delete | 0:ready | data-web-0",
+        expect![[r#"
+            repair 0 identity=false storage=false reown data-web-0
+            - repairs web-0: owners of its claims"#]],
+    );
+}
+
+// Upstream: TestStatefulSetControl/SetsPVCRetention-like cases, TestPodClaimIsStale, TestStatefulSetControlPvcDeletion-like cases.
+#[test]
+fn claims_of_condemned_pods_come_before_their_deletion() {
+    check(
+        "replicas=0 claims scaled=delete | 0:ready | data-web-0",
+        expect![[r#"
+            claims: claims of 0 reown data-web-0
+            scale down: delete web-0
+            - sees to the volume claims of web-0
+            - deletes web-0: only 0 pods are wanted"#]],
+    );
+    check(
+        "replicas=1 claims scaled=delete | | data-web-0:pod=before",
+        expect![
+            "- creates no web-0 yet: its claim data-web-0 still belongs to the pod before it and goes with that"
+        ],
+    );
+    check(
+        "replicas=2 claims scaled=delete parallel | | data-web-0:pod=before",
+        expect![[r#"
+            create 1 at new +data-web-1
+            - creates no web-0 yet: its claim data-web-0 still belongs to the pod before it and goes with that
+            - creates web-1 at new"#]],
+    );
+    check(
+        "replicas=1 claims | | data-web-0:pod=before",
+        expect![[r#"
+            create 0 at new
+            - creates web-0 at new"#]],
+    );
+    check(
+        "replicas=1 claims | | data-web-0:gone",
+        expect![[r#"
+            create 0 at new leaving data-web-0
+            - creates web-0 at new"#]],
+    );
+}
+
+#[test]
+fn a_name_that_only_looks_right_takes_no_place() {
+    check(
+        "replicas=1 | web-00:ready web-99999999999:ready",
+        expect![[r#"
+            create 0 at new
+            - creates web-0 at new"#]],
+    );
+}
+
+#[test]
+fn a_set_on_its_way_out_does_nothing() {
+    check(
+        "replicas=3 deleted | 0:failed 5:ready",
+        expect!["- is being deleted: its pods are left to the garbage collector"],
+    );
+}
+
+#[test]
+fn a_set_of_absurd_size_costs_a_bounded_plan() {
+    let huge = snapshot("replicas=2147483647 parallel |", Gates::default(), false);
+    let plan = plan(&huge, now());
+    assert_eq!(plan.replicas.len(), super::super::plan::CREATIONS_MAX);
+    assert!(plan.reasons.len() <= 11);
+}
+
+// Upstream: TestStatefulSetRollingUpdateRespectsMinReadySeconds, TestStatefulSetScaleDownRespectsMinReadySeconds,
+// TestStatefulSetOnDeleteStrategyIgnoresMinReadySeconds, TestStatefulSetZeroMinReadySeconds,
+// TestStatefulSetPartitionRollingUpdateWithMinReadySeconds.
+#[test]
+fn an_update_counts_pods_that_have_been_ready_long_enough() {
+    check(
+        "replicas=2 min=30 parallel | 0:ready,rev=old 1:ready,since=10",
+        expect!["- goes on with the update when web-1 is available"],
+    );
+    check(
+        "replicas=2 min=30 parallel | 0:ready,rev=old 1:ready,since=30",
+        expect![[r#"
+            update: delete web-0
+            - deletes web-0 to update it from old to new"#]],
+    );
+    check(
+        "replicas=2 min=0 | 0:ready,rev=old 1:ready,since=0",
+        expect![[r#"
+            update: delete web-0
+            - deletes web-0 to update it from old to new"#]],
+    );
+    check(
+        "replicas=3 min=30 partition=1 parallel | 0:ready,rev=old 1:ready,rev=old 2:ready,since=1",
+        expect![[r#"
+            - goes on with the update when web-2 is available
+            - keeps 1 pods below ordinal 1 at their revision (partition)"#]],
+    );
+    check(
+        "replicas=2 min=30 ondelete parallel | 0:ready,rev=old,since=1 1:ready,since=1",
+        expect!["- leaves 1 pods of old revisions until somebody deletes them (OnDelete)"],
+    );
+    check_budget(
+        "replicas=3 min=30 max=2 parallel | 0:ready,rev=old 1:ready,rev=old 2:ready,since=1",
+        expect![[r#"
+            update: delete web-1
+            - deletes web-1 to update it from old to new"#]],
+    );
+}
+
+// Upstream: TestGetStatefulSetMaxUnavailable.
+#[test]
+fn max_unavailable_rounds_down_but_never_to_nothing() {
+    let most = |text: &str| super::super::plan::max_unavailable(&set(text));
+    assert_eq!(most("replicas=10"), 1);
+    assert_eq!(most("replicas=10 max=3"), 3);
+    assert_eq!(most("replicas=10 max=25%"), 2);
+    assert_eq!(most("replicas=10 max=5%"), 1);
+    assert_eq!(most("replicas=10 max=100%"), 10);
+    assert_eq!(most("replicas=10 max=nonsense"), 1);
+}
+
+// Upstream: TestParallelScale.
+#[test]
+fn a_parallel_set_scales_by_any_number_at_once() {
+    let created = |text: &str| {
+        plan(&snapshot(text, Gates::default(), false), now())
+            .replicas
+            .len()
+    };
+    assert_eq!(created("replicas=1000 parallel |"), 1000);
+    let pods: Vec<String> = (0..1000)
+        .map(|ordinal| format!("{ordinal}:pending"))
+        .collect();
+    let down = snapshot(
+        &format!("replicas=2 parallel | {}", pods.join(" ")),
+        Gates::default(),
+        false,
+    );
+    assert_eq!(plan(&down, now()).condemned.len(), 998);
+}

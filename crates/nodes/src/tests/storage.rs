@@ -1,0 +1,134 @@
+//! Claims and the volumes that are made for them.
+
+use super::*;
+use crate::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
+
+fn claim(name: &str, class: Option<&str>) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    })
+}
+
+fn mounting(name: &str, claim: &str) -> Value {
+    let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}});
+    pod(name, json!({"spec": {"volumes": [volume]}}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_the_default_class_is_bound_when_its_pod_gets_a_node() {
+    let zoned = "nodes: [{count: 2, zones: [a, b]}]";
+    let world = world(Config::parse(zoned, "nodes.yaml").unwrap()).await;
+    let class = world.get(&StorageClass::TYPE, "standard").await.unwrap();
+    assert_eq!(class["volumeBindingMode"], "WaitForFirstConsumer");
+
+    world
+        .create(&PersistentVolumeClaim::TYPE, claim("data", None))
+        .await;
+    pass(&world, 2).await;
+    let waiting = world
+        .get(&PersistentVolumeClaim::TYPE, "data")
+        .await
+        .unwrap();
+    assert_eq!(
+        (
+            &waiting["status"]["phase"],
+            &waiting["spec"]["storageClassName"]
+        ),
+        (&json!("Pending"), &json!("standard"))
+    );
+
+    world.create(&PODS, mounting("db", "data")).await;
+    pass(&world, 3).await;
+    let bound = world
+        .get(&PersistentVolumeClaim::TYPE, "data")
+        .await
+        .unwrap();
+    assert_eq!(bound["status"]["phase"], "Bound");
+    assert_eq!(bound["status"]["capacity"]["storage"], "1Gi");
+    let volume = bound["spec"]["volumeName"].as_str().unwrap().to_owned();
+    let made = world.get(&PersistentVolume::TYPE, &volume).await.unwrap();
+    assert_eq!(made["status"]["phase"], "Bound");
+    assert_eq!(made["spec"]["claimRef"]["name"], "data");
+    let terms = &made["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
+    assert_eq!(terms[0]["matchExpressions"][0]["values"], json!(["a"]));
+    let running = world.get(&PODS, "db").await.unwrap();
+    assert_eq!(
+        (&running["spec"]["nodeName"], &running["status"]["phase"]),
+        (&json!("node-0"), &json!("Running"))
+    );
+
+    // The volume is in zone a, and so is every later pod that wants it.
+    world.delete(&PODS, "db").await;
+    world
+        .patch(&NODES, "node-0", json!({"spec": {"unschedulable": true}}))
+        .await;
+    pass(&world, 3).await;
+    world.create(&PODS, mounting("db2", "data")).await;
+    pass(&world, 3).await;
+    let stuck = world.get(&PODS, "db2").await.unwrap();
+    assert_eq!(
+        condition(&stuck, "PodScheduled")["message"],
+        "0/2 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, 1 node(s) were unschedulable. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_claim_is_missing_waits_for_it() {
+    let world = world(Config::default()).await;
+    world.create(&PODS, mounting("db", "data")).await;
+    pass(&world, 2).await;
+    let stuck = world.get(&PODS, "db").await.unwrap();
+    let message = condition(&stuck, "PodScheduled")["message"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        message.starts_with(
+            r#"0/3 nodes are available: persistentvolumeclaim "data" not found. preemption:"#
+        ),
+        "{message}"
+    );
+    world
+        .create(&PersistentVolumeClaim::TYPE, claim("data", None))
+        .await;
+    pass(&world, 15).await;
+    assert_eq!(
+        world.get(&PODS, "db").await.unwrap()["status"]["phase"],
+        "Running"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_goes_when_its_claim_does() {
+    let world = world(Config::default()).await;
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "cloud"},
+        "provisioner": "ebs.csi.aws.com", "volumeBindingMode": "Immediate",
+    });
+    world.create(&StorageClass::TYPE, class).await;
+    world
+        .create(&PersistentVolumeClaim::TYPE, claim("data", Some("cloud")))
+        .await;
+    pass(&world, 2).await;
+    let bound = world
+        .get(&PersistentVolumeClaim::TYPE, "data")
+        .await
+        .unwrap();
+    let volume = bound["spec"]["volumeName"].as_str().unwrap().to_owned();
+    assert_eq!(bound["status"]["phase"], "Bound");
+    // Their controllers would take the protecting finalizers away.
+    let unprotect = json!({"metadata": {"finalizers": null}});
+    world
+        .patch(&PersistentVolume::TYPE, &volume, unprotect.clone())
+        .await;
+    world
+        .patch(&PersistentVolumeClaim::TYPE, "data", unprotect)
+        .await;
+    world.delete(&PersistentVolumeClaim::TYPE, "data").await;
+    pass(&world, 2).await;
+    assert_eq!(world.get(&PersistentVolume::TYPE, &volume).await, None);
+}

@@ -1,0 +1,154 @@
+//! The binary as an operator meets it: names, help, and one sentence for each mistake.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_steersman");
+
+fn run(program: &Path, arguments: &[&str]) -> Output {
+    Command::new(program)
+        .args(arguments)
+        // A test must not find a cluster that the developer happens to use.
+        .env_remove("KUBECONFIG")
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .env("HOME", "/nonexistent")
+        .output()
+        .expect("the binary runs")
+}
+
+fn manager(arguments: &[&str]) -> Output {
+    let mut all = vec!["controller-manager"];
+    all.extend(arguments);
+    run(Path::new(BINARY), &all)
+}
+
+/// A directory of its own for each test.
+fn directory(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("steersman-binary-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&path).expect("a temporary directory can be made");
+    path
+}
+
+/// Exit code 1, nothing on standard output, and a last line on standard error that holds `expected`.
+fn check_refused(arguments: &[&str], expected: &str) {
+    let output = manager(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    let told: Vec<&str> = errors
+        .lines()
+        .filter(|line| line.starts_with("Error: "))
+        .collect();
+    assert_eq!(told.len(), 1, "{arguments:?}: {errors}");
+    assert!(told[0].contains(expected), "{arguments:?}: {}", told[0]);
+}
+
+#[test]
+fn under_upstreams_name_it_is_the_manager() {
+    let link = directory("name").join("kube-controller-manager");
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(BINARY, &link).unwrap();
+    let output = run(&link, &["--version"]);
+    assert!(output.status.success());
+    let version = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(version.starts_with("Kubernetes v1.36."), "{version}");
+    let help = run(&link, &["--help"]);
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    assert!(
+        help.contains("Usage:\n  kube-controller-manager [flags]\n"),
+        "{help}"
+    );
+}
+
+#[test]
+fn mistakes_on_the_command_line() {
+    check_refused(
+        &["--kubecofnig=x"],
+        "unknown flag: --kubecofnig; did you mean --kubeconfig?",
+    );
+    check_refused(
+        &["--secure-port=x"],
+        "for \"--secure-port\" flag: must be a whole number",
+    );
+    check_refused(
+        &["--leader-elect", "false"],
+        "unexpected argument \"false\"",
+    );
+    check_refused(
+        &["--controllers=foo"],
+        "\"foo\" is not in the list of known controllers",
+    );
+    check_refused(
+        &["--feature-gates=Nope=true"],
+        "unrecognized feature gate: Nope",
+    );
+    check_refused(
+        &["--emulated-version=1.20"],
+        "--emulated-version: version 1.20 is not between",
+    );
+    check_refused(
+        &["--cloud-provider=aws"],
+        "--cloud-provider: the in-tree cloud provider \"aws\" no longer exists",
+    );
+}
+
+#[test]
+fn mistakes_in_files() {
+    let directory = directory("files");
+    let file = |name: &str, text: &str| {
+        let path = directory.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let junk = file("junk", "{{{");
+    check_refused(
+        &["--kubeconfig=/nonexistent/config"],
+        "--kubeconfig: cannot read /nonexistent/config",
+    );
+    check_refused(
+        &[&format!("--kubeconfig={junk}")],
+        "--kubeconfig: cannot connect to the API server",
+    );
+    check_refused(&[&format!("--root-ca-file={junk}")], "holds no certificate");
+    check_refused(
+        &[&format!("--service-account-private-key-file={junk}")],
+        "holds no private key",
+    );
+    check_refused(
+        &[&format!("--tls-cert-file={junk}")],
+        "--tls-cert-file: needs --tls-private-key-file too",
+    );
+    check_refused(
+        &[&format!("--allow-metric-labels-manifest={junk}")],
+        "--allow-metric-labels-manifest",
+    );
+    check_refused(
+        &[
+            "--enable-leader-migration",
+            &format!("--leader-migration-config={junk}"),
+        ],
+        "--leader-migration-config",
+    );
+    check_refused(
+        &[&format!("--kubeconfig={}", directory.display())],
+        "--kubeconfig: cannot read",
+    );
+}
+
+#[test]
+fn outside_a_cluster_it_says_what_is_missing() {
+    check_refused(&[], "--kubeconfig");
+}
+
+#[test]
+fn a_port_in_use() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = format!("--secure-port={}", taken.local_addr().unwrap().port());
+    // Nobody listens at port 1: the start must not need the API server to find out about its own port.
+    let arguments = [
+        "--master=https://127.0.0.1:1",
+        "--bind-address=127.0.0.1",
+        &port,
+    ];
+    check_refused(&arguments, "is another process using the port?");
+}
