@@ -1,7 +1,7 @@
 //! Pod templates: raw JSON that we keep once, compare by meaning and never rewrite.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use rustc_hash::FxBuildHasher;
@@ -26,8 +26,21 @@ struct Body {
     labels: LabelSet,
     annotations: LabelSet,
     finalizers: Box<[Box<str>]>,
-    /// Of the canonical form without the template hash label: equal templates have equal ones.
-    meaning: u64,
+    /// Of the canonical form without the template hash label.
+    meaning: Meaning,
+}
+
+/// Stands for a canonical form: two hashes that have nothing in common, 128 bits in all, so that
+/// templates are compared without being read again on every reconcile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Meaning(u64, u64);
+
+impl Meaning {
+    fn of(canonical: &str) -> Meaning {
+        let mut sip = DefaultHasher::new();
+        canonical.hash(&mut sip);
+        Meaning(FxBuildHasher.hash_one(canonical), sip.finish())
+    }
 }
 
 impl PartialEq for Body {
@@ -63,7 +76,7 @@ impl Template {
             finalizers: Vec<Box<str>>,
         }
 
-        let meaning = FxBuildHasher.hash_one(canonical(Node::parse(raw)?));
+        let meaning = Meaning::of(&canonical(Node::parse(raw)?));
         let light: Light = serde_json::from_str(raw).map_err(|_| JsonError {
             at: 0,
             problem: "template metadata must hold string maps",
@@ -103,9 +116,7 @@ impl Template {
     /// Both sides went through the same API server, which has defaulted and normalised them: what
     /// upstream calls semantically equal has the same canonical text.
     pub fn same_meaning(&self, other: &Template) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-            || (self.0.meaning == other.0.meaning
-                && canonical(self.node()) == canonical(other.node()))
+        Arc::ptr_eq(&self.0, &other.0) || self.0.meaning == other.0.meaning
     }
 
     /// A short, stable name for the template, as upstream derives one: FNV-32a, then made safe for

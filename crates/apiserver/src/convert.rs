@@ -1,4 +1,6 @@
-//! Kinds served at several versions but stored at one.
+//! Kinds served at several versions but stored at one: events of two groups, autoscalers of two versions.
+
+mod autoscaler;
 
 use crate::kinds::{Kind, Registry};
 use serde_json::{Map, Value};
@@ -6,30 +8,49 @@ use std::sync::Arc;
 
 /// The kind at the version in which its objects are stored.
 pub(crate) fn storage_kind(registry: &Registry, kind: &Arc<Kind>) -> Arc<Kind> {
-    if kind.group == "events.k8s.io" {
-        return registry
-            .resource("", "v1", "events")
-            .unwrap_or(kind)
-            .clone();
-    }
-    kind.clone()
+    let stored = match pair(kind) {
+        Some(Pair::Event) => registry.resource("", "v1", "events"),
+        Some(Pair::Autoscaler) => {
+            registry.resource("autoscaling", "v2", "horizontalpodautoscalers")
+        }
+        None => None,
+    };
+    stored.unwrap_or(kind).clone()
 }
 
 /// Whether stored objects look different at the version asked for.
 pub(crate) fn differs(kind: &Kind) -> bool {
-    kind.group == "events.k8s.io" && kind.kind == "Event"
+    pair(kind).is_some()
 }
 
 pub(crate) fn to_storage(kind: &Kind, value: &mut Value) {
-    if differs(kind) {
-        rename(value, &EVENT_NAMES);
+    match pair(kind) {
+        Some(Pair::Event) => rename(value, &EVENT_NAMES),
+        Some(Pair::Autoscaler) => autoscaler::to_v2(value),
+        None => {}
     }
 }
 
 pub(crate) fn from_storage(kind: &Kind, value: &mut Value) {
-    if differs(kind) {
-        let reversed = EVENT_NAMES.map(|(new, old)| (old, new));
-        rename(value, &reversed);
+    match pair(kind) {
+        Some(Pair::Event) => rename(value, &EVENT_NAMES.map(|(new, old)| (old, new))),
+        Some(Pair::Autoscaler) => autoscaler::to_v1(value),
+        None => {}
+    }
+}
+
+enum Pair {
+    /// `events.k8s.io/v1`, stored as `v1`.
+    Event,
+    /// `autoscaling/v1`, stored as `autoscaling/v2`.
+    Autoscaler,
+}
+
+fn pair(kind: &Kind) -> Option<Pair> {
+    match (&*kind.group, &*kind.version, &*kind.kind) {
+        ("events.k8s.io", _, "Event") => Some(Pair::Event),
+        ("autoscaling", "v1", "HorizontalPodAutoscaler") => Some(Pair::Autoscaler),
+        _ => None,
     }
 }
 

@@ -46,6 +46,11 @@ pub(crate) fn answer(
         ["healthz" | "livez" | "readyz", rest @ ..] => {
             Ok(health(parts[0], rest, info.query.has("verbose")))
         }
+        ["metrics"] => Ok(response::typed(
+            200,
+            "text/plain; version=0.0.4; charset=utf-8",
+            shared.metrics.text(shared),
+        )),
         ["openapi", "v3", rest @ ..] => {
             crate::openapi::answer(shared, registry, rest, info, headers)
         }
@@ -69,8 +74,13 @@ pub(crate) fn answer(
             Ok(resources(registry, group, version))
         }
         [] => Ok(response::value(200, &paths(registry))),
-        _ => Err(Status::no_such_path()),
+        _ => Ok(nothing_here()),
     }
+}
+
+/// What is at a path that is no API's.
+pub(crate) fn nothing_here() -> Response<Body> {
+    response::text(404, "404 page not found\n")
 }
 
 fn version() -> Value {
@@ -319,6 +329,16 @@ fn paths(registry: &Registry) -> Value {
                 .map(|version| format!("/apis/{group}/{version}")),
         );
     }
-    paths.extend(["/healthz", "/livez", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
+    paths.extend(
+        [
+            "/healthz",
+            "/livez",
+            "/metrics",
+            "/openapi/v3",
+            "/readyz",
+            "/version",
+        ]
+        .map(str::to_owned),
+    );
     json!({"paths": paths})
 }

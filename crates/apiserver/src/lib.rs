@@ -15,6 +15,7 @@ pub mod defaults;
 mod discovery;
 mod fields;
 pub mod kinds;
+mod metrics;
 mod opaque;
 mod openapi;
 mod patch;
@@ -34,6 +35,7 @@ pub mod tables;
 #[cfg(test)]
 mod tests;
 pub mod validation;
+pub mod warnings;
 
 pub use server::{ApiServer, Error, Options, Storage};
 

@@ -4,6 +4,7 @@ mod applying;
 pub(crate) mod body;
 mod create;
 pub(crate) mod delete;
+pub(crate) mod expiry;
 mod list;
 pub(crate) mod metadata;
 mod negotiate;
@@ -24,6 +25,7 @@ use crate::auth::Identity;
 use crate::auth::impersonate::impersonate;
 use crate::crd::lifecycle;
 use crate::kinds::{Kind, Registry, Subresource, Verbs};
+use crate::metrics::Labels;
 use crate::server::Shared;
 use crate::status::{Status, Subject};
 use crate::{Body, convert, discovery};
@@ -57,10 +59,26 @@ pub(crate) async fn handle(
     request: Request<Bytes>,
     identity: Identity,
 ) -> Response<Body> {
-    match answer(shared, request, identity).await {
-        Ok(response) => response,
-        Err(status) => response::status(&status),
+    let info = RequestInfo::parse(request.method(), request.uri());
+    let served = info.is_resource
+        && shared
+            .registry()
+            .resource(&info.group, &info.version, &info.resource)
+            .is_some();
+    let answer = answer(shared, request, identity).await;
+    let response = answer.unwrap_or_else(|status| response::status(&status));
+    if served {
+        let known = Subresource::parse(&info.subresource).map_or("", Subresource::name);
+        shared.metrics.count(Labels {
+            code: response.status().as_u16(),
+            group: info.group,
+            resource: info.resource,
+            subresource: known.to_owned(),
+            verb: info.verb,
+            version: info.version,
+        });
     }
+    response
 }
 
 async fn answer(
@@ -83,6 +101,9 @@ async fn answer(
     let registry = shared.registry();
     if !info.is_resource {
         return discovery::answer(shared, &registry, &info, &parts.headers);
+    }
+    if !registry.has_group_version(&info.group, &info.version) {
+        return Ok(discovery::nothing_here());
     }
     let kind = registry
         .resource(&info.group, &info.version, &info.resource)
@@ -117,6 +138,10 @@ async fn answer(
         .and_then(|version| version.deprecation_warning.clone())
     {
         context.warnings.push(warning);
+    }
+    if context.kind.is("", "Endpoints") {
+        let advice = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+        context.warnings.push(advice.to_owned());
     }
     let mut response = context.dispatch(&parts.method).await?;
     context.follow_definitions();

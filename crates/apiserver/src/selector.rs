@@ -43,9 +43,7 @@ impl Selector {
                     .iter()
                     .any(|candidate| candidate == field);
             if !known {
-                return Err(Status::bad_request(format!(
-                    "field label not supported: {field}"
-                )));
+                return Err(Status::bad_request(unknown_field(kind, field)));
             }
         }
         Ok(Selector { labels, fields })
@@ -64,6 +62,19 @@ impl Selector {
                 .iter()
                 .all(|requirement| requirement.matches(kind, object))
     }
+}
+
+/// UPSTREAM: kinds with selectors of their own say less.
+fn unknown_field(kind: &Kind, field: &str) -> String {
+    if !kind.selectable_fields.is_empty() {
+        return format!("field label not supported: {field}");
+    }
+    let namespace = if kind.namespaced {
+        ", \"metadata.namespace\""
+    } else {
+        ""
+    };
+    format!("\"{field}\" is not a known field selector: only \"metadata.name\"{namespace}")
 }
 
 /// Whether a label selector in its JSON form (`matchLabels`, `matchExpressions`) selects the labels.

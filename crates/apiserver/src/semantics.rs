@@ -11,7 +11,7 @@ use crate::schema;
 use crate::server::Shared;
 use crate::status::{Cause, Status};
 use crate::storage::Transaction;
-use crate::{bootstrap, defaults, strategy, tables};
+use crate::{bootstrap, defaults, strategy, tables, validation};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn decode_custom(
         .map(Value::take)
         .unwrap_or_default();
     let mut unknown = Vec::new();
-    if let Some(ty) = schema::type_named("apimachinery.pkg.apis.meta.v1.ObjectMeta") {
+    if let Some(ty) = schema::type_named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
         let metadata = if metadata.is_null() {
             Value::Object(serde_json::Map::new())
         } else {
@@ -304,6 +304,13 @@ impl admission::Cluster for State<'_, '_> {
 }
 
 pub(crate) fn validate_create(kind: &Kind, value: &Value) -> Vec<Cause> {
+    let mut causes = validation::create(kind, value);
+    causes.extend(check_schema(kind, value));
+    causes
+}
+
+/// What only custom kinds and their definitions are checked for.
+fn check_schema(kind: &Kind, value: &Value) -> Vec<Cause> {
     match kind.custom() {
         Some(version) => structural::validate(version, value),
         None if is_definition(kind) => crd::validate(value),
@@ -317,11 +324,16 @@ pub(crate) fn is_definition(kind: &Kind) -> bool {
 
 pub(crate) fn validate_update(
     kind: &Kind,
-    _subresource: Option<Subresource>,
+    subresource: Option<Subresource>,
     new: &Value,
-    _old: &Value,
+    old: &Value,
 ) -> Vec<Cause> {
-    validate_create(kind, new)
+    let mut causes = match subresource {
+        None => validation::update(kind, new, old),
+        Some(_) => validation::status_update(kind, new, old),
+    };
+    causes.extend(check_schema(kind, new));
+    causes
 }
 
 /// `columnDefinitions` of a table.

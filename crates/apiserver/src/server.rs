@@ -61,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) static_tokens: Vec<StaticToken>,
     pub(crate) tokens: Tokens,
     pub(crate) rbac: Rbac,
+    pub(crate) metrics: crate::metrics::Metrics,
+    pub(crate) expiry: rest::expiry::Expiry,
     pub(crate) track_fields: bool,
     pub(crate) openapi: crate::openapi::OpenApi,
 }
@@ -114,12 +116,15 @@ impl ApiServer {
             static_tokens: options.static_tokens,
             tokens: Tokens::new(options.service_account_key, options.issuer),
             rbac: Rbac::default(),
+            metrics: crate::metrics::Metrics::default(),
+            expiry: rest::expiry::Expiry::default(),
             track_fields: options.track_fields,
             openapi: crate::openapi::OpenApi::default(),
         };
         let server = ApiServer {
             shared: Arc::new(shared),
         };
+        server.shared.expiry.adopt(&server.shared);
         crate::semantics::boot(&server.shared, options.advertise);
         Ok(server)
     }

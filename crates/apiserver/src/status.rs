@@ -113,6 +113,16 @@ impl Status {
         }
     }
 
+    /// UPSTREAM: errors that are no API errors of their own become a 500 without a reason.
+    pub fn unexpected(message: impl Into<String>) -> Status {
+        Status::new(500, "", message)
+    }
+
+    /// Options in the query or body that cannot be: `kind` is "CreateOptions", "ListOptions", ...
+    pub fn invalid_options(kind: &str, cause: Cause) -> Status {
+        Status::invalid("meta.k8s.io", kind, "", vec![cause])
+    }
+
     /// For paths that lead nowhere.
     pub fn no_such_path() -> Status {
         Status::new(
@@ -232,8 +242,18 @@ impl Status {
             "kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure",
             "message": self.message, "reason": self.reason, "code": self.code,
         });
+        if self.reason.is_empty()
+            && let Some(map) = status.as_object_mut()
+        {
+            map.remove("reason");
+        }
         let details = self.details.to_value();
-        if details.as_object().is_some_and(|map| !map.is_empty()) {
+        // UPSTREAM: some answers have details without anything in them.
+        let generic = matches!(
+            self.reason,
+            "NotFound" | "NotAcceptable" | "UnsupportedMediaType" | "MethodNotAllowed" | "Invalid"
+        );
+        if generic || details.as_object().is_some_and(|map| !map.is_empty()) {
             status["details"] = details;
         }
         status

@@ -25,11 +25,16 @@ use table::Table;
 use tokio::sync::Notify;
 
 pub(crate) struct Store {
+    core: Arc<Core>,
+    durability: Durability,
+    log_capacity: usize,
+}
+
+/// What the thread that commits to disk shares with the store.
+struct Core {
     /// Held by the one write in progress.
     writer: Mutex<()>,
     inner: RwLock<Inner>,
-    durability: Durability,
-    log_capacity: usize,
 }
 
 struct Inner {
@@ -89,11 +94,10 @@ impl Store {
             ));
             table.objects.insert(object.key.clone(), object);
         }
-        let store = Arc::new(store);
         if let Durability::Disk(disk) = &store.durability {
-            disk.start(&store, found);
+            disk.start(&store.core, found);
         }
-        store
+        Arc::new(store)
     }
 
     fn new(durability: Durability, log_capacity: usize, revision: u64, base: u64) -> Store {
@@ -105,8 +109,10 @@ impl Store {
             progress: Arc::new(Notify::new()),
         };
         Store {
-            writer: Mutex::new(()),
-            inner: RwLock::new(inner),
+            core: Arc::new(Core {
+                writer: Mutex::new(()),
+                inner: RwLock::new(inner),
+            }),
             durability,
             log_capacity,
         }
@@ -125,6 +131,15 @@ impl Store {
             .cloned()
     }
 
+    /// The number of objects in each table.
+    pub(crate) fn counts(&self) -> Vec<(TableKey, usize)> {
+        self.read()
+            .tables
+            .iter()
+            .map(|(key, table)| (key.clone(), table.objects.len()))
+            .collect()
+    }
+
     /// The last revision at which anything of a kind changed, or that of opening if nothing did.
     pub(crate) fn last_change(&self, kind: &Kind) -> u64 {
         let inner = self.read();
@@ -141,7 +156,7 @@ impl Store {
         &self,
         body: impl FnOnce(&mut Transaction<'_>) -> Result<T, E>,
     ) -> Result<(T, u64), E> {
-        let _writer = lock(&self.writer);
+        let _writer = lock(&self.core.writer);
         let mut transaction = Transaction::new(self);
         let result = body(&mut transaction);
         let revision = transaction.finish();
@@ -164,9 +179,18 @@ impl Store {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+        self.core
+            .inner
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn modify(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.core.modify()
+    }
+}
+
+impl Core {
     fn modify(&self) -> RwLockWriteGuard<'_, Inner> {
         self.inner.write().unwrap_or_else(PoisonError::into_inner)
     }

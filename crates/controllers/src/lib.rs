@@ -4,11 +4,18 @@
 //! should happen, and why) → apply (the only place with IO) → `status` (pure) → written if it
 //! differs. Controllers never know each other; they meet in the API server.
 
+pub mod cluster_role_aggregation;
 pub mod deployment;
 pub mod discovery;
 pub mod garbage_collector;
+pub mod namespace;
+pub mod pod_gc;
 pub mod replicaset;
+pub mod root_ca_publisher;
+pub mod service_account;
 pub mod statefulset;
+pub mod ttl;
+pub mod ttl_after_finished;
 pub mod workload;
 
 use api::{Clock, Gates};

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::config::ClientConnection;
 use crate::version;
@@ -43,6 +43,8 @@ struct Inner {
 enum Rate {
     /// --kube-api-qps and --kube-api-burst were given: each client has a bucket of its own, as upstream.
     Given { per_second: f64, burst: u32 },
+    /// A negative --kube-api-qps.
+    Unlimited,
     /// One for all clients that adapts to what the API server can take.
     Adaptive(Flow),
 }
@@ -66,9 +68,15 @@ impl Identities {
         clock: Clock,
     ) -> Identities {
         let rate = match rate_given {
+            // UPSTREAM: client-go takes a negative rate for no limit, and zero for its own default.
+            true if connection.qps < 0.0 => Rate::Unlimited,
+            true if connection.qps == 0.0 => Rate::Given {
+                per_second: 5.0,
+                burst: 10,
+            },
             true => Rate::Given {
                 per_second: f64::from(connection.qps),
-                burst: u32::try_from(connection.burst).unwrap_or(0),
+                burst: u32::try_from(connection.burst).unwrap_or(1).max(1),
             },
             false => Rate::Adaptive(Flow::adaptive()),
         };
@@ -110,7 +118,17 @@ impl Identities {
             return Ok(self.own(account).with_flow(flow));
         };
         let own = self.own(COMPONENT);
-        ensure_account(&own, account).await?;
+        match ensure_account(&own, account).await {
+            // A standby may not write, and an API server may be away for a moment: whoever asks for the
+            // token makes sure of the account again.
+            Err(error) if error.is_transport() => {
+                debug!(
+                    error = client::describe(&error),
+                    account, "Service account is left for later"
+                );
+            }
+            other => other?,
+        }
         let account_state = {
             let mut accounts = self
                 .0
@@ -151,6 +169,7 @@ impl Rate {
             Rate::Given { per_second, burst } => {
                 Flow::bucket(per_second * rate_factor, burst.saturating_mul(burst_factor))
             }
+            Rate::Unlimited => Flow::unlimited(),
             Rate::Adaptive(flow) => flow.clone(),
         }
     }
@@ -343,214 +362,4 @@ impl Service<http::Request<Bytes>> for AsAccount {
 }
 
 #[cfg(test)]
-mod tests {
-    use http_body_util::{BodyExt, Full};
-
-    use super::*;
-
-    const NOW: i64 = 1_794_716_493;
-
-    /// An API server with service accounts; writes down who asked for what.
-    #[derive(Clone, Default)]
-    struct Server {
-        log: Arc<Mutex<Vec<String>>>,
-        accounts: Arc<Mutex<Vec<String>>>,
-        issued: Arc<Mutex<u32>>,
-        refused: Arc<Mutex<Option<String>>>,
-        failures: Arc<Mutex<u32>>,
-    }
-
-    impl Server {
-        fn transport(&self) -> Transport {
-            let server = self.clone();
-            BoxCloneSyncService::new(tower::service_fn(move |request: http::Request<Bytes>| {
-                let (code, body) = server.answer(&request);
-                let body = Full::new(Bytes::from(body))
-                    .map_err(|never| match never {})
-                    .boxed_unsync();
-                std::future::ready(Ok::<_, BoxError>(
-                    http::Response::builder().status(code).body(body).unwrap(),
-                ))
-            }))
-        }
-
-        fn answer(&self, request: &http::Request<Bytes>) -> (u16, String) {
-            let token = request
-                .headers()
-                .get("authorization")
-                .map_or("-", |value| value.to_str().unwrap());
-            let path = request.uri().path();
-            let short = path
-                .strip_prefix("/api/v1/namespaces/kube-system/")
-                .unwrap_or(path);
-            self.log
-                .lock()
-                .unwrap()
-                .push(format!("{token} {} {short}", request.method()));
-            if self.refused.lock().unwrap().as_deref() == Some(token) {
-                return (
-                    401,
-                    r#"{"kind":"Status","code":401,"reason":"Unauthorized"}"#.into(),
-                );
-            }
-            let not_found = || {
-                (
-                    404,
-                    r#"{"kind":"Status","code":404,"reason":"NotFound"}"#.to_owned(),
-                )
-            };
-            let name = short.split('/').nth(1).unwrap_or_default().to_owned();
-            match (request.method().as_str(), short) {
-                ("POST", "serviceaccounts") => {
-                    let body: serde_json::Value = serde_json::from_slice(request.body()).unwrap();
-                    let name = body["metadata"]["name"].as_str().unwrap().to_owned();
-                    self.accounts.lock().unwrap().push(name);
-                    (201, "{}".into())
-                }
-                ("POST", path) if path.ends_with("/token") => {
-                    let mut failures = self.failures.lock().unwrap();
-                    if *failures > 0 {
-                        *failures -= 1;
-                        return (
-                            500,
-                            r#"{"kind":"Status","code":500,"reason":"InternalError"}"#.into(),
-                        );
-                    }
-                    let mut issued = self.issued.lock().unwrap();
-                    *issued += 1;
-                    let expires = Time::from_unix(NOW + 3600 * i64::from(*issued));
-                    let status = serde_json::json!({"token": format!("{name}-{issued}"), "expirationTimestamp": expires});
-                    (201, serde_json::json!({ "status": status }).to_string())
-                }
-                ("GET", path) if path.starts_with("serviceaccounts/") => {
-                    match self.accounts.lock().unwrap().contains(&name) {
-                        true => (200, "{}".into()),
-                        false => not_found(),
-                    }
-                }
-                _ => (200, "{}".into()),
-            }
-        }
-
-        fn take_log(&self) -> Vec<String> {
-            std::mem::take(&mut self.log.lock().unwrap())
-        }
-    }
-
-    fn identities(server: &Server, accounts: bool) -> Identities {
-        let connection = ClientConnection {
-            kubeconfig: String::new(),
-            accept_content_types: "",
-            content_type: String::new(),
-            qps: 20.0,
-            burst: 30,
-        };
-        let bare = accounts.then(|| server.transport());
-        let clock = runtime::clock::following_tokio(Time::from_unix(NOW));
-        Identities::new(server.transport(), bare, &connection, false, None, clock)
-    }
-
-    static PODS: ResourceType = ResourceType::namespaced("", "v1", "pods", "Pod");
-
-    #[tokio::test(start_paused = true)]
-    async fn without_accounts_everyone_is_the_manager() {
-        let server = Server::default();
-        let client = identities(&server, false)
-            .controller("job-controller")
-            .await
-            .unwrap();
-        client.get(&PODS, "kube-system", "a").await.unwrap();
-        assert_eq!(server.take_log(), ["- GET pods/a"]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn accounts_are_created_and_tokens_asked_for_when_needed() {
-        let server = Server::default();
-        let identities = identities(&server, true);
-        let client = identities.controller("job-controller").await.unwrap();
-        assert_eq!(
-            server.take_log(),
-            [
-                "- GET serviceaccounts/job-controller",
-                "- GET /api/v1/namespaces/kube-system",
-                "- POST serviceaccounts",
-            ]
-        );
-        client.get(&PODS, "kube-system", "a").await.unwrap();
-        // A second client of the same account shares its token.
-        let second = identities.controller("job-controller").await.unwrap();
-        second.get(&PODS, "kube-system", "b").await.unwrap();
-        assert_eq!(
-            server.take_log(),
-            [
-                "- GET serviceaccounts/job-controller",
-                "- POST serviceaccounts/job-controller/token",
-                "Bearer job-controller-1 GET pods/a",
-                "- GET serviceaccounts/job-controller",
-                "Bearer job-controller-1 GET pods/b",
-            ]
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn tokens_are_renewed_when_a_fifth_of_their_life_is_left() {
-        let server = Server::default();
-        let client = identities(&server, true).controller("a").await.unwrap();
-        let mut used = Vec::new();
-        for minutes in [0, 47, 2] {
-            tokio::time::advance(Duration::from_secs(60 * minutes)).await;
-            client.get(&PODS, "kube-system", "x").await.unwrap();
-            used.push(server.take_log().pop().unwrap());
-        }
-        assert_eq!(
-            used,
-            [
-                "Bearer a-1 GET pods/x",
-                "Bearer a-1 GET pods/x",
-                "Bearer a-2 GET pods/x"
-            ]
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_refused_token_is_replaced() {
-        let server = Server::default();
-        let client = identities(&server, true).controller("a").await.unwrap();
-        *server.refused.lock().unwrap() = Some("Bearer a-1".into());
-        assert!(
-            client
-                .get(&PODS, "kube-system", "x")
-                .await
-                .unwrap_err()
-                .is_unauthorized()
-        );
-        client.get(&PODS, "kube-system", "x").await.unwrap();
-        assert_eq!(server.take_log().pop().unwrap(), "Bearer a-2 GET pods/x");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn tokens_are_asked_for_again_before_giving_up() {
-        let server = Server::default();
-        let client = identities(&server, true).controller("a").await.unwrap();
-        *server.failures.lock().unwrap() = 3;
-        client.get(&PODS, "kube-system", "x").await.unwrap();
-        assert_eq!(
-            server
-                .take_log()
-                .iter()
-                .filter(|line| line.ends_with("/token"))
-                .count(),
-            4
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn many_requests_at_once_ask_for_one_token() {
-        let server = Server::default();
-        let client = identities(&server, true).controller("a").await.unwrap();
-        let get = || client.get(&PODS, "kube-system", "x");
-        let (a, b, c) = tokio::join!(get(), get(), get());
-        assert!(a.is_ok() && b.is_ok() && c.is_ok());
-        assert_eq!(*server.issued.lock().unwrap(), 1);
-    }
-}
+mod tests;

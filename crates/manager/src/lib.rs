@@ -6,6 +6,8 @@
 //! controller acts under (`identity`). It must not know how any single controller decides.
 
 pub mod auth;
+#[cfg(test)]
+mod bad_input;
 pub mod built;
 pub mod config;
 pub mod descriptors;

@@ -16,6 +16,7 @@ use crate::tls_names;
 pub(crate) fn settings(flags: &Parsed, config: &Config, gates: &FeatureGates) -> Vec<Error> {
     let mut problems = Problems(Vec::new());
     leader_election(&mut problems, config);
+    rate(&mut problems, config);
     cloud(&mut problems, config);
     addresses(&mut problems, flags);
     serving(&mut problems, flags);
@@ -130,6 +131,16 @@ fn leader_election(problems: &mut Problems, config: &Config) {
     }
     if election.resource_namespace.is_empty() {
         problems.add("leader-elect-resource-namespace", "must not be empty");
+    }
+}
+
+fn rate(problems: &mut Problems, config: &Config) {
+    let connection = &config.generic.client_connection;
+    if connection.qps > 0.0 && connection.burst <= 0 {
+        problems.add(
+            "kube-api-burst",
+            "must be greater than 0 while --kube-api-qps is greater than 0",
+        );
     }
 }
 

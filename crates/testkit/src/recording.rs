@@ -1,11 +1,12 @@
-//! A transport that remembers every write that passes through it.
+//! A transport that remembers every write that passes through it, and refuses some when told to.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use client::{Body, BoxError, Transport};
 use http::{Method, Request, Response};
-use serde_json::Value;
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
@@ -20,7 +21,22 @@ pub struct Write {
 }
 
 #[derive(Clone, Default)]
-pub(crate) struct Recording(Arc<Mutex<Vec<Write>>>);
+pub(crate) struct Recording(Arc<Mutex<Log>>);
+
+#[derive(Default)]
+struct Log {
+    writes: Vec<Write>,
+    refusals: Vec<Refusal>,
+}
+
+/// Writes that will not get through.
+pub(crate) struct Refusal {
+    pub(crate) method: Method,
+    /// How the path ends.
+    pub(crate) path: String,
+    pub(crate) code: u16,
+    pub(crate) times: usize,
+}
 
 impl Recording {
     pub(crate) fn around(&self, inner: Transport) -> Transport {
@@ -34,10 +50,14 @@ impl Recording {
                     body: serde_json::from_slice(request.body()).unwrap_or(Value::Null),
                     answer: 0,
                 });
-                let response: Response<Body> = inner.ready().await?.call(request).await?;
+                let refused = write.as_ref().and_then(|write| log.refused(write));
+                let response: Response<Body> = match refused {
+                    Some(code) => refusal(code),
+                    None => inner.ready().await?.call(request).await?,
+                };
                 if let Some(mut write) = write {
                     write.answer = response.status().as_u16();
-                    log.lock().push(write);
+                    log.lock().writes.push(write);
                 }
                 Ok::<_, BoxError>(response)
             }
@@ -45,16 +65,52 @@ impl Recording {
     }
 
     pub(crate) fn take(&self) -> Vec<Write> {
-        std::mem::take(&mut self.lock())
+        std::mem::take(&mut self.lock().writes)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.lock().len()
+        self.lock().writes.len()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Write>> {
+    pub(crate) fn refuse(&self, refusal: Refusal) {
+        self.lock().refusals.push(refusal);
+    }
+
+    /// The code to refuse this write with, if it is to be refused.
+    fn refused(&self, write: &Write) -> Option<u16> {
+        let mut log = self.lock();
+        let refusal = log.refusals.iter_mut().find(|refusal| {
+            refusal.times > 0
+                && refusal.method == write.method
+                && write.path.ends_with(&refusal.path)
+        })?;
+        refusal.times -= 1;
+        Some(refusal.code)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Log> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What an API server answers that cannot, or will not.
+fn refusal(code: u16) -> Response<Body> {
+    let reason = match code {
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 => "Conflict",
+        _ => "InternalError",
+    };
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "message": format!("refused by the test: {reason}"), "reason": reason, "code": code,
+    });
+    let body = Full::new(Bytes::from(status.to_string())).map_err(|never| match never {});
+    Response::builder()
+        .status(code)
+        .header("content-type", "application/json")
+        .body(Body::new(body))
+        .unwrap_or_else(|error| panic!("{code} is no status code: {error}"))
 }
 
 /// `POST pods`, `PUT replicasets/web/status`: what was written, without namespace and group.

@@ -13,7 +13,7 @@ use runtime::stop::Stopper;
 use runtime::{Informers, Stop, Task};
 use serde_json::{Value, json};
 
-use crate::recording::{Recording, Write};
+use crate::recording::{Recording, Refusal, Write};
 
 /// Call [`World::new`] in a test with `start_paused = true`.
 pub struct World {
@@ -193,6 +193,19 @@ impl World {
                 return;
             }
         }
+    }
+
+    /// Refuses the controllers' next `times` writes with this method to a path that ends so.
+    pub fn refuse(&self, method: &str, path: &str, code: u16, times: usize) {
+        let method = method
+            .parse()
+            .unwrap_or_else(|error| panic!("{method} is no method: {error}"));
+        self.recording.refuse(Refusal {
+            method,
+            path: path.into(),
+            code,
+            times,
+        });
     }
 
     /// What the controllers have written since the last call, events left out.

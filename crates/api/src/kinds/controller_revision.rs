@@ -1,4 +1,4 @@
-//! What controllers read of a ControllerRevision.
+//! Revisions of StatefulSets and DaemonSets, and the patch that each of them holds.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl RevisionData {
     /// The patch that restores `template`.
     pub fn of(template: &Template) -> RevisionData {
         let mut template = template.node();
-        as_go_would_read(&mut template);
+        round_as_go_does(&mut template);
         template.set(&["$patch"], Node::text("replace"));
         let mut patch = Node::object();
         patch.set(&["spec", "template"], template);
@@ -82,17 +82,16 @@ impl RevisionData {
     }
 }
 
-/// What a trip through upstream's structs and maps does to a template: a null time of creation is
-/// left out, and large numbers lose their last digits.
-fn as_go_would_read(node: &mut Node) {
+/// What a trip through Go's maps does to a template: large numbers lose their last digits.
+///
+/// Nulls stay as the API server sent them. Servers up to 1.33 write `"creationTimestamp":null` into
+/// templates, and so does the controller manager of that version into its revisions.
+fn round_as_go_does(node: &mut Node) {
     match node {
-        Node::Object(fields) => {
-            fields.retain(|(key, value)| **key != *"creationTimestamp" || !value.is_null());
-            fields
-                .iter_mut()
-                .for_each(|(_, value)| as_go_would_read(value));
-        }
-        Node::Array(items) => items.iter_mut().for_each(as_go_would_read),
+        Node::Object(fields) => fields
+            .iter_mut()
+            .for_each(|(_, value)| round_as_go_does(value)),
+        Node::Array(items) => items.iter_mut().for_each(round_as_go_does),
         Node::Literal(text) => {
             if let Ok(number) = text.parse::<i64>()
                 && number.unsigned_abs() > EXACT_MAX
@@ -124,7 +123,7 @@ mod tests {
     #[test]
     fn reads_as_go_prints() {
         let data = data(
-            r#"{"spec":{"z":"<&>","uid":9007199254740993,"n":1},"metadata":{"creationTimestamp":null,"labels":{"b":"1","a":"2"}}}"#,
+            r#"{"spec":{"z":"<&>","uid":9007199254740993,"n":1},"metadata":{"labels":{"b":"1","a":"2"}}}"#,
         );
         assert_eq!(
             data.as_str(),
@@ -142,6 +141,11 @@ mod tests {
         )
         .unwrap();
         let new = data(r#"{"metadata":{},"spec":{"a":1}}"#);
+        assert_eq!(
+            old,
+            data(r#"{"metadata":{"creationTimestamp":null},"spec":{"a":1}}"#),
+            "as a server of that time sends it"
+        );
         assert_ne!(old, new);
         assert!(old.same_meaning(&new));
         assert!(!old.same_meaning(&data(r#"{"metadata":{},"spec":{"a":2}}"#)));

@@ -1,4 +1,4 @@
-//! What controllers read of a Deployment.
+//! Deployments: what is to run, how to get there from what runs now, and how far that has come.
 
 use serde::{Deserialize, Serialize};
 

@@ -3,9 +3,12 @@
 //! A new kind is a file here: a struct that derives `Deserialize` for what is read, and
 //! [`view!`](crate::view) for its place in the API.
 
+mod cluster_role;
+mod config_map;
 mod controller_revision;
 mod daemonset;
 mod deployment;
+mod job;
 mod metadata;
 mod namespace;
 mod node;
@@ -13,13 +16,18 @@ mod persistent_volume_claim;
 mod pod;
 mod replicaset;
 mod replication_controller;
+mod secret;
+mod service_account;
 mod statefulset;
 
+pub use cluster_role::{AggregationRule, ClusterRole, PolicyRule};
+pub use config_map::{ConfigMap, ROOT_CA_CONFIG_MAP};
 pub use controller_revision::{ControllerRevision, RevisionData};
 pub use daemonset::{DaemonSet, DaemonSetSpec, DaemonSetStatus, DaemonSetStrategy};
 pub use deployment::{
     Deployment, DeploymentSpec, DeploymentStatus, DeploymentStrategy, ROLLBACK_TO, RollbackTo,
 };
+pub use job::{Job, JobSpec, JobStatus};
 pub use metadata::Metadata;
 pub use namespace::{Namespace, NamespaceSpec, NamespaceStatus};
 pub use node::{Node, NodeSpec, NodeStatus};
@@ -27,6 +35,8 @@ pub use persistent_volume_claim::PersistentVolumeClaim;
 pub use pod::{POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodOwn, PodStatus, Volume};
 pub use replicaset::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec};
+pub use secret::{SERVICE_ACCOUNT_TOKEN, Secret};
+pub use service_account::{SecretName, ServiceAccount};
 pub use statefulset::{
     ClaimRetention, ClaimRetentionPolicy, PodManagement, StatefulSet, StatefulSetSpec,
     StatefulSetStatus, StatefulSetStrategy,

@@ -11,6 +11,7 @@ mod certificates;
 mod limits;
 mod namespace;
 mod networking;
+mod pod_security;
 mod pods;
 mod quota;
 mod service_account;
@@ -150,10 +151,14 @@ pub fn validate(
     if request.operation == Operation::Delete {
         return Ok(verdict);
     }
+    if request.subresource.is_none() {
+        verdict.warnings = crate::warnings::of(request.kind, object, old);
+    }
     limits::check(context, request, object)?;
     pods::check_priority_class(context, request, object, old)?;
     storage::check_resize(context, request, object, old)?;
     certificates::check(context, request, object, old)?;
+    pod_security::check(context, request, object, old, &mut verdict)?;
     quota::check(context, request, object, old, &mut verdict)?;
     allocation::record(request, object, old, &mut verdict);
     Ok(verdict)

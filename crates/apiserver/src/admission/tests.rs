@@ -442,3 +442,63 @@ fn signing_needs_permission_for_the_signer() {
             .contains("user not permitted to approve")
     );
 }
+
+/// Pods sent to kube-apiserver 1.36 in namespaces that enforce a level, with what it said.
+#[test]
+fn pod_security_says_what_upstream_says() {
+    let corpus: Vec<Value> =
+        serde_json::from_str(include_str!("../../testdata/pod_security.json")).unwrap();
+    assert!(corpus.len() > 50);
+    for sent in &corpus {
+        let mut case = cluster([]);
+        case.objects[0]["metadata"]["labels"] =
+            json!({"pod-security.kubernetes.io/enforce": sent["level"]});
+        let said = case
+            .create(pod(sent["spec"].clone()))
+            .err()
+            .unwrap_or_default();
+        assert_eq!(
+            said.replace("pods \"p\"", "pods \"x\""),
+            sent["message"],
+            "{}",
+            sent["spec"]
+        );
+    }
+}
+
+#[test]
+fn templates_are_warned_about_and_not_refused() {
+    let mut case = cluster([]);
+    case.objects[0]["metadata"]["labels"] = json!({"pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/warn": "baseline"});
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "ns", "name": "d"},
+        "spec": {"template": {"spec": {"hostPID": true, "containers": [{"name": "c"}]}}}});
+    let (_, verdict) = case.create(deployment).unwrap();
+    assert_eq!(
+        verdict.warnings,
+        ["would violate PodSecurity \"baseline:latest\": host namespaces (hostPID=true)"]
+    );
+}
+
+#[test]
+fn raising_a_level_names_the_pods_it_would_refuse() {
+    let mut running = pod(json!({"hostNetwork": true}));
+    running["metadata"]["namespace"] = json!("ns");
+    let case = cluster([running]);
+    let old = case.objects[0].clone();
+    let mut new = old.clone();
+    new["metadata"]["labels"] = json!({"pod-security.kubernetes.io/enforce": "baseline"});
+    let (_, verdict) = case.run(&new, Some(&old), None).unwrap();
+    assert_eq!(
+        verdict.warnings,
+        [
+            "existing pods in namespace \"ns\" violate the new PodSecurity enforce level \"baseline:latest\"",
+            "p: host namespaces"
+        ]
+    );
+    new["metadata"]["labels"] = json!({"pod-security.kubernetes.io/enforce": "strict"});
+    let refused = case.run(&new, Some(&old), None).unwrap_err();
+    assert!(
+        refused.contains("must be one of privileged, baseline, restricted"),
+        "{refused}"
+    );
+}

@@ -31,6 +31,17 @@ pub(crate) struct Manager {
     pub(crate) now: String,
 }
 
+impl Manager {
+    /// UPSTREAM: changes through scale carry no time.
+    fn time(&self) -> String {
+        if self.subresource == "scale" {
+            String::new()
+        } else {
+            self.now.clone()
+        }
+    }
+}
+
 /// One entry of managedFields.
 #[derive(Clone, Debug)]
 struct Entry {
@@ -81,11 +92,11 @@ pub(crate) fn update(kind: &Kind, new: &mut Value, old: Option<&Value>, manager:
         match entries.iter_mut().find(|entry| entry.is_of(manager)) {
             Some(entry) => {
                 entry.fields.union(&gained);
-                entry.time = manager.now.clone();
+                entry.time = manager.time();
             }
             None => entries.push(Entry {
                 manager: manager.clone(),
-                time: manager.now.clone(),
+                time: manager.time(),
                 fields: gained,
             }),
         }

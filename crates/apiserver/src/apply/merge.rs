@@ -84,8 +84,8 @@ pub(super) fn prune(place: Place<'_>, value: &mut Value, before: &FieldSet, owne
         .into_iter()
         .filter(|path| !owned.contains_at_or_below(path))
         .collect();
-    // Children first, so that emptied parents are seen as such.
-    unowned.sort_by_key(|path| std::cmp::Reverse(path.len()));
+    // Items before their members: without its keys an item could not be found any more.
+    unowned.sort_by_key(Vec::len);
     for path in unowned {
         remove(place, value, &path);
     }

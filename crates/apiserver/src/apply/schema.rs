@@ -105,7 +105,7 @@ impl<'a> Place<'a> {
                     if schema.get("x-kubernetes-embedded-resource").is_none()
                         && is_root(schema) =>
                 {
-                    schema::type_named("apimachinery.pkg.apis.meta.v1.ObjectMeta")
+                    schema::type_named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
                         .map_or(Place::Unknown, Place::Object)
                 }
                 (_, Some(property), _) => Place::Custom(property),

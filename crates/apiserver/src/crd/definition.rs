@@ -18,7 +18,7 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// Fills in names, status and conditions: a definition is established as it is written.
 pub(crate) fn complete(definition: &mut Value, now: &str) {
-    let kind = text(definition, "spec.names.kind");
+    let kind = text(definition, "spec.names.kind").to_owned();
     if text(definition, "spec.names.singular").is_empty() {
         set(
             definition,

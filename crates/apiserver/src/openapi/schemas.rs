@@ -28,7 +28,7 @@ const TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Time";
 const MICRO_TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime";
 const RAW: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
 const FIELDS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1";
-const OBJECT_META: &str = "apimachinery.pkg.apis.meta.v1.ObjectMeta";
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 impl Schemas {
     pub(super) fn add_kind(&mut self, kind: &Kind) {
@@ -181,7 +181,7 @@ fn custom(kind: &Kind, schema: &Value) -> Value {
             properties.insert("apiVersion".into(), json!({"type": "string"}));
             properties.insert("kind".into(), json!({"type": "string"}));
             let metadata =
-                json!({"allOf": [{"$ref": format!("#/components/schemas/io.k8s.{OBJECT_META}")}]});
+                json!({"allOf": [{"$ref": format!("#/components/schemas/{OBJECT_META}")}]});
             properties.insert("metadata".into(), metadata);
         }
         let gvk = json!({"group": kind.group, "version": kind.version, "kind": kind.kind});

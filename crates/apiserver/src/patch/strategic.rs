@@ -139,7 +139,7 @@ fn merge_list(
     let mut touched = Vec::with_capacity(patch.len());
     for item in patch {
         let Some(identity) = item.get(key).cloned() else {
-            return Err(Status::bad_request(format!(
+            return Err(Status::unexpected(format!(
                 "map: {item} does not contain declared merge key: {key}"
             )));
         };

@@ -1,7 +1,7 @@
 //! Server-side apply as a request: PATCH with `application/apply-patch+yaml`.
 
 use super::Context;
-use super::body::{parse_yaml, settle_type};
+use super::body::parse_yaml;
 use super::metadata::text;
 use crate::apply::{self, Manager, Operation};
 use crate::kinds::Subresource;
@@ -36,7 +36,15 @@ impl Context {
             return Err(Status::bad_request("an applied configuration is an object"));
         }
         let (api_version, kind) = (self.kind.api_version(), self.kind.kind.to_string());
-        settle_type(&mut config, &api_version, &kind)?;
+        if config["apiVersion"] != api_version.as_str() || config["kind"] != kind.as_str() {
+            let given = |member: &str| config[member].as_str().unwrap_or_default().to_owned();
+            let message = format!(
+                "invalid object type: {}, Kind={}",
+                given("apiVersion"),
+                given("kind")
+            );
+            return Err(Status::bad_request(message));
+        }
         self.settle_name(&mut config)?;
         self.settle_namespace(&mut config)?;
         if apply::has_managed_fields(&config) {
@@ -64,7 +72,7 @@ impl Context {
             self.kind.api_version(),
             self.kind.kind
         );
-        Err(Status::new(500, "InternalError", message))
+        Err(Status::unexpected(message))
     }
 
     fn apply_in(

@@ -1,7 +1,7 @@
 //! Request bodies: JSON, YAML or protobuf in, one JSON value out.
 
 use super::Context;
-use crate::status::Status;
+use crate::status::{Cause, Status};
 use crate::{opaque, semantics};
 use bytes::Bytes;
 use http::HeaderMap;
@@ -41,9 +41,15 @@ impl Context {
             }
             other => {
                 let message = format!(
-                    "fieldValidation: Unsupported value: \"{other}\": supported values: \"Ignore\", \"Strict\", \"Warn\""
+                    "Unsupported value: \"{other}\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""
                 );
-                return Err(Status::new(422, "Invalid", message));
+                let options = match self.info.verb {
+                    "create" => "CreateOptions",
+                    "update" => "UpdateOptions",
+                    _ => "PatchOptions",
+                };
+                let cause = Cause::new("fieldValidation", "FieldValueNotSupported", message);
+                return Err(Status::invalid_options(options, cause));
             }
         }
         Ok(value)

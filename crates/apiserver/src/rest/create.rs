@@ -16,7 +16,7 @@ const NAME_ATTEMPTS: usize = 8;
 
 impl Context {
     pub(super) async fn create(&mut self) -> Result<Response<Body>, Status> {
-        let dry_run = self.info.query.dry_run()?;
+        let dry_run = self.info.query.dry_run("CreateOptions")?;
         let decoded = self.decode_object()?;
         let shared = self.shared.clone();
         let (object, revision) = shared.store.write(|transaction| {
@@ -40,7 +40,7 @@ impl Context {
         convert::to_storage(&self.kind, &mut value);
         retype(&kind, &mut value);
         if !text(&value, "resourceVersion").is_empty() {
-            return Err(Status::bad_request(
+            return Err(Status::unexpected(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
@@ -89,7 +89,13 @@ impl Context {
     ) -> Arc<Stored> {
         let kind = &self.stored_kind;
         if !dry_run {
-            return transaction.put(kind, key, value, opaque);
+            let object = transaction.put(kind, key, value, opaque);
+            if kind.is("", "Event") {
+                self.shared
+                    .expiry
+                    .written(&self.shared, transaction, &object.key, object.revision);
+            }
+            return object;
         }
         let body = crate::storage::encode_body(value, opaque);
         Arc::new(Stored::new(kind, key.into(), 0, value, body))

@@ -6,7 +6,7 @@ use super::{Context, response};
 use crate::admission::Operation;
 use crate::kinds::Kind;
 use crate::semantics::Admission;
-use crate::status::{Details, Status};
+use crate::status::{Cause, Details, Status};
 use crate::storage::{Stored, Transaction};
 use crate::{Body, opaque, semantics};
 use api::Time;
@@ -97,7 +97,7 @@ impl Context {
             grace_seconds: query.number("gracePeriodSeconds")?,
             propagation: text("propagationPolicy"),
             orphan_dependents: text("orphanDependents").map(|value| value == "true"),
-            dry_run: query.dry_run()?,
+            dry_run: query.dry_run("DeleteOptions")?,
             ..DeleteOptions::default()
         };
         if !self.body.is_empty() {
@@ -288,9 +288,12 @@ impl DeleteOptions {
         self.resource_version = text(&body["preconditions"]["resourceVersion"]);
         match body["dryRun"].as_array() {
             Some(list) if list.iter().any(|value| value != "All") => {
-                return Err(Status::bad_request(
-                    "dryRun: Unsupported value: supported values: \"All\"",
-                ));
+                let cause = Cause::new(
+                    "dryRun",
+                    "FieldValueNotSupported",
+                    "Unsupported value: supported values: \"All\"",
+                );
+                return Err(Status::invalid_options("DeleteOptions", cause));
             }
             Some(list) => self.dry_run |= !list.is_empty(),
             None => {}
@@ -304,14 +307,16 @@ impl DeleteOptions {
             && !known.contains(&policy.as_str())
         {
             let message = format!(
-                "propagationPolicy: Unsupported value: \"{policy}\": supported values: \"Foreground\", \"Background\", \"Orphan\""
+                "Unsupported value: \"{policy}\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
             );
-            return Err(Status::new(422, "Invalid", message));
+            let cause = Cause::new("propagationPolicy", "FieldValueNotSupported", message);
+            return Err(Status::invalid_options("DeleteOptions", cause));
         }
         if self.propagation.is_some() && self.orphan_dependents.is_some() {
             let message =
-                "propagationPolicy: orphanDependents and deletionPropagation cannot be both set";
-            return Err(Status::new(422, "Invalid", message));
+                "Invalid value: orphanDependents and deletionPropagation cannot be both set";
+            let cause = Cause::new("propagationPolicy", "FieldValueInvalid", message);
+            return Err(Status::invalid_options("DeleteOptions", cause));
         }
         Ok(())
     }

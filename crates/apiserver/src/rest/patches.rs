@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::body::{content_type, parse_json};
-use crate::status::Status;
+use crate::status::{Cause, Status};
 use crate::storage::{Stored, Transaction};
 use crate::{Body, convert, patch, schema, semantics};
 use http::Response;
@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 120;
 
 impl Context {
     pub(super) async fn patch(&mut self) -> Result<Response<Body>, Status> {
-        let dry_run = self.info.query.dry_run()?;
+        let dry_run = self.info.query.dry_run("PatchOptions")?;
         if content_type(&self.headers) == "application/apply-patch+yaml" {
             return self.apply(dry_run).await;
         }
@@ -42,8 +42,8 @@ impl Context {
         self.settle_name(&mut value)?;
         self.settle_namespace(&mut value)?;
         let (api_version, kind) = (self.kind.api_version(), self.kind.kind.to_string());
-        super::body::settle_type(&mut value, &api_version, &kind)?;
-        let mut value = self.read_typed(value)?;
+        super::body::settle_type(&mut value, &api_version, &kind).map_err(unusable)?;
+        let mut value = self.read_typed(value).map_err(unusable)?;
         semantics::default(&self.kind, &mut value);
         convert::to_storage(&self.kind, &mut value);
         self.replace_in(transaction, &old, value, None, dry_run)
@@ -86,4 +86,20 @@ fn shallow(value: &Value, levels: usize) -> bool {
         Value::Array(list) => levels > 0 && list.iter().all(|item| shallow(item, levels - 1)),
         _ => true,
     }
+}
+
+/// UPSTREAM: an object that a patch makes unreadable is the patch's fault.
+fn unusable(status: Status) -> Status {
+    if status.code != 400 || status.message.contains("strict decoding error") {
+        return status;
+    }
+    let cause = Cause::new(
+        "patch",
+        "FieldValueInvalid",
+        format!("Invalid value: {}", status.message),
+    );
+    let message = format!(" \"\" is invalid: patch: {}", cause.message);
+    let mut status = Status::new(422, "Invalid", message);
+    status.details.causes.push(cause);
+    status
 }

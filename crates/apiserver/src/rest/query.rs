@@ -1,6 +1,6 @@
 //! Query parameters.
 
-use crate::status::Status;
+use crate::status::{Cause, Status};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query {
@@ -59,7 +59,7 @@ impl Query {
     }
 
     /// `dryRun=All`; any other value is refused.
-    pub(crate) fn dry_run(&self) -> Result<bool, Status> {
+    pub(crate) fn dry_run(&self, options: &str) -> Result<bool, Status> {
         let mut values = self
             .all("dryRun")
             .filter(|value| !value.is_empty())
@@ -70,8 +70,11 @@ impl Query {
         if values.all(|value| value == "All") {
             return Ok(true);
         }
-        Err(Status::bad_request(
-            "dryRun: Unsupported value: supported values: \"All\"",
+        let given: Vec<&str> = self.all("dryRun").collect();
+        let message = format!("Unsupported value: {given:?}: supported values: \"All\"");
+        Err(Status::invalid_options(
+            options,
+            Cause::new("dryRun", "FieldValueNotSupported", message),
         ))
     }
 }
@@ -119,7 +122,7 @@ mod tests {
         assert!(query.flag("watch") && !query.flag("follow"));
         assert_eq!(query.number::<u32>("limit"), Ok(Some(5)));
         assert_eq!(query.get("a"), "b c");
-        assert_eq!(query.dry_run(), Ok(true));
+        assert_eq!(query.dry_run("CreateOptions"), Ok(true));
         assert_eq!(percent_decode("%zz%4"), "%zz%4");
     }
 }

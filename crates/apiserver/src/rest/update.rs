@@ -27,7 +27,7 @@ const SERVER_METADATA: [&str; 5] = [
 
 impl Context {
     pub(super) async fn update(&mut self) -> Result<Response<Body>, Status> {
-        let dry_run = self.info.query.dry_run()?;
+        let dry_run = self.info.query.dry_run("UpdateOptions")?;
         let decoded = self.decode_object()?;
         let shared = self.shared.clone();
         let (outcome, revision) = shared

@@ -5,11 +5,11 @@
 //! the commit fails (a full disk), everything that was not yet durable is undone and its writers are told.
 
 use super::table::TableKey;
-use super::{Store, Stored, lock};
+use super::{Core, Stored, lock};
 use crate::kinds::Kind;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// `group NUL plural NUL key` to the revision (8 bytes, little endian) and the object's JSON.
@@ -247,11 +247,11 @@ impl Disk {
         clippy::disallowed_methods,
         reason = "commits block for a millisecond each; virtual time never uses a disk"
     )]
-    pub(super) fn start(&self, store: &Arc<Store>, found: Found) {
-        let (queue, store) = (self.queue.clone(), Arc::downgrade(store));
+    pub(super) fn start(&self, core: &Arc<Core>, found: Found) {
+        let (queue, core) = (self.queue.clone(), core.clone());
         let mut committer = Committer {
             queue,
-            store,
+            core,
             database: Some(found.database),
             path: found.path,
         };
@@ -265,10 +265,7 @@ impl Drop for Disk {
     fn drop(&mut self) {
         lock(&self.queue.state).closed = true;
         self.queue.wake.notify_all();
-        let thread = lock(&self.thread).take();
-        if let Some(thread) =
-            thread.filter(|thread| thread.thread().id() != std::thread::current().id())
-        {
+        if let Some(thread) = lock(&self.thread).take() {
             // A panic of the committer has nothing to add here: its writers were told.
             let _ = thread.join();
         }
@@ -277,7 +274,7 @@ impl Drop for Disk {
 
 struct Committer {
     queue: Arc<Queue>,
-    store: Weak<Store>,
+    core: Arc<Core>,
     /// Closed after a failure: redb wants the file opened anew.
     database: Option<Database>,
     path: PathBuf,
@@ -290,12 +287,14 @@ impl Committer {
             if result.is_err() {
                 self.database = None;
             }
-            let Some(store) = self.store.upgrade() else {
-                return;
-            };
             match result {
-                Ok(()) => store.modify().advance(revision),
-                Err(error) => undo(&store, &self.queue, batch, &WriteFailed(error.to_string())),
+                Ok(()) => self.core.modify().advance(revision),
+                Err(error) => undo(
+                    &self.core,
+                    &self.queue,
+                    batch,
+                    &WriteFailed(error.to_string()),
+                ),
             }
         }
     }
@@ -356,9 +355,9 @@ impl Committer {
 }
 
 /// Takes back everything that is not durable, the failed batch and whatever was built on it.
-fn undo(store: &Store, queue: &Queue, batch: Vec<Operation>, why: &WriteFailed) {
-    let _writer = lock(&store.writer);
-    let mut inner = store.modify();
+fn undo(core: &Core, queue: &Queue, batch: Vec<Operation>, why: &WriteFailed) {
+    let _writer = lock(&core.writer);
+    let mut inner = core.modify();
     let mut state = lock(&queue.state);
     let mut operations = batch;
     operations.append(&mut state.operations);

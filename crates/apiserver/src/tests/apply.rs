@@ -88,7 +88,7 @@ async fn status_has_its_own_owners() {
     let server = Server::new();
     let path = format!("{DEPLOYMENTS}/web");
     apply(&server, &path, "fieldManager=me", config(1)).await;
-    let status = json!({"status": {"replicas": 1}, "spec": {"replicas": 9}});
+    let status = json!({"apiVersion": "apps/v1", "kind": "Deployment", "status": {"replicas": 1}, "spec": {"replicas": 9}});
     let (code, value) = apply(
         &server,
         &format!("{path}/status"),
@@ -127,7 +127,7 @@ async fn bad_applies_are_refused() {
             &server,
             &path,
             "fieldManager=me",
-            json!({"spec": {"replcas": 1}})
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replcas": 1}})
         )
         .await
         .0,
@@ -138,7 +138,7 @@ async fn bad_applies_are_refused() {
             &server,
             &path,
             "fieldManager=me",
-            json!({"metadata": {"managedFields": [{"manager": "x"}]}})
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"managedFields": [{"manager": "x"}]}})
         )
         .await
         .0,

@@ -162,8 +162,9 @@ async fn a_deleted_definition_takes_its_objects_along() {
         404
     );
     assert_eq!(
-        server.get(WIDGETS).await.1["message"],
-        "the server could not find the requested resource"
+        server.get(WIDGETS).await,
+        (404, json!("404 page not found\n")),
+        "its group is gone"
     );
 }
 

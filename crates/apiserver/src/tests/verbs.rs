@@ -218,7 +218,7 @@ async fn dry_run_changes_nothing() {
             .post(&format!("{CONFIG_MAPS}?dryRun=Some"), json!({}))
             .await
             .0,
-        400
+        422
     );
 }
 
@@ -465,4 +465,49 @@ async fn discovery_lists_what_is_served() {
     assert_eq!(autoscaling["preferredVersion"]["version"], "v2");
     assert_eq!(server.get("/readyz").await, (200, json!("ok")));
     assert_eq!(server.get("/version").await.1["minor"], "36");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_last_an_hour() {
+    let server = Server::new();
+    let events = "/api/v1/namespaces/default/events";
+    let event = |name: &str| json!({"metadata": {"name": name, "namespace": "default"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}, "reason": "R"});
+    server.post(events, event("old")).await;
+    tokio::time::advance(std::time::Duration::from_secs(1800)).await;
+    server.post(events, event("touched")).await;
+    tokio::time::advance(std::time::Duration::from_secs(1801)).await;
+    assert_eq!(server.post(events, event("new")).await.0, 201);
+    assert_eq!(names(&server.get(events).await.1), ["new", "touched"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn autoscalers_are_served_at_two_versions() {
+    let server = Server::new();
+    let path = |version: &str| {
+        format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers")
+    };
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let v1 = json!({"metadata": {"name": "a"}, "spec": {"maxReplicas": 3, "scaleTargetRef": target, "targetCPUUtilizationPercentage": 60}});
+    let (code, created) = server.post(&path("v1"), v1).await;
+    assert_eq!(
+        (code, &created["spec"]["targetCPUUtilizationPercentage"]),
+        (201, &json!(60)),
+        "{created}"
+    );
+    let (_, v2) = server.get(&format!("{}/a", path("v2"))).await;
+    assert_eq!(
+        v2["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 60,
+        "{v2}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_count_requests_and_objects() {
+    let server = Server::new();
+    server.config_map("a", json!({})).await;
+    let (_, text) = server.get("/metrics").await;
+    let text = text.as_str().unwrap().to_owned();
+    let line = "apiserver_request_total{code=\"201\",group=\"\",resource=\"configmaps\",subresource=\"\",verb=\"CREATE\",version=\"v1\"} 1";
+    assert!(text.contains(line), "{text}");
+    assert!(text.contains("apiserver_storage_objects{resource=\"configmaps\"}"));
 }

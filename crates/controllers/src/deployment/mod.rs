@@ -22,6 +22,8 @@
 //! - A failed scaling of an old set is tried again; upstream waits for the next change.
 //! - When a set already has the size of its Deployment, but its annotation says otherwise, the
 //!   annotation is put right. Upstream takes it for a scaling for ever and never rolls out again.
+//! - A Deployment that becomes `Recreate` and is resized while two sets have pods removes the old pods
+//!   first. Upstream takes it for a scaling for ever.
 //! - Deletions carry the set's uid as a precondition.
 //! - Counts in the status of a Deployment that is changing fast are written at most once in 100 ms,
 //!   never later than that after the last change.
@@ -44,6 +46,7 @@ mod status;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::kinds::{Deployment, DeploymentStatus, Pod, ReplicaSet};
 use api::{Key, LabelSet, MicroTime, Resource};
@@ -72,6 +75,9 @@ pub const NAME: &str = "deployment-controller";
 /// A Deployment that fails this often in a row is left alone until something changes.
 // UPSTREAM: 15 retries take about three minutes.
 const RETRIES_MAX: u32 = 15;
+
+/// The cache shows an adoption long before this; it only bounds the wait.
+const ADOPTION_SEEN: Duration = Duration::from_secs(1);
 
 pub struct DeploymentController {
     tools: Tools,
@@ -161,6 +167,13 @@ impl DeploymentController {
                 selector.matches(&set.metadata.labels)
             })
             .await?;
+        if sets
+            .iter()
+            .any(|set| !set.metadata.is_controlled_by(&deployment.metadata.uid))
+        {
+            // Just adopted: our copy is out of date, and the new one wakes us.
+            return Ok(Next::After(ADOPTION_SEEN));
+        }
         let snapshot = Snapshot::new(deployment, sets, &self.pods, self.tools.gates);
 
         let now = self.tools.clock.now();
@@ -261,7 +274,7 @@ impl DeploymentController {
         plan: &Plan,
         status: &DeploymentStatus,
         now: MicroTime,
-    ) -> Result<Option<std::time::Duration>, Error> {
+    ) -> Result<Option<Duration>, Error> {
         let deployment = &*snapshot.deployment;
         let annotations = &plan.after.annotations;
         if deployment.status == *status && deployment.metadata.annotations == *annotations {

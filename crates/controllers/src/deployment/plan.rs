@@ -89,7 +89,9 @@ pub fn plan(snapshot: &Snapshot, now: MicroTime) -> Plan {
         return work.done(Report::AsIs);
     }
     work.keep_new_set_in_step();
-    if work.is_resized() {
+    // With `Recreate` there is nothing to share out: old pods go first, then the new set is resized.
+    let shared = !deployment.spec.strategy.recreate || work.active().len() < 2;
+    if shared && work.is_resized() {
         proportions::plan(&mut work);
         return work.done(Report::Counts);
     }

@@ -13,13 +13,13 @@ use super::identity::Identity;
 const CAPACITY: usize = 500;
 
 #[derive(Default)]
-pub struct AbsentOwners {
+pub(super) struct AbsentOwners {
     known: HashSet<Identity>,
     by_age: VecDeque<Identity>,
 }
 
 impl AbsentOwners {
-    pub fn add(&mut self, owner: Identity) {
+    pub(super) fn add(&mut self, owner: Identity) {
         if !self.known.insert(owner.clone()) {
             return;
         }
@@ -31,7 +31,7 @@ impl AbsentOwners {
         }
     }
 
-    pub fn has(&self, owner: &Identity) -> bool {
+    pub(super) fn has(&self, owner: &Identity) -> bool {
         self.known.contains(owner)
     }
 }

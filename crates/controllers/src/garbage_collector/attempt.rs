@@ -15,7 +15,7 @@ use crate::workload::claim::aggregate;
 
 /// How an attempt that did not fail went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attempted {
+pub(super) enum Attempted {
     Done,
     /// No informer has shown the object yet: if it goes unseen, nobody would tell.
     LookAgain,
@@ -192,8 +192,11 @@ impl Inner {
                 if unblock {
                     latest.resource_version = target.unblock_owners(&item.owners).await?;
                 }
-                if target.delete(&latest, propagation).await? == Written::Gone {
-                    self.deny(&item.identity);
+                match target.delete(&latest, propagation).await? {
+                    // Of an object that no informer shows we must go on to ask.
+                    Written::Done if item.is_virtual => {}
+                    Written::Done => self.graph.lock().note_deletion(&item.identity.uid),
+                    Written::Gone => self.deny(&item.identity),
                 }
                 Ok(())
             }

@@ -49,7 +49,7 @@ pub enum Reason {
 }
 
 /// For an object that is on its way out already; `None` means that its owners decide.
-pub fn decide_deleting(item: &Item) -> Option<(Action, Reason)> {
+pub(super) fn decide_deleting(item: &Item) -> Option<(Action, Reason)> {
     if item.deleting_dependents {
         if item.blocking.is_empty() {
             return Some((Action::RemoveForegroundFinalizer, Reason::DependentsGone));

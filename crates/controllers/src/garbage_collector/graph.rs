@@ -14,9 +14,9 @@ use super::absent::AbsentOwners;
 use super::identity::Identity;
 
 /// Upstream's finalizer for foreground deletion.
-pub const FOREGROUND: &str = "foregroundDeletion";
+pub(super) const FOREGROUND: &str = "foregroundDeletion";
 /// Upstream's finalizer for orphaning.
-pub const ORPHAN: &str = "orphan";
+pub(super) const ORPHAN: &str = "orphan";
 
 #[derive(Default)]
 pub struct Graph {
@@ -162,6 +162,13 @@ impl Graph {
     /// The API server has denied that this owner exists.
     pub fn note_absent(&mut self, owner: Identity) {
         self.absent.add(owner);
+    }
+
+    /// The server has accepted a deletion: there is no way back, and no need to ask again.
+    pub fn note_deletion(&mut self, uid: &Uid) {
+        if let Some(slot) = self.find(uid) {
+            self.node_mut(slot).being_deleted = true;
+        }
     }
 
     pub(super) fn find(&self, uid: &Uid) -> Option<Slot> {

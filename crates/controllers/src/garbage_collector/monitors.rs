@@ -14,7 +14,7 @@ use runtime::informer::{StreamOptions, Synced};
 use runtime::{Change, Informer, Informers, Stop, Task, spawn};
 
 /// What an informer has shown.
-pub enum Seen<'a> {
+pub(super) enum Seen<'a> {
     Object {
         old: Option<&'a Meta>,
         new: &'a Meta,
@@ -23,7 +23,7 @@ pub enum Seen<'a> {
 }
 
 /// Told of everything that is seen of one resource.
-pub type Listener = Box<dyn Fn(Seen<'_>) + Send + Sync>;
+pub(super) type Listener = Box<dyn Fn(Seen<'_>) + Send + Sync>;
 
 type Find = Box<dyn Fn(&str, &str) -> Option<Meta> + Send + Sync>;
 type Attach = Box<dyn Fn(Listener) -> Monitor + Send + Sync>;
@@ -80,7 +80,7 @@ impl Monitor {
 }
 
 /// All streams that run now.
-pub struct Monitors {
+pub(super) struct Monitors {
     client: Client,
     options: StreamOptions,
     shared: Vec<SharedKind>,
@@ -88,7 +88,7 @@ pub struct Monitors {
 }
 
 impl Monitors {
-    pub fn new(client: Client, options: StreamOptions, shared: Vec<SharedKind>) -> Monitors {
+    pub(super) fn new(client: Client, options: StreamOptions, shared: Vec<SharedKind>) -> Monitors {
         Monitors {
             client,
             options,
@@ -98,7 +98,7 @@ impl Monitors {
     }
 
     /// Starts what is wanted and not running, stops what is running and not wanted.
-    pub fn sync(
+    pub(super) fn sync(
         &mut self,
         wanted: &[ResourceType],
         stop: &Stop,
@@ -134,15 +134,20 @@ impl Monitors {
     }
 
     /// What the cache says about one object.
-    pub fn find(&self, resource: &ResourceType, namespace: &str, name: &str) -> Option<Meta> {
+    pub(super) fn find(
+        &self,
+        resource: &ResourceType,
+        namespace: &str,
+        name: &str,
+    ) -> Option<Meta> {
         (self.running.get(resource)?.find)(namespace, name)
     }
 
-    pub fn resources(&self) -> Vec<ResourceType> {
+    pub(super) fn resources(&self) -> Vec<ResourceType> {
         self.running.keys().cloned().collect()
     }
 
-    pub fn synced(&self) -> Vec<Synced> {
+    pub(super) fn synced(&self) -> Vec<Synced> {
         self.running
             .values()
             .map(|monitor| monitor.synced.clone())
@@ -150,7 +155,7 @@ impl Monitors {
     }
 
     /// Resources whose first listing is not complete.
-    pub fn unsynced(&self) -> Vec<String> {
+    pub(super) fn unsynced(&self) -> Vec<String> {
         self.running
             .iter()
             .filter(|(_, monitor)| !monitor.synced.is_done())

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::identity::Identity;
 
 /// One object on the server.
-pub struct Target<'a> {
+pub(super) struct Target<'a> {
     pub client: &'a Client,
     pub resource: &'a ResourceType,
     pub identity: &'a Identity,
@@ -16,7 +16,7 @@ pub struct Target<'a> {
 
 /// Whether the object was still there to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub(super) enum Written {
     Done,
     /// It, or at least the one with this uid, is gone.
     Gone,
@@ -35,7 +35,7 @@ impl Target<'_> {
     }
 
     /// The object as it is now; `None` when there is none with this uid.
-    pub async fn get(&self) -> Result<Option<Meta>, client::Error> {
+    pub(super) async fn get(&self) -> Result<Option<Meta>, client::Error> {
         let found = get(
             self.client,
             self.resource,
@@ -48,7 +48,7 @@ impl Target<'_> {
 
     /// Deletes exactly what `latest` shows. If the object has changed since but its owners have not,
     /// it is deleted as it is: updates that have nothing to do with owners must not save it.
-    pub async fn delete(
+    pub(super) async fn delete(
         &self,
         latest: &Meta,
         propagation: Propagation,
@@ -83,7 +83,7 @@ impl Target<'_> {
     }
 
     /// Takes owners off the list. Gives the new state where the server tells.
-    pub async fn remove_owners(&self, owners: &[Uid]) -> Result<Written, client::Error> {
+    pub(super) async fn remove_owners(&self, owners: &[Uid]) -> Result<Written, client::Error> {
         let entries: Vec<Value> = owners
             .iter()
             .map(|uid| json!({"$patch": "delete", "uid": uid}))
@@ -100,7 +100,7 @@ impl Target<'_> {
     }
 
     /// Makes all its references non-blocking; gives the revision that this led to.
-    pub async fn unblock_owners(&self, owners: &[OwnerRef]) -> Result<u64, client::Error> {
+    pub(super) async fn unblock_owners(&self, owners: &[OwnerRef]) -> Result<u64, client::Error> {
         let unblocked = |owner: &OwnerRef| OwnerRef {
             block_owner_deletion: Some(false),
             ..owner.clone()
@@ -139,7 +139,7 @@ impl Target<'_> {
     }
 
     /// Removes a finalizer; `known` is what the cache says, which may spare a read.
-    pub async fn remove_finalizer(
+    pub(super) async fn remove_finalizer(
         &self,
         known: Option<Meta>,
         finalizer: &str,
@@ -187,7 +187,7 @@ impl Target<'_> {
 }
 
 /// The metadata of an object; `None` when it is not there.
-pub async fn get(
+pub(super) async fn get(
     client: &Client,
     resource: &ResourceType,
     namespace: &str,

@@ -129,19 +129,20 @@ impl<'a> Apply<'a> {
             .client
             .create(&Pod::TYPE, &set.metadata.namespace, body)
             .await;
-        match &created {
-            Ok(answer) => self.written_pods.note(self.key, revision(answer)),
-            // The cache is behind: no news to anyone.
-            Err(error) if error.is_already_exists() => {
-                return Err(created.err().expect("matched an error").into());
+        let created = match created {
+            Ok(answer) => {
+                self.written_pods.note(self.key, revision(&answer));
+                Ok(())
             }
-            Err(_) => {}
-        }
+            // The cache is behind: no news to anyone.
+            Err(error) if error.is_already_exists() => return Err(error.into()),
+            Err(error) => Err(Error::from(error)),
+        };
         let holder = self.snapshot.holder(ordinal);
         if let Err(error) = self.reown(&holder, claims).await {
             return self.report("Update", &name, Err(error));
         }
-        self.report("Create", &name, created.map(drop).map_err(Error::from))
+        self.report("Create", &name, created)
     }
 
     async fn claims(&self, ordinal: i32, pod: &Pod, claims: &ClaimWork) -> Result<(), Error> {

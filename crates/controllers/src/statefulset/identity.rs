@@ -1,6 +1,6 @@
 //! Who a pod of a StatefulSet is: its name, its ordinal, its claims. Pure.
 
-use std::ops::RangeInclusive;
+use std::ops::Range;
 
 use api::kinds::{Pod, StatefulSet};
 
@@ -33,13 +33,9 @@ pub(super) fn ordinal(set: &StatefulSet, pod: &Pod) -> Option<i32> {
 }
 
 /// All ordinals that the set wants a pod for.
-pub(super) fn ordinals(set: &StatefulSet) -> RangeInclusive<i32> {
+pub(super) fn ordinals(set: &StatefulSet) -> Range<i32> {
     let start = set.spec.ordinals.start;
-    match set.replicas() {
-        1.. => start..=start.saturating_add(set.replicas() - 1),
-        // An empty range: it ends before it begins.
-        _ => 1..=0,
-    }
+    start..start.saturating_add(set.replicas().max(0))
 }
 
 pub(super) fn pod_name(set: &StatefulSet, ordinal: i32) -> String {

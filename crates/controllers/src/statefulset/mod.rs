@@ -27,6 +27,7 @@ mod apply;
 mod claims;
 mod identity;
 mod invariants;
+mod metrics;
 mod plan;
 mod pods;
 mod reason;
@@ -41,16 +42,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::kinds::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet, StatefulSetStatus};
-use api::{Gate, Key, LabelSet, MicroTime, Selector};
+use api::{Gate, Key, LabelSet, MicroTime, Resource, Selector};
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::rate_limit::Backoff;
 use runtime::triggers::{Owned, by_controller, watch_self};
-use runtime::{Error, Informers, Next, Queue, Reconcile, Store, Written};
+use runtime::{Error, Informers, Metrics, Next, Queue, Reconcile, Store, Written};
 
 use crate::Tools;
 use crate::workload::status::put_status_with_retry;
 use crate::workload::{Claimer, History, availability, history};
+
+use metrics::StatefulSetMetrics;
 
 pub use apply::Outcome;
 pub use claims::{ClaimWork, Claims, Holder};
@@ -75,6 +78,17 @@ pub struct StatefulSetController {
     history: History,
     written: Arc<OwnWrites>,
     recover_stuck_rollouts: bool,
+    metrics: Option<StatefulSetMetrics>,
+}
+
+/// What a manager may choose.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Replace pods of a superseded revision that are not ready and hold up an ordered set. Off by
+    /// default: upstream waits for them.
+    pub recover_stuck_rollouts: bool,
+    /// Where to count; nowhere when absent.
+    pub metrics: Option<Metrics>,
 }
 
 /// What we wrote and the caches may not have seen yet, by kind.
@@ -86,13 +100,12 @@ struct OwnWrites {
     revisions: Written,
 }
 
-/// Builds the controller. `recover_stuck_rollouts` lets it replace pods of a superseded revision
-/// that hold up an ordered set.
+/// Builds the controller.
 pub fn controller(
     informers: &Informers,
     tools: Tools,
     workers: usize,
-    recover_stuck_rollouts: bool,
+    options: &Options,
 ) -> Controller {
     let (sets, pods) = (informers.of::<StatefulSet>(), informers.of::<Pod>());
     let claims = informers.of::<PersistentVolumeClaim>();
@@ -133,7 +146,8 @@ pub fn controller(
             claims: claims.store().clone(),
             revisions: revisions.store().clone(),
             written,
-            recover_stuck_rollouts,
+            recover_stuck_rollouts: options.recover_stuck_rollouts,
+            metrics: options.metrics.as_ref().map(StatefulSetMetrics::new),
         }),
     }
 }
@@ -154,7 +168,7 @@ impl StatefulSetController {
     async fn sync(&self, key: &Key) -> Result<Next, Error> {
         self.check_own_writes_seen(key)?;
         let Some(set) = self.sets.get(key) else {
-            self.written.forget(key);
+            self.forget(key);
             return Ok(Next::AwaitChange);
         };
         let Ok(selector) = set.spec.selector.compile() else {
@@ -179,6 +193,7 @@ impl StatefulSetController {
         let now = self.tools.clock.now();
         let plan = plan(&snapshot, now);
         self.record(key, &choice, &plan, now);
+        self.observe(&snapshot, now);
         let (pods, claims) = (&self.written.pods, &self.written.claims);
         let outcome = apply::Apply::new(&self.tools, &snapshot, key, pods, claims)
             .apply(&plan)
@@ -224,27 +239,49 @@ impl StatefulSetController {
         }
         let written = &*self.written;
         let checks = [
-            (&written.sets, self.sets.resource_version(), "statefulsets"),
-            (&written.pods, self.pods.resource_version(), "pods"),
+            (
+                &written.sets,
+                self.sets.resource_version(),
+                StatefulSet::TYPE,
+            ),
+            (&written.pods, self.pods.resource_version(), Pod::TYPE),
             (
                 &written.claims,
                 self.claims.resource_version(),
-                "persistentvolumeclaims",
+                PersistentVolumeClaim::TYPE,
             ),
             (
                 &written.revisions,
                 self.revisions.resource_version(),
-                "controllerrevisions",
+                ControllerRevision::TYPE,
             ),
         ];
-        for (written, cached, resource) in checks {
+        for (written, cached, kind) in checks {
             if !written.seen(key, cached) {
+                if let Some(metrics) = &self.metrics {
+                    metrics.skipped(&kind.group, &kind.plural);
+                }
                 return Err(Error::Stale {
-                    resource: resource.into(),
+                    resource: kind.plural.into(),
                 });
             }
         }
         Ok(())
+    }
+
+    fn forget(&self, key: &Key) {
+        self.written.forget(key);
+        if let Some(metrics) = &self.metrics {
+            metrics.forget(key);
+        }
+    }
+
+    fn observe(&self, snapshot: &Snapshot, now: MicroTime) {
+        if let Some(metrics) = &self.metrics
+            && self.tools.gates.enabled(Gate::MaxUnavailableStatefulSet)
+        {
+            metrics.observe(snapshot, now);
+        }
     }
 
     fn record(&self, key: &Key, choice: &Choice, plan: &Plan, now: MicroTime) {

@@ -162,6 +162,19 @@ fn rules_between_flags_name_the_flag() {
 }
 
 #[test]
+fn a_rate_needs_a_burst() {
+    check_error(
+        &["--kube-api-burst=0"],
+        "--kube-api-burst: must be greater than 0 while --kube-api-qps is greater than 0",
+    );
+    assert!(
+        options(&["--kube-api-qps=-1", "--kube-api-burst=0"])
+            .unwrap()
+            .rate_given
+    );
+}
+
+#[test]
 fn stars_end_always_allowed_paths() {
     assert!(options(&["--authorization-always-allow-paths=/a/*,/b"]).is_ok());
     check_error(

@@ -43,6 +43,7 @@ pub(crate) struct Kubelets {
     stages: Stages,
     pods: Arc<Store<Pod>>,
     nodes: Arc<Store<Node>>,
+    queue: Arc<Queue>,
     written: Written,
     local: Mutex<Local>,
 }
@@ -68,6 +69,9 @@ pub(crate) const BY_NODE: Index<Pod> = Index {
 
 /// Looks at several pods at once, so that a slow API server delays one of them and not all.
 const WORKERS: usize = 16;
+
+/// With more pods waiting than anyone can follow on a screen, intermediate states are not worth a write.
+const BUSY: usize = 50;
 
 /// A pod that we have written to is looked at when the write comes back; should it not, then after this.
 const WRITE_SEEN_WITHIN: Duration = Duration::from_secs(2);
@@ -95,13 +99,14 @@ impl Kubelets {
             stages,
             pods: pods.store().clone(),
             nodes: nodes.store().clone(),
+            queue: queue.clone(),
             written: Written::default(),
             local: Mutex::default(),
         });
-        let (on_pods, pod_queue) = (kubelets.clone(), queue.clone());
-        pods.on_change(move |change| on_pods.pod_changed(&change, &pod_queue));
-        let (on_nodes, node_queue) = (kubelets.clone(), queue.clone());
-        nodes.on_change(move |change| on_nodes.node_changed(&change, &node_queue));
+        let told = kubelets.clone();
+        pods.on_change(move |change| told.pod_changed(&change));
+        let told = kubelets.clone();
+        nodes.on_change(move |change| told.node_changed(&change));
         Controller {
             name: "simulated-kubelets",
             queue,
@@ -113,7 +118,7 @@ impl Kubelets {
         }
     }
 
-    fn pod_changed(&self, change: &Change<'_, Pod>, queue: &Queue) {
+    fn pod_changed(&self, change: &Change<'_, Pod>) {
         let pod = change.object();
         if !pod.is_assigned() {
             return;
@@ -126,11 +131,27 @@ impl Kubelets {
             local.complaints.remove(&key);
             return;
         }
-        queue.add(pod.key());
+        if let Some(node) = self.nodes.find("", &pod.node_name) {
+            self.learn_address(pod, &node);
+        }
+        self.queue.add(pod.key());
+    }
+
+    /// All addresses in use are known before the first one is given out: both informers are complete by then.
+    fn learn_address(&self, pod: &Pod, node: &Node) {
+        if !pod.status.pod_ip.is_empty() && !pod.spec.host_network {
+            let addresses = &mut self.lock().addresses;
+            addresses.learn(
+                &pod.key(),
+                node.name(),
+                &node.spec.pod_cidr,
+                &pod.status.pod_ip,
+            );
+        }
     }
 
     /// A node that came, or came back, has pods waiting for it.
-    fn node_changed(&self, change: &Change<'_, Node>, queue: &Queue) {
+    fn node_changed(&self, change: &Change<'_, Node>) {
         let wakes = match change {
             Change::Added(_) => true,
             Change::Updated { old, new } => {
@@ -141,7 +162,8 @@ impl Kubelets {
         if wakes {
             let name = IndexValue::Text(Istr::from(change.object().name()));
             for pod in self.pods.by(&BY_NODE, &name) {
-                queue.add(pod.key());
+                self.learn_address(&pod, change.object());
+                self.queue.add(pod.key());
             }
         }
     }
@@ -169,6 +191,7 @@ impl Kubelets {
                 now: self.clock.now(),
                 behaviour: &behaviour,
                 pod_ip: &pod_ip,
+                is_busy: self.queue.len() > BUSY,
                 has_image: &|image| self.has_image(&pod.node_name, image),
             },
         );
@@ -264,16 +287,11 @@ impl Kubelets {
         if pod.spec.host_network {
             return node.internal_ip().to_owned();
         }
-        let addresses = &mut self.lock().addresses;
-        let cidr = &node.spec.pod_cidr;
-        if !pod.status.pod_ip.is_empty() {
-            addresses.learn(key, &pod.node_name, cidr, &pod.status.pod_ip);
+        if !pod.status.pod_ip.is_empty() || pod.is_finished() {
             return pod.status.pod_ip.to_string();
         }
-        if pod.is_finished() {
-            return String::new();
-        }
-        addresses.of(key, &pod.node_name, cidr)
+        let addresses = &mut self.lock().addresses;
+        addresses.of(key, &pod.node_name, &node.spec.pod_cidr)
     }
 
     fn has_image(&self, node: &str, image: &str) -> bool {

@@ -98,6 +98,7 @@ impl Provisioner {
             workers: 1,
             retries_max: None,
             waits_for: waits_for.clone(),
+            metrics: None,
         };
         [
             controller(

@@ -189,31 +189,31 @@ impl<'a> Prepared<'a> {
         if count + 1 > allocatable.pods {
             reasons.push("Too many pods".into());
         }
-        let amounts = &allocatable.amounts;
-        let short = |wanted: i64, has: i64, used: i64| wanted > 0 && wanted > has - used;
-        if short(wanted.milli_cpu, amounts.milli_cpu, used.milli_cpu) {
-            reasons.push("Insufficient cpu".into());
-        }
-        if short(wanted.memory, amounts.memory, used.memory) {
-            reasons.push("Insufficient memory".into());
-        }
-        if short(
-            wanted.ephemeral_storage,
-            amounts.ephemeral_storage,
-            used.ephemeral_storage,
-        ) {
-            reasons.push("Insufficient ephemeral-storage".into());
-        }
-        for (name, amount) in wanted.others() {
-            if short(*amount, amounts.other(name), used.other(name)) {
+        let has = &allocatable.amounts;
+        let mut is_resolvable = true;
+        let mut ask = |name: &str, wanted: i64, has: i64, used: i64| {
+            if wanted > 0 && wanted > has - used {
                 reasons.push(format!("Insufficient {name}").into());
+                // More than the node has at all: nobody's leaving helps.
+                is_resolvable &= wanted <= has;
             }
+        };
+        ask("cpu", wanted.milli_cpu, has.milli_cpu, used.milli_cpu);
+        ask("memory", wanted.memory, has.memory, used.memory);
+        ask(
+            "ephemeral-storage",
+            wanted.ephemeral_storage,
+            has.ephemeral_storage,
+            used.ephemeral_storage,
+        );
+        for (name, amount) in wanted.others() {
+            ask(name, *amount, has.other(name), used.other(name));
         }
         match reasons.is_empty() {
             true => Ok(()),
             false => Err(Rejection {
                 reasons,
-                is_resolvable: true,
+                is_resolvable,
                 helped_by: Rejection::BY_NODE | Rejection::BY_POD_GONE,
             }),
         }

@@ -16,6 +16,9 @@ mod score;
 mod topology;
 mod volumes;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

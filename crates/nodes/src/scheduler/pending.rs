@@ -13,6 +13,9 @@ use api::{Key, MicroTime};
 pub(super) struct Pending {
     active: BTreeSet<(Reverse<i32>, u64, Key)>,
     cooling: BTreeSet<(MicroTime, Key)>,
+    /// By what could help them: a change in the cluster touches only those that it helps.
+    parked: BTreeMap<u8, BTreeSet<Key>>,
+    in_hand: BTreeSet<Key>,
     waiting: BTreeMap<Key, Waiting>,
     next_number: u64,
 }
@@ -56,7 +59,6 @@ impl Pending {
         }
         let number = self.next_number;
         self.next_number += 1;
-        self.active.insert((Reverse(priority), number, key.clone()));
         let waiting = Waiting {
             priority,
             number,
@@ -64,6 +66,7 @@ impl Pending {
             place: Place::Active,
         };
         self.waiting.insert(key.clone(), waiting);
+        self.put_in_place(key, Place::Active);
     }
 
     pub(super) fn remove(&mut self, key: &Key) {
@@ -83,54 +86,95 @@ impl Pending {
             Place::Cooling { until } => {
                 self.cooling.remove(&(until, key.clone()));
             }
-            Place::Parked { .. } | Place::InHand { .. } => {}
+            Place::Parked { helped_by, .. } => {
+                if let Some(parked) = self.parked.get_mut(&helped_by) {
+                    parked.remove(key);
+                }
+            }
+            Place::InHand { .. } => {
+                self.in_hand.remove(key);
+            }
+        }
+    }
+
+    fn put_in_place(&mut self, key: &Key, place: Place) {
+        self.take_from_place(key);
+        let Some(waiting) = self.waiting.get_mut(key) else {
+            return;
+        };
+        waiting.place = place;
+        match place {
+            Place::Active => {
+                self.active
+                    .insert((Reverse(waiting.priority), waiting.number, key.clone()));
+            }
+            Place::Cooling { until } => {
+                self.cooling.insert((until, key.clone()));
+            }
+            Place::Parked { helped_by, .. } => {
+                self.parked
+                    .entry(helped_by)
+                    .or_default()
+                    .insert(key.clone());
+            }
+            Place::InHand { .. } => {
+                self.in_hand.insert(key.clone());
+            }
         }
     }
 
     /// The next pod to plan. It is in hand until it is removed or parked.
     pub(super) fn pop(&mut self, now: MicroTime) -> Option<Key> {
-        while let Some((until, _)) = self.cooling.first()
+        while let Some((until, key)) = self.cooling.first()
             && *until <= now
         {
-            let (_, key) = self.cooling.pop_first()?;
-            self.activate(&key);
+            let key = key.clone();
+            self.put_in_place(&key, Place::Active);
         }
-        let (_, _, key) = self.active.pop_first()?;
+        let (_, _, key) = self.active.first()?;
+        let key = key.clone();
+        self.put_in_place(&key, Place::InHand { changed: 0 });
         if let Some(waiting) = self.waiting.get_mut(&key) {
             waiting.attempts += 1;
-            waiting.place = Place::InHand { changed: 0 };
         }
         Some(key)
     }
 
     /// No node would do; these changes could help.
     pub(super) fn park(&mut self, key: &Key, helped_by: u8, now: MicroTime) {
-        let Some(waiting) = self.waiting.get_mut(key) else {
+        let Some(Waiting {
+            place: Place::InHand { changed },
+            ..
+        }) = self.waiting.get(key)
+        else {
             return;
         };
-        let Place::InHand { changed } = waiting.place else {
-            return;
-        };
-        waiting.place = Place::Parked {
-            since: now,
-            helped_by,
-        };
-        if changed & helped_by != 0 {
+        let was_helped = changed & helped_by != 0;
+        self.put_in_place(
+            key,
+            Place::Parked {
+                since: now,
+                helped_by,
+            },
+        );
+        if was_helped {
             self.cool(key, now);
         }
     }
 
     /// Something went wrong that was not the pod's fault: again after its back-off.
     pub(super) fn retry(&mut self, key: &Key, now: MicroTime) {
-        self.take_from_place(key);
         if let Some(waiting) = self.waiting.get_mut(key) {
             waiting.attempts += 1;
-            waiting.place = Place::Parked {
+        }
+        self.put_in_place(
+            key,
+            Place::Parked {
                 since: now,
                 helped_by: 0,
-            };
-            self.cool(key, now);
-        }
+            },
+        );
+        self.cool(key, now);
     }
 
     /// A pod that itself changed may fit now.
@@ -146,23 +190,28 @@ impl Pending {
     /// Something changed in the cluster: wakes the pods that it could help.
     pub(super) fn wake(&mut self, event: u8, now: MicroTime) {
         let mut helped: Vec<Key> = Vec::new();
-        for (key, waiting) in &mut self.waiting {
-            match &mut waiting.place {
-                Place::Parked { helped_by, .. } if *helped_by & event != 0 => {
-                    helped.push(key.clone())
-                }
-                Place::InHand { changed } => *changed |= event,
-                _ => {}
+        for (helped_by, keys) in &mut self.parked {
+            if helped_by & event != 0 {
+                helped.extend(std::mem::take(keys));
             }
         }
         for key in helped {
             self.cool(&key, now);
         }
+        for key in &self.in_hand {
+            if let Some(Waiting {
+                place: Place::InHand { changed },
+                ..
+            }) = self.waiting.get_mut(key)
+            {
+                *changed |= event;
+            }
+        }
     }
 
     /// Lets a parked pod be tried again when its back-off is over.
     fn cool(&mut self, key: &Key, now: MicroTime) {
-        let Some(waiting) = self.waiting.get_mut(key) else {
+        let Some(waiting) = self.waiting.get(key) else {
             return;
         };
         let Place::Parked { since, .. } = waiting.place else {
@@ -171,35 +220,28 @@ impl Pending {
         let doubled =
             BACKOFF_BASE * 2_u32.saturating_pow(waiting.attempts.saturating_sub(1).min(10));
         let until = since.plus(doubled.min(BACKOFF_MAX));
-        if until <= now {
-            return self.activate(key);
-        }
-        waiting.place = Place::Cooling { until };
-        self.cooling.insert((until, key.clone()));
-    }
-
-    fn activate(&mut self, key: &Key) {
-        if let Some(waiting) = self.waiting.get_mut(key) {
-            waiting.place = Place::Active;
-            self.active
-                .insert((Reverse(waiting.priority), waiting.number, key.clone()));
-        }
+        let place = match until <= now {
+            true => Place::Active,
+            false => Place::Cooling { until },
+        };
+        self.put_in_place(key, place);
     }
 
     /// Tries again those that have been parked for too long.
     pub(super) fn flush(&mut self, now: MicroTime) {
-        let stale = |waiting: &Waiting| match waiting.place {
-            Place::Parked { since, .. } => now.since(since) >= PARKED_AT_MOST,
-            _ => false,
+        let is_stale = |key: &&Key| {
+            let place = self.waiting.get(*key).map(|waiting| waiting.place);
+            matches!(place, Some(Place::Parked { since, .. }) if now.since(since) >= PARKED_AT_MOST)
         };
         let stale: Vec<Key> = self
-            .waiting
-            .iter()
-            .filter(|(_, one)| stale(one))
-            .map(|(key, _)| key.clone())
+            .parked
+            .values()
+            .flatten()
+            .filter(is_stale)
+            .cloned()
             .collect();
         for key in stale {
-            self.activate(&key);
+            self.put_in_place(&key, Place::Active);
         }
     }
 

@@ -101,3 +101,232 @@ async fn a_pod_is_bound_becomes_ready_and_goes_when_it_is_deleted() {
             .contains(&"Normal Killing Stopping container web".to_owned())
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_jobs_pod_finishes_and_a_failing_one_fails() {
+    let world = world(Config::default()).await;
+    let done = json!({"spec": {"restartPolicy": "Never"}});
+    world.create(&PODS, pod("done", done.clone())).await;
+    let mut failing = done;
+    merge(
+        &mut failing,
+        json!({"metadata": {"annotations": {"steersman.dev/exit-code": "3"}}}),
+    );
+    world.create(&PODS, pod("failing", failing)).await;
+    pass(&world, 4).await;
+    let phase = |pod: Value| pod["status"]["phase"].as_str().unwrap().to_owned();
+    assert_eq!(phase(world.get(&PODS, "done").await.unwrap()), "Succeeded");
+    let failed = world.get(&PODS, "failing").await.unwrap();
+    assert_eq!(
+        failed["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"],
+        3
+    );
+    assert_eq!(phase(failed), "Failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_finalizers_ends_and_stays_until_they_are_gone() {
+    let world = world(Config::default()).await;
+    world
+        .create(
+            &PODS,
+            pod(
+                "tracked",
+                json!({"metadata": {"finalizers": ["example.com/track"]}}),
+            ),
+        )
+        .await;
+    pass(&world, 2).await;
+    world.delete(&PODS, "tracked").await;
+    pass(&world, 3).await;
+    let held = world.get(&PODS, "tracked").await.unwrap();
+    assert_eq!(held["status"]["phase"], "Succeeded");
+    world.writes();
+    pass(&world, 60).await;
+    assert!(
+        world
+            .writes()
+            .iter()
+            .all(|write| write.path.contains("leases")),
+        "deleted once, then left alone"
+    );
+    world
+        .patch(&PODS, "tracked", json!({"metadata": {"finalizers": null}}))
+        .await;
+    pass(&world, 1).await;
+    assert_eq!(world.get(&PODS, "tracked").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_does_nothing_until_it_speaks_again() {
+    let world = world(Config::with_nodes(1)).await;
+    world.create(&PODS, pod("web", json!({}))).await;
+    pass(&world, 2).await;
+    world
+        .patch(
+            &NODES,
+            "node-0",
+            json!({"metadata": {"annotations": {"steersman.dev/silent": "true"}}}),
+        )
+        .await;
+    pass(&world, 11).await;
+    world.writes();
+    world.delete(&PODS, "web").await;
+    pass(&world, 60).await;
+    assert!(
+        world.writes().is_empty(),
+        "no lease, no status, no deletion"
+    );
+    assert!(world.get(&PODS, "web").await.is_some());
+    world
+        .patch(
+            &NODES,
+            "node-0",
+            json!({"metadata": {"annotations": {"steersman.dev/silent": null}}}),
+        )
+        .await;
+    pass(&world, 2).await;
+    assert_eq!(world.get(&PODS, "web").await, None);
+    assert!(
+        world
+            .writes()
+            .iter()
+            .any(|write| write.path.contains("leases"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_others_called_unknown_reports_itself_ready() {
+    let world = world(Config::with_nodes(1)).await;
+    let unknown = json!([{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]);
+    world
+        .patch_subresource(
+            &NODES,
+            "node-0",
+            Some("status"),
+            json!({"status": {"conditions": unknown}}),
+        )
+        .await;
+    pass(&world, 1).await;
+    let node = world.get(&NODES, "node-0").await.unwrap();
+    assert_eq!(condition(&node, "Ready")["status"], "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_gone_is_deleted_and_stays_so() {
+    let world = world(Config::default()).await;
+    world
+        .patch(
+            &NODES,
+            "node-1",
+            json!({"metadata": {"annotations": {"steersman.dev/gone": "true"}}}),
+        )
+        .await;
+    pass(&world, 60).await;
+    assert_eq!(world.get(&NODES, "node-1").await, None);
+    assert_eq!(world.list(&NODES).await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nonsense_in_an_annotation_is_told_once() {
+    let world = world(Config::default()).await;
+    let annotated = json!({"metadata": {"annotations": {"steersman.dev/start-delay": "soon"}}});
+    world.create(&PODS, pod("web", annotated)).await;
+    pass(&world, 5).await;
+    let told = "Warning InvalidBehaviour annotation steersman.dev/start-delay: \"soon\" is not a duration such as 5s or 1m30s";
+    let events = world.events().await;
+    assert_eq!(
+        events.iter().filter(|event| *event == told).count(),
+        1,
+        "{events:?}"
+    );
+    assert_eq!(
+        world.get(&PODS, "web").await.unwrap()["status"]["phase"],
+        "Running"
+    );
+}
+
+/// What is there, without what differs between any two runs by design.
+async fn snapshot(world: &World) -> String {
+    let mut text = String::new();
+    for kind in [&NODES, &PODS] {
+        for object in world.list(kind).await {
+            text.push_str(&object.to_string());
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_seed_gives_the_same_cluster() {
+    let run = async || {
+        let world = world(Config::with_nodes(5)).await;
+        for index in 0..50 {
+            world
+                .create(&PODS, pod(&format!("web-{index}"), json!({})))
+                .await;
+        }
+        pass(&world, 20).await;
+        let writes: Vec<String> = world
+            .writes()
+            .iter()
+            .map(|write| format!("{write:?}"))
+            .collect();
+        format!("{}{}", snapshot(&world).await, writes.join("\n"))
+    };
+    let (one, two) = (run().await, run().await);
+    assert!(one == two, "two runs of one seed differ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_process_goes_on_where_the_last_one_ended() {
+    let mut world = world(Config::default()).await;
+    let slow = json!({"metadata": {"annotations": {"steersman.dev/start-delay": "30s"}}});
+    world.create(&PODS, pod("slow", slow)).await;
+    world.create(&PODS, pod("running", json!({}))).await;
+    pass(&world, 5).await;
+    let before = world.get(&PODS, "running").await.unwrap();
+    world.shut_down();
+
+    let (stopper, stop) = runtime::Stop::new();
+    let cluster = Cluster::new(
+        world.client.clone(),
+        Config::default(),
+        world.clock.clone(),
+        world.rng.fork(),
+    );
+    world.writes();
+    let running = runtime::spawn(cluster.run(stop));
+    pass(&world, 10).await;
+    assert_eq!(
+        world.get(&PODS, "running").await.unwrap(),
+        before,
+        "nothing to do for a pod that runs"
+    );
+    assert_eq!(
+        world.get(&PODS, "slow").await.unwrap()["status"]["phase"],
+        "Pending"
+    );
+    world
+        .create(
+            &PODS,
+            pod(
+                "new",
+                json!({"spec": {"nodeName": before["spec"]["nodeName"]}}),
+            ),
+        )
+        .await;
+    pass(&world, 20).await;
+    assert_eq!(
+        world.get(&PODS, "slow").await.unwrap()["status"]["phase"],
+        "Running"
+    );
+    let new = world.get(&PODS, "new").await.unwrap();
+    assert_ne!(
+        new["status"]["podIP"], before["status"]["podIP"],
+        "addresses in use are known"
+    );
+    stopper.stop();
+    running.await.unwrap();
+}

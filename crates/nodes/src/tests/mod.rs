@@ -1,6 +1,7 @@
 //! The whole simulated cluster against the embedded API server, under virtual time.
 
 mod life;
+mod scheduling;
 mod storage;
 
 use std::time::Duration;

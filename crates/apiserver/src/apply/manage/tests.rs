@@ -183,3 +183,18 @@ fn list_items_are_merged_by_their_keys_in_the_applied_order() {
         .collect();
     assert_eq!(names, ["a", "c", "b"]);
 }
+
+#[test]
+fn a_list_item_that_is_no_longer_applied_goes_as_a_whole() {
+    let with = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i", "env": [{"name": "A", "value": "1"}]}]}}}});
+    let without =
+        json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let object = applied(None, with, "me", false).unwrap();
+    let less = applied(Some(&object), without, "me", false).unwrap();
+    assert!(
+        less["spec"]["template"]["spec"]["containers"][0]
+            .get("env")
+            .is_none(),
+        "{less}"
+    );
+}

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 impl Context {
     pub(crate) async fn bind(&mut self) -> Result<Response<Body>, Status> {
-        let dry_run = self.info.query.dry_run()?;
+        let dry_run = self.info.query.dry_run("CreateOptions")?;
         let mut binding = parse(&self.headers, &self.body)?;
         settle_type(&mut binding, "v1", "Binding")?;
         if self.info.name.is_empty() {
@@ -41,12 +41,8 @@ impl Context {
         let node = target["name"].as_str().unwrap_or_default();
         let target_kind = target["kind"].as_str().unwrap_or_default();
         if node.is_empty() || !matches!(target_kind, "" | "Node") {
-            let cause = crate::status::Cause::new(
-                "target.name",
-                "FieldValueRequired",
-                "Required value: a Node's name is needed",
-            );
-            return Err(Status::invalid("", "Binding", &self.info.name, vec![cause]));
+            // UPSTREAM: the list of errors is returned as it is, which makes a 500.
+            return Err(Status::unexpected("target.name: Required value"));
         }
         let Some(pods) = self.registry.resource("", "v1", "pods").cloned() else {
             return Err(Status::no_such_path());

@@ -25,7 +25,7 @@ impl Context {
         self.settle_name(&mut eviction)?;
         self.settle_namespace(&mut eviction)?;
         let mut options = DeleteOptions {
-            dry_run: self.info.query.dry_run()?,
+            dry_run: self.info.query.dry_run("CreateOptions")?,
             ..DeleteOptions::default()
         };
         if eviction["deleteOptions"].is_object() {

@@ -39,7 +39,7 @@ impl Context {
         &mut self,
         change: impl FnOnce(&Context, Value) -> Result<Value, Status>,
     ) -> Result<Response<Body>, Status> {
-        let dry_run = self.info.query.dry_run()?;
+        let dry_run = self.info.query.dry_run("UpdateOptions")?;
         let shared = self.shared.clone();
         let (object, revision) = shared
             .store

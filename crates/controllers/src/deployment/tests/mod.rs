@@ -3,6 +3,7 @@
 mod annotations;
 mod new_set;
 mod plan;
+mod properties;
 mod rollback;
 mod scaling;
 mod status;

@@ -58,8 +58,10 @@ fn the_only_set_with_pods_is_resized_or_else_the_newest() {
         ("replicas=6 paused | a:0 b:0", "b 0->6"),
         ("replicas=6 paused | a:2 b:0 new:0", "a 2->6"),
         ("replicas=6 paused |", ""),
-        // Recreate with two sets that have pods: nothing to share.
-        ("replicas=6 was=4 recreate | a:2 new:2", ""),
+        // Recreate with two sets that have pods, the resized one among them: upstream never leaves it.
+        ("replicas=6 was=4 recreate | a:2 new:2", "a 2->0"),
+        ("replicas=6 was=4 recreate paused | a:2 new:2", ""),
+        ("replicas=6 was=4 recreate | a:0 new:2", "new 2->6"),
     ];
     for (text, expected) in cases {
         assert_eq!(planned(text), expected, "{text}");

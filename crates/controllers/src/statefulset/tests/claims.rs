@@ -107,3 +107,35 @@ fn a_claim_of_the_pod_before_is_stale_when_scaling_deletes_claims() {
     assert_eq!(stale("scaled=delete", ""), None);
     assert_eq!(stale("whendeleted=delete", "pod=before"), None);
 }
+
+// Upstream: TestMatchesRef, TestHasUnexpectedController, TestClaimOwnerUpToDateEdgeCases.
+#[test]
+fn only_controllers_that_are_not_ours_conflict() {
+    let conflicts = |policy: &str, facts: &str| {
+        let set = set(&format!("replicas=1 claims {policy}"));
+        let claims = [(
+            "data-web-0".to_string(),
+            claim(&format!("data-web-0:{facts}")),
+        )];
+        let holder = Holder::of(&set, &pod("0:ready"), 0);
+        let work = holder.work(&claims.into_iter().collect());
+        !work.conflicting.is_empty()
+    };
+    for (facts, expected) in [
+        ("", false),
+        ("other", true),
+        ("friend", false),
+        ("cousin", true),
+        ("set", false),
+        ("set=before", true),
+        ("pod", false),
+        ("pod=before", true),
+        ("pod,other", true),
+        ("pod,friend", false),
+    ] {
+        for policy in &POLICIES[1..] {
+            assert_eq!(conflicts(policy, facts), expected, "{policy} {facts}");
+        }
+        assert!(!conflicts("", facts), "who retains does not mind {facts}");
+    }
+}

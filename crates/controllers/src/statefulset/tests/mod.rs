@@ -1,12 +1,15 @@
 //! Behaviour of the controller, weakest test that suffices first.
 
 mod claims;
+mod failures;
 mod plan;
 mod revisions;
 mod rollout;
+mod stale;
 mod status;
 mod storage;
 mod sync;
+mod wakeups;
 
 use std::sync::Arc;
 
@@ -17,7 +20,7 @@ use runtime::decisions::Decisions;
 use serde_json::{Value, json};
 use testkit::World;
 
-use super::{Revisions, Snapshot, controller};
+use super::{Options, Revisions, Snapshot, controller};
 use crate::Tools;
 
 /// All pods of these tests are looked at at this time.
@@ -142,7 +145,7 @@ fn revision(name: &str, number: i64) -> Arc<ControllerRevision> {
 }
 
 /// `data-web-0:set,pod=old-uid`: a claim and its owners: `set`, `pod` (the right ones), `set=U`,
-/// `pod=U` (others of the same name), `other` (another controller), `plainset`, `plainpod` (owners
+/// `pod=U` (others of the same name), `other` and `cousin` (other controllers), `friend` (no controller), `plainset`, `plainpod` (owners
 /// that do not control), `gone`.
 fn claim(text: &str) -> Arc<PersistentVolumeClaim> {
     let (name, facts) = text.split_once(':').unwrap_or((text, ""));
@@ -159,6 +162,8 @@ fn claim(text: &str) -> Arc<PersistentVolumeClaim> {
             ("plainset", _) => owner("apps/v1", "StatefulSet", "web", "set", false),
             ("plainpod", _) => owner("v1", "Pod", pod, pod, false),
             ("other", _) => owner("v1", "Other", "boss", "boss", true),
+            ("cousin", _) => owner("v1", "Pod", "cousin", "cousin", true),
+            ("friend", _) => owner("v1", "Other", "boss", "boss", false),
             ("gone", _) => {
                 json["metadata"]["deletionTimestamp"] = json!(now().time());
                 continue;
@@ -197,6 +202,14 @@ async fn world() -> World {
 }
 
 async fn world_with(gates: Gates, recover_stuck_rollouts: bool) -> World {
+    let options = Options {
+        recover_stuck_rollouts,
+        metrics: None,
+    };
+    world_with_options(gates, options).await
+}
+
+async fn world_with_options(gates: Gates, options: Options) -> World {
     let mut world = World::new().await;
     let tools = Tools {
         client: world.client.clone(),
@@ -205,7 +218,7 @@ async fn world_with(gates: Gates, recover_stuck_rollouts: bool) -> World {
         gates,
         decisions: Decisions::new(),
     };
-    let running = controller(&world.informers, tools, 5, recover_stuck_rollouts).run(world.stop());
+    let running = controller(&world.informers, tools, 5, &options).run(world.stop());
     world.run(running);
     world.start().await;
     world

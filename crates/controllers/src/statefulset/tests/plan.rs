@@ -351,6 +351,16 @@ fn a_budget_lets_several_be_updated_at_once() {
             - keeps 3 pods below ordinal 3 at their revision (partition)"#]],
     );
     check_budget(
+        "replicas=4 max=2 | 0:ready,rev=old 1:ready,rev=old",
+        expect![[r#"
+            create 2 at new
+            - creates web-2 at new"#]],
+    );
+    check_budget(
+        "replicas=4 max=2 | 0:ready,rev=old 1:ready,rev=old 2:running",
+        expect!["- waits until web-2 runs and is ready"],
+    );
+    check_budget(
         "replicas=4 max=2 parallel | 0:running,rev=old 1:ready,rev=old 2:ready,rev=old 3:ready",
         expect![[r#"
             update: delete web-2
@@ -510,4 +520,75 @@ fn a_set_of_absurd_size_costs_a_bounded_plan() {
     let plan = plan(&huge, now());
     assert_eq!(plan.replicas.len(), super::super::plan::CREATIONS_MAX);
     assert!(plan.reasons.len() <= 11);
+}
+
+// Upstream: TestStatefulSetRollingUpdateRespectsMinReadySeconds, TestStatefulSetScaleDownRespectsMinReadySeconds,
+// TestStatefulSetOnDeleteStrategyIgnoresMinReadySeconds, TestStatefulSetZeroMinReadySeconds,
+// TestStatefulSetPartitionRollingUpdateWithMinReadySeconds.
+#[test]
+fn an_update_counts_pods_that_have_been_ready_long_enough() {
+    check(
+        "replicas=2 min=30 parallel | 0:ready,rev=old 1:ready,since=10",
+        expect!["- goes on with the update when web-1 is available"],
+    );
+    check(
+        "replicas=2 min=30 parallel | 0:ready,rev=old 1:ready,since=30",
+        expect![[r#"
+            update: delete web-0
+            - deletes web-0 to update it from old to new"#]],
+    );
+    check(
+        "replicas=2 min=0 | 0:ready,rev=old 1:ready,since=0",
+        expect![[r#"
+            update: delete web-0
+            - deletes web-0 to update it from old to new"#]],
+    );
+    check(
+        "replicas=3 min=30 partition=1 parallel | 0:ready,rev=old 1:ready,rev=old 2:ready,since=1",
+        expect![[r#"
+            - goes on with the update when web-2 is available
+            - keeps 1 pods below ordinal 1 at their revision (partition)"#]],
+    );
+    check(
+        "replicas=2 min=30 ondelete parallel | 0:ready,rev=old,since=1 1:ready,since=1",
+        expect!["- leaves 1 pods of old revisions until somebody deletes them (OnDelete)"],
+    );
+    check_budget(
+        "replicas=3 min=30 max=2 parallel | 0:ready,rev=old 1:ready,rev=old 2:ready,since=1",
+        expect![[r#"
+            update: delete web-1
+            - deletes web-1 to update it from old to new"#]],
+    );
+}
+
+// Upstream: TestGetStatefulSetMaxUnavailable.
+#[test]
+fn max_unavailable_rounds_down_but_never_to_nothing() {
+    let most = |text: &str| super::super::plan::max_unavailable(&set(text));
+    assert_eq!(most("replicas=10"), 1);
+    assert_eq!(most("replicas=10 max=3"), 3);
+    assert_eq!(most("replicas=10 max=25%"), 2);
+    assert_eq!(most("replicas=10 max=5%"), 1);
+    assert_eq!(most("replicas=10 max=100%"), 10);
+    assert_eq!(most("replicas=10 max=nonsense"), 1);
+}
+
+// Upstream: TestParallelScale.
+#[test]
+fn a_parallel_set_scales_by_any_number_at_once() {
+    let created = |text: &str| {
+        plan(&snapshot(text, Gates::default(), false), now())
+            .replicas
+            .len()
+    };
+    assert_eq!(created("replicas=1000 parallel |"), 1000);
+    let pods: Vec<String> = (0..1000)
+        .map(|ordinal| format!("{ordinal}:pending"))
+        .collect();
+    let down = snapshot(
+        &format!("replicas=2 parallel | {}", pods.join(" ")),
+        Gates::default(),
+        false,
+    );
+    assert_eq!(plan(&down, now()).condemned.len(), 998);
 }

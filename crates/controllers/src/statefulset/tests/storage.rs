@@ -196,3 +196,45 @@ async fn a_pod_waits_for_a_claim_that_is_on_its_way_out() {
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     assert_eq!(world.pod_names().await, ["web-0"]);
 }
+
+// Upstream: TestOrphanedPodsWithPVCDeletePolicy.
+#[tokio::test(start_paused = true)]
+async fn claims_of_adopted_pods_are_owned_and_those_of_released_ones_are_not() {
+    let world = world().await;
+    let orphan = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "web-0", "labels": {"app": "web"}},
+        "spec": {
+            "containers": [{"name": "c", "image": "nginx:1"}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}],
+        },
+    });
+    world.create(&Pod::TYPE, orphan).await;
+    world.make_ready("web-0").await;
+    for name in ["data-web-0", "data-xweb-1"] {
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        });
+        world.create(&CLAIM, claim).await;
+    }
+    let set = with_claims(stateful_set(1), "Delete", "Delete");
+    let set = world.create(&StatefulSet::TYPE, set).await;
+    let misnamed = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "xweb-1", "labels": {"app": "web"},
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web",
+                "uid": set["metadata"]["uid"], "controller": true,
+            }],
+        },
+        "spec": {"containers": [{"name": "c", "image": "nginx:1"}]},
+    });
+    world.create(&Pod::TYPE, misnamed).await;
+    world.settle().await;
+    assert_eq!(owners(&world, "data-web-0").await, "StatefulSet web");
+    assert_eq!(owners(&world, "data-xweb-1").await, "");
+    let released = world.get(&Pod::TYPE, "xweb-1").await.unwrap();
+    assert_eq!(released["metadata"]["ownerReferences"], Value::Null);
+}

@@ -275,7 +275,7 @@ async fn invariants_hold_for_a_settled_set() {
         super::super::in_order(&set, &pods).unwrap();
         super::super::converged(&set, &pods, &revisions)
     };
-    expect!["default/web has pods {0} and wants 0..=1"].assert_eq(&look().unwrap_err());
+    expect!["default/web has pods {0} and wants 0..2"].assert_eq(&look().unwrap_err());
     roll_out(&world).await;
     look().unwrap();
 }

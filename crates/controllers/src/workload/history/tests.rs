@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use api::Resource;
-use api::kinds::{ControllerRevision, RevisionData};
+use api::kinds::{ControllerRevision, RevisionData, StatefulSet};
 use expect_test::expect;
 use serde_json::{Value, json};
 use testkit::World;
@@ -239,4 +239,42 @@ async fn candidates_are_owned_or_selected_orphans() {
     let labels = [("app", "web")].into_iter().collect();
     let found = history.candidates(&owner(), &Selector::from_labels(&labels));
     assert_eq!(names(&found), "a-mine e-relabelled c-orphan");
+}
+
+// Upstream: TestRealHistory_ReleaseControllerRevision.
+#[tokio::test(start_paused = true)]
+async fn a_revision_is_released_when_it_is_no_longer_selected() {
+    let world = World::new().await;
+    let history = history(&world).await;
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "c", "image": "nginx"}]},
+            },
+        },
+    });
+    let set = world.create(&StatefulSet::TYPE, set).await;
+    let set = StatefulSet::decode(set.to_string().as_bytes()).unwrap();
+    let mut proposal = proposal("x", 1);
+    proposal.owner.uid = set.metadata.uid.clone();
+    let made = history
+        .create(&set.metadata, &proposal, &mut 0)
+        .await
+        .unwrap();
+    let claimer = crate::workload::Claimer::new(&world.client, &set);
+    for selected in [true, false] {
+        let kept = claimer
+            .claim(vec![made.clone()], |_: &ControllerRevision| selected)
+            .await
+            .unwrap();
+        assert_eq!(kept.len(), usize::from(selected));
+        let held = world
+            .get(&ControllerRevision::TYPE, &made.metadata.name)
+            .await
+            .unwrap();
+        assert_eq!(held["metadata"]["ownerReferences"].is_null(), !selected);
+    }
 }

@@ -29,6 +29,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) behaviour: &'a Behaviour,
     /// The address that this pod has, or gets.
     pub(crate) pod_ip: &'a str,
+    /// Many pods wait for a look: what need not be seen on its own is written together.
+    pub(crate) is_busy: bool,
     /// Is the image on the node already?
     pub(crate) has_image: &'a dyn Fn(&str) -> bool,
 }
@@ -62,6 +64,9 @@ pub(crate) fn advance(pod: &Pod, facts: &Facts<'_>) -> Advance {
         course.terminate();
     } else if pod.status.start_time.is_none() {
         course.admit();
+        if facts.is_busy {
+            course.run();
+        }
     } else if let Some(deadline) = course.deadline_passed() {
         course.fail_by_deadline(deadline);
     } else {
@@ -154,7 +159,7 @@ impl<'a> Course<'a> {
     }
 
     fn starts_at(&self) -> MicroTime {
-        let seen_at = self.pod.status.start_time.unwrap_or(self.now).micro();
+        let seen_at = self.status.start_time.unwrap_or(self.now).micro();
         seen_at.plus(self.facts.behaviour.start_delay)
     }
 

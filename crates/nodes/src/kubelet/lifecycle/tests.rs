@@ -38,6 +38,7 @@ fn follow(pod: Value, seconds: i64, deleted_at: Option<i64>) -> String {
             now,
             behaviour: &behaviour,
             pod_ip: "10.0.0.2",
+            is_busy: false,
             has_image: &|_| false,
         };
         let advance = advance(&view, &facts);
@@ -159,6 +160,31 @@ fn starts_and_becomes_ready() {
         0s Pending main:ContainerCreating
         0s Running ready main:Running+ready | Pulling Pulled Created Started"#]],
     );
+}
+
+#[test]
+fn a_busy_kubelet_writes_the_start_at_once() {
+    let pod = pod_to_start();
+    let facts = Facts {
+        now: Time::from_unix(9).micro(),
+        behaviour: &Behaviour::default(),
+        pod_ip: "10.0.0.2",
+        is_busy: true,
+        has_image: &|_| true,
+    };
+    let status = advance(&pod, &facts).status.expect("a new status");
+    assert_eq!(
+        (status.phase, status.start_time),
+        (Phase::Running, Some(Time::from_unix(9)))
+    );
+    assert!(status.containers[0].ready);
+}
+
+fn pod_to_start() -> Pod {
+    Pod::decode(
+        br#"{"metadata":{"name":"web","uid":"u"},"spec":{"nodeName":"n","containers":[{"name":"main","image":"nginx"}]}}"#,
+    )
+    .unwrap()
 }
 
 #[test]
@@ -416,6 +442,7 @@ fn a_finished_pod_that_is_deleted_goes_once() {
             now: Time::from_unix(9).micro(),
             behaviour: &Behaviour::default(),
             pod_ip: "",
+            is_busy: false,
             has_image: &|_| false,
         };
         advance(&pod, &facts).delete
@@ -426,15 +453,13 @@ fn a_finished_pod_that_is_deleted_goes_once() {
 
 #[test]
 fn looking_again_changes_nothing() {
-    let mut pod = Pod::decode(
-        br#"{"metadata":{"name":"web","uid":"u"},"spec":{"nodeName":"n","containers":[{"name":"main","image":"nginx"}]}}"#,
-    )
-    .unwrap();
+    let mut pod = pod_to_start();
     for _ in 0..2 {
         let facts = Facts {
             now: Time::from_unix(9).micro(),
             behaviour: &Behaviour::default(),
             pod_ip: "10.0.0.2",
+            is_busy: false,
             has_image: &|_| true,
         };
         pod.status = advance(&pod, &facts).status.expect("two steps to running");

@@ -35,6 +35,11 @@ async fn an_orphan_of_the_template_is_adopted_and_used() {
     world.settle().await;
     world.writes();
     world.create(&Deployment::TYPE, deployment(2)).await;
+    world.settle().await;
+    expect![[r#"
+        PATCH replicasets/web-6b474476c4 ×2
+        PUT deployments/web/status"#]]
+    .assert_eq(&world.written());
     roll_out(&world).await;
     expect!["1 nginx:1 2/2"].assert_eq(&sets(&world).await);
     expect![[r#"

@@ -1,0 +1,168 @@
+//! What was found in a namespace, and the five conditions that say so. Pure.
+
+use std::collections::BTreeMap;
+
+use api::conditions::ConditionStatus;
+use api::{Condition, Istr, Time};
+
+/// What one round of emptying came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    pub discovery_failure: Option<String>,
+    /// Failures to delete or to list, one for each resource.
+    pub content_failures: Vec<String>,
+    /// Resources with something left, such as `pods.`: how many.
+    pub remaining: BTreeMap<String, usize>,
+    /// Finalizers on what is left: how many objects carry them.
+    pub finalizers: BTreeMap<String, usize>,
+    /// How long what is left may take by itself.
+    pub estimate_seconds: i64,
+    /// Pods are left, and the rest has not been looked at yet.
+    pub pods_first: bool,
+}
+
+/// Type, reason and message of each condition while all is well.
+const GOOD: [(&str, &str, &str); 5] = [
+    (
+        "NamespaceDeletionDiscoveryFailure",
+        "ResourcesDiscovered",
+        "All resources successfully discovered",
+    ),
+    (
+        "NamespaceDeletionGroupVersionParsingFailure",
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    (
+        "NamespaceDeletionContentFailure",
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+    (
+        "NamespaceContentRemaining",
+        "ContentRemoved",
+        "All content successfully removed",
+    ),
+    (
+        "NamespaceFinalizersRemaining",
+        "ContentHasNoFinalizers",
+        "All content-preserving finalizers finished",
+    ),
+];
+
+/// Sets all five conditions; says whether anything changed.
+pub fn update_conditions(held: &mut Vec<Condition>, findings: &Findings, now: Time) -> bool {
+    let mut changed = false;
+    for (type_, reason, message) in GOOD {
+        let (status, reason, message) = match findings.bad(type_) {
+            Some((reason, message)) => (ConditionStatus::True, reason, message),
+            None => (ConditionStatus::False, reason, message.to_owned()),
+        };
+        let Some(old) = held.iter_mut().find(|old| old.type_ == type_) else {
+            held.push(Condition::new(type_, status, reason, message, now));
+            changed = true;
+            continue;
+        };
+        if old.status == status && old.reason == reason && *old.message == *message {
+            continue;
+        }
+        if old.status != status {
+            old.last_transition_time = Some(now);
+        }
+        old.status = status;
+        old.reason = Istr::new(reason);
+        old.message = message.into();
+        changed = true;
+    }
+    changed
+}
+
+impl Findings {
+    /// Why the round has to be done again soon, if it has to.
+    pub fn failure(&self) -> Option<String> {
+        let mut texts: Vec<&str> = Vec::new();
+        let all = self.discovery_failure.iter().chain(&self.content_failures);
+        for text in all {
+            if !texts.contains(&text.as_str()) {
+                texts.push(text);
+            }
+        }
+        match texts.as_slice() {
+            [] => None,
+            [only] => Some((*only).to_owned()),
+            several => Some(format!("[{}]", several.join(", "))),
+        }
+    }
+
+    /// For an operator: what is left, and who holds it.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self
+            .remaining
+            .iter()
+            .map(|(resource, count)| {
+                let resource = resource.trim_end_matches('.');
+                format!("{count} {resource} are left")
+            })
+            .collect();
+        lines.extend(self.finalizers.iter().map(|(finalizer, count)| {
+            format!("{count} objects are held by finalizer {finalizer}")
+        }));
+        if self.pods_first {
+            lines.push("everything else waits until the pods are gone".into());
+        }
+        if self.estimate_seconds > 0 {
+            lines.push(format!("may take {} s more", self.estimate_seconds));
+        }
+        lines.extend(self.failure().map(|failure| format!("failed: {failure}")));
+        if lines.is_empty() {
+            lines.push("is empty: goes now".into());
+        }
+        lines
+    }
+
+    fn bad(&self, type_: &str) -> Option<(&'static str, String)> {
+        // UPSTREAM: while pods are left the totals are not reported.
+        let counted = !self.pods_first;
+        match type_ {
+            "NamespaceDeletionDiscoveryFailure" => {
+                let failure = self.discovery_failure.clone()?;
+                Some(("DiscoveryFailed", failure))
+            }
+            "NamespaceDeletionContentFailure" if !self.content_failures.is_empty() => {
+                let mut failures = self.content_failures.clone();
+                failures.sort();
+                let message = format!(
+                    "Failed to delete all resource types, {} remaining: {}",
+                    failures.len(),
+                    failures.join(", ")
+                );
+                Some(("ContentDeletionFailed", message))
+            }
+            "NamespaceContentRemaining" if counted && !self.remaining.is_empty() => {
+                let counts = joined(&self.remaining, |resource, count| {
+                    format!("{resource} has {count} resource instances")
+                });
+                let message = format!("Some resources are remaining: {counts}");
+                Some(("SomeResourcesRemain", message))
+            }
+            "NamespaceFinalizersRemaining" if counted && !self.finalizers.is_empty() => {
+                let counts = joined(&self.finalizers, |finalizer, count| {
+                    format!("{finalizer} in {count} resource instances")
+                });
+                let message =
+                    format!("Some content in the namespace has finalizers remaining: {counts}");
+                Some(("SomeFinalizersRemain", message))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn joined(counts: &BTreeMap<String, usize>, text: impl Fn(&str, usize) -> String) -> String {
+    let mut texts: Vec<String> = counts
+        .iter()
+        .map(|(name, count)| text(name, *count))
+        .collect();
+    texts.sort();
+    texts.join(", ")
+}

@@ -1,0 +1,259 @@
+//! Namespaces that are being deleted: empty them, and let them go.
+//!
+//! **Converges**: a terminating namespace has no content of any kind, no `kubernetes` finalizer in its
+//! spec, and is gone; until then its conditions say what is left and who holds it.
+//!
+//! **Woken by**: a namespace that is being deleted, five seconds after the last we heard of it (all API
+//! servers have to hear of the deletion first); time, by the grace periods of the pods that are left.
+//!
+//! **Writes**: `deletecollection` (or single deletes) of every resource with something in it, the
+//! namespace's status, and its `finalize` subresource.
+//!
+//! **Mirrors** `pkg/controller/namespace`.
+//!
+//! **Deliberate differences**: a resource is listed before it is deleted, so the many kinds of which
+//! the namespace has none cost one request and not two; kinds are worked on side by side, pods still
+//! first (OrderedNamespaceDeletion).
+
+mod conditions;
+mod content;
+mod invariants;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::kinds::{Namespace, NamespaceStatus};
+use api::{Istr, Key, MicroTime, Resource};
+use futures_util::future::BoxFuture;
+use runtime::controller::Controller;
+use runtime::rate_limit::Backoff;
+use runtime::{Change, Error, Informers, Next, Queue, Reconcile, Store};
+use serde_json::json;
+
+use crate::Tools;
+use crate::workload::status::{put_status, revision};
+use conditions::Findings;
+
+pub use conditions::update_conditions;
+pub use invariants::converged;
+
+/// The name in `--controllers`.
+pub const NAME: &str = "namespace-controller";
+
+/// Every namespace is born with this finalizer, and this controller removes it.
+const FINALIZER: &str = "kubernetes";
+
+/// All API servers and etcd members have to hear of the deletion before the content is counted.
+/// Upstream's number.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A namespace is tried again at least every minute.
+const BACKOFF: Backoff = Backoff {
+    base: Duration::from_millis(5),
+    max: Duration::from_secs(60),
+    bucket: Some((10.0, 100.0)),
+};
+
+pub struct NamespaceController {
+    tools: Tools,
+    namespaces: Arc<Store<Namespace>>,
+}
+
+pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Controller {
+    let informer = informers.of::<Namespace>();
+    let queue = Arc::new(Queue::new(BACKOFF));
+    {
+        let queue = queue.clone();
+        informer.on_change(move |change| {
+            if let Change::Added(namespace) | Change::Updated { new: namespace, .. } = change
+                && namespace.metadata.is_terminating()
+            {
+                queue.add_after(namespace.key(), GRACE);
+            }
+        });
+    }
+    Controller {
+        name: NAME,
+        queue,
+        workers,
+        retries_max: None,
+        waits_for: vec![informer.synced()],
+        metrics: None,
+        reconciler: Arc::new(NamespaceController {
+            tools,
+            namespaces: informer.store().clone(),
+        }),
+    }
+}
+
+impl Reconcile for NamespaceController {
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.sync(key))
+    }
+}
+
+impl NamespaceController {
+    async fn sync(&self, key: &Key) -> Result<Next, Error> {
+        if self.namespaces.get(key).is_none() {
+            return Ok(Next::AwaitChange);
+        }
+        // Several parties write a namespace while it goes: only its latest state is worth anything.
+        let Some(mut namespace) = self.get(&key.name).await? else {
+            return Ok(Next::AwaitChange);
+        };
+        if !namespace.metadata.is_terminating() {
+            return Ok(Next::AwaitChange);
+        }
+        if namespace.status.phase != "Terminating" {
+            match self.mark_terminating(namespace).await? {
+                Some(marked) => namespace = marked,
+                None => return Ok(Next::AwaitChange),
+            }
+        }
+        if namespace.spec.finalizers.is_empty() {
+            return Ok(Next::AwaitChange);
+        }
+        let now = self.tools.clock.now();
+        let findings = self.empty(&namespace, now).await;
+        self.record(key, &findings, now);
+        self.write_conditions(&mut namespace, &findings, now).await;
+        if let Some(failure) = findings.failure() {
+            return Err(Error::Retry(failure));
+        }
+        if findings.estimate_seconds > 0 {
+            let wait = findings.estimate_seconds.unsigned_abs() / 2 + 1;
+            return Ok(Next::After(Duration::from_secs(wait)));
+        }
+        self.finalize(namespace).await?;
+        Ok(Next::AwaitChange)
+    }
+
+    async fn get(&self, name: &str) -> Result<Option<Namespace>, Error> {
+        match self.tools.client.get_as::<Namespace>("", name).await {
+            Ok(namespace) => Ok(Some(namespace)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same namespace as it is now, after somebody else has written it.
+    async fn get_again(&self, namespace: &Namespace) -> Result<Option<Namespace>, Error> {
+        let found = self.get(&namespace.metadata.name).await?;
+        if let Some(found) = &found
+            && found.metadata.uid != namespace.metadata.uid
+        {
+            return Err(Error::Retry(
+                "namespace uid has changed across retries".into(),
+            ));
+        }
+        Ok(found)
+    }
+
+    async fn mark_terminating(&self, namespace: Namespace) -> Result<Option<Namespace>, Error> {
+        let mut namespace = namespace;
+        loop {
+            if !namespace.metadata.is_terminating() {
+                return Ok(None);
+            }
+            if namespace.status.phase == "Terminating" {
+                return Ok(Some(namespace));
+            }
+            namespace.status.phase = Istr::new("Terminating");
+            match self
+                .put_status(&namespace.metadata, &namespace.status)
+                .await
+            {
+                Ok(revision) => {
+                    namespace.metadata.resource_version = revision;
+                    return Ok(Some(namespace));
+                }
+                Err(error) if error.is_not_found() => return Ok(None),
+                Err(error) if error.is_conflict() => match self.get_again(&namespace).await? {
+                    Some(again) => namespace = again,
+                    None => return Ok(None),
+                },
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// A failure to say what is going on must not keep the namespace from going.
+    async fn write_conditions(
+        &self,
+        namespace: &mut Namespace,
+        findings: &Findings,
+        now: MicroTime,
+    ) {
+        if !update_conditions(&mut namespace.status.conditions, findings, now.time()) {
+            return;
+        }
+        match self
+            .put_status(&namespace.metadata, &namespace.status)
+            .await
+        {
+            Ok(revision) => namespace.metadata.resource_version = revision,
+            Err(error) => {
+                let name = &*namespace.metadata.name;
+                tracing::warn!(namespace = name, %error, "cannot update the conditions");
+            }
+        }
+    }
+
+    async fn put_status(
+        &self,
+        meta: &api::Meta,
+        status: &NamespaceStatus,
+    ) -> Result<u64, client::Error> {
+        put_status::<Namespace>(&self.tools.client, meta, status).await
+    }
+
+    /// Removes our finalizer from the spec; the server then removes the namespace.
+    async fn finalize(&self, namespace: Namespace) -> Result<(), Error> {
+        let mut namespace = namespace;
+        loop {
+            let mut rest: Vec<Istr> = namespace.spec.finalizers.clone();
+            rest.retain(|finalizer| *finalizer != FINALIZER);
+            rest.sort();
+            rest.dedup();
+            let body = json!({
+                "apiVersion": "v1", "kind": "Namespace",
+                "metadata": namespace.metadata, "spec": {"finalizers": rest},
+            });
+            let (client, name) = (&self.tools.client, &namespace.metadata.name);
+            let answer = client
+                .replace(
+                    &Namespace::TYPE,
+                    "",
+                    name,
+                    Some("finalize"),
+                    body.to_string(),
+                )
+                .await;
+            match answer {
+                Ok(answer) => {
+                    tracing::debug!(
+                        namespace = &**name,
+                        revision = revision(&answer),
+                        "finalized"
+                    );
+                    return Ok(());
+                }
+                Err(error) if error.is_not_found() => return Ok(()),
+                Err(error) if error.is_conflict() => match self.get_again(&namespace).await? {
+                    Some(again) => namespace = again,
+                    None => return Ok(()),
+                },
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn record(&self, key: &Key, findings: &Findings, now: MicroTime) {
+        self.tools
+            .decisions
+            .record(NAME, key, now, findings.lines().into_iter());
+    }
+}

@@ -1,0 +1,101 @@
+//! The five conditions. Upstream: TestUpdateConditions, TestProcessContentTotals.
+
+use super::super::conditions::{Findings, update_conditions};
+use api::{Condition, Time};
+use expect_test::{Expect, expect};
+
+fn text(conditions: &[Condition]) -> String {
+    let line = |condition: &Condition| {
+        format!(
+            "{}={:?} {}: {} @{}",
+            condition.type_,
+            condition.status,
+            condition.reason,
+            condition.message,
+            condition.last_transition_time.unwrap_or_default().unix()
+        )
+    };
+    conditions.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn check(findings: &Findings, expected: Expect) {
+    let mut conditions = Vec::new();
+    assert!(update_conditions(
+        &mut conditions,
+        findings,
+        Time::from_unix(1)
+    ));
+    expected.assert_eq(&text(&conditions));
+    let again = update_conditions(&mut conditions, findings, Time::from_unix(2));
+    assert!(!again, "the same findings change nothing");
+}
+
+fn some() -> Findings {
+    Findings {
+        remaining: [("pods.".into(), 2), ("xs.a.io".into(), 1)].into(),
+        finalizers: [("b/f".into(), 3), ("a/f".into(), 1)].into(),
+        content_failures: vec!["z".into(), "a".into()],
+        discovery_failure: Some("no".into()),
+        ..Findings::default()
+    }
+}
+
+#[test]
+fn all_is_well() {
+    check(
+        &Findings::default(),
+        expect![[r#"
+            NamespaceDeletionDiscoveryFailure=False ResourcesDiscovered: All resources successfully discovered @1
+            NamespaceDeletionGroupVersionParsingFailure=False ParsedGroupVersions: All legacy kube types successfully parsed @1
+            NamespaceDeletionContentFailure=False ContentDeleted: All content successfully deleted, may be waiting on finalization @1
+            NamespaceContentRemaining=False ContentRemoved: All content successfully removed @1
+            NamespaceFinalizersRemaining=False ContentHasNoFinalizers: All content-preserving finalizers finished @1"#]],
+    );
+}
+
+#[test]
+fn everything_is_named_in_a_stable_order() {
+    check(
+        &some(),
+        expect![[r#"
+            NamespaceDeletionDiscoveryFailure=True DiscoveryFailed: no @1
+            NamespaceDeletionGroupVersionParsingFailure=False ParsedGroupVersions: All legacy kube types successfully parsed @1
+            NamespaceDeletionContentFailure=True ContentDeletionFailed: Failed to delete all resource types, 2 remaining: a, z @1
+            NamespaceContentRemaining=True SomeResourcesRemain: Some resources are remaining: pods. has 2 resource instances, xs.a.io has 1 resource instances @1
+            NamespaceFinalizersRemaining=True SomeFinalizersRemain: Some content in the namespace has finalizers remaining: a/f in 1 resource instances, b/f in 3 resource instances @1"#]],
+    );
+}
+
+#[test]
+fn times_change_with_the_status_alone() {
+    let mut conditions = Vec::new();
+    update_conditions(&mut conditions, &some(), Time::from_unix(1));
+    let mut fewer = some();
+    fewer.remaining.insert("pods.".into(), 1);
+    fewer.discovery_failure = None;
+    assert!(update_conditions(
+        &mut conditions,
+        &fewer,
+        Time::from_unix(9)
+    ));
+    let times: Vec<i64> = conditions
+        .iter()
+        .map(|held| held.last_transition_time.unwrap().unix())
+        .collect();
+    assert_eq!(times, [9, 1, 1, 1, 1]);
+}
+
+#[test]
+fn an_operator_reads_what_holds_it() {
+    let mut findings = some();
+    findings.estimate_seconds = 15;
+    expect![[r#"
+        2 pods are left
+        1 xs.a.io are left
+        1 objects are held by finalizer a/f
+        3 objects are held by finalizer b/f
+        may take 15 s more
+        failed: [no, z, a]"#]]
+    .assert_eq(&findings.lines().join("\n"));
+    assert_eq!(Findings::default().lines(), ["is empty: goes now"]);
+}

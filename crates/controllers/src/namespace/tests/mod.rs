@@ -1,0 +1,5 @@
+//! Behaviour of the controller, weakest test that suffices first.
+
+mod conditions;
+mod content;
+mod sync;

@@ -1,0 +1,158 @@
+//! The whole controller against the embedded API server, on a virtual clock.
+
+use std::time::Duration;
+
+use api::kinds::{Namespace, Pod};
+use api::{Resource, ResourceType};
+use client::DeleteOptions;
+use runtime::decisions::Decisions;
+use serde_json::{Value, json};
+use testkit::World;
+
+use super::super::controller;
+use crate::Tools;
+
+const CONFIG_MAP: ResourceType = ResourceType::namespaced("", "v1", "configmaps", "ConfigMap");
+
+async fn world() -> World {
+    let mut world = World::new().await;
+    let tools = Tools {
+        client: world.client.clone(),
+        recorder: world.recorder.clone(),
+        clock: world.clock.clone(),
+        gates: api::Gates::default(),
+        decisions: Decisions::new(),
+    };
+    let running = controller(&world.informers, tools, 5).run(world.stop());
+    world.run(running);
+    world.start().await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    world.create(&Namespace::TYPE, namespace).await;
+    world
+}
+
+async fn put(world: &World, resource: &ResourceType, object: Value) {
+    let made = world
+        .user
+        .create(resource, "shop", object.to_string())
+        .await;
+    made.unwrap();
+}
+
+fn config_map(finalizers: &[&str]) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "finalizers": finalizers}})
+}
+
+fn condition(namespace: &Value, type_: &str) -> String {
+    let all = namespace["status"]["conditions"].as_array().unwrap();
+    let one = all.iter().find(|one| one["type"] == type_).unwrap();
+    format!(
+        "{} {}",
+        one["status"].as_str().unwrap(),
+        one["message"].as_str().unwrap()
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_goes_with_all_that_is_in_it() {
+    let world = world().await;
+    put(&world, &CONFIG_MAP, config_map(&[])).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.written(), "", "it is alive");
+    world.delete(&Namespace::TYPE, "shop").await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(
+        world.written().is_empty(),
+        "five seconds for all to hear of it"
+    );
+    world.settle().await;
+    world.settle().await;
+    assert!(world.get(&Namespace::TYPE, "shop").await.is_none());
+    assert_eq!(
+        world.written(),
+        "DELETE configmaps\nPUT status\nPUT finalize",
+        "nothing is deleted of which there is none"
+    );
+    world.settle().await;
+    assert_eq!(world.written(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_is_named_and_waited_for() {
+    let world = world().await;
+    put(&world, &CONFIG_MAP, config_map(&["example.com/hold"])).await;
+    world.delete(&Namespace::TYPE, "shop").await;
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    let namespace = world.get(&Namespace::TYPE, "shop").await.unwrap();
+    assert_eq!(namespace["status"]["phase"], "Terminating");
+    assert_eq!(
+        condition(&namespace, "NamespaceContentRemaining"),
+        "True Some resources are remaining: configmaps. has 1 resource instances"
+    );
+    assert_eq!(
+        condition(&namespace, "NamespaceFinalizersRemaining"),
+        "True Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances"
+    );
+    let free = client::Patch::Merge(r#"{"metadata":{"finalizers":null}}"#.into());
+    let freed = world
+        .user
+        .patch(&CONFIG_MAP, "shop", "c", None, &free)
+        .await;
+    freed.unwrap();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(world.get(&Namespace::TYPE, "shop").await.is_none());
+}
+
+// Upstream: TestSyncNamespaceThatIsTerminating, TestDeleteEncounters404 and the pods-first cases.
+#[tokio::test(start_paused = true)]
+async fn pods_go_first() {
+    let world = world().await;
+    put(&world, &CONFIG_MAP, config_map(&[])).await;
+    let accounts = ResourceType::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+    put(&world, &accounts, account).await;
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"nodeName": "n1", "terminationGracePeriodSeconds": 30, "containers": [{"name": "c", "image": "nginx"}]},
+    });
+    put(&world, &Pod::TYPE, pod).await;
+    world.delete(&Namespace::TYPE, "shop").await;
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    let kept = world.user.get(&CONFIG_MAP, "shop", "c").await;
+    assert!(
+        kept.is_ok(),
+        "a pod that shuts down may need its configuration"
+    );
+    let now = DeleteOptions {
+        grace_period_seconds: Some(0),
+        ..DeleteOptions::default()
+    };
+    world
+        .user
+        .delete(&Pod::TYPE, "shop", "p", &now)
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(world.get(&Namespace::TYPE, "shop").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_of_somebody_else_is_left() {
+    let world = world().await;
+    let both = json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": "shared"}, "spec": {"finalizers": ["kubernetes", "example.com/other"]},
+    });
+    world.create(&Namespace::TYPE, both).await;
+    world.delete(&Namespace::TYPE, "shared").await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let namespace = world.get(&Namespace::TYPE, "shared").await.unwrap();
+    assert_eq!(
+        namespace["spec"]["finalizers"],
+        json!(["example.com/other"])
+    );
+    world.written();
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert!(!world.written().contains("finalize"), "our part is done");
+}

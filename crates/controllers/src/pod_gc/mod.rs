@@ -1,0 +1,238 @@
+//! Pods that nobody will ever clean up by themselves.
+//!
+//! **Converges**: at most `--terminated-pod-gc-threshold` finished pods; no pod on a node that does not
+//! exist; no terminating pod that was never scheduled, or whose node is out of service.
+//!
+//! **Woken by**: time alone, every 20 seconds.
+//!
+//! **Writes**: sets the phase of a pod that is not finished to `Failed` (with the condition
+//! `DisruptionTarget` for pods of a node that is gone) and deletes it without grace.
+//!
+//! **Mirrors** `pkg/controller/podgc`.
+//!
+//! **Deliberate differences**: a pod that fits several reasons is deleted once, and with its uid as
+//! precondition, so a namesake that came since is safe.
+
+mod invariants;
+mod plan;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use api::kinds::{Node, Pod};
+use api::{Istr, Key, MicroTime, Resource};
+use client::{DeleteOptions, Patch};
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, stream};
+use prometheus::IntCounterVec;
+use runtime::controller::Controller;
+use runtime::metrics::Stability;
+use runtime::rate_limit::Backoff;
+use runtime::{Error, Informers, Metrics, Next, Queue, Reconcile, Store};
+use serde_json::json;
+
+use crate::Tools;
+
+pub use invariants::converged;
+pub use plan::{Collect, Reason, plan};
+
+/// The name in `--controllers`.
+pub const NAME: &str = "pod-garbage-collector-controller";
+
+/// Upstream's number: garbage is in no hurry.
+const PERIOD: Duration = Duration::from_secs(20);
+
+/// How long a node has to be missing before its pods are orphans. Upstream's number: a node that comes
+/// back by then keeps its pods.
+const QUARANTINE: Duration = Duration::from_secs(40);
+
+/// Pods that are deleted at the same time; flow control has the last word.
+const AT_ONCE: usize = 50;
+
+pub struct PodCollector {
+    tools: Tools,
+    pods: Arc<Store<Pod>>,
+    nodes: Arc<Store<Node>>,
+    threshold: usize,
+    /// Nodes that pods name and nobody has: since when.
+    missing: Mutex<BTreeMap<Istr, MicroTime>>,
+    deleted: IntCounterVec,
+    failed: IntCounterVec,
+}
+
+/// `threshold` is `--terminated-pod-gc-threshold`; 0 or less keeps all finished pods.
+pub fn controller(
+    informers: &Informers,
+    tools: Tools,
+    metrics: &Metrics,
+    threshold: i32,
+) -> Controller {
+    let (pods, nodes) = (informers.of::<Pod>(), informers.of::<Node>());
+    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+    // There is one thing to do, and it is due at once.
+    queue.add(Key::new("", "all"));
+    let counter = |name: &str, help: &str| {
+        metrics.counter(name, help, Stability::Alpha, &["namespace", "reason"])
+    };
+    Controller {
+        name: NAME,
+        queue,
+        workers: 1,
+        retries_max: None,
+        waits_for: vec![pods.synced(), nodes.synced()],
+        metrics: None,
+        reconciler: Arc::new(PodCollector {
+            tools,
+            pods: pods.store().clone(),
+            nodes: nodes.store().clone(),
+            threshold: usize::try_from(threshold).unwrap_or(0),
+            missing: Mutex::default(),
+            deleted: counter(
+                "pod_gc_collector_force_delete_pods_total",
+                "Number of pods that are being forcefully deleted since the Pod GC Controller started.",
+            ),
+            failed: counter(
+                "pod_gc_collector_force_delete_pod_errors_total",
+                "Number of errors encountered when forcefully deleting the pods since the Pod GC Controller started.",
+            ),
+        }),
+    }
+}
+
+impl Reconcile for PodCollector {
+    fn reconcile<'a>(&'a self, _: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(async move {
+            self.collect().await;
+            Ok(Next::After(PERIOD))
+        })
+    }
+}
+
+impl PodCollector {
+    async fn collect(&self) {
+        let (pods, nodes) = (self.pods.list(), self.nodes.list());
+        let now = self.tools.clock.now();
+        let gone = self.gone_nodes(&pods, now).await;
+        let collected = plan(&pods, &nodes, &gone, self.threshold);
+        stream::iter(collected)
+            .map(|one| self.delete(one, now))
+            .buffer_unordered(AT_ONCE)
+            .collect::<Vec<()>>()
+            .await;
+    }
+
+    /// Nodes that have been missing long enough and that the server does not know either.
+    async fn gone_nodes(&self, pods: &[Arc<Pod>], now: MicroTime) -> BTreeSet<Istr> {
+        let due = self.due_nodes(pods, now);
+        let mut gone = BTreeSet::new();
+        for name in due {
+            if self.nodes.find("", &name).is_some() {
+                continue;
+            }
+            match self.tools.client.get(&Node::TYPE, "", &name).await {
+                Ok(_) => {}
+                Err(error) if error.is_not_found() => {
+                    gone.insert(name);
+                }
+                Err(error) => {
+                    tracing::warn!(node = &*name, %error, "cannot tell whether the node exists");
+                }
+            }
+        }
+        gone
+    }
+
+    /// Nodes whose quarantine is over; they start anew if they stay missing.
+    fn due_nodes(&self, pods: &[Arc<Pod>], now: MicroTime) -> Vec<Istr> {
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        for pod in pods {
+            if !pod.node_name.is_empty() && self.nodes.find("", &pod.node_name).is_none() {
+                missing.entry(pod.node_name.clone()).or_insert(now);
+            }
+        }
+        let due: Vec<Istr> = missing
+            .iter()
+            .filter(|(_, since)| now.since(**since) >= QUARANTINE)
+            .map(|(name, _)| name.clone())
+            .collect();
+        missing.retain(|name, _| !due.contains(name));
+        due
+    }
+
+    async fn delete(&self, one: Collect, now: MicroTime) {
+        let Collect { pod, reason } = one;
+        let labels = [&*pod.metadata.namespace, reason.label()];
+        self.deleted.with_label_values(&labels).inc();
+        let lines = [reason.to_string()].into_iter();
+        self.tools.decisions.record(NAME, &pod.key(), now, lines);
+        if let Err(error) = self.mark_and_delete(&pod, reason, now).await {
+            let pod = pod.key();
+            tracing::warn!(%pod, %reason, %error, "cannot delete a pod, will try again");
+            self.failed.with_label_values(&labels).inc();
+        }
+    }
+
+    async fn mark_and_delete(
+        &self,
+        pod: &Pod,
+        reason: Reason,
+        now: MicroTime,
+    ) -> Result<(), client::Error> {
+        let (client, meta) = (&self.tools.client, &pod.metadata);
+        if !pod.is_finished() {
+            let patch = Patch::Strategic(failed_status(pod, reason, now).to_string().into());
+            client
+                .patch(
+                    &Pod::TYPE,
+                    &meta.namespace,
+                    &meta.name,
+                    Some("status"),
+                    &patch,
+                )
+                .await?;
+        }
+        let options = DeleteOptions {
+            grace_period_seconds: Some(0),
+            uid: Some(meta.uid.clone()),
+            ..DeleteOptions::default()
+        };
+        let deleted = client
+            .delete(&Pod::TYPE, &meta.namespace, &meta.name, &options)
+            .await;
+        match deleted {
+            // Somebody was faster.
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+}
+
+/// The patch that says that the pod has failed, and why where there is more to say.
+fn failed_status(pod: &Pod, reason: Reason, now: MicroTime) -> serde_json::Value {
+    let generation = pod.metadata.generation;
+    let mut status = json!({"phase": "Failed"});
+    if generation > 0 {
+        status["observedGeneration"] = json!(generation);
+    }
+    if reason == Reason::NodeGone {
+        let since = pod
+            .condition("DisruptionTarget")
+            .filter(|held| held.status == "True")
+            .and_then(|held| held.last_transition_time)
+            .unwrap_or(now.time());
+        let mut condition = json!({
+            "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
+            "message": "PodGC: node no longer exists",
+            "lastProbeTime": null, "lastTransitionTime": since,
+        });
+        if generation > 0 {
+            condition["observedGeneration"] = json!(generation);
+        }
+        status["conditions"] = json!([condition]);
+    }
+    json!({"metadata": {"uid": pod.metadata.uid}, "status": status})
+}

@@ -1,0 +1,165 @@
+//! Plans first, then the whole against the embedded API server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::kinds::{Node, Pod};
+use api::{Istr, Resource, Time};
+use expect_test::{Expect, expect};
+use runtime::Metrics;
+use runtime::decisions::Decisions;
+use serde_json::json;
+use testkit::World;
+
+use super::{controller, plan};
+use crate::Tools;
+
+/// `name:phase,age` with facts `on=N`, `deleting`, `evicted`.
+fn pod(text: &str) -> Arc<Pod> {
+    let (name, facts) = text.split_once(':').unwrap();
+    let mut object = json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": {}, "status": {}});
+    for fact in facts.split(',') {
+        match fact.split_once('=') {
+            Some(("on", node)) => object["spec"]["nodeName"] = json!(node),
+            Some(("born", second)) => {
+                let at = Time::from_unix(second.parse().unwrap());
+                object["metadata"]["creationTimestamp"] = json!(at);
+            }
+            _ if fact == "deleting" => {
+                object["metadata"]["deletionTimestamp"] = json!(Time::from_unix(1));
+            }
+            _ if fact == "evicted" => object["status"]["reason"] = json!("Evicted"),
+            _ => object["status"]["phase"] = json!(fact),
+        }
+    }
+    Arc::new(Pod::decode(object.to_string().as_bytes()).unwrap())
+}
+
+fn node(name: &str, ready: &str, taint: &str) -> Arc<Node> {
+    let object = json!({
+        "metadata": {"name": name},
+        "spec": {"taints": [{"key": taint, "effect": "NoExecute"}]},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    });
+    Arc::new(Node::decode(object.to_string().as_bytes()).unwrap())
+}
+
+fn check(pods: &str, nodes: &[Arc<Node>], gone: &[&str], threshold: usize, expected: Expect) {
+    let pods: Vec<_> = pods.split_whitespace().map(pod).collect();
+    let gone = gone.iter().map(|name| Istr::new(name)).collect();
+    let lines: Vec<String> = plan(&pods, nodes, &gone, threshold)
+        .iter()
+        .map(|one| format!("{} {}", one.pod.metadata.name, one.reason.label()))
+        .collect();
+    expected.assert_eq(&lines.join(", "));
+}
+
+// Upstream: TestGCTerminated.
+#[test]
+fn finished_pods_beyond_the_threshold_go_oldest_first() {
+    let pods = "a:Failed,born=3 b:Succeeded,born=1 c:Running,born=0 d:Failed,born=2";
+    check(pods, &[], &[], 0, expect![""]);
+    check(pods, &[], &[], 1, expect!["b terminated, d terminated"]);
+    check(pods, &[], &[], 3, expect![""]);
+    check(
+        "a:Failed,born=1 b:Failed,born=9,evicted c:Failed,born=1",
+        &[],
+        &[],
+        1,
+        expect!["b terminated, a terminated"],
+    );
+}
+
+// Upstream: TestGCTerminating.
+#[test]
+fn terminating_pods_of_a_node_out_of_service_go() {
+    let taint = "node.kubernetes.io/out-of-service";
+    let pods = "a:Running,on=n,deleting b:Running,on=n c:Running,on=other,deleting";
+    check(
+        pods,
+        &[node("n", "False", taint)],
+        &[],
+        0,
+        expect!["a out-of-service"],
+    );
+    check(pods, &[node("n", "True", taint)], &[], 0, expect![""]);
+    check(pods, &[node("n", "False", "other")], &[], 0, expect![""]);
+}
+
+// Upstream: TestGCOrphaned, TestGCUnscheduledTerminating.
+#[test]
+fn pods_without_a_node_go_once() {
+    check(
+        "a:Running,on=x b:Failed,on=x,deleting c:Pending,deleting d:Pending e:Running,on=y",
+        &[],
+        &["x"],
+        0,
+        expect!["a orphaned, b orphaned, c unscheduled"],
+    );
+    check(
+        "a:Failed,on=x b:Failed,on=y",
+        &[],
+        &["x"],
+        1,
+        expect!["a terminated"],
+    );
+}
+
+async fn world() -> World {
+    let mut world = World::new().await;
+    let tools = Tools {
+        client: world.client.clone(),
+        recorder: world.recorder.clone(),
+        clock: world.clock.clone(),
+        gates: api::Gates::default(),
+        decisions: Decisions::new(),
+    };
+    let metrics = Metrics::new();
+    let running = controller(&world.informers, tools, &metrics, 2).run(world.stop());
+    world.run(running);
+    world.start().await;
+    world
+}
+
+fn running_pod(name: &str) -> serde_json::Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "nginx"}]},
+    })
+}
+
+// Upstream: TestGCOrphaned.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_gone_takes_its_pods_along_after_a_while() {
+    let world = world().await;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
+    world.create(&Node::TYPE, node).await;
+    world.create(&Pod::TYPE, running_pod("p")).await;
+    world.make_ready("p").await;
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(world.written(), "");
+    world.delete(&Node::TYPE, "n1").await;
+    tokio::time::sleep(Duration::from_secs(39)).await;
+    assert_eq!(world.written(), "", "quarantine");
+    tokio::time::sleep(Duration::from_secs(45)).await;
+    let writes = world.writes();
+    assert_eq!(writes[0].to_string(), "PATCH pods/p/status");
+    let status = &writes[0].body["status"];
+    assert_eq!(status["phase"], "Failed");
+    assert_eq!(status["conditions"][0]["reason"], "DeletionByPodGC");
+    assert_eq!(writes[1].to_string(), "DELETE pods/p");
+    assert_eq!(writes[1].body["gracePeriodSeconds"], 0);
+    assert_eq!(writes.len(), 2);
+    assert!(world.pod_names().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_back_in_time_keeps_its_pods() {
+    let world = world().await;
+    world.create(&Pod::TYPE, running_pod("p")).await;
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
+    world.create(&Node::TYPE, node).await;
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    assert_eq!(world.written(), "");
+}

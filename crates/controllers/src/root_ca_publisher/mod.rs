@@ -1,0 +1,219 @@
+//! The cluster's root certificates in every namespace, so that pods can trust the API server.
+//!
+//! **Converges**: every namespace has the ConfigMap `kube-root-ca.crt` with exactly the certificates of
+//! `--root-ca-file`, and a description.
+//!
+//! **Woken by**: namespaces that come or change; that ConfigMap when it changes or goes.
+//!
+//! **Writes**: creates and updates that ConfigMap.
+//!
+//! **Mirrors** `pkg/controller/certificates/rootcacertpublisher`.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::kinds::{ConfigMap, Namespace, ROOT_CA_CONFIG_MAP};
+use api::{Istr, Key, Resource};
+use futures_util::future::BoxFuture;
+use prometheus::{HistogramVec, IntCounterVec};
+use runtime::controller::Controller;
+use runtime::metrics::Stability;
+use runtime::rate_limit::Backoff;
+use runtime::{Change, Error, Informers, Metrics, Next, Queue, Reconcile, Store};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::Tools;
+
+/// The name in `--controllers`.
+pub const NAME: &str = "root-ca-certificate-publisher-controller";
+
+const DESCRIPTION_KEY: &str = "kubernetes.io/description";
+const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.";
+const DATA_KEY: &str = "ca.crt";
+
+pub struct RootCaPublisher {
+    tools: Tools,
+    config_maps: Arc<Store<ConfigMap>>,
+    data: BTreeMap<String, Istr>,
+    measured: Measured,
+}
+
+struct Measured {
+    syncs: IntCounterVec,
+    seconds: HistogramVec,
+}
+
+/// `root_ca` is the text of `--root-ca-file`.
+pub fn controller(
+    informers: &Informers,
+    tools: Tools,
+    metrics: &Metrics,
+    root_ca: &str,
+    workers: usize,
+) -> Controller {
+    let (namespaces, config_maps) = (informers.of::<Namespace>(), informers.of::<ConfigMap>());
+    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+    let wakes = queue.clone();
+    namespaces.on_change(move |change| match change {
+        Change::Added(namespace) => wakes.add(namespace.key()),
+        Change::Updated { new, .. } if new.status.phase == "Active" => wakes.add(new.key()),
+        Change::Updated { .. } | Change::Deleted(_) => {}
+    });
+    let wakes = queue.clone();
+    config_maps.on_change(move |change| {
+        let meta = &change.object().metadata;
+        let changed = !matches!(change, Change::Added(_));
+        if changed && *meta.name == *ROOT_CA_CONFIG_MAP {
+            wakes.add(Key::new("", &meta.namespace));
+        }
+    });
+    Controller {
+        name: NAME,
+        queue,
+        workers,
+        retries_max: None,
+        waits_for: vec![config_maps.synced()],
+        metrics: None,
+        reconciler: Arc::new(RootCaPublisher {
+            tools,
+            config_maps: config_maps.store().clone(),
+            data: BTreeMap::from([(DATA_KEY.to_owned(), Istr::new(root_ca))]),
+            measured: Measured::new(metrics),
+        }),
+    }
+}
+
+/// Is this what every namespace should have?
+pub fn converged(held: Option<&ConfigMap>, root_ca: &str) -> Result<(), String> {
+    let data = BTreeMap::from([(DATA_KEY.to_owned(), Istr::new(root_ca))]);
+    match held {
+        None => Err(format!("there is no {ROOT_CA_CONFIG_MAP}")),
+        Some(map) if !is_good(map, &data) => Err(format!(
+            "{} does not hold the root certificates",
+            map.metadata.key()
+        )),
+        Some(_) => Ok(()),
+    }
+}
+
+fn is_good(map: &ConfigMap, data: &BTreeMap<String, Istr>) -> bool {
+    let described = map.metadata.annotation(DESCRIPTION_KEY);
+    map.data == *data && described.is_some_and(|text| !text.is_empty())
+}
+
+impl Reconcile for RootCaPublisher {
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(async move {
+            let start = Instant::now();
+            let result = self.sync(&key.name).await;
+            self.measured.on_sync(start, result.as_ref().err());
+            result?;
+            Ok(Next::AwaitChange)
+        })
+    }
+}
+
+impl RootCaPublisher {
+    async fn sync(&self, namespace: &str) -> Result<(), client::Error> {
+        let Some(held) = self.config_maps.find(namespace, ROOT_CA_CONFIG_MAP) else {
+            self.record(namespace, "creates it: the namespace has none");
+            return self.create(namespace).await;
+        };
+        if is_good(&held, &self.data) {
+            return Ok(());
+        }
+        self.record(
+            namespace,
+            "restores it: somebody changed it, or the root changed",
+        );
+        self.update(&held).await
+    }
+
+    async fn create(&self, namespace: &str) -> Result<(), client::Error> {
+        let body = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {
+                "name": ROOT_CA_CONFIG_MAP,
+                "annotations": {DESCRIPTION_KEY: DESCRIPTION},
+            },
+            "data": self.data,
+        });
+        let client = &self.tools.client;
+        let created = client
+            .create(&ConfigMap::TYPE, namespace, body.to_string())
+            .await;
+        match created {
+            // The namespace is gone or going: nobody will miss it.
+            Err(error) if error.is_not_found() || error.is_namespace_terminating() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// The role allows no patch and no get, so the whole map goes back with our part set right.
+    async fn update(&self, held: &ConfigMap) -> Result<(), client::Error> {
+        let mut metadata = held.metadata.clone();
+        metadata.annotations = metadata.annotations.with(DESCRIPTION_KEY, DESCRIPTION);
+        let mut body = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": self.data,
+        });
+        if !held.binary_data.is_empty() {
+            body["binaryData"] = json!(held.binary_data);
+        }
+        if let Some(immutable) = held.immutable {
+            body["immutable"] = Value::Bool(immutable);
+        }
+        let (client, namespace) = (&self.tools.client, &held.metadata.namespace);
+        let body = body.to_string();
+        client
+            .replace(&ConfigMap::TYPE, namespace, ROOT_CA_CONFIG_MAP, None, body)
+            .await
+            .map(drop)
+    }
+
+    fn record(&self, namespace: &str, line: &str) {
+        let key = Key::new("", namespace);
+        let now = self.tools.clock.now();
+        let line = format!("{ROOT_CA_CONFIG_MAP}: {line}");
+        self.tools
+            .decisions
+            .record(NAME, &key, now, [line].into_iter());
+    }
+}
+
+impl Measured {
+    fn new(metrics: &Metrics) -> Measured {
+        // 1 ms, doubled fourteen times: upstream's buckets.
+        let buckets: Vec<f64> = (0..15).map(|power| 0.001 * f64::from(1 << power)).collect();
+        let help = "Number of namespace syncs happened in root ca cert publisher.";
+        Measured {
+            syncs: metrics.counter(
+                "root_ca_cert_publisher_sync_total",
+                help,
+                Stability::Alpha,
+                &["code"],
+            ),
+            seconds: metrics.histogram(
+                "root_ca_cert_publisher_sync_duration_seconds",
+                help,
+                Stability::Alpha,
+                &["code"],
+                &buckets,
+            ),
+        }
+    }
+
+    fn on_sync(&self, start: Instant, error: Option<&client::Error>) {
+        let code = match error {
+            None => 200,
+            Some(error) => error.status().map_or(500, |status| status.code),
+        };
+        let code = code.to_string();
+        self.syncs.with_label_values(&[&code]).inc();
+        let seconds = start.elapsed().as_secs_f64();
+        self.seconds.with_label_values(&[&code]).observe(seconds);
+    }
+}

@@ -1,0 +1,94 @@
+//! Against the embedded API server. Upstream: TestConfigMapCreation, TestConfigMapUpdateNoHotLoop.
+
+use api::Resource;
+use api::kinds::{ConfigMap, Namespace, ROOT_CA_CONFIG_MAP};
+use runtime::Metrics;
+use runtime::decisions::Decisions;
+use serde_json::{Value, json};
+use testkit::World;
+
+use super::controller;
+use crate::Tools;
+
+async fn world() -> (World, Metrics) {
+    let mut world = World::new().await;
+    let metrics = Metrics::new();
+    let tools = Tools {
+        client: world.client.clone(),
+        recorder: world.recorder.clone(),
+        clock: world.clock.clone(),
+        gates: api::Gates::default(),
+        decisions: Decisions::new(),
+    };
+    let running = controller(&world.informers, tools, &metrics, "the root", 1).run(world.stop());
+    world.run(running);
+    world.start().await;
+    world.settle().await;
+    world.written();
+    (world, metrics)
+}
+
+async fn held(world: &World) -> Value {
+    world
+        .get(&ConfigMap::TYPE, ROOT_CA_CONFIG_MAP)
+        .await
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_namespace_has_it() {
+    let (world, metrics) = world().await;
+    assert_eq!(held(&world).await["data"], json!({"ca.crt": "the root"}));
+    let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    world.create(&Namespace::TYPE, shop).await;
+    world.settle().await;
+    let writes = world.writes();
+    assert_eq!(writes.len(), 1);
+    assert_eq!(writes[0].path, "/api/v1/namespaces/shop/configmaps");
+    assert_eq!(writes[0].body["data"], json!({"ca.crt": "the root"}));
+    let text = metrics.render();
+    assert!(
+        text.contains(r#"root_ca_cert_publisher_sync_total{code="200"}"#),
+        "{text}"
+    );
+    world.settle().await;
+    assert_eq!(world.written(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_changed_is_set_right() {
+    let (world, _) = world().await;
+    let changed = json!({
+        "metadata": {"labels": {"mine": "stays"}, "annotations": null},
+        "data": {"ca.crt": "forged", "more": "x"}, "binaryData": {"b": "AA=="},
+    });
+    world
+        .patch(&ConfigMap::TYPE, ROOT_CA_CONFIG_MAP, changed)
+        .await;
+    world.settle().await;
+    assert_eq!(world.written(), "PUT configmaps/kube-root-ca.crt");
+    let map = held(&world).await;
+    assert_eq!(map["data"], json!({"ca.crt": "the root"}));
+    assert_eq!(map["binaryData"], json!({"b": "AA=="}));
+    assert_eq!(map["metadata"]["labels"]["mine"], "stays");
+    let annotations = &map["metadata"]["annotations"];
+    assert!(annotations["kubernetes.io/description"].is_string());
+
+    let own = json!({"metadata": {"annotations": {"kubernetes.io/description": "my words"}}});
+    world.patch(&ConfigMap::TYPE, ROOT_CA_CONFIG_MAP, own).await;
+    world.settle().await;
+    assert_eq!(world.written(), "", "another description is fine");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_one_comes_back() {
+    let (world, _) = world().await;
+    world.delete(&ConfigMap::TYPE, ROOT_CA_CONFIG_MAP).await;
+    world.settle().await;
+    assert_eq!(world.written(), "POST configmaps");
+    let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}});
+    world.create(&ConfigMap::TYPE, other).await;
+    world.delete(&ConfigMap::TYPE, "other").await;
+    world.settle().await;
+    assert_eq!(world.written(), "", "others are none of our business");
+}

@@ -1,0 +1,77 @@
+//! Against the embedded API server. Upstream: TestServiceAccountCreation.
+
+use api::Resource;
+use api::kinds::{Namespace, ServiceAccount};
+use runtime::decisions::Decisions;
+use serde_json::json;
+use testkit::World;
+
+use super::{DEFAULT_ACCOUNTS, controller};
+use crate::Tools;
+
+async fn world(wanted: &[&str]) -> World {
+    let mut world = World::new().await;
+    let tools = Tools {
+        client: world.client.clone(),
+        recorder: world.recorder.clone(),
+        clock: world.clock.clone(),
+        gates: api::Gates::default(),
+        decisions: Decisions::new(),
+    };
+    let running = controller(&world.informers, tools, wanted, 1).run(world.stop());
+    world.run(running);
+    world.start().await;
+    world.settle().await;
+    world.written();
+    world
+}
+
+async fn create_namespace(world: &World) {
+    let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    world.create(&Namespace::TYPE, shop).await;
+    world.settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_namespace_gets_its_account() {
+    let world = world(&DEFAULT_ACCOUNTS).await;
+    create_namespace(&world).await;
+    let writes = world.writes();
+    assert_eq!(writes.len(), 1);
+    assert_eq!(writes[0].path, "/api/v1/namespaces/shop/serviceaccounts");
+    assert_eq!(writes[0].body["metadata"]["name"], "default");
+    world.settle().await;
+    assert_eq!(world.written(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_account_comes_back() {
+    let world = world(&DEFAULT_ACCOUNTS).await;
+    world.delete(&ServiceAccount::TYPE, "default").await;
+    world.settle().await;
+    assert_eq!(world.written(), "POST serviceaccounts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_accounts_can_be_wanted() {
+    let world = world(&["default", "other"]).await;
+    create_namespace(&world).await;
+    assert_eq!(world.written(), "POST serviceaccounts ×2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_goes_gets_none() {
+    let world = world(&DEFAULT_ACCOUNTS).await;
+    create_namespace(&world).await;
+    world.written();
+    world.delete(&Namespace::TYPE, "shop").await;
+    let options = client::DeleteOptions::default();
+    let account = ServiceAccount::TYPE;
+    world
+        .user
+        .delete(&account, "shop", "default", &options)
+        .await
+        .unwrap();
+    world.settle().await;
+    assert_eq!(world.written(), "");
+}

@@ -1,0 +1,100 @@
+//! Which changes of pods a set answers to.
+
+use super::*;
+
+fn bare_pod(name: &str, labels: Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"containers": [{"name": "c", "image": "nginx:1"}]},
+    })
+}
+
+async fn settled() -> World {
+    let world = world().await;
+    world.create(&StatefulSet::TYPE, stateful_set(1)).await;
+    roll_out(&world).await;
+    world.written();
+    world
+}
+
+// Upstream: TestStatefulSetControllerAddPodOrphan, TestStatefulSetControllerGetStatefulSetsForPod.
+#[tokio::test(start_paused = true)]
+async fn a_new_orphan_that_is_selected() {
+    let world = settled().await;
+    let orphan = bare_pod("web-7", json!({"app": "web"}));
+    world.create(&Pod::TYPE, orphan).await;
+    world.settle().await;
+    let written = world.written();
+    assert!(
+        written.starts_with("PATCH pods/web-7\nDELETE pods/web-7"),
+        "adopted, and then too many: {written}"
+    );
+}
+
+// Upstream: TestStatefulSetControllerAddPodNoSet, TestStatefulSetControllerUpdatePodWithNoSet,
+// TestStatefulSetControllerDeletePodOrphan.
+#[tokio::test(start_paused = true)]
+async fn not_pods_that_nobody_selects() {
+    let world = settled().await;
+    world
+        .create(&Pod::TYPE, bare_pod("web-7", json!({"app": "db"})))
+        .await;
+    world.settle().await;
+    world.make_ready("web-7").await;
+    world.delete(&Pod::TYPE, "web-7").await;
+    world.settle().await;
+    assert_eq!(world.written(), "");
+}
+
+// Upstream: TestStatefulSetControllerUpdatePodOrphanWithNewLabels.
+#[tokio::test(start_paused = true)]
+async fn an_orphan_that_gets_the_right_labels() {
+    let world = settled().await;
+    world.create(&Pod::TYPE, bare_pod("web-7", json!({}))).await;
+    world.settle().await;
+    assert_eq!(world.written(), "");
+    let labels = json!({"metadata": {"labels": {"app": "web"}}});
+    world.patch(&Pod::TYPE, "web-7", labels).await;
+    world.settle().await;
+    assert!(world.written().starts_with("PATCH pods/web-7"));
+}
+
+// Upstream: TestStatefulSetControllerUpdatePodChangeControllerRef, TestStatefulSetControllerUpdatePodRelease,
+// TestStatefulPodControlCreatePodExists.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_goes_to_another_owner_and_then_goes() {
+    let world = settled().await;
+    let other = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "other",
+        "uid": "00000000-0000-0000-0000-000000000001", "controller": true,
+    });
+    let events = world.events().await.len();
+    let patch = json!({"metadata": {"ownerReferences": [other]}});
+    world.patch(&Pod::TYPE, "web-0", patch).await;
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    let set = world.get(&StatefulSet::TYPE, "web").await.unwrap();
+    assert_eq!(set["status"]["replicas"], 0, "it counts no more");
+    let written = world.written();
+    assert!(
+        written.contains("POST pods -> 409"),
+        "its name is taken: {written}"
+    );
+    assert_eq!(world.events().await.len(), events, "no news to anyone");
+    world.delete(&Pod::TYPE, "web-0").await;
+    tokio::time::sleep(std::time::Duration::from_secs(600)).await;
+    let pod = world.get(&Pod::TYPE, "web-0").await.unwrap();
+    assert_eq!(pod["metadata"]["ownerReferences"][0]["name"], "web");
+}
+
+// Upstream: TestStatefulSetControllerUpdatePod, TestStatefulSetControllerDeletePod, TestStatefulSetControllerCreates.
+#[tokio::test(start_paused = true)]
+async fn changes_of_its_own_pods() {
+    let world = settled().await;
+    world.make_unready("web-0").await;
+    world.settle().await;
+    assert_eq!(world.written(), "PUT statefulsets/web/status");
+    world.delete(&Pod::TYPE, "web-0").await;
+    world.settle().await;
+    assert!(world.written().contains("POST pods"));
+}

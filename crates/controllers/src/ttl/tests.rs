@@ -1,0 +1,61 @@
+//! Steps first, then the whole against the embedded API server.
+
+use api::Resource;
+use api::kinds::Node;
+use runtime::decisions::Decisions;
+use serde_json::json;
+use testkit::World;
+
+use super::{controller, next_step, wanted};
+use crate::Tools;
+
+// Upstream: TestDesiredTTL.
+#[test]
+fn a_cluster_that_flaps_around_a_boundary_stays_on_its_step() {
+    let walk = |counts: &mut dyn Iterator<Item = usize>| counts.fold(0, next_step);
+    assert_eq!(walk(&mut (0..=100)), 0);
+    assert_eq!(walk(&mut (0..=101)), 1);
+    assert_eq!(walk(&mut (0..=101).chain((90..=100).rev())), 1);
+    assert_eq!(walk(&mut (0..=101).chain((89..=100).rev())), 0);
+    assert_eq!(walk(&mut (0..=3000)), 4);
+    assert_eq!(walk(&mut (0..=3000).chain((0..3000).rev())), 0);
+}
+
+// Upstream: TestPatchNode, TestUpdateNodeIfNeeded.
+#[test]
+fn only_another_number_is_written() {
+    let node = |annotation: &str| {
+        let json = json!({"metadata": {"name": "n", "annotations": {"node.alpha.kubernetes.io/ttl": annotation}}});
+        Node::decode(json.to_string().as_bytes()).unwrap()
+    };
+    assert_eq!(wanted(&Node::default(), 0), Some(0));
+    assert_eq!(wanted(&node("0"), 0), None);
+    assert_eq!(wanted(&node("0"), 2), Some(30));
+    assert_eq!(wanted(&node("x"), 1), Some(15));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_told_once() {
+    let mut world = World::new().await;
+    let tools = Tools {
+        client: world.client.clone(),
+        recorder: world.recorder.clone(),
+        clock: world.clock.clone(),
+        gates: api::Gates::default(),
+        decisions: Decisions::new(),
+    };
+    let running = controller(&world.informers, tools, 5).run(world.stop());
+    world.run(running);
+    world.start().await;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
+    world.create(&Node::TYPE, node).await;
+    world.settle().await;
+    let writes = world.writes();
+    assert_eq!(writes.len(), 1);
+    assert_eq!(
+        writes[0].body,
+        json!({"metadata": {"annotations": {"node.alpha.kubernetes.io/ttl": "0"}}})
+    );
+    world.settle().await;
+    assert_eq!(world.written(), "");
+}

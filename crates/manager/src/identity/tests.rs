@@ -1,0 +1,248 @@
+//! Accounts and tokens against a server that writes down who asked for what.
+
+use http_body_util::{BodyExt, Full};
+
+use super::*;
+
+const NOW: i64 = 1_794_716_493;
+
+/// An API server with service accounts; writes down who asked for what.
+#[derive(Clone, Default)]
+struct Server {
+    log: Arc<Mutex<Vec<String>>>,
+    accounts: Arc<Mutex<Vec<String>>>,
+    issued: Arc<Mutex<u32>>,
+    refused: Arc<Mutex<Option<String>>>,
+    failures: Arc<Mutex<u32>>,
+}
+
+impl Server {
+    fn transport(&self) -> Transport {
+        let server = self.clone();
+        BoxCloneSyncService::new(tower::service_fn(move |request: http::Request<Bytes>| {
+            let (code, body) = server.answer(&request);
+            let body = Full::new(Bytes::from(body))
+                .map_err(|never| match never {})
+                .boxed_unsync();
+            std::future::ready(Ok::<_, BoxError>(
+                http::Response::builder().status(code).body(body).unwrap(),
+            ))
+        }))
+    }
+
+    fn answer(&self, request: &http::Request<Bytes>) -> (u16, String) {
+        let token = request
+            .headers()
+            .get("authorization")
+            .map_or("-", |value| value.to_str().unwrap());
+        let path = request.uri().path();
+        let short = path
+            .strip_prefix("/api/v1/namespaces/kube-system/")
+            .unwrap_or(path);
+        self.log
+            .lock()
+            .unwrap()
+            .push(format!("{token} {} {short}", request.method()));
+        if self.refused.lock().unwrap().as_deref() == Some(token) {
+            return (
+                401,
+                r#"{"kind":"Status","code":401,"reason":"Unauthorized"}"#.into(),
+            );
+        }
+        let not_found = || {
+            (
+                404,
+                r#"{"kind":"Status","code":404,"reason":"NotFound"}"#.to_owned(),
+            )
+        };
+        let name = short.split('/').nth(1).unwrap_or_default().to_owned();
+        match (request.method().as_str(), short) {
+            ("POST", "serviceaccounts") => {
+                let body: serde_json::Value = serde_json::from_slice(request.body()).unwrap();
+                let name = body["metadata"]["name"].as_str().unwrap().to_owned();
+                self.accounts.lock().unwrap().push(name);
+                (201, "{}".into())
+            }
+            ("POST", path) if path.ends_with("/token") => {
+                let mut failures = self.failures.lock().unwrap();
+                if *failures > 0 {
+                    *failures -= 1;
+                    return (
+                        500,
+                        r#"{"kind":"Status","code":500,"reason":"InternalError"}"#.into(),
+                    );
+                }
+                let mut issued = self.issued.lock().unwrap();
+                *issued += 1;
+                let expires = Time::from_unix(NOW + 3600 * i64::from(*issued));
+                let status = serde_json::json!({"token": format!("{name}-{issued}"), "expirationTimestamp": expires});
+                (201, serde_json::json!({ "status": status }).to_string())
+            }
+            ("GET", path) if path.starts_with("serviceaccounts/") => {
+                match self.accounts.lock().unwrap().contains(&name) {
+                    true => (200, "{}".into()),
+                    false => not_found(),
+                }
+            }
+            _ => (200, "{}".into()),
+        }
+    }
+
+    fn take_log(&self) -> Vec<String> {
+        std::mem::take(&mut self.log.lock().unwrap())
+    }
+}
+
+fn connection() -> ClientConnection {
+    ClientConnection {
+        kubeconfig: String::new(),
+        accept_content_types: "",
+        content_type: String::new(),
+        qps: 20.0,
+        burst: 30,
+    }
+}
+
+fn identities(server: &Server, accounts: bool) -> Identities {
+    let connection = connection();
+    let bare = accounts.then(|| server.transport());
+    let clock = runtime::clock::following_tokio(Time::from_unix(NOW));
+    Identities::new(server.transport(), bare, &connection, false, None, clock)
+}
+
+static PODS: ResourceType = ResourceType::namespaced("", "v1", "pods", "Pod");
+
+#[tokio::test(start_paused = true)]
+async fn without_accounts_everyone_is_the_manager() {
+    let server = Server::default();
+    let client = identities(&server, false)
+        .controller("job-controller")
+        .await
+        .unwrap();
+    client.get(&PODS, "kube-system", "a").await.unwrap();
+    assert_eq!(server.take_log(), ["- GET pods/a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn accounts_are_created_and_tokens_asked_for_when_needed() {
+    let server = Server::default();
+    let identities = identities(&server, true);
+    let client = identities.controller("job-controller").await.unwrap();
+    assert_eq!(
+        server.take_log(),
+        [
+            "- GET serviceaccounts/job-controller",
+            "- GET /api/v1/namespaces/kube-system",
+            "- POST serviceaccounts",
+        ]
+    );
+    client.get(&PODS, "kube-system", "a").await.unwrap();
+    // A second client of the same account shares its token.
+    let second = identities.controller("job-controller").await.unwrap();
+    second.get(&PODS, "kube-system", "b").await.unwrap();
+    assert_eq!(
+        server.take_log(),
+        [
+            "- GET serviceaccounts/job-controller",
+            "- POST serviceaccounts/job-controller/token",
+            "Bearer job-controller-1 GET pods/a",
+            "- GET serviceaccounts/job-controller",
+            "Bearer job-controller-1 GET pods/b",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_are_renewed_when_a_fifth_of_their_life_is_left() {
+    let server = Server::default();
+    let client = identities(&server, true).controller("a").await.unwrap();
+    let mut used = Vec::new();
+    for minutes in [0, 47, 2] {
+        tokio::time::advance(Duration::from_secs(60 * minutes)).await;
+        client.get(&PODS, "kube-system", "x").await.unwrap();
+        used.push(server.take_log().pop().unwrap());
+    }
+    assert_eq!(
+        used,
+        [
+            "Bearer a-1 GET pods/x",
+            "Bearer a-1 GET pods/x",
+            "Bearer a-2 GET pods/x"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_token_is_replaced() {
+    let server = Server::default();
+    let client = identities(&server, true).controller("a").await.unwrap();
+    *server.refused.lock().unwrap() = Some("Bearer a-1".into());
+    assert!(
+        client
+            .get(&PODS, "kube-system", "x")
+            .await
+            .unwrap_err()
+            .is_unauthorized()
+    );
+    client.get(&PODS, "kube-system", "x").await.unwrap();
+    assert_eq!(server.take_log().pop().unwrap(), "Bearer a-2 GET pods/x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_are_asked_for_again_before_giving_up() {
+    let server = Server::default();
+    let client = identities(&server, true).controller("a").await.unwrap();
+    *server.failures.lock().unwrap() = 3;
+    client.get(&PODS, "kube-system", "x").await.unwrap();
+    assert_eq!(
+        server
+            .take_log()
+            .iter()
+            .filter(|line| line.ends_with("/token"))
+            .count(),
+        4
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_may_not_write_yet_creates_accounts_later() {
+    let server = Server::default();
+    let leading = Arc::new(Mutex::new(false));
+    let (inner, may_write) = (server.transport(), Arc::clone(&leading));
+    let fenced =
+        BoxCloneSyncService::new(tower::service_fn(move |request: http::Request<Bytes>| {
+            let refused = request.method() != http::Method::GET && !*may_write.lock().unwrap();
+            let inner = inner.clone();
+            async move {
+                match refused {
+                    true => Err(BoxError::from("not leading")),
+                    false => inner.oneshot(request).await,
+                }
+            }
+        }));
+    let identities = identities(&server, true);
+    let connection = &connection();
+    let clock = identities.0.clock.clone();
+    let standby = Identities::new(
+        fenced,
+        Some(server.transport()),
+        connection,
+        false,
+        None,
+        clock,
+    );
+    let client = standby.controller("a").await.unwrap();
+    *leading.lock().unwrap() = true;
+    client.get(&PODS, "kube-system", "x").await.unwrap();
+    assert!(server.accounts.lock().unwrap().contains(&"a".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_requests_at_once_ask_for_one_token() {
+    let server = Server::default();
+    let client = identities(&server, true).controller("a").await.unwrap();
+    let get = || client.get(&PODS, "kube-system", "x");
+    let (a, b, c) = tokio::join!(get(), get(), get());
+    assert!(a.is_ok() && b.is_ok() && c.is_ok());
+    assert_eq!(*server.issued.lock().unwrap(), 1);
+}
