@@ -490,3 +490,72 @@ fn relative(outer: &str, name: &str) -> String {
         _ => short(name).to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPENAPI: &str = r##"{"components": {"schemas": {
+        "io.k8s.api.x.v1.Thing": {"type": "object", "required": ["ports"], "properties": {
+            "kind": {"type": "string"},
+            "emptyDir": {"allOf": [{"$ref": "#/components/schemas/io.k8s.api.x.v1.Dir"}], "description": "prose"},
+            "limits": {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.api.resource.Quantity"}},
+            "mode": {"type": "string", "enum": ["a", "b"], "default": "a"},
+            "ports": {"type": "array", "items": {"type": "integer", "format": "int32"}, "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["p", "q"], "x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": "p"}},
+            "x-kubernetes-group-version-kind": [{"group": "x", "version": "v1", "kind": "Thing"}]},
+        "io.k8s.api.x.v1.Dir": {"type": "object", "x-kubernetes-map-type": "atomic"},
+        "io.k8s.api.x.v1beta1.Thing": {"type": "object"},
+        "io.k8s.apimachinery.pkg.api.resource.Quantity": {"type": "string"}}}}"##;
+
+    const PROTO: &str = "package k8s.io.api.x.v1;\nmessage Thing {\n  // prose = 9;\n  optional Source source = 1;\n  \
+        map<string, .k8s.io.apimachinery.pkg.api.resource.Quantity> limits = 2;\n  optional string mode = 3;\n  repeated int32 ports = 4;\n}\n\
+        message Source {\n  optional Dir emptyDir = 7;\n}\n";
+
+    const GO: &str = "type Thing struct {\n\tSource `json:\",inline\"`\n\tLimits L `json:\"limits,omitempty\"`\n\tMode *string `json:\"mode,omitempty\"`\n\
+        \tPorts []int32 `json:\"ports\"`\n}\ntype Source struct {\n\tEmptyDir *Dir `json:\"emptyDir,omitempty\"`\n}\n";
+
+    #[test]
+    fn documents_become_a_table_without_prose() {
+        let folder = std::env::temp_dir().join(format!("steersman-schema-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for (name, text) in [
+            ("api.json", OPENAPI),
+            ("generated.proto", PROTO),
+            ("types.go", GO),
+        ] {
+            std::fs::write(folder.join(name), text).unwrap();
+        }
+        let table = generate(std::slice::from_ref(&folder));
+        std::fs::remove_dir_all(&folder).unwrap();
+        let table = table.unwrap();
+        let lines: Vec<_> = table.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "api.x.v1.Dir atomic",
+                "api.x.v1.Source embedded",
+                " emptyDir 7 @.Dir",
+                "api.x.v1.Thing x/v1/Thing",
+                " emptyDir 0 @.Dir *",
+                " kind 0 s",
+                " limits 2 {Q",
+                " mode 3 s * e:a|b =\"a\"",
+                " ports 4 [i + ! p:merge k:p l:map K:p,q",
+                " ~ 1 @.Source",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_folder_without_documents_is_refused() {
+        let error = generate(&[PathBuf::from("/nonexistent-folder/x.json")]).unwrap_err();
+        assert!(error.to_string().contains("cannot read"), "{error}");
+        assert!(
+            generate(&[])
+                .unwrap_err()
+                .to_string()
+                .contains("no OpenAPI document")
+        );
+    }
+}

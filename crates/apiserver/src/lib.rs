@@ -35,6 +35,7 @@ pub mod tables;
 #[cfg(test)]
 mod tests;
 pub mod validation;
+pub mod warnings;
 
 pub use server::{ApiServer, Error, Options, Storage};
 

@@ -9,7 +9,10 @@ use api::kinds::{
 use api::{Clock, Gates, Rng};
 use client::Client;
 use controllers::garbage_collector::{self, SharedKind};
-use controllers::{Tools, deployment, replicaset, statefulset};
+use controllers::{
+    Tools, cluster_role_aggregation, deployment, namespace, pod_gc, replicaset, root_ca_publisher,
+    service_account, statefulset, ttl, ttl_after_finished,
+};
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::decisions::Decisions;
@@ -26,6 +29,8 @@ pub struct Parts {
     /// For streams of metadata, of kinds that nobody else caches.
     pub metadata: Client,
     pub stream: StreamOptions,
+    /// The PEM that every namespace gets; none where nobody knows it.
+    pub root_ca: Option<String>,
     pub config: Config,
     pub gates: Gates,
     pub clock: Clock,
@@ -59,6 +64,32 @@ pub const BUILT: &[Built] = &[
             let controller =
                 replicaset::controller::<ReplicationController>(&parts.informers, tools, workers);
             Some(Ready::of(controller, parts, "replicationmanager"))
+        },
+    },
+    Built {
+        name: "pod-garbage-collector-controller",
+        component: "",
+        build: |parts, tools| {
+            let threshold = parts.config.pod_gc_controller.terminated_pod_threshold;
+            let controller = pod_gc::controller(&parts.informers, tools, &parts.metrics, threshold);
+            Some(Ready::of(controller, parts, "orphaned_pods_nodes"))
+        },
+    },
+    Built {
+        name: "namespace-controller",
+        component: "",
+        build: |parts, tools| {
+            let workers = workers(parts.config.namespace_controller.concurrent_syncs);
+            let controller = namespace::controller(&parts.informers, tools, workers);
+            Some(Ready::of(controller, parts, "namespace"))
+        },
+    },
+    Built {
+        name: "serviceaccount-controller",
+        component: "",
+        build: |parts, tools| {
+            let controller = service_account::controller(&parts.informers, tools, &["default"], 1);
+            Some(Ready::of(controller, parts, "serviceaccount"))
         },
     },
     Built {
@@ -106,8 +137,50 @@ pub const BUILT: &[Built] = &[
         component: "statefulset-controller",
         build: |parts, tools| {
             let workers = workers(parts.config.stateful_set_controller.concurrent_syncs);
-            let controller = statefulset::controller(&parts.informers, tools, workers, false);
+            let options = statefulset::Options {
+                metrics: Some(parts.metrics.clone()),
+                ..statefulset::Options::default()
+            };
+            let controller = statefulset::controller(&parts.informers, tools, workers, &options);
             Some(Ready::of(controller, parts, "statefulset"))
+        },
+    },
+    Built {
+        name: "ttl-controller",
+        component: "",
+        build: |parts, tools| {
+            // UPSTREAM: five workers, without a flag.
+            let controller = ttl::controller(&parts.informers, tools, 5);
+            Some(Ready::of(controller, parts, "ttlcontroller"))
+        },
+    },
+    Built {
+        name: "clusterrole-aggregation-controller",
+        component: "",
+        build: |parts, tools| {
+            // UPSTREAM: five workers, without a flag.
+            let controller = cluster_role_aggregation::controller(&parts.informers, tools, 5);
+            Some(Ready::of(controller, parts, "ClusterRoleAggregator"))
+        },
+    },
+    Built {
+        name: "ttl-after-finished-controller",
+        component: "",
+        build: |parts, tools| {
+            let workers = workers(parts.config.ttl_after_finished_controller.concurrent_syncs);
+            let controller =
+                ttl_after_finished::controller(&parts.informers, tools, &parts.metrics, workers);
+            Some(Ready::of(controller, parts, "ttl_jobs_to_delete"))
+        },
+    },
+    Built {
+        name: "root-ca-certificate-publisher-controller",
+        component: "",
+        build: |parts, tools| {
+            let root_ca = parts.root_ca.as_deref()?;
+            let controller =
+                root_ca_publisher::controller(&parts.informers, tools, &parts.metrics, root_ca, 1);
+            Some(Ready::of(controller, parts, "root_ca_cert_publisher"))
         },
     },
 ];

@@ -238,6 +238,7 @@ fn manager(process: &Process, identities: &Identities, selected: Selected) -> Ma
             informers,
             metadata: identities.own("metadata-informers"),
             stream,
+            root_ca: process.root_ca.clone(),
             config: options.config.clone(),
             gates: options.gates.for_controllers(),
             clock: process.clock.clone(),

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use api::{Clock, Rng};
 use client::Transport;
-use client::config::{Config, Environment};
+use client::config::{Config, Environment, Material};
 use runtime::{Decisions, Metrics};
 use tracing::{info, warn};
 
 use crate::auth::{Auth, Authorities, AuthoritySource};
 use crate::error::{Error, Errors};
+use crate::files;
 use crate::identity::Identities;
 use crate::logging::Logging;
 use crate::metrics::ProcessMetrics;
@@ -38,6 +39,8 @@ pub struct Process {
     pub transport: Transport,
     /// The same without an identity, if controllers act as their service accounts.
     pub bare_transport: Option<Transport>,
+    /// The PEM that every namespace gets.
+    pub root_ca: Option<String>,
     /// The API server's host and port, under which requests are counted.
     host: String,
     server: Option<Server>,
@@ -58,7 +61,7 @@ impl Process {
         }
         let started = clock.now().time();
         let metrics = Metrics::new();
-        let (host, transport, bare_transport) = connect(&options, environment, &clock)?;
+        let connected = connect(&options, environment, &clock)?;
         let router = Arc::new(Router::default());
         let health = Arc::new(Health::default());
         // With no other check an endpoint still answers for the process itself.
@@ -90,9 +93,10 @@ impl Process {
             decisions,
             health,
             router,
-            transport,
-            bare_transport,
-            host,
+            transport: connected.transport,
+            bare_transport: connected.bare,
+            root_ca: connected.root_ca,
+            host: connected.host,
             server,
         })
     }
@@ -131,7 +135,7 @@ fn connect(
     options: &Options,
     environment: &Environment,
     clock: &Clock,
-) -> Result<(String, Transport, Option<Transport>), Error> {
+) -> Result<Connected, Error> {
     let kubeconfig = options.config.generic.client_connection.kubeconfig.as_str();
     let kubeconfig = (!kubeconfig.is_empty()).then(|| Path::new(kubeconfig));
     let failed = |source| connection_error("kubeconfig", source);
@@ -146,11 +150,33 @@ fn connect(
         true => Some(transport(config.anonymous())?),
         false => None,
     };
-    Ok((
-        config.server.authority.to_string(),
-        transport(config)?,
+    Ok(Connected {
+        host: config.server.authority.to_string(),
+        root_ca: root_ca(options, &config)?,
+        transport: transport(config)?,
         bare,
-    ))
+    })
+}
+
+/// The way to the API server.
+struct Connected {
+    host: String,
+    transport: Transport,
+    bare: Option<Transport>,
+    root_ca: Option<String>,
+}
+
+/// What --root-ca-file says, or else the CA that we trust ourselves.
+fn root_ca(options: &Options, config: &Config) -> Result<Option<String>, Error> {
+    let file = options.config.sa_controller.root_ca_file.as_str();
+    if !file.is_empty() {
+        return files::read_text("root-ca-file", Path::new(file)).map(Some);
+    }
+    match &config.tls.authorities {
+        Some(Material::Inline(pem)) => Ok(Some(String::from_utf8_lossy(pem).into_owned())),
+        Some(Material::File(path)) => files::read_text("kubeconfig", path).map(Some),
+        None => Ok(None),
+    }
 }
 
 fn connection_error(flag: &'static str, source: client::config::ConfigError) -> Error {

@@ -144,6 +144,7 @@ impl Cluster {
                 informers: Arc::new(informers),
                 metadata: Client::new(transport.clone()),
                 stream,
+                root_ca: None,
                 config: options.config.clone(),
                 gates: options.gates.for_controllers(),
                 clock: self.clock.clone(),

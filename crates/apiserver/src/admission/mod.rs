@@ -151,6 +151,9 @@ pub fn validate(
     if request.operation == Operation::Delete {
         return Ok(verdict);
     }
+    if request.subresource.is_none() {
+        verdict.warnings = crate::warnings::of(request.kind, object, old);
+    }
     limits::check(context, request, object)?;
     pods::check_priority_class(context, request, object, old)?;
     storage::check_resize(context, request, object, old)?;

@@ -69,32 +69,39 @@ enum Step {
 }
 
 impl Decoder {
-    fn object(&mut self, ty: &Type, fields: Map<String, Value>) -> Result<Value, DecodeError> {
-        let mut result = Map::new();
-        for (name, value) in fields {
-            let Some(field) = ty.field(&name) else {
-                self.report_unknown(name);
-                continue;
+    /// Works in place: most fields stay as they are, and objects are large.
+    fn object(&mut self, ty: &Type, mut fields: Map<String, Value>) -> Result<Value, DecodeError> {
+        let mut failure = None;
+        fields.retain(|name, value| {
+            if failure.is_some() {
+                return true;
+            }
+            let Some(field) = ty.field(name) else {
+                self.report_unknown(name.clone());
+                return false;
             };
             self.path.push(Step::Field(field.name));
-            let value = self.value(ty, &field.ty, value)?;
-            self.path.pop();
-            if keeps(field, &value) {
-                // UPSTREAM: storage does not tell an empty list from none.
-                let value = if is_empty_collection(field, &value) {
-                    Value::Null
-                } else {
-                    value
-                };
-                result.insert(name, value);
+            match self.value(ty, &field.ty, value.take()) {
+                Ok(decoded) => *value = decoded,
+                Err(error) => failure = Some(error),
             }
+            self.path.pop();
+            let kept = keeps(field, value);
+            // UPSTREAM: storage does not tell an empty list from none.
+            if kept && is_empty_collection(field, value) {
+                *value = Value::Null;
+            }
+            kept
+        });
+        if let Some(error) = failure {
+            return Err(error);
         }
         for field in ty.fields.iter().filter(|field| field.always) {
-            if !result.contains_key(field.name) {
-                result.insert(field.name.to_owned(), zero(field));
+            if !fields.contains_key(field.name) {
+                fields.insert(field.name.to_owned(), zero(field));
             }
         }
-        Ok(Value::Object(result))
+        Ok(Value::Object(fields))
     }
 
     fn value(&mut self, outer: &Type, shape: &Shape, value: Value) -> Result<Value, DecodeError> {
@@ -102,36 +109,33 @@ impl Decoder {
             (_, Value::Null) => Value::Null,
             (Shape::Any | Shape::Raw | Shape::FieldsV1, value) => value,
             (Shape::Ref(ty), Value::Object(fields)) => self.object(ty, fields)?,
-            (Shape::List(item), Value::Array(items)) => {
-                let mut result = Vec::with_capacity(items.len());
-                for (index, value) in items.into_iter().enumerate() {
+            (Shape::List(item), Value::Array(mut items)) => {
+                for (index, value) in items.iter_mut().enumerate() {
                     self.path.push(Step::Index(index));
-                    let value = self.value(outer, item, value)?;
+                    *value = self.value(outer, item, value.take())?;
                     self.path.pop();
-                    result.push(if value.is_null() {
-                        zero_of(item)
-                    } else {
-                        value
-                    });
+                    if value.is_null() {
+                        *value = zero_of(item);
+                    }
                 }
-                Value::Array(result)
+                Value::Array(items)
             }
-            (Shape::Map(item), Value::Object(entries)) => {
-                let mut result = Map::new();
-                for (key, value) in entries {
-                    self.path.push(Step::Key(key.clone()));
-                    let value = self.value(outer, item, value)?;
-                    self.path.pop();
-                    result.insert(
-                        key,
-                        if value.is_null() {
-                            zero_of(item)
-                        } else {
-                            value
-                        },
-                    );
+            (Shape::Map(item), Value::Object(mut entries)) => {
+                // Only what has fields of its own can hold unknown ones, whose path needs the key.
+                let named = matches!(**item, Shape::Ref(_) | Shape::List(_) | Shape::Map(_));
+                for (key, value) in entries.iter_mut() {
+                    if named {
+                        self.path.push(Step::Key(key.clone()));
+                    }
+                    *value = self.value(outer, item, value.take())?;
+                    if named {
+                        self.path.pop();
+                    }
+                    if value.is_null() {
+                        *value = zero_of(item);
+                    }
                 }
-                Value::Object(result)
+                Value::Object(entries)
             }
             (Shape::String, value @ Value::String(_))
             | (Shape::Boolean, value @ Value::Bool(_)) => value,

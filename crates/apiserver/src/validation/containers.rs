@@ -86,6 +86,14 @@ fn container_fields(
 
 fn lifecycle_and_probes(errors: &mut Errors, container: &Place<'_>, role: Role, sidecar: bool) {
     let lifecycle = container.field("lifecycle");
+    if role == Role::Ephemeral {
+        for name in ["ports", "resources"] {
+            let place = container.field(name);
+            if !place.is_empty() {
+                errors.forbidden(&place, "cannot be set for an Ephemeral Container");
+            }
+        }
+    }
     for name in [
         "lifecycle",
         "livenessProbe",

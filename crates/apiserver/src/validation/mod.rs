@@ -5,6 +5,7 @@
 //! has the right type. They answer everything that is wrong at once, as upstream does.
 
 mod batch;
+mod cluster;
 mod containers;
 mod core;
 mod cron;
@@ -22,6 +23,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 mod volumes;
+mod webhooks;
 mod workloads;
 
 use serde_json::Value;
@@ -101,6 +103,26 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
             groups::autoscaler(errors, root)
         }
         ("policy", "PodDisruptionBudget") => groups::disruption_budget(errors, root),
+        ("certificates.k8s.io", "CertificateSigningRequest") => {
+            cluster::certificate_request(errors, root)
+        }
+        ("networking.k8s.io", "IngressClass") => cluster::ingress_class(errors, root),
+        ("networking.k8s.io", "ServiceCIDR") => cluster::service_cidr(errors, root),
+        ("storage.k8s.io", "VolumeAttributesClass") => cluster::attributes_class(errors, root),
+        ("storage.k8s.io", "CSIStorageCapacity") => cluster::storage_capacity(errors, root),
+        ("resource.k8s.io", "ResourceClaim") => {
+            cluster::resource_claim(errors, &root.field("spec"))
+        }
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => cluster::flow_schema(errors, root),
+        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => {
+            cluster::priority_level(errors, root)
+        }
+        (
+            "admissionregistration.k8s.io",
+            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
+        ) => {
+            webhooks::configuration(errors, root);
+        }
         ("coordination.k8s.io", "Lease") => groups::lease(errors, root),
         ("scheduling.k8s.io", "PriorityClass") => groups::priority_class(errors, root),
         ("node.k8s.io", "RuntimeClass") => groups::runtime_class(errors, root, None),

@@ -381,10 +381,41 @@ pub(super) fn status_update(errors: &mut Errors, root: &Place<'_>, old: &Value) 
     if node.value != old_node {
         errors.forbidden(&node, "may not be changed directly");
     }
+    // Ephemeral containers and resizing come this way too: they alone change the spec.
+    if spec.value != &old["spec"] {
+        pod_spec(errors, &spec);
+        kept_ephemeral_containers(
+            errors,
+            &spec.field("ephemeralContainers"),
+            &old["spec"]["ephemeralContainers"],
+        );
+    }
     for name in ["podIPs", "hostIPs"] {
         let addresses = status.field(name);
         for address in addresses.items() {
             errors.syntax(&address.field("ip"), ip_address);
+        }
+    }
+}
+
+/// A container that was added for debugging stays as it was.
+fn kept_ephemeral_containers(errors: &mut Errors, containers: &Place<'_>, old: &Value) {
+    for before in old.as_array().into_iter().flatten() {
+        let name = before["name"].as_str().unwrap_or_default();
+        let now = containers
+            .items()
+            .find(|container| container.field("name").text() == name)
+            .map(|container| container.value);
+        match now {
+            None => errors.forbidden(
+                containers,
+                &format!("existing ephemeral containers {name:?} may not be removed"),
+            ),
+            Some(now) if now != before => errors.forbidden(
+                containers,
+                &format!("existing ephemeral containers {name:?} may not be changed"),
+            ),
+            Some(_) => {}
         }
     }
 }

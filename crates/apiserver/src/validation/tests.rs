@@ -56,8 +56,11 @@ fn is_known_difference(cause: &str) -> bool {
 /// Some 450 objects, most of them wrong in one way, with the causes that kube-apiserver 1.36 gave.
 #[test]
 fn causes_are_those_of_upstream() {
-    let corpus: Vec<Value> =
+    let mut corpus: Vec<Value> =
         serde_json::from_str(include_str!("../../testdata/invalid.json")).unwrap();
+    let more: Vec<Value> =
+        serde_json::from_str(include_str!("../../testdata/invalid_more.json")).unwrap();
+    corpus.extend(more);
     let mut found = Vec::new();
     for case in &corpus {
         let (kind, object) = prepared(&case["sent"]);
@@ -80,7 +83,7 @@ fn causes_are_those_of_upstream() {
             found.push(format!("{} invents {extra}", kind.kind));
         }
     }
-    assert!(corpus.len() > 440);
+    assert!(corpus.len() > 500);
     assert!(
         found.is_empty(),
         "{} differences\n{}",
@@ -108,4 +111,50 @@ fn valid_objects_are_valid() {
             );
         }
     }
+}
+
+#[test]
+fn ephemeral_containers_can_be_added_and_not_taken_back() {
+    let (kind, old) = prepared(
+        &serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}}),
+    );
+    let container = |name: &str, more: Value| {
+        let mut container = serde_json::json!({"name": name, "image": "i", "imagePullPolicy": "Always", "terminationMessagePolicy": "File"});
+        container
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().cloned().unwrap_or_default());
+        container
+    };
+    let with = |containers: Vec<Value>| {
+        let mut pod = old.clone();
+        set(&mut pod, "spec.ephemeralContainers", containers);
+        pod
+    };
+    let said = |new: &Value, old: &Value| -> Vec<String> {
+        status_update(&kind, new, old)
+            .into_iter()
+            .map(|cause| format!("{}: {}", cause.field, cause.message))
+            .collect()
+    };
+    let debugged = with(vec![container("d", Value::Null)]);
+    assert_eq!(said(&debugged, &old), [""; 0]);
+    assert_eq!(
+        said(&old, &debugged),
+        [
+            "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"d\" may not be removed"
+        ]
+    );
+    let clash = with(vec![container(
+        "c",
+        serde_json::json!({"ports": [{"containerPort": 1, "protocol": "TCP"}]}),
+    )]);
+    assert_eq!(
+        said(&clash, &old),
+        [
+            "spec.ephemeralContainers[0].ports: Forbidden: cannot be set for an Ephemeral Container",
+            "spec.ephemeralContainers[0].name: Duplicate value: \"c\"",
+        ]
+    );
 }

@@ -149,7 +149,6 @@ pub fn controller(
             recover_stuck_rollouts: options.recover_stuck_rollouts,
             metrics: options.metrics.as_ref().map(StatefulSetMetrics::new),
         }),
-        metrics: None,
     }
 }
 

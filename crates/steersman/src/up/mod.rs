@@ -174,6 +174,7 @@ fn manager(arguments: &Arguments, served: &Served, clock: &Clock, rng: &Rng) -> 
             metadata: Client::new(transport.clone())
                 .with_user_agent("steersman/metadata-informers"),
             stream,
+            root_ca: Some(served.pki.ca_certificate.clone()),
             config: options.config.clone(),
             gates: options.gates.for_controllers(),
             clock: clock.clone(),

@@ -1,0 +1,286 @@
+//! Certificate requests, ingress classes, service ranges, devices, flow control: kinds of cluster administrators.
+
+use std::collections::BTreeSet;
+
+use api::syntax;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use super::place::{Errors, Place, cidr};
+use super::resources::not_negative;
+use crate::admission::Cidr;
+use crate::resources::quantity;
+
+const USAGES: [&str; 23] = [
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+
+pub(super) fn certificate_request(errors: &mut Errors, root: &Place<'_>) {
+    let spec = root.field("spec");
+    let request = spec.field("request");
+    if !is_certificate_request(request.text()) {
+        let shown = Value::from(request.text());
+        errors.invalid(
+            &request.showing(&shown),
+            "PEM block type must be CERTIFICATE REQUEST",
+        );
+    }
+    let usages = spec.field("usages");
+    errors.need(&usages);
+    let mut seen = BTreeSet::new();
+    for usage in usages.items() {
+        errors.one_of(&usage, &USAGES);
+        if !seen.insert(usage.text().to_owned()) {
+            errors.duplicate(&usage);
+        }
+    }
+    let signer = spec.field("signerName");
+    if signer.text() == "kubernetes.io/legacy-unknown" {
+        errors.invalid(
+            &signer,
+            "the legacy signerName is not allowed via this API version",
+        );
+    } else {
+        signer_name(errors, &signer);
+    }
+    let seconds = spec.field("expirationSeconds");
+    if seconds.integer().is_some_and(|seconds| seconds < 600) {
+        errors.invalid(
+            &seconds,
+            "may not specify a duration less than 600 seconds (10 minutes)",
+        );
+    }
+}
+
+fn is_certificate_request(encoded: &str) -> bool {
+    use x509_parser::prelude::FromDer as _;
+    let Ok(text) = STANDARD.decode(encoded) else {
+        return false;
+    };
+    let Ok((_, pem)) = x509_parser::pem::parse_x509_pem(&text) else {
+        return false;
+    };
+    let request =
+        x509_parser::certification_request::X509CertificationRequest::from_der(&pem.contents);
+    pem.label == "CERTIFICATE REQUEST" && request.is_ok()
+}
+
+/// A domain and a path, as in `example.com/signer`.
+fn signer_name(errors: &mut Errors, signer: &Place<'_>) {
+    if signer.text().is_empty() {
+        errors.required(signer, "");
+        return;
+    }
+    let Some((domain, path)) = signer.text().split_once('/') else {
+        errors.invalid(
+            signer,
+            "must be a fully qualified domain and path of the form 'example.com/signer-name'",
+        );
+        return;
+    };
+    let shown = Value::from(domain);
+    let place = signer.showing(&shown);
+    for label in domain.split('.') {
+        for fault in syntax::validate_dns1123_label(label) {
+            errors.invalid(&place, &format!("validating label \"{label}\": {fault}"));
+        }
+    }
+    if domain.split('.').count() < 2 {
+        errors.invalid(
+            &place,
+            "should be a domain with at least two segments separated by dots",
+        );
+    }
+    for part in path.split('.') {
+        for fault in syntax::validate_dns1123_subdomain(part) {
+            errors.invalid(signer, &fault);
+        }
+    }
+}
+
+pub(super) fn ingress_class(errors: &mut Errors, root: &Place<'_>) {
+    let spec = root.field("spec");
+    let controller = spec.field("controller");
+    let is_path = controller
+        .text()
+        .split_once('/')
+        .is_some_and(|(domain, path)| {
+            !path.is_empty() && syntax::validate_dns1123_subdomain(domain).is_empty()
+        });
+    if controller.text().is_empty() {
+        errors.required(&controller, "");
+    } else if !is_path {
+        errors.invalid(
+            &controller,
+            "must be a domain-prefixed path (such as \"acme.io/foo\")",
+        );
+    }
+    let parameters = spec.field("parameters");
+    if !parameters.is_set() {
+        return;
+    }
+    errors.need(&parameters.field("kind"));
+    errors.need(&parameters.field("name"));
+    let (scope, namespace) = (parameters.field("scope"), parameters.field("namespace"));
+    match scope.text() {
+        "Namespace" if namespace.text().is_empty() => {
+            errors.required(&namespace, "`parameters.scope` is set to 'Namespace'")
+        }
+        "Cluster" if namespace.is_set() => {
+            errors.forbidden(&namespace, "`parameters.scope` is set to 'Cluster'")
+        }
+        _ => errors.one_of_if_set(&scope, &["Cluster", "Namespace"]),
+    }
+}
+
+pub(super) fn service_cidr(errors: &mut Errors, root: &Place<'_>) {
+    let spec = root.field("spec");
+    let ranges = spec.field("cidrs");
+    match ranges.len() {
+        0 => return errors.required(&ranges, "at least one CIDR required"),
+        1 | 2 => {}
+        // UPSTREAM: the spec as a whole is shown.
+        _ => return errors.invalid(&ranges.showing(spec.value), "may only hold up to 2 values"),
+    }
+    let mut families = BTreeSet::new();
+    for range in ranges.items() {
+        errors.syntax(&range, cidr);
+        let Some(parsed) = Cidr::parse(range.text()) else {
+            continue;
+        };
+        if parsed.nth(0).to_string() != range.text().split('/').next().unwrap_or_default() {
+            errors.invalid(&range, "must not have bits set beyond the prefix length");
+        }
+        if !families.insert(range.text().contains(':')) {
+            errors.invalid(&ranges, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64");
+        }
+    }
+}
+
+pub(super) fn attributes_class(errors: &mut Errors, root: &Place<'_>) {
+    errors.need(&root.field("driverName"));
+    let parameters = root.field("parameters");
+    if parameters.is_empty() {
+        errors.required(&parameters, "must contain at least one key/value pair");
+    }
+}
+
+pub(super) fn storage_capacity(errors: &mut Errors, root: &Place<'_>) {
+    errors.syntax(
+        &root.field("storageClassName"),
+        syntax::validate_dns1123_subdomain,
+    );
+    let capacity = root.field("capacity");
+    if let Some(amount) = quantity(capacity.value) {
+        not_negative(errors, &capacity, &amount);
+    }
+}
+
+pub(super) fn resource_claim(errors: &mut Errors, spec: &Place<'_>) {
+    let devices = spec.field("devices");
+    let requests = devices.field("requests");
+    let mut names = BTreeSet::new();
+    for request in requests.items() {
+        let name = request.field("name");
+        errors.name(&name, syntax::validate_dns1123_label);
+        if !name.text().is_empty() && !names.insert(name.text().to_owned()) {
+            errors.duplicate(&name);
+        }
+        let (exactly, alternatives) = (request.field("exactly"), request.field("firstAvailable"));
+        match (exactly.is_set(), !alternatives.is_empty()) {
+            (false, false) => errors.required(&request, "exactly one of `exactly` or `firstAvailable` is required"),
+            (true, true) => errors.invalid(&request, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"),
+            (true, false) => device_request(errors, &exactly),
+            (false, true) => alternatives.items().for_each(|request| device_request(errors, &request)),
+        }
+    }
+}
+
+fn device_request(errors: &mut Errors, request: &Place<'_>) {
+    errors.name(
+        &request.field("deviceClassName"),
+        syntax::validate_dns1123_subdomain,
+    );
+    let (mode, count) = (request.field("allocationMode"), request.field("count"));
+    errors.one_of(&mode, &["All", "ExactCount"]);
+    if mode.text() == "ExactCount" && count.integer().unwrap_or_default() <= 0 {
+        errors.invalid(&count, "must be greater than zero");
+    }
+}
+
+pub(super) fn flow_schema(errors: &mut Errors, root: &Place<'_>) {
+    /// The catch-all comes last.
+    const PRECEDENCE_MAX: i64 = 10_000;
+    let spec = root.field("spec");
+    let precedence = spec.field("matchingPrecedence");
+    match precedence.integer().unwrap_or_default() {
+        ..=0 => errors.invalid(&precedence, "must be a positive value"),
+        number if number > PRECEDENCE_MAX => errors.invalid(
+            &precedence,
+            &format!("must not be greater than {PRECEDENCE_MAX}"),
+        ),
+        _ => {}
+    }
+    let method = spec.field("distinguisherMethod");
+    if method.is_set() && !matches!(method.field("type").text(), "ByNamespace" | "ByUser") {
+        // UPSTREAM: the method as a whole is shown.
+        errors.not_supported(
+            &method.field("type").showing(method.value),
+            &["ByNamespace", "ByUser"],
+        );
+    }
+    let level = spec.field("priorityLevelConfiguration");
+    let name = level.field("name");
+    if name.text().is_empty() {
+        errors.required(&name, "must reference a priority level");
+    } else {
+        errors.syntax(&name, syntax::validate_dns1123_subdomain);
+    }
+}
+
+pub(super) fn priority_level(errors: &mut Errors, root: &Place<'_>) {
+    let spec = root.field("spec");
+    let (kind, limited) = (spec.field("type"), spec.field("limited"));
+    match kind.text() {
+        "Exempt" => {
+            if limited.is_set() {
+                errors.forbidden(&limited, "must be nil if the type is not Limited");
+            }
+        }
+        "Limited" if !limited.is_set() => {
+            errors.required(&limited, "must not be empty when type is Limited")
+        }
+        "Limited" => {
+            let shares = limited.field("nominalConcurrencyShares");
+            if shares.integer().is_some_and(|number| number < 0) {
+                errors.invalid(&shares, "must be a non-negative integer");
+            }
+            let response = limited.field("limitResponse");
+            errors.one_of(&response.field("type"), &["Queue", "Reject"]);
+        }
+        _ => errors.not_supported(&kind, &["Exempt", "Limited"]),
+    }
+}

@@ -1,0 +1,51 @@
+use serde_json::Value;
+
+use super::*;
+use crate::kinds::Registry;
+use crate::{defaults, schema, strategy};
+
+/// Objects that kube-apiserver 1.36 took, with the warnings it gave.
+#[test]
+fn warnings_are_those_of_upstream() {
+    let corpus: Vec<Value> =
+        serde_json::from_str(include_str!("../../testdata/warnings.json")).unwrap();
+    let registry = Registry::default();
+    let mut found = Vec::new();
+    for case in &corpus {
+        let sent = &case["sent"];
+        let kind = registry
+            .kind(text(sent, "apiVersion"), text(sent, "kind"))
+            .unwrap();
+        let ty = schema::type_for(&kind.group, &kind.version, &kind.kind).unwrap();
+        let mut object = schema::decode(ty, sent.clone()).unwrap().object;
+        defaults::apply(kind, &mut object);
+        strategy::prepare_create(kind, &mut object, "2026-01-01T00:00:00Z");
+        let theirs: Vec<_> = case["warnings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        // We do not look into certificates.
+        if of(kind, &object, None) != theirs
+            && !theirs.iter().any(|warning| warning.starts_with("tls: "))
+        {
+            found.push(format!(
+                "{}: ours {:?}, theirs {theirs:?}",
+                kind.kind,
+                of(kind, &object, None)
+            ));
+        }
+    }
+    assert!(corpus.len() > 60);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn an_update_that_leaves_the_template_alone_is_not_told_again() {
+    let deployment = serde_json::json!({"metadata": {"name": "a.b"},
+        "spec": {"template": {"spec": {"nodeSelector": {"beta.kubernetes.io/os": "x"}}}}});
+    let kind = crate::kinds::find("apps", "Deployment").unwrap();
+    assert_eq!(of(kind, &deployment, None).len(), 2);
+    assert_eq!(of(kind, &deployment, Some(&deployment)), [""; 0]);
+}
