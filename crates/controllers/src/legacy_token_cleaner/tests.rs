@@ -95,11 +95,19 @@ async fn world(since: &str) -> World {
         "metadata": {"name": "kube-apiserver-legacy-service-account-token-tracking"},
         "data": {"since": since},
     });
-    let made = world
+    // The API server makes one when it starts; this says since when it has looked.
+    let name = "kube-apiserver-legacy-service-account-token-tracking";
+    let told = world
         .user
-        .create(&ConfigMap::TYPE, "kube-system", tracking.to_string())
+        .replace(
+            &ConfigMap::TYPE,
+            "kube-system",
+            name,
+            None,
+            tracking.to_string(),
+        )
         .await;
-    made.unwrap();
+    told.unwrap();
     let account = json!({
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"},
         "secrets": [{"name": "t"}],
