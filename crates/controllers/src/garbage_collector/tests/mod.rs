@@ -3,6 +3,7 @@
 mod changes;
 mod decide;
 mod dot;
+mod faults;
 mod sync;
 
 use api::{Istr, Meta, OwnerRef, Time};
