@@ -21,12 +21,14 @@ async fn a_refused_batch_stops_the_slow_start() {
     world.refuse("POST", "/pods", 500, 1);
     world.create(&ReplicaSet::TYPE, replica_set(30)).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
-    let tried = world
+    let writes: Vec<String> = world
         .writes()
         .iter()
-        .filter(|write| write.method == "POST")
-        .count();
-    assert_eq!(tried, 1, "one refused request, not thirty");
+        .take(2)
+        .map(ToString::to_string)
+        .collect();
+    // One refused request, not thirty; then the failure is shown.
+    assert_eq!(writes, ["POST pods -> 500", "PUT replicasets/web/status"]);
     world.settle().await;
     assert_eq!(
         world.pod_names().await.len(),
