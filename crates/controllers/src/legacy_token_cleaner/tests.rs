@@ -90,6 +90,7 @@ fn every_use_of_a_secret_counts() {
 
 async fn world(since: &str) -> World {
     let mut world = World::new().await;
+<<<<<<< HEAD
     // The API server has made one that says today.
     let tracking = client::Patch::Merge(json!({"data": {"since": since}}).to_string().into());
     let name = "kube-apiserver-legacy-service-account-token-tracking";
@@ -98,6 +99,26 @@ async fn world(since: &str) -> World {
         .patch(&ConfigMap::TYPE, "kube-system", name, None, &tracking)
         .await;
     patched.unwrap();
+=======
+    let tracking = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "kube-apiserver-legacy-service-account-token-tracking"},
+        "data": {"since": since},
+    });
+    // The API server makes one when it starts; this says since when it has looked.
+    let name = "kube-apiserver-legacy-service-account-token-tracking";
+    let told = world
+        .user
+        .replace(
+            &ConfigMap::TYPE,
+            "kube-system",
+            name,
+            None,
+            tracking.to_string(),
+        )
+        .await;
+    told.unwrap();
+>>>>>>> housekeeping
     let account = json!({
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"},
         "secrets": [{"name": "t"}],
