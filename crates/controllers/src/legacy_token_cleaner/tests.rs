@@ -90,16 +90,6 @@ fn every_use_of_a_secret_counts() {
 
 async fn world(since: &str) -> World {
     let mut world = World::new().await;
-<<<<<<< HEAD
-    // The API server has made one that says today.
-    let tracking = client::Patch::Merge(json!({"data": {"since": since}}).to_string().into());
-    let name = "kube-apiserver-legacy-service-account-token-tracking";
-    let patched = world
-        .user
-        .patch(&ConfigMap::TYPE, "kube-system", name, None, &tracking)
-        .await;
-    patched.unwrap();
-=======
     let tracking = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "kube-apiserver-legacy-service-account-token-tracking"},
@@ -118,7 +108,6 @@ async fn world(since: &str) -> World {
         )
         .await;
     told.unwrap();
->>>>>>> housekeeping
     let account = json!({
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"},
         "secrets": [{"name": "t"}],
