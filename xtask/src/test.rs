@@ -63,7 +63,10 @@ fn static_checks(steps: &mut Steps) -> Result<()> {
         "--quiet",
     ];
     let mut documentation = cargo(&flags);
-    documentation.env("RUSTDOCFLAGS", "-D warnings");
+    documentation.env(
+        "RUSTDOCFLAGS",
+        "-D warnings -A rustdoc::private-intra-doc-links",
+    );
     steps.command("documentation", documentation)?;
     steps.run("licences and sources of dependencies", licences)
 }
