@@ -5,6 +5,7 @@
 //! differs. Controllers never know each other; they meet in the API server.
 
 pub mod cluster_role_aggregation;
+pub mod daemonset;
 pub mod deployment;
 pub mod discovery;
 pub mod garbage_collector;

@@ -23,7 +23,7 @@ mod statefulset;
 pub use cluster_role::{AggregationRule, ClusterRole, PolicyRule};
 pub use config_map::{ConfigMap, ROOT_CA_CONFIG_MAP};
 pub use controller_revision::{ControllerRevision, RevisionData};
-pub use daemonset::{DaemonSet, DaemonSetSpec, DaemonSetStatus, DaemonSetStrategy};
+pub use daemonset::{DaemonSet, DaemonSetSpec, DaemonSetStatus, DaemonSetStrategy, Placement};
 pub use deployment::{
     Deployment, DeploymentSpec, DeploymentStatus, DeploymentStrategy, ROLLBACK_TO, RollbackTo,
 };

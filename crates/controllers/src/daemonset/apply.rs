@@ -1,0 +1,136 @@
+//! Carries a plan out. The only place with IO but for status and history; it decides nothing.
+
+use api::{Key, MicroTime, Resource};
+use futures_util::future::join_all;
+use runtime::Error;
+use runtime::events::{EventType, ObjectRef};
+use runtime::slow_start;
+
+use super::DaemonSetController;
+use super::plan::{Deletion, Plan};
+use super::pods::PodMaker;
+use super::reason::WhyDelete;
+use super::snapshot::Snapshot;
+use crate::workload::claim::aggregate;
+
+/// What applying a plan came to.
+#[derive(Default)]
+pub struct Outcome {
+    /// What went wrong; all of it was reported as events.
+    pub failure: Option<Error>,
+    /// Pods were created or deleted: events about them are on their way.
+    pub moved: bool,
+}
+
+impl DaemonSetController {
+    pub(super) async fn apply(
+        &self,
+        key: &Key,
+        snapshot: &Snapshot,
+        plan: &Plan,
+        now: MicroTime,
+    ) -> Outcome {
+        if plan.is_idle() {
+            return Outcome::default();
+        }
+        let object = ObjectRef::of(&*snapshot.set);
+        self.announce(&object, snapshot, plan, now);
+        let deletions = plan.delete.iter().map(|deletion| deletion.pod.key());
+        self.expectations.expect(key, plan.create.len(), deletions);
+        let mut failures = Vec::new();
+        let created = self.create(key, snapshot, plan, &object, &mut failures);
+        let created = created.await;
+        let deleted = self.delete(key, plan, &object, &mut failures).await;
+        Outcome {
+            failure: aggregate(failures).err(),
+            moved: created || deleted,
+        }
+    }
+
+    /// Finished pods are news, whatever comes of deleting them.
+    fn announce(&self, object: &ObjectRef, snapshot: &Snapshot, plan: &Plan, now: MicroTime) {
+        for Deletion { pod, node, why } in &plan.delete {
+            let (level, reason, state, act) = match why {
+                WhyDelete::Failed => {
+                    self.failed_pods.replaced(&snapshot.set, node, now);
+                    (EventType::Warning, "FailedDaemonPod", "failed", "kill")
+                }
+                WhyDelete::Succeeded => (
+                    EventType::Normal,
+                    "SucceededDaemonPod",
+                    "succeeded",
+                    "delete",
+                ),
+                _ => continue,
+            };
+            let pod = pod.key();
+            let message =
+                format!("Found {state} daemon pod {pod} on node {node}, will try to {act} it");
+            self.tools.recorder.event(object, level, reason, message);
+        }
+    }
+
+    /// Says whether any pod was created.
+    async fn create(
+        &self,
+        key: &Key,
+        snapshot: &Snapshot,
+        plan: &Plan,
+        object: &ObjectRef,
+        failures: &mut Vec<Error>,
+    ) -> bool {
+        if plan.create.is_empty() {
+            return false;
+        }
+        let maker = PodMaker::new(&snapshot.set, &snapshot.hash);
+        let attempts = slow_start(plan.create.len(), |index| {
+            let body = maker.on(&plan.create[index].node).to_string();
+            self.control.create(object, &key.namespace, body.into())
+        })
+        .await;
+        let mut unseen = attempts.skipped;
+        let mut moved = false;
+        for attempt in attempts.tried {
+            match attempt {
+                Ok(created) => {
+                    moved = true;
+                    self.written.pods.note(key, created.resource_version);
+                }
+                Err(error) => {
+                    unseen += 1;
+                    if !error.is_namespace_terminating() {
+                        failures.push(error.into());
+                    }
+                }
+            }
+        }
+        self.expectations.creations_observed(key, unseen);
+        moved
+    }
+
+    /// Says whether any pod was deleted.
+    async fn delete(
+        &self,
+        key: &Key,
+        plan: &Plan,
+        object: &ObjectRef,
+        failures: &mut Vec<Error>,
+    ) -> bool {
+        let deletions = plan.delete.iter();
+        let results =
+            join_all(deletions.map(|deletion| self.control.delete(object, &deletion.pod))).await;
+        let mut moved = false;
+        for (deletion, result) in plan.delete.iter().zip(results) {
+            let Err(error) = result else {
+                moved = true;
+                continue;
+            };
+            self.expectations
+                .deletion_observed(key, &deletion.pod.key());
+            if !error.is_not_found() && !error.is_conflict() {
+                failures.push(error.into());
+            }
+        }
+        moved
+    }
+}

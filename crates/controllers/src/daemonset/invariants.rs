@@ -1,0 +1,91 @@
+//! What must hold: always ([`safe`]), and once nothing changes any more ([`converged`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::kinds::{DaemonSet, Node, Pod};
+use api::{Gates, MicroTime};
+
+use super::eligibility::Eligibility;
+use super::plan::allows_surge;
+use super::pods::target_node;
+use super::snapshot::Snapshot;
+use super::status::compute;
+
+/// Nothing is left to do: one pod on each node that should have one, none that must not be there,
+/// all of the current revision unless they are only updated by hand, and a status that says so.
+pub fn converged(
+    set: &Arc<DaemonSet>,
+    nodes: &[Arc<Node>],
+    pods: &[Arc<Pod>],
+    hash: &str,
+    gates: Gates,
+    now: MicroTime,
+) -> Result<(), String> {
+    let key = set.metadata.key();
+    if set.metadata.is_terminating() {
+        return Ok(());
+    }
+    let eligibility = Eligibility::new(set, gates);
+    let active = active_by_node(set, pods);
+    for node in nodes {
+        let verdict = eligibility.verdict(node);
+        let name = &*node.metadata.name;
+        let held = active.get(name).map_or(0, Vec::len);
+        let fits = match (verdict.should_run(), verdict.may_stay()) {
+            (true, _) => held == 1,
+            (false, true) => held <= 1,
+            (false, false) => held == 0,
+        };
+        if !fits {
+            return Err(format!("{key} has {held} pods on {name}: {verdict:?}"));
+        }
+    }
+    let owned: Vec<Arc<Pod>> = pods
+        .iter()
+        .filter(|pod| pod.metadata.is_controlled_by(&set.metadata.uid))
+        .cloned()
+        .collect();
+    let snapshot = Snapshot::new(set.clone(), nodes.to_vec(), owned, hash, gates);
+    let status = compute(&snapshot, true, now);
+    if status != set.status {
+        return Err(format!(
+            "{key}: status says {:?}, the pods say {status:?}",
+            set.status
+        ));
+    }
+    let updated = status.updated_number_scheduled == status.desired_number_scheduled;
+    if !updated && !set.spec.update_strategy.on_delete {
+        return Err(format!("{key} has pods of old revisions: {status:?}"));
+    }
+    Ok(())
+}
+
+/// Never two active pods on one node, and with a surge never three.
+pub fn safe(set: &DaemonSet, pods: &[Arc<Pod>]) -> Result<(), String> {
+    let most = if allows_surge(set) { 2 } else { 1 };
+    for (node, held) in active_by_node(set, pods) {
+        if held.len() > most {
+            let names: Vec<&str> = held.iter().map(|pod| &*pod.metadata.name).collect();
+            let key = set.metadata.key();
+            return Err(format!("{key} has several pods on {node}: {names:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn active_by_node<'a>(
+    set: &DaemonSet,
+    pods: &'a [Arc<Pod>],
+) -> BTreeMap<&'a str, Vec<&'a Arc<Pod>>> {
+    let mut found: BTreeMap<&str, Vec<&Arc<Pod>>> = BTreeMap::new();
+    for pod in pods {
+        if !pod.is_active() || !pod.metadata.is_controlled_by(&set.metadata.uid) {
+            continue;
+        }
+        if let Some(node) = target_node(pod) {
+            found.entry(node).or_default().push(pod);
+        }
+    }
+    found
+}

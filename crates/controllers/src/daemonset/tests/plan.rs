@@ -1,0 +1,266 @@
+//! What a round does, and why.
+
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+
+use super::super::plan;
+use super::{now, snapshot};
+
+fn check(text: &str, expected: Expect) {
+    check_with(text, None, expected);
+}
+
+fn check_with(text: &str, backoff: Option<Duration>, expected: Expect) {
+    let plan = plan(&snapshot(text), 250, now(), |_| backoff);
+    let lines: Vec<String> = plan.reasons().collect();
+    expected.assert_eq(&lines.join("\n"));
+}
+
+// Upstream: TestSimpleDaemonSetLaunchesPods, TestOneNodeDaemonLaunchesPod, TestDealsWithExistingPods.
+#[test]
+fn every_node_gets_one_pod() {
+    check(
+        "max=1 | n1 n2 n3 | a@n2:ready",
+        expect![[r#"
+            creates a pod on n1: it has none
+            creates a pod on n3: it has none"#]],
+    );
+    check(
+        "max=1 | n1 n2 | a@n1:ready b>n2:pending",
+        expect!["has a pod on each of 2 nodes"],
+    );
+    check("max=1 | |", expect!["has a pod on each of 0 nodes"]);
+}
+
+// Upstream: TestDealsWithExistingPods, TestSelectorDaemonDealsWithExistingPods.
+#[test]
+fn surplus_pods_go_but_the_oldest_that_is_bound() {
+    check(
+        "max=1 | n1 | a@n1:age=5 b@n1:age=9 c>n1:age=20",
+        expect![[r#"
+            deletes a on n1: b is there already
+            deletes c on n1: b is there already"#]],
+    );
+    check(
+        "max=1 | n1 | a@n1:age=5 b@n1:age=5 c@n1:gone",
+        expect!["deletes b on n1: a is there already"],
+    );
+}
+
+// Upstream: TestSelectorDaemonDeletesUnselectedPods, TestNoExecuteTaintedDoesEvicitRunningIntolerantPod,
+// TestNoScheduleTaintedDoesntEvicitRunningIntolerantPod.
+#[test]
+fn pods_leave_nodes_that_are_not_for_them() {
+    check(
+        "max=1 selector=disk/ssd | n1 n2:disk=ssd | a@n1:ready b@n2:ready",
+        expect![
+            "deletes a on n1: the node does not match the node selector and affinity of the template"
+        ],
+    );
+    check(
+        "max=1 | n1:taint=k/NoExecute n2:taint=k/NoSchedule n3:taint=k/NoSchedule | a@n1:ready b@n2:ready",
+        expect![[r#"
+            deletes a on n1: the taint k:NoExecute is not tolerated"#]],
+    );
+}
+
+// Upstream: TestDeleteUnscheduledPodForNotExistingNode, TestDeleteNoDaemonPod.
+#[test]
+fn pods_of_nodes_that_are_gone_are_deleted_if_nobody_bound_them() {
+    check(
+        "max=1 | n1 | a@n1:ready b@n2:ready c>n3:pending d>n3:pending,gone",
+        expect!["deletes c on n3: the node is gone and the pod was never bound"],
+    );
+}
+
+// Upstream: TestDaemonKillFailedPods, TestDaemonKillFailedPodsBackoff.
+#[test]
+fn finished_pods_go_and_failed_ones_when_their_time_has_come() {
+    check(
+        "max=1 | n1 n2 | a@n1:failed b@n2:succeeded",
+        expect![[r#"
+            deletes a on n1: it has failed
+            deletes b on n2: it has ended, and daemons should not"#]],
+    );
+    check(
+        "max=1 | n1 | a@n1:failed b@n1:failed c@n1:failed,gone d@n1:ready",
+        expect![[r#"
+            deletes a on n1: it has failed
+            deletes b, which has failed on n1, in 1s: pods fail there again and again"#]],
+    );
+    check_with(
+        "max=1 | n1 | a@n1:failed",
+        Some(Duration::from_secs(8)),
+        expect!["deletes a, which has failed on n1, in 8s: pods fail there again and again"],
+    );
+}
+
+#[test]
+fn a_finished_pod_that_is_being_deleted_is_no_longer_there() {
+    check(
+        "max=1 | n1 n2 | a@n1:failed,gone b@n2:ready,gone",
+        expect!["creates a pod on n1: it has none"],
+    );
+}
+
+#[test]
+fn nodes_without_pods_are_explained() {
+    check(
+        "max=1 node=n2 | n1 n2 | a@n2:ready",
+        expect!["has no pod on n1: the template names another node"],
+    );
+}
+
+// Upstream: TestDaemonSetUpdatesPods.
+#[test]
+fn old_pods_are_replaced_within_the_budget() {
+    check(
+        "max=2 | n1 n2 n3 | a@n1:ready,old b@n2:ready,old c@n3:ready,old",
+        expect![[r#"
+            deletes a on n1: it is out of date
+            deletes b on n2: it is out of date
+            updates 1 more pods when fewer than 2 nodes are without an available pod: 2 are now"#]],
+    );
+    check(
+        "max=2 | n1 n2 n3 | a@n1:pending b@n2:ready,gone c@n3:ready,old",
+        expect![
+            "updates 1 more pods when fewer than 2 nodes are without an available pod: 2 are now"
+        ],
+    );
+    check(
+        "max=50% | n1 n2 n3 | a@n1:ready,old b@n2:ready,old c@n3:ready,old",
+        expect![[r#"
+            deletes a on n1: it is out of date
+            deletes b on n2: it is out of date
+            updates 1 more pods when fewer than 2 nodes are without an available pod: 2 are now"#]],
+    );
+}
+
+// Upstream: TestDaemonSetUpdatesAllOldPodsNotReady, TestDaemonSetUpdatesSomeOldPodsNotReady,
+// TestDaemonSetUpdatesAllOldNotReadyPodsAndNewNotReadyPods, TestDaemonSetUpdatesSaveOldHealthyPods.
+#[test]
+fn old_pods_that_are_not_available_go_at_once() {
+    check(
+        "max=1 | n1 n2 n3 | a@n1:old b@n2:old c@n3:ready,old",
+        expect![[r#"
+            deletes a on n1: it is out of date and not available
+            deletes b on n2: it is out of date and not available
+            updates 1 more pods when fewer than 1 nodes are without an available pod: 2 are now"#]],
+    );
+    check(
+        "max=1 | n1 n2 | a@n1 b@n2:old",
+        expect!["deletes b on n2: it is out of date and not available"],
+    );
+    check(
+        "max=1 min=10 | n1 n2 | a@n1:ready,since=5 b@n2:ready,old",
+        expect![
+            "updates 1 more pods when fewer than 1 nodes are without an available pod: 1 are now"
+        ],
+    );
+}
+
+// Upstream: TestDaemonSetUpdatesNoTemplateChanged.
+#[test]
+fn pods_of_the_template_generation_are_up_to_date() {
+    check(
+        "max=1 generation=3 | n1 n2 | a@n1:ready,generation=3 b@n2:ready,generation=2",
+        expect!["deletes b on n2: it is out of date"],
+    );
+}
+
+// Upstream: TestGetUnavailableNumbers.
+#[test]
+fn with_neither_surge_nor_unavailability_one_moves() {
+    check(
+        "max=0 | n1 n2 | a@n1:ready,old b@n2:ready,old",
+        expect![[r#"
+            deletes a on n1: it is out of date
+            updates 1 more pods when fewer than 1 nodes are without an available pod: 1 are now"#]],
+    );
+}
+
+#[test]
+fn on_delete_leaves_old_pods_to_the_user() {
+    check(
+        "ondelete | n1 n2 | a@n1:ready,old b@n2:old",
+        expect!["leaves 2 pods of old revisions until somebody deletes them (OnDelete)"],
+    );
+}
+
+// Upstream: TestDaemonSetUpdatesPodsWithMaxSurge, TestDaemonSetUpdatesAllOldPodsNotReadyMaxSurge.
+#[test]
+fn a_surge_starts_new_pods_beside_old_ones() {
+    check(
+        "max=0 surge=1 | n1 n2 n3 | a@n1:ready,old b@n2:ready,old c@n3:old",
+        expect![[r#"
+            creates a pod on n3: c is out of date and not available
+            creates a pod on n1 to take over from a
+            updates 1 more pods when fewer than 1 new pods are getting ready beside old ones: 1 are now"#]],
+    );
+    check(
+        "max=0 surge=1 | n1 n2 | a@n1:ready,old x@n1 b@n2:ready,old",
+        expect![
+            "updates 1 more pods when fewer than 1 new pods are getting ready beside old ones: 1 are now"
+        ],
+    );
+}
+
+// Upstream: TestSurgeDealsWithExistingPods, TestSurgePreservesReadyOldPods,
+// TestSurgeCreatesNewPodWhenAtMaxSurgeAndOldPodDeleted, TestSurgeDeletesUnreadyOldPods,
+// TestSurgePreservesOldReadyWithUnsatisfiedMinReady, TestSurgeDeletesOldReadyWithUnsatisfiedMinReady.
+#[test]
+fn a_surge_keeps_an_old_pod_until_the_new_one_is_available() {
+    let has_all = || expect!["has a pod on each of 1 nodes"];
+    check("max=0 surge=1 | n1 | a@n1:ready,old x@n1", has_all());
+    check(
+        "max=0 surge=1 min=10 | n1 | a@n1:ready,old x@n1:ready,since=5",
+        has_all(),
+    );
+    check(
+        "max=0 surge=1 min=10 | n1 | a@n1:ready,old x@n1:ready,since=15",
+        expect!["deletes a on n1: x has taken over"],
+    );
+    check(
+        "max=0 surge=1 | n1 | a@n1:old x@n1",
+        expect!["deletes a on n1: x has taken over"],
+    );
+    check(
+        "max=0 surge=1 | n1 | a@n1:ready,old,age=9 b@n1:ready,old,age=5 x@n1:age=3 y@n1:age=1",
+        expect![[r#"
+            deletes b on n1: a is there already
+            deletes y on n1: x is there already"#]],
+    );
+    check(
+        "max=0 surge=1 | n1 n2 | a@n1:ready,old,gone b@n2:ready,old x@n2",
+        expect!["creates a pod on n1: it has none"],
+    );
+}
+
+// Upstream: TestDaemonSetUpdatesPodsNotMatchTainstWithMaxSurge.
+#[test]
+fn a_surge_gives_up_a_node_only_when_another_has_taken_over() {
+    check(
+        "max=0 surge=1 | n1:taint=k/NoSchedule n2 | a@n1:ready,old x@n2",
+        expect!["has a pod on each of 1 nodes"],
+    );
+    check(
+        "max=0 surge=1 | n1:taint=k/NoSchedule n2 | a@n1:ready,old x@n2:ready",
+        expect!["deletes a on n1: the template no longer wants that node"],
+    );
+    check(
+        "max=0 surge=1 | n1:taint=k/NoSchedule n2 | a@n1:old x@n2:ready",
+        expect!["deletes a on n1: the template no longer wants that node"],
+    );
+}
+
+#[test]
+fn a_round_is_bounded() {
+    let plan = plan(
+        &snapshot("max=1 | n1 n2 n3 | a@n9 b>n8 c>n7 d>n6"),
+        2,
+        now(),
+        |_| None,
+    );
+    assert_eq!((plan.create.len(), plan.delete.len()), (2, 2));
+}

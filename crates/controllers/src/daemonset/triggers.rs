@@ -1,0 +1,78 @@
+//! Which changes of nodes wake which sets.
+//!
+//! A node reports every few seconds, and most of what it says moves no pod. Only its labels and
+//! taints do, and only sets that would now act, or count otherwise, are woken.
+
+use std::sync::Arc;
+
+use api::kinds::{DaemonSet, Node, Pod};
+use api::{Gates, Resource};
+use runtime::informer::Change;
+use runtime::{Index, IndexValue, Informer, Queue, Store};
+
+use super::eligibility::Eligibility;
+
+/// Finds pods by the node that they are bound to.
+pub(super) fn by_node() -> Index<Pod> {
+    Index {
+        name: "node",
+        values: |pod: &Pod, found| {
+            if !pod.node_name.is_empty() {
+                found(IndexValue::Text(pod.node_name.clone()));
+            }
+        },
+    }
+}
+
+pub(super) struct NodeTrigger {
+    pub sets: Arc<Store<DaemonSet>>,
+    /// Needs the index [`by_node`].
+    pub pods: Arc<Store<Pod>>,
+    pub queue: Arc<Queue>,
+    pub gates: Gates,
+}
+
+impl NodeTrigger {
+    pub(super) fn watch(self, nodes: &Informer<Node>) {
+        nodes.on_change(move |change| match change {
+            Change::Added(node) => self.changed(node),
+            Change::Updated { old, new } if is_worth_a_look(old, new) => self.changed(new),
+            Change::Updated { .. } => {}
+            Change::Deleted(node) => self.deleted(node),
+        });
+    }
+
+    fn changed(&self, node: &Node) {
+        let name = IndexValue::Text((&*node.metadata.name).into());
+        let pods = self.pods.by(&by_node(), &name);
+        for set in self.sets.list() {
+            let verdict = Eligibility::new(&set, self.gates).verdict(node);
+            let uid = &set.metadata.uid;
+            let scheduled = pods.iter().any(|pod| pod.metadata.is_controlled_by(uid));
+            let acts = if scheduled {
+                !verdict.may_stay() || set.status.number_misscheduled > 0
+            } else {
+                verdict.should_run()
+            };
+            if acts {
+                self.queue.add(set.key());
+            }
+        }
+    }
+
+    /// Upstream sleeps through this; the count of desired pods, and pods that nobody can bind any
+    /// more, would then wait for something else to happen.
+    fn deleted(&self, node: &Node) {
+        for set in self.sets.list() {
+            let verdict = Eligibility::new(&set, self.gates).verdict(node);
+            if verdict.should_run() {
+                self.queue.add(set.key());
+            }
+        }
+    }
+}
+
+/// Nothing else of a node decides about daemon pods.
+pub(super) fn is_worth_a_look(old: &Node, new: &Node) -> bool {
+    old.metadata.labels != new.metadata.labels || old.spec.taints != new.spec.taints
+}
