@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use api::kinds::{
-    ControllerRevision, Deployment, PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController,
-    StatefulSet,
+    ControllerRevision, DaemonSet, Deployment, PersistentVolumeClaim, Pod, ReplicaSet,
+    ReplicationController, StatefulSet,
 };
 use api::{Clock, Gates, Rng};
 use client::Client;
 use controllers::garbage_collector::{self, SharedKind};
 use controllers::service_account_token::Signer;
 use controllers::{
-    Tools, cluster_role_aggregation, deployment, legacy_token_cleaner, namespace, pod_gc,
-    replicaset, root_ca_publisher, service_account, service_account_token, statefulset, ttl,
-    ttl_after_finished,
+    Tools, cluster_role_aggregation, daemonset, deployment, legacy_token_cleaner, namespace,
+    pod_gc, replicaset, root_ca_publisher, service_account, service_account_token, statefulset,
+    ttl, ttl_after_finished,
 };
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
@@ -134,6 +134,16 @@ pub const BUILT: &[Built] = &[
         },
     },
     Built {
+        name: "daemonset-controller",
+        component: "daemonset-controller",
+        build: |parts, tools| {
+            let workers = workers(parts.config.daemon_set_controller.concurrent_syncs);
+            let metrics = Some(&parts.metrics);
+            let controller = daemonset::controller(&parts.informers, tools, workers, metrics);
+            Some(Ready::of(controller, parts, "daemonset"))
+        },
+    },
+    Built {
         name: "deployment-controller",
         component: "deployment-controller",
         build: |parts, tools| {
@@ -231,6 +241,7 @@ fn cached_kinds(informers: &Informers) -> Vec<SharedKind> {
         SharedKind::of::<ReplicationController>(informers),
         SharedKind::of::<Deployment>(informers),
         SharedKind::of::<StatefulSet>(informers),
+        SharedKind::of::<DaemonSet>(informers),
         SharedKind::of::<ControllerRevision>(informers),
         SharedKind::of::<PersistentVolumeClaim>(informers),
     ]

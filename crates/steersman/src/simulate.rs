@@ -42,7 +42,11 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
 }
 
 fn exit_code(broken: bool) -> ExitCode {
-    if broken { ExitCode::from(BROKEN) } else { ExitCode::SUCCESS }
+    if broken {
+        ExitCode::from(BROKEN)
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 #[derive(Default)]
@@ -71,7 +75,12 @@ fn many(arguments: &Arguments) -> ExitCode {
                     let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
                     sum.add(report);
                     if progress {
-                        eprint!("\r{} of {} seeds, {} broken", sum.seeds, arguments.seeds, sum.broken.len());
+                        eprint!(
+                            "\r{} of {} seeds, {} broken",
+                            sum.seeds,
+                            arguments.seeds,
+                            sum.broken.len()
+                        );
                     }
                 }
             });
