@@ -54,8 +54,19 @@ fn static_checks(steps: &mut Steps) -> Result<()> {
             "warnings",
         ]),
     )?;
-    let mut documentation = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
-    documentation.env("RUSTDOCFLAGS", "-D warnings");
+    // Its readers are the people who work here: module essays link to private parts.
+    let flags = [
+        "doc",
+        "--workspace",
+        "--no-deps",
+        "--document-private-items",
+        "--quiet",
+    ];
+    let mut documentation = cargo(&flags);
+    documentation.env(
+        "RUSTDOCFLAGS",
+        "-D warnings -A rustdoc::private-intra-doc-links",
+    );
     steps.command("documentation", documentation)?;
     steps.run("licences and sources of dependencies", licences)
 }

@@ -33,7 +33,16 @@ pub(crate) fn to_storage(kind: &Kind, value: &mut Value) {
 
 pub(crate) fn from_storage(kind: &Kind, value: &mut Value) {
     match pair(kind) {
-        Some(Pair::Event) => rename(value, &EVENT_NAMES.map(|(new, old)| (old, new))),
+        Some(Pair::Event) => {
+            rename(value, &EVENT_NAMES.map(|(new, old)| (old, new)));
+            // UPSTREAM: the core version prints these even when they are empty.
+            if let Some(map) = value.as_object_mut() {
+                map.retain(|name, member| {
+                    !matches!(name.as_str(), "reportingController" | "reportingInstance")
+                        || member != ""
+                });
+            }
+        }
         Some(Pair::Autoscaler) => autoscaler::to_v1(value),
         None => {}
     }

@@ -196,7 +196,13 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Response<Body> 
     } else {
         format!("{group}/{version}")
     };
-    let document = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": list});
+    let mut document = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": list});
+    if group.is_empty()
+        && let Some(map) = document.as_object_mut()
+    {
+        // UPSTREAM: the core group's list has never said its version.
+        map.remove("apiVersion");
+    }
     response::value(200, &document)
 }
 

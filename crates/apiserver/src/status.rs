@@ -251,7 +251,12 @@ impl Status {
         // UPSTREAM: some answers have details without anything in them.
         let generic = matches!(
             self.reason,
-            "NotFound" | "NotAcceptable" | "UnsupportedMediaType" | "MethodNotAllowed" | "Invalid"
+            "NotFound"
+                | "Forbidden"
+                | "NotAcceptable"
+                | "UnsupportedMediaType"
+                | "MethodNotAllowed"
+                | "Invalid"
         );
         if generic || details.as_object().is_some_and(|map| !map.is_empty()) {
             status["details"] = details;

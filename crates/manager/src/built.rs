@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use api::kinds::{
-    ControllerRevision, Deployment, PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController,
-    StatefulSet,
+    ControllerRevision, DaemonSet, Deployment, PersistentVolumeClaim, Pod, ReplicaSet,
+    ReplicationController, StatefulSet,
 };
 use api::{Clock, Gates, Rng};
 use client::Client;
 use controllers::garbage_collector::{self, SharedKind};
+use controllers::service_account_token::Signer;
 use controllers::{
-    Tools, cluster_role_aggregation, deployment, namespace, pod_gc, replicaset, root_ca_publisher,
-    service_account, statefulset, ttl, ttl_after_finished,
+    Tools, cluster_role_aggregation, daemonset, deployment, legacy_token_cleaner, namespace,
+    pod_gc, replicaset, root_ca_publisher, service_account, service_account_token, statefulset,
+    ttl, ttl_after_finished,
 };
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
@@ -31,6 +33,8 @@ pub struct Parts {
     pub stream: StreamOptions,
     /// The PEM that every namespace gets; none where nobody knows it.
     pub root_ca: Option<String>,
+    /// The PEM of --service-account-private-key-file, which was checked when it was read.
+    pub service_account_key: Option<Vec<u8>>,
     pub config: Config,
     pub gates: Gates,
     pub clock: Clock,
@@ -56,6 +60,21 @@ pub struct Ready {
 
 /// In upstream's order of registration.
 pub const BUILT: &[Built] = &[
+    Built {
+        name: "serviceaccount-token-controller",
+        component: "",
+        build: |parts, tools| {
+            let signer = Signer::from_pem(parts.service_account_key.as_deref()?).ok()?;
+            let controller = service_account_token::controller(
+                &parts.informers,
+                tools,
+                signer,
+                parts.root_ca.as_deref().map(str::as_bytes),
+                workers(parts.config.sa_controller.concurrent_token_syncs),
+            );
+            Some(Ready::of(controller, parts, "serviceaccount_tokens_secret"))
+        },
+    },
     Built {
         name: "replicationcontroller-controller",
         component: "replication-controller",
@@ -112,6 +131,16 @@ pub const BUILT: &[Built] = &[
                 name: "garbage-collector-controller",
                 run: Box::new(move |stop| Box::pin(collector.run(stop))),
             })
+        },
+    },
+    Built {
+        name: "daemonset-controller",
+        component: "daemonset-controller",
+        build: |parts, tools| {
+            let workers = workers(parts.config.daemon_set_controller.concurrent_syncs);
+            let metrics = Some(&parts.metrics);
+            let controller = daemonset::controller(&parts.informers, tools, workers, metrics);
+            Some(Ready::of(controller, parts, "daemonset"))
         },
     },
     Built {
@@ -174,6 +203,25 @@ pub const BUILT: &[Built] = &[
         },
     },
     Built {
+        name: "legacy-serviceaccount-token-cleaner-controller",
+        component: "",
+        build: |parts, tools| {
+            let period = parts
+                .config
+                .legacy_sa_token_cleaner
+                .clean_up_period
+                .to_std();
+            let reading = parts.metadata.clone();
+            let controller =
+                legacy_token_cleaner::controller(&parts.informers, tools, reading, period);
+            Some(Ready::of(
+                controller,
+                parts,
+                "legacy_service_account_token_cleaner",
+            ))
+        },
+    },
+    Built {
         name: "root-ca-certificate-publisher-controller",
         component: "",
         build: |parts, tools| {
@@ -193,6 +241,7 @@ fn cached_kinds(informers: &Informers) -> Vec<SharedKind> {
         SharedKind::of::<ReplicationController>(informers),
         SharedKind::of::<Deployment>(informers),
         SharedKind::of::<StatefulSet>(informers),
+        SharedKind::of::<DaemonSet>(informers),
         SharedKind::of::<ControllerRevision>(informers),
         SharedKind::of::<PersistentVolumeClaim>(informers),
     ]

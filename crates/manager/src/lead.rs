@@ -239,6 +239,7 @@ fn manager(process: &Process, identities: &Identities, selected: Selected) -> Ma
             metadata: identities.own("metadata-informers"),
             stream,
             root_ca: process.root_ca.clone(),
+            service_account_key: process.service_account_key.clone(),
             config: options.config.clone(),
             gates: options.gates.for_controllers(),
             clock: process.clock.clone(),
@@ -249,7 +250,13 @@ fn manager(process: &Process, identities: &Identities, selected: Selected) -> Ma
         selected,
         clients: Arc::new(move |descriptor| {
             let identities = identities.clone();
-            Box::pin(async move { identities.controller(descriptor.service_account).await })
+            Box::pin(async move {
+                match descriptor.first {
+                    // Others' credentials may depend on it, so it cannot wait for its own.
+                    true => Ok(identities.own(descriptor.service_account)),
+                    false => identities.controller(descriptor.service_account).await,
+                }
+            })
         }),
         patience: options.controller_shutdown_timeout,
     }

@@ -41,6 +41,8 @@ pub struct Process {
     pub bare_transport: Option<Transport>,
     /// The PEM that every namespace gets.
     pub root_ca: Option<String>,
+    /// The PEM of --service-account-private-key-file.
+    pub service_account_key: Option<Vec<u8>>,
     /// The API server's host and port, under which requests are counted.
     host: String,
     server: Option<Server>,
@@ -61,6 +63,7 @@ impl Process {
         }
         let started = clock.now().time();
         let metrics = Metrics::new();
+        let service_account_key = service_account_key(&options)?;
         let connected = connect(&options, environment, &clock)?;
         let router = Arc::new(Router::default());
         let health = Arc::new(Health::default());
@@ -96,6 +99,7 @@ impl Process {
             transport: connected.transport,
             bare_transport: connected.bare,
             root_ca: connected.root_ca,
+            service_account_key,
             host: connected.host,
             server,
         })
@@ -164,6 +168,25 @@ struct Connected {
     transport: Transport,
     bare: Option<Transport>,
     root_ca: Option<String>,
+}
+
+/// The key that signs tokens; read and checked before anything is written to the cluster.
+fn service_account_key(options: &Options) -> Result<Option<Vec<u8>>, Error> {
+    const FLAG: &str = "service-account-private-key-file";
+    let file = options.config.sa_controller.private_key_file.as_str();
+    if file.is_empty() {
+        return Ok(None);
+    }
+    let path = Path::new(file);
+    let pem = files::read(FLAG, path)?;
+    match controllers::service_account_token::Signer::from_pem(&pem) {
+        Ok(_) => Ok(Some(pem)),
+        Err(error) => Err(Error::BadFile {
+            flag: FLAG,
+            path: path.to_path_buf(),
+            problem: format!("holds no key that can sign tokens: {error}"),
+        }),
+    }
 }
 
 /// What --root-ca-file says, or else the CA that we trust ourselves.

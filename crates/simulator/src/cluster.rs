@@ -145,6 +145,7 @@ impl Cluster {
                 metadata: Client::new(transport.clone()),
                 stream,
                 root_ca: None,
+                service_account_key: None,
                 config: options.config.clone(),
                 gates: options.gates.for_controllers(),
                 clock: self.clock.clone(),

@@ -101,6 +101,9 @@ impl Served {
                 Pki::load_or_generate(&dir.join("pki"), &names)?
             }
         };
+        // Tokens stay good across restarts because their key is kept with the certificates.
+        options.service_account_key = Some(pki.service_account_key.clone());
+        options.advertise = Some((address.ip(), address.port()));
         let server = ApiServer::open(options)?;
         let (serving, keys, stop) = (server.clone(), pki.clone(), stop.clone());
         let task = runtime::spawn(async move {

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{apiserver, controller_manager, up};
+use crate::{apiserver, controller_manager, simulate, up};
 
 /// A kube-controller-manager, and a Kubernetes cluster in a box around it.
 #[derive(Parser)]
@@ -33,6 +33,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Run the whole cluster on a virtual clock, from seeds, with faults and crashes
+    Simulate(simulate::Arguments),
     /// Print the version
     Version,
     /// Print a completion script for your shell
@@ -47,6 +49,7 @@ pub(crate) fn main() -> ExitCode {
         Command::ControllerManager { arguments } => {
             return controller_manager::main("steersman controller-manager", arguments.into_iter());
         }
+        Command::Simulate(arguments) => return simulate::main(&arguments),
         Command::Version => {
             println!(
                 "steersman {} (Kubernetes API 1.36)",

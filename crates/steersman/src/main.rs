@@ -5,6 +5,7 @@ mod cli;
 mod controller_manager;
 mod files;
 mod signals;
+mod simulate;
 mod up;
 
 use std::process::ExitCode;

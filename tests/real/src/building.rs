@@ -102,7 +102,7 @@ fn go_build(module: &Path, package: &str, stamps: &str, output: &Path) -> Result
     if !status.success() {
         let _ = fs::remove_file(&partial);
         bail!(
-            "go build of {package} in {} failed; its messages are above",
+            "go build of {package} in {} failed ({status}); its messages are above",
             module.display()
         );
     }

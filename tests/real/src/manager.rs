@@ -17,10 +17,13 @@ pub const USER: &str = "system:kube-controller-manager";
 
 /// The controllers of ours that tests on real servers rely on. One that is not listed here is not held
 /// to anything yet; one that is listed and fails is a failure.
-pub const OURS: [&str; 3] = [
+pub const OURS: [&str; 6] = [
+    "daemonset-controller",
     "deployment-controller",
+    "garbage-collector-controller",
     "replicaset-controller",
     "replicationcontroller-controller",
+    "statefulset-controller",
 ];
 
 /// Whether tests that need these controllers of ours can run; if not, says so in one line.

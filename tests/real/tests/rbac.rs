@@ -12,32 +12,36 @@ use serde_json::{Value, json};
 const PATIENCE: Duration = Duration::from_secs(120);
 const APPS: &str = "/apis/apps/v1/namespaces/default";
 
-#[test]
-fn go_is_never_refused() {
-    never_refused(Flavor::Go);
-}
+const KINDS: [(&str, &str, &str); 3] = [
+    ("Deployment", "deployments", "deployment-controller"),
+    ("StatefulSet", "statefulsets", "statefulset-controller"),
+    ("DaemonSet", "daemonsets", "daemonset-controller"),
+];
 
 #[test]
+fn go_is_never_refused() {
+    never_refused(Flavor::Go, &KINDS);
+}
+
+/// With every kind of workload whose controller is ours already.
+#[test]
 fn ours_is_never_refused() {
-    let needed = [
-        "deployment-controller",
-        "replicaset-controller",
-        "statefulset-controller",
-        "daemonset-controller",
-        "garbage-collector-controller",
-        "serviceaccount-controller",
-    ];
-    if manager::ours_has(&needed) {
-        never_refused(Flavor::Ours);
-    }
+    let mut kinds = KINDS.to_vec();
+    kinds.retain(|(_, _, controller)| manager::ours_has(&[controller]));
+    never_refused(Flavor::Ours, &kinds);
 }
 
 /// All controllers, each through its own service account with upstream's bootstrap roles.
-fn never_refused(flavor: Flavor) {
+fn never_refused(flavor: Flavor, kinds: &[(&str, &str, &str)]) {
     let Some(installation) = installation::for_test() else {
         return;
     };
     let cluster = Cluster::start(&installation, ClusterOptions::default()).unwrap();
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    cluster
+        .api
+        .create(accounts, &json!({"metadata": {"name": "default"}}))
+        .unwrap();
     let options = ManagerOptions {
         use_service_account_credentials: true,
         ..ManagerOptions::default()
@@ -53,39 +57,27 @@ fn never_refused(flavor: Flavor) {
         .unwrap();
     let _kubelet = AutomaticKubelet::start(&cluster.api, "default", 2);
 
-    for (kind, plural) in [
-        ("Deployment", "deployments"),
-        ("StatefulSet", "statefulsets"),
-        ("DaemonSet", "daemonsets"),
-    ] {
+    for (kind, plural, _) in kinds {
+        let path = format!("{APPS}/{plural}/{}", kind.to_lowercase());
+        let is_daemon = *kind == "DaemonSet";
         cluster
             .api
             .create(&format!("{APPS}/{plural}"), &workload(kind))
             .unwrap();
-        let field = if kind == "DaemonSet" {
-            "numberReady"
-        } else {
-            "readyReplicas"
-        };
         wait_status(
             &cluster,
-            &format!("{APPS}/{plural}/{}", kind.to_lowercase()),
-            field,
+            &path,
+            if is_daemon {
+                "numberReady"
+            } else {
+                "readyReplicas"
+            },
             1,
         );
-    }
-    for plural in ["deployments", "statefulsets", "daemonsets"] {
-        let name = plural.trim_end_matches('s');
-        let path = format!("{APPS}/{plural}/{name}");
         let image = json!([{"name": "main", "image": "example.invalid/main:2"}]);
-        cluster
-            .api
-            .merge_patch(
-                &path,
-                &json!({"spec": {"template": {"spec": {"containers": image}}}}),
-            )
-            .unwrap();
-        let field = if plural == "daemonsets" {
+        let patch = json!({"spec": {"template": {"spec": {"containers": image}}}});
+        cluster.api.merge_patch(&path, &patch).unwrap();
+        let field = if is_daemon {
             "updatedNumberScheduled"
         } else {
             "updatedReplicas"
@@ -112,11 +104,15 @@ fn never_refused(flavor: Flavor) {
         .into_iter()
         .filter(audit::Entry::is_manager)
         .collect();
-    assert!(
-        by_manager
+    for (_, _, controller) in kinds {
+        let acted = by_manager
             .iter()
-            .any(|entry| entry.user.username.ends_with(":statefulset-controller"))
-    );
+            .any(|entry| entry.user.username.ends_with(&format!(":{controller}")));
+        assert!(
+            acted,
+            "{controller} did not act through its service account"
+        );
+    }
     assert_eq!(audit::forbidden(&by_manager), [] as [String; 0]);
 }
 

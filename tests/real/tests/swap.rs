@@ -50,12 +50,22 @@ fn go_replaces_go() {
     swap(Flavor::Go, Flavor::Go, &WORKLOADS);
 }
 
-/// With every kind of workload whose controllers are ours already.
 #[test]
 fn ours_replaces_go_and_go_replaces_ours() {
+    swap(Flavor::Go, Flavor::Ours, &ours_already());
+}
+
+/// What our manager made, under names and hashes of its own, is kept by Go's.
+#[test]
+fn go_replaces_ours_and_ours_replaces_go() {
+    swap(Flavor::Ours, Flavor::Go, &ours_already());
+}
+
+/// Every kind of workload whose controllers are ours already.
+fn ours_already() -> Vec<Workload> {
     let mut workloads = WORKLOADS.to_vec();
     workloads.retain(|workload| manager::ours_has(workload.controllers));
-    swap(Flavor::Go, Flavor::Ours, &workloads);
+    workloads
 }
 
 fn swap(first: Flavor, second: Flavor, workloads: &[Workload]) {

@@ -1,3 +1,5 @@
+//! ClusterRoles: rules, and which other roles they take rules from.
+
 use serde::{Deserialize, Serialize};
 
 use crate::Istr;

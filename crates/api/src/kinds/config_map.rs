@@ -1,3 +1,5 @@
+//! Config maps, as far as the root CA's publisher reads them.
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};

@@ -1,3 +1,5 @@
+//! Jobs, as far as their clean-up after the end reads them.
+
 use serde::Deserialize;
 
 use crate::conditions::Condition;

@@ -1,3 +1,5 @@
+//! Secrets of service accounts: their type and what binds them. Never their other contents.
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};

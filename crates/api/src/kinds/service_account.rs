@@ -1,3 +1,5 @@
+//! Service accounts and the secrets that they name.
+
 use serde::Deserialize;
 
 use crate::Istr;

@@ -65,7 +65,13 @@ impl Entry {
 }
 
 /// Records that `manager` made `old` into `new`. Objects whose managed fields were cleared stay without them.
-pub(crate) fn update(kind: &Kind, new: &mut Value, old: Option<&Value>, manager: &Manager) {
+pub(crate) fn update(
+    kind: &Kind,
+    new: &mut Value,
+    old: Option<&Value>,
+    manager: &Manager,
+    reset: &[&[&str]],
+) {
     let place = Place::of(kind);
     let mut entries = match old {
         Some(_) if cleared(new) => {
@@ -82,6 +88,7 @@ pub(crate) fn update(kind: &Kind, new: &mut Value, old: Option<&Value>, manager:
     let mut gained = comparison.added.clone();
     gained.union(&comparison.modified);
     strip(&mut gained);
+    reset.iter().for_each(|path| gained.remove_tree(path));
     for entry in &mut entries {
         entry.fields = entry
             .fields

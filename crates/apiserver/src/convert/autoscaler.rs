@@ -1,101 +1,232 @@
-//! `autoscaling/v1` and `autoscaling/v2`: v1 knows the CPU target only and carries the rest in annotations.
+//! HorizontalPodAutoscalers at `autoscaling/v1`, which knows one metric in a field and keeps everything
+//! else that `v2` can say in annotations. Stored is `v2`. Mirrors `pkg/apis/autoscaling/v1/conversion.go`.
 
-use crate::fields::{at, set};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-const PREFIX: &str = "autoscaling.alpha.kubernetes.io/";
+use crate::fields::{at, entry, integer, list, object_mut, remove, set, text};
 
-/// (annotation, path in v2) of what v1 has no field for.
-const CARRIED: [(&str, &str); 4] = [
-    ("metrics", "spec.metrics"),
-    ("behavior", "spec.behavior"),
-    ("conditions", "status.conditions"),
-    ("current-metrics", "status.currentMetrics"),
-];
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
+const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
+const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
-pub(super) fn to_v1(value: &mut Value) {
-    for (annotation, path) in CARRIED {
-        let found = at(value, path).clone();
-        let carried = match (annotation, found) {
-            (_, Value::Null) => continue,
-            ("metrics", Value::Array(metrics)) => {
-                let (cpu, rest): (Vec<Value>, Vec<Value>) =
-                    metrics.into_iter().partition(is_cpu_utilization);
-                if let Some(target) = cpu
-                    .first()
-                    .map(|metric| metric["resource"]["target"]["averageUtilization"].clone())
-                {
-                    set(value, "spec.targetCPUUtilizationPercentage", target);
-                }
-                Value::Array(rest)
-            }
-            ("current-metrics", Value::Array(metrics)) => {
-                let cpu = metrics
-                    .iter()
-                    .find(|metric| metric["resource"]["name"] == "cpu");
-                let current = cpu.map_or(Value::Null, |metric| {
-                    metric["resource"]["current"]["averageUtilization"].clone()
-                });
-                if current.is_i64() {
-                    set(value, "status.currentCPUUtilizationPercentage", current);
-                }
-                Value::Array(metrics)
-            }
-            (_, found) => found,
-        };
-        crate::fields::remove(value, path);
-        if carried.as_array().is_none_or(|list| !list.is_empty()) {
-            annotate(value, annotation, &carried.to_string());
-        }
+/// Reads a `v1` object: annotations become fields. What does not parse stays an annotation.
+pub(super) fn to_v2(object: &mut Value) {
+    let mut metrics = Vec::new();
+    if let Some(percent) = integer(object, "spec.targetCPUUtilizationPercentage") {
+        metrics.push(json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": percent}}}));
+    }
+    remove(object, "spec.targetCPUUtilizationPercentage");
+    if let Some(Value::Array(others)) = take(object, METRICS) {
+        metrics.extend(
+            others
+                .iter()
+                .filter_map(|metric| metric_to_v2(metric, "target")),
+        );
+    }
+    if !metrics.is_empty() {
+        set(object, "spec.metrics", metrics);
+    }
+    if let Some(behavior) = take(object, BEHAVIOR) {
+        set(object, "spec.behavior", recased(&behavior, false));
+    }
+    remove(object, "status.currentCPUUtilizationPercentage");
+    if let Some(Value::Array(current)) = take(object, CURRENT_METRICS) {
+        let current: Vec<_> = current
+            .iter()
+            .filter_map(|metric| metric_to_v2(metric, "current"))
+            .collect();
+        set(object, "status.currentMetrics", current);
+    }
+    if let Some(conditions @ Value::Array(_)) = take(object, CONDITIONS) {
+        set(object, "status.conditions", conditions);
     }
 }
 
-pub(super) fn to_v2(value: &mut Value) {
-    for (annotation, path) in CARRIED {
-        let text = value["metadata"]["annotations"][format!("{PREFIX}{annotation}")].as_str();
-        if let Some(carried) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) {
-            set(value, path, carried);
-        }
-        forget(value, annotation);
-    }
-    if let Some(target) = crate::fields::remove(value, "spec.targetCPUUtilizationPercentage") {
-        let target = json!({"type": "Utilization", "averageUtilization": target});
-        let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
-        let mut metrics = at(value, "spec.metrics")
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
-        metrics.insert(0, metric);
-        set(value, "spec.metrics", Value::Array(metrics));
-    }
-    crate::fields::remove(value, "status.currentCPUUtilizationPercentage");
-}
-
-fn is_cpu_utilization(metric: &Value) -> bool {
-    metric["type"] == "Resource"
-        && metric["resource"]["name"] == "cpu"
-        && metric["resource"]["target"]["averageUtilization"].is_i64()
-}
-
-fn annotate(value: &mut Value, annotation: &str, text: &str) {
-    let metadata = crate::rest::metadata_mut(value);
-    let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
-    if let Some(map) = annotations.as_object_mut() {
-        map.insert(format!("{PREFIX}{annotation}"), json!(text));
-    }
-}
-
-fn forget(value: &mut Value, annotation: &str) {
-    let metadata = crate::rest::metadata_mut(value);
-    let Some(map) = metadata
-        .get_mut("annotations")
-        .and_then(Value::as_object_mut)
-    else {
-        return;
+/// Shows a stored object at `v1`.
+pub(super) fn to_v1(object: &mut Value) {
+    let is_cpu = |metric: &Value| {
+        text(metric, "type") == "Resource" && text(metric, "resource.name") == "cpu"
     };
-    map.remove(&format!("{PREFIX}{annotation}"));
-    if map.is_empty() {
-        metadata.remove("annotations");
+    let (mut percent, mut others) = (None, Vec::new());
+    for metric in list(object, "spec.metrics") {
+        let utilization =
+            integer(metric, "resource.target.averageUtilization").filter(|_| is_cpu(metric));
+        match utilization.filter(|_| percent.is_none()) {
+            Some(utilization) => percent = Some(utilization),
+            None => others.extend(metric_to_v1(metric, "target")),
+        }
+    }
+    let current = list(object, "status.currentMetrics");
+    let used = current
+        .iter()
+        .filter(|metric| is_cpu(metric))
+        .find_map(|metric| integer(metric, "resource.current.averageUtilization"));
+    let current: Vec<_> = current
+        .iter()
+        .filter_map(|metric| metric_to_v1(metric, "current"))
+        .collect();
+    let conditions = list(object, "status.conditions").to_vec();
+    let behavior = remove(object, "spec.behavior").filter(Value::is_object);
+    for path in ["spec.metrics", "status.currentMetrics", "status.conditions"] {
+        remove(object, path);
+    }
+    if let Some(percent) = percent {
+        set(object, "spec.targetCPUUtilizationPercentage", percent);
+    }
+    if let Some(used) = used {
+        set(object, "status.currentCPUUtilizationPercentage", used);
+    }
+    for (key, items) in [
+        (METRICS, others),
+        (CURRENT_METRICS, current),
+        (CONDITIONS, conditions),
+    ] {
+        if !items.is_empty() {
+            put(object, key, &Value::Array(items));
+        }
+    }
+    if let Some(behavior) = behavior {
+        put(object, BEHAVIOR, &recased(&behavior, true));
+    }
+}
+
+fn put(object: &mut Value, key: &str, value: &Value) {
+    object_mut(object, "metadata.annotations").insert(key.to_owned(), value.to_string().into());
+}
+
+fn take(object: &mut Value, key: &str) -> Option<Value> {
+    let value = serde_json::from_str(entry(object, "metadata.annotations", key)?).ok()?;
+    let annotations = object_mut(object, "metadata.annotations");
+    annotations.remove(key);
+    if annotations.is_empty() {
+        remove(object, "metadata.annotations");
+    }
+    Some(value)
+}
+
+/// The field of a metric that holds its source.
+fn source_of(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "Resource" => "resource",
+        "ContainerResource" => "containerResource",
+        "Pods" => "pods",
+        "Object" => "object",
+        "External" => "external",
+        _ => return None,
+    })
+}
+
+/// `role` is `target` for what is wanted and `current` for what was seen.
+fn metric_to_v1(metric: &Value, role: &str) -> Option<Value> {
+    let name = source_of(text(metric, "type"))?;
+    let source = at(metric, name);
+    let amounts = at(source, role);
+    let mut flat = Map::new();
+    let mut put = |key: &str, value: &Value| {
+        if !value.is_null() {
+            flat.insert(key.to_owned(), value.clone());
+        }
+    };
+    put("name", at(source, "name"));
+    put("container", at(source, "container"));
+    put("metricName", at(source, "metric.name"));
+    put(
+        if name == "external" {
+            "metricSelector"
+        } else {
+            "selector"
+        },
+        at(source, "metric.selector"),
+    );
+    put("target", at(source, "describedObject"));
+    put(
+        &format!("{role}AverageUtilization"),
+        at(amounts, "averageUtilization"),
+    );
+    // UPSTREAM: an object's average has no prefix.
+    let average = if name == "object" {
+        "averageValue".to_owned()
+    } else {
+        format!("{role}AverageValue")
+    };
+    put(&average, at(amounts, "averageValue"));
+    put(&format!("{role}Value"), at(amounts, "value"));
+    Some(json!({"type": text(metric, "type"), name: flat}))
+}
+
+fn metric_to_v2(metric: &Value, role: &str) -> Option<Value> {
+    let name = source_of(text(metric, "type"))?;
+    let flat = at(metric, name);
+    let (mut source, mut amounts) = (json!({}), json!({}));
+    let put = |into: &mut Value, path: &str, value: &Value| {
+        if !value.is_null() {
+            set(into, path, value.clone());
+        }
+    };
+    put(&mut source, "name", at(flat, "name"));
+    put(&mut source, "container", at(flat, "container"));
+    put(&mut source, "metric.name", at(flat, "metricName"));
+    put(
+        &mut source,
+        "metric.selector",
+        at(
+            flat,
+            if name == "external" {
+                "metricSelector"
+            } else {
+                "selector"
+            },
+        ),
+    );
+    put(&mut source, "describedObject", at(flat, "target"));
+    let utilization = at(flat, &format!("{role}AverageUtilization"));
+    let average = match at(flat, &format!("{role}AverageValue")) {
+        Value::Null => at(flat, "averageValue"),
+        found => found,
+    };
+    let value = at(flat, &format!("{role}Value"));
+    if role == "target" {
+        let kind = match (utilization.is_null(), average.is_null()) {
+            (false, _) => "Utilization",
+            (true, false) => "AverageValue",
+            (true, true) => "Value",
+        };
+        put(&mut amounts, "type", &json!(kind));
+    }
+    put(&mut amounts, "averageUtilization", utilization);
+    put(&mut amounts, "averageValue", average);
+    // An object's value is not a pointer in Go: zero stands for none beside an average.
+    if average.is_null() || value != &json!("0") {
+        put(&mut amounts, "value", value);
+    }
+    put(&mut source, role, &amounts);
+    Some(json!({"type": text(metric, "type"), name: source}))
+}
+
+/// UPSTREAM: the behavior is kept as Go prints its internal type, with capital letters and nulls.
+fn recased(value: &Value, upper: bool) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let recase = |name: &String| {
+                let mut letters = name.chars();
+                let first = letters.next().map(|letter| {
+                    if upper {
+                        letter.to_ascii_uppercase()
+                    } else {
+                        letter.to_ascii_lowercase()
+                    }
+                });
+                first.into_iter().chain(letters).collect::<String>()
+            };
+            let kept = fields.iter().filter(|(_, value)| !value.is_null());
+            Value::Object(
+                kept.map(|(name, value)| (recase(name), recased(value, upper)))
+                    .collect(),
+            )
+        }
+        Value::Array(items) => items.iter().map(|item| recased(item, upper)).collect(),
+        other => other.clone(),
     }
 }
 
@@ -103,19 +234,44 @@ fn forget(value: &mut Value, annotation: &str) {
 mod tests {
     use super::*;
 
+    /// The same object as kube-apiserver 1.36 shows it at both versions.
+    fn shown() -> (Value, Value) {
+        let both: Value =
+            serde_json::from_str(include_str!("../../testdata/autoscaler.json")).unwrap();
+        (both["v1"].clone(), both["v2"].clone())
+    }
+
+    /// Annotations as values: Go and we order keys differently.
+    fn parsed(mut object: Value) -> Value {
+        for (_, value) in object_mut(&mut object, "metadata.annotations").iter_mut() {
+            let inner: Value = serde_json::from_str(value.as_str().unwrap()).unwrap();
+            *value = recased(&inner, true);
+        }
+        object
+    }
+
     #[test]
-    fn versions_round_trip() {
-        let metric = json!({"type": "Pods", "pods": {"metric": {"name": "rps"}, "target": {"type": "AverageValue", "averageValue": "5"}}});
-        let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}});
-        let v2 = json!({"metadata": {"name": "a"}, "spec": {"maxReplicas": 3, "metrics": [cpu, metric], "behavior": {"scaleDown": {"stabilizationWindowSeconds": 1}}}, "status": {"conditions": [{"type": "X"}]}});
-        let mut v1 = v2.clone();
-        to_v1(&mut v1);
-        assert_eq!(
-            v1["spec"],
-            json!({"maxReplicas": 3, "targetCPUUtilizationPercentage": 70})
-        );
-        let mut back = v1;
-        to_v2(&mut back);
-        assert_eq!(back, v2);
+    fn a_stored_object_looks_as_upstream_shows_it_at_v1() {
+        let (v1, mut object) = shown();
+        to_v1(&mut object);
+        object["apiVersion"] = json!("autoscaling/v1");
+        assert_eq!(parsed(object), parsed(v1));
+    }
+
+    #[test]
+    fn nothing_is_lost_on_the_way_through_v1() {
+        let (_, v2) = shown();
+        let mut object = v2.clone();
+        to_v1(&mut object);
+        to_v2(&mut object);
+        assert_eq!(object, v2);
+    }
+
+    #[test]
+    fn rubbish_in_annotations_stays_there() {
+        let mut object = json!({"metadata": {"annotations": {METRICS: "{", CONDITIONS: "3"}}, "spec": {"targetCPUUtilizationPercentage": 50}});
+        to_v2(&mut object);
+        assert_eq!(list(&object, "spec.metrics").len(), 1);
+        assert_eq!(entry(&object, "metadata.annotations", METRICS), Some("{"));
     }
 }

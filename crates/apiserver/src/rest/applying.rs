@@ -4,7 +4,7 @@ use super::Context;
 use super::body::parse_yaml;
 use super::metadata::text;
 use crate::apply::{self, Manager, Operation};
-use crate::kinds::Subresource;
+use crate::kinds::{Kind, Subresource};
 use crate::status::{Cause, Status};
 use crate::storage::{Stored, Transaction};
 use crate::{Body, convert, semantics};
@@ -88,11 +88,7 @@ impl Context {
             return Err(Status::not_found(self.subject()));
         }
         let manager = self.manager(Operation::Apply);
-        let reset: &[&[&str]] = match self.subresource {
-            None if self.kind.has(Subresource::Status) => &[&["f:status"]],
-            Some(Subresource::Status) => &[&["f:spec"], &["f:metadata"]],
-            _ => &[],
-        };
+        let reset = self.unwritten();
         let force = self.info.query.flag("force");
         let merged = apply::apply(&self.kind, live.as_ref(), config, &manager, force, reset)?;
         self.applying = true;
@@ -142,15 +138,21 @@ impl Context {
         }
     }
 
+    /// Fields that this endpoint does not write, whatever a request says of them.
+    fn unwritten(&self) -> &'static [&'static [&'static str]] {
+        match self.subresource {
+            None if self.kind.has(Subresource::Status) => &[&["f:status"]],
+            Some(Subresource::Status) => &[&["f:spec"], &["f:metadata"]],
+            _ => &[],
+        }
+    }
+
     /// Keeps managedFields true through a write that is not an apply.
-    pub(crate) fn manage_fields(&self, new: &mut Value, old: Option<&Value>) {
+    pub(crate) fn manage_fields(&self, kind: &Kind, new: &mut Value, old: Option<&Value>) {
         if self.shared.track_fields && !self.applying {
-            apply::update(
-                &self.stored_kind,
-                new,
-                old,
-                &self.manager(Operation::Update),
-            );
+            // An update has been through the kind's strategy, which took back what it may not write.
+            let reset = if old.is_none() { self.unwritten() } else { &[] };
+            apply::update(kind, new, old, &self.manager(Operation::Update), reset);
         }
     }
 }

@@ -37,6 +37,7 @@ impl Context {
         self.settle_namespace(&mut value)?;
         let kind = self.stored_kind.clone();
         semantics::default(&self.kind, &mut value);
+        self.manage_fields(&self.kind, &mut value, None);
         convert::to_storage(&self.kind, &mut value);
         retype(&kind, &mut value);
         if !text(&value, "resourceVersion").is_empty() {
@@ -62,7 +63,6 @@ impl Context {
             name: &name,
             dry_run,
         };
-        self.manage_fields(&mut value, None);
         self.mutate(transaction, &admission, &mut value, None)?;
         stamp(&self.shared, &mut value);
         semantics::prepare_create(&self.shared, &kind, &mut value);

@@ -6,7 +6,7 @@ use super::{Context, response};
 use crate::admission::Operation;
 use crate::kinds::Kind;
 use crate::semantics::Admission;
-use crate::status::{Cause, Details, Status};
+use crate::status::{Cause, Details, Status, Subject};
 use crate::storage::{Stored, Transaction};
 use crate::{Body, opaque, semantics};
 use api::Time;
@@ -82,11 +82,8 @@ impl Context {
             Ok(objects)
         })?;
         self.settle(revision).await?;
-        let items: Vec<Value> = objects.iter().map(|object| self.shown(object)).collect();
-        let kind = format!("{}List", self.kind.kind);
         let metadata = json!({"resourceVersion": revision.to_string()});
-        let list = json!({"kind": kind, "apiVersion": self.kind.api_version(), "metadata": metadata, "items": items});
-        Ok(response::value(200, &list))
+        Ok(response::json(200, self.whole_list(&objects, &metadata)))
     }
 
     /// From the query and, over it, from the body.
@@ -189,11 +186,6 @@ impl Context {
         propagate(&self.stored_kind.clone(), &mut value, options);
         let held = spec_finalizers || !finalizers(&value).is_empty();
         if is_deleting(&value) && held {
-            if spec_finalizers {
-                let why = "The system is ensuring all content is removed from this namespace.  Upon completion, this \
-                           namespace will automatically be purged by the system.";
-                return Err(Status::conflict(self.subject_named(old.name()), why));
-            }
             return Ok(Deleted::Pending(old.clone()));
         }
         if held {
@@ -229,17 +221,24 @@ impl Context {
         name: &str,
         options: &DeleteOptions,
     ) -> Result<(), Status> {
+        // UPSTREAM: here, and only here, the message names the kind instead of the resource.
+        let subject = Subject {
+            group: &self.kind.group,
+            plural: &self.kind.kind,
+            name,
+        };
         let check = |what: &str, wanted: &Option<String>, actual: &str| match wanted {
             Some(wanted) if wanted != actual => {
-                let label = if what == "uid" {
-                    "UID"
+                let (label, fate) = if what == "uid" {
+                    ("UID", "deleted and then recreated")
                 } else {
-                    "ResourceVersion"
+                    ("ResourceVersion", "modified")
                 };
                 let why = format!(
-                    "Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {actual}"
+                    "the {label} in the precondition ({wanted}) does not match the {label} in record ({actual}). \
+                     The object might have been {fate}"
                 );
-                Err(Status::conflict(self.subject_named(name), &why))
+                Err(Status::conflict(subject, &why))
             }
             _ => Ok(()),
         };

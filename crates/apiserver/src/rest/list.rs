@@ -112,7 +112,7 @@ impl Context {
     }
 
     /// The list's JSON, put together from the stored objects' bytes.
-    fn whole_list(&self, items: &[Arc<Stored>], metadata: &Value) -> Vec<u8> {
+    pub(crate) fn whole_list(&self, items: &[Arc<Stored>], metadata: &Value) -> Vec<u8> {
         let size: usize = items.iter().map(|item| item.body.len() + 64).sum();
         let mut out = Vec::with_capacity(size + 256);
         let head = format!(

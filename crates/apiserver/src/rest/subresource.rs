@@ -39,6 +39,7 @@ impl Context {
                 | Subresource::Proxy,
                 _,
             ) => {
+                self.find()?;
                 let what = subresource.name();
                 let why = format!(
                     "{what} is not implemented: the nodes of this cluster are simulated and run no containers"

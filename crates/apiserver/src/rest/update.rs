@@ -67,7 +67,13 @@ impl Context {
         if text(&value, "resourceVersion").is_empty() && !self.stored_kind.unconditional_update {
             let message = "Invalid value: 0: must be specified for an update";
             let cause = Cause::new("metadata.resourceVersion", "FieldValueInvalid", message);
-            return Err(self.invalid(&self.info.name, vec![cause]));
+            // UPSTREAM: here the message names the resource instead of the kind.
+            return Err(Status::invalid(
+                &self.kind.group,
+                &self.kind.plural,
+                &self.info.name,
+                vec![cause],
+            ));
         }
         Ok((
             200,
@@ -102,7 +108,7 @@ impl Context {
         if !causes.is_empty() {
             return Err(self.invalid(&name, causes));
         }
-        self.manage_fields(&mut new, Some(&old_value));
+        self.manage_fields(&kind, &mut new, Some(&old_value));
         metadata_mut(&mut new).insert(
             "resourceVersion".into(),
             old_value["metadata"]["resourceVersion"].clone(),

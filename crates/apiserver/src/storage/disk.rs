@@ -382,3 +382,64 @@ fn undo(core: &Core, queue: &Queue, batch: Vec<Operation>, why: &WriteFailed) {
     inner.progress.notify_waiters();
     tracing::error!(error = %why, "writes were undone because they could not be made durable");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Store, Tail};
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_cannot_be_committed_is_undone_and_its_writers_are_told() {
+        // No thread commits here, so that the test decides how it goes.
+        let store = Store::new(Durability::Disk(Disk::new()), 100, 1, 1);
+        let kind = crate::kinds::find("", "ConfigMap").expect("it is built in");
+        let put = |name: &str, text: &str| {
+            let mut value = json!({"metadata": {"name": name}, "data": {"k": text}});
+            let written: Result<_, ()> =
+                store.write(|transaction| Ok(transaction.put(kind, name, &mut value, None)));
+            written.expect("puts do not fail").1
+        };
+        let Durability::Disk(disk) = &store.durability else {
+            unreachable!("it was made so")
+        };
+        let kept = put("kept", "1");
+        lock(&disk.queue.state).operations.clear();
+        store.modify().advance(kept);
+
+        let (changed, added) = (put("kept", "2"), put("lost", "1"));
+        assert!(
+            matches!(store.tail(kind, kept, 10), Tail::Events(events, _) if events.is_empty()),
+            "not visible yet"
+        );
+        undo(
+            &store.core,
+            &disk.queue,
+            Vec::new(),
+            &WriteFailed("the disk is full".into()),
+        );
+
+        assert_eq!(
+            store.get(kind, "kept").map(|object| object.revision),
+            Some(kept)
+        );
+        assert!(store.get(kind, "lost").is_none());
+        for failed in [changed, added] {
+            assert!(store.durability.check(failed).is_err());
+        }
+        let next = put("next", "1");
+        assert!(next > added, "revisions are not used twice");
+        assert!(store.durability.check(next).is_ok());
+        store.modify().advance(next);
+        let Tail::Events(events, _) = store.tail(kind, kept, 10) else {
+            panic!("the log reaches back")
+        };
+        assert_eq!(
+            events
+                .iter()
+                .map(|event| event.revision)
+                .collect::<Vec<_>>(),
+            [next]
+        );
+    }
+}

@@ -172,8 +172,8 @@ async fn service_account_tokens_work_until_their_time_or_account_ends() {
         "{reviewed}"
     );
     assert_eq!(
-        review(json!(["other"])).await.1["status"]["authenticated"],
-        false
+        review(json!(["other"])).await.1["status"]["error"],
+        "invalid bearer token"
     );
     let request = Request::builder()
         .uri("/apis/authentication.k8s.io/v1/selfsubjectreviews")
@@ -195,8 +195,8 @@ async fn service_account_tokens_work_until_their_time_or_account_ends() {
     );
     tokio::time::advance(std::time::Duration::from_secs(601)).await;
     assert_eq!(
-        review(json!([])).await.1["status"]["authenticated"],
-        false,
+        review(json!([])).await.1["status"]["error"],
+        "invalid bearer token",
         "expired"
     );
     let (_, answer) = server

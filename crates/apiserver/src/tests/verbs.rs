@@ -69,7 +69,9 @@ async fn refuses_with_upstreams_codes() {
             .0,
         400
     );
-    assert_eq!(server.get(&format!("{PODS}/a/exec")).await.0, 501);
+    assert_eq!(server.get(&format!("{PODS}/a/exec")).await.0, 404);
+    server.pod("p", "").await;
+    assert_eq!(server.get(&format!("{PODS}/p/exec")).await.0, 501);
     let wrong = server
         .call(
             Method::POST,

@@ -93,6 +93,8 @@ impl Inner {
     async fn latest(&self, item: &Item, resource: &ResourceType) -> Result<Option<Meta>, Error> {
         if !item.is_virtual
             && let Some(known) = self.cached(&item.identity, resource)
+            // Without a revision a deletion could not tell that the cache was behind.
+            && known.resource_version > 0
         {
             return Ok(Some(known));
         }

@@ -95,6 +95,22 @@ impl Graph {
         self.by_uid.is_empty()
     }
 
+    /// What the graph takes beyond what the informers hold, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        let dependents: usize = self
+            .slots
+            .iter()
+            .flatten()
+            .map(|node| node.dependents.capacity() * size_of::<Slot>())
+            .sum();
+        // A hash map fills seven eighths of its buckets and spends a byte more on each.
+        let index = self.by_uid.capacity() * 8 / 7 * (size_of::<(Uid, Slot)>() + 1);
+        self.slots.capacity() * size_of::<Option<Node>>()
+            + self.free.capacity() * size_of::<Slot>()
+            + index
+            + dependents
+    }
+
     pub fn item(&self, uid: &Uid) -> Option<Item> {
         let node = self.node(*self.by_uid.get(uid)?);
         let blocks = |dependent: &Node| {

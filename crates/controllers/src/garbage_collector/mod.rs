@@ -9,8 +9,8 @@
 //! **Writes**: deletes with the uid and the revision as preconditions, patches owner references and
 //! finalizers, emits `OwnerRefInvalidNamespace`.
 //!
-//! **Mirrors** `pkg/controller/garbagecollector`. The graph and the decisions are pure ([`graph`],
-//! [`changes`], [`decide`]); this file and [`attempt`] are the IO around them.
+//! **Mirrors** `pkg/controller/garbagecollector`. The graph and the decisions are pure (`graph`,
+//! `changes`, `decide`); this file and `attempt` are the IO around them.
 //!
 //! **Deliberate differences**: upstream reads an object and each of its owners from the API server
 //! before every decision. Here the cache answers where a stale answer can do no harm: a deletion carries

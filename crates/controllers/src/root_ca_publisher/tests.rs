@@ -92,3 +92,19 @@ async fn a_deleted_one_comes_back() {
     world.settle().await;
     assert_eq!(world.written(), "", "others are none of our business");
 }
+
+// Upstream: TestSyncCounter.
+#[tokio::test(start_paused = true)]
+async fn failures_are_counted_by_their_code_and_tried_again() {
+    let (world, metrics) = world().await;
+    world.refuse("POST", "default/configmaps", 403, 2);
+    world.delete(&ConfigMap::TYPE, ROOT_CA_CONFIG_MAP).await;
+    world.settle().await;
+    assert_eq!(
+        world.written(),
+        "POST configmaps -> 403 ×2\nPOST configmaps"
+    );
+    let text = metrics.render();
+    let line = r#"root_ca_cert_publisher_sync_total{code="403"} 2"#;
+    assert!(text.contains(line), "{text}");
+}

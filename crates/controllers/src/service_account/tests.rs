@@ -75,3 +75,14 @@ async fn a_namespace_that_goes_gets_none() {
     world.settle().await;
     assert_eq!(world.written(), "");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_tried_again() {
+    let world = world(&DEFAULT_ACCOUNTS).await;
+    world.refuse("POST", "shop/serviceaccounts", 500, 1);
+    create_namespace(&world).await;
+    assert_eq!(
+        world.written(),
+        "POST serviceaccounts -> 500\nPOST serviceaccounts"
+    );
+}

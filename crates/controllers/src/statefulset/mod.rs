@@ -19,7 +19,7 @@
 //!
 //! **Deliberate differences**: deletions carry the pod's uid as a precondition; a pod whose name
 //! merely looks like one of ours (`web-01`) does not take a place; conditions that others put into
-//! the status stay there; nothing is written to a pod of which only the claims changed; and, as an
+//! the status stay there; counts in the status are written at most once in 100 ms; nothing is written to a pod of which only the claims changed; and, as an
 //! option that is off by default, a pod of a superseded revision that is not ready and holds up the
 //! others is replaced (upstream waits for it for ever).
 
@@ -51,7 +51,7 @@ use runtime::{Error, Informers, Metrics, Next, Queue, Reconcile, Store, Written}
 
 use crate::Tools;
 use crate::workload::status::put_status_with_retry;
-use crate::workload::{Claimer, History, availability, history};
+use crate::workload::{Claimer, History, StatusWindow, availability, history};
 
 use metrics::StatefulSetMetrics;
 
@@ -77,6 +77,7 @@ pub struct StatefulSetController {
     revisions: Arc<Store<ControllerRevision>>,
     history: History,
     written: Arc<OwnWrites>,
+    status_window: StatusWindow,
     recover_stuck_rollouts: bool,
     metrics: Option<StatefulSetMetrics>,
 }
@@ -146,6 +147,7 @@ pub fn controller(
             claims: claims.store().clone(),
             revisions: revisions.store().clone(),
             written,
+            status_window: StatusWindow::default(),
             recover_stuck_rollouts: options.recover_stuck_rollouts,
             metrics: options.metrics.as_ref().map(StatefulSetMetrics::new),
         }),
@@ -199,14 +201,14 @@ impl StatefulSetController {
             .apply(&plan)
             .await;
         let status = status::compute(&snapshot, outcome.deleted_for_update, now);
-        let written = self.write_status(key, &snapshot.set, &status).await;
+        let written = self.write_status(key, &snapshot.set, &status, now).await;
         let truncated = self.truncate_history(&snapshot, &revisions).await;
         if let Some(failure) = outcome.failure {
             return Err(failure);
         }
-        written?;
+        let status_wait = written?;
         truncated?;
-        Ok(next(&snapshot, &status, now))
+        Ok(next(&snapshot, &status, status_wait, now))
     }
 
     /// The set's revisions, oldest first, and its pods, after adopting and releasing.
@@ -271,6 +273,7 @@ impl StatefulSetController {
 
     fn forget(&self, key: &Key) {
         self.written.forget(key);
+        self.status_window.forget(key);
         if let Some(metrics) = &self.metrics {
             metrics.forget(key);
         }
@@ -298,19 +301,27 @@ impl StatefulSetController {
         );
     }
 
+    /// Writes the status if it differs; says how long to wait when a write has to wait its turn.
     async fn write_status(
         &self,
         key: &Key,
         set: &StatefulSet,
         status: &StatefulSetStatus,
-    ) -> Result<(), Error> {
-        if status::differs(set, status) {
-            let client = &self.tools.client;
-            let revision =
-                put_status_with_retry::<StatefulSet>(client, &set.metadata, status).await?;
-            self.written.sets.note(key, revision);
+        now: MicroTime,
+    ) -> Result<Option<Duration>, Error> {
+        if !status::differs(set, status) {
+            return Ok(None);
         }
-        Ok(())
+        if status::differs_in_counts_alone(set, status)
+            && let Some(wait) = self.status_window.until_open(key, now)
+        {
+            return Ok(Some(wait));
+        }
+        let client = &self.tools.client;
+        let revision = put_status_with_retry::<StatefulSet>(client, &set.metadata, status).await?;
+        self.written.sets.note(key, revision);
+        self.status_window.written(key, now);
+        Ok(None)
     }
 
     async fn truncate_history(
@@ -353,14 +364,22 @@ impl OwnWrites {
     }
 }
 
-/// When to look again if nothing happens: when a ready pod becomes available.
-fn next(snapshot: &Snapshot, status: &StatefulSetStatus, now: MicroTime) -> Next {
+/// When to look again if nothing happens: a status that waits its turn, or a pod that becomes available.
+fn next(
+    snapshot: &Snapshot,
+    status: &StatefulSetStatus,
+    status_wait: Option<Duration>,
+    now: MicroTime,
+) -> Next {
     let min_ready_seconds = snapshot.set.spec.min_ready_seconds;
-    if min_ready_seconds <= 0 || status.ready_replicas == status.available_replicas {
-        return Next::AwaitChange;
+    let awaited = min_ready_seconds > 0 && status.ready_replicas != status.available_replicas;
+    let availability = awaited.then(|| {
+        let pods = snapshot.pods().map(|pod| &**pod);
+        availability::next_availability(pods, min_ready_seconds, now)
+            .unwrap_or(Duration::from_secs(min_ready_seconds.unsigned_abs().into()))
+    });
+    match status_wait.into_iter().chain(availability).min() {
+        Some(wait) => Next::After(wait),
+        None => Next::AwaitChange,
     }
-    let pods = snapshot.pods().map(|pod| &**pod);
-    let wait = availability::next_availability(pods, min_ready_seconds, now)
-        .unwrap_or(Duration::from_secs(min_ready_seconds.unsigned_abs().into()));
-    Next::After(wait)
 }

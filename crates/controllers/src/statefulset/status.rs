@@ -78,3 +78,11 @@ pub(super) fn differs(set: &StatefulSet, status: &StatefulSetStatus) -> bool {
         || status.current_revision != held.current_revision
         || status.update_revision != held.update_revision
 }
+
+/// Do only the counts differ? Then the write can wait for more of them.
+pub(super) fn differs_in_counts_alone(set: &StatefulSet, status: &StatefulSetStatus) -> bool {
+    let held = &set.status;
+    status.observed_generation <= held.observed_generation
+        && status.current_revision == held.current_revision
+        && status.update_revision == held.update_revision
+}

@@ -13,8 +13,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use api::kinds::Node;
 use api::{Key, Resource};
@@ -52,16 +52,10 @@ pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Contro
     let queue = Arc::new(Queue::new(Backoff::DEFAULT));
     let step = Arc::new(AtomicUsize::new(0));
     {
-        let (queue, step, count) = (queue.clone(), step.clone(), Mutex::new(0_usize));
+        let (queue, step, nodes) = (queue.clone(), step.clone(), informer.store().clone());
         informer.on_change(move |change| {
-            let mut count = count.lock().unwrap_or_else(PoisonError::into_inner);
-            match change {
-                Change::Added(_) => *count += 1,
-                Change::Deleted(_) => *count = count.saturating_sub(1),
-                Change::Updated { .. } => {}
-            }
-            let now = next_step(step.load(Ordering::Relaxed), *count);
-            step.store(now, Ordering::Relaxed);
+            let settled = settle(step.load(Ordering::Relaxed), nodes.len());
+            step.store(settled, Ordering::Relaxed);
             if !matches!(change, Change::Deleted(_)) {
                 queue.add(change.object().key());
             }
@@ -82,8 +76,17 @@ pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Contro
     }
 }
 
-/// The step for so many nodes, coming from another: at most one further, as counts change by one.
-pub fn next_step(step: usize, nodes: usize) -> usize {
+/// The step for so many nodes, coming from another.
+pub fn settle(step: usize, nodes: usize) -> usize {
+    let next = next_step(step, nodes);
+    if next == step {
+        step
+    } else {
+        settle(next, nodes)
+    }
+}
+
+fn next_step(step: usize, nodes: usize) -> usize {
     let (least, most, _) = STEPS[step];
     if nodes > most {
         step + 1

@@ -6,18 +6,19 @@ use runtime::decisions::Decisions;
 use serde_json::json;
 use testkit::World;
 
-use super::{controller, next_step, wanted};
+use super::{controller, settle, wanted};
 use crate::Tools;
 
 // Upstream: TestDesiredTTL.
 #[test]
 fn a_cluster_that_flaps_around_a_boundary_stays_on_its_step() {
-    let walk = |counts: &mut dyn Iterator<Item = usize>| counts.fold(0, next_step);
+    let walk = |counts: &mut dyn Iterator<Item = usize>| counts.fold(0, settle);
     assert_eq!(walk(&mut (0..=100)), 0);
     assert_eq!(walk(&mut (0..=101)), 1);
     assert_eq!(walk(&mut (0..=101).chain((90..=100).rev())), 1);
     assert_eq!(walk(&mut (0..=101).chain((89..=100).rev())), 0);
     assert_eq!(walk(&mut (0..=3000)), 4);
+    assert_eq!(settle(0, 3000), 4);
     assert_eq!(walk(&mut (0..=3000).chain((0..3000).rev())), 0);
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The defaults are a healthy cluster: pods start at once, become ready as their probes allow, Jobs' pods
 //! finish after a second. Everything else is asked for, either by an annotation with the prefix
-//! `steersman.dev/` or by a [`Stages`](crate::stages::Stages) file. `docs/behaviours.md` is the list.
+//! `steersman.dev/` or by a [`Stages`] file. `docs/behaviours.md` is the list.
 
 mod command;
 mod duration;

@@ -73,6 +73,12 @@ const WORKERS: usize = 16;
 /// With more pods waiting than anyone can follow on a screen, intermediate states are not worth a write.
 const BUSY: usize = 50;
 
+/// Up to here every event is worth waiting for; beyond, events are dropped rather than pods delayed.
+const MANY: usize = 2000;
+
+/// Time enough to write hundreds of events, unless the API server takes none.
+const PATIENCE: Duration = Duration::from_millis(100);
+
 /// A pod that we have written to is looked at when the write comes back; should it not, then after this.
 const WRITE_SEEN_WITHIN: Duration = Duration::from_secs(2);
 
@@ -227,7 +233,7 @@ impl Kubelets {
             self.remember_images(pod, status);
         }
         for event in advance.events {
-            self.tell(pod, event);
+            self.tell(pod, event).await;
         }
         if advance.delete || advance.evict {
             let options = DeleteOptions {
@@ -249,14 +255,20 @@ impl Kubelets {
         Ok(())
     }
 
-    fn tell(&self, pod: &Pod, event: PodEvent) {
+    async fn tell(&self, pod: &Pod, event: PodEvent) {
         let kind = match event.warning {
             true => EventType::Warning,
             false => EventType::Normal,
         };
         let object = ObjectRef::of(pod).with_field_path(event.field_path);
-        self.recorder
-            .event(&object, kind, event.reason, event.message);
+        let (reason, message) = (event.reason, event.message);
+        if self.queue.len() < MANY {
+            let told = self.recorder.event_in_turn(&object, kind, reason, message);
+            // Whoever cannot be told in time must not keep the pod waiting.
+            let _ = tokio::time::timeout(PATIENCE, told).await;
+        } else {
+            self.recorder.event(&object, kind, reason, message);
+        }
     }
 
     /// Says once what is wrong with the annotations of a pod.

@@ -2,27 +2,30 @@
 //!
 //! It serves every StorageClass but those whose volumes are made by hand, so that manifests written for some
 //! cloud come up here too, and makes a default class `standard` when there is none of that name. Because no
-//! pv-binder controller runs beside it, it binds both sides itself, and takes volumes away when their claim
-//! is gone. [`plan`] decides, this file carries it out. No byte is ever stored.
+//! pv-binder or protection controller need run beside it, it binds both sides itself, takes volumes away when
+//! their claim is gone, and lets claims and volumes go that nobody uses; each step is safe to be done by
+//! those controllers as well. [`plan`] decides, this file carries it out. No byte is ever stored.
 
 mod plan;
 
 use std::sync::Arc;
 
-use api::{Key, Resource};
+use api::{Istr, Key, Meta, Resource};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Patch};
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::{
-    Change, Error, EventType, Informers, Next, ObjectRef, Queue, Reconcile, Recorder, Store,
+    Change, Error, EventType, Index, IndexValue, Informers, Next, ObjectRef, Queue, Reconcile,
+    Recorder, Store,
 };
 use serde_json::{Value, json};
 
 use crate::kubelet::RETRY;
 use crate::node::Node;
+use crate::pod::Pod;
 use crate::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
-use plan::{ClaimPlan, Surroundings, VolumePlan};
+use plan::{CLAIM_PROTECTION, ClaimPlan, Surroundings, VOLUME_PROTECTION, VolumePlan};
 
 const DEFAULT_CLASS: &str = "standard";
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
@@ -36,7 +39,21 @@ pub(crate) struct Provisioner {
     volumes: Arc<Store<PersistentVolume>>,
     classes: Arc<Store<StorageClass>>,
     nodes: Arc<Store<Node>>,
+    pods: Arc<Store<Pod>>,
 }
+
+/// Pods on nodes by the claims that they mount.
+const BY_CLAIM: Index<Pod> = Index {
+    name: "claim",
+    values: |pod, found| {
+        for claim in pod.claims.iter().filter(|_| pod.is_assigned()) {
+            found(IndexValue::In(
+                pod.metadata.namespace.clone(),
+                claim.name.clone(),
+            ));
+        }
+    },
+};
 
 /// Looks after claims; [`ForVolumes`] after volumes.
 struct ForClaims(Arc<Provisioner>);
@@ -52,6 +69,8 @@ impl Provisioner {
         let volumes = informers.of::<PersistentVolume>();
         let classes = informers.of::<StorageClass>();
         let nodes = informers.of::<Node>();
+        let pods = informers.of::<Pod>();
+        pods.add_index(&BY_CLAIM);
         let provisioner = Arc::new(Provisioner {
             client,
             recorder,
@@ -59,32 +78,13 @@ impl Provisioner {
             volumes: volumes.store().clone(),
             classes: classes.store().clone(),
             nodes: nodes.store().clone(),
+            pods: pods.store().clone(),
         });
         let claim_queue = Arc::new(Queue::new(RETRY));
         let volume_queue = Arc::new(Queue::new(RETRY));
-        let (to_claims, to_volumes) = (claim_queue.clone(), volume_queue.clone());
-        let seen = provisioner.clone();
-        claims.on_change(move |change| {
-            let claim = change.object();
-            to_claims.add(claim.key());
-            if let Change::Deleted(_) = change {
-                for volume in seen.volumes.list() {
-                    let held = volume.spec.claim_ref.as_ref();
-                    if held.is_some_and(|held| held.uid == claim.metadata.uid) {
-                        to_volumes.add(volume.key());
-                    }
-                }
-            }
-        });
-        let (to_claims, to_volumes) = (claim_queue.clone(), volume_queue.clone());
-        let seen = provisioner.clone();
-        volumes.on_change(move |change| {
-            to_volumes.add(change.object().key());
-            seen.wake_unbound(&to_claims);
-        });
-        let (to_claims, seen) = (claim_queue.clone(), provisioner.clone());
-        classes.on_change(move |_| seen.wake_unbound(&to_claims));
+        provisioner.listen(informers, &claim_queue, &volume_queue);
         let waits_for = vec![
+            pods.synced(),
             claims.synced(),
             volumes.synced(),
             classes.synced(),
@@ -112,6 +112,44 @@ impl Provisioner {
                 Arc::new(ForVolumes(provisioner)),
             ),
         ]
+    }
+
+    /// Which changes wake which claims and volumes.
+    fn listen(self: &Arc<Self>, informers: &Informers, claims: &Arc<Queue>, volumes: &Arc<Queue>) {
+        let (to_claims, to_volumes) = (claims.clone(), volumes.clone());
+        let seen = self.clone();
+        informers
+            .of::<PersistentVolumeClaim>()
+            .on_change(move |change| {
+                let claim = change.object();
+                to_claims.add(claim.key());
+                if let Change::Deleted(_) = change {
+                    for volume in seen.volumes.list() {
+                        let held = volume.spec.claim_ref.as_ref();
+                        if held.is_some_and(|held| held.uid == claim.metadata.uid) {
+                            to_volumes.add(volume.key());
+                        }
+                    }
+                }
+            });
+        let (to_claims, to_volumes) = (claims.clone(), volumes.clone());
+        let seen = self.clone();
+        informers.of::<PersistentVolume>().on_change(move |change| {
+            to_volumes.add(change.object().key());
+            seen.wake_unbound(&to_claims);
+        });
+        let (to_claims, seen) = (claims.clone(), self.clone());
+        informers
+            .of::<StorageClass>()
+            .on_change(move |_| seen.wake_unbound(&to_claims));
+        let to_claims = claims.clone();
+        informers.of::<Pod>().on_change(move |change| {
+            if let Change::Deleted(pod) = change {
+                for claim in pod.claims.iter() {
+                    to_claims.add(Key::new(&pod.metadata.namespace, &claim.name));
+                }
+            }
+        });
     }
 
     fn wake_unbound(&self, queue: &Queue) {
@@ -157,6 +195,10 @@ impl Provisioner {
                     message,
                 );
             }
+            ClaimPlan::Unprotect => {
+                let patch = without_finalizer(&claim.metadata, CLAIM_PROTECTION);
+                self.patch_claim(&claim, None, patch).await?;
+            }
             ClaimPlan::Explain(reason, message) => {
                 self.recorder
                     .event(&ObjectRef::of(&*claim), EventType::Normal, reason, message);
@@ -166,11 +208,15 @@ impl Provisioner {
     }
 
     fn plan_claim(&self, claim: &PersistentVolumeClaim, class: Option<&StorageClass>) -> ClaimPlan {
-        let default_class = self.default_class();
+        let (default_class, meta) = (self.default_class(), &claim.metadata);
         let around = Surroundings {
             class,
             default_class: default_class.as_deref(),
             volumes: &self.volumes.list(),
+            in_use: self.pods.count_by(
+                &BY_CLAIM,
+                &IndexValue::In(meta.namespace.clone(), Istr::from(&*meta.name)),
+            ) > 0,
             reaches: &|volume, node| self.reaches(volume, node),
         };
         plan::plan_claim(claim, &around)
@@ -323,6 +369,10 @@ impl Provisioner {
                 self.patch_volume(&volume, Some("status"), json!({"status": {"phase": phase}}))
                     .await?;
             }
+            VolumePlan::Unprotect => {
+                let patch = without_finalizer(&volume.metadata, VOLUME_PROTECTION);
+                self.patch_volume(&volume, None, patch).await?;
+            }
             VolumePlan::Delete => {
                 let options = DeleteOptions {
                     uid: Some(volume.metadata.uid.clone()),
@@ -422,6 +472,16 @@ fn claim_reference(claim: &PersistentVolumeClaim) -> Value {
         "name": &*meta.name,
         "uid": meta.uid,
     })
+}
+
+/// The finalizers but one, for exactly the state that we know.
+fn without_finalizer(meta: &Meta, finalizer: &str) -> Value {
+    let kept: Vec<&Istr> = meta
+        .finalizers
+        .iter()
+        .filter(|held| **held != *finalizer)
+        .collect();
+    json!({"metadata": {"finalizers": kept, "resourceVersion": meta.resource_version.to_string()}})
 }
 
 /// The patch, for the object with this uid alone.

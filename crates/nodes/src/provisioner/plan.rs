@@ -21,6 +21,8 @@ pub(super) enum ClaimPlan {
     },
     /// Its volume is gone.
     Lose,
+    /// It is being deleted and no pod uses it any more: take its protection away.
+    Unprotect,
     /// Say why nothing happens.
     Explain(&'static str, &'static str),
 }
@@ -30,6 +32,8 @@ pub(super) enum ClaimPlan {
 pub(super) enum VolumePlan {
     Nothing,
     Delete,
+    /// It is being deleted and its claim is gone: take its protection away.
+    Unprotect,
     SetPhase(&'static str),
 }
 
@@ -39,16 +43,24 @@ pub(super) struct Surroundings<'a> {
     pub(super) default_class: Option<&'a str>,
     /// All volumes, in any order.
     pub(super) volumes: &'a [Arc<PersistentVolume>],
+    /// Does a pod on some node use the claim?
+    pub(super) in_use: bool,
     /// Can the volume be reached from the node?
     pub(super) reaches: &'a dyn Fn(&PersistentVolume, &str) -> bool,
 }
+
+pub(super) const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
+pub(super) const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 
 /// The provisioner of classes whose volumes people make by hand.
 const BY_HAND: &str = "kubernetes.io/no-provisioner";
 
 pub(super) fn plan_claim(claim: &PersistentVolumeClaim, around: &Surroundings<'_>) -> ClaimPlan {
     if claim.metadata.is_terminating() {
-        return ClaimPlan::Nothing;
+        return match !around.in_use && claim.metadata.has_finalizer(CLAIM_PROTECTION) {
+            true => ClaimPlan::Unprotect,
+            false => ClaimPlan::Nothing,
+        };
     }
     if !claim.spec.volume_name.is_empty() {
         return plan_named(claim, around);
@@ -173,7 +185,13 @@ pub(super) fn plan_volume(
 ) -> VolumePlan {
     let phase = volume.status.phase.as_str();
     if volume.metadata.is_terminating() {
-        return VolumePlan::Nothing;
+        let held = volume.spec.claim_ref.as_ref();
+        let in_use =
+            claim.is_some_and(|claim| held.is_some_and(|held| held.uid == claim.metadata.uid));
+        return match !in_use && volume.metadata.has_finalizer(VOLUME_PROTECTION) {
+            true => VolumePlan::Unprotect,
+            false => VolumePlan::Nothing,
+        };
     }
     let Some(held) = &volume.spec.claim_ref else {
         return to_phase(phase, "Available");
@@ -238,6 +256,7 @@ mod tests {
             class,
             default_class: Some("standard"),
             volumes,
+            in_use: false,
             reaches: &|_, _| true,
         };
         match plan_claim(claim, &around) {

@@ -17,11 +17,6 @@ const NODES: ResourceType = crate::node::Node::TYPE;
 
 async fn world(config: Config) -> World {
     let mut world = World::new().await;
-    let accounts = ResourceType::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
-    let account =
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
-    // Its controller is not part of this world.
-    world.create(&accounts, account).await;
     let cluster = Cluster::new(
         world.client.clone(),
         config,

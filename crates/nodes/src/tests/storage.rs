@@ -120,15 +120,18 @@ async fn a_volume_goes_when_its_claim_does() {
         .unwrap();
     let volume = bound["spec"]["volumeName"].as_str().unwrap().to_owned();
     assert_eq!(bound["status"]["phase"], "Bound");
-    // Their controllers would take the protecting finalizers away.
-    let unprotect = json!({"metadata": {"finalizers": null}});
-    world
-        .patch(&PersistentVolume::TYPE, &volume, unprotect.clone())
-        .await;
-    world
-        .patch(&PersistentVolumeClaim::TYPE, "data", unprotect)
-        .await;
+    // A claim in use stays until the pod that uses it is gone, and so does its volume.
+    world.create(&PODS, mounting("db", "data")).await;
+    pass(&world, 2).await;
     world.delete(&PersistentVolumeClaim::TYPE, "data").await;
     pass(&world, 2).await;
+    let held = world
+        .get(&PersistentVolumeClaim::TYPE, "data")
+        .await
+        .unwrap();
+    assert_ne!(held["metadata"]["deletionTimestamp"], Value::Null);
+    world.delete(&PODS, "db").await;
+    pass(&world, 2).await;
+    assert_eq!(world.get(&PersistentVolumeClaim::TYPE, "data").await, None);
     assert_eq!(world.get(&PersistentVolume::TYPE, &volume).await, None);
 }

@@ -100,28 +100,53 @@ impl Recorder {
         reason: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) {
+        let event = self.compose(object, event_type, reason.into(), message.into());
+        if let Err(error) = self.0.queue.try_send(event) {
+            self.on_drop(matches!(error, TrySendError::Full(_)));
+        }
+    }
+
+    /// The same for those who would rather be slowed down than not be heard, such as simulated kubelets:
+    /// waits while too many events are queued.
+    pub async fn event_in_turn(
+        &self,
+        object: &ObjectRef,
+        event_type: EventType,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) {
+        let event = self.compose(object, event_type, reason.into(), message.into());
+        if self.0.queue.send(event).await.is_err() {
+            self.on_drop(false);
+        }
+    }
+
+    fn compose(
+        &self,
+        object: &ObjectRef,
+        event_type: EventType,
+        reason: Cow<'static, str>,
+        message: String,
+    ) -> Event {
+        tracing::debug!(
+            kind = &*object.kind,
+            namespace = &*object.namespace,
+            name = &*object.name,
+            reason = &*reason,
+            message = &*message,
+            "event"
+        );
         let now = self.0.clock.now();
-        let event = Event {
+        Event {
             name: self.0.names.next(&object.name, now),
             object: object.clone(),
             event_type,
-            reason: reason.into(),
-            message: message.into(),
+            reason,
+            message,
             first_at: now.time(),
             last_at: now.time(),
             count: 1,
             combined: false,
-        };
-        tracing::debug!(
-            kind = &*event.object.kind,
-            namespace = &*event.object.namespace,
-            name = &*event.object.name,
-            reason = &*event.reason,
-            message = &*event.message,
-            "event"
-        );
-        if let Err(error) = self.0.queue.try_send(event) {
-            self.on_drop(matches!(error, TrySendError::Full(_)));
         }
     }
 

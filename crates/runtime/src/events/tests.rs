@@ -216,3 +216,21 @@ async fn events_after_the_writer_has_ended_are_counted_as_dropped() {
     assert_eq!(fixture.recorder.dropped(), 1);
     assert!(fixture.requests.lock().unwrap().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn events_in_turn_are_waited_for_instead_of_dropped() {
+    let fixture = Fixture::new(|_| Some(201));
+    for index in 0..QUEUED + 500 {
+        let object = ObjectRef::named(&PODS, "shop", &format!("web-{index}"), Uid::default());
+        let told = fixture.recorder.event_in_turn(
+            &object,
+            EventType::Normal,
+            "Started",
+            "Container started",
+        );
+        told.await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(fixture.recorder.dropped(), 0);
+    assert_eq!(fixture.requests.lock().unwrap().len(), QUEUED + 500);
+}

@@ -116,7 +116,11 @@ impl<K: Resource> Reflector<'_, K> {
                     self.place = Place::Unknown;
                 }
                 warn!(%resource, error = %client::describe(&error), "watch failed, will retry");
-                self.backoff.wait(error.retry_after()).await;
+                if error.is_transport() {
+                    self.backoff.wait_for_server().await;
+                } else {
+                    self.backoff.wait(error.retry_after()).await;
+                }
             }
         }
     }
@@ -173,7 +177,10 @@ impl<K: Resource> Reflector<'_, K> {
             // in a tight loop.
             End::Quiet if !self.listed || events == 0 => End::Cut,
             end => {
-                self.backoff.reset_if_long_lived();
+                // It has delivered: the next trouble is a new one.
+                if events > 0 && self.listed {
+                    self.backoff.reset();
+                }
                 end
             }
         }
@@ -307,6 +314,8 @@ struct Backoff {
 
 const BACKOFF_BASE: Duration = Duration::from_millis(800);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// A server that cannot be reached costs nothing to ask: it is found soon after it is back.
+const BACKOFF_MAX_UNREACHABLE: Duration = Duration::from_secs(4);
 const BACKOFF_RESET: Duration = Duration::from_secs(120);
 
 impl Backoff {
@@ -316,6 +325,15 @@ impl Backoff {
             next: BACKOFF_BASE,
             last_wait: None,
         }
+    }
+
+    fn reset(&mut self) {
+        self.next = BACKOFF_BASE;
+    }
+
+    async fn wait_for_server(&mut self) {
+        self.next = self.next.min(BACKOFF_MAX_UNREACHABLE);
+        self.wait(None).await;
     }
 
     async fn wait(&mut self, at_least: Option<Duration>) {

@@ -15,6 +15,8 @@ pub use handles::{
 };
 pub use text::CONTENT_TYPE;
 
+use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use api::ResourceType;
@@ -34,6 +36,9 @@ struct Inner {
     /// Run before each scrape, for values that are computed instead of kept. One that answers
     /// false belongs to something that is gone, and is dropped.
     before_scrape: Mutex<Vec<Box<dyn FnMut() -> bool + Send>>>,
+    /// Families that controllers asked for. Controllers are built anew for each term of leadership,
+    /// and go on counting where the last term ended.
+    asked_for: Mutex<BTreeMap<String, Box<dyn Any + Send>>>,
 }
 
 /// Upstream's promise of how long a metric keeps its name; scrapers see it in the help text.
@@ -55,6 +60,7 @@ impl Metrics {
             families,
             rest,
             before_scrape: Mutex::new(Vec::new()),
+            asked_for: Mutex::default(),
         }))
     }
 
@@ -102,8 +108,9 @@ impl Metrics {
         &self.0.rest
     }
 
-    /// A family of counters for a controller. Asking again by the same name gives a family that
-    /// nobody scrapes, and says so in the log: two owners of one name is a mistake in our code.
+    /// A family of counters for a controller. Asking again gives the same family. Asking for another
+    /// one by the same name gives a family that nobody scrapes, and says so in the log: that is a
+    /// mistake in our code.
     pub fn counter(
         &self,
         name: &str,
@@ -139,8 +146,22 @@ impl Metrics {
     }
 
     fn register<C: Collector + Clone + 'static>(&self, name: &str, family: C) -> C {
-        if let Err(error) = self.0.registry.register(Box::new(family.clone())) {
-            tracing::error!(name, %error, "metric is registered twice and will not be scraped");
+        let mut held = self
+            .0
+            .asked_for
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let known = held.get(name).and_then(|known| known.downcast_ref::<C>());
+        if let Some(known) = known.filter(|known| same_shape(*known, &family)) {
+            return known.clone();
+        }
+        match self.0.registry.register(Box::new(family.clone())) {
+            Ok(()) => {
+                held.insert(name.to_owned(), Box::new(family.clone()));
+            }
+            Err(error) => {
+                tracing::error!(name, %error, "metric is registered twice and will not be scraped");
+            }
         }
         family
     }
@@ -168,6 +189,15 @@ impl Stability {
         };
         format!("[{mark}] {help}")
     }
+}
+
+/// Equal help text and label names.
+fn same_shape(one: &impl Collector, two: &impl Collector) -> bool {
+    let shape = |family: &dyn Collector| {
+        let all: Vec<u64> = family.desc().iter().map(|desc| desc.dim_hash).collect();
+        all
+    };
+    shape(one) == shape(two)
 }
 
 #[cfg(test)]

@@ -179,12 +179,21 @@ fn label_values_are_escaped() {
 }
 
 #[test]
-fn a_name_taken_twice_keeps_its_first_owner() {
+fn a_new_term_goes_on_counting_where_the_last_one_ended() {
+    let metrics = Metrics::new();
+    let ask = || metrics.counter("mine_total", "Mine", Stability::Alpha, &[]);
+    ask().with_label_values::<&str>(&[]).inc();
+    ask().with_label_values::<&str>(&[]).inc_by(5);
+    check(&metrics, "mine_total", expect!["mine_total 6"]);
+}
+
+#[test]
+fn a_name_taken_by_another_family_keeps_its_first_owner() {
     let metrics = Metrics::new();
     let first = metrics.counter("mine_total", "Mine", Stability::Alpha, &[]);
-    let second = metrics.counter("mine_total", "Mine", Stability::Alpha, &[]);
+    let second = metrics.counter("mine_total", "Mine", Stability::Alpha, &["code"]);
     first.with_label_values::<&str>(&[]).inc();
-    second.with_label_values::<&str>(&[]).inc_by(5);
+    second.with_label_values(&["200"]).inc_by(5);
     check(&metrics, "mine_total", expect!["mine_total 1"]);
 }
 

@@ -175,6 +175,7 @@ fn manager(arguments: &Arguments, served: &Served, clock: &Clock, rng: &Rng) -> 
                 .with_user_agent("steersman/metadata-informers"),
             stream,
             root_ca: Some(served.pki.ca_certificate.clone()),
+            service_account_key: Some(served.pki.service_account_key.clone().into_bytes()),
             config: options.config.clone(),
             gates: options.gates.for_controllers(),
             clock: clock.clone(),

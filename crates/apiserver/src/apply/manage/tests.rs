@@ -118,6 +118,7 @@ fn an_update_takes_the_fields_that_it_changes() {
         &mut new,
         Some(&object),
         &manager("kubectl", Operation::Update),
+        &[],
     );
     assert_eq!(
         *fields(&new, "kubectl"),
@@ -131,6 +132,7 @@ fn an_update_takes_the_fields_that_it_changes() {
         &mut gone,
         Some(&new),
         &manager("kubectl", Operation::Update),
+        &[],
     );
     assert_eq!(*fields(&gone, "kubectl"), Value::Null);
 }
@@ -143,6 +145,7 @@ fn a_created_object_is_owned_by_its_creator() {
         &mut new,
         None,
         &manager("kubectl", Operation::Update),
+        &[],
     );
     assert_eq!(
         fields(&new, "kubectl")["f:metadata"],
@@ -160,6 +163,7 @@ fn clearing_stops_the_tracking() {
         &mut new,
         Some(&object),
         &manager("kubectl", Operation::Update),
+        &[],
     );
     assert!(new["metadata"].get("managedFields").is_none());
 }

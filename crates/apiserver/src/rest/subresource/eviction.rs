@@ -55,8 +55,32 @@ impl Context {
         if !can_ignore_budgets(&value) {
             self.spend_budget(transaction, &pod, &value, options.dry_run)?;
         }
+        if !options.dry_run && !is_deleting(&value) {
+            self.mark_disrupted(transaction, &key, value);
+        }
         self.delete_in(transaction, &key, options)?;
         Ok(())
+    }
+
+    /// Says why the pod ends: Jobs may treat disruptions differently from failures.
+    fn mark_disrupted(&self, transaction: &mut Transaction<'_>, key: &str, mut pod: Value) {
+        let condition = json!({
+            "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": self.shared.now(),
+        });
+        let status = crate::fields::object_mut(&mut pod, "status");
+        let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+        let Some(list) = conditions.as_array_mut() else {
+            return;
+        };
+        if !list
+            .iter()
+            .any(|known| known["type"] == "DisruptionTarget" && known["status"] == "True")
+        {
+            list.retain(|known| known["type"] != "DisruptionTarget");
+            list.push(condition);
+            transaction.put(&self.stored_kind, key, &mut pod, None);
+        }
     }
 
     fn spend_budget(

@@ -217,10 +217,25 @@ fn slots_are_used_again_without_mixing_objects_up() {
 }
 
 #[test]
-fn a_node_stays_small() {
-    // With its place in the index (32 bytes at a load of three quarters) and in its owner's list,
-    // an object stays below 200 bytes.
-    assert!(size_of::<Option<super::super::graph::Node>>() <= 104);
+fn a_hundred_thousand_objects_take_less_than_200_bytes_each() {
+    let mut graph = Graph::default();
+    let kind = thing(&mut graph);
+    for number in 0..100_000_u128 {
+        let uid = Uid::from_random(number << 80);
+        let owner = OwnerRef {
+            uid: Uid::from_random((number / 100) << 80 | 1),
+            ..owner_ref("o")
+        };
+        let object = Meta {
+            uid,
+            owners: api::meta::intern_owners(vec![owner]),
+            ..Meta::default()
+        };
+        graph.observe(kind, None, &object);
+    }
+    assert_eq!(graph.len(), 101_000);
+    let each = graph.heap_bytes() / graph.len();
+    assert!(each <= 200, "{each} bytes an object");
 }
 
 mod random {

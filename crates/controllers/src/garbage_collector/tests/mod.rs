@@ -3,6 +3,8 @@
 mod changes;
 mod decide;
 mod dot;
+mod faults;
+mod forest;
 mod sync;
 
 use api::{Istr, Meta, OwnerRef, Time};

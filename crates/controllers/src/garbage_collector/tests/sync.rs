@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::kinds::{Pod, ReplicaSet};
 use api::{Resource, ResourceType};
-use client::{DeleteOptions, Propagation};
+use client::{Client, DeleteOptions, Propagation};
 use runtime::decisions::Decisions;
 use runtime::informer::StreamOptions;
 use serde_json::{Value, json};
@@ -13,17 +13,24 @@ use testkit::World;
 use super::super::{GraphHandle, SharedKind, controller};
 use crate::Tools;
 
-const CONFIG_MAP: ResourceType = ResourceType::namespaced("", "v1", "configmaps", "ConfigMap");
+pub(super) const CONFIG_MAP: ResourceType =
+    ResourceType::namespaced("", "v1", "configmaps", "ConfigMap");
 
-async fn world() -> (World, GraphHandle) {
+pub(super) async fn world() -> (World, GraphHandle) {
     let mut world = World::new().await;
     let graph = start(&mut world).await;
     (world, graph)
 }
 
 async fn start(world: &mut World) -> GraphHandle {
+    let client = world.client.clone();
+    start_with(world, client.clone(), client).await
+}
+
+/// `acting` decides and writes, `watching` feeds the streams of metadata.
+pub(super) async fn start_with(world: &mut World, acting: Client, watching: Client) -> GraphHandle {
     let tools = Tools {
-        client: world.client.clone(),
+        client: acting,
         recorder: world.recorder.clone(),
         clock: world.clock.clone(),
         gates: api::Gates::default(),
@@ -34,7 +41,7 @@ async fn start(world: &mut World) -> GraphHandle {
         resync: None,
     };
     let shared = vec![SharedKind::of::<Pod>(&world.informers)];
-    let collector = controller(tools, world.client.clone(), options, shared, 5);
+    let collector = controller(tools, watching, options, shared, 5);
     let graph = collector.graph();
     let running = collector.run(world.stop());
     world.run(running);
@@ -43,7 +50,7 @@ async fn start(world: &mut World) -> GraphHandle {
     graph
 }
 
-fn config_map(name: &str, owners: &[&Value]) -> Value {
+pub(super) fn config_map(name: &str, owners: &[&Value]) -> Value {
     let owners: Vec<Value> = owners.iter().map(|owner| reference(owner)).collect();
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": owners}})
 }
@@ -77,14 +84,14 @@ fn replica_set() -> Value {
     })
 }
 
-fn by(propagation: Propagation) -> DeleteOptions {
+pub(super) fn by(propagation: Propagation) -> DeleteOptions {
     DeleteOptions {
         propagation: Some(propagation),
         ..DeleteOptions::default()
     }
 }
 
-async fn names(world: &World) -> Vec<String> {
+pub(super) async fn names(world: &World) -> Vec<String> {
     let all = world.list(&CONFIG_MAP).await;
     all.iter()
         .map(|map| map["metadata"]["name"].as_str().unwrap().to_owned())

@@ -156,3 +156,47 @@ async fn a_finalizer_of_somebody_else_is_left() {
     tokio::time::sleep(Duration::from_secs(300)).await;
     assert!(!world.written().contains("finalize"), "our part is done");
 }
+
+// Upstream: TestRetryOnConflictError.
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_met_with_a_fresh_read() {
+    let world = world().await;
+    world.refuse("PUT", "namespaces/shop/finalize", 409, 2);
+    world.delete(&Namespace::TYPE, "shop").await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(
+        world.written(),
+        "PUT status\nPUT finalize -> 409 ×2\nPUT finalize"
+    );
+    assert!(world.get(&Namespace::TYPE, "shop").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_deleted_is_said_and_tried_again() {
+    let world = world().await;
+    put(&world, &CONFIG_MAP, config_map(&[])).await;
+    world.refuse("DELETE", "shop/configmaps", 403, 12);
+    world.delete(&Namespace::TYPE, "shop").await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let namespace = world.get(&Namespace::TYPE, "shop").await.unwrap();
+    assert_eq!(
+        condition(&namespace, "NamespaceDeletionContentFailure"),
+        "True Failed to delete all resource types, 1 remaining: refused by the test: Forbidden"
+    );
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert!(world.get(&Namespace::TYPE, "shop").await.is_none());
+}
+
+// Upstream: TestDeleteEncounters404.
+#[tokio::test(start_paused = true)]
+async fn a_collection_that_cannot_be_deleted_goes_one_by_one() {
+    let world = world().await;
+    put(&world, &CONFIG_MAP, config_map(&[])).await;
+    world.refuse("DELETE", "shop/configmaps", 404, 1);
+    world.delete(&Namespace::TYPE, "shop").await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(
+        world.written(),
+        "DELETE configmaps -> 404\nDELETE configmaps/c\nPUT status\nPUT finalize"
+    );
+}

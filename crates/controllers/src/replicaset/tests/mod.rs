@@ -3,6 +3,7 @@
 mod plan;
 mod status;
 mod sync;
+mod trouble;
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use testkit::World;
 use super::super::{ReplicaOwner, controller};
 use crate::Tools;
 
-async fn world<K: ReplicaOwner>() -> World {
+pub(super) async fn world<K: ReplicaOwner>() -> World {
     let mut world = World::new().await;
     start::<K>(&mut world).await;
     world
@@ -31,7 +31,7 @@ async fn start<K: ReplicaOwner>(world: &mut World) {
     world.start().await;
 }
 
-fn replica_set(replicas: i32) -> Value {
+pub(super) fn replica_set(replicas: i32) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet",
         "metadata": {"name": "web"},
@@ -46,7 +46,7 @@ fn replica_set(replicas: i32) -> Value {
     })
 }
 
-fn orphan(name: &str) -> Value {
+pub(super) fn orphan(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "labels": {"app": "web"}},

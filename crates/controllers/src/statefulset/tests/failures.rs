@@ -125,9 +125,9 @@ async fn a_refused_repair_is_reported_and_tried_again() {
 }
 
 // Upstream: TestStatefulPodControlUpdatesPodStorage, TestStatefulPodControlUpdatePodStorageFailure.
-// Real API servers refuse the patch, which is reported like any other refusal.
+// No API server lets volumes change: the user has to hear of it.
 #[tokio::test(start_paused = true)]
-async fn an_adopted_pod_is_given_its_volumes() {
+async fn volumes_that_an_adopted_pod_lacks_are_asked_for_and_the_refusal_is_reported() {
     let world = world().await;
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -145,7 +145,7 @@ async fn an_adopted_pod_is_given_its_volumes() {
         .position(|write| !write.body["spec"]["volumes"].is_null())
         .unwrap();
     assert_eq!(writes[at - 1].to_string(), "POST persistentvolumeclaims");
-    assert_eq!(writes[at].to_string(), "PATCH pods/web-0");
+    assert_eq!(writes[at].to_string(), "PATCH pods/web-0 -> 422");
     assert_eq!(
         writes[at].body,
         json!({
@@ -160,6 +160,12 @@ async fn an_adopted_pod_is_given_its_volumes() {
                 {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}},
             ]},
         })
+    );
+    let events = world.events().await;
+    let refused = "Warning FailedUpdate Update Pod web-0 in StatefulSet web failed error: ";
+    assert!(
+        events.iter().any(|event| event.starts_with(refused)),
+        "{events:?}"
     );
 }
 

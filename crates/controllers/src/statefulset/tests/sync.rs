@@ -36,7 +36,7 @@ async fn an_ordered_set_goes_one_by_one_and_then_rests() {
         DELETE pods/web-2
         PUT statefulsets/web/status
         DELETE pods/web-1
-        PUT statefulsets/web/status ×2"#]]
+        PUT statefulsets/web/status"#]]
     .assert_eq(&world.written());
     roll_out(&world).await;
     world.written();
@@ -278,4 +278,27 @@ async fn invariants_hold_for_a_settled_set() {
     expect!["default/web has pods {0} and wants 0..2"].assert_eq(&look().unwrap_err());
     roll_out(&world).await;
     look().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_that_change_together_are_written_together() {
+    let world = world().await;
+    world
+        .create(&StatefulSet::TYPE, parallel(stateful_set(20)))
+        .await;
+    world.settle().await;
+    world.written();
+    for ordinal in 0..20 {
+        world.make_ready(&format!("web-{ordinal}")).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    world.settle().await;
+    let writes = world.writes();
+    assert!(
+        (2..=4).contains(&writes.len()),
+        "one in 100 ms, for 200 ms: {}",
+        writes.len()
+    );
+    let set = world.get(&StatefulSet::TYPE, "web").await.unwrap();
+    assert_eq!(set["status"]["readyReplicas"], 20);
 }

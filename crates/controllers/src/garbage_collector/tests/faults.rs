@@ -1,0 +1,226 @@
+//! What goes wrong, and what comes and goes while the collector runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use api::{ResourceType, Uid};
+use bytes::Bytes;
+use client::{Body, BoxError, Client, Propagation};
+use http::{Request, Response};
+use serde_json::{Value, json};
+use testkit::World;
+use tower::util::BoxCloneSyncService;
+use tower::{Service, ServiceExt};
+
+use super::sync::{CONFIG_MAP, by, config_map, names, start_with, world};
+
+const SECRET: ResourceType = ResourceType::namespaced("", "v1", "secrets", "Secret");
+
+/// A client for which everything under a path breaks off while the switch is on.
+fn breaking(world: &World, path: &'static str) -> (Client, Arc<AtomicBool>) {
+    let broken = Arc::new(AtomicBool::new(true));
+    let (inner, switch) = (world.server.transport(), broken.clone());
+    let transport = BoxCloneSyncService::new(tower::service_fn(move |request: Request<Bytes>| {
+        let (mut inner, switch) = (inner.clone(), switch.clone());
+        async move {
+            if switch.load(Ordering::Relaxed) && request.uri().path().starts_with(path) {
+                return Err(BoxError::from("the line is cut"));
+            }
+            let response: Response<Body> = inner.ready().await?.call(request).await?;
+            Ok::<_, BoxError>(response)
+        }
+    }));
+    (Client::new(transport), broken)
+}
+
+fn secret(name: &str, owner: &Value) -> Value {
+    let mut secret = config_map(name, &[owner]);
+    secret["kind"] = json!("Secret");
+    secret
+}
+
+// Upstream: TestGarbageCollectorSync.
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_cannot_be_listed_stops_nobody() {
+    let mut world = World::new().await;
+    let (watching, broken) = breaking(&world, "/api/v1/secrets");
+    let acting = world.client.clone();
+    start_with(&mut world, acting, watching).await;
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    let root = world.create(&CONFIG_MAP, config_map("root", &[])).await;
+    world
+        .create(&CONFIG_MAP, config_map("leaf", &[&root]))
+        .await;
+    world.create(&SECRET, secret("leaf", &root)).await;
+    world.settle().await;
+    world.delete(&CONFIG_MAP, "root").await;
+    world.settle().await;
+    assert!(names(&world).await.is_empty());
+    assert!(world.get(&SECRET, "leaf").await.is_some(), "not seen yet");
+    broken.store(false, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert!(world.get(&SECRET, "leaf").await.is_none());
+}
+
+// Upstream: TestGarbageCollectorSync.
+#[tokio::test(start_paused = true)]
+async fn discovery_that_fails_takes_nothing_away() {
+    let mut world = World::new().await;
+    let (acting, broken) = breaking(&world, "/apis");
+    broken.store(false, Ordering::Relaxed);
+    let watching = world.client.clone();
+    start_with(&mut world, acting, watching).await;
+    broken.store(true, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let root = world.create(&CONFIG_MAP, config_map("root", &[])).await;
+    world
+        .create(&CONFIG_MAP, config_map("leaf", &[&root]))
+        .await;
+    world.settle().await;
+    world.delete(&CONFIG_MAP, "root").await;
+    world.settle().await;
+    assert!(names(&world).await.is_empty());
+}
+
+// Upstream: TestGarbageCollectorConstruction, TestDeleteOwnerRefPatch.
+#[tokio::test(start_paused = true)]
+async fn custom_kinds_come_and_are_collected() {
+    let (world, _) = world().await;
+    let definitions = ResourceType::cluster(
+        "apiextensions.k8s.io",
+        "v1",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+    );
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
+        },
+    });
+    world.create(&definitions, definition).await;
+    tokio::time::sleep(Duration::from_secs(35)).await;
+    let widgets = ResourceType::namespaced("example.com", "v1", "widgets", "Widget");
+    let root = world.create(&CONFIG_MAP, config_map("root", &[])).await;
+    let widget = |name: &str, owner: &Value| {
+        let mut widget = config_map(name, &[owner]);
+        widget["apiVersion"] = json!("example.com/v1");
+        widget["kind"] = json!("Widget");
+        widget
+    };
+    world.create(&widgets, widget("orphan", &root)).await;
+    world.settle().await;
+    world
+        .delete_with(&CONFIG_MAP, "root", &by(Propagation::Orphan))
+        .await;
+    world.settle().await;
+    assert_eq!(
+        world.written(),
+        "PATCH widgets/orphan -> 415\nPATCH widgets/orphan\nPATCH configmaps/root"
+    );
+    let orphan = world.get(&widgets, "orphan").await.unwrap();
+    assert_eq!(orphan["metadata"]["ownerReferences"], Value::Null);
+
+    let owner = world.create(&CONFIG_MAP, config_map("owner", &[])).await;
+    world.create(&widgets, widget("leaf", &owner)).await;
+    world.settle().await;
+    world.delete(&CONFIG_MAP, "owner").await;
+    world.settle().await;
+    assert!(world.get(&widgets, "leaf").await.is_none());
+}
+
+/// A leaf under a root.
+async fn tree(world: &World) -> Uid {
+    let root = world.create(&CONFIG_MAP, config_map("root", &[])).await;
+    let leaf = world
+        .create(&CONFIG_MAP, config_map("leaf", &[&root]))
+        .await;
+    world.settle().await;
+    world.written();
+    Uid::from(leaf["metadata"]["uid"].as_str().unwrap())
+}
+
+// Upstream: the conflict cases of TestAttemptToDeleteItem.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_has_nothing_to_do_with_owners_saves_nobody() {
+    let (world, _) = world().await;
+    tree(&world).await;
+    world.refuse("DELETE", "configmaps/leaf", 409, 1);
+    world.delete(&CONFIG_MAP, "root").await;
+    world.settle().await;
+    let writes = world.writes();
+    let lines: Vec<String> = writes.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        ["DELETE configmaps/leaf -> 409", "DELETE configmaps/leaf"]
+    );
+    let preconditions = &writes[1].body["preconditions"];
+    assert!(preconditions["uid"].is_string());
+    assert_eq!(preconditions["resourceVersion"], Value::Null);
+}
+
+// Upstream: TestAttemptToDeleteItemDeleteObjectNotFound.
+#[tokio::test(start_paused = true)]
+async fn what_the_server_denies_leaves_the_graph() {
+    let (world, graph) = world().await;
+    let leaf = tree(&world).await;
+    world.refuse("DELETE", "configmaps/leaf", 404, 1);
+    world.delete(&CONFIG_MAP, "root").await;
+    world.settle().await;
+    assert_eq!(world.written(), "DELETE configmaps/leaf -> 404");
+    assert!(!graph.has(&leaf));
+}
+
+// Upstream: TestAttemptToDeleteItemDeleteObjectNotFoundWaitingForDependents.
+#[tokio::test(start_paused = true)]
+async fn a_denied_dependent_does_not_hold_up_a_foreground_deletion() {
+    let (world, graph) = world().await;
+    let leaf = tree(&world).await;
+    world.refuse("DELETE", "configmaps/leaf", 404, 1);
+    world
+        .delete_with(&CONFIG_MAP, "root", &by(Propagation::Foreground))
+        .await;
+    world.settle().await;
+    assert_eq!(
+        world.written(),
+        "DELETE configmaps/leaf -> 404\nPATCH configmaps/root"
+    );
+    assert!(!graph.has(&leaf));
+    assert!(world.get(&CONFIG_MAP, "root").await.is_none());
+}
+
+// Upstream: TestOrphanDependentsFailure.
+#[tokio::test(start_paused = true)]
+async fn an_owner_waits_until_all_its_orphans_know() {
+    let (world, _) = world().await;
+    tree(&world).await;
+    world.refuse("PATCH", "configmaps/leaf", 500, 2);
+    world.refuse("PATCH", "configmaps/root", 409, 1);
+    world
+        .delete_with(&CONFIG_MAP, "root", &by(Propagation::Orphan))
+        .await;
+    world.settle().await;
+    assert_eq!(
+        world.written(),
+        "PATCH configmaps/leaf -> 500 ×2\nPATCH configmaps/leaf\nPATCH configmaps/root -> 409\nPATCH configmaps/root"
+    );
+    assert_eq!(names(&world).await, ["leaf"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_will_not_delete_is_asked_ever_more_rarely() {
+    let (world, _) = world().await;
+    tree(&world).await;
+    world.refuse("DELETE", "configmaps/leaf", 403, 8);
+    world.delete(&CONFIG_MAP, "root").await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(
+        world.written(),
+        "DELETE configmaps/leaf -> 403 ×8\nDELETE configmaps/leaf"
+    );
+}

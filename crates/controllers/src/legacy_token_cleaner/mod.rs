@@ -1,0 +1,205 @@
+//! Tokens that were made for every service account once, and that nobody uses.
+//!
+//! **Converges**: an auto-generated token secret that has not been used for
+//! `--legacy-service-account-token-clean-up-period` and that no pod mounts is marked invalid, and
+//! deleted when as much time has passed again.
+//!
+//! **Woken by**: time alone, once a day.
+//!
+//! **Writes**: the label `kubernetes.io/legacy-token-invalid-since` on secrets, then their deletion with
+//! the revision as precondition.
+//!
+//! **Mirrors** `pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner.go`.
+//!
+//! **Deliberate differences**: which secrets pods mount is not worth a place in the cache of all pods.
+//! When there is a candidate, which is rare, the pods of its namespace are listed once.
+
+mod mounted;
+mod plan;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::kinds::{ConfigMap, Pod, Secret, ServiceAccount};
+use api::{Istr, Key, MicroTime, Resource, Time};
+use client::{Client, DeleteOptions, ListOptions, Patch};
+use futures_util::future::BoxFuture;
+use runtime::controller::Controller;
+use runtime::rate_limit::Backoff;
+use runtime::{Error, Informers, Next, Queue, Reconcile, Store};
+use serde_json::json;
+
+use crate::Tools;
+
+pub use mounted::mounted_secrets;
+pub use plan::{Candidate, Limits, Step, candidate, next_step};
+
+/// The name in `--controllers`.
+pub const NAME: &str = "legacy-serviceaccount-token-cleaner-controller";
+
+/// Upstream's number; the labels count days.
+const PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
+
+const DAY: Duration = PERIOD;
+
+/// Since when API servers note the use of tokens: nothing can be said about times before.
+const TRACKING_NAMESPACE: &str = "kube-system";
+const TRACKING_NAME: &str = "kube-apiserver-legacy-service-account-token-tracking";
+
+pub struct LegacyTokenCleaner {
+    tools: Tools,
+    /// May list pods, as the caches do.
+    reading: Client,
+    accounts: Arc<Store<ServiceAccount>>,
+    secrets: Arc<Store<Secret>>,
+    clean_up_period: Duration,
+}
+
+/// `reading` is the client of the caches: the controller's own identity may not list pods.
+pub fn controller(
+    informers: &Informers,
+    tools: Tools,
+    reading: Client,
+    clean_up_period: Duration,
+) -> Controller {
+    let (accounts, secrets) = (informers.of::<ServiceAccount>(), informers.of::<Secret>());
+    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+    // There is one thing to do, and it is due at once.
+    queue.add(Key::new("", "all"));
+    Controller {
+        name: NAME,
+        queue,
+        workers: 1,
+        retries_max: None,
+        waits_for: vec![accounts.synced(), secrets.synced()],
+        metrics: None,
+        reconciler: Arc::new(LegacyTokenCleaner {
+            tools,
+            reading,
+            accounts: accounts.store().clone(),
+            secrets: secrets.store().clone(),
+            clean_up_period,
+        }),
+    }
+}
+
+impl Reconcile for LegacyTokenCleaner {
+    fn reconcile<'a>(&'a self, _: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(async move {
+            if let Err(reason) = self.clean().await {
+                tracing::warn!(reason, "cannot look for unused tokens today");
+            }
+            Ok(Next::After(PERIOD))
+        })
+    }
+}
+
+impl LegacyTokenCleaner {
+    async fn clean(&self) -> Result<(), String> {
+        let now = self.tools.clock.now();
+        let tracked_since = self.tracked_since().await?;
+        if now < tracked_since.micro().plus(self.clean_up_period) {
+            return Ok(());
+        }
+        let limits = Limits::new(now, self.clean_up_period);
+        let mut mounted: BTreeMap<Istr, BTreeSet<String>> = BTreeMap::new();
+        for secret in self.secrets.list() {
+            let Some(candidate) = candidate(&secret, &self.accounts, &limits) else {
+                continue;
+            };
+            let namespace = &secret.metadata.namespace;
+            if !mounted.contains_key(namespace) {
+                let names = self.mounted(namespace).await?;
+                mounted.insert(namespace.clone(), names);
+            }
+            if mounted[namespace].contains(&*secret.metadata.name) {
+                continue;
+            }
+            self.apply(&secret, next_step(&candidate, &limits), now)
+                .await;
+        }
+        Ok(())
+    }
+
+    /// The first day of which all uses are known.
+    async fn tracked_since(&self) -> Result<Time, String> {
+        let client = &self.tools.client;
+        let found = client
+            .get(&ConfigMap::TYPE, TRACKING_NAMESPACE, TRACKING_NAME)
+            .await
+            .map_err(|error| error.to_string())?;
+        let map: serde_json::Value =
+            serde_json::from_slice(&found).map_err(|error| error.to_string())?;
+        let since = map["data"]["since"]
+            .as_str()
+            .ok_or("configMap does not have since label")?;
+        let day = plan::parse_day(since)
+            .ok_or_else(|| format!("error parsing trackedSince time: {since:?} is no date"))?;
+        Ok(day.micro().plus(DAY).time())
+    }
+
+    /// The names of all secrets that pods of a namespace use.
+    async fn mounted(&self, namespace: &str) -> Result<BTreeSet<String>, String> {
+        let mut options = ListOptions {
+            limit: Some(500),
+            ..ListOptions::default()
+        };
+        let mut names = BTreeSet::new();
+        loop {
+            let page = self.reading.list(&Pod::TYPE, namespace, &options).await;
+            let page = page.map_err(|error| error.to_string())?;
+            for pod in &page.items {
+                let pod = serde_json::from_slice(pod).map_err(|error| error.to_string())?;
+                mounted_secrets(&pod, &mut names);
+            }
+            match page.continue_token {
+                Some(token) => options.continue_token = Some(token),
+                None => return Ok(names),
+            }
+        }
+    }
+
+    async fn apply(&self, secret: &Secret, step: Step, now: MicroTime) {
+        let (client, meta) = (&self.tools.client, &secret.metadata);
+        let line = [step.to_string()].into_iter();
+        self.tools.decisions.record(NAME, &meta.key(), now, line);
+        let result = match &step {
+            Step::Wait => Ok(()),
+            Step::MarkInvalid { today } => {
+                let patch = json!({
+                    "kind": "Secret", "apiVersion": "v1",
+                    "metadata": {
+                        "name": meta.name, "namespace": meta.namespace, "uid": meta.uid,
+                        "labels": {plan::INVALID_SINCE: today},
+                    },
+                });
+                let patch = Patch::Merge(patch.to_string().into());
+                client
+                    .patch(&Secret::TYPE, &meta.namespace, &meta.name, None, &patch)
+                    .await
+                    .map(drop)
+            }
+            Step::Delete => {
+                let options = DeleteOptions {
+                    resource_version: Some(meta.resource_version),
+                    ..DeleteOptions::default()
+                };
+                client
+                    .delete(&Secret::TYPE, &meta.namespace, &meta.name, &options)
+                    .await
+                    .map(drop)
+            }
+        };
+        match result {
+            Err(error) if !error.is_conflict() && !error.is_not_found() => {
+                let secret = meta.key();
+                tracing::warn!(%secret, %step, %error, "cannot clean up a token, will try again");
+            }
+            _ => {}
+        }
+    }
+}

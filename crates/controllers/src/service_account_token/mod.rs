@@ -1,0 +1,355 @@
+//! Tokens in secrets, for those who still ask for them.
+//!
+//! **Converges**: every secret of type `kubernetes.io/service-account-token` whose service account
+//! exists holds a signed token, the namespace and the root certificates; one whose account is gone is
+//! gone; no account lists a token secret that is gone.
+//!
+//! **Woken by**: changes of such secrets; service accounts that go.
+//!
+//! **Writes**: updates and deletes those secrets, updates service accounts.
+//!
+//! **Mirrors** `pkg/controller/serviceaccount/tokens_controller.go`. Upstream has one queue for accounts
+//! and one for secrets; here an account that goes wakes its secrets, and all work is about a secret.
+
+mod plan;
+mod sign;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use api::json::Node;
+use api::kinds::{SERVICE_ACCOUNT_TOKEN, Secret, ServiceAccount};
+use api::{Key, Meta, Resource, ResourceType, Uid};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use client::DeleteOptions;
+use futures_util::future::BoxFuture;
+use runtime::controller::Controller;
+use runtime::rate_limit::Backoff;
+use runtime::{Change, Error, Informers, Next, Queue, Reconcile, Store};
+
+use crate::Tools;
+
+pub use plan::{Missing, Owner, missing, owner};
+pub use sign::{SignError, Signer};
+
+/// The name in `--controllers`.
+pub const NAME: &str = "serviceaccount-token-controller";
+
+/// Upstream gives up on a key after so many failures.
+const RETRIES: u32 = 10;
+
+/// Conflicts while a reference is removed: how often, and how long to wait. Upstream's numbers.
+const REFERENCE_ATTEMPTS: u32 = 10;
+const REFERENCE_WAIT: Duration = Duration::from_millis(100);
+
+/// Accounts that we saw go. A miss costs a request, nothing else.
+const GONE_MAX: usize = 500;
+
+pub struct TokenController {
+    tools: Tools,
+    accounts: Arc<Store<ServiceAccount>>,
+    secrets: Arc<Store<Secret>>,
+    signer: Signer,
+    /// In base64, as secrets hold it; empty for none.
+    root_ca: String,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// What the stores cannot tell any more.
+#[derive(Default)]
+struct Seen {
+    /// Whose tokens the deleted secrets were.
+    secrets_gone: BTreeMap<Key, Owner>,
+    /// The uids of deleted accounts, oldest first.
+    accounts_gone: std::collections::VecDeque<Uid>,
+}
+
+/// `root_ca` is the text of `--root-ca-file`; without one tokens come without certificates.
+pub fn controller(
+    informers: &Informers,
+    tools: Tools,
+    signer: Signer,
+    root_ca: Option<&[u8]>,
+    workers: usize,
+) -> Controller {
+    let (accounts, secrets) = (informers.of::<ServiceAccount>(), informers.of::<Secret>());
+    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+    let seen: Arc<Mutex<Seen>> = Arc::default();
+    {
+        let (queue, seen) = (queue.clone(), seen.clone());
+        secrets.on_change(move |change| {
+            let secret = change.object();
+            let Some(owner) = owner(secret) else {
+                return;
+            };
+            if matches!(change, Change::Deleted(_)) {
+                lock(&seen).secrets_gone.insert(secret.key(), owner);
+            }
+            queue.add(secret.key());
+        });
+    }
+    {
+        let (queue, seen, secrets) = (queue.clone(), seen.clone(), secrets.store().clone());
+        accounts.on_change(move |change| {
+            if let Change::Deleted(account) = change {
+                lock(&seen).account_gone(account.metadata.uid.clone());
+                wake_tokens(&secrets, &account.metadata, &queue);
+            }
+        });
+    }
+    Controller {
+        name: NAME,
+        queue,
+        workers,
+        retries_max: Some(RETRIES),
+        waits_for: vec![accounts.synced(), secrets.synced()],
+        metrics: None,
+        reconciler: Arc::new(TokenController {
+            tools,
+            accounts: accounts.store().clone(),
+            secrets: secrets.store().clone(),
+            signer,
+            root_ca: root_ca.map_or_else(String::new, |text| BASE64_STANDARD.encode(text)),
+            seen,
+        }),
+    }
+}
+
+fn wake_tokens(secrets: &Store<Secret>, account: &Meta, queue: &Queue) {
+    for secret in secrets.in_namespace(&account.namespace) {
+        if owner(&secret).is_some_and(|owner| owner.means(account)) {
+            queue.add(secret.key());
+        }
+    }
+}
+
+fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Seen {
+    fn account_gone(&mut self, uid: Uid) {
+        self.accounts_gone.push_back(uid);
+        if self.accounts_gone.len() > GONE_MAX {
+            self.accounts_gone.pop_front();
+        }
+    }
+}
+
+impl Reconcile for TokenController {
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(async move {
+            self.sync(key).await?;
+            Ok(Next::AwaitChange)
+        })
+    }
+}
+
+impl TokenController {
+    async fn sync(&self, key: &Key) -> Result<(), Error> {
+        let Some(secret) = self.secrets.get(key) else {
+            let gone = lock(&self.seen).secrets_gone.remove(key);
+            return match gone {
+                Some(owner) => self.remove_reference(key, &owner).await,
+                None => Ok(()),
+            };
+        };
+        let Some(owner) = owner(&secret) else {
+            return Ok(());
+        };
+        match self.account(&key.namespace, &owner).await? {
+            None => {
+                self.record(key, "deleted: its service account does not exist");
+                self.delete(&secret.metadata).await
+            }
+            Some(account) if missing(&secret, &self.root_ca).any() => {
+                self.fill(&secret, &account).await
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// The account of a secret, from the cache or, where that does not know it, from the server.
+    async fn account(&self, namespace: &str, owner: &Owner) -> Result<Option<Meta>, Error> {
+        if let Some(found) = self.accounts.find(namespace, &owner.name)
+            && owner.means(&found.metadata)
+        {
+            return Ok(Some(found.metadata.clone()));
+        }
+        if let Some(uid) = &owner.uid
+            && lock(&self.seen).accounts_gone.contains(uid)
+        {
+            return Ok(None);
+        }
+        let client = &self.tools.client;
+        match client
+            .get_as::<ServiceAccount>(namespace, &owner.name)
+            .await
+        {
+            Ok(found) => Ok(Some(found.metadata).filter(|found| owner.means(found))),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn delete(&self, meta: &Meta) -> Result<(), Error> {
+        let options = DeleteOptions {
+            uid: Some(meta.uid.clone()),
+            ..DeleteOptions::default()
+        };
+        let client = &self.tools.client;
+        let deleted = client
+            .delete(&Secret::TYPE, &meta.namespace, &meta.name, &options)
+            .await;
+        match deleted {
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            other => Ok(other.map(drop)?),
+        }
+    }
+
+    /// Writes what a secret lacks into the secret as it is now.
+    async fn fill(&self, cached: &Secret, account: &Meta) -> Result<(), Error> {
+        let meta = &cached.metadata;
+        let Some((live, mut body)) = self.get_raw::<Secret>(meta).await? else {
+            return Ok(());
+        };
+        if live.metadata.resource_version != meta.resource_version {
+            return Err(Error::Stale {
+                resource: "secrets".into(),
+            });
+        }
+        let missing = missing(&live, &self.root_ca);
+        if !missing.any() {
+            return Ok(());
+        }
+        if missing.ca {
+            body.set(&["data", "ca.crt"], Node::text(&self.root_ca));
+        }
+        if missing.namespace {
+            let namespace = BASE64_STANDARD.encode(&*meta.namespace);
+            body.set(&["data", "namespace"], Node::text(&namespace));
+        }
+        if missing.token {
+            let uid = account.uid.to_string();
+            let signed = self
+                .signer
+                .legacy_token(&meta.namespace, &account.name, &uid, &meta.name);
+            let token = signed.map_err(|error| Error::Terminal(error.to_string()))?;
+            body.set(
+                &["data", "token"],
+                Node::text(&BASE64_STANDARD.encode(token)),
+            );
+        }
+        let uid = account.uid.to_string();
+        body.set(
+            &["metadata", "annotations", plan::NAME_KEY],
+            Node::text(&account.name),
+        );
+        body.set(
+            &["metadata", "annotations", plan::UID_KEY],
+            Node::text(&uid),
+        );
+        self.record(&cached.key(), &missing.to_string());
+        match self.put(&Secret::TYPE, meta, body).await {
+            Err(error) if error.is_conflict() || error.is_not_found() => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// An account must not list a secret that is gone.
+    async fn remove_reference(&self, secret: &Key, owner: &Owner) -> Result<(), Error> {
+        let cached = self.accounts.find(&secret.namespace, &owner.name);
+        let Some(cached) = cached.filter(|cached| owner.means(&cached.metadata)) else {
+            return Ok(());
+        };
+        let mut attempts = 0;
+        loop {
+            let Some((live, mut body)) = self.get_raw::<ServiceAccount>(&cached.metadata).await?
+            else {
+                return Ok(());
+            };
+            let listed = live.secrets.iter().any(|held| *held.name == *secret.name);
+            if !owner.means(&live.metadata) || !listed {
+                return Ok(());
+            }
+            if let Node::Array(items) = body.entry(&["secrets"]) {
+                items.retain(|item| {
+                    let name = item.get(&["name"]).and_then(Node::as_str);
+                    name.is_none_or(|name| *name != *secret.name)
+                });
+            }
+            attempts += 1;
+            match self.put(&ServiceAccount::TYPE, &live.metadata, body).await {
+                Err(error) if error.is_conflict() && attempts < REFERENCE_ATTEMPTS => {
+                    tokio::time::sleep(REFERENCE_WAIT).await;
+                }
+                Err(error) if error.is_not_found() => return Ok(()),
+                other => return Ok(other?),
+            }
+        }
+    }
+
+    /// The object as it is now, as a view and whole; `None` when it is gone.
+    async fn get_raw<K: Resource>(&self, meta: &Meta) -> Result<Option<(K, Node)>, Error> {
+        let client = &self.tools.client;
+        let body = match client.get(&K::TYPE, &meta.namespace, &meta.name).await {
+            Ok(body) => body,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let view = K::decode(&body).map_err(|error| Error::Terminal(error.to_string()))?;
+        let text =
+            std::str::from_utf8(&body).map_err(|error| Error::Terminal(error.to_string()))?;
+        let node = Node::parse(text).map_err(|error| Error::Terminal(error.to_string()))?;
+        Ok(Some((view, node)))
+    }
+
+    async fn put(
+        &self,
+        resource: &ResourceType,
+        meta: &Meta,
+        body: Node,
+    ) -> Result<(), client::Error> {
+        let client = &self.tools.client;
+        client
+            .replace(
+                resource,
+                &meta.namespace,
+                &meta.name,
+                None,
+                body.to_string(),
+            )
+            .await
+            .map(drop)
+    }
+
+    fn record(&self, key: &Key, line: &str) {
+        let now = self.tools.clock.now();
+        let lines = [line.to_owned()].into_iter();
+        self.tools.decisions.record(NAME, key, now, lines);
+    }
+}
+
+/// What must hold once nothing changes any more: a token secret is complete, and its account exists.
+pub fn converged(secret: &Secret, accounts: &Store<ServiceAccount>) -> Result<(), String> {
+    let Some(owner) = owner(secret).filter(|_| secret.type_ == SERVICE_ACCOUNT_TOKEN) else {
+        return Ok(());
+    };
+    let key = secret.metadata.key();
+    let account = accounts.find(&key.namespace, &owner.name);
+    if !account.is_some_and(|account| owner.means(&account.metadata)) {
+        return Err(format!(
+            "{key} is a token of an account that does not exist"
+        ));
+    }
+    let missing = missing(secret, "");
+    if missing.any() {
+        return Err(format!("{key}: {missing}"));
+    }
+    Ok(())
+}
