@@ -158,3 +158,39 @@ fn ephemeral_containers_can_be_added_and_not_taken_back() {
         ]
     );
 }
+
+/// What a claim template makes is there to be mounted.
+#[test]
+fn containers_mount_what_claim_templates_make() {
+    let set = |mounted: &str| {
+        serde_json::json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
+            "spec": {
+                "serviceName": "db", "selector": {"matchLabels": {"app": "db"}},
+                "template": {
+                    "metadata": {"labels": {"app": "db"}},
+                    "spec": {"containers": [{
+                        "name": "c", "image": "db",
+                        "volumeMounts": [{"name": mounted, "mountPath": "/d"}],
+                    }]},
+                },
+                "volumeClaimTemplates": [{
+                    "metadata": {"name": "data"},
+                    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+                }],
+            },
+        })
+    };
+    let fields = |mounted: &str| -> Vec<String> {
+        let (kind, object) = prepared(&set(mounted));
+        create(&kind, &object)
+            .into_iter()
+            .map(|cause| cause.field)
+            .collect()
+    };
+    assert!(fields("data").is_empty());
+    assert_eq!(
+        fields("other"),
+        ["spec.template.spec.containers[0].volumeMounts[0].name"]
+    );
+}

@@ -1,7 +1,7 @@
 //! Deployments, ReplicaSets, StatefulSets, DaemonSets and ReplicationControllers.
 
 use api::syntax;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::metadata::labels;
 use super::place::{Errors, Place};
@@ -210,6 +210,31 @@ fn template(errors: &mut Errors, spec: &Place<'_>) {
 }
 
 /// A template, unless the selector is too broken to compare it with.
+/// The spec as its pods will have it: a claim template is a volume that containers may mount, in place of
+/// one of the same name in the pod template.
+fn with_claim_volumes(spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    let names: Vec<Value> = spec["volumeClaimTemplates"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|claim| claim["metadata"]["name"].clone())
+        .collect();
+    if names.is_empty() || !spec["template"]["spec"].is_object() {
+        return spec;
+    }
+    let own = spec["template"]["spec"]["volumes"].take();
+    let own = own.as_array().cloned().unwrap_or_default();
+    let kept = own
+        .into_iter()
+        .filter(|volume| !names.contains(&volume["name"]));
+    let claims = names
+        .iter()
+        .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+    spec["template"]["spec"]["volumes"] = claims.chain(kept).collect();
+    spec
+}
+
 fn compilable_template(errors: &mut Errors, spec: &Place<'_>, detail: &str) {
     let selector = spec.field("selector");
     if selector.is_set() && selectors::compile(selector.value).is_none() {
@@ -300,7 +325,8 @@ fn stateful_set(errors: &mut Errors, spec: &Place<'_>) {
         errors.syntax(&service, syntax::validate_dns1123_label);
     }
     selectors::workload_selector(errors, spec, "statefulset");
-    compilable_template(errors, spec, "");
+    let with_claims = with_claim_volumes(spec.value);
+    compilable_template(errors, &spec.showing(&with_claims), "");
     let claims = spec.field("volumeClaimTemplates");
     for claim in claims.items() {
         let claim_spec = claim.field("spec");
