@@ -2,7 +2,7 @@
 //!
 //! Two steps, never in the same round: first every node gets what it should have ([`plan`] itself),
 //! and only when there is nothing to do about that, old pods make room for new ones
-//! ([`update`](super::update)).
+//! (`update`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -85,6 +85,8 @@ pub(crate) fn main(arguments: Arguments) -> Result<()> {
 }
 
 async fn run(arguments: Arguments) -> Result<()> {
+    // What is wrong with the arguments is said before anything is written.
+    let options = manager_options(&arguments)?;
     let (stop, _signals) = signals::stop_on_signal();
     let place = Place::choose(arguments.data_dir.clone(), arguments.in_memory)?;
     let listener = listen(&arguments).await?;
@@ -97,7 +99,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     let client = |agent: &str| Client::new(served.server.transport()).with_user_agent(agent);
     let mut tasks: Vec<Task<()>> = Vec::new();
     if arguments.controller_manager == Who::Embedded {
-        let manager = manager(&arguments, &served, &clock, &rng)?;
+        let manager = manager(&options, &served, &clock, &rng);
         tasks.push(spawn(manager.run(None, stop.clone())));
     }
     let config = nodes::Config::with_nodes(arguments.nodes as usize);
@@ -151,14 +153,18 @@ fn kubeconfig_path(arguments: &Arguments, place: &Place) -> Result<PathBuf> {
     }
 }
 
-/// All built controllers, in this process, called directly.
-fn manager(arguments: &Arguments, served: &Served, clock: &Clock, rng: &Rng) -> Result<Manager> {
+/// The controller manager's own defaults, with the controllers that were asked for.
+fn manager_options(arguments: &Arguments) -> Result<Box<Options>> {
     let flags = [format!("--controllers={}", arguments.controllers.join(","))];
-    let options = match Options::parse(flags, "steersman up", manager::built::has) {
-        Ok(Command::Run(options)) => options,
+    match Options::parse(flags, "steersman up", manager::built::has) {
+        Ok(Command::Run(options)) => Ok(options),
         Ok(Command::Print(_)) => bail!("--controllers takes names of controllers"),
         Err(errors) => bail!("{errors}"),
-    };
+    }
+}
+
+/// All built controllers, in this process, called directly.
+fn manager(options: &Options, served: &Served, clock: &Clock, rng: &Rng) -> Manager {
     let transport = served.server.transport();
     let stream = StreamOptions {
         rng: rng.fork(),
@@ -168,7 +174,7 @@ fn manager(arguments: &Arguments, served: &Served, clock: &Clock, rng: &Rng) -> 
         Client::new(transport.clone()).with_user_agent("steersman/shared-informers"),
         stream.clone(),
     );
-    Ok(Manager {
+    Manager {
         parts: Parts {
             informers: Arc::new(informers),
             metadata: Client::new(transport.clone())
@@ -190,7 +196,7 @@ fn manager(arguments: &Arguments, served: &Served, clock: &Clock, rng: &Rng) -> 
             Box::pin(std::future::ready(Ok(client)))
         }),
         patience: Duration::from_secs(5),
-    })
+    }
 }
 
 fn greet(arguments: &Arguments, url: &str, kubeconfig: &std::path::Path) {
