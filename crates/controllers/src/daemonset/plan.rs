@@ -120,11 +120,18 @@ impl OnNode<'_> {
     }
 
     fn note_unfit(&mut self) {
-        if self.plan.notes.len() < NOTES_MAX {
-            self.plan.notes.push(Note::Unfit {
+        // Half of the notes are left for pods that fail.
+        if self.plan.notes.len() < NOTES_MAX / 2 {
+            self.note(Note::Unfit {
                 node: self.node.metadata.name.clone(),
                 why: self.verdict.explain(self.node),
             });
+        }
+    }
+
+    fn note(&mut self, note: Note) {
+        if self.plan.notes.len() < NOTES_MAX {
+            self.plan.notes.push(note);
         }
     }
 
@@ -167,7 +174,7 @@ impl OnNode<'_> {
             match (pod.status.phase, backoff) {
                 (Phase::Failed, Some(wait)) => {
                     self.plan.wait = self.plan.wait.into_iter().chain([wait]).min();
-                    self.plan.notes.push(Note::AwaitsBackoff {
+                    self.note(Note::AwaitsBackoff {
                         pod: name(pod),
                         node: self.node.metadata.name.clone(),
                         wait,
@@ -233,7 +240,7 @@ impl Plan {
     }
 }
 
-/// How many nodes a plan explains one by one.
+/// How many nodes, creations and deletions a plan explains one by one: more of the same is no news.
 pub(super) const NOTES_MAX: usize = 10;
 
 /// May a node have two pods for a while?

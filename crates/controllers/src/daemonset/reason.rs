@@ -80,7 +80,7 @@ impl Plan {
         };
         let creations = self.create.iter().take(NOTES_MAX).map(Creation::to_string);
         let deletions = self.delete.iter().take(NOTES_MAX).map(Deletion::to_string);
-        let notes = self.notes.iter().take(2 * NOTES_MAX).map(Note::to_string);
+        let notes = self.notes.iter().map(Note::to_string);
         creations
             .chain(more("creates", self.create.len()))
             .chain(deletions)

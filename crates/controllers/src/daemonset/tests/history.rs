@@ -64,6 +64,10 @@ fn copy(revision: &Value, name: &str, number: i64) -> Value {
 async fn of_equal_revisions_the_newest_stays_and_no_pod_is_lost() {
     let (world, revision) = settled().await;
     let pods = world.pod_names().await;
+    // By its generation alone the pod would be up to date.
+    let bare = json!({"metadata": {"labels": {"pod-template-generation": null}}});
+    world.patch(&Pod::TYPE, &pods[0], bare).await;
+    world.settle().await;
     world
         .create(&ControllerRevision::TYPE, copy(&revision, "web-go", 2))
         .await;
