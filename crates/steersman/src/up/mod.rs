@@ -76,7 +76,11 @@ const DEFAULT_PORT: u16 = 6443;
 pub(crate) fn main(arguments: Arguments) -> Result<()> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
-        .with_max_level(tracing::Level::WARN)
+        .with_max_level(if arguments.quiet {
+            tracing::Level::ERROR
+        } else {
+            tracing::Level::WARN
+        })
         .init();
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
