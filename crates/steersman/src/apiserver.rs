@@ -96,6 +96,7 @@ impl Served {
         let pki = match place {
             Place::Memory => Pki::generate(&names)?,
             Place::Dir(dir) => {
+                files::refuse_foreign_dir(dir)?;
                 files::create_private_dir(dir)?;
                 options.storage = Storage::Dir(dir.clone());
                 Pki::load_or_generate(&dir.join("pki"), &names)?

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 /// The default place for a cluster's data.
 pub(crate) fn default_data_dir() -> Result<PathBuf> {
@@ -15,6 +15,21 @@ pub(crate) fn default_data_dir() -> Result<PathBuf> {
         }
     };
     Ok(base.join("steersman"))
+}
+
+/// Refuses a folder that holds something and was never ours: ours has its keys in it from the start.
+pub(crate) fn refuse_foreign_dir(path: &Path) -> Result<()> {
+    let Ok(mut entries) = std::fs::read_dir(path) else {
+        // It does not exist yet, or creating it will say what is wrong with it.
+        return Ok(());
+    };
+    if let Some(Ok(first)) = entries.next()
+        && !path.join("pki").is_dir()
+    {
+        let (path, first) = (path.display(), first.file_name());
+        bail!("{path} holds {first:?}, which is not ours; choose an empty folder with --data-dir");
+    }
+    Ok(())
 }
 
 /// Creates a folder that only its owner can enter.

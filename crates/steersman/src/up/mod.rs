@@ -6,6 +6,7 @@
     reason = "this is where users are spoken to"
 )]
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,7 +114,8 @@ async fn run(arguments: Arguments) -> Result<()> {
     greet(&arguments, &served.url, &kubeconfig);
     stop.stopped().await;
     if !arguments.quiet && arguments.output == Output::Text {
-        println!("\nstopping");
+        // Whoever read our output may be gone by now; that is no reason not to stop in order.
+        let _ = writeln!(std::io::stdout(), "\nstopping");
     }
     finish(tasks, served).await;
     Ok(())
