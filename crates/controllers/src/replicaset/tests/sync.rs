@@ -6,6 +6,8 @@ use api::Resource;
 use api::kinds::{Pod, ReplicaSet, ReplicationController};
 use expect_test::expect;
 use runtime::decisions::Decisions;
+use runtime::informer::StreamOptions;
+use runtime::{Informers, Stop};
 use serde_json::{Value, json};
 use testkit::World;
 
@@ -19,16 +21,19 @@ pub(super) async fn world<K: ReplicaOwner>() -> World {
 }
 
 async fn start<K: ReplicaOwner>(world: &mut World) {
-    let tools = Tools {
+    let running = controller::<K>(&world.informers, tools(world), 5).run(world.stop());
+    world.run(running);
+    world.start().await;
+}
+
+fn tools(world: &World) -> Tools {
+    Tools {
         client: world.client.clone(),
         recorder: world.recorder.clone(),
         clock: world.clock.clone(),
         gates: api::Gates::default(),
         decisions: Decisions::new(),
-    };
-    let running = controller::<K>(&world.informers, tools, 5).run(world.stop());
-    world.run(running);
-    world.start().await;
+    }
 }
 
 pub(super) fn replica_set(replicas: i32) -> Value {
@@ -199,13 +204,35 @@ async fn availability_comes_with_time_alone() {
     );
 }
 
+/// A new process knows nothing but what the API server tells it.
 #[tokio::test(start_paused = true)]
-async fn a_set_with_a_restarted_controller_makes_nothing_twice() {
+async fn a_restarted_controller_makes_up_for_what_is_missing_and_no_more() {
     let mut world = world::<ReplicaSet>().await;
     world.create(&ReplicaSet::TYPE, replica_set(20)).await;
     world.settle().await;
     world.shut_down();
-    assert_eq!(world.pod_names().await.len(), 20);
+    for name in world.pod_names().await.iter().take(5) {
+        world.delete(&Pod::TYPE, name).await;
+    }
+    world.finish_deletions().await;
+    world.writes();
+
+    let stream = StreamOptions {
+        rng: world.rng.fork(),
+        resync: None,
+    };
+    let informers = Informers::new(world.client.clone(), stream);
+    let (_stopper, stop) = Stop::new();
+    let restarted = controller::<ReplicaSet>(&informers, tools(&world), 5);
+    let _running = runtime::spawn(restarted.run(stop.clone()));
+    informers.start(&stop);
+    world.settle().await;
+    let created = world
+        .writes()
+        .iter()
+        .filter(|write| write.method == "POST")
+        .count();
+    assert_eq!((created, world.pod_names().await.len()), (5, 20));
 }
 
 // Upstream: TestRSSyncExpectations, TestWatchControllers of the replication package.
