@@ -15,6 +15,7 @@ use crate::template::Template;
 use crate::{Istr, LabelSet};
 
 use super::replicaset::{is_zero, is_zero_i64};
+use super::strategy::WireStrategy;
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]
 #[serde(default)]
@@ -104,20 +105,7 @@ pub struct DaemonSetStrategy {
 
 impl<'de> Deserialize<'de> for DaemonSetStrategy {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize, Default)]
-        #[serde(rename_all = "camelCase", default)]
-        struct Wire {
-            r#type: Istr,
-            #[serde(deserialize_with = "or_default")]
-            rolling_update: Rolling,
-        }
-        #[derive(Deserialize, Default)]
-        #[serde(rename_all = "camelCase", default)]
-        struct Rolling {
-            max_unavailable: Option<IntOrString>,
-            max_surge: Option<IntOrString>,
-        }
-        let wire = Wire::deserialize(deserializer)?;
+        let wire = WireStrategy::deserialize(deserializer)?;
         Ok(DaemonSetStrategy {
             on_delete: wire.r#type == "OnDelete",
             max_unavailable: wire.rolling_update.max_unavailable,

@@ -10,6 +10,7 @@ use crate::selector::LabelSelector;
 use crate::template::Template;
 
 use super::replicaset::{is_zero, is_zero_i64};
+use super::strategy::WireStrategy;
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]
 #[serde(default)]
@@ -49,20 +50,7 @@ pub struct DeploymentStrategy {
 
 impl<'de> Deserialize<'de> for DeploymentStrategy {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize, Default)]
-        #[serde(rename_all = "camelCase", default)]
-        struct Wire {
-            r#type: crate::Istr,
-            #[serde(deserialize_with = "or_default")]
-            rolling_update: Rolling,
-        }
-        #[derive(Deserialize, Default)]
-        #[serde(rename_all = "camelCase", default)]
-        struct Rolling {
-            max_unavailable: Option<IntOrString>,
-            max_surge: Option<IntOrString>,
-        }
-        let wire = Wire::deserialize(deserializer)?;
+        let wire = WireStrategy::deserialize(deserializer)?;
         Ok(DeploymentStrategy {
             recreate: wire.r#type == "Recreate",
             max_unavailable: wire.rolling_update.max_unavailable,

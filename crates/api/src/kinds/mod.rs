@@ -19,6 +19,7 @@ mod replication_controller;
 mod secret;
 mod service_account;
 mod statefulset;
+mod strategy;
 
 pub use cluster_role::{AggregationRule, ClusterRole, PolicyRule};
 pub use config_map::{ConfigMap, ROOT_CA_CONFIG_MAP};
