@@ -90,7 +90,7 @@ pub const BUILT: &[Built] = &[
         component: "",
         build: |parts, tools| {
             let threshold = parts.config.pod_gc_controller.terminated_pod_threshold;
-            let controller = pod_gc::controller(&parts.informers, tools, &parts.metrics, threshold);
+            let controller = pod_gc::controller(&parts.informers, tools, threshold);
             Some(Ready::of(controller, parts, "orphaned_pods_nodes"))
         },
     },
@@ -125,8 +125,7 @@ pub const BUILT: &[Built] = &[
                 parts.stream.clone(),
                 cached_kinds(&parts.informers),
                 workers(config.concurrent_syncs),
-            )
-            .measured(&parts.metrics);
+            );
             Some(Ready {
                 name: "garbage-collector-controller",
                 run: Box::new(move |stop| Box::pin(collector.run(stop))),
@@ -138,8 +137,7 @@ pub const BUILT: &[Built] = &[
         component: "daemonset-controller",
         build: |parts, tools| {
             let workers = workers(parts.config.daemon_set_controller.concurrent_syncs);
-            let metrics = Some(&parts.metrics);
-            let controller = daemonset::controller(&parts.informers, tools, workers, metrics);
+            let controller = daemonset::controller(&parts.informers, tools, workers);
             Some(Ready::of(controller, parts, "daemonset"))
         },
     },
@@ -166,10 +164,7 @@ pub const BUILT: &[Built] = &[
         component: "statefulset-controller",
         build: |parts, tools| {
             let workers = workers(parts.config.stateful_set_controller.concurrent_syncs);
-            let options = statefulset::Options {
-                metrics: Some(parts.metrics.clone()),
-                ..statefulset::Options::default()
-            };
+            let options = statefulset::Options::default();
             let controller = statefulset::controller(&parts.informers, tools, workers, &options);
             Some(Ready::of(controller, parts, "statefulset"))
         },
@@ -197,8 +192,7 @@ pub const BUILT: &[Built] = &[
         component: "",
         build: |parts, tools| {
             let workers = workers(parts.config.ttl_after_finished_controller.concurrent_syncs);
-            let controller =
-                ttl_after_finished::controller(&parts.informers, tools, &parts.metrics, workers);
+            let controller = ttl_after_finished::controller(&parts.informers, tools, workers);
             Some(Ready::of(controller, parts, "ttl_jobs_to_delete"))
         },
     },
@@ -226,8 +220,7 @@ pub const BUILT: &[Built] = &[
         component: "",
         build: |parts, tools| {
             let root_ca = parts.root_ca.as_deref()?;
-            let controller =
-                root_ca_publisher::controller(&parts.informers, tools, &parts.metrics, root_ca, 1);
+            let controller = root_ca_publisher::controller(&parts.informers, tools, root_ca, 1);
             Some(Ready::of(controller, parts, "root_ca_cert_publisher"))
         },
     },
@@ -277,6 +270,7 @@ impl Built {
             clock: parts.clock.clone(),
             gates: parts.gates,
             decisions: parts.decisions.clone(),
+            metrics: parts.metrics.clone(),
         };
         let ready = (self.build)(parts, tools)?;
         let (stopper, stop) = Stop::new();

@@ -33,7 +33,7 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::{Istr, ResourceType, Uid};
@@ -45,7 +45,7 @@ use runtime::events::{EventType, ObjectRef};
 use runtime::informer::StreamOptions;
 use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
-use runtime::{Metrics, Queue, Stop, Task, spawn};
+use runtime::{Queue, Stop, Task, spawn};
 use tracing::{debug, error, info, warn};
 
 use crate::Tools;
@@ -85,7 +85,7 @@ struct Inner {
     monitors: Mutex<Monitors>,
     to_delete: Arc<Queue<Uid>>,
     to_orphan: Arc<Queue<Uid>>,
-    sync_errors: OnceLock<IntCounter>,
+    sync_errors: IntCounter,
 }
 
 /// A look at the graph while the collector runs.
@@ -124,15 +124,26 @@ pub fn controller(
     shared: Vec<SharedKind>,
     workers: usize,
 ) -> GarbageCollector {
+    let queue = |name: &str| {
+        let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+        queue.measure(&tools.metrics, name);
+        queue
+    };
+    let sync_errors = tools.metrics.counter(
+        "garbagecollector_controller_resources_sync_error_total",
+        "How often the kinds to watch could not be found out",
+        Stability::Alpha,
+        &[],
+    );
     GarbageCollector {
         inner: Arc::new(Inner {
-            tools,
             graph: GraphHandle::default(),
             served: Mutex::default(),
             monitors: Mutex::new(Monitors::new(watching, options, shared)),
-            to_delete: Arc::new(Queue::new(Backoff::DEFAULT)),
-            to_orphan: Arc::new(Queue::new(Backoff::DEFAULT)),
-            sync_errors: OnceLock::new(),
+            to_delete: queue("garbage_collector_attempt_to_delete"),
+            to_orphan: queue("garbage_collector_attempt_to_orphan"),
+            sync_errors: sync_errors.with_label_values::<&str>(&[]),
+            tools,
         }),
         workers,
     }
@@ -141,28 +152,6 @@ pub fn controller(
 impl GarbageCollector {
     pub fn graph(&self) -> GraphHandle {
         self.inner.graph.clone()
-    }
-
-    /// Counts under upstream's names.
-    #[must_use]
-    pub fn measured(self, metrics: &Metrics) -> GarbageCollector {
-        let inner = &self.inner;
-        inner
-            .to_delete
-            .measure(metrics, "garbage_collector_attempt_to_delete");
-        inner
-            .to_orphan
-            .measure(metrics, "garbage_collector_attempt_to_orphan");
-        let errors = metrics.counter(
-            "garbagecollector_controller_resources_sync_error_total",
-            "Number of garbage collector resources sync errors",
-            Stability::Alpha,
-            &[],
-        );
-        let none: [&str; 0] = [];
-        // A second handle would count under another name what the first one counts already.
-        let _ = inner.sync_errors.set(errors.with_label_values(&none));
-        self
     }
 
     /// Runs until the signal comes; then finishes what is in hand and returns.
@@ -249,9 +238,7 @@ impl Inner {
             reason,
             "cannot ask for new kinds, going on with those that are known"
         );
-        if let Some(errors) = self.sync_errors.get() {
-            errors.inc();
-        }
+        self.sync_errors.inc();
         false
     }
 

@@ -6,8 +6,6 @@ use std::time::Duration;
 use api::kinds::{Node, Pod};
 use api::{Istr, Resource, Time};
 use expect_test::{Expect, expect};
-use runtime::Metrics;
-use runtime::decisions::Decisions;
 use serde_json::json;
 use testkit::World;
 
@@ -107,15 +105,8 @@ fn pods_without_a_node_go_once() {
 
 async fn world() -> World {
     let mut world = World::new().await;
-    let tools = Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: Decisions::new(),
-    };
-    let metrics = Metrics::new();
-    let running = controller(&world.informers, tools, &metrics, 2).run(world.stop());
+    let tools = Tools::from(&world);
+    let running = controller(&world.informers, tools, 2).run(world.stop());
     world.run(running);
     world.start().await;
     world

@@ -5,7 +5,6 @@ use std::time::Duration;
 use api::kinds::{Pod, ReplicaSet};
 use api::{Resource, ResourceType};
 use client::{Client, DeleteOptions, Propagation};
-use runtime::decisions::Decisions;
 use runtime::informer::StreamOptions;
 use serde_json::{Value, json};
 use testkit::World;
@@ -31,10 +30,7 @@ async fn start(world: &mut World) -> GraphHandle {
 pub(super) async fn start_with(world: &mut World, acting: Client, watching: Client) -> GraphHandle {
     let tools = Tools {
         client: acting,
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: Decisions::new(),
+        ..Tools::from(&*world)
     };
     let options = StreamOptions {
         rng: world.rng.fork(),

@@ -5,7 +5,6 @@ use std::time::Duration;
 use api::kinds::{Namespace, Pod};
 use api::{Resource, ResourceType};
 use client::DeleteOptions;
-use runtime::decisions::Decisions;
 use serde_json::{Value, json};
 use testkit::World;
 
@@ -16,13 +15,7 @@ const CONFIG_MAP: ResourceType = ResourceType::namespaced("", "v1", "configmaps"
 
 async fn world() -> World {
     let mut world = World::new().await;
-    let tools = Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: Decisions::new(),
-    };
+    let tools = Tools::from(&world);
     let running = controller(&world.informers, tools, 5).run(world.stop());
     world.run(running);
     world.start().await;

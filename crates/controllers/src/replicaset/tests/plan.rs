@@ -1,5 +1,6 @@
 use expect_test::{Expect, expect};
 
+use super::super::ranking::age_ratios;
 use super::super::{Plan, plan};
 use super::{now, snapshot};
 
@@ -121,6 +122,18 @@ fn the_order_of_deletion() {
         deletes("replicas=1 | old:running,created=10d new:running,created=1m"),
         "new"
     );
+}
+
+#[test]
+fn ages_are_told_in_ages_of_the_youngest_ready_pod() {
+    let ratios = |active: &str, chosen: &str| {
+        let pods = |text: &str| snapshot(&format!("replicas=0 | {text}")).active;
+        age_ratios(&pods(active), &pods(chosen), now())
+    };
+    let active = "old:ready,created=10m young:ready,created=4m new:pending,created=1m";
+    assert_eq!(ratios(active, active), [2.0, 1.0]);
+    assert!(ratios("new:pending,created=1m", "new:pending,created=1m").is_empty());
+    assert!(ratios("a:ready", "a:ready").is_empty(), "no age, no ratio");
 }
 
 #[test]
