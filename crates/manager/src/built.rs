@@ -9,6 +9,8 @@ use api::kinds::{
 use api::{Clock, Gates, Rng};
 use client::Client;
 use controllers::garbage_collector::{self, SharedKind};
+
+pub use controllers::garbage_collector::{GraphHandle, Memory};
 use controllers::service_account_token::Signer;
 use controllers::{
     Tools, cluster_role_aggregation, daemonset, deployment, legacy_token_cleaner, namespace,
@@ -19,7 +21,6 @@ use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::decisions::Decisions;
 use runtime::events::Recorder;
-use runtime::informer::StreamOptions;
 use runtime::metrics::Metrics;
 use runtime::{Informers, Stop};
 
@@ -28,9 +29,10 @@ use crate::config::Config;
 /// What controllers are built from.
 pub struct Parts {
     pub informers: Arc<Informers>,
-    /// For streams of metadata, of kinds that nobody else caches.
+    /// For reading what nobody caches.
     pub metadata: Client,
-    pub stream: StreamOptions,
+    /// What the garbage collector keeps from term to term.
+    pub collector: Memory,
     /// The PEM that every namespace gets; none where nobody knows it.
     pub root_ca: Option<String>,
     /// The PEM of --service-account-private-key-file, which was checked when it was read.
@@ -121,8 +123,7 @@ pub const BUILT: &[Built] = &[
             }
             let collector = garbage_collector::controller(
                 tools,
-                parts.metadata.clone(),
-                parts.stream.clone(),
+                &parts.collector,
                 cached_kinds(&parts.informers),
                 workers(config.concurrent_syncs),
             );

@@ -137,7 +137,11 @@ async fn a_node_that_is_gone_takes_its_pods_along_after_a_while() {
     assert_eq!(writes[0].to_string(), "PATCH pods/p/status");
     let status = &writes[0].body["status"];
     assert_eq!(status["phase"], "Failed");
-    assert_eq!(status["conditions"][0]["reason"], "DeletionByPodGC");
+    let condition = &status["conditions"][0];
+    assert_eq!(condition["type"], "DisruptionTarget");
+    assert_eq!(condition["status"], "True");
+    assert_eq!(condition["reason"], "DeletionByPodGC");
+    assert_eq!(condition["message"], "PodGC: node no longer exists");
     assert_eq!(writes[1].to_string(), "DELETE pods/p");
     assert_eq!(writes[1].body["gracePeriodSeconds"], 0);
     assert_eq!(writes.len(), 2);

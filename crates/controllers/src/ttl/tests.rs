@@ -52,4 +52,20 @@ async fn a_node_is_told_once() {
     );
     world.settle().await;
     assert_eq!(world.written(), "");
+
+    // Others' annotations stay, and what somebody changed is put right.
+    let meddled =
+        json!({"metadata": {"annotations": {"node.alpha.kubernetes.io/ttl": "10", "a": "b"}}});
+    world.patch(&Node::TYPE, "n1", meddled).await;
+    world.settle().await;
+    let writes = world.writes();
+    assert_eq!(
+        (writes.len(), &writes[0].body),
+        (
+            1,
+            &json!({"metadata": {"annotations": {"node.alpha.kubernetes.io/ttl": "0"}}})
+        )
+    );
+    let node = world.get(&Node::TYPE, "n1").await.unwrap();
+    assert_eq!(node["metadata"]["annotations"]["a"], "b");
 }

@@ -9,7 +9,7 @@ use runtime::informer::StreamOptions;
 use serde_json::{Value, json};
 use testkit::World;
 
-use super::super::{GraphHandle, SharedKind, controller};
+use super::super::{GraphHandle, Memory, SharedKind, controller};
 use crate::Tools;
 
 pub(super) const CONFIG_MAP: ResourceType =
@@ -37,8 +37,9 @@ pub(super) async fn start_with(world: &mut World, acting: Client, watching: Clie
         resync: None,
     };
     let shared = vec![SharedKind::of::<Pod>(&world.informers)];
-    let collector = controller(tools, watching, options, shared, 5);
-    let graph = collector.graph();
+    let memory = Memory::new(watching, options);
+    let collector = controller(tools, &memory, shared, 5);
+    let graph = memory.graph();
     let running = collector.run(world.stop());
     world.run(running);
     world.start().await;

@@ -1,3 +1,4 @@
+use api::Gate;
 use expect_test::{Expect, expect};
 
 use super::super::ranking::age_ratios;
@@ -122,6 +123,34 @@ fn the_order_of_deletion() {
         deletes("replicas=1 | old:running,created=10d new:running,created=1m"),
         "new"
     );
+}
+
+// Upstream: TestSortingActivePodsWithRanks, with each gate in both states.
+#[test]
+fn gates_change_the_order_of_deletion() {
+    let first = |text: &str, gate: Gate, on: bool| {
+        let mut snapshot = snapshot(&format!("replicas=1 | {text}"));
+        snapshot.gates = snapshot.gates.with(gate, on);
+        let Plan::Delete { pods, .. } = plan(&snapshot, 500, now(), Vec::new) else {
+            panic!("{text} deletes nothing");
+        };
+        pods[0].metadata.name.to_string()
+    };
+    let costs = "cheap:ready,1h,cost=-1 young:ready,1m,cost=1";
+    assert_eq!(first(costs, Gate::PodDeletionCost, true), "cheap");
+    assert_eq!(first(costs, Gate::PodDeletionCost, false), "young");
+    let same_bucket = "older:ready,101s,uid=1 newer:ready,100s,uid=2";
+    assert_eq!(
+        first(same_bucket, Gate::LogarithmicScaleDown, true),
+        "older"
+    );
+    assert_eq!(
+        first(same_bucket, Gate::LogarithmicScaleDown, false),
+        "newer"
+    );
+    let unready = "older:running,created=101s,uid=1 newer:running,created=100s,uid=2";
+    assert_eq!(first(unready, Gate::LogarithmicScaleDown, true), "older");
+    assert_eq!(first(unready, Gate::LogarithmicScaleDown, false), "newer");
 }
 
 #[test]

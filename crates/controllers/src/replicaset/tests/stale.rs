@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use api::Resource;
 use api::kinds::{Pod, ReplicaSet};
+use api::{Gate, Gates, Resource};
 use runtime::Store;
 use runtime::triggers::by_controller;
 use serde_json::json;
@@ -90,6 +90,47 @@ async fn a_set_that_was_deleted_meanwhile_neither_adopts_nor_creates() {
     let error = lagging.reconcile("web").await.unwrap_err().to_string();
     assert!(error.contains("has just been deleted at"), "{error}");
     assert_eq!(lagging.world.written(), "");
+}
+
+// Upstream: TestExpectationsOnRecreate, TestDeleteControllerAndExpectations.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_expected_of_a_set_that_was_made_anew() {
+    let lagging = lagging().await;
+    lagging.reconcile("web").await.unwrap();
+    let world = &lagging.world;
+    assert_eq!(world.written(), "POST pods ×2");
+    let free = json!({"metadata": {"finalizers": null}});
+    world.patch(&ReplicaSet::TYPE, "web", free).await;
+    world.delete(&ReplicaSet::TYPE, "web").await;
+    world.create(&ReplicaSet::TYPE, replica_set(2)).await;
+    // The caches see the old set go and the new one come, and the pods of the old one.
+    world.start().await;
+    lagging.reconcile("web").await.unwrap();
+    assert_eq!(world.written(), "POST pods ×2", "its own, at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn terminating_pods_are_counted_behind_their_gate() {
+    for (on, expected) in [(true, json!(1)), (false, json!(null))] {
+        let mut world = World::new().await;
+        let gate = Gate::DeploymentReplicaSetTerminatingReplicas;
+        let tools = Tools {
+            gates: Gates::default().with(gate, on),
+            ..Tools::from(&world)
+        };
+        let running = controller::<ReplicaSet>(&world.informers, tools, 1).run(world.stop());
+        world.run(running);
+        world.start().await;
+        world.create(&ReplicaSet::TYPE, replica_set(1)).await;
+        world.settle().await;
+        let pod = world.pod_names().await.remove(0);
+        let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+        world.patch(&Pod::TYPE, &pod, hold).await;
+        world.delete(&Pod::TYPE, &pod).await;
+        world.settle().await;
+        let set = world.get(&ReplicaSet::TYPE, "web").await.unwrap();
+        assert_eq!(set["status"]["terminatingReplicas"], expected, "gate {on}");
+    }
 }
 
 /// `name owner [deleted]`, and which of the pods `name owner app` are related to a set.
