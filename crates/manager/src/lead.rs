@@ -258,7 +258,10 @@ fn manager(process: &Process, identities: &Identities, selected: Selected) -> Ma
                 match descriptor.first {
                     // Others' credentials may depend on it, so it cannot wait for its own.
                     true => Ok(identities.own(descriptor.service_account)),
-                    false => identities.controller(descriptor.service_account).await,
+                    false => {
+                        let account = descriptor.service_account;
+                        identities.controller(account, descriptor.rate).await
+                    }
                 }
             })
         }),
