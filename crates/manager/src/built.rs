@@ -164,8 +164,11 @@ pub const BUILT: &[Built] = &[
         name: "statefulset-controller",
         component: "statefulset-controller",
         build: |parts, tools| {
-            let workers = workers(parts.config.stateful_set_controller.concurrent_syncs);
-            let options = statefulset::Options::default();
+            let config = &parts.config.stateful_set_controller;
+            let workers = workers(config.concurrent_syncs);
+            let options = statefulset::Options {
+                recover_stuck_rollouts: config.recover_stuck_rollouts,
+            };
             let controller = statefulset::controller(&parts.informers, tools, workers, &options);
             Some(Ready::of(controller, parts, "statefulset"))
         },

@@ -14,8 +14,15 @@ use super::sync::{orphan, replica_set};
 use crate::Tools;
 
 async fn lagging() -> Lagging {
+    lagging_with(Gates::default()).await
+}
+
+async fn lagging_with(gates: Gates) -> Lagging {
     let world = World::new().await;
-    let tools = Tools::from(&world);
+    let tools = Tools {
+        gates,
+        ..Tools::from(&world)
+    };
     let controller = controller::<ReplicaSet>(&world.informers, tools, 1);
     let mut set = replica_set(2);
     set["metadata"]["finalizers"] = json!(["example.com/hold"]);
@@ -33,6 +40,17 @@ async fn a_set_waits_until_the_caches_show_its_own_writes() {
     let error = lagging.reconcile("web").await.unwrap_err();
     assert!(matches!(error, runtime::Error::Stale { .. }), "{error}");
     assert_eq!(lagging.world.written(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_gate_expectations_keep_it_from_more_pods() {
+    let gate = Gate::StaleControllerConsistencyReplicaSet;
+    let lagging = lagging_with(Gates::default().with(gate, false)).await;
+    lagging.reconcile("web").await.unwrap();
+    assert_eq!(lagging.world.written(), "POST pods ×2");
+    lagging.reconcile("web").await.unwrap();
+    let written = lagging.world.written();
+    assert!(!written.contains("POST pods"), "{written}");
 }
 
 // Upstream: TestPatchPodCallbacks.
