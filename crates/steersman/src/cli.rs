@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{apiserver, controller_manager, simulate, up};
+use crate::{apiserver, controller_manager, simulate, up, why};
 
 /// A kube-controller-manager, and a Kubernetes cluster in a box around it.
 #[derive(Parser)]
@@ -35,6 +35,7 @@ enum Command {
     },
     /// Run the whole cluster on a virtual clock, from seeds, with faults and crashes
     Simulate(simulate::Arguments),
+    Why(why::Arguments),
     /// Print the version
     Version,
     /// Print a completion script for your shell
@@ -50,6 +51,7 @@ pub(crate) fn main() -> ExitCode {
             return controller_manager::main("steersman controller-manager", arguments.into_iter());
         }
         Command::Simulate(arguments) => return simulate::main(&arguments),
+        Command::Why(arguments) => why::main(&arguments),
         Command::Version => {
             println!(
                 "steersman {} (Kubernetes API 1.36)",

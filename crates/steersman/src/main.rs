@@ -2,11 +2,13 @@
 
 mod apiserver;
 mod cli;
+mod connection;
 mod controller_manager;
 mod files;
 mod signals;
 mod simulate;
 mod up;
+mod why;
 
 use std::process::ExitCode;
 
