@@ -291,7 +291,11 @@ mod tests {
     #[test]
     fn people_call_a_resource_by_many_names() {
         let found = example();
-        let named = |name: &str| found.named(name).map(|resource| resource.plural.to_string());
+        let named = |name: &str| {
+            found
+                .named(name)
+                .map(|resource| resource.plural.to_string())
+        };
         for name in ["xs", "x", "ex", "X", "xs.a.io", "x.a"] {
             assert_eq!(named(name).as_deref(), Some("xs"), "{name}");
         }

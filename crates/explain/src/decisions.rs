@@ -75,7 +75,7 @@ pub fn classify(line: &str) -> Line {
         return Line::Wait;
     }
     let begins = |words: &&str| line.starts_with(*words) || line.contains(&format!(" {words}"));
-    if ACTS.iter().any(|words| begins(&words)) {
+    if ACTS.iter().any(|words| begins(words)) {
         return Line::Act;
     }
     Line::State

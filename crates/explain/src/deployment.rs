@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::facts::Facts;
 use crate::json::{condition, number, text, truth};
 use crate::replicas::{note_paused_writes, note_pods, note_refusal, wanted};
+use crate::words::{pods, short};
 use crate::{State, Telling, disruption, help};
 
 const REVISION: &str = "/metadata/annotations/deployment.kubernetes.io~1revision";
@@ -12,7 +13,7 @@ const REVISION: &str = "/metadata/annotations/deployment.kubernetes.io~1revision
 pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
     let deployment = &facts.object;
     let wanted = wanted(deployment);
-    told.wants(format!("{wanted} pods of {}", help::images(deployment)));
+    told.wants(format!("{} of {}", pods(wanted), help::images(deployment)));
     told.wants(strategy(deployment));
     told.sees(counts(deployment, wanted));
     note_paused_writes(facts, deployment, told);
@@ -20,7 +21,10 @@ pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
     if let Some(new) = new {
         told.sees(describe(facts, new, "has the current template"));
     }
-    for set in old.iter().filter(|set| number(set, "/spec/replicas") > 0 || number(set, "/status/replicas") > 0) {
+    for set in old
+        .iter()
+        .filter(|set| number(set, "/spec/replicas") > 0 || number(set, "/status/replicas") > 0)
+    {
         let revision = format!("is revision {}", text(set, REVISION));
         told.sees(describe(facts, set, &revision));
     }
@@ -33,7 +37,9 @@ pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
         }
         if is_new {
             told.hear(set);
-            let can_go_back = old.iter().any(|set| number(set, "/status/availableReplicas") > 0);
+            let can_go_back = old
+                .iter()
+                .any(|set| number(set, "/status/availableReplicas") > 0);
             trouble.refused = note_refusal(facts, set, told);
             trouble.can_go_back = can_go_back;
             let pods_stuck = pods_of_new(facts, set, can_go_back, told);
@@ -73,18 +79,32 @@ fn conclude(facts: &Facts, told: &mut Telling<'_>, wanted: i64, trouble: &Found)
     let seen = of("observedGeneration") >= number(deployment, "/metadata/generation");
     let timed_out = condition(deployment, "Progressing")
         .is_some_and(|held| text(held, "/reason") == "ProgressDeadlineExceeded");
-    let first = told.explanation.in_the_way.first().map_or(String::new(), |first| {
-        format!("; {} {}", first.object, first.why)
-    });
+    let first = told
+        .explanation
+        .in_the_way
+        .first()
+        .map_or(String::new(), |first| {
+            format!("; {} {}", first.object, short(&first.why))
+        });
     let old = all - updated;
     let count = format!("{updated} of {wanted} pods are updated, {available} available");
     if truth(deployment, "/spec/paused") && (updated < wanted || old > 0) {
         let name = facts.name_of(deployment);
-        told.offer(help::on(facts, &format!("rollout resume {name}"), "lets the rollout go on"));
+        told.offer(help::on(
+            facts,
+            &format!("rollout resume {name}"),
+            "lets the rollout go on",
+        ));
         told.conclude(State::Stuck, format!("is paused: {count}"));
     } else if seen && (updated, available, all) == (wanted, wanted, wanted) {
         told.explanation.in_the_way.retain(|held| !held.passing);
-        told.conclude(State::Settled, format!("is complete: all {wanted} pods are updated and available"));
+        told.conclude(
+            State::Settled,
+            match wanted {
+                1 => "is complete: its pod is updated and available".to_owned(),
+                _ => format!("is complete: all {wanted} pods are updated and available"),
+            },
+        );
     } else if trouble.refused || trouble.pods || timed_out {
         if timed_out && trouble.can_go_back {
             told.offer(help::undo(facts));
@@ -121,8 +141,8 @@ fn strategy(deployment: &Value) -> String {
 fn counts(deployment: &Value, wanted: i64) -> String {
     let of = |field: &str| number(deployment, &format!("/status/{field}"));
     format!(
-        "{} pods, {} of {wanted} updated, {} ready, {} available",
-        of("replicas"),
+        "{}, {} of {wanted} updated, {} ready, {} available",
+        pods(of("replicas")),
         of("updatedReplicas"),
         of("readyReplicas"),
         of("availableReplicas")
@@ -145,7 +165,9 @@ fn sets(facts: &Facts) -> (Option<&Value>, Vec<&Value>) {
     let revision = |set: &&Value| text(set, REVISION).parse::<i64>().unwrap_or(0);
     sets.sort_by_key(|set| std::cmp::Reverse(revision(set)));
     let current = text(&facts.object, REVISION);
-    let has_current = sets.first().is_some_and(|set| text(set, REVISION) == current);
+    let has_current = sets
+        .first()
+        .is_some_and(|set| text(set, REVISION) == current);
     // Before its controller has looked, the current template has no set yet.
     let seen = number(&facts.object, "/status/observedGeneration")
         >= number(&facts.object, "/metadata/generation");

@@ -21,14 +21,20 @@ impl Budget {
     pub fn of(budget: &Value, expected: i32) -> Option<Budget> {
         let value = |pointer: &str| {
             let value = budget.pointer(pointer)?;
-            IntOrString::deserialize(value).ok()?.scaled(expected, true).ok()
+            IntOrString::deserialize(value)
+                .ok()?
+                .scaled(expected, true)
+                .ok()
         };
         let must_stay = match (value("/spec/minAvailable"), value("/spec/maxUnavailable")) {
             (Some(least), _) => least,
             (None, Some(most)) => (expected - most).max(0),
             (None, None) => return None,
         };
-        Some(Budget { must_stay, expected })
+        Some(Budget {
+            must_stay,
+            expected,
+        })
     }
 }
 

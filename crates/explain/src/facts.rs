@@ -130,7 +130,10 @@ impl Facts {
             })
             .collect();
         found.sort_by_key(|event| std::cmp::Reverse(event_time(event)));
-        found.into_iter().map(|event| text(event, "/message")).collect()
+        found
+            .into_iter()
+            .map(|event| text(event, "/message"))
+            .collect()
     }
 }
 
@@ -147,15 +150,19 @@ fn only_of_kind(told: &mut Decisions, kind: &str) {
             line.drain(..prefix.len());
         }
         // That nothing is wrong with its owners is no news about anything.
-        decision.lines.retain(|line| {
-            line != "kept: it has no owner" && line != "kept: all its owners exist"
-        });
+        decision
+            .lines
+            .retain(|line| line != "kept: it has no owner" && line != "kept: all its owners exist");
     }
     told.decisions.retain(|decision| !decision.lines.is_empty());
 }
 
 fn event_time(event: &Value) -> &str {
-    let times = ["/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
+    let times = [
+        "/lastTimestamp",
+        "/eventTime",
+        "/metadata/creationTimestamp",
+    ];
     times
         .iter()
         .map(|pointer| text(event, pointer))

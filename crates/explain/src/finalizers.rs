@@ -8,15 +8,33 @@ use crate::json::{list, text, time};
 
 /// Well-known finalizers and what they wait for.
 const KNOWN: [(&str, &str); 9] = [
-    ("foregroundDeletion", "until everything that it owns is gone"),
+    (
+        "foregroundDeletion",
+        "until everything that it owns is gone",
+    ),
     ("orphan", "until what it owns has been let go"),
     ("kubernetes.io/pvc-protection", "as long as a pod uses it"),
-    ("kubernetes.io/pv-protection", "as long as a claim is bound to it"),
+    (
+        "kubernetes.io/pv-protection",
+        "as long as a claim is bound to it",
+    ),
     ("kubernetes", "until everything in it is gone"),
-    ("batch.kubernetes.io/job-tracking", "until its Job has counted it"),
-    ("service.kubernetes.io/load-balancer-cleanup", "until the cloud has removed its load balancer"),
-    ("external-provisioner.volume.kubernetes.io/finalizer", "until the storage driver has removed its volume"),
-    ("customresourcecleanup.apiextensions.k8s.io", "until all objects of its kind are gone"),
+    (
+        "batch.kubernetes.io/job-tracking",
+        "until its Job has counted it",
+    ),
+    (
+        "service.kubernetes.io/load-balancer-cleanup",
+        "until the cloud has removed its load balancer",
+    ),
+    (
+        "external-provisioner.volume.kubernetes.io/finalizer",
+        "until the storage driver has removed its volume",
+    ),
+    (
+        "customresourcecleanup.apiextensions.k8s.io",
+        "until all objects of its kind are gone",
+    ),
 ];
 
 /// The obstacle of an object that is being deleted and has finalizers.

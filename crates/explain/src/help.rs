@@ -39,7 +39,8 @@ pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help>
         Cause::Held => finalizer(facts, pod),
         Cause::NodeSilent => Some(Help {
             command: format!("kubectl describe node {node}"),
-            why: "shows whether the node is still there; if it is gone for good, delete the Node".into(),
+            why: "shows whether the node is still there; if it is gone for good, delete the Node"
+                .into(),
         }),
         Cause::Gated => on(
             facts,
@@ -59,23 +60,32 @@ pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help>
             "shows its events and what it refers to",
         ),
         Cause::Crash { container } => log(container, " --previous"),
-        Cause::Probe { container } => {
-            on(facts, &format!("logs {name} -c {container}"), "shows why it does not answer")
-        }
+        Cause::Probe { container } => on(
+            facts,
+            &format!("logs {name} -c {container}"),
+            "shows why it does not answer",
+        ),
     }
 }
 
 fn unschedulable(pod: &Value) -> Option<Help> {
-    let message = crate::json::condition(pod, "PodScheduled").map_or("", |held| text(held, "/message"));
+    let message =
+        crate::json::condition(pod, "PodScheduled").map_or("", |held| text(held, "/message"));
     let (command, why) = if message.contains("Insufficient") || message.contains("Too many pods") {
-        ("kubectl describe nodes", "shows what takes the room; free some, or add a node")
+        (
+            "kubectl describe nodes",
+            "shows what takes the room; free some, or add a node",
+        )
     } else if message.contains("taint") {
         (
             "kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints",
             "shows which taint the pod would have to tolerate",
         )
     } else if message.contains("affinity") || message.contains("selector") {
-        ("kubectl get nodes --show-labels", "shows which labels the nodes have")
+        (
+            "kubectl get nodes --show-labels",
+            "shows which labels the nodes have",
+        )
     } else {
         ("kubectl get nodes -o wide", "shows which nodes there are")
     };
@@ -98,7 +108,11 @@ fn fix_image(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help> {
         }
         _ => {
             let name = text(pod, "/metadata/name");
-            on(facts, &format!("describe pod {name}"), "shows what the registry answered")
+            on(
+                facts,
+                &format!("describe pod {name}"),
+                "shows what the registry answered",
+            )
         }
     }
 }
@@ -126,24 +140,41 @@ pub(crate) fn refused(facts: &Facts, message: &str) -> Option<Help> {
     if let Some(rest) = message.split("exceeded quota: ").nth(1) {
         let quota = rest.split(',').next().unwrap_or_default();
         let command = format!("describe quota {quota}");
-        return on(facts, &command, "shows what is used; raise the quota or ask for less");
+        return on(
+            facts,
+            &command,
+            "shows what is used; raise the quota or ask for less",
+        );
     }
     if message.contains("violates PodSecurity") {
         let command = format!("kubectl get ns {} --show-labels", facts.namespace());
-        let why = "shows the policy of the namespace; change the pod template, or the policy".into();
+        let why =
+            "shows the policy of the namespace; change the pod template, or the policy".into();
         return Some(Help { command, why });
     }
     if message.contains("serviceaccount") {
-        return on(facts, "get serviceaccounts", "shows whether the account exists");
+        return on(
+            facts,
+            "get serviceaccounts",
+            "shows whether the account exists",
+        );
     }
     let name = facts.name_of(&facts.object);
-    on(facts, &format!("describe {name}"), "shows all that the API server said")
+    on(
+        facts,
+        &format!("describe {name}"),
+        "shows all that the API server said",
+    )
 }
 
 /// Back to what worked, if anything did.
 pub(crate) fn undo(facts: &Facts) -> Option<Help> {
     let name = facts.name_of(&facts.object);
-    on(facts, &format!("rollout undo {name}"), "goes back to the revision before")
+    on(
+        facts,
+        &format!("rollout undo {name}"),
+        "goes back to the revision before",
+    )
 }
 
 /// The containers' images of a template: `nginx:1.27` or `nginx:1.27, proxy:2`.

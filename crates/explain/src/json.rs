@@ -52,6 +52,10 @@ pub fn selector_of(object: &Value) -> Option<Selector> {
     let selector = object.pointer("/spec/selector")?;
     if selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none() {
         let plain = labels(object, "/spec/selector");
+        if plain.is_empty() && text(object, "/kind") == "PodDisruptionBudget" {
+            // An empty selector selects nothing for a workload, and everything for a budget.
+            return Some(Selector::everything());
+        }
         return (!plain.is_empty()).then(|| Selector::from_labels(&plain));
     }
     LabelSelector::deserialize(selector).ok()?.compile().ok()

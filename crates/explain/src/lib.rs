@@ -24,6 +24,7 @@ mod sets;
 #[cfg(test)]
 mod tests;
 mod time;
+mod words;
 
 use api::Time;
 use serde::Serialize;
@@ -33,7 +34,7 @@ pub use disruption::{Budget, allows_no_disruption};
 pub use facts::{Facts, Source};
 pub use help::Help;
 pub use json::{labels, selector_of};
-pub use pod::{Trouble, trouble};
+pub use pod::{Cause, Trouble, trouble};
 pub use replicas::{Overlap, overlaps};
 pub use time::human;
 
@@ -106,10 +107,6 @@ pub struct Obstacle {
     pub passing: bool,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde asks for this signature"
-)]
 fn is_zero(count: &usize) -> bool {
     *count == 0
 }
@@ -186,7 +183,13 @@ impl<'a> Telling<'a> {
             let last = heard.decisions.len().saturating_sub(1);
             for (index, decision) in heard.decisions.iter().enumerate() {
                 for line in &decision.lines {
-                    self.hear_line(&heard.controller, decision, line, (own, index == last), &about);
+                    self.hear_line(
+                        &heard.controller,
+                        decision,
+                        line,
+                        (own, index == last),
+                        &about,
+                    );
                 }
             }
         }
@@ -237,6 +240,10 @@ impl<'a> Telling<'a> {
 
     fn finish(mut self) -> Explanation {
         self.note_deletion();
+        if self.explanation.state == State::Stuck {
+            let command = format!("describe {}", self.explanation.object);
+            self.offer(help::on(self.facts, &command, "shows its events"));
+        }
         let told = &mut self.explanation;
         told.did.sort_by_key(|did| did.at);
         let surplus = told.did.len().saturating_sub(DID_MAX);

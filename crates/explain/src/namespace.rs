@@ -39,9 +39,17 @@ pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
     }
     note_failures(facts, told);
     note_own_finalizers(facts, told);
-    let held = told.explanation.in_the_way.iter().find(|held| !held.passing).cloned();
+    let held = told
+        .explanation
+        .in_the_way
+        .iter()
+        .find(|held| !held.passing)
+        .cloned();
     match held {
-        Some(held) => told.conclude(State::Stuck, format!("does not go: {} {}", held.object, held.why)),
+        Some(held) => told.conclude(
+            State::Stuck,
+            format!("does not go: {} {}", held.object, held.why),
+        ),
         None => told.conclude(State::Progressing, "is going; nothing holds it for long"),
     }
 }
@@ -67,7 +75,9 @@ fn note_left(facts: &Facts, object: &Value, told: &mut Telling<'_>) {
         more: 0,
         why: match going {
             true => "is being deleted and held by nobody: it goes at any moment",
-            false => "has not been deleted yet: its turn comes, or its kind cannot be deleted just now",
+            false => {
+                "has not been deleted yet: its turn comes, or its kind cannot be deleted just now"
+            }
         }
         .to_owned(),
         since: None,

@@ -29,10 +29,16 @@ pub enum Cause {
     /// A claim that is not bound.
     Claim(String),
     Unscheduled,
-    Image { container: String },
+    Image {
+        container: String,
+    },
     Configuration,
-    Crash { container: String },
-    Probe { container: String },
+    Crash {
+        container: String,
+    },
+    Probe {
+        container: String,
+    },
     Gate,
     Mount,
     Starting,
@@ -92,7 +98,10 @@ fn terminating(facts: &Facts, pod: &Value) -> Trouble {
     }
     Trouble {
         cause: Cause::Terminating,
-        why: format!("is stopping; it has until {due} ({})", relative(due, facts.now)),
+        why: format!(
+            "is stopping; it has until {due} ({})",
+            relative(due, facts.now)
+        ),
         since,
         passing: true,
     }
@@ -132,7 +141,10 @@ fn unscheduled(facts: &Facts, pod: &Value) -> Trouble {
             .iter()
             .map(|gate| text(gate, "/name"))
             .collect();
-        let why = format!("may not be scheduled yet: scheduling gate {}", gates.join(", "));
+        let why = format!(
+            "may not be scheduled yet: scheduling gate {}",
+            gates.join(", ")
+        );
         return of(Cause::Gated, why, false);
     }
     if let Some(claim) = unbound_claim(facts, pod) {
@@ -148,7 +160,11 @@ fn unscheduled(facts: &Facts, pod: &Value) -> Trouble {
         let why = "waits for the scheduler, which has not looked at it yet".to_owned();
         return of(Cause::Unscheduled, why, true);
     }
-    of(Cause::Unschedulable, format!("cannot be scheduled: {message}"), false)
+    of(
+        Cause::Unschedulable,
+        format!("cannot be scheduled: {message}"),
+        false,
+    )
 }
 
 /// A claim of the pod that is there and not bound, or not there at all, as far as claims could be read.
@@ -183,7 +199,8 @@ fn too_young(facts: &Facts, ready: &Value, min_ready_seconds: i64) -> Option<Tro
 
 fn readiness_gate(pod: &Value) -> Option<Trouble> {
     let gates = list(pod, "/spec/readinessGates").iter();
-    let open = |type_: &str| condition(pod, type_).is_some_and(|held| text(held, "/status") == "True");
+    let open =
+        |type_: &str| condition(pod, type_).is_some_and(|held| text(held, "/status") == "True");
     let mut closed = gates
         .map(|gate| text(gate, "/conditionType"))
         .filter(|type_| !open(type_));
@@ -220,7 +237,9 @@ fn starting(facts: &Facts, pod: &Value) -> Trouble {
     Trouble {
         cause: Cause::Starting,
         why,
-        since: ready.and_then(|held| time(held, "/lastTransitionTime")).or(since),
+        since: ready
+            .and_then(|held| time(held, "/lastTransitionTime"))
+            .or(since),
         passing: true,
     }
 }

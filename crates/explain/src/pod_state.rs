@@ -51,7 +51,10 @@ fn of_container(facts: &Facts, pod: &Value, status: &Value, init: bool) -> Optio
         }
         _ if !text(status, "/state/terminated/reason").is_empty() && !init => {
             let code = number(status, "/state/terminated/exitCode");
-            let why = format!("{called} has ended with exit code {code}{}", ended(status, "state"));
+            let why = format!(
+                "{called} has ended with exit code {code}{}",
+                ended(status, "state")
+            );
             let container = name.to_owned();
             of(Cause::Crash { container }, why, since, false)
         }
@@ -107,13 +110,7 @@ fn ended(status: &Value, from: &str) -> String {
     }
 }
 
-fn probe(
-    facts: &Facts,
-    pod: &Value,
-    status: &Value,
-    called: &str,
-    name: &str,
-) -> Option<Trouble> {
+fn probe(facts: &Facts, pod: &Value, status: &Value, called: &str, name: &str) -> Option<Trouble> {
     let spec = list(pod, "/spec/containers")
         .iter()
         .find(|container| text(container, "/name") == name)?;

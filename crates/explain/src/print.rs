@@ -37,7 +37,11 @@ impl Explanation {
             .collect();
         section(out, "did", &did);
         section(out, "would", &self.would);
-        section(out, "waits", &self.waits);
+        let waits = self.waits.iter();
+        let waits: Vec<String> = waits
+            .map(|line| line.strip_prefix("waits ").unwrap_or(line).to_owned())
+            .collect();
+        section(out, "waits", &waits);
         let obstacles: Vec<String> = self
             .in_the_way
             .iter()

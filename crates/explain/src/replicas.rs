@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::facts::Facts;
 use crate::json::{condition, labels, number, selector_of, text, time};
 use crate::pod::{Cause, trouble};
+use crate::words::{pods, short};
 use crate::{Obstacle, State, Telling, disruption, help};
 
 /// Two workloads of one namespace that select each other's pods.
@@ -50,7 +51,7 @@ pub fn overlaps<'a>(workloads: impl Iterator<Item = &'a Value> + Clone) -> Vec<O
 pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
     let set = &facts.object;
     let wanted = wanted(set);
-    told.wants(format!("{wanted} pods of {}", help::images(set)));
+    told.wants(format!("{} of {}", pods(wanted), help::images(set)));
     told.sees(counts(set));
     note_owner(facts, told);
     note_paused_writes(facts, set, told);
@@ -61,7 +62,10 @@ pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
     if refused {
         told.conclude(State::Stuck, "the API server refuses to create its pods");
     } else if available >= wanted && number(set, "/status/replicas") == wanted {
-        told.conclude(State::Settled, format!("has the {wanted} pods it wants, all available"));
+        told.conclude(
+            State::Settled,
+            format!("has the {} it wants, all available", pods(wanted)),
+        );
     } else {
         conclude_by_pods(told, stuck, available, wanted);
     }
@@ -73,11 +77,14 @@ pub(crate) fn conclude_by_pods(told: &mut Telling<'_>, stuck: bool, available: i
     let count = format!("{available} of {wanted} pods are available");
     match (stuck, first) {
         (true, Some(first)) => {
-            told.conclude(State::Stuck, format!("{count}; {} {}", first.object, first.why));
+            told.conclude(
+                State::Stuck,
+                format!("{count}; {} {}", first.object, short(&first.why)),
+            );
         }
         (false, Some(first)) => told.conclude(
             State::Progressing,
-            format!("{count}; {} {}", first.object, first.why),
+            format!("{count}; {} {}", first.object, short(&first.why)),
         ),
         (_, None) => told.conclude(State::Progressing, count),
     }
@@ -93,8 +100,8 @@ pub(crate) fn wanted(set: &Value) -> i64 {
 fn counts(set: &Value) -> String {
     let of = |field: &str| number(set, &format!("/status/{field}"));
     format!(
-        "{} pods, {} ready, {} available",
-        of("replicas"),
+        "{}, {} ready, {} available",
+        pods(of("replicas")),
         of("readyReplicas"),
         of("availableReplicas")
     )

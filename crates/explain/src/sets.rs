@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::facts::Facts;
 use crate::json::{number, text};
 use crate::replicas::{conclude_by_pods, note_paused_writes, note_pods, note_refusal, wanted};
+use crate::words::pods;
 use crate::{State, Telling, disruption, help};
 
 pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
@@ -18,14 +19,17 @@ pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
         told.wants(line);
     }
     told.sees(format!(
-        "{} pods, {} updated, {} ready, {} available",
-        numbers.current, numbers.updated, numbers.ready, numbers.available
+        "{}, {} updated, {} ready, {} available",
+        pods(numbers.current),
+        numbers.updated,
+        numbers.ready,
+        numbers.available
     ));
     note_paused_writes(facts, set, told);
     disruption::tell(facts, set, told);
-    help_by_decision(facts, told);
+    let blocked = help_by_decision(facts, told);
     let refused = note_refusal(facts, set, told);
-    let stuck = note_pods(facts, set, told);
+    let stuck = note_pods(facts, set, told) || blocked;
     let on_delete = text(set, "/spec/updateStrategy/type") == "OnDelete";
     let complete = numbers.available >= numbers.wanted && numbers.current == numbers.wanted;
     if refused {
@@ -33,7 +37,10 @@ pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
     } else if complete && numbers.updated >= numbers.to_update {
         told.conclude(
             State::Settled,
-            format!("is complete: {} pods are available, {} updated", numbers.available, numbers.updated),
+            format!(
+                "is complete: {} pods are available, {} updated",
+                numbers.available, numbers.updated
+            ),
         );
     } else if complete && on_delete {
         told.conclude(
@@ -64,7 +71,7 @@ impl Numbers {
         let images = help::images(set);
         match self.daemon {
             true => format!("a pod of {images} on each of {} nodes", self.wanted),
-            false => format!("{} pods of {images}", self.wanted),
+            false => format!("{} of {images}", pods(self.wanted)),
         }
     }
 }
@@ -80,7 +87,11 @@ fn stateful(set: &Value) -> Numbers {
         current: of("replicas"),
         ready: of("readyReplicas"),
         available: of("availableReplicas"),
-        updated: if rolled { of("replicas") } else { of("updatedReplicas") },
+        updated: if rolled {
+            of("replicas")
+        } else {
+            of("updatedReplicas")
+        },
         to_update: (wanted - partition).max(0),
         daemon: false,
     }
@@ -104,18 +115,25 @@ fn strategy(set: &Value) -> Option<String> {
         return Some("old pods to stay until somebody deletes them (OnDelete)".to_owned());
     }
     let partition = number(set, "/spec/updateStrategy/rollingUpdate/partition");
-    (partition > 0).then(|| format!("pods below ordinal {partition} to stay as they are (partition)"))
+    (partition > 0)
+        .then(|| format!("pods below ordinal {partition} to stay as they are (partition)"))
 }
 
-/// Some waits can be ended by one command, and the decision names the pod.
-fn help_by_decision(facts: &Facts, told: &mut Telling<'_>) {
+/// Some waits can be ended by one command, and the decision names the pod. Says whether nothing else ends them.
+fn help_by_decision(facts: &Facts, told: &mut Telling<'_>) -> bool {
+    let mut blocked = false;
     let waits = told.explanation.waits.clone();
     for line in &waits {
         if let Some((_, rest)) = line.split_once(": delete ")
             && let Some(pod) = rest.split(' ').next()
         {
+            blocked = true;
             let command = format!("delete pod {pod}");
-            told.offer(help::on(facts, &command, "lets the rollout go on with the wanted revision"));
+            told.offer(help::on(
+                facts,
+                &command,
+                "lets the rollout go on with the wanted revision",
+            ));
         }
         if line.contains("(OnDelete)") {
             let command = "get pods -L controller-revision-hash";
@@ -123,4 +141,5 @@ fn help_by_decision(facts: &Facts, told: &mut Telling<'_>) {
             told.offer(help::on(facts, command, why));
         }
     }
+    blocked
 }

@@ -36,7 +36,10 @@ const PAGE: u32 = 500;
 impl Connection {
     pub(crate) fn open(arguments: &ConnectionArguments) -> Result<Connection> {
         let environment = Environment::of_process();
-        let (file, context) = (arguments.kubeconfig.as_deref(), arguments.context.as_deref());
+        let (file, context) = (
+            arguments.kubeconfig.as_deref(),
+            arguments.context.as_deref(),
+        );
         let config = Config::from_environment(file, context, &environment)
             .context("no cluster to ask: give --kubeconfig, or start one with `steersman up`")?;
         Ok(Connection {
@@ -67,7 +70,10 @@ impl Connection {
     ) -> Result<Value, client::Error> {
         let namespace = if resource.namespaced { namespace } else { "" };
         let body = self.client.get(resource, namespace, name).await?;
-        Ok(typed(serde_json::from_slice(&body).unwrap_or_default(), resource))
+        Ok(typed(
+            serde_json::from_slice(&body).unwrap_or_default(),
+            resource,
+        ))
     }
 
     /// All objects of a kind, in all namespaces for "".
@@ -86,9 +92,10 @@ impl Connection {
         let mut found = Vec::new();
         loop {
             let page = self.client.list(resource, namespace, &options).await?;
-            let items = page.items.iter().map(|item| {
-                typed(serde_json::from_slice(item).unwrap_or_default(), resource)
-            });
+            let items = page
+                .items
+                .iter()
+                .map(|item| typed(serde_json::from_slice(item).unwrap_or_default(), resource));
             found.extend(items);
             match page.continue_token {
                 Some(token) => options.continue_token = Some(token),

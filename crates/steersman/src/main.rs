@@ -5,6 +5,7 @@ mod cli;
 mod connection;
 mod controller_manager;
 mod files;
+mod preview;
 mod signals;
 mod simulate;
 mod up;

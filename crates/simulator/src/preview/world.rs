@@ -60,7 +60,11 @@ impl World {
     }
 
     /// Starts controllers, all or some of them, and gives the informers that they share.
-    pub(crate) fn start_manager(&mut self, controllers: &str, transport: Transport) -> Arc<Informers> {
+    pub(crate) fn start_manager(
+        &mut self,
+        controllers: &str,
+        transport: Transport,
+    ) -> Arc<Informers> {
         let flag = format!("--controllers={controllers}");
         let options = match Options::parse([flag], "preview", manager::built::has) {
             Ok(Command::Run(options)) => options,

@@ -64,7 +64,11 @@ impl Manager {
                     by_object.insert(key, heard);
                 }
                 Err(error) if self.asked_for => {
-                    bail!("cannot ask the manager at {}: {}", self.address, client::describe(&error))
+                    bail!(
+                        "cannot ask the manager at {}: {}",
+                        self.address,
+                        client::describe(&error)
+                    )
                 }
                 Err(error) if error.is_forbidden() => {
                     let why = "you may not read /debug/controllers/, which a rule with nonResourceURLs would allow";

@@ -27,7 +27,11 @@ impl Gatherer<'_> {
         let mut facts = Facts::new(now, source, object);
         match &*resource.kind {
             "Namespace" => self.content(name, &mut facts).await,
-            "Deployment" | "ReplicaSet" | "ReplicationController" | "StatefulSet" | "DaemonSet"
+            "Deployment"
+            | "ReplicaSet"
+            | "ReplicationController"
+            | "StatefulSet"
+            | "DaemonSet"
             | "Job" => self.workload(&mut facts).await,
             "Pod" => self.owners(&mut facts).await,
             _ => {}
@@ -55,7 +59,10 @@ impl Gatherer<'_> {
             };
             return format!("there is no {kind}/{name}{place}{hint}");
         }
-        format!("cannot read {kind}/{name}{place}: {}", client::describe(error))
+        format!(
+            "cannot read {kind}/{name}{place}: {}",
+            client::describe(error)
+        )
     }
 
     async fn workload(&self, facts: &mut Facts) {
@@ -85,9 +92,15 @@ impl Gatherer<'_> {
             let Some(resource) = self.discovery.find(text("apiVersion"), text("kind")) else {
                 continue;
             };
-            match self.connection.get(resource, self.namespace, text("name")).await {
+            match self
+                .connection
+                .get(resource, self.namespace, text("name"))
+                .await
+            {
                 Ok(found) => facts.related.push(found),
-                Err(error) => facts.missing.push(self.cannot_read(resource, text("name"), &error)),
+                Err(error) => facts
+                    .missing
+                    .push(self.cannot_read(resource, text("name"), &error)),
             }
         }
         if facts.object["kind"] == "Pod" {
@@ -108,7 +121,11 @@ impl Gatherer<'_> {
             if served.resource.kind == "Event" {
                 continue;
             }
-            match self.connection.list(&served.resource, namespace, None).await {
+            match self
+                .connection
+                .list(&served.resource, namespace, None)
+                .await
+            {
                 Ok(found) => facts.related.extend(found),
                 Err(error) => facts.missing.push(cannot_list(&served.resource, &error)),
             }
@@ -121,7 +138,11 @@ impl Gatherer<'_> {
             return;
         };
         let selector = selector.map(str::to_owned);
-        match self.connection.list(resource, self.namespace, selector).await {
+        match self
+            .connection
+            .list(resource, self.namespace, selector)
+            .await
+        {
             Ok(found) => facts.related.extend(found),
             Err(error) => facts.missing.push(cannot_list(resource, &error)),
         }
@@ -142,7 +163,9 @@ pub(crate) fn decided_about(facts: &Facts) -> impl Iterator<Item = &Value> {
     let sets = facts.related.iter().filter(|object| {
         matches!(
             object["kind"].as_str(),
-            Some("ReplicaSet" | "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicationController")
+            Some(
+                "ReplicaSet" | "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicationController"
+            )
         )
     });
     std::iter::once(&facts.object).chain(sets)

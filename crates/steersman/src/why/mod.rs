@@ -2,10 +2,7 @@
 //!
 //! Facts are gathered here ([`gather`], [`ask`]); what they mean is said by the crate `explain`.
 
-#![expect(
-    clippy::print_stdout,
-    reason = "this is where users are spoken to"
-)]
+#![expect(clippy::print_stdout, reason = "this is where users are spoken to")]
 
 mod ask;
 mod gather;
@@ -19,6 +16,7 @@ use controllers::discovery::{Discovery, discover};
 use crate::connection::{Connection, ConnectionArguments};
 use ask::Manager;
 use gather::Gatherer;
+pub(crate) use gather::cannot_list;
 
 /// Asks the running controllers what they want, what they wait for and what is in the way.
 ///
@@ -82,7 +80,10 @@ async fn gather_facts(arguments: &Arguments) -> Result<(explain::Facts, ask::Hea
     )?;
     let discovery = read_discovery(&connection).await?;
     let Some(resource) = discovery.named(kind) else {
-        bail!("the server at {} has no resource {kind:?}", connection.server);
+        bail!(
+            "the server at {} has no resource {kind:?}",
+            connection.server
+        );
     };
     let gatherer = Gatherer {
         connection: &connection,
@@ -102,7 +103,11 @@ pub(crate) async fn read_discovery(connection: &Connection) -> Result<Discovery>
     match discover(&connection.client).await {
         Ok(found) => Ok(found),
         Err(controllers::discovery::DiscoveryError::Client(error)) => {
-            bail!("cannot ask the cluster at {}: {}", connection.server, client::describe(&error))
+            bail!(
+                "cannot ask the cluster at {}: {}",
+                connection.server,
+                client::describe(&error)
+            )
         }
         Err(error) => Err(error.into()),
     }
@@ -119,7 +124,10 @@ fn target(words: &[String]) -> Result<(&str, &str)> {
         Some((kind, name)) if !kind.is_empty() && !name.is_empty() && !name.contains('/') => {
             Ok((kind, name))
         }
-        _ => bail!("{:?} names no object; write KIND/NAME, such as deploy/web", words.join(" ")),
+        _ => bail!(
+            "{:?} names no object; write KIND/NAME, such as deploy/web",
+            words.join(" ")
+        ),
     }
 }
 
@@ -131,12 +139,18 @@ mod tests {
     fn objects_are_named_as_in_kubectl() {
         let check = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            target(&words).map_or_else(|error| error.to_string(), |(kind, name)| format!("{kind} {name}"))
+            target(&words).map_or_else(
+                |error| error.to_string(),
+                |(kind, name)| format!("{kind} {name}"),
+            )
         };
         assert_eq!(check(&["deploy/web"]), "deploy web");
         assert_eq!(check(&["deployments.apps", "web"]), "deployments.apps web");
         for bad in [&["web"][..], &["deploy/"], &["/web"], &["deploy", "a/b"]] {
-            let expected = format!("{:?} names no object; write KIND/NAME, such as deploy/web", bad.join(" "));
+            let expected = format!(
+                "{:?} names no object; write KIND/NAME, such as deploy/web",
+                bad.join(" ")
+            );
             assert_eq!(check(bad), expected);
         }
     }
