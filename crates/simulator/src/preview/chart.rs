@@ -218,17 +218,20 @@ mod tests {
             colour: false,
             unicode: false,
         };
-        let rows = chart(&samples(), 30.0, style).join("\n");
+        // The bars keep the blanks at the beginning of lines.
+        let rows = chart(&samples(), 30.0, style).into_iter();
+        let rows: Vec<String> = rows.map(|row| format!(">{row}")).collect();
+        let rows = rows.join("\n");
         expect![[r#"
-               5 | ===================
-                 | =========++++++++++###########
-                 | =========++++++++++###########
-               2 | +++++++++#####################
-               1 | +++++++++#####################
-               0 +-------------------------------
-                   0s             15s         30s
-             miss  1111111111111111111
-                   # new, ready   + new, not ready   = old, ready   miss: not available"#]]
+            >   5 | ===================
+            >     | =========++++++++++###########
+            >     | =========++++++++++###########
+            >   2 | +++++++++#####################
+            >   1 | +++++++++#####################
+            >   0 +-------------------------------
+            >       0s             15s         30s
+            > miss  1111111111111111111
+            >       # new, ready   + new, not ready   = old, ready   miss: not available"#]]
         .assert_eq(&rows);
         assert!(!rows.contains('\u{1b}'));
         assert!(rows.is_ascii());
