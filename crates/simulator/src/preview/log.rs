@@ -6,11 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use api::kinds::{Deployment, PersistentVolumeClaim, Pod, ReplicaSet};
 use api::{Clock, Key, MicroTime, Resource, Uid};
 use runtime::{Change, Informers};
+use tokio::sync::Notify;
 
 /// Shared by all who listen.
 #[derive(Clone)]
 pub(crate) struct Log {
     clock: Clock,
+    /// Told when a pod is gone or finished: quotas have to be counted again.
+    pub(crate) freed: Arc<Notify>,
     inner: Arc<Mutex<Noted>>,
 }
 
@@ -26,8 +29,6 @@ pub(crate) struct Noted {
     /// Counts what changed.
     pub(crate) changes: u64,
     pub(crate) changed_at: MicroTime,
-    /// Pods that are gone or finished: quotas have to be counted again.
-    pub(crate) freed: bool,
 }
 
 /// A decision as it was made.
@@ -57,6 +58,7 @@ impl Log {
     pub(crate) fn new(clock: Clock) -> Log {
         Log {
             clock,
+            freed: Arc::default(),
             inner: Arc::default(),
         }
     }
@@ -149,7 +151,7 @@ impl Log {
             let gone = matches!(change, Change::Deleted(_));
             life.see(pod, gone, now);
             if gone || pod.is_finished() {
-                noted.freed = true;
+                self.freed.notify_one();
             }
         });
     }

@@ -1,13 +1,16 @@
 //! One preview: the state as it is, the manifests on top, and time.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::MicroTime;
+use apiserver::ApiServer;
 use client::{Client, Patch};
 use controllers::discovery::{Discovery, discover};
-use runtime::Decisions;
+use runtime::{Decisions, Task, spawn};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::log::Log;
 use super::manifest::Manifest;
@@ -28,6 +31,7 @@ pub(crate) struct Run {
     /// What was applied, as the server took it.
     pub(crate) applied: Vec<Applied>,
     pub(crate) notes: Vec<String>,
+    _recounting: Task<()>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,19 +61,20 @@ impl Run {
         let log_clock = runtime::clock::following_tokio(begin);
         let log = Log::new(log_clock);
         let hearing = log.clone();
-        let decisions =
-            Decisions::new().heard_by(std::sync::Arc::new(move |controller, key, at, text| {
-                hearing.hear(controller, key, at, text)
-            }));
+        let decisions = Decisions::new().heard_by(Arc::new(move |controller, key, at, text| {
+            hearing.hear(controller, key, at, text)
+        }));
         let mut world = World::new(begin, SEED, decisions);
         let mut notes = state::restore(&world, setup);
         let config = state::nodes(setup)?;
-        let transport = world.server.transport();
+        let transport = world.transport();
         let informers = world.start_manager("*", transport);
         log.listen(&informers);
         world.start_nodes(config);
         let client = world.client("kubectl");
+        let recounting = spawn(recount(world.server.clone(), log.freed.clone()));
         let mut run = Run {
+            _recounting: recounting,
             discovery: known(&client).await,
             start: world.clock.now(),
             completed: None,
@@ -104,13 +109,13 @@ impl Run {
             .await?;
         let followed = self.followed();
         let deadline = self.start.plus(setup.length);
-        let (mut seen, mut complete_since) = (0, None);
+        let (mut seen, mut complete_since) = (None, None);
         loop {
             tokio::time::sleep(STEP).await;
             let now = self.world.clock.now();
             let (changes, changed_at) = self.look();
-            if changes != seen {
-                seen = changes;
+            if seen != Some(changes) {
+                seen = Some(changes);
                 match self.all_complete(&client, &followed).await {
                     true => complete_since = complete_since.or(Some(changed_at)),
                     false => complete_since = None,
@@ -136,17 +141,10 @@ impl Run {
         self.applied.iter().filter(is_followed).cloned().collect()
     }
 
-    /// How much has changed and when last; counts quotas again where something was freed.
+    /// How much has changed, and when last.
     fn look(&self) -> (u64, MicroTime) {
-        let (changes, changed_at, freed) = {
-            let mut noted = self.log.lock();
-            let freed = std::mem::take(&mut noted.freed);
-            (noted.changes, noted.changed_at, freed)
-        };
-        if freed {
-            self.world.server.recount_quotas();
-        }
-        (changes, changed_at)
+        let noted = self.log.lock();
+        (noted.changes, noted.changed_at)
     }
 
     async fn all_complete(&self, client: &Client, followed: &[Applied]) -> bool {
@@ -320,6 +318,14 @@ impl Run {
             existed,
         });
         Ok(())
+    }
+}
+
+/// Plays the quota controller's part: what is gone no longer counts.
+async fn recount(server: ApiServer, freed: Arc<Notify>) {
+    loop {
+        freed.notified().await;
+        server.recount_quotas();
     }
 }
 

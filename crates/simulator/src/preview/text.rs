@@ -82,6 +82,7 @@ fn summary(workload: &Workload) -> String {
         format!(", never fewer than {fewest} of {wanted} available")
     });
     let most = match workload.peak_surge {
+        0 if workload.peak_pods == 1 => ", at most 1 pod".to_owned(),
         0 => format!(", at most {} pods", workload.peak_pods),
         surge => format!(
             ", at most {} pods ({surge} more than wanted)",

@@ -152,7 +152,10 @@ fn quotas(run: &Run, gathered: &Gathered) -> Vec<Warning> {
         found.push(Warning {
             kind: WarningKind::QuotaExceeded,
             object: format!("{kind}/{}", text("/involvedObject/name")),
-            text: format!("the quota does not let it create its pods: {rest}"),
+            text: match run.completed {
+                Some(_) => format!("has to wait for room in a quota: {rest}"),
+                None => format!("the quota does not let it create its pods: {rest}"),
+            },
             at: Some(seconds(run.start, at.micro().max(run.start))),
         });
     }
@@ -221,10 +224,10 @@ fn claims(run: &Run, noted: &Noted) -> Vec<Warning> {
         kind: WarningKind::ClaimsDeleted,
         object: format!("persistentvolumeclaim/{}", deleted[0]),
         text: format!(
-            "{} with their data, by the retention policy: {}",
+            "{} deleted with all data, by the retention policy of the StatefulSet: {}",
             match deleted.len() {
-                1 => "a claim is deleted".to_owned(),
-                count => format!("{count} claims are deleted"),
+                1 => "is".to_owned(),
+                count => format!("and {} more are", count - 1),
             },
             deleted.join(", ")
         ),
