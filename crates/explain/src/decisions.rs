@@ -35,11 +35,13 @@ pub enum Line {
 }
 
 /// Words that say that something is awaited, wherever they stand in the line.
-const WAITS: [&str; 14] = [
+const WAITS: [&str; 16] = [
     "waits ",
     "keeps ",
-    "kept: ",
-    "kept for ",
+    "old replicas kept: ",
+    "kept until ",
+    " are left",
+    " are held by finalizer ",
     "counts as stuck",
     "creates no ",
     "goes on with ",
@@ -75,7 +77,7 @@ pub fn classify(line: &str) -> Line {
         return Line::Wait;
     }
     let begins = |words: &&str| line.starts_with(*words) || line.contains(&format!(" {words}"));
-    if ACTS.iter().any(|words| begins(words)) {
+    if ACTS.iter().any(begins) {
         return Line::Act;
     }
     Line::State

@@ -71,7 +71,7 @@ fn without_random_parts(text: &str) -> String {
 }
 
 fn check_error(state: &str, manifests: &str, expected: &str) {
-    let error: PreviewError = preview(&setup(state, manifests)).unwrap_err();
+    let error: PreviewError = preview(&setup(state, manifests)).expect_err("the input is bad");
     assert_eq!(error.to_string(), expected);
 }
 

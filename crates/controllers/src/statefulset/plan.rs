@@ -88,8 +88,17 @@ pub fn plan(snapshot: &Snapshot, now: MicroTime) -> Plan {
             replicas: set.replicas(),
             revision: snapshot.revisions.update.metadata.name.clone(),
         });
+        plan.reasons.extend(awaited(snapshot, now));
     }
     plan
+}
+
+/// A parallel set does not wait for its pods, but whoever asks does.
+fn awaited(snapshot: &Snapshot, now: MicroTime) -> Option<Reason> {
+    let set = &*snapshot.set;
+    let pods = snapshot.replicas.values();
+    let unavailable = pods.filter(|pod| is_unavailable(set, pod, now)).count();
+    (unavailable > 0).then_some(Reason::Unavailable { unavailable })
 }
 
 /// Which revision a pod of this ordinal is to have.

@@ -104,6 +104,10 @@ fn an_ordered_set_creates_the_first_that_is_missing() {
         "replicas=2 | 0:ready 1:ready",
         expect!["- has the 2 pods it wants, at new"],
     );
+    check(
+        "replicas=2 parallel | 0:ready 1:pending",
+        expect!["- goes on with the update when web-1 is available"],
+    );
 }
 
 // Upstream: TestStatefulSetControl/UpdatePodFailure and the monotonic cases of processReplica.
