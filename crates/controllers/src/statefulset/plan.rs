@@ -397,9 +397,15 @@ fn plan_update_one(snapshot: &Snapshot, now: MicroTime, plan: &mut Plan) {
             return;
         }
         if going || is_unavailable(set, pod, now) {
-            plan.explain(Reason::UpdateAwaits {
-                pod: pod.metadata.name.clone(),
-            });
+            // With nothing left to update, nothing waits for it but its users.
+            if updatable(set)
+                .filter_map(|ordinal| snapshot.replicas.get(&ordinal))
+                .any(|pod| is_outdated(snapshot, pod))
+            {
+                plan.explain(Reason::UpdateAwaits {
+                    pod: pod.metadata.name.clone(),
+                });
+            }
             return;
         }
     }
