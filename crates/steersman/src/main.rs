@@ -2,11 +2,14 @@
 
 mod apiserver;
 mod cli;
+mod connection;
 mod controller_manager;
 mod files;
+mod preview;
 mod signals;
 mod simulate;
 mod up;
+mod why;
 
 use std::process::ExitCode;
 
