@@ -37,9 +37,6 @@ pub struct NodeConfig {
 
 const DEFAULT_NODES: usize = 3;
 
-/// More than anyone has memory for; a typo should not start a million nodes.
-const MOST_NODES: usize = 5000;
-
 /// Pods' addresses: room for 8192 nodes of 512 addresses, away from the usual service ranges.
 const POD_CIDR: &str = "10.64.0.0/10";
 /// 512 addresses a node, for its 500 pods.
@@ -55,6 +52,9 @@ impl Default for Config {
 }
 
 impl Config {
+    /// More than anyone has memory for; a typo should not start a million nodes.
+    pub const MOST_NODES: u32 = 5000;
+
     /// `count` equal nodes `node-0`, `node-1`, ...
     pub fn with_nodes(count: usize) -> Config {
         let group = Group {
@@ -101,8 +101,8 @@ impl Config {
                 return Err((format!("nodes[{index}].name"), problem));
             }
             for number in 0..group.count {
-                if nodes.len() >= MOST_NODES {
-                    let problem = format!("more than {MOST_NODES} nodes in all");
+                if nodes.len() >= Config::MOST_NODES as usize {
+                    let problem = format!("more than {} nodes in all", Config::MOST_NODES);
                     return Err((format!("nodes[{index}].count"), problem));
                 }
                 let node = group.node(number, nodes.len(), range.as_ref());

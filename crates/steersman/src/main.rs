@@ -1,9 +1,12 @@
 //! The binary: one name, many commands. Everything of substance is in the crates behind it.
 
 mod apiserver;
+mod chaos;
 mod cli;
+mod connect;
 mod controller_manager;
 mod files;
+mod running;
 mod signals;
 mod simulate;
 mod up;
