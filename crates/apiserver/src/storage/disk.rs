@@ -340,7 +340,7 @@ impl Committer {
                 match &operation.object {
                     Some(object) => {
                         let mut value = object.revision.to_le_bytes().to_vec();
-                        value.extend_from_slice(&object.body);
+                        value.extend_from_slice(&object.body());
                         objects.insert(key.as_str(), value.as_slice())?;
                     }
                     None => {

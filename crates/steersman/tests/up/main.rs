@@ -4,7 +4,6 @@
     clippy::disallowed_methods,
     reason = "another process lives in real time; it is waited for, never for a while"
 )]
-
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot go on has found something"
