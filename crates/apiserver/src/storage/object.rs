@@ -5,7 +5,7 @@ use crate::kinds::Kind;
 use crate::selector::field_value;
 use bytes::Bytes;
 use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The JSON is kept without `kind` and `apiVersion`, which depend on the version that is asked for (and which
 /// lists leave out).
@@ -13,7 +13,8 @@ pub(crate) struct Stored {
     /// `namespace/name`, or just the name for cluster-scoped kinds: etcd's order.
     pub(crate) key: Arc<str>,
     pub(crate) revision: u64,
-    body: Packed,
+    /// Plain while it is new, packed when it has not been written for a while.
+    body: Mutex<Packed>,
     /// Keys and values in turn.
     labels: Texts,
     /// Values of the kind's selectable fields, in the kind's order.
@@ -26,7 +27,7 @@ impl Stored {
         key: Arc<str>,
         revision: u64,
         value: &Value,
-        body: impl Into<Packed>,
+        body: Bytes,
     ) -> Stored {
         let labels = value["metadata"]["labels"]
             .as_object()
@@ -37,7 +38,7 @@ impl Stored {
         Stored {
             key,
             revision,
-            body: body.into(),
+            body: Mutex::new(Packed::Plain(body)),
             labels: Texts::new(labels.flatten()),
             fields: Texts::new(fields.map(|field| field_value(kind, value, field))),
         }
@@ -52,8 +53,8 @@ impl Stored {
         packer: &mut Packer,
     ) -> Stored {
         let value: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let body = packer.pack(Bytes::from(body.into_boxed_slice()));
-        match kind {
+        let body = Bytes::from(body.into_boxed_slice());
+        let stored = match kind {
             Some(kind) => Stored::new(kind, key.into(), revision, &value, body),
             None => {
                 let mut stored = Stored::new(
@@ -66,6 +67,16 @@ impl Stored {
                 stored.fields = Texts::default();
                 stored
             }
+        };
+        stored.pack(packer);
+        stored
+    }
+
+    /// Makes it small: from now on a read has to unpack it.
+    pub(crate) fn pack(&self, packer: &mut Packer) {
+        let mut body = super::lock(&self.body);
+        if let Packed::Plain(plain) = &*body {
+            *body = packer.pack(plain.clone());
         }
     }
 
@@ -74,7 +85,7 @@ impl Stored {
         Stored {
             key: self.key.clone(),
             revision,
-            body: Packed::Plain(body),
+            body: Mutex::new(Packed::Plain(body)),
             labels: self.labels.clone(),
             fields: self.fields.clone(),
         }
@@ -82,11 +93,11 @@ impl Stored {
 
     /// The object's JSON, without its type.
     pub(crate) fn body(&self) -> Bytes {
-        self.body.unpack()
+        super::lock(&self.body).unpack()
     }
 
     pub(crate) fn body_len(&self) -> usize {
-        self.body.len()
+        super::lock(&self.body).len()
     }
 
     pub(crate) fn name(&self) -> &str {

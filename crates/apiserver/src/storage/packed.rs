@@ -1,8 +1,9 @@
 //! Objects kept small.
 //!
 //! Ten thousand pods of one Deployment differ in a few hundred bytes. So an object is compressed against a
-//! dictionary that is made of others of its kind, in microseconds, and unpacked whenever it is read. Which
-//! objects make the dictionary follows from what is written, in its order, and from nothing else.
+//! dictionary that is made of others of its kind, in microseconds, once it has not been written for a while,
+//! and unpacked whenever it is read. Which objects make the dictionary follows from what is written, in its
+//! order, and from nothing else.
 
 use bytes::Bytes;
 use std::sync::Arc;
@@ -69,12 +70,6 @@ impl Packer {
         let from = words.len().saturating_sub(DICTIONARY_BYTES);
         self.dictionary = Some(Arc::from(&words[from..]));
         self.uses = 0;
-    }
-}
-
-impl From<Bytes> for Packed {
-    fn from(body: Bytes) -> Packed {
-        Packed::Plain(body)
     }
 }
 

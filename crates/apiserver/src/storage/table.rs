@@ -10,8 +10,9 @@ use tokio::sync::Notify;
 /// (group, plural)
 pub(crate) type TableKey = (Cow<'static, str>, Cow<'static, str>);
 
-/// How many of the latest changes are kept printed: what watchers that keep up still have to take.
-const LINES_KEPT: usize = 512;
+/// So many of the latest changes are kept plain and printed: what watchers that keep up still have to take, and
+/// what is likely to be written again soon.
+const KEPT_AT_HAND: usize = 512;
 
 pub(super) struct Table {
     pub(super) objects: BTreeMap<Arc<str>, Arc<Stored>>,
@@ -47,8 +48,10 @@ impl Table {
         }
         self.log.push_back(Arc::new(event));
         // Watchers that keep up are long past it.
-        if let Some(behind) = self.log.len().checked_sub(LINES_KEPT + 1) {
-            self.log[behind].drop_line();
+        if let Some(behind) = self.log.len().checked_sub(KEPT_AT_HAND + 1) {
+            let event = &self.log[behind];
+            event.drop_line();
+            event.object.pack(&mut self.packer);
         }
     }
 

@@ -48,7 +48,6 @@ impl<'a> Transaction<'a> {
         let key: Arc<str> = previous
             .as_ref()
             .map_or_else(|| key.into(), |previous| previous.key.clone());
-        let body = table.packer.pack(body);
         let object = Arc::new(Stored::new(kind, key.clone(), revision, value, body));
         table.objects.insert(key, object.clone());
         let change = if previous.is_some() {
