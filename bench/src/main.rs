@@ -10,6 +10,7 @@
 
 mod head_to_head;
 mod report;
+mod runtime;
 mod up;
 
 use std::process::ExitCode;
@@ -24,11 +25,16 @@ struct Bench {
     run: fn(&[String], &mut Report) -> Result<()>,
 }
 
-const BENCHES: [Bench; 2] = [
+const BENCHES: [Bench; 3] = [
     Bench {
         name: "head-to-head",
         about: "the Go controller manager and ours on the same real servers: CPU, memory, wall, requests",
         run: head_to_head::run,
+    },
+    Bench {
+        name: "runtime",
+        about: "informers and queues: bytes and CPU per cached pod, keys a second",
+        run: runtime::run,
     },
     Bench {
         name: "up",
