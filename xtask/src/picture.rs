@@ -43,7 +43,7 @@ fn screen(home: &Path) -> Result<Vec<String>> {
     let mut lines = vec!["$ steersman up".to_owned()];
     let output = up.stdout.take().context("it is piped")?;
     for line in BufReader::new(output).lines() {
-        let line = line?.replace(&*home.to_string_lossy(), "/home/you");
+        let line = line?.replace(&*home.to_string_lossy(), "~");
         let is_last = line.starts_with(LAST);
         lines.push(line);
         if is_last {
