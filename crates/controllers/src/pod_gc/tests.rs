@@ -151,15 +151,9 @@ async fn a_node_that_is_gone_takes_its_pods_along_after_a_while() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_a_missing_node_says_until_when_it_stays() {
     let mut world = World::new().await;
-    let decisions = Decisions::new();
-    let tools = Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: decisions.clone(),
-    };
-    let running = controller(&world.informers, tools, &Metrics::new(), 2).run(world.stop());
+    let tools = Tools::from(&world);
+    let decisions = tools.decisions.clone();
+    let running = controller(&world.informers, tools, 2).run(world.stop());
     world.run(running);
     world.start().await;
     world.create(&Pod::TYPE, running_pod("p")).await;
