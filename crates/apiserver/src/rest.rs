@@ -143,7 +143,9 @@ async fn answer(
         let advice = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
         context.warnings.push(advice.to_owned());
     }
-    let mut response = context.dispatch(&parts.method).await?;
+    let answer = context.dispatch(&parts.method).await;
+    // A refusal carries the warnings that came before it.
+    let mut response = answer.unwrap_or_else(|status| response::status(&status));
     context.follow_definitions();
     response::warn(&mut response, &context.warnings);
     Ok(response)
@@ -184,7 +186,9 @@ impl Context {
             ("update", true) => self.update().await,
             ("patch", true) => self.patch().await,
             ("delete", true) => self.delete().await,
-            ("deletecollection", false) => self.delete_collection().await,
+            ("deletecollection", false) if !self.kind.is("", "Namespace") => {
+                self.delete_collection().await
+            }
             _ => Err(self.unsupported()),
         }
     }

@@ -37,7 +37,7 @@ impl Selector {
         for requirement in &fields {
             let field = requirement.field.as_str();
             let known = field == "metadata.name"
-                || (field == "metadata.namespace" && kind.namespaced)
+                || (field == "metadata.namespace" && selects_namespace(kind))
                 || kind
                     .selectable_fields
                     .iter()
@@ -64,17 +64,29 @@ impl Selector {
     }
 }
 
-/// UPSTREAM: kinds with selectors of their own say less.
+/// UPSTREAM: cluster-scoped kinds without selectors of their own know the field as well; it is empty.
+fn selects_namespace(kind: &Kind) -> bool {
+    kind.namespaced || (kind.custom().is_none() && kind.selectable_fields.is_empty())
+}
+
+/// UPSTREAM: kinds with selectors of their own say less, each in its own words.
 fn unknown_field(kind: &Kind, field: &str) -> String {
-    if !kind.selectable_fields.is_empty() {
+    if kind.is("batch", "Job") {
+        return format!("field label \"{field}\" not supported for Job");
+    }
+    if kind.is("resource.k8s.io", "ResourceSlice") {
+        let api_version = kind.api_version();
+        return format!(
+            "field label not supported for {api_version}, Kind={}: {field}",
+            kind.kind
+        );
+    }
+    if !kind.selectable_fields.is_empty() || kind.custom().is_some() {
         return format!("field label not supported: {field}");
     }
-    let namespace = if kind.namespaced {
-        ", \"metadata.namespace\""
-    } else {
-        ""
-    };
-    format!("\"{field}\" is not a known field selector: only \"metadata.name\"{namespace}")
+    format!(
+        "\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+    )
 }
 
 /// Whether a label selector in its JSON form (`matchLabels`, `matchExpressions`) selects the labels.

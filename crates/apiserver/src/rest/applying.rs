@@ -140,9 +140,27 @@ impl Context {
 
     /// Fields that this endpoint does not write, whatever a request says of them.
     fn unwritten(&self) -> &'static [&'static [&'static str]] {
+        let request = self
+            .kind
+            .is("certificates.k8s.io", "CertificateSigningRequest");
         match self.subresource {
+            None if request => &[&["f:spec"], &["f:status"]],
+            Some(Subresource::Approval) => &[&["f:spec"], &["f:status", "f:certificate"]],
             None if self.kind.has(Subresource::Status) => &[&["f:status"]],
-            Some(Subresource::Status) => &[&["f:spec"], &["f:metadata"]],
+            Some(Subresource::Finalize) => &[&["f:status"]],
+            Some(Subresource::Status) if request => &[&["f:spec"], &["f:status", "f:conditions"]],
+            Some(Subresource::Status) => match (&*self.kind.group, &*self.kind.kind) {
+                ("", "Pod") => &[
+                    &["f:spec"],
+                    &["f:metadata", "f:deletionTimestamp"],
+                    &["f:metadata", "f:ownerReferences"],
+                ],
+                ("apps", "Deployment") => &[&["f:spec"], &["f:metadata", "f:labels"]],
+                ("" | "apps" | "autoscaling" | "batch" | "policy", _) | (_, "Ingress") => {
+                    &[&["f:spec"]]
+                }
+                _ => &[&["f:spec"], &["f:metadata"]],
+            },
             _ => &[],
         }
     }
@@ -150,9 +168,8 @@ impl Context {
     /// Keeps managedFields true through a write that is not an apply.
     pub(crate) fn manage_fields(&self, kind: &Kind, new: &mut Value, old: Option<&Value>) {
         if self.shared.track_fields && !self.applying {
-            // An update has been through the kind's strategy, which took back what it may not write.
-            let reset = if old.is_none() { self.unwritten() } else { &[] };
-            apply::update(kind, new, old, &self.manager(Operation::Update), reset);
+            let manager = self.manager(Operation::Update);
+            apply::update(kind, new, old, &manager, self.unwritten());
         }
     }
 }

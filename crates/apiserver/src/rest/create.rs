@@ -1,7 +1,7 @@
 //! Create.
 
 use super::Context;
-use super::metadata::{generate_name, metadata_mut, stamp, text};
+use super::metadata::{generate_name, is_deleting, metadata_mut, stamp, text};
 use crate::admission::Operation;
 use crate::semantics::Admission;
 use crate::status::{Cause, Status};
@@ -71,8 +71,12 @@ impl Context {
             return Err(self.invalid(&name, causes));
         }
         let key = self.key(&name);
-        if transaction.get(&kind, &key).is_some() {
-            return Err(Status::already_exists(self.subject_named(&name)));
+        if let Some(existing) = transaction.get(&kind, &key) {
+            let mut status = Status::already_exists(self.subject_named(&name));
+            if is_deleting(&existing.value(&kind)) {
+                status.message = format!("object is being deleted: {}", status.message);
+            }
+            return Err(status);
         }
         self.admit(transaction, &admission, &value, None)?;
         Ok(self.store(transaction, &key, &mut value, opaque.as_deref(), dry_run))

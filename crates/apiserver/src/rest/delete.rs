@@ -74,7 +74,8 @@ impl Context {
                     continue;
                 }
                 match self.delete_in(transaction, &object.key, &options) {
-                    Ok(Deleted::Gone(object) | Deleted::Pending(object)) => objects.push(object),
+                    // UPSTREAM: the answer shows what was there before.
+                    Ok(_) => objects.push(object),
                     Err(status) if status.code == 404 => {}
                     Err(status) => return Err(status),
                 }
@@ -113,6 +114,7 @@ impl Context {
         options: &DeleteOptions,
     ) -> Result<Deleted, Status> {
         let kind = self.stored_kind.clone();
+        self.warn_about_orphans(&kind, options);
         let name = crate::storage::split_key(key).1.to_owned();
         let missing = || Status::not_found(self.subject_named(&name));
         let old = transaction.get(&kind, key).ok_or_else(missing)?;
@@ -128,7 +130,6 @@ impl Context {
         if kind.is("", "Namespace") {
             return self.delete_namespace(transaction, &old, value, options);
         }
-        self.warn_about_orphans(&kind, options);
         let now = self.shared.now_seconds();
         let graceful = match grace(&kind, &mut value, options, now) {
             Grace::Pending => return Ok(Deleted::Pending(old)),
@@ -221,10 +222,16 @@ impl Context {
         name: &str,
         options: &DeleteOptions,
     ) -> Result<(), Status> {
-        // UPSTREAM: here, and only here, the message names the kind instead of the resource.
+        // UPSTREAM: here, and only here, the message names the stored kind instead of the resource,
+        // and for namespaces not even that.
+        let is_namespace = self.kind.is("", "Namespace");
         let subject = Subject {
-            group: &self.kind.group,
-            plural: &self.kind.kind,
+            group: &self.stored_kind.group,
+            plural: if is_namespace {
+                &self.kind.plural
+            } else {
+                &self.kind.kind
+            },
             name,
         };
         let check = |what: &str, wanted: &Option<String>, actual: &str| match wanted {
@@ -234,10 +241,16 @@ impl Context {
                 } else {
                     ("ResourceVersion", "modified")
                 };
-                let why = format!(
-                    "the {label} in the precondition ({wanted}) does not match the {label} in record ({actual}). \
+                let why = if is_namespace {
+                    format!(
+                        "Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {actual}"
+                    )
+                } else {
+                    format!(
+                        "the {label} in the precondition ({wanted}) does not match the {label} in record ({actual}). \
                      The object might have been {fate}"
-                );
+                    )
+                };
                 Err(Status::conflict(subject, &why))
             }
             _ => Ok(()),

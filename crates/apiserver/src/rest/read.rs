@@ -2,6 +2,7 @@
 
 use super::negotiate::{self, Shape};
 use super::{Context, response};
+use crate::defaults::workloads::TEMPLATE_GENERATION;
 use crate::kinds::Kind;
 use crate::status::Status;
 use crate::storage::{Stored, type_prefix};
@@ -107,9 +108,19 @@ pub(crate) fn whole(kind: &Kind, object: &Stored) -> Vec<u8> {
 
 /// `PartialObjectMetadata` of an object.
 pub(crate) fn metadata_only(value: &Value) -> Value {
-    let metadata = value
+    let mut metadata = value
         .get("metadata")
         .cloned()
         .unwrap_or_else(|| Value::Object(Map::new()));
+    // UPSTREAM: metadata is read from the internal version, where this is a field and no annotation.
+    if let Some(annotations) = metadata
+        .get_mut("annotations")
+        .and_then(Value::as_object_mut)
+        && annotations.remove(TEMPLATE_GENERATION).is_some()
+        && annotations.is_empty()
+        && let Some(metadata) = metadata.as_object_mut()
+    {
+        metadata.remove("annotations");
+    }
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
 }

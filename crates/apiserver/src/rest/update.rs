@@ -102,13 +102,14 @@ impl Context {
             name: &name,
             dry_run,
         };
+        // UPSTREAM: what admission and the strategy change after this belongs to nobody.
+        self.manage_fields(&kind, &mut new, Some(&old_value));
         self.mutate(transaction, &admission, &mut new, Some(&old_value))?;
         semantics::prepare_update(&self.shared, &kind, self.subresource, &mut new, &old_value);
         let causes = semantics::validate_update(&kind, self.subresource, &new, &old_value);
         if !causes.is_empty() {
             return Err(self.invalid(&name, causes));
         }
-        self.manage_fields(&kind, &mut new, Some(&old_value));
         metadata_mut(&mut new).insert(
             "resourceVersion".into(),
             old_value["metadata"]["resourceVersion"].clone(),
@@ -148,17 +149,19 @@ impl Context {
         &mut self,
         transaction: &mut Transaction<'_>,
         old: &Stored,
-        mut new: Value,
+        new: Value,
         opaque: Option<&str>,
         dry_run: bool,
     ) -> Result<Arc<Stored>, Status> {
         let kind = self.stored_kind.clone();
-        let updated = self.store(transaction, &old.key, &mut new, opaque, dry_run);
+        // UPSTREAM: this state is never stored, so it carries the revision of the one before it.
+        let body = crate::storage::encode_body(&new, opaque);
+        let updated = Stored::new(&kind, old.key.clone(), old.revision, &new, body);
         if !dry_run {
             transaction.remove(&kind, &old.key);
             self.after_delete(transaction, &new);
         }
-        Ok(updated)
+        Ok(Arc::new(updated))
     }
 }
 

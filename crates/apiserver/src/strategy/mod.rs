@@ -16,12 +16,10 @@ use serde_json::{Value, json};
 pub use pod::{prepare_ephemeral_containers_update, prepare_resize_update};
 
 use crate::defaults;
+use crate::defaults::workloads::TEMPLATE_GENERATION;
 use crate::fields::{at, copy, entry, flag, list, list_mut, object_mut, remove, set, text};
 use crate::kinds::{Kind, Subresource};
 use crate::schema::{self, Shape};
-
-/// The annotation in which apps/v1 keeps a DaemonSet's template generation, a field of an older version.
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// Prepares an object that is about to be created.
 pub fn prepare_create(kind: &Kind, new: &mut Value, now: &str) {

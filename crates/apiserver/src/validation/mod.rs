@@ -61,7 +61,9 @@ pub fn status_update(kind: &Kind, new: &Value, old: &Value) -> Vec<Cause> {
     metadata::update(&mut errors, &root, old);
     match (&*kind.group, &*kind.kind) {
         ("", "Pod") => pod::status_update(&mut errors, &root, old),
-        ("apps", _) | ("", "ReplicationController") => workloads::status_update(&mut errors, &root),
+        ("apps", _) | ("", "ReplicationController") => {
+            workloads::status_update(&mut errors, &root, kind)
+        }
         ("policy", "PodDisruptionBudget") => groups::disruption_budget_status(&mut errors, &root),
         _ => {}
     }
@@ -113,6 +115,7 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
         ("resource.k8s.io", "ResourceClaim") => {
             cluster::resource_claim(errors, &root.field("spec"))
         }
+        ("apiregistration.k8s.io", "APIService") => cluster::api_service(errors, root),
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => cluster::flow_schema(errors, root),
         ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => {
             cluster::priority_level(errors, root)

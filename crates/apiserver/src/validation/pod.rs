@@ -271,11 +271,16 @@ pub(super) fn update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
     let before = &old["spec"];
     let mut frozen = before.clone();
     let deadline = spec.field("activeDeadlineSeconds");
-    if let Some(old_deadline) = before["activeDeadlineSeconds"].as_i64()
-        && deadline.integer().is_none_or(|new| new > old_deadline)
-    {
-        errors.invalid(&deadline, "must be less than or equal to previous value");
-        return;
+    match (before["activeDeadlineSeconds"].as_i64(), deadline.integer()) {
+        (Some(old), Some(new)) if new > old => {
+            errors.invalid(&deadline, "must be less than or equal to previous value");
+            return;
+        }
+        (Some(_), None) => errors.invalid(
+            &deadline,
+            "must not update from a positive integer to nil value",
+        ),
+        _ => {}
     }
     check_added(errors, &spec.field("tolerations"), &before["tolerations"]);
     check_gates(

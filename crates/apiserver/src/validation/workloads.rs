@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::metadata::labels;
 use super::place::{Errors, Place};
 use super::{pod, selectors};
+use crate::kinds::Kind;
 
 /// Validates one of the workload kinds by its name.
 pub(super) fn create(errors: &mut Errors, kind: &str, root: &Place<'_>) {
@@ -73,7 +74,7 @@ fn without_status(value: &Value) -> Value {
 }
 
 /// The numbers in a status are counts.
-pub(super) fn status_update(errors: &mut Errors, root: &Place<'_>) {
+pub(super) fn status_update(errors: &mut Errors, root: &Place<'_>, kind: &Kind) {
     let status = root.field("status");
     for name in [
         "replicas",
@@ -109,7 +110,11 @@ pub(super) fn status_update(errors: &mut Errors, root: &Place<'_>) {
         status.field("readyReplicas"),
     );
     if available.integer().unwrap_or_default() > ready.integer().unwrap_or_default() {
-        errors.invalid(&available, "cannot be greater than readyReplicas");
+        let limit = match &*kind.kind {
+            "StatefulSet" => "status.readyReplicas",
+            _ => "readyReplicas",
+        };
+        errors.invalid(&available, &format!("cannot be greater than {limit}"));
     }
 }
 
