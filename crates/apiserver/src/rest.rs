@@ -14,6 +14,7 @@ mod read;
 mod request;
 pub(crate) mod response;
 mod reviews;
+pub(crate) mod strict;
 mod subresource;
 mod update;
 mod watch;
@@ -102,7 +103,7 @@ async fn answer(
     if !info.is_resource {
         return discovery::answer(shared, &registry, &info, &parts.headers);
     }
-    if !registry.has_group_version(&info.group, &info.version) {
+    if !registry.has_group(&info.group) {
         return Ok(discovery::nothing_here());
     }
     let kind = registry
@@ -157,13 +158,20 @@ fn check_scope(kind: &Kind, info: &RequestInfo) -> Result<(), Status> {
     if !kind.namespaced && !info.namespace.is_empty() && !is_namespace {
         return Err(Status::no_such_path());
     }
-    if kind.namespaced
-        && info.namespace.is_empty()
-        && (!info.name.is_empty() || info.verb == "create")
-    {
-        return Err(Status::no_such_path());
+    if kind.namespaced && info.namespace.is_empty() {
+        if !info.name.is_empty() {
+            return Err(Status::no_such_path());
+        }
+        if !matches!(info.verb, "list" | "watch") {
+            return Err(not_allowed());
+        }
     }
     Ok(())
+}
+
+pub(crate) fn not_allowed() -> Status {
+    let why = "the server does not allow this method on the requested resource";
+    Status::new(405, "MethodNotAllowed", why)
 }
 
 impl Context {
@@ -176,6 +184,9 @@ impl Context {
                 return self.review().await;
             }
             return Err(self.unsupported());
+        }
+        if matches!(self.info.verb, "create" | "update" | "patch") {
+            self.check_options()?;
         }
         let named = !self.info.name.is_empty();
         match (self.info.verb, named) {
@@ -215,8 +226,7 @@ impl Context {
     }
 
     fn unsupported(&self) -> Status {
-        let why = "the server does not allow this method on the requested resource";
-        Status::new(405, "MethodNotAllowed", why)
+        not_allowed()
     }
 
     /// The object that the path names.

@@ -65,6 +65,8 @@ pub(crate) struct Shared {
     pub(crate) expiry: rest::expiry::Expiry,
     pub(crate) track_fields: bool,
     pub(crate) openapi: crate::openapi::OpenApi,
+    /// Where clients reach the server, if it is known.
+    pub(crate) advertise: Option<(std::net::IpAddr, u16)>,
 }
 
 impl Options {
@@ -120,6 +122,7 @@ impl ApiServer {
             expiry: rest::expiry::Expiry::default(),
             track_fields: options.track_fields,
             openapi: crate::openapi::OpenApi::default(),
+            advertise: options.advertise,
         };
         let server = ApiServer {
             shared: Arc::new(shared),

@@ -83,6 +83,14 @@ pub(crate) fn update(
         Some(_) => return,
         None => Vec::new(),
     };
+    let replicas = ["f:spec".to_owned(), "f:replicas".to_owned()];
+    let owned = entries
+        .iter()
+        .any(|entry| entry.fields.contains_at_or_below(&replicas));
+    if manager.subresource == "scale" && kind.custom().is_none() && !owned {
+        // UPSTREAM: where nobody owns the replicas, a scale has no managed fields to be kept.
+        return;
+    }
     let nothing = empty(kind);
     let comparison = Comparison::of(place, old.unwrap_or(&nothing), new);
     let mut gained = comparison.added.clone();

@@ -37,9 +37,6 @@ impl Context {
         self.settle_namespace(&mut value)?;
         let kind = self.stored_kind.clone();
         semantics::default(&self.kind, &mut value);
-        self.manage_fields(&self.kind, &mut value, None);
-        convert::to_storage(&self.kind, &mut value);
-        retype(&kind, &mut value);
         if !text(&value, "resourceVersion").is_empty() {
             return Err(Status::unexpected(
                 "resourceVersion should not be set on objects to be created",
@@ -52,10 +49,15 @@ impl Context {
             "deletionTimestamp",
             "deletionGracePeriodSeconds",
             "selfLink",
-            "generation",
         ] {
             metadata_mut(&mut value).remove(member);
         }
+        if kind.generation || kind.custom().is_some() {
+            metadata_mut(&mut value).remove("generation");
+        }
+        self.manage_fields(&self.kind, &mut value, None);
+        convert::to_storage(&self.kind, &mut value);
+        retype(&kind, &mut value);
         let name = text(&value, "name").to_owned();
         let admission = Admission {
             operation: Operation::Create,

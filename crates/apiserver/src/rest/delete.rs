@@ -65,14 +65,11 @@ impl Context {
     pub(super) async fn delete_collection(&mut self) -> Result<Response<Body>, Status> {
         let options = self.delete_options()?;
         let selector = self.selector()?;
-        let prefix = self.prefix();
         let shared = self.shared.clone();
+        let (page, metadata) = self.page(&selector)?;
         let (objects, revision) = shared.store.write(|transaction| {
             let mut objects = Vec::new();
-            for object in transaction.list(&self.stored_kind, &prefix) {
-                if !selector.matches(&self.stored_kind, &object) {
-                    continue;
-                }
+            for object in page.items {
                 match self.delete_in(transaction, &object.key, &options) {
                     // UPSTREAM: the answer shows what was there before.
                     Ok(_) => objects.push(object),
@@ -83,7 +80,6 @@ impl Context {
             Ok(objects)
         })?;
         self.settle(revision).await?;
-        let metadata = json!({"resourceVersion": revision.to_string()});
         Ok(response::json(200, self.whole_list(&objects, &metadata)))
     }
 
@@ -99,7 +95,14 @@ impl Context {
             ..DeleteOptions::default()
         };
         if !self.body.is_empty() {
-            let body = parse(&self.headers, &self.body)?;
+            let body = parse(&self.headers, &self.body, "DeleteOptions")?;
+            let kind = body["kind"].as_str().unwrap_or_default();
+            if !matches!(kind, "" | "DeleteOptions") {
+                let version = body["apiVersion"].as_str().unwrap_or_default();
+                return Err(Status::bad_request(format!(
+                    "the body of a deletion is a DeleteOptions, not a \"{kind}\" of version \"{version}\""
+                )));
+            }
             options.merge_body(&body)?;
         }
         options.check()?;
@@ -303,7 +306,10 @@ impl DeleteOptions {
                 let cause = Cause::new(
                     "dryRun",
                     "FieldValueNotSupported",
-                    "Unsupported value: supported values: \"All\"",
+                    format!(
+                        "Unsupported value: {}: supported values: \"All\"",
+                        body["dryRun"]
+                    ),
                 );
                 return Err(Status::invalid_options("DeleteOptions", cause));
             }
@@ -324,9 +330,12 @@ impl DeleteOptions {
             let cause = Cause::new("propagationPolicy", "FieldValueNotSupported", message);
             return Err(Status::invalid_options("DeleteOptions", cause));
         }
-        if self.propagation.is_some() && self.orphan_dependents.is_some() {
-            let message =
-                "Invalid value: orphanDependents and deletionPropagation cannot be both set";
+        if let Some(policy) = &self.propagation
+            && self.orphan_dependents.is_some()
+        {
+            let message = format!(
+                "Invalid value: \"{policy}\": orphanDependents and deletionPropagation cannot be both set"
+            );
             let cause = Cause::new("propagationPolicy", "FieldValueInvalid", message);
             return Err(Status::invalid_options("DeleteOptions", cause));
         }

@@ -15,10 +15,10 @@ impl Context {
         if self.kind.is("", "Binding") {
             return self.bind().await;
         }
-        let mut review = parse(&self.headers, &self.body)?;
+        let mut review = parse(&self.headers, &self.body, &self.kind.kind)?;
         let (api_version, kind) = (self.kind.api_version(), self.kind.kind.to_string());
         settle_type(&mut review, &api_version, &kind)?;
-        let mut review = self.read_typed(review)?;
+        let mut review = self.read_typed(review, Vec::new())?;
         let status = match &*self.kind.kind {
             "TokenReview" => self.review_token(&review["spec"]),
             "SelfSubjectReview" => json!({"userInfo": user_info(&self.identity)}),

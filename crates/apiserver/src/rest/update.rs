@@ -44,6 +44,7 @@ impl Context {
         dry_run: bool,
     ) -> Result<(u16, Arc<Stored>), Status> {
         let Decoded { mut value, opaque } = decoded;
+        self.require_name(&value)?;
         self.settle_name(&mut value)?;
         self.settle_namespace(&mut value)?;
         let key = self.key(&self.info.name);
@@ -138,6 +139,11 @@ impl Context {
             return Err(Status::conflict(self.subject(), &why));
         }
         let wanted = text(new, "resourceVersion");
+        if !wanted.is_empty() && wanted.parse::<u64>().is_err() {
+            let quoted = api::syntax::go_quote(wanted);
+            let why = format!("strconv.ParseUint: parsing {quoted}: invalid syntax");
+            return Err(Status::unexpected(why));
+        }
         if !wanted.is_empty() && wanted != "0" && wanted != text(old, "resourceVersion") {
             return Err(Status::conflict(self.subject(), MODIFIED));
         }

@@ -19,7 +19,8 @@ pub fn of(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
         return said;
     }
     if let Some(path) = template_path(kind) {
-        let changed = old.is_none_or(|old| at(old, path) != at(new, path));
+        let generation = |object| integer(object, "metadata.generation");
+        let changed = old.is_none_or(|old| generation(old) != generation(new));
         if changed {
             pod::template(&mut said, path, at(new, path));
         }

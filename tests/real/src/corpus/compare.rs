@@ -153,6 +153,10 @@ fn compare(
                 compare(&format!("{place}/{index}"), Some(theirs), Some(ours), found);
             }
         }
+        (Some(Value::Array(theirs)), Some(Value::Array(ours))) if by_name(theirs).is_some() => {
+            let (theirs, ours) = (by_name(theirs), by_name(ours));
+            compare(place, theirs.as_ref(), ours.as_ref(), found);
+        }
         (theirs, ours) if theirs != ours => {
             let shown =
                 |value: Option<&Value>| value.map_or("(absent)".to_owned(), Value::to_string);
@@ -160,6 +164,15 @@ fn compare(
         }
         _ => {}
     }
+}
+
+/// A list of things with names as a map, to say which of them differ if they are not equally many.
+fn by_name(items: &[Value]) -> Option<Value> {
+    let named = items.iter().map(|item| {
+        let name = item.get("name").or_else(|| item.get("resource"))?;
+        Some((name.as_str()?.replace('/', "."), item.clone()))
+    });
+    Some(Value::Object(named.collect::<Option<_>>()?)).filter(|_| !items.is_empty())
 }
 
 #[cfg(test)]

@@ -49,6 +49,15 @@ impl Normaliser {
                 }
             }
             Value::Array(items) => {
+                if key == "causes" {
+                    // Upstream says some things twice, where an update is checked as a creation too.
+                    let mut seen = Vec::new();
+                    items.retain(|cause| {
+                        let new = !seen.contains(cause);
+                        seen.push(cause.clone());
+                        new
+                    });
+                }
                 for item in items {
                     self.walk(key, item, false);
                 }
@@ -148,9 +157,15 @@ impl Normaliser {
     }
 }
 
-/// Upstream shows some invalid values as Go structs with a difference of them, which is of no use to
+/// Takes revisions out of messages, and Go. Upstream shows some invalid values as Go structs with a difference of them, which is of no use to
 /// anyone: just what comes before them and the last words are compared.
 fn without_structs(text: &mut String) {
+    for words in [", current: ", "in record ("] {
+        if let Some(start) = text.find(words).map(|start| start + words.len()) {
+            let digits = text[start..].bytes().take_while(u8::is_ascii_digit).count();
+            text.replace_range(start..start + digits, "(a revision)");
+        }
+    }
     if let Some(start) = text.find("\n@@") {
         let in_list = text.ends_with(']');
         text.truncate(start);
@@ -172,6 +187,7 @@ fn changing(key: &str, text: &str) -> Option<&'static str> {
         "resourceVersion" if !text.is_empty() && !text.starts_with('(') => Some("revision"),
         "clusterIP" | "clusterIPs" if text != "None" && !text.is_empty() => Some("address"),
         "authentication.kubernetes.io/credential-id" => Some("certificate"),
+        "serverAddress" => Some("server"),
         "continue" if !text.is_empty() => Some("token"),
         _ => None,
     }
@@ -180,7 +196,7 @@ fn changing(key: &str, text: &str) -> Option<&'static str> {
 /// A few seconds, as a table shows them.
 fn is_age(text: &str) -> bool {
     let number = text.strip_suffix('s').unwrap_or_default();
-    number.len() == 1 && number.bytes().all(|byte| byte.is_ascii_digit())
+    (1..3).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// RFC 3339, with or without a fraction.

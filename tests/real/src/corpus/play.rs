@@ -77,7 +77,11 @@ fn send(api: &Api, request: &Request, kept: &BTreeMap<String, String>) -> Result
     }
     let more = request.headers.iter();
     headers.extend(more.map(|(name, value)| (name.as_str(), value.as_str())));
-    let path = fill(&request.path).replace(' ', "%20");
+    let path = [(" ", "%20"), ("<", "%3C"), (">", "%3E")]
+        .iter()
+        .fold(fill(&request.path), |path, (letter, code)| {
+            path.replace(letter, code)
+        });
     api.send_with(&request.method, &path, &headers, body.as_bytes())
 }
 
@@ -90,6 +94,9 @@ fn body_of(request: &Request, answer: &Answer) -> Value {
         return events
             .map(|line| serde_json::from_slice(line).unwrap_or_else(|_| text()))
             .collect();
+    }
+    if answer.header("content-type").next() == Some("application/yaml") {
+        return serde_yaml_ng::from_slice(&answer.body).unwrap_or_else(|_| text());
     }
     serde_json::from_slice(&answer.body).unwrap_or_else(|_| text())
 }

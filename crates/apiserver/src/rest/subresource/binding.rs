@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 impl Context {
     pub(crate) async fn bind(&mut self) -> Result<Response<Body>, Status> {
         let dry_run = self.info.query.dry_run("CreateOptions")?;
-        let mut binding = parse(&self.headers, &self.body)?;
+        let mut binding = parse(&self.headers, &self.body, "Binding")?;
         settle_type(&mut binding, "v1", "Binding")?;
         if self.info.name.is_empty() {
             self.info.name = text(&binding, "name").to_owned();

@@ -21,7 +21,7 @@ impl Context {
         let account = self.find()?;
         self.settle(account.revision).await?;
         let account = account.value(&self.stored_kind);
-        let mut request = parse(&self.headers, &self.body)?;
+        let mut request = parse(&self.headers, &self.body, "TokenRequest")?;
         settle_type(&mut request, "authentication.k8s.io/v1", "TokenRequest")?;
         let spec = request["spec"].clone();
         let seconds = spec["expirationSeconds"]
