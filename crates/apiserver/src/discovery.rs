@@ -232,8 +232,13 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Response<Body> 
             entry["storageVersionHash"] = json!(storage_version_hash(registry, kind));
         }
         list.push(entry);
-        for subresource in &kind.subresources {
-            list.push(legacy_subresource(kind, *subresource));
+        // UPSTREAM: of a custom kind the status comes before the scale.
+        let mut subresources = kind.subresources.clone();
+        if kind.custom().is_some() {
+            subresources.reverse();
+        }
+        for subresource in subresources {
+            list.push(legacy_subresource(kind, subresource));
         }
     }
     let group_version = if group.is_empty() {
@@ -318,6 +323,16 @@ fn verbs(kind: &Kind) -> &'static [&'static str] {
         // UPSTREAM: nobody deletes all namespaces at once.
         Verbs::All if kind.is("", "Namespace") => &[
             "create", "delete", "get", "list", "patch", "update", "watch",
+        ],
+        Verbs::All if kind.custom().is_some() => &[
+            "delete",
+            "deletecollection",
+            "get",
+            "list",
+            "patch",
+            "create",
+            "update",
+            "watch",
         ],
         Verbs::All => &ALL_VERBS,
         Verbs::CreateOnly => &["create"],

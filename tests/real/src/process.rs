@@ -181,8 +181,7 @@ pub fn usage_of(pid: u32) -> Result<Usage> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))
         .with_context(|| format!("process {pid} is not running"))?;
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    parse_usage(&stat, &status)
-        .with_context(|| format!("/proc/{pid} does not read as expected"))
+    parse_usage(&stat, &status).with_context(|| format!("/proc/{pid} does not read as expected"))
 }
 
 fn parse_usage(stat: &str, status: &str) -> Option<Usage> {

@@ -83,11 +83,17 @@ pub(crate) fn update(
         Some(_) => return,
         None => Vec::new(),
     };
-    let replicas = ["f:spec".to_owned(), "f:replicas".to_owned()];
+    let custom = kind.custom().and_then(|version| version.scale.as_ref());
+    let replicas = custom.map_or(".spec.replicas", |scale| scale.spec_replicas.as_str());
+    let replicas: Vec<String> = replicas
+        .split('.')
+        .skip(1)
+        .map(|step| format!("f:{step}"))
+        .collect();
     let owned = entries
         .iter()
         .any(|entry| entry.fields.contains_at_or_below(&replicas));
-    if manager.subresource == "scale" && kind.custom().is_none() && !owned {
+    if manager.subresource == "scale" && !owned {
         // UPSTREAM: where nobody owns the replicas, a scale has no managed fields to be kept.
         return;
     }

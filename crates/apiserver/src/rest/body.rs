@@ -23,6 +23,15 @@ impl Context {
             duplicates,
         } = read(&self.headers, &self.body, &self.kind.kind)?;
         let expected = (self.kind.api_version(), self.kind.kind.to_string());
+        if self.kind.custom().is_some()
+            && value["apiVersion"].as_str().unwrap_or_default().is_empty()
+        {
+            // UPSTREAM: of a custom object nothing is guessed.
+            return Err(Status::bad_request(format!(
+                "the API version in the data () does not match the expected API version ({})",
+                expected.0
+            )));
+        }
         settle_type(&mut value, &expected.0, &expected.1)?;
         let opaque = opaque::text_of(&self.kind, &self.body);
         let value = self.read_typed(value, duplicates)?;

@@ -81,6 +81,11 @@ impl Context {
                 let ty = schema::type_for(&self.kind.group, &self.kind.version, &self.kind.kind);
                 patch::strategic(value, changes, ty)?;
             }
+            "application/strategic-merge-patch+json" => {
+                let message = "the body of the request was in an unknown format - accepted media types include: \
+                    application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+                return Err(Status::new(415, "UnsupportedMediaType", message));
+            }
             _ => return Err(Status::new(415, "UnsupportedMediaType", UNSUPPORTED_PATCH)),
         }
         if !value.is_object() {

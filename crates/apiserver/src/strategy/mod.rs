@@ -55,6 +55,13 @@ pub fn prepare_create(kind: &Kind, new: &mut Value, now: &str) {
             set_template_generation(new, generation);
         }
         ("apps", "StatefulSet") => prepare_stateful_set(new, None),
+        ("coordination.k8s.io", "Lease") => drop_coordination(new),
+        ("discovery.k8s.io", "EndpointSlice") => {
+            // UPSTREAM: a field of an older version, kept only where it already is.
+            for endpoint in list_mut(new, "endpoints").into_iter().flatten() {
+                remove(endpoint, "deprecatedTopology");
+            }
+        }
         ("batch", "Job") if !flag(new, "spec.manualSelector") => generate_job_selector(new),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => add_stored_version(new),
         ("apiregistration.k8s.io", "APIService") if at(new, "spec.service").is_null() => {
@@ -89,6 +96,7 @@ pub fn prepare_update(kind: &Kind, new: &mut Value, old: &Value) {
         }
         ("apps", "StatefulSet") => prepare_stateful_set(new, Some(old)),
         ("certificates.k8s.io", "CertificateSigningRequest") => copy(new, old, "spec"),
+        ("coordination.k8s.io", "Lease") => drop_coordination(new),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => add_stored_version(new),
         _ => {}
     }
@@ -222,6 +230,13 @@ fn reset_metadata(new: &mut Value, old: &Value) {
         "ownerReferences",
     ] {
         copy(new, old, &format!("metadata.{name}"));
+    }
+}
+
+/// Coordinated leader election is behind a gate that is off by default.
+fn drop_coordination(lease: &mut Value) {
+    for path in ["spec.strategy", "spec.preferredHolder"] {
+        remove(lease, path);
     }
 }
 

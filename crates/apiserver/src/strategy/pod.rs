@@ -10,6 +10,10 @@ use crate::kinds::Kind;
 use crate::resources;
 
 pub(super) fn prepare_create(pod: &mut Value, now: &str) {
+    // UPSTREAM: no time at all means a second.
+    if integer(pod, "spec.terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
+        set(pod, "spec.terminationGracePeriodSeconds", 1);
+    }
     let class = resources::qos_class(pod);
     set(
         pod,

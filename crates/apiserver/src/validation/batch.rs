@@ -95,6 +95,12 @@ pub(super) fn job_spec(errors: &mut Errors, spec: &Place<'_>) {
             "when maxFailedIndexes is specified",
         );
     }
+    let completions = spec.field("completions");
+    if let (Some(failed_most), Some(completions)) = (failed.integer(), completions.integer())
+        && failed_most > completions
+    {
+        errors.invalid(&failed, "must be less than or equal to completions");
+    }
     let manager = spec.field("managedBy");
     if manager.is_set() && !is_domain_path(manager.text()) {
         errors.invalid(
@@ -281,7 +287,7 @@ fn success_policy(errors: &mut Errors, spec: &Place<'_>) {
 }
 
 /// How many indexes `1,3-5` names, all below `completions`.
-fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
+pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     let (mut total, mut last) = (0, -1);
     let parse = |part: &str| -> Result<i64, String> {
         let number: i64 = part
@@ -395,6 +401,10 @@ pub(super) fn cron_job(errors: &mut Errors, root: &Place<'_>) {
     let manual = job.field("manualSelector");
     if manual.flag() {
         errors.not_supported(&manual, &["nil", "false"]);
+    }
+    let selector = job.field("selector");
+    if selector.is_set() {
+        errors.invalid(&selector, "`selector` will be auto-generated");
     }
     job_spec(errors, &job);
 }

@@ -97,8 +97,24 @@ pub(super) fn status_update(errors: &mut Errors, root: &Place<'_>, kind: &Kind) 
         errors.not_negative(&status.field(name));
     }
     let replicas = status.field("replicas");
-    for name in ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
+    let zero = Value::from(0);
+    let counted: &[&str] = match &*kind.kind {
+        "Deployment" => &["updatedReplicas", "readyReplicas", "availableReplicas"],
+        "StatefulSet" => &[
+            "readyReplicas",
+            "currentReplicas",
+            "updatedReplicas",
+            "availableReplicas",
+        ],
+        _ => &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+    };
+    for name in counted {
         let place = status.field(name);
+        let place = if place.is_set() {
+            place
+        } else {
+            place.showing(&zero)
+        };
         if place.integer().unwrap_or_default() > replicas.integer().unwrap_or_default()
             && replicas.is_set()
         {
@@ -335,7 +351,9 @@ fn stateful_set(errors: &mut Errors, spec: &Place<'_>) {
     let claims = spec.field("volumeClaimTemplates");
     for claim in claims.items() {
         let claim_spec = claim.field("spec");
-        if !claim_spec.is_set() {
+        if claim_spec.is_set() {
+            super::storage::claim_spec(errors, &claim_spec);
+        } else {
             errors.required(&claim_spec, "");
         }
     }

@@ -162,6 +162,11 @@ fn service(service: &Value, said: &mut Vec<String>) {
                 .to_owned(),
         );
     }
+    if text(service, "spec.trafficDistribution") == "PreferClose" {
+        let advice =
+            "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"";
+        said.push(advice.to_owned());
+    }
     let headless = text(service, "spec.clusterIP") == "None";
     if headless && !text(service, "spec.loadBalancerIP").is_empty() {
         said.push("spec.loadBalancerIP is ignored for headless services".to_owned());

@@ -50,7 +50,15 @@ pub fn differences(story: &str, theirs: &[Observed], ours: &[Observed]) -> Vec<D
         compare("", Some(&theirs.answer), Some(&ours.answer), &mut places);
         if theirs.answer["code"] != ours.answer["code"] {
             // A refusal has nothing in common with an object: its message says what is to be said.
-            places.retain(|(place, ..)| ["/code", "/body/message"].contains(&place.as_str()));
+            places.retain(|(place, ..)| {
+                [
+                    "/code",
+                    "/body/message",
+                    "/body/details",
+                    "/body/details/causes",
+                ]
+                .contains(&place.as_str())
+            });
         }
         found.extend(
             places

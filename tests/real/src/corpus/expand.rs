@@ -92,6 +92,11 @@ fn request(call: &str, body: Option<&Value>, step: &Step) -> Result<Request> {
             Some(body) => Sent::Json(body.clone()),
         },
         keep: pairs(keep),
+        until: step
+            .get("until")
+            .and_then(Value::as_object)
+            .map(|until| until.clone().into_iter().collect())
+            .unwrap_or_default(),
     })
 }
 

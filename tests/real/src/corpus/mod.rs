@@ -38,6 +38,8 @@ pub struct Request {
     pub body: Sent,
     /// Name and place (a JSON pointer) of what later requests need from the answer.
     pub keep: Vec<(String, String)>,
+    /// Places and what is waited for there: some things take effect a moment later.
+    pub until: Vec<(String, Value)>,
 }
 
 #[derive(Clone, Debug, Default)]

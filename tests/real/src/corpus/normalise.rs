@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Normaliser {
     /// What was seen, by its text.
     seen: BTreeMap<String, String>,
@@ -19,6 +19,7 @@ impl Normaliser {
     pub(super) fn normalise(&mut self, answer: &mut Value) {
         self.walk("", answer, false);
         self.texts(answer);
+        causes(&mut answer["body"]);
     }
 
     /// Replaces whole values by what their field says they are.
@@ -49,17 +50,12 @@ impl Normaliser {
                 }
             }
             Value::Array(items) => {
-                if key == "causes" {
-                    // Upstream says some things twice, where an update is checked as a creation too.
-                    let mut seen = Vec::new();
-                    items.retain(|cause| {
-                        let new = !seen.contains(cause);
-                        seen.push(cause.clone());
-                        new
-                    });
-                }
-                for item in items {
+                for item in items.iter_mut() {
                     self.walk(key, item, false);
+                }
+                if key == "managedFields" {
+                    // They are sorted by their times, which depends on when a second ended.
+                    items.sort_by_cached_key(Value::to_string);
                 }
             }
             Value::String(text) => {
@@ -190,6 +186,21 @@ fn changing(key: &str, text: &str) -> Option<&'static str> {
         "serverAddress" => Some("server"),
         "continue" if !text.is_empty() => Some("token"),
         _ => None,
+    }
+}
+
+/// What is wrong is a set: upstream says some things twice, in an order that it does not always keep.
+/// The message of an invalid object says the same once more.
+fn causes(body: &mut Value) {
+    let Some(Value::Array(causes)) = body.pointer_mut("/details/causes") else {
+        return;
+    };
+    causes.sort_by_cached_key(Value::to_string);
+    causes.dedup();
+    if let Some(Value::String(message)) = body.get_mut("message")
+        && let Some(end) = message.find(" is invalid: ")
+    {
+        message.truncate(end);
     }
 }
 

@@ -40,8 +40,14 @@ impl Context {
         let target = &binding["target"];
         let node = target["name"].as_str().unwrap_or_default();
         let target_kind = target["kind"].as_str().unwrap_or_default();
-        if node.is_empty() || !matches!(target_kind, "" | "Node") {
-            // UPSTREAM: the list of errors is returned as it is, which makes a 500.
+        // UPSTREAM: errors are returned as they are, which makes a 500.
+        if !matches!(target_kind, "" | "Node") {
+            let quoted = api::syntax::go_quote(target_kind);
+            return Err(Status::unexpected(format!(
+                "target.kind: Unsupported value: {quoted}: supported values: \"Node\", \"<empty>\""
+            )));
+        }
+        if node.is_empty() {
             return Err(Status::unexpected("target.name: Required value"));
         }
         let Some(pods) = self.registry.resource("", "v1", "pods").cloned() else {
