@@ -55,7 +55,15 @@ impl Manager {
             ender.stop();
             let _ = running.await;
             self.parts.informers.clear_listeners();
+            self.parts.collector.clear_listeners();
         }
+    }
+
+    /// Is this controller among those that it runs?
+    pub fn has(&self, name: &str) -> bool {
+        self.selected
+            .iter()
+            .any(|descriptor| descriptor.name == name)
     }
 
     async fn build(&self) -> Term {

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use api::{Clock, Rng};
 use clap::{Args, ValueEnum};
 use client::Client;
-use manager::built::Parts;
+use manager::built::{Memory, Parts};
 use manager::run::{Manager, select};
 use manager::{Command, Options};
 use runtime::decisions::Decisions;
@@ -180,12 +180,12 @@ fn manager(options: &Options, served: &Served, clock: &Clock, rng: &Rng) -> Mana
         Client::new(transport.clone()).with_user_agent("steersman/shared-informers"),
         stream.clone(),
     );
+    let metadata = Client::new(transport.clone()).with_user_agent("steersman/metadata-informers");
     Manager {
         parts: Parts {
             informers: Arc::new(informers),
-            metadata: Client::new(transport.clone())
-                .with_user_agent("steersman/metadata-informers"),
-            stream,
+            collector: Memory::new(metadata.clone(), stream),
+            metadata,
             root_ca: Some(served.pki.ca_certificate.clone()),
             service_account_key: Some(served.pki.service_account_key.clone().into_bytes()),
             config: options.config.clone(),
