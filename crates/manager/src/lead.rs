@@ -10,7 +10,7 @@ use api::{Gate, Uid};
 use client::Client;
 use runtime::events::Recorder;
 use runtime::informer::StreamOptions;
-use runtime::leader::{Fence, LeaderElector, Leadership, LeaseConfig};
+use runtime::leader::{Candidacy, Fence, LeaderElector, Leadership, LeaseConfig};
 use runtime::stop::Stopper;
 use runtime::{Informers, Stop, Task, spawn};
 use tokio::sync::watch;
@@ -20,6 +20,7 @@ use crate::built::{Memory, Parts};
 use crate::config::Generic;
 use crate::descriptors::Descriptor;
 use crate::error::{Error, Errors};
+use crate::gates::Version;
 use crate::identity::Identities;
 use crate::leader_migration::Lock;
 use crate::process::Process;
@@ -44,7 +45,8 @@ pub async fn run(mut process: Process, stop: Stop) -> Result<(), Errors> {
     let selected = select(&generic.controllers, &process.options.gates);
     let (selected, migrated) = split(selected, generic);
     let lease = &generic.leader_election.resource_name;
-    let election = elect(&process, lease, "leaderElection")?;
+    let coordinated = process.options.gates.enabled("CoordinatedLeaderElection");
+    let election = elect(&process, lease, "leaderElection", coordinated)?;
     let leadership = election.leadership.clone();
     let leading = lead(&process, election, selected, "informer-sync", stop.clone());
     let migrating = async {
@@ -57,7 +59,9 @@ pub async fn run(mut process: Process, stop: Stop) -> Result<(), Errors> {
             return Ok(());
         }
         let lease = &generic.leader_migration.leader_name;
-        let election = elect(&process, lease, "leaderElection-migration")?;
+        // UPSTREAM: asks the API server for this lock as well, for which nobody is a candidate, and so never
+        // gets it.
+        let election = elect(&process, lease, "leaderElection-migration", false)?;
         lead(
             &process,
             election,
@@ -160,8 +164,14 @@ struct Election {
     contending: Option<Task<()>>,
 }
 
-/// Starts to contend for the lease of this name, unless --leader-elect=false.
-fn elect(process: &Process, name: &str, health: &str) -> Result<Election, Error> {
+/// Starts to contend for the lease of this name, unless --leader-elect=false. With `coordinated` the API
+/// server picks the leader, and this is a candidate.
+fn elect(
+    process: &Process,
+    name: &str,
+    health: &str,
+    coordinated: bool,
+) -> Result<Election, Error> {
     let (lease, stop) = Stop::new();
     let election = &process.options.config.generic.leader_election;
     if !election.leader_elect {
@@ -191,7 +201,20 @@ fn elect(process: &Process, name: &str, health: &str) -> Result<Election, Error>
         renew_deadline: election.renew_deadline.to_std(),
         retry_period: election.retry_period.to_std(),
         release_on_exit: gates.enabled(Gate::ControllerManagerReleaseLeaderElectionLockOnExit),
+        coordinated,
     };
+    let candidacy = coordinated.then(|| {
+        let versions = process.options.gates.versions();
+        Candidacy {
+            client: client.clone(),
+            clock: clock.clone(),
+            namespace: config.namespace.clone(),
+            identity: config.identity.clone(),
+            lease: config.name.clone(),
+            binary_version: format!("{}.0", Version::BINARY),
+            emulation_version: format!("{}.0", versions.emulated),
+        }
+    });
     let elector = LeaderElector::new(client, config, clock.clone(), rng.fork(), Some(recorder))
         .map_err(|error| Error::Setting {
             flag: "leader-elect-lease-duration",
@@ -208,6 +231,7 @@ fn elect(process: &Process, name: &str, health: &str) -> Result<Election, Error>
     let contending = spawn(async move {
         let (writer_stopper, writer_stop) = Stop::new();
         let writing = spawn(writer.run(writer_stop));
+        let _candidate = candidacy.map(|candidacy| spawn(candidacy.run(stop.clone())));
         elector.run(stop).await;
         drop(writer_stopper);
         let _ = writing.await;
