@@ -302,7 +302,7 @@ impl Ready {
 }
 
 fn workers(flag: i32) -> usize {
-    // Validation has refused numbers below one.
+    // UPSTREAM: some flags may be zero or less, and nothing of that kind runs then; --controllers says that better.
     usize::try_from(flag).unwrap_or(1).max(1)
 }
 

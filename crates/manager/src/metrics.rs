@@ -114,6 +114,29 @@ fn registration(metrics: &Metrics, options: &MetricsOptions) {
         &[],
     );
     hidden.with_label_values::<&str>(&[]).inc_by(0);
+    let registered = metrics.counter(
+        "registered_metrics_total",
+        "Metrics that exist, by how long their names will stay.",
+        Stability::Beta,
+        &["deprecated_version", "stability_level"],
+    );
+    let counted = metrics.clone();
+    metrics.before_scrape(move || {
+        for (level, mark) in [
+            ("ALPHA", "[ALPHA]"),
+            ("BETA", "[BETA]"),
+            ("STABLE", "[STABLE]"),
+        ] {
+            let families = counted.registry().gather();
+            let marked = families
+                .iter()
+                .filter(|family| family.help().starts_with(mark));
+            let counter = registered.with_label_values(&["", level]);
+            let count = marked.count() as u64;
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
+        true
+    });
 }
 
 /// Drops what is disabled, and folds label values that are not allowed into "unexpected".
