@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Gate, Uid};
+use api::kinds::Namespace;
+use api::{Gate, Resource, ResourceType, Uid};
 use client::Client;
 use runtime::events::Recorder;
 use runtime::informer::StreamOptions;
@@ -39,7 +40,11 @@ pub async fn run(mut process: Process, stop: Stop) -> Result<(), Errors> {
     let serving = process.take_server().map(|server| spawn(server.run()));
     let log = Arc::clone(&process.logging.writer);
     let flushing = spawn(async move { log.flush_forever().await });
-    wait_for_api_server(&Client::new(process.transport.clone()), &stop).await;
+    let client = Client::new(process.transport.clone());
+    wait_for_api_server(&client, &stop).await;
+    stop.or(check_rights(&client, &process.options.config.generic))
+        .await
+        .transpose()?;
 
     let generic = &process.options.config.generic;
     let selected = select(&generic.controllers, &process.options.gates);
@@ -154,6 +159,45 @@ async fn wait_for_api_server(client: &Client, stop: &Stop) {
     };
     let _ = stop.or(ask).await;
 }
+
+/// An identity that may not even read the lease will never lead. That is told instead of waited for, unless
+/// it changes soon: an API server that has just come up may not know its own roles yet.
+async fn check_rights(client: &Client, generic: &Generic) -> Result<(), Error> {
+    let election = &generic.leader_election;
+    let (namespace, name) = (&election.resource_namespace, &election.resource_name);
+    let mut patience = RIGHTS_PATIENCE;
+    loop {
+        // Without leader election there is nothing that every controller needs; this, all of them do.
+        let answer = match election.leader_elect {
+            true => client.get(&LEASES, namespace, name).await,
+            false => client.get(&Namespace::TYPE, "", "kube-system").await,
+        };
+        let Err(error) = answer else {
+            return Ok(());
+        };
+        if !error.is_forbidden() && !error.is_unauthorized() {
+            return Ok(());
+        }
+        if patience == 0 {
+            let problem = format!(
+                "the API server refuses this identity: {error}; bind it to the role system:kube-controller-manager or give another file"
+            );
+            return Err(Error::Setting {
+                flag: "kubeconfig",
+                problem,
+            });
+        }
+        patience -= 1;
+        tokio::time::sleep(API_SERVER_RETRY).await;
+    }
+}
+
+/// How many refusals in a row are believed, one a second: roles are there some seconds after the API server
+/// answers.
+const RIGHTS_PATIENCE: u32 = 15;
+
+const LEASES: ResourceType =
+    ResourceType::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
 
 /// Being a candidate for a lease, or the certainty to lead without one.
 struct Election {
