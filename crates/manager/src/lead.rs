@@ -26,7 +26,7 @@ use crate::identity::Identities;
 use crate::leader_migration::Lock;
 use crate::process::Process;
 use crate::run::{Manager, select, until};
-use crate::serving::{Endpoint, register_graph};
+use crate::serving::{Endpoint, Health, register_graph};
 use crate::version;
 
 /// How long a leader may fail to renew before `/healthz` says so; upstream's number.
@@ -125,11 +125,36 @@ async fn lead(process: &Process, election: Election, selected: Selected, health:
             kinds => Err(format!("caches not complete: {}", kinds.join(", "))),
         }
     });
-    manager.run(leadership, stop).await;
+    let names = manager.selected.iter().map(|descriptor| descriptor.name);
+    let running = show_running(&process.health, leadership.clone(), names.collect());
+    tokio::select! {
+        () = manager.run(leadership, stop) => {}
+        () = running => {}
+    }
     // All controllers have ended: now the lease may go to another.
     drop(election.lease);
     if let Some(contending) = election.contending {
         let _ = contending.await;
+    }
+}
+
+/// Shows the controllers that run among the checks of `/healthz`, while they do.
+///
+/// UPSTREAM: these checks never fail; operators read from them what runs here.
+async fn show_running(
+    health: &Health,
+    leadership: Option<watch::Receiver<Leadership>>,
+    names: Vec<&'static str>,
+) {
+    loop {
+        until(&leadership, true).await;
+        for name in &names {
+            health.add(name, &[Endpoint::Healthz], || Ok(()));
+        }
+        until(&leadership, false).await;
+        for name in &names {
+            health.remove(name);
+        }
     }
 }
 
@@ -372,6 +397,30 @@ mod tests {
             expected,
             "{flags:?}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn health_names_what_runs_while_it_does() {
+        let health = Arc::new(Health::default());
+        let standby = Leadership::Standby { holder: None };
+        let leading = Leadership::Leading {
+            until: tokio::time::Instant::now(),
+        };
+        let (leads, leadership) = watch::channel(standby.clone());
+        let shown = Arc::clone(&health);
+        let names = vec!["job-controller"];
+        let _running = spawn(async move { show_running(&shown, Some(leadership), names).await });
+        for (state, expected) in [
+            (standby.clone(), "healthz check passed\n"),
+            (leading, "[+]job-controller ok\nhealthz check passed\n"),
+            (standby, "healthz check passed\n"),
+        ] {
+            leads.send_replace(state);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let request = crate::serving::Request::get("/healthz?verbose");
+            let answer = health.answer(Endpoint::Healthz, &request);
+            assert_eq!(answer.body(), expected);
+        }
     }
 
     #[test]
