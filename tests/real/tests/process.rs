@@ -141,3 +141,61 @@ fn an_identity_without_rights_is_told_so_and_writes_nothing() {
         .any(|entry| entry.user.username == "nobody-in-particular" && entry.is_write());
     assert!(!wrote, "nothing is written to the cluster");
 }
+
+/// During a migration the controllers that move are under a second lock, and all of them run.
+#[test]
+fn leader_migration_takes_a_second_lock() {
+    let Some(cluster) = cluster() else {
+        return;
+    };
+    let mapping = cluster.path("migration.yaml");
+    let config = "kind: LeaderMigrationConfiguration\n\
+        apiVersion: controllermanager.config.k8s.io/v1\n\
+        leaderName: moving\n\
+        controllerLeaders:\n- {name: replicaset-controller, component: \"*\"}\n";
+    std::fs::write(&mapping, config).unwrap();
+    let options = ManagerOptions {
+        leader_elect: true,
+        flags: vec![
+            "--enable-leader-migration".to_owned(),
+            format!("--leader-migration-config={}", mapping.display()),
+        ],
+        ..ManagerOptions::default()
+    };
+    let mut running = Manager::start(&cluster, Flavor::Ours, &options).unwrap();
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    for lease in ["kube-controller-manager", "moving"] {
+        wait::until(lease, Duration::from_secs(60), || {
+            let held = cluster.api.find(&format!("{leases}/{lease}"))?;
+            let holder = held.map(|held| held["spec"]["holderIdentity"].clone());
+            Ok(match holder.as_ref().and_then(|holder| holder.as_str()) {
+                Some(holder) if !holder.is_empty() => Seen::Ready(()),
+                _ => Seen::NotYet("nobody holds it".to_owned()),
+            })
+        })
+        .unwrap();
+    }
+    let accounts = "/api/v1/namespaces/default/serviceaccounts/default";
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let deployment = serde_json::json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "main", "image": "example.invalid/web"}]},
+            },
+        },
+    });
+    cluster.api.create(deployments, &deployment).unwrap();
+    wait::until("a pod", Duration::from_secs(60), || {
+        let made = cluster.api.list("/api/v1/namespaces/default/pods")?;
+        Ok(match (made.len(), cluster.api.find(accounts)?) {
+            (1, Some(_)) => Seen::Ready(()),
+            (pods, _) => Seen::NotYet(format!("{pods} pods")),
+        })
+    })
+    .unwrap();
+    running.check_alive().unwrap();
+    running.stop().unwrap();
+}
