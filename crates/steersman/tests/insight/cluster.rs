@@ -13,6 +13,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_steersman");
 
 pub struct Cluster {
     process: Child,
+    manager: Option<Child>,
     pub directory: PathBuf,
     tokio: tokio::runtime::Runtime,
     client: Client,
@@ -21,6 +22,10 @@ pub struct Cluster {
 impl Cluster {
     /// Starts one; `name` tells the tests of a binary apart.
     pub fn start(name: &str) -> Cluster {
+        Cluster::start_with(name, &[])
+    }
+
+    pub fn start_with(name: &str, more: &[&str]) -> Cluster {
         let directory =
             std::env::temp_dir().join(format!("steersman-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a temporary directory can be made");
@@ -34,6 +39,7 @@ impl Cluster {
                 "--kubeconfig",
             ])
             .arg(&kubeconfig)
+            .args(more)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -54,10 +60,37 @@ impl Cluster {
             .expect("the certificates are good");
         Cluster {
             process,
+            manager: None,
             directory,
             tokio,
             client: Client::new(transport),
         }
+    }
+
+    /// Starts a controller manager of ours on it; gives the address and the certificate of its secure port.
+    pub fn start_manager(&mut self) -> (String, String) {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("there are free ports");
+        let port = free.local_addr().expect("it is bound").port();
+        drop(free);
+        let kubeconfig = self.kubeconfig().display().to_string();
+        let certificates = self.directory.join("certificates").display().to_string();
+        let process = Command::new(BINARY)
+            .args([
+                "controller-manager",
+                "--bind-address=127.0.0.1",
+                "--leader-elect=false",
+            ])
+            .arg(format!("--secure-port={port}"))
+            .arg(format!("--kubeconfig={kubeconfig}"))
+            .arg(format!("--authentication-kubeconfig={kubeconfig}"))
+            .arg(format!("--authorization-kubeconfig={kubeconfig}"))
+            .arg(format!("--cert-dir={certificates}"))
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary runs");
+        self.manager = Some(process);
+        let certificate = format!("{certificates}/kube-controller-manager.crt");
+        (format!("https://127.0.0.1:{port}"), certificate)
     }
 
     pub fn kubeconfig(&self) -> PathBuf {
@@ -115,8 +148,10 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        for process in self.manager.iter_mut().chain([&mut self.process]) {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

@@ -131,6 +131,42 @@ subjects: [{kind: ServiceAccount, name: limited, namespace: default}]";
 }
 
 #[test]
+fn a_controller_manager_is_asked_on_its_secure_port() {
+    let mut cluster = Cluster::start_with("why-manager", &["--controller-manager=external"]);
+    let (manager, certificate) = cluster.start_manager();
+    cluster.apply(&DEPLOYMENTS, "default", "web", &deployment("web:1"));
+    let told_by = format!("Told by the controllers themselves, at {manager}.");
+    ask(
+        &cluster,
+        &[
+            "deploy/web",
+            "--manager",
+            &manager,
+            "--manager-certificate-authority",
+            &certificate,
+        ],
+        &[
+            "is complete: all 3 pods are updated and available",
+            "creates web-",
+            &told_by,
+        ],
+    );
+    ask(
+        &cluster,
+        &["deploy/web", "--manager", &manager],
+        &[
+            "cannot ask the manager at",
+            "--manager-certificate-authority names who signed its certificate",
+        ],
+    );
+    ask(
+        &cluster,
+        &["deploy/web"],
+        &["Told by the objects alone (no manager of ours answers there; --manager names one)"],
+    );
+}
+
+#[test]
 fn a_namespace_that_does_not_go() {
     let cluster = Cluster::start("why-namespace");
     let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: old}}";
