@@ -11,6 +11,7 @@
 mod head_to_head;
 mod report;
 mod runtime;
+mod up;
 
 use std::process::ExitCode;
 
@@ -24,7 +25,7 @@ struct Bench {
     run: fn(&[String], &mut Report) -> Result<()>,
 }
 
-const BENCHES: [Bench; 2] = [
+const BENCHES: [Bench; 3] = [
     Bench {
         name: "head-to-head",
         about: "the Go controller manager and ours on the same real servers: CPU, memory, wall, requests",
@@ -34,6 +35,11 @@ const BENCHES: [Bench; 2] = [
         name: "runtime",
         about: "informers and queues: bytes and CPU per cached pod, keys a second",
         run: runtime::run,
+    },
+    Bench {
+        name: "up",
+        about: "`steersman up`: starting, memory, idle, a thousand pods, fifty thousand pods",
+        run: up::run,
     },
 ];
 

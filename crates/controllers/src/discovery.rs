@@ -70,24 +70,14 @@ impl Discovery {
             .filter(move |served| served.preferred && verbs.iter().all(|verb| served.can(verb)))
     }
 
-    /// The resource that an `apiVersion` and `kind` mean. A version that is not served means the
-    /// preferred one, as upstream's mapper has it.
+    /// The resource that an `apiVersion` and `kind` mean. One that is not served means nothing, also if
+    /// another version is: an owner that cannot be asked for must not count as gone.
     pub fn find(&self, api_version: &str, kind: &str) -> Option<&ResourceType> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let mut of_kind = self
-            .resources
-            .iter()
-            .map(|served| &served.resource)
-            .filter(|resource| resource.kind == kind && resource.group == group);
-        let first = of_kind.next()?;
-        if first.version == version {
-            return Some(first);
-        }
-        Some(
-            of_kind
-                .find(|resource| resource.version == version)
-                .unwrap_or(first),
-        )
+        let mut served = self.resources.iter().map(|served| &served.resource);
+        served.find(|resource| {
+            resource.kind == kind && resource.group == group && resource.version == version
+        })
     }
 
     /// The resource that a person means by `deploy`, `deployments`, `Deployment` or `deployments.apps`.
@@ -274,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_is_not_served_means_the_preferred_one() {
+    fn a_kind_is_found_in_the_version_that_was_named() {
         let found = example();
         let version = |api_version: &str, kind: &str| {
             found
@@ -282,7 +272,8 @@ mod tests {
                 .map(|resource| resource.version.to_string())
         };
         assert_eq!(version("a.io/v1", "X").as_deref(), Some("v1"));
-        assert_eq!(version("a.io/v9", "X").as_deref(), Some("v2"));
+        assert_eq!(version("a.io/v2", "X").as_deref(), Some("v2"));
+        assert_eq!(version("a.io/v9", "X"), None, "not served");
         assert_eq!(version("v1", "Pod").as_deref(), Some("v1"));
         assert_eq!(version("b.io/v1", "X"), None);
         assert_eq!(version("", ""), None);

@@ -12,7 +12,7 @@ use runtime::{Decisions, Informers, Metrics, Stop, spawn};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::built::{self, Parts};
+use crate::built::{self, Memory, Parts};
 use crate::descriptors::{self, Descriptor, Fate};
 use crate::gates::FeatureGates;
 use crate::options::Options;
@@ -57,8 +57,8 @@ impl Manager {
         Manager {
             parts: Parts {
                 informers: Arc::new(Informers::new(client("shared-informers"), stream.clone())),
+                collector: Memory::new(client("metadata-informers"), stream),
                 metadata: client("metadata-informers"),
-                stream,
                 root_ca: None,
                 service_account_key: None,
                 config: options.config.clone(),
@@ -99,7 +99,15 @@ impl Manager {
             ender.stop();
             let _ = running.await;
             self.parts.informers.clear_listeners();
+            self.parts.collector.clear_listeners();
         }
+    }
+
+    /// Is this controller among those that it runs?
+    pub fn has(&self, name: &str) -> bool {
+        self.selected
+            .iter()
+            .any(|descriptor| descriptor.name == name)
     }
 
     async fn build(&self) -> Term {

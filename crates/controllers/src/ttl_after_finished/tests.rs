@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use api::kinds::Job;
 use api::{Resource, Time};
-use runtime::Metrics;
-use runtime::decisions::Decisions;
 use serde_json::{Value, json};
 use testkit::World;
 
@@ -62,16 +60,9 @@ fn time_decides() {
 #[tokio::test(start_paused = true)]
 async fn a_finished_job_goes_when_its_time_is_over() {
     let mut world = World::new().await;
-    let decisions = Decisions::new();
-    let tools = Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: decisions.clone(),
-    };
-    let metrics = Metrics::new();
-    let running = controller(&world.informers, tools, &metrics, 5).run(world.stop());
+    let tools = Tools::from(&world);
+    let decisions = tools.decisions.clone();
+    let running = controller(&world.informers, tools, 5).run(world.stop());
     world.run(running);
     world.start().await;
     let job = json!({

@@ -7,19 +7,32 @@
 //! /debug/controllers/<controller>/<namespace>/<object>   its last decisions about one, oldest first
 //! /debug/controllers/<controller>/<object>               the same for objects without a namespace
 //! ```
-//! A controller may answer paths below its name itself (the garbage collector its graph) by a route of its own.
+//! The garbage collector has a page of its own beside these, `graph`.
 
-use api::Key;
+use api::{Key, Uid};
 use http::StatusCode;
 use runtime::Decisions;
 
-use super::router::{Reply, Request, Router, json, text};
+use super::router::{Reply, Request, Router, json, reply, text};
+use crate::built::GraphHandle;
 
 pub const PREFIX: &str = "/debug/controllers/";
 
 /// Adds the pages to a router.
 pub fn register_decisions(router: &Router, decisions: Decisions) {
     router.handle(PREFIX, move |request| answer(&decisions, &request));
+}
+
+/// Adds the page that draws the garbage collector's graph: all of it, or with one `?uid=` or more what hangs
+/// together with these objects.
+pub fn register_graph(router: &Router, graph: GraphHandle) {
+    let path = format!("{PREFIX}garbage-collector-controller/graph");
+    router.handle(&path, move |request| {
+        let named =
+            |(name, value): &(String, String)| (name == "uid").then(|| value.as_str().into());
+        let uids: Vec<Uid> = request.query.iter().filter_map(named).collect();
+        reply(StatusCode::OK, "text/vnd.graphviz", graph.to_dot(&uids))
+    });
 }
 
 fn answer(decisions: &Decisions, request: &Request) -> Reply {
@@ -87,6 +100,7 @@ fn object(decisions: &Decisions, controller: &str, key: &Key) -> Reply {
 mod tests {
     use api::Time;
 
+    use super::super::Request;
     use super::*;
 
     fn check(path: &str, code: u16, expected: &str) {
@@ -128,6 +142,21 @@ mod tests {
             200,
             r#""object":"node-1""#,
         );
+    }
+
+    #[tokio::test]
+    async fn the_graph_is_drawn() {
+        let router = Router::default();
+        register_decisions(&router, Decisions::new());
+        register_graph(&router, GraphHandle::default());
+        for query in ["", "?uid=3f9d9c3a-0000-4000-8000-000000000001&uid=none"] {
+            let path = format!("/debug/controllers/garbage-collector-controller/graph{query}");
+            let reply = router.answer(Request::get(&path)).await;
+            assert_eq!(reply.status(), StatusCode::OK);
+            assert_eq!(reply.headers()["content-type"], "text/vnd.graphviz");
+            let text = String::from_utf8_lossy(reply.body());
+            assert!(text.starts_with("strict digraph"), "{text}");
+        }
     }
 
     #[test]
