@@ -11,7 +11,7 @@ use http::Request;
 use serde::Deserialize;
 
 use super::gather::decided_about;
-use crate::connection::Connection;
+use crate::connect::Connection;
 
 /// Where decisions are asked for.
 pub(crate) struct Manager {

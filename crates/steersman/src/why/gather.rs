@@ -6,7 +6,7 @@ use controllers::discovery::Discovery;
 use explain::{Facts, Source};
 use serde_json::Value;
 
-use crate::connection::Connection;
+use crate::connect::Connection;
 
 pub(crate) struct Gatherer<'a> {
     pub(crate) connection: &'a Connection,

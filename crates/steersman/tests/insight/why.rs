@@ -203,7 +203,7 @@ fn questions_that_have_no_answer() {
         &["why", "web"],
         "\"web\" names no object; write KIND/NAME, such as deploy/web",
     );
-    check(&["why", "deploy/web"], "no cluster to ask");
+    check(&["why", "deploy/web"], "no cluster is up");
     let cluster = Cluster::start("why-nothing");
     let kubeconfig = cluster.kubeconfig().display().to_string();
     let with = |more: &[&'static str]| {
