@@ -11,7 +11,7 @@ use http::Request;
 use serde::Deserialize;
 
 use super::gather::decided_about;
-use crate::connection::Connection;
+use crate::connect::Connection;
 
 /// Where decisions are asked for.
 pub(crate) struct Manager {
@@ -63,13 +63,7 @@ impl Manager {
                     let key = Facts::key(&text("/kind"), &namespace, &name);
                     by_object.insert(key, heard);
                 }
-                Err(error) if self.asked_for => {
-                    bail!(
-                        "cannot ask the manager at {}: {}",
-                        self.address,
-                        client::describe(&error)
-                    )
-                }
+                Err(error) if self.asked_for => bail!("{}", self.silence(&error)),
                 Err(error) if error.is_forbidden() => {
                     let why = "you may not read /debug/controllers/, which a rule with nonResourceURLs would allow";
                     return Ok(Heard::Nobody(why.to_owned()));
@@ -84,6 +78,19 @@ impl Manager {
             address: self.address.clone(),
             by_object,
         })
+    }
+
+    /// Why the manager that was named could not be asked.
+    fn silence(&self, error: &client::Error) -> String {
+        let told = client::describe(error);
+        let hint = match (error.is_forbidden(), told.contains("certificate")) {
+            (true, _) => "; you need `get` on the nonResourceURL /debug/controllers/*",
+            (_, true) => {
+                "; --manager-certificate-authority names who signed its certificate, or the certificate itself (kube-controller-manager.crt in its --cert-dir)"
+            }
+            _ => "",
+        };
+        format!("cannot ask the manager at {}: {told}{hint}", self.address)
     }
 
     async fn about(&self, namespace: &str, name: &str) -> Result<Vec<Decisions>, client::Error> {
