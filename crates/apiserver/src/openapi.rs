@@ -39,7 +39,11 @@ pub(crate) fn answer(
         return Ok(response::value(200, &index(&documents)));
     }
     let path = path.join("/");
-    let (document, hash) = documents.get(&path).ok_or_else(Status::no_such_path)?;
+    let Some((document, hash)) = documents.get(&path) else {
+        let mut nothing = response::json(404, Bytes::new());
+        nothing.headers_mut().remove(http::header::CONTENT_TYPE);
+        return Ok(nothing);
+    };
     let asked = info.query.get("hash");
     if !asked.is_empty() && asked != hash {
         let mut moved = response::text(301, "");

@@ -16,7 +16,7 @@ use runtime::{Informers, Stop, Task, spawn};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::built::Parts;
+use crate::built::{Memory, Parts};
 use crate::config::Generic;
 use crate::descriptors::Descriptor;
 use crate::error::{Error, Errors};
@@ -24,7 +24,7 @@ use crate::identity::Identities;
 use crate::leader_migration::Lock;
 use crate::process::Process;
 use crate::run::{Manager, select, until};
-use crate::serving::Endpoint;
+use crate::serving::{Endpoint, register_graph};
 use crate::version;
 
 /// How long a leader may fail to renew before `/healthz` says so; upstream's number.
@@ -106,6 +106,9 @@ async fn lead(process: &Process, election: Election, selected: Selected, health:
         None => transport,
     });
     let manager = manager(process, &identities, selected);
+    if manager.has("garbage-collector-controller") {
+        register_graph(&process.router, manager.parts.collector.graph());
+    }
     let caches = Arc::clone(&manager.parts.informers);
     process.health.add(health, &[Endpoint::Readyz], move || {
         match caches.unsynced() {
@@ -233,11 +236,12 @@ fn manager(process: &Process, identities: &Identities, selected: Selected) -> Ma
         stream.clone(),
     ));
     let identities = identities.clone();
+    let metadata = identities.own("metadata-informers");
     Manager {
         parts: Parts {
             informers,
-            metadata: identities.own("metadata-informers"),
-            stream,
+            collector: Memory::new(metadata.clone(), stream),
+            metadata,
             root_ca: process.root_ca.clone(),
             service_account_key: process.service_account_key.clone(),
             config: options.config.clone(),
@@ -254,7 +258,10 @@ fn manager(process: &Process, identities: &Identities, selected: Selected) -> Ma
                 match descriptor.first {
                     // Others' credentials may depend on it, so it cannot wait for its own.
                     true => Ok(identities.own(descriptor.service_account)),
-                    false => identities.controller(descriptor.service_account).await,
+                    false => {
+                        let account = descriptor.service_account;
+                        identities.controller(account, descriptor.rate).await
+                    }
                 }
             })
         }),

@@ -8,7 +8,7 @@ use apiserver::{ApiServer, Options as ServerOptions};
 use bytes::Bytes;
 use client::{Body, BoxError, Client, Transport};
 use http::{Method, Request, Response};
-use manager::built::Parts;
+use manager::built::{Memory, Parts};
 use manager::run::{Manager, select};
 use manager::{Command, Options};
 use runtime::decisions::Decisions;
@@ -143,7 +143,7 @@ impl Cluster {
             parts: Parts {
                 informers: Arc::new(informers),
                 metadata: Client::new(transport.clone()),
-                stream,
+                collector: Memory::new(Client::new(transport.clone()), stream),
                 root_ca: None,
                 service_account_key: None,
                 config: options.config.clone(),

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{apiserver, chaos, controller_manager, running, simulate, up};
+use crate::{apiserver, chaos, controller_manager, preview, running, simulate, up, why};
 
 /// A kube-controller-manager, and a Kubernetes cluster in a box around it.
 #[derive(Parser)]
@@ -43,10 +43,14 @@ enum Command {
     },
     /// Run the whole cluster on a virtual clock, from seeds, with faults and crashes
     Simulate(simulate::Arguments),
+    Why(why::Arguments),
+    Preview(preview::Arguments),
     /// Print the version
     Version,
     /// Print a completion script for your shell
-    Completion { shell: clap_complete::Shell },
+    Completion {
+        shell: clap_complete::Shell,
+    },
 }
 
 pub(crate) fn main() -> ExitCode {
@@ -65,6 +69,11 @@ pub(crate) fn main() -> ExitCode {
             return controller_manager::main("steersman controller-manager", arguments.into_iter());
         }
         Command::Simulate(arguments) => return simulate::main(&arguments),
+        Command::Why(arguments) => why::main(&arguments),
+        Command::Preview(arguments) => match preview::main(&arguments) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Version => {
             println!(
                 "steersman {} (Kubernetes API 1.36)",

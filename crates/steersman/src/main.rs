@@ -4,12 +4,15 @@ mod apiserver;
 mod chaos;
 mod cli;
 mod connect;
+mod connection;
 mod controller_manager;
 mod files;
+mod preview;
 mod running;
 mod signals;
 mod simulate;
 mod up;
+mod why;
 
 use std::process::ExitCode;
 

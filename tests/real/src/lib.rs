@@ -19,6 +19,8 @@ pub mod audit;
 pub mod building;
 pub mod certificates;
 pub mod cluster;
+pub mod corpus;
+pub mod embedded;
 pub mod http;
 pub mod installation;
 pub mod kubelet;

@@ -83,17 +83,32 @@ pub(crate) fn update(
         Some(_) => return,
         None => Vec::new(),
     };
+    let custom = kind.custom().and_then(|version| version.scale.as_ref());
+    let replicas = custom.map_or(".spec.replicas", |scale| scale.spec_replicas.as_str());
+    let replicas: Vec<String> = replicas
+        .split('.')
+        .skip(1)
+        .map(|step| format!("f:{step}"))
+        .collect();
+    let owned = entries
+        .iter()
+        .any(|entry| entry.fields.contains_at_or_below(&replicas));
+    if manager.subresource == "scale" && !owned {
+        // UPSTREAM: where nobody owns the replicas, a scale has no managed fields to be kept.
+        return;
+    }
     let nothing = empty(kind);
     let comparison = Comparison::of(place, old.unwrap_or(&nothing), new);
     let mut gained = comparison.added.clone();
     gained.union(&comparison.modified);
     strip(&mut gained);
-    reset.iter().for_each(|path| gained.remove_tree(path));
+    let mut lost = comparison.removed.clone();
+    for path in reset {
+        gained.remove_tree(path);
+        lost.remove_tree(path);
+    }
     for entry in &mut entries {
-        entry.fields = entry
-            .fields
-            .difference(&gained)
-            .difference(&comparison.removed);
+        entry.fields = entry.fields.difference(&gained).difference(&lost);
     }
     if !gained.is_empty() {
         match entries.iter_mut().find(|entry| entry.is_of(manager)) {
@@ -139,6 +154,7 @@ pub(crate) fn apply(
     {
         let mut fields = Comparison::of(place, &nothing, live).added;
         strip(&mut fields);
+        reset.iter().for_each(|path| fields.remove_tree(path));
         let before = Manager {
             name: BEFORE_FIRST_APPLY.into(),
             operation: Operation::Update,
@@ -168,10 +184,14 @@ pub(crate) fn apply(
     let mut changed = comparison.added;
     changed.union(&comparison.modified);
     // What this endpoint does not write cannot be disputed through it.
-    reset.iter().for_each(|path| changed.remove_tree(path));
+    let mut lost = comparison.removed.clone();
+    for path in reset {
+        changed.remove_tree(path);
+        lost.remove_tree(path);
+    }
     resolve_conflicts(&mut entries, &changed, force)?;
     for entry in &mut entries {
-        entry.fields = entry.fields.difference(&comparison.removed);
+        entry.fields = entry.fields.difference(&lost);
     }
     let unchanged = previous.as_ref().is_some_and(|previous| {
         previous.fields == fields && previous.manager.api_version == manager.api_version

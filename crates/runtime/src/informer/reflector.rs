@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use api::{Resource, Rng};
 use bytes::Bytes;
-use client::{Client, Error, ListOptions, ResourceVersionMatch, WatchEvent, WatchOptions};
+use client::{
+    Client, Encoding, Error, ListOptions, ResourceVersionMatch, WatchEvent, WatchOptions,
+};
 use futures_util::StreamExt;
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -134,6 +136,7 @@ impl<K: Resource> Reflector<'_, K> {
             allow_bookmarks: true,
             timeout_seconds: Some(timeout_seconds),
             metadata_only: self.informer.metadata_only,
+            protobuf: K::PROTOBUF,
             ..WatchOptions::default()
         };
         let opened = self
@@ -148,6 +151,7 @@ impl<K: Resource> Reflector<'_, K> {
             self.informer.store.begin_round();
         }
         self.listed = !from_start;
+        let encoding = stream.encoding();
         let deadline = Instant::now() + deadline(timeout_seconds);
         let mut events: u64 = 0;
         let end = loop {
@@ -165,7 +169,7 @@ impl<K: Resource> Reflector<'_, K> {
                 Some(Err(error)) => Some(End::Failed(error)),
                 Some(Ok(event)) => {
                     events += 1;
-                    self.on_event(event, from_start)
+                    self.on_event(event, encoding, from_start)
                 }
             };
             if let Some(end) = end {
@@ -186,16 +190,16 @@ impl<K: Resource> Reflector<'_, K> {
         }
     }
 
-    fn on_event(&mut self, event: WatchEvent, from_start: bool) -> Option<End> {
+    fn on_event(&mut self, event: WatchEvent, encoding: Encoding, from_start: bool) -> Option<End> {
         match event {
-            WatchEvent::Added(json) | WatchEvent::Modified(json) => {
-                if let Some(object) = self.decode(&json) {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                if let Some(object) = self.decode(&object, encoding) {
                     self.reached(object.meta().resource_version);
                     self.informer.upsert(object);
                 }
             }
-            WatchEvent::Deleted(json) => {
-                if let Some(object) = self.decode(&json) {
+            WatchEvent::Deleted(object) => {
+                if let Some(object) = self.decode(&object, encoding) {
                     self.reached(object.meta().resource_version);
                     self.informer.delete(object);
                 }
@@ -242,7 +246,7 @@ impl<K: Resource> Reflector<'_, K> {
                 .list(self.informer.resource(), "", &options)
                 .await?;
             for json in &page.items {
-                if let Some(object) = self.decode(json) {
+                if let Some(object) = self.decode(json, Encoding::Json) {
                     self.informer.upsert(object);
                 }
             }
@@ -258,8 +262,12 @@ impl<K: Resource> Reflector<'_, K> {
     }
 
     /// An object that does not decode is reported and skipped; it never stops the stream.
-    fn decode(&self, json: &Bytes) -> Option<K> {
-        match K::decode(json) {
+    fn decode(&self, bytes: &Bytes, encoding: Encoding) -> Option<K> {
+        let decoded = match encoding {
+            Encoding::Json => K::decode(bytes),
+            Encoding::Protobuf => K::decode_protobuf(bytes),
+        };
+        match decoded {
             Ok(object) => Some(object),
             Err(error) => {
                 warn!(%error, "skipping an object that this version cannot read");

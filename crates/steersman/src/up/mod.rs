@@ -17,15 +17,12 @@ use anyhow::{Context, Result, bail};
 use api::{Clock, Rng};
 use clap::{Args, ValueEnum};
 use client::Client;
-use manager::built::Parts;
-use manager::run::{Manager, select};
+use manager::run::Manager;
+use manager::serving::{DECISIONS, Request, Router, register_decisions};
 use manager::{Command, Options};
 use nodes::Registered;
 use nodes::stages::Stages;
-use runtime::decisions::Decisions;
-use runtime::informer::StreamOptions;
-use runtime::metrics::Metrics;
-use runtime::{Informers, Stop, Task, spawn};
+use runtime::{Decisions, Stop, Task, spawn};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -325,38 +322,24 @@ fn manager_options(arguments: &Arguments) -> Result<Box<Options>> {
     }
 }
 
-/// All built controllers, in this process, called directly.
+/// All built controllers, in this process, called directly. What they decide can be asked for on the API
+/// server's own port, so that one kubeconfig is enough for `steersman why`.
 fn manager(options: &Options, served: &Served, clock: &Clock, rng: &Rng) -> Manager {
+    let decisions = Decisions::new();
+    let router = Arc::new(Router::default());
+    register_decisions(&router, decisions.clone());
+    let answer: ::apiserver::Handler = Arc::new(move |request| {
+        let router = router.clone();
+        let target = request.uri().path_and_query().map(ToString::to_string);
+        Box::pin(async move {
+            let request = Request::get(&target.unwrap_or_default());
+            router.answer(request).await
+        })
+    });
+    served.server.mount(DECISIONS, answer);
     let transport = served.server.transport();
-    let stream = StreamOptions {
-        rng: rng.fork(),
-        resync: None,
-    };
-    let informers = Informers::new(
-        Client::new(transport.clone()).with_user_agent("steersman/shared-informers"),
-        stream.clone(),
-    );
-    Manager {
-        parts: Parts {
-            informers: Arc::new(informers),
-            metadata: Client::new(transport.clone())
-                .with_user_agent("steersman/metadata-informers"),
-            stream,
-            root_ca: Some(served.pki.ca_certificate.clone()),
-            service_account_key: Some(served.pki.service_account_key.clone().into_bytes()),
-            config: options.config.clone(),
-            gates: options.gates.for_controllers(),
-            clock: clock.clone(),
-            rng: rng.fork(),
-            metrics: Metrics::new(),
-            decisions: Decisions::new(),
-        },
-        selected: select(&options.config.generic.controllers, &options.gates),
-        clients: Arc::new(move |descriptor| {
-            let agent = format!("steersman/{}", descriptor.name);
-            let client = Client::new(transport.clone()).with_user_agent(&agent);
-            Box::pin(std::future::ready(Ok(client)))
-        }),
-        patience: Duration::from_secs(5),
-    }
+    let mut manager = Manager::in_process(transport, options, clock.clone(), rng.fork(), decisions);
+    manager.parts.root_ca = Some(served.pki.ca_certificate.clone());
+    manager.parts.service_account_key = Some(served.pki.service_account_key.clone().into_bytes());
+    manager
 }

@@ -1,0 +1,85 @@
+//! Our own API server as a process, reached like any other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::certificates::Identity;
+use crate::cluster;
+use crate::http::Api;
+use crate::installation;
+use crate::process::Process;
+use crate::wait::Seen;
+
+/// `steersman apiserver` on a free port, with what it keeps in a folder of the caller.
+pub struct Embedded {
+    pub api: Api,
+    pub process: Process,
+    folder: PathBuf,
+}
+
+impl Embedded {
+    /// Starts it on `folder/data`, which may hold what an earlier one left, and waits for it.
+    pub fn start(folder: &Path) -> Result<Embedded> {
+        Embedded::start_with(folder, &[])
+    }
+
+    pub fn start_with(folder: &Path, flags: &[String]) -> Result<Embedded> {
+        fs::create_dir_all(folder)?;
+        let kubeconfig = kubeconfig(folder);
+        // One that an earlier server left would say that this one is ready.
+        let _ = fs::remove_file(&kubeconfig);
+        let mut arguments = vec![
+            "apiserver".to_owned(),
+            "--port=0".to_owned(),
+            format!("--data-dir={}", folder.join("data").display()),
+            format!("--kubeconfig={}", kubeconfig.display()),
+        ];
+        arguments.extend(flags.iter().cloned());
+        let program = installation::steersman_binary()?;
+        let mut process = Process::start("steersman-apiserver", &program, &arguments, folder)?;
+        cluster::ready(&mut process, || {
+            Ok(if kubeconfig.is_file() {
+                Seen::Ready(())
+            } else {
+                Seen::NotYet("no kubeconfig yet".to_owned())
+            })
+        })?;
+        Ok(Embedded {
+            api: connect(folder)?,
+            process,
+            folder: folder.to_owned(),
+        })
+    }
+
+    pub fn kubeconfig(&self) -> PathBuf {
+        kubeconfig(&self.folder)
+    }
+}
+
+fn kubeconfig(folder: &Path) -> PathBuf {
+    folder.join("kubeconfig")
+}
+
+/// A client as the administrator: the address from the kubeconfig, the certificates from the data.
+fn connect(folder: &Path) -> Result<Api> {
+    let config: serde_json::Value =
+        serde_yaml_ng::from_str(&fs::read_to_string(kubeconfig(folder))?)?;
+    let address = config["clusters"][0]["cluster"]["server"]
+        .as_str()
+        .and_then(|server| server.strip_prefix("https://")?.parse().ok())
+        .context("the kubeconfig names no server")?;
+    let file = |name: &str| folder.join("data/pki").join(name);
+    let read = |name: &str| {
+        fs::read_to_string(file(name))
+            .with_context(|| format!("cannot read {}", file(name).display()))
+    };
+    let admin = Identity {
+        certificate: read("admin.crt")?,
+        key: read("admin.key")?,
+        certificate_file: file("admin.crt"),
+        key_file: file("admin.key"),
+    };
+    Api::new(address, &read("ca.crt")?, Some(&admin))
+}
