@@ -338,3 +338,25 @@ async fn a_new_process_goes_on_where_the_last_one_ended() {
     stopper.stop();
     running.await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn now_becomes_the_kubelets_own_time_and_kills_once() {
+    let world = world(Config::default()).await;
+    world.create(&PODS, pod("web", json!({}))).await;
+    pass(&world, 3).await;
+    let crash = json!({"metadata": {"annotations": {"steersman.dev/crash-at": "now"}}});
+    world.patch(&PODS, "web", crash).await;
+    pass(&world, 5).await;
+    let seen = world.get(&PODS, "web").await.unwrap();
+    let at = seen["metadata"]["annotations"]["steersman.dev/crash-at"].as_str();
+    assert!(
+        at.is_some_and(|at| api::Time::parse(at).is_some()),
+        "{at:?}"
+    );
+    let container = &seen["status"]["containerStatuses"][0];
+    assert_eq!(container["restartCount"], 1);
+    assert_eq!(container["lastState"]["terminated"]["exitCode"], 137);
+    pass(&world, 600).await;
+    let later = world.get(&PODS, "web").await.unwrap();
+    assert_eq!(later["status"]["containerStatuses"][0]["restartCount"], 1);
+}
