@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     /// Who runs the controllers
     #[arg(long, value_enum, default_value_t = Who::Embedded)]
     controller_manager: Who,
-    /// Let the cluster's time pass this many times as fast, for demonstrations
+    /// Let the cluster's time pass up to this many times as fast, for demonstrations
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse_speed)]
     speed: f64,
     /// Return when the cluster is up and leave it running; `steersman down` stops it
