@@ -56,6 +56,35 @@ impl Embedded {
     pub fn kubeconfig(&self) -> PathBuf {
         kubeconfig(&self.folder)
     }
+
+    /// Starts Go's controller manager with its default controllers on it.
+    pub fn start_manager(&self, program: &Path) -> Result<Process> {
+        let pki = |name: &str| {
+            self.folder
+                .join("data/pki")
+                .join(name)
+                .display()
+                .to_string()
+        };
+        let kubeconfig = self.kubeconfig().display().to_string();
+        let flags = [
+            format!("--kubeconfig={kubeconfig}"),
+            format!("--authentication-kubeconfig={kubeconfig}"),
+            format!("--authorization-kubeconfig={kubeconfig}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", cluster::free_port()?),
+            format!("--cert-dir={}", self.folder.join("manager-certs").display()),
+            format!("--root-ca-file={}", pki("ca.crt")),
+            format!("--cluster-signing-cert-file={}", pki("ca.crt")),
+            format!("--cluster-signing-key-file={}", pki("ca.key")),
+            format!("--service-account-private-key-file={}", pki("sa.key")),
+            "--leader-elect=false".to_owned(),
+            "--use-service-account-credentials=true".to_owned(),
+            "--kube-api-qps=5000".to_owned(),
+            "--kube-api-burst=5000".to_owned(),
+        ];
+        Process::start("controller-manager-on-ours", program, &flags, &self.folder)
+    }
 }
 
 fn kubeconfig(folder: &Path) -> PathBuf {
