@@ -26,6 +26,15 @@ impl Embedded {
     }
 
     pub fn start_with(folder: &Path, flags: &[String]) -> Result<Embedded> {
+        Embedded::launch(folder, flags, None)
+    }
+
+    /// With files that cannot grow beyond so many kilobytes, as on a disk that is full.
+    pub fn start_limited(folder: &Path, kilobytes: u64) -> Result<Embedded> {
+        Embedded::launch(folder, &[], Some(kilobytes))
+    }
+
+    fn launch(folder: &Path, flags: &[String], limit: Option<u64>) -> Result<Embedded> {
         fs::create_dir_all(folder)?;
         let kubeconfig = kubeconfig(folder);
         // One that an earlier server left would say that this one is ready.
@@ -37,7 +46,17 @@ impl Embedded {
             format!("--kubeconfig={}", kubeconfig.display()),
         ];
         arguments.extend(flags.iter().cloned());
-        let program = installation::steersman_binary()?;
+        let mut program = installation::steersman_binary()?;
+        if let Some(kilobytes) = limit {
+            // The signal of a file that has grown too large is ignored, so that the write fails instead.
+            let script = "trap '' XFSZ; ulimit -f \"$1\"; shift; exec \"$@\"";
+            let mut all = vec!["-c".to_owned(), script.to_owned(), "limited".to_owned()];
+            // `sh` counts in blocks of 512 bytes.
+            all.push((kilobytes * 2).to_string());
+            all.push(program.display().to_string());
+            all.append(&mut arguments);
+            (program, arguments) = (PathBuf::from("sh"), all);
+        }
         let mut process = Process::start("steersman-apiserver", &program, &arguments, folder)?;
         cluster::ready(&mut process, || {
             Ok(if kubeconfig.is_file() {
