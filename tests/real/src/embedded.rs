@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
@@ -58,6 +59,11 @@ impl Embedded {
             (program, arguments) = (PathBuf::from("sh"), all);
         }
         let mut process = Process::start("steersman-apiserver", &program, &arguments, folder)?;
+        // It is ready in less time than others are looked at once.
+        let patience = Instant::now() + Duration::from_millis(500);
+        while !kubeconfig.is_file() && process.ended().is_none() && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         cluster::ready(&mut process, || {
             Ok(if kubeconfig.is_file() {
                 Seen::Ready(())

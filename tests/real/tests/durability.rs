@@ -24,7 +24,7 @@ impl Folder {
         let name = format!("steersman-durability-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
+        fs::create_dir_all(&path).expect("a folder for temporary files");
         Folder(path)
     }
 }
@@ -73,7 +73,7 @@ fn write(api: &Api, writer: usize, round: usize, stopping: &AtomicBool) -> BTree
 
 fn stored(api: &Api) -> BTreeMap<String, u64> {
     let value = |object: &Value| object["data"]["value"].as_str()?.parse().ok();
-    let items = api.list(CONFIG_MAPS).unwrap();
+    let items = api.list(CONFIG_MAPS).expect("a list");
     let named = items
         .iter()
         .filter_map(|item| Some((item["metadata"]["name"].as_str()?.to_owned(), value(item)?)));
@@ -118,7 +118,7 @@ fn what_was_acknowledged_survives_kills_at_any_moment() {
             let writers: Vec<_> = (0..WRITERS)
                 .map(|writer| scope.spawn(move || write(api, writer, round, stopping)))
                 .collect();
-            std::thread::sleep(Duration::from_millis(*moment));
+            process::pause(Duration::from_millis(*moment));
             embedded.process.signal("KILL").unwrap();
             stopping.store(true, Ordering::Relaxed);
             writers

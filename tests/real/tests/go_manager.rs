@@ -22,7 +22,7 @@ fn until(what: &str, api: &Api, path: &str, fits: impl Fn(Option<&Value>) -> boo
             Seen::NotYet(found.unwrap_or_default().to_string())
         })
     })
-    .unwrap();
+    .expect("it happens in time");
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn the_go_manager_runs_on_our_api_server_without_complaint() {
     };
     let folder = std::env::temp_dir().join(format!("steersman-go-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let _cleaner = remove_when_we_end(&folder).unwrap();
+    let mut cleaner = remove_when_we_end(&folder).unwrap();
     let embedded = Embedded::start(&folder).unwrap();
     let api = &embedded.api;
     let program = installation.command("kube-controller-manager");
@@ -115,4 +115,7 @@ fn the_go_manager_runs_on_our_api_server_without_complaint() {
     }
     errors.retain(|_, count| *count > TOLERATED_REPETITIONS);
     assert!(errors.is_empty(), "errors again and again: {errors:#?}");
+    drop((manager, embedded));
+    drop(cleaner.stdin.take());
+    cleaner.wait().unwrap();
 }
