@@ -12,6 +12,7 @@ mod apiserver;
 mod head_to_head;
 mod report;
 mod runtime;
+mod up;
 
 use std::process::ExitCode;
 
@@ -25,7 +26,7 @@ struct Bench {
     run: fn(&[String], &mut Report) -> Result<()>,
 }
 
-const BENCHES: [Bench; 3] = [
+const BENCHES: [Bench; 4] = [
     Bench {
         name: "apiserver",
         about: "our API server beside kube-apiserver and etcd: start, memory, creates, lists, watchers",
@@ -40,6 +41,11 @@ const BENCHES: [Bench; 3] = [
         name: "runtime",
         about: "informers and queues: bytes and CPU per cached pod, keys a second",
         run: runtime::run,
+    },
+    Bench {
+        name: "up",
+        about: "`steersman up`: starting, memory, idle, a thousand pods, fifty thousand pods",
+        run: up::run,
     },
 ];
 

@@ -9,6 +9,7 @@
 
 mod bench;
 mod parity;
+mod picture;
 mod real;
 mod schema;
 mod steps;
@@ -28,7 +29,7 @@ struct Command {
     run: fn(&[String]) -> Result<()>,
 }
 
-const COMMANDS: [Command; 8] = [
+const COMMANDS: [Command; 9] = [
     Command {
         name: "test",
         arguments: "[--no-real]",
@@ -64,6 +65,12 @@ const COMMANDS: [Command; 8] = [
         arguments: "[name] [arguments]",
         about: "list the benches, or run one in release mode; figures go to target/bench/<name>.jsonl",
         run: bench::run,
+    },
+    Command {
+        name: "picture",
+        arguments: "",
+        about: "draw docs/up.svg from what `steersman up` says on the terminal",
+        run: picture::run,
     },
     Command {
         name: "schema",

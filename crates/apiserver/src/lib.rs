@@ -13,6 +13,7 @@ mod corpus;
 pub mod crd;
 pub mod defaults;
 mod discovery;
+mod embed;
 mod fields;
 pub mod kinds;
 mod metrics;
@@ -37,6 +38,7 @@ mod tests;
 pub mod validation;
 pub mod warnings;
 
+pub use embed::{Handler, RestoreError};
 pub use server::{ApiServer, Error, Options, Storage};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

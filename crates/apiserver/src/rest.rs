@@ -101,6 +101,10 @@ async fn answer(
     shared.rbac.check(shared, &identity, &info)?;
     let registry = shared.registry();
     if !info.is_resource {
+        if let Some(handler) = shared.mounts.find(&info) {
+            let answer = handler(Request::from_parts(parts, body)).await;
+            return Ok(answer.map(response::whole));
+        }
         return discovery::answer(shared, &registry, &info, &parts.headers);
     }
     if !registry.has_group(&info.group) {

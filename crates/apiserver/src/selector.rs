@@ -123,7 +123,7 @@ fn matches_field(requirement: &FieldRequirement, kind: &Kind, object: &Stored) -
             .iter()
             .position(|candidate| candidate == field)
         {
-            Some(index) => object.fields.get(index).map_or("", |value| value),
+            Some(index) => object.field(index).unwrap_or_default(),
             None => "",
         },
     };
@@ -196,7 +196,7 @@ mod tests {
         let kind = kinds::find("", "Pod").unwrap();
         let value =
             json!({"metadata": {"labels": {"app": "web", "n": "5"}}, "spec": {"nodeName": "a"}});
-        let object = Stored::new(kind, "ns/pod".into(), 1, &value, Default::default());
+        let object = Stored::new(kind, "ns/pod".into(), 1, &value, bytes::Bytes::new());
         let selector = Selector::parse(kind, labels, fields).unwrap();
         assert_eq!(
             selector.matches(kind, &object),

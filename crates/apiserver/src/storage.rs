@@ -7,6 +7,7 @@
 mod disk;
 mod event;
 mod object;
+mod packed;
 mod snapshot;
 mod table;
 mod transaction;
@@ -91,6 +92,7 @@ impl Store {
                 &row.key,
                 row.revision,
                 row.body,
+                &mut table.packer,
             ));
             table.objects.insert(object.key.clone(), object);
         }

@@ -289,7 +289,9 @@ pub struct Stops(#[expect(dead_code, reason = "it acts by being dropped")] runti
 impl Ready {
     /// A controller with the common loop; `queue` is upstream's name for its queue.
     fn of(controller: Controller, parts: &Parts, queue: &str) -> Ready {
-        let controller = controller.measured(&parts.metrics, queue);
+        let controller = controller
+            .measured(&parts.metrics, queue)
+            .explained(&parts.decisions);
         Ready {
             name: controller.name,
             run: Box::new(move |stop| Box::pin(controller.run(stop))),

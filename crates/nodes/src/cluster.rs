@@ -8,6 +8,7 @@ use futures_util::StreamExt;
 use runtime::controller::Controller;
 use runtime::informer::StreamOptions;
 use runtime::{Informers, Recorder, Stop, Task, spawn};
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::config::{Config, NodeConfig};
@@ -25,6 +26,16 @@ pub struct Cluster {
     config: Config,
     clock: Clock,
     rng: Rng,
+    registered: watch::Sender<Registered>,
+}
+
+/// How far the registration of nodes has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registered {
+    /// Nodes that are there, whoever made them.
+    pub nodes: usize,
+    /// All that were asked for are among them.
+    pub done: bool,
 }
 
 /// Nodes are registered this many at a time: enough to hide a network's latency.
@@ -37,7 +48,13 @@ impl Cluster {
             config,
             clock,
             rng,
+            registered: watch::Sender::default(),
         }
+    }
+
+    /// Tells how many nodes there are while they are registered.
+    pub fn registration(&self) -> watch::Receiver<Registered> {
+        self.registered.subscribe()
     }
 
     /// Runs until the signal comes. Registers the nodes first; nodes that are there already are taken over
@@ -147,11 +164,17 @@ impl Cluster {
                 node,
             )
         });
-        let registrations = futures_util::stream::iter(registrations)
-            .buffered(REGISTERED_AT_ONCE)
-            .count();
-        if let Some(count) = stop.or(registrations).await {
-            info!(registered = count, resource = %Node::TYPE, "simulated nodes are up");
+        let tell = |nodes, done| self.registered.send_replace(Registered { nodes, done });
+        let mut nodes = known.len();
+        let mut registrations =
+            futures_util::stream::iter(registrations).buffered(REGISTERED_AT_ONCE);
+        while let Some(Some(())) = stop.or(registrations.next()).await {
+            nodes += 1;
+            tell(nodes, false);
+        }
+        if !stop.is_stopped() {
+            info!(nodes, resource = %Node::TYPE, "simulated nodes are up");
+            tell(nodes, true);
         }
     }
 }
@@ -161,7 +184,12 @@ async fn register_until_done(client: Client, recorder: Recorder, clock: Clock, n
     let mut wait = FIRST_RETRY;
     while let Err(source) = register(&client, &recorder, &node, clock.now()).await {
         let name = node.name.clone();
+        let is_hopeless = source.is_invalid();
         let error = Error::Register { name, source };
+        if is_hopeless {
+            tracing::error!(error = %describe(&error), "the node is left out");
+            return;
+        }
         warn!(error = %describe(&error), "will retry");
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(LONGEST_RETRY);

@@ -12,6 +12,7 @@
 mod cluster;
 mod faults;
 mod mirror;
+pub mod preview;
 mod report;
 mod run;
 mod trace;

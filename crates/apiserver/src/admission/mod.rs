@@ -26,6 +26,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use allocation::{Cidr, Networks, released_by_deletion};
+pub(crate) use quota::recount as recount_quotas;
 
 use crate::kinds::{self, Kind, Subresource};
 use crate::status::{Status, Subject};

@@ -168,8 +168,9 @@ impl Context {
         value: &mut Value,
         dry_run: bool,
     ) -> Arc<Stored> {
-        let opaque = opaque::text_of(&self.stored_kind, &old.body);
-        if crate::storage::encode_body(value, opaque.as_deref()) == old.body {
+        let old_body = old.body();
+        let opaque = opaque::text_of(&self.stored_kind, &old_body);
+        if crate::storage::encode_body(value, opaque.as_deref()) == old_body {
             return old.clone();
         }
         self.store(transaction, &old.key, value, opaque.as_deref(), dry_run)

@@ -116,7 +116,7 @@ impl Context {
 
     /// The list's JSON, put together from the stored objects' bytes.
     pub(crate) fn whole_list(&self, items: &[Arc<Stored>], metadata: &Value) -> Vec<u8> {
-        let size: usize = items.iter().map(|item| item.body.len() + 64).sum();
+        let size: usize = items.iter().map(|item| item.body_len() + 64).sum();
         let mut out = Vec::with_capacity(size + 256);
         let head = format!(
             "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
@@ -132,12 +132,12 @@ impl Context {
             if typed {
                 out.extend_from_slice(&read::whole(&self.kind, item));
             } else if convert::differs(&self.kind) {
-                let mut value: Value = serde_json::from_slice(&item.body).unwrap_or_default();
+                let mut value: Value = serde_json::from_slice(&item.body()).unwrap_or_default();
                 convert::from_storage(&self.kind, &mut value);
                 out.extend_from_slice(value.to_string().as_bytes());
             } else {
                 // UPSTREAM: items of typed lists do not repeat their kind.
-                out.extend_from_slice(&item.body);
+                out.extend_from_slice(&item.body());
             }
         }
         out.extend_from_slice(b"]}");

@@ -126,7 +126,7 @@ pub(crate) fn whole(kind: &Kind, object: &Stored) -> Vec<u8> {
         return value.to_string().into_bytes();
     }
     let mut out = type_prefix(kind).into_bytes();
-    out.extend_from_slice(object.body.get(1..).unwrap_or_default());
+    out.extend_from_slice(object.body().get(1..).unwrap_or_default());
     out
 }
 

@@ -115,12 +115,13 @@ impl Context {
             "resourceVersion".into(),
             old_value["metadata"]["resourceVersion"].clone(),
         );
-        let opaque = opaque.or_else(|| opaque::text_of(&kind, &old.body));
+        let old_body = old.body();
+        let opaque = opaque.or_else(|| opaque::text_of(&kind, &old_body));
         if is_finished(&kind, &new) {
             return self.finish_deletion(transaction, old, new, opaque.as_deref(), dry_run);
         }
         let body = crate::storage::encode_body(&new, opaque.as_deref());
-        if body == old.body {
+        if body == old_body {
             return transaction
                 .get(&kind, &old.key)
                 .ok_or_else(|| Status::not_found(self.subject()));

@@ -303,15 +303,7 @@ impl Watcher {
     fn shared_line(&self, event: &Event) -> Bytes {
         let kind: &Kind = &self.context.kind;
         let print = || line(event.change.name(), &read::whole(kind, &event.object));
-        let api_version = kind.api_version();
-        let (version, shared) = event
-            .line
-            .get_or_init(|| (api_version.as_str().into(), print()));
-        if **version == *api_version {
-            shared.clone()
-        } else {
-            print()
-        }
+        event.line(&kind.api_version(), print)
     }
 
     fn encode(&mut self, object: &Stored) -> Vec<u8> {

@@ -99,6 +99,9 @@ pub fn controller(informers: &Informers, tools: Tools, threshold: i32) -> Contro
     }
 }
 
+/// How many pods of missing nodes are explained one by one: the same goes for the others.
+const EXPLAINED_MAX: usize = 100;
+
 impl Reconcile for PodCollector {
     fn reconcile<'a>(&'a self, _: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
         Box::pin(async move {
@@ -156,7 +159,26 @@ impl PodCollector {
             .map(|(name, _)| name.clone())
             .collect();
         missing.retain(|name, _| !due.contains(name));
+        self.explain_quarantine(pods, &missing, now);
         due
+    }
+
+    /// Says of the first pods of missing nodes until when they are left alone.
+    fn explain_quarantine(
+        &self,
+        pods: &[Arc<Pod>],
+        missing: &BTreeMap<Istr, MicroTime>,
+        now: MicroTime,
+    ) {
+        let waiting = pods.iter().filter_map(|pod| {
+            let since = missing.get(&pod.node_name)?;
+            Some((pod, since.plus(QUARANTINE).time()))
+        });
+        for (pod, until) in waiting.take(EXPLAINED_MAX) {
+            let line = format!("waits until {until}: deleted then, unless its node comes back");
+            let decisions = &self.tools.decisions;
+            decisions.record(NAME, &pod.key(), now, [line].into_iter());
+        }
     }
 
     async fn delete(&self, one: Collect, now: MicroTime) {

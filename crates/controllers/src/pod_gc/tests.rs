@@ -149,6 +149,23 @@ async fn a_node_that_is_gone_takes_its_pods_along_after_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_of_a_missing_node_says_until_when_it_stays() {
+    let mut world = World::new().await;
+    let tools = Tools::from(&world);
+    let decisions = tools.decisions.clone();
+    let running = controller(&world.informers, tools, 2).run(world.stop());
+    world.run(running);
+    world.start().await;
+    world.create(&Pod::TYPE, running_pod("p")).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let told = decisions.get(super::NAME, &api::Key::new("default", "p"));
+    let lines: Vec<&str> = told.iter().flat_map(|decision| decision.lines()).collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("waits until 2"), "{lines:?}");
+    assert!(lines[0].ends_with(": deleted then, unless its node comes back"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_comes_back_in_time_keeps_its_pods() {
     let world = world().await;
     world.create(&Pod::TYPE, running_pod("p")).await;

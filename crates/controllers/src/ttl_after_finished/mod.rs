@@ -178,7 +178,14 @@ impl TtlAfterFinished {
     fn judge(&self, key: &Key, job: &Job) -> Result<Verdict, Error> {
         let now = self.tools.clock.now();
         let verdict = judge(job, now);
-        let line = [verdict.to_string()].into_iter();
+        let line = match verdict {
+            Verdict::Later(left) => format!(
+                "kept until {}: its time to live is not over",
+                now.plus(left).time()
+            ),
+            other => other.to_string(),
+        };
+        let line = [line].into_iter();
         self.tools.decisions.record(NAME, key, now, line);
         match verdict {
             Verdict::NoTime => Err(Error::Retry(format!(

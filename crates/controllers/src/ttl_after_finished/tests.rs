@@ -61,6 +61,7 @@ fn time_decides() {
 async fn a_finished_job_goes_when_its_time_is_over() {
     let mut world = World::new().await;
     let tools = Tools::from(&world);
+    let decisions = tools.decisions.clone();
     let running = controller(&world.informers, tools, 5).run(world.stop());
     world.run(running);
     world.start().await;
@@ -85,6 +86,13 @@ async fn a_finished_job_goes_when_its_time_is_over() {
         .await;
     tokio::time::sleep(Duration::from_secs(55)).await;
     assert_eq!(world.written(), "");
+    let told = decisions.get(super::NAME, &api::Key::new("default", "j"));
+    let due = api::Time::from_unix(now.unix() + 60);
+    let expected = format!("kept until {due}: its time to live is not over");
+    assert_eq!(
+        told.last().and_then(|last| last.lines().next()),
+        Some(&*expected)
+    );
     tokio::time::sleep(Duration::from_secs(10)).await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1);

@@ -6,7 +6,7 @@ use api::MicroTime;
 use api::kinds::Pod;
 
 /// The shortest wait until one of the ready pods has been ready for `min_ready_seconds`.
-fn next_availability<'a>(
+pub fn next_availability<'a>(
     pods: impl IntoIterator<Item = &'a Pod>,
     min_ready_seconds: i32,
     now: MicroTime,

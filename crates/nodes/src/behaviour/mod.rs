@@ -24,6 +24,13 @@ pub const NODE_SILENT: &str = "steersman.dev/silent";
 /// Set on a node: the machine is gone, and so is the Node object.
 pub const NODE_GONE: &str = "steersman.dev/gone";
 
+/// Set on a pod: containers that run at this moment are killed. `now` becomes the time at which the kubelet
+/// saw it.
+pub const POD_CRASH_AT: &str = "steersman.dev/crash-at";
+
+/// The value of [`POD_CRASH_AT`] that leaves the time to the kubelet.
+pub(crate) const NOW: &str = "now";
+
 /// How long containers of pods run that are meant to end, unless they say otherwise.
 // Long enough to be seen by `kubectl get -w`, short enough to wait for.
 const SHORT_RUN: Duration = Duration::from_secs(1);
@@ -95,8 +102,11 @@ impl Behaviour {
             "never-ready" => self.never_ready = truth()?,
             "unready-after" => self.unready_after = Some(duration()?),
             "crash-after" => self.crash_after = Some(duration()?),
+            // The kubelet puts the time in its place before anything else.
+            "crash-at" if value == NOW => {}
             "crash-at" => {
-                let at = Time::parse(value).ok_or("a time such as 2006-01-02T15:04:05Z")?;
+                let expected = "a time such as 2006-01-02T15:04:05Z, or now";
+                let at = Time::parse(value).ok_or(expected)?;
                 self.crash_at = Some(at);
             }
             "run-for" if value == "forever" => self.run_for = Some(RunFor::Forever),

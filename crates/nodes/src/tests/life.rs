@@ -54,7 +54,15 @@ async fn a_pod_is_bound_becomes_ready_and_goes_when_it_is_deleted() {
     assert_eq!(made["status"]["phase"], "Running");
     assert_eq!(made["status"]["podIP"], "10.64.0.2");
     assert_eq!(made["status"]["hostIP"], "172.16.0.2");
-    assert_eq!(condition(&made, "Ready")["status"], "True");
+    for kind in ["Ready", "ContainersReady"] {
+        let condition = condition(&made, kind);
+        assert_eq!(condition["status"], "True");
+        // What it said while it was false is gone.
+        assert_eq!(
+            (&condition["reason"], &condition["message"]),
+            (&Value::Null, &Value::Null)
+        );
+    }
     let container = &made["status"]["containerStatuses"][0];
     assert_eq!(
         (&container["ready"], &container["started"]),

@@ -44,6 +44,16 @@ fn enough_is_enough() {
     );
 }
 
+#[test]
+fn says_which_pods_are_awaited() {
+    check(
+        "replicas=3 | a:ready b:pending c:running",
+        expect![[r#"
+        nothing
+          has the 3 pods it wants and waits for 2 of them to be available"#]],
+    );
+}
+
 // Upstream: TestSyncReplicaSetCreates, TestControllerBurstReplicas.
 #[test]
 fn creates_what_is_missing_up_to_the_burst() {
