@@ -8,6 +8,7 @@
     reason = "what is measured here is real time"
 )]
 
+mod apiserver;
 mod head_to_head;
 mod report;
 mod runtime;
@@ -25,7 +26,12 @@ struct Bench {
     run: fn(&[String], &mut Report) -> Result<()>,
 }
 
-const BENCHES: [Bench; 3] = [
+const BENCHES: [Bench; 4] = [
+    Bench {
+        name: "apiserver",
+        about: "our API server beside kube-apiserver and etcd: start, memory, creates, lists, watchers",
+        run: apiserver::run,
+    },
     Bench {
         name: "head-to-head",
         about: "the Go controller manager and ours on the same real servers: CPU, memory, wall, requests",

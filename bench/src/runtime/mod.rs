@@ -23,7 +23,7 @@ use runtime::events::Recorder;
 use runtime::informer::StreamOptions;
 use runtime::rate_limit::Backoff;
 use runtime::stop::Stop;
-use runtime::{Decisions, Informers, Queue};
+use runtime::{Decisions, Informers, Metrics, Queue};
 use serde::{Deserialize, Serialize};
 
 use crate::report::{Goal, Report};
@@ -161,7 +161,7 @@ fn cache(pods: usize) -> Result<Cached> {
         let controllers = [
             controllers::replicaset::controller::<ReplicaSet>(&informers, tools(), 1),
             controllers::deployment::controller(&informers, tools(), 1),
-            controllers::daemonset::controller(&informers, tools(), 1, None),
+            controllers::daemonset::controller(&informers, tools(), 1),
         ];
         let woken = seen.clone();
         informers.of::<Pod>().on_change(move |_| {
@@ -254,6 +254,7 @@ fn tools() -> controllers::Tools {
         clock,
         gates: Gates::default(),
         decisions: Decisions::new(),
+        metrics: Metrics::new(),
     }
 }
 

@@ -66,6 +66,8 @@ pub(crate) struct Shared {
     pub(crate) track_fields: bool,
     pub(crate) openapi: crate::openapi::OpenApi,
     pub(crate) mounts: crate::embed::Mounts,
+    /// Where clients reach the server, if it is known.
+    pub(crate) advertise: Option<(std::net::IpAddr, u16)>,
 }
 
 impl Options {
@@ -122,6 +124,7 @@ impl ApiServer {
             track_fields: options.track_fields,
             openapi: crate::openapi::OpenApi::default(),
             mounts: crate::embed::Mounts::default(),
+            advertise: options.advertise,
         };
         let server = ApiServer {
             shared: Arc::new(shared),

@@ -127,6 +127,9 @@ pub fn mutate(
         ("", "PersistentVolume") if creating => {
             storage::protect(object, "kubernetes.io/pv-protection")
         }
+        ("storage.k8s.io", "VolumeAttributesClass") if creating => {
+            storage::protect(object, "kubernetes.io/vac-protection")
+        }
         ("", "Service") if request.subresource.is_none() => {
             allocation::allocate(context, request, object, old)?
         }
