@@ -276,6 +276,22 @@ spec: {containers: [{name: main, image: 'web:bad'}]}
     );
 }
 
+/// Nobody is told that a Job is done when nobody has run it.
+#[test]
+fn what_no_controller_acts_on_is_named() {
+    let preview = run(
+        "",
+        "
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: 'job:1'}]}}}
+",
+    );
+    let told = preview.warnings.iter().any(|one| one.object == "job/once");
+    assert_eq!(told, !manager::built::has("job-controller"));
+}
+
 #[test]
 fn a_custom_kind_can_be_passed_along() {
     let widget = "

@@ -111,8 +111,10 @@ impl Connection {
         let mut config = self.config.clone();
         config.server = Server::parse(address, http::uri::Scheme::HTTPS)?;
         config.proxy = None;
+        config.tls.server_name = None;
         if let Some(authority) = authority {
             config.tls.authorities = Some(Material::File(authority));
+            config.tls.insecure = false;
         }
         client(config)
     }

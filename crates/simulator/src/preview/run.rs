@@ -124,14 +124,9 @@ impl Run {
                     false => complete_since = None,
                 }
             }
-            if let Some(since) = complete_since
-                && now.since(since) >= STAYS
-            {
-                self.completed = Some(since.max(self.start));
-                self.end = now;
-                return Ok(());
-            }
-            if now >= deadline {
+            let stays = complete_since.is_some_and(|since| now.since(since) >= STAYS);
+            if stays || now >= deadline {
+                self.completed = complete_since.map(|since| since.max(self.start));
                 self.end = now;
                 return Ok(());
             }

@@ -99,8 +99,7 @@ impl Manager {
             controllers: Vec<Decisions>,
         }
         let prefix = manager::serving::DECISIONS;
-        // Names of objects need no escaping, but for those of roles with colons, which may stand as they are.
-        let target = format!("{prefix}?namespace={namespace}&name={name}");
+        let target = format!("{prefix}?namespace={namespace}&name={}", escape(name));
         let request = Request::get(&target)
             .header(http::header::ACCEPT, "application/json")
             .body(Bytes::new())
@@ -113,6 +112,19 @@ impl Manager {
             ))),
         }
     }
+}
+
+/// Names of roles may hold almost anything.
+fn escape(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+    let mut escaped = String::new();
+    for byte in name.bytes() {
+        match plain(byte) {
+            true => escaped.push(char::from(byte)),
+            false => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
 }
 
 /// Adds the decisions to the facts: those heard, or those that our own controllers make on a copy. Call it
@@ -143,4 +155,15 @@ fn on_a_copy(facts: &Facts) -> BTreeMap<String, Vec<Decisions>> {
         });
     }
     decisions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped() {
+        assert_eq!(escape("system:node-1.a"), "system:node-1.a");
+        assert_eq!(escape("a&b=c d"), "a%26b%3Dc%20d");
+    }
 }
