@@ -8,7 +8,9 @@
     reason = "what is measured here is real time"
 )]
 
+mod apiserver;
 mod head_to_head;
+mod process;
 mod report;
 mod runtime;
 mod up;
@@ -25,11 +27,21 @@ struct Bench {
     run: fn(&[String], &mut Report) -> Result<()>,
 }
 
-const BENCHES: [Bench; 3] = [
+const BENCHES: [Bench; 5] = [
+    Bench {
+        name: "apiserver",
+        about: "our API server beside kube-apiserver and etcd: start, memory, creates, lists, watchers",
+        run: apiserver::run,
+    },
     Bench {
         name: "head-to-head",
         about: "the Go controller manager and ours on the same real servers: CPU, memory, wall, requests",
         run: head_to_head::run,
+    },
+    Bench {
+        name: "process",
+        about: "our controller manager beside Go's: idle, start, takeover, standby, size",
+        run: process::run,
     },
     Bench {
         name: "runtime",

@@ -74,7 +74,7 @@ const COMMANDS: [Command; 9] = [
     },
     Command {
         name: "schema",
-        arguments: "FOLDER...",
+        arguments: "FOLDER... | --live [--check]",
         about: "turn the API server's OpenAPI documents and protobuf definitions into the tables of schema/",
         run: write_schema,
     },
@@ -122,6 +122,19 @@ fn help(_: &[String]) -> Result<()> {
 }
 
 fn write_schema(arguments: &[String]) -> Result<()> {
-    let inputs: Vec<_> = arguments.iter().map(Into::into).collect();
-    schema::run(&inputs, &workspace::root().join("schema"))
+    let output = workspace::root().join("schema");
+    let has = |name: &str| arguments.iter().any(|argument| argument == name);
+    let mut inputs: Vec<std::path::PathBuf> = arguments
+        .iter()
+        .filter(|argument| !argument.starts_with("--"))
+        .map(Into::into)
+        .collect();
+    if has("--live") {
+        inputs.extend(real::schema_sources()?);
+    }
+    if has("--check") {
+        schema::check(&inputs, &output)
+    } else {
+        schema::run(&inputs, &output)
+    }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::steps::{Done, Steps, succeed};
-use crate::{parity, real, tidy, workspace};
+use crate::{parity, real, schema, tidy, workspace};
 
 /// The crate whose integration tests need the real servers.
 const REAL_TESTS: &str = "real-tests";
@@ -104,6 +104,11 @@ fn real_tests(steps: &mut Steps) -> Result<()> {
         steps.skip("tests on real servers", &reason);
         return Ok(());
     }
+    steps.run("schema tables are those of the live API server", || {
+        let inputs = real::schema_sources()?;
+        schema::check(&inputs, &workspace::root().join("schema"))?;
+        Ok(Done::Passed)
+    })?;
     steps.run("tests on real servers", || {
         real::build_steersman()?;
         // Two clusters at a time keep two cores busy without starving any of their servers.

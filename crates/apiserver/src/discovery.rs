@@ -54,6 +54,7 @@ pub(crate) fn answer(
             "text/plain; version=0.0.4; charset=utf-8",
             shared.metrics.text(shared),
         )),
+        ["openapi", "v2"] => Ok(crate::openapi::answer_v2(shared, registry, headers)),
         ["openapi", "v3", rest @ ..] => {
             crate::openapi::answer(shared, registry, rest, info, headers)
         }
@@ -421,6 +422,7 @@ fn paths(registry: &Registry) -> Value {
             "/healthz",
             "/livez",
             "/metrics",
+            "/openapi/v2",
             "/openapi/v3",
             "/readyz",
             "/version",

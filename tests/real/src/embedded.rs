@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
@@ -26,6 +27,15 @@ impl Embedded {
     }
 
     pub fn start_with(folder: &Path, flags: &[String]) -> Result<Embedded> {
+        Embedded::launch(folder, flags, None)
+    }
+
+    /// With files that cannot grow beyond so many kilobytes, as on a disk that is full.
+    pub fn start_limited(folder: &Path, kilobytes: u64) -> Result<Embedded> {
+        Embedded::launch(folder, &[], Some(kilobytes))
+    }
+
+    fn launch(folder: &Path, flags: &[String], limit: Option<u64>) -> Result<Embedded> {
         fs::create_dir_all(folder)?;
         let kubeconfig = kubeconfig(folder);
         // One that an earlier server left would say that this one is ready.
@@ -37,8 +47,23 @@ impl Embedded {
             format!("--kubeconfig={}", kubeconfig.display()),
         ];
         arguments.extend(flags.iter().cloned());
-        let program = installation::steersman_binary()?;
+        let mut program = installation::steersman_binary()?;
+        if let Some(kilobytes) = limit {
+            // The signal of a file that has grown too large is ignored, so that the write fails instead.
+            let script = "trap '' XFSZ; ulimit -f \"$1\"; shift; exec \"$@\"";
+            let mut all = vec!["-c".to_owned(), script.to_owned(), "limited".to_owned()];
+            // `sh` counts in blocks of 512 bytes.
+            all.push((kilobytes * 2).to_string());
+            all.push(program.display().to_string());
+            all.append(&mut arguments);
+            (program, arguments) = (PathBuf::from("sh"), all);
+        }
         let mut process = Process::start("steersman-apiserver", &program, &arguments, folder)?;
+        // It is ready in less time than others are looked at once.
+        let patience = Instant::now() + Duration::from_millis(500);
+        while !kubeconfig.is_file() && process.ended().is_none() && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         cluster::ready(&mut process, || {
             Ok(if kubeconfig.is_file() {
                 Seen::Ready(())
@@ -55,6 +80,35 @@ impl Embedded {
 
     pub fn kubeconfig(&self) -> PathBuf {
         kubeconfig(&self.folder)
+    }
+
+    /// Starts Go's controller manager with its default controllers on it.
+    pub fn start_manager(&self, program: &Path) -> Result<Process> {
+        let pki = |name: &str| {
+            self.folder
+                .join("data/pki")
+                .join(name)
+                .display()
+                .to_string()
+        };
+        let kubeconfig = self.kubeconfig().display().to_string();
+        let flags = [
+            format!("--kubeconfig={kubeconfig}"),
+            format!("--authentication-kubeconfig={kubeconfig}"),
+            format!("--authorization-kubeconfig={kubeconfig}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", cluster::free_port()?),
+            format!("--cert-dir={}", self.folder.join("manager-certs").display()),
+            format!("--root-ca-file={}", pki("ca.crt")),
+            format!("--cluster-signing-cert-file={}", pki("ca.crt")),
+            format!("--cluster-signing-key-file={}", pki("ca.key")),
+            format!("--service-account-private-key-file={}", pki("sa.key")),
+            "--leader-elect=false".to_owned(),
+            "--use-service-account-credentials=true".to_owned(),
+            "--kube-api-qps=5000".to_owned(),
+            "--kube-api-burst=5000".to_owned(),
+        ];
+        Process::start("controller-manager-on-ours", program, &flags, &self.folder)
     }
 }
 

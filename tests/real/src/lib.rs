@@ -27,6 +27,7 @@ pub mod kubelet;
 pub mod manager;
 pub mod process;
 pub mod scenario;
+pub mod tour;
 pub mod wait;
 
 pub use cluster::{Cluster, ClusterOptions};

@@ -157,6 +157,11 @@ impl Process {
     }
 }
 
+/// Lets real time pass, for tests of what happens at some moment and not when something has happened.
+pub fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
 /// Removes a folder as soon as this process is gone, however it ends. Hold on to what is returned.
 pub fn remove_when_we_end(folder: &Path) -> Result<Child> {
     use std::os::unix::process::CommandExt;

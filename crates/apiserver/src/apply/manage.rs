@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 /// UPSTREAM: with more managers of updates than this, the oldest are merged into one.
 const MAX_UPDATE_MANAGERS: usize = 10;
 const ANCIENT: &str = "ancient-changes";
+/// The manager under which kubectl applies, and where it used to write down what it applied.
+const KUBECTL: &str = "kubectl";
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,6 +192,7 @@ pub(crate) fn apply(
         changed.remove_tree(path);
         lost.remove_tree(path);
     }
+    let force = force || (manager.name == KUBECTL && own_before(place, live, &entries, &changed));
     resolve_conflicts(&mut entries, &changed, force)?;
     for entry in &mut entries {
         entry.fields = entry.fields.difference(&lost);
@@ -213,6 +217,25 @@ pub(crate) fn apply(
 }
 
 /// Fields that others own and that would change: a conflict, or, by force, no longer theirs.
+/// UPSTREAM: kubectl may take over what it applied before there was server-side apply, which it wrote down in
+/// an annotation: a dispute about nothing else is none.
+fn own_before(
+    place: Place<'_>,
+    live: Option<&Value>,
+    entries: &[Entry],
+    changed: &FieldSet,
+) -> bool {
+    let annotation = live.and_then(|live| live["metadata"]["annotations"][LAST_APPLIED].as_str());
+    let Some(Ok(before)) = annotation.map(serde_json::from_str::<Value>) else {
+        return false;
+    };
+    let owned = fields_of(place, &before);
+    entries.iter().all(|entry| {
+        let disputed = entry.fields.intersection(changed);
+        disputed.difference(&owned).is_empty()
+    })
+}
+
 fn resolve_conflicts(entries: &mut [Entry], changed: &FieldSet, force: bool) -> Result<(), Status> {
     let mut conflicts = Vec::new();
     for entry in entries.iter_mut() {
