@@ -10,6 +10,7 @@
 
 mod apiserver;
 mod head_to_head;
+mod process;
 mod report;
 mod runtime;
 mod up;
@@ -26,7 +27,7 @@ struct Bench {
     run: fn(&[String], &mut Report) -> Result<()>,
 }
 
-const BENCHES: [Bench; 4] = [
+const BENCHES: [Bench; 5] = [
     Bench {
         name: "apiserver",
         about: "our API server beside kube-apiserver and etcd: start, memory, creates, lists, watchers",
@@ -36,6 +37,11 @@ const BENCHES: [Bench; 4] = [
         name: "head-to-head",
         about: "the Go controller manager and ours on the same real servers: CPU, memory, wall, requests",
         run: head_to_head::run,
+    },
+    Bench {
+        name: "process",
+        about: "our controller manager beside Go's: idle, start, takeover, standby, size",
+        run: process::run,
     },
     Bench {
         name: "runtime",

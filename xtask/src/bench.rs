@@ -6,7 +6,7 @@ use crate::{real, steps, workspace};
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let name = arguments.first().map(String::as_str);
-    if matches!(name, Some("apiserver" | "head-to-head" | "up")) {
+    if matches!(name, Some("apiserver" | "head-to-head" | "process" | "up")) {
         // It measures the binary that people get, not the one that tests use.
         steps::succeed(workspace::cargo().args([
             "build",
@@ -16,7 +16,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             "steersman",
         ]))?;
     }
-    if matches!(name, Some("apiserver" | "head-to-head")) {
+    if matches!(name, Some("apiserver" | "head-to-head" | "process")) {
         real::build(&[])?;
     }
     let mut command = workspace::cargo();

@@ -6,8 +6,8 @@
 //! alone where both cause the same writes, so both are shown.
 
 mod chart;
-mod stage;
-mod stories;
+pub(crate) mod stage;
+pub(crate) mod stories;
 mod summary;
 
 use anyhow::{Context, Result, bail};

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use real_tests::audit::{Entry, Level, Reader};
 use real_tests::installation::Installation;
+use real_tests::manager::OURS;
 use real_tests::wait::{self, Seen};
 use real_tests::{Cluster, ClusterOptions, Flavor, Manager, ManagerOptions};
 use serde_json::{Value, json};
@@ -119,6 +120,14 @@ impl Stage {
 
     pub(crate) fn until(&self, what: &str, look: impl FnMut() -> Result<bool>) -> Result<()> {
         until(what, look)
+    }
+}
+
+/// The same controllers for both: those that ours has, so that nobody looks small by doing less.
+pub(crate) fn same_controllers() -> ManagerOptions {
+    ManagerOptions {
+        controllers: OURS.map(str::to_owned).to_vec(),
+        ..ManagerOptions::default()
     }
 }
 

@@ -9,7 +9,7 @@ use real_tests::{Cluster, Flavor, Manager, ManagerOptions};
 use serde_json::{Value, json};
 
 use super::Options;
-use super::stage::{Phase, Stage, deployment, make_ready, template, until};
+use super::stage::{Phase, Stage, deployment, make_ready, same_controllers, template, until};
 
 /// Sizes at 100 percent. Large enough that start-up does not count, small enough that a story with
 /// three rounds of both managers stays below three minutes on two cores.
@@ -21,9 +21,9 @@ const ORDERED_PODS: usize = 50;
 const DAEMON_NODES: usize = 300;
 const DEFAULT_FLAGS_PODS: usize = 300;
 /// Go's garbage collector runs late: memory is read after this much quiet.
-const SETTLE: Duration = Duration::from_secs(10);
+pub(crate) const SETTLE: Duration = Duration::from_secs(10);
 /// How long an idle manager is watched.
-const IDLE: Duration = Duration::from_secs(15);
+pub(crate) const IDLE: Duration = Duration::from_secs(15);
 
 pub(crate) struct Story {
     pub(crate) name: &'static str,
@@ -35,7 +35,7 @@ pub(crate) struct Story {
 pub(crate) const STORIES: [Story; 8] = [
     Story {
         name: "idle",
-        about: "all default controllers with nothing to do",
+        about: "all built controllers with nothing to do",
         run: idle,
     },
     Story {
@@ -112,9 +112,9 @@ fn size(options: &Options, items: usize) -> usize {
     (items * options.percent / 100).max(1)
 }
 
-const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+pub(crate) const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 
-fn wait_status(cluster: &Cluster, path: &str, fields: &[(&str, usize)]) -> Result<()> {
+pub(crate) fn wait_status(cluster: &Cluster, path: &str, fields: &[(&str, usize)]) -> Result<()> {
     until(path, || {
         let object = cluster.api.get(path)?;
         Ok(fields
@@ -135,7 +135,7 @@ fn delete_and_wait(cluster: &Cluster, path: &str, app: &str) -> Result<()> {
 
 fn idle(installation: &Installation, options: &Options, reverse: bool) -> Result<Vec<Phase>> {
     both(installation, options, reverse, |stage, flavor| {
-        let mut manager = stage.start_manager(flavor, &ManagerOptions::default())?;
+        let mut manager = stage.start_manager(flavor, &same_controllers())?;
         std::thread::sleep(SETTLE);
         let phase = stage.measure("idle", 1, &mut manager, |_| {
             std::thread::sleep(IDLE);
@@ -153,7 +153,7 @@ fn large_deployment(
     let pods = size(options, DEPLOYMENT_PODS);
     let path = format!("{DEPLOYMENTS}/web");
     both(installation, options, reverse, |stage, flavor| {
-        let mut manager = stage.start_manager(flavor, &ManagerOptions::default())?;
+        let mut manager = stage.start_manager(flavor, &same_controllers())?;
         let up = stage.measure("up", pods, &mut manager, |cluster| {
             cluster
                 .api
@@ -175,7 +175,7 @@ fn rolling(installation: &Installation, options: &Options, reverse: bool) -> Res
     let pods = size(options, ROLLING_PODS);
     let path = format!("{DEPLOYMENTS}/web");
     both(installation, options, reverse, |stage, flavor| {
-        let mut manager = stage.start_manager(flavor, &ManagerOptions::default())?;
+        let mut manager = stage.start_manager(flavor, &same_controllers())?;
         let _kubelet = AutomaticKubelet::start(&stage.cluster.api, "default", 4);
         stage
             .cluster
@@ -218,7 +218,7 @@ fn cached(installation: &Installation, options: &Options, reverse: bool) -> Resu
         }
         for (index, flavor) in turns(options, reverse).into_iter().enumerate() {
             let started = Instant::now();
-            let mut manager = stage.start_manager(flavor, &ManagerOptions::default())?;
+            let mut manager = stage.start_manager(flavor, &same_controllers())?;
             let sync = manager.usage()?;
             let until_work = started.elapsed().as_secs_f64();
             let name = if filled { "filled" } else { "empty" };
@@ -283,7 +283,7 @@ fn statefulsets(
 ) -> Result<Vec<Phase>> {
     const PATH: &str = "/apis/apps/v1/namespaces/default/statefulsets";
     both(installation, options, reverse, |stage, flavor| {
-        let mut manager = stage.start_manager(flavor, &ManagerOptions::default())?;
+        let mut manager = stage.start_manager(flavor, &same_controllers())?;
         let mut phases = Vec::new();
         let kinds = [
             ("parallel", "Parallel", PARALLEL_PODS),
@@ -329,16 +329,7 @@ fn daemonset(installation: &Installation, options: &Options, reverse: bool) -> R
                 .api
                 .merge_patch(&format!("/api/v1/nodes/{name}"), &untainted)?;
         }
-        let controllers = ["*", "-node-lifecycle-controller", "-node-ipam-controller"]
-            .map(str::to_owned)
-            .to_vec();
-        let mut manager = stage.start_manager(
-            flavor,
-            &ManagerOptions {
-                controllers,
-                ..ManagerOptions::default()
-            },
-        )?;
+        let mut manager = stage.start_manager(flavor, &same_controllers())?;
         let up = stage.measure("up", nodes, &mut manager, |cluster| {
             let set = json!({
                 "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
@@ -360,7 +351,7 @@ fn default_flags(
     both(installation, options, reverse, |stage, flavor| {
         let flags = ManagerOptions {
             requests_per_second: None,
-            ..ManagerOptions::default()
+            ..same_controllers()
         };
         let mut manager = stage.start_manager(flavor, &flags)?;
         let up = stage.measure("up", pods, &mut manager, |cluster| {
@@ -381,7 +372,7 @@ fn failover(installation: &Installation, options: &Options, reverse: bool) -> Re
     both(installation, options, reverse, |stage, flavor| {
         let elected = ManagerOptions {
             leader_elect: true,
-            ..ManagerOptions::default()
+            ..same_controllers()
         };
         let mut phases = Vec::new();
         let mut leader = stage.start_manager(flavor, &elected)?;

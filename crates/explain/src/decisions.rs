@@ -35,12 +35,13 @@ pub enum Line {
 }
 
 /// Words that say that something is awaited, wherever they stand in the line.
-const WAITS: [&str; 16] = [
+const WAITS: [&str; 17] = [
     "waits ",
     "keeps ",
     "old replicas kept: ",
     "kept until ",
     " are left",
+    "may take ",
     " are held by finalizer ",
     "counts as stuck",
     "creates no ",

@@ -132,7 +132,7 @@ fn strategy(deployment: &Value) -> String {
         }
     };
     format!(
-        "at most {} unavailable and {} more than that while it rolls out",
+        "at most {} unavailable and {} too many while it rolls out",
         of("maxUnavailable"),
         of("maxSurge")
     )

@@ -304,20 +304,62 @@ impl Ready {
 }
 
 fn workers(flag: i32) -> usize {
-    // Validation has refused numbers below one.
+    // UPSTREAM: some flags may be zero or less, and nothing of that kind runs then; --controllers says that better.
     usize::try_from(flag).unwrap_or(1).max(1)
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use api::Time;
+    use runtime::informer::StreamOptions;
+
     use super::*;
     use crate::descriptors;
+    use crate::options::{Command, Options};
+
+    /// A server that never answers.
+    fn silence() -> Client {
+        let wait =
+            |_| std::future::pending::<Result<http::Response<client::Body>, client::BoxError>>();
+        Client::new(client::Transport::new(tower::service_fn(wait)))
+    }
+
+    /// Puts every controller together, as far as its flags allow. None of them runs.
+    pub(crate) fn build_all(metrics: &Metrics) -> Vec<&'static str> {
+        let Ok(Command::Run(options)) = Options::parse([] as [&str; 0], "x", has) else {
+            unreachable!("no flags are fine");
+        };
+        let stream = StreamOptions {
+            rng: Rng::from_seed(1),
+            resync: None,
+        };
+        let key = rcgen::KeyPair::generate().map(|key| key.serialize_pem().into_bytes());
+        let parts = Parts {
+            informers: Arc::new(Informers::new(silence(), stream.clone())),
+            metadata: silence(),
+            collector: Memory::new(silence(), stream),
+            root_ca: Some("the root".into()),
+            service_account_key: key.ok(),
+            config: options.config.clone(),
+            gates: options.gates.for_controllers(),
+            clock: Clock::new(|| Time::from_unix(0).micro()),
+            rng: Rng::from_seed(1),
+            metrics: metrics.clone(),
+            decisions: Decisions::new(),
+        };
+        let built = BUILT
+            .iter()
+            .filter_map(|built| built.build(&parts, silence()));
+        built.map(|(ready, ..)| ready.name).collect()
+    }
 
     #[test]
-    fn every_built_controller_has_a_descriptor() {
+    fn every_built_controller_has_a_descriptor_and_is_called_by_its_name() {
         for built in BUILT {
             let descriptor = descriptors::find(built.name);
             assert_eq!(descriptor.map(|found| found.name), Some(built.name));
         }
+        let names: Vec<&str> = BUILT.iter().map(|built| built.name).collect();
+        assert_eq!(build_all(&Metrics::new()), names);
     }
 }

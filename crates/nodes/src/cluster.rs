@@ -38,6 +38,10 @@ pub struct Registered {
     pub done: bool,
 }
 
+/// A recorder writes one event after the other. Each real kubelet has its own, so ours have a few between them:
+/// on a disk, what is written at the same time is made durable together.
+const KUBELET_VOICES: usize = 8;
+
 /// Nodes are registered this many at a time: enough to hide a network's latency.
 const REGISTERED_AT_ONCE: usize = 16;
 
@@ -60,14 +64,17 @@ impl Cluster {
     /// Runs until the signal comes. Registers the nodes first; nodes that are there already are taken over
     /// as they are.
     pub async fn run(self, stop: Stop) {
-        let (kubelet_events, kubelet_writer) = self.recorder("kubelet");
+        let (kubelet_events, kubelet_writers): (Vec<_>, Vec<_>) = (0..KUBELET_VOICES)
+            .map(|_| self.recorder("kubelet"))
+            .unzip();
         let (scheduler_events, scheduler_writer) = self.recorder("default-scheduler");
         let (volume_events, volume_writer) = self.recorder("persistentvolume-controller");
-        let _writers: [Task<()>; 3] = [
-            spawn(volume_writer.run(stop.clone())),
-            spawn(kubelet_writer.run(stop.clone())),
-            spawn(scheduler_writer.run(stop.clone())),
-        ];
+        let writers = kubelet_writers
+            .into_iter()
+            .chain([volume_writer, scheduler_writer]);
+        let _writers: Vec<Task<()>> = writers
+            .map(|writer| spawn(writer.run(stop.clone())))
+            .collect();
         let informers = Arc::new(Informers::new(
             self.client.clone(),
             StreamOptions {
@@ -79,7 +86,7 @@ impl Cluster {
             NodeLife::controller(
                 self.client.clone(),
                 self.clock.clone(),
-                kubelet_events.clone(),
+                kubelet_events[0].clone(),
                 &informers,
             ),
             Kubelets::controller(
@@ -115,7 +122,7 @@ impl Cluster {
         }
         let nodes = informers.of::<Node>();
         if stop.or(nodes.synced().wait()).await.is_some() {
-            self.register_nodes(&kubelet_events, &informers, &stop)
+            self.register_nodes(&kubelet_events[0], &informers, &stop)
                 .await;
         }
         if self.config.provisioner {

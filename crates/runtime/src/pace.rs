@@ -13,14 +13,18 @@ use crate::Stop;
 /// How often time is moved: often enough that a watch looks smooth, rarely enough that it costs little.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Moves tokio's time at `factor` times the speed of real time until the signal comes. It has to run on a
+/// A machine that is busy with something else makes time pass more slowly. It must not jump: requests that are
+/// under way would all be overdue at once.
+const LONGEST: Duration = Duration::from_millis(20);
+
+/// Moves tokio's time at up to `factor` times the speed of real time until the signal comes. It has to run on a
 /// current-thread runtime, and [`tokio::time::pause`] must have been called there.
 pub async fn run(factor: f64, stop: Stop) {
     let (passed, mut told) = mpsc::channel::<Duration>(1);
     // While a blocking task lives, tokio does not jump to the next timer whenever it has nothing to do.
     let _ticker = tokio::task::spawn_blocking(move || tick(&passed));
     while let Some(Some(real)) = stop.or(told.recv()).await {
-        tokio::time::advance(real.mul_f64(factor)).await;
+        tokio::time::advance(real.min(LONGEST).mul_f64(factor)).await;
     }
 }
 

@@ -276,6 +276,22 @@ spec: {containers: [{name: main, image: 'web:bad'}]}
     );
 }
 
+/// Nobody is told that a Job is done when nobody has run it.
+#[test]
+fn what_no_controller_acts_on_is_named() {
+    let preview = run(
+        "",
+        "
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: 'job:1'}]}}}
+",
+    );
+    let told = preview.warnings.iter().any(|one| one.object == "job/once");
+    assert_eq!(told, !manager::built::has("job-controller"));
+}
+
 #[test]
 fn a_custom_kind_can_be_passed_along() {
     let widget = "
@@ -308,6 +324,55 @@ spec:
         &format!("{widget}---{definition}"),
         expect!["Completes in 0s."],
     );
+}
+
+/// An object as `kubectl get -o yaml` prints it after `kubectl apply`.
+#[test]
+fn what_a_manifest_no_longer_has_goes_away() {
+    let live = "
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  namespace: shop
+  uid: 7d7f9d0c-8a38-4a52-9d2c-2a3b1d1c0a11
+  generation: 1
+  creationTimestamp: '2023-12-31T00:00:00Z'
+  managedFields:
+  - apiVersion: apps/v1
+    manager: kubectl-client-side-apply
+    operation: Update
+    fieldsType: FieldsV1
+    fieldsV1:
+      'f:spec':
+        'f:template':
+          'f:spec':
+            'f:containers':
+              'k:{\"name\":\"main\"}': {'.': {}, 'f:name': {}, 'f:image': {}}
+              'k:{\"name\":\"proxy\"}': {'.': {}, 'f:name': {}, 'f:image': {}}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - {name: main, image: 'web:1', imagePullPolicy: IfNotPresent, resources: {}, terminationMessagePath: /dev/termination-log, terminationMessagePolicy: File}
+      - {name: proxy, image: 'proxy:1', imagePullPolicy: IfNotPresent, resources: {}, terminationMessagePath: /dev/termination-log, terminationMessagePolicy: File}
+      dnsPolicy: ClusterFirst
+      restartPolicy: Always
+      schedulerName: default-scheduler
+      securityContext: {}
+      terminationGracePeriodSeconds: 30
+";
+    let unchanged = run(live, live);
+    let acts = |preview: &Preview| {
+        let whats = preview.timeline.iter().map(|entry| entry.what.clone());
+        whats.filter(|what| what.starts_with("creates")).count()
+    };
+    assert_eq!(acts(&unchanged), 0, "{:?}", unchanged.timeline);
+    let smaller = run(live, &deployment("web:1", 2, ""));
+    assert_eq!(acts(&smaller), 1, "{:?}", smaller.timeline);
 }
 
 #[test]

@@ -4,7 +4,6 @@ mod apiserver;
 mod chaos;
 mod cli;
 mod connect;
-mod connection;
 mod controller_manager;
 mod files;
 mod preview;

@@ -1,10 +1,11 @@
 //! A controller whose caches lag behind: the test fills them by hand, and no stream does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::{Key, Resource};
 use runtime::controller::Controller;
-use runtime::{Error, Next};
+use runtime::{Error, Next, Queue};
 
 use crate::World;
 
@@ -36,3 +37,21 @@ impl Lagging {
         self.controller.reconciler.reconcile(&key).await
     }
 }
+
+/// Whom the queue of a controller that does not run has been told to look at since the last call.
+pub async fn woken(queue: &Queue) -> String {
+    tokio::time::sleep(HEARD).await;
+    let mut names = Vec::new();
+    while !queue.is_empty() {
+        let Some(key) = queue.get().await else {
+            break;
+        };
+        names.push(key.name.to_string());
+        queue.done(&key);
+    }
+    names.sort();
+    names.join(" ")
+}
+
+/// Longer than a change takes from the server to the queue.
+const HEARD: Duration = Duration::from_millis(100);

@@ -6,6 +6,6 @@ mod pods;
 mod recording;
 mod world;
 
-pub use lagging::Lagging;
+pub use lagging::{Lagging, woken};
 pub use recording::Write;
 pub use world::World;

@@ -167,6 +167,11 @@ impl Manager {
         }
     }
 
+    /// The process alone, for whoever wants to end it in another way.
+    pub fn into_process(self) -> Process {
+        self.process
+    }
+
     /// SIGTERM, as a kubelet would end it.
     pub fn stop(self) -> Result<()> {
         self.process.stop().map(drop)

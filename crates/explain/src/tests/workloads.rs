@@ -60,7 +60,7 @@ fn a_rollout_that_a_bad_image_holds_up() {
             deployment/web in shop: does not get on: 2 of 4 pods are updated, 3 available; pod/web-2-a container main cannot pull image "web:bad": ErrImagePull
 
             wants       4 pods of web:bad
-                        at most 25% unavailable and 1 more than that while it rolls out
+                        at most 25% unavailable and 1 too many while it rolls out
 
             sees        5 pods, 2 of 4 updated, 3 ready, 3 available
                         replicaset/web-2 has the current template: wants 2, has 2, 0 available

@@ -9,7 +9,7 @@ mod duration;
 
 use std::time::Duration;
 
-use api::Time;
+use api::{Quantity, Time};
 
 use crate::pod::{Container, Pod, RestartPolicy};
 use crate::stages::Stages;
@@ -56,6 +56,9 @@ pub struct Behaviour {
     pub container: Option<String>,
     /// The kubelet deletes the pod this long after it was scheduled, as an eviction would.
     pub delete_after: Option<Duration>,
+    /// What each container is said to use, for whoever scales by it.
+    pub cpu_use: Option<Quantity>,
+    pub memory_use: Option<Quantity>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,8 +96,10 @@ impl Behaviour {
     fn set(&mut self, name: &str, value: &str, pod: &Pod) -> Result<(), &'static str> {
         const DURATION: &str = "a duration such as 5s or 1m30s";
         const TRUTH: &str = "true or false";
+        const AMOUNT: &str = "an amount such as 250m or 64Mi";
         let duration = || parse_duration(value).ok_or(DURATION);
         let truth = || value.parse::<bool>().map_err(|_| TRUTH);
+        let amount = || Quantity::parse(value).map_err(|_| AMOUNT);
         match name {
             "start-delay" => self.start_delay = duration()?,
             "ready-delay" => self.ready_delay = duration()?,
@@ -128,6 +133,8 @@ impl Behaviour {
             "image-pull-failure" => self.image_pull_failure = truth()?,
             "container" => self.container = Some(value.to_owned()),
             "delete-after" => self.delete_after = Some(duration()?),
+            "cpu-use" => self.cpu_use = Some(amount()?),
+            "memory-use" => self.memory_use = Some(amount()?),
             // Others may annotate under our prefix too: the kubelet has no say in it.
             _ => {}
         }

@@ -39,7 +39,8 @@ pub(crate) use addresses::Cidr;
 pub(crate) struct Kubelets {
     client: Client,
     clock: Clock,
-    recorder: Recorder,
+    /// One of them speaks for a pod, always the same.
+    recorders: Vec<Recorder>,
     stages: Stages,
     pods: Arc<Store<Pod>>,
     nodes: Arc<Store<Node>>,
@@ -91,7 +92,7 @@ impl Kubelets {
     pub(crate) fn controller(
         client: Client,
         clock: Clock,
-        recorder: Recorder,
+        recorders: Vec<Recorder>,
         stages: Stages,
         informers: &Informers,
     ) -> Controller {
@@ -101,7 +102,7 @@ impl Kubelets {
         let kubelets = Arc::new(Kubelets {
             client,
             clock,
-            recorder,
+            recorders,
             stages,
             pods: pods.store().clone(),
             nodes: nodes.store().clone(),
@@ -284,13 +285,20 @@ impl Kubelets {
         };
         let object = ObjectRef::of(pod).with_field_path(event.field_path);
         let (reason, message) = (event.reason, event.message);
+        let recorder = self.recorder(pod);
         if self.queue.len() < MANY {
-            let told = self.recorder.event_in_turn(&object, kind, reason, message);
+            let told = recorder.event_in_turn(&object, kind, reason, message);
             // Whoever cannot be told in time must not keep the pod waiting.
             let _ = tokio::time::timeout(PATIENCE, told).await;
         } else {
-            self.recorder.event(&object, kind, reason, message);
+            recorder.event(&object, kind, reason, message);
         }
+    }
+
+    fn recorder(&self, pod: &Pod) -> &Recorder {
+        let mut hash = api::hash::Fnv32a::new();
+        hash.write(pod.metadata.name.as_bytes());
+        &self.recorders[hash.finish() as usize % self.recorders.len()]
     }
 
     /// Says once what is wrong with the annotations of a pod.
@@ -308,7 +316,7 @@ impl Kubelets {
             local.complaints.insert(key, problems.clone());
         }
         for problem in problems {
-            self.recorder.event(
+            self.recorder(pod).event(
                 &ObjectRef::of(pod),
                 EventType::Warning,
                 "InvalidBehaviour",

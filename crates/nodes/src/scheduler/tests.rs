@@ -205,6 +205,26 @@ fn node_selector_and_affinity() {
 }
 
 #[test]
+fn a_pod_that_names_its_nodes_looks_at_no_others() {
+    let mut bed = Bed::new(3);
+    bed.node(0, json!({"spec": {"unschedulable": true}}));
+    let naming = |names: Value, cpu: &str| {
+        let field = json!({"key": "metadata.name", "operator": "In", "values": names});
+        let terms = json!({"nodeSelectorTerms": [{"matchFields": [field]}]});
+        let affinity =
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+        let container = json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+        pod(
+            "p",
+            json!({"spec": {"affinity": affinity, "containers": [container]}}),
+        )
+    };
+    bed.check(&naming(json!(["node-2"]), "1"), expect!["bind node-2"]);
+    bed.check(&naming(json!(["node-2"]), "100"), expect!["0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
+    bed.check(&naming(json!(["node-9"]), "1"), expect!["0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
+}
+
+#[test]
 fn pods_of_one_owner_spread_evenly() {
     let owned = |index: usize| {
         let owner = json!({"kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": true});

@@ -14,7 +14,7 @@ use client::{
 };
 use futures_util::StreamExt;
 use tokio::time::Instant;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::{Informer, StreamOptions};
 
@@ -23,6 +23,10 @@ const PAGE: u32 = 500;
 
 /// A watch ends by itself after 5 to 10 minutes, so that streams spread over API servers again.
 const WATCH_SECONDS: u32 = 300;
+
+/// How often a kind is asked for that the server does not serve: groups come and go with its version, and
+/// nobody waits for them by the second.
+const MISSING_RETRY: Duration = Duration::from_secs(30);
 
 /// Where we are with the server.
 enum Place {
@@ -59,6 +63,7 @@ pub(super) async fn run<K: Resource>(
         backoff: Backoff::new(options.rng.clone()),
         next_resync: options.resync.map(|every| Instant::now() + every),
         listed: false,
+        missing: false,
     };
     loop {
         let end = reflector.step().await;
@@ -76,6 +81,8 @@ struct Reflector<'a, K> {
     next_resync: Option<Instant>,
     /// A listing is under way: the next "initial events end" completes it.
     listed: bool,
+    /// The server does not serve the kind; that was said once.
+    missing: bool,
 }
 
 impl<K: Resource> Reflector<'_, K> {
@@ -113,6 +120,14 @@ impl<K: Resource> Reflector<'_, K> {
                 self.place = Place::Unknown;
                 self.backoff.wait(None).await;
             }
+            End::Failed(error) if error.is_not_found() => {
+                if !self.missing {
+                    warn!(%resource, "the API server does not serve this kind: what needs it is off until it does");
+                }
+                self.missing = true;
+                self.place = Place::Unknown;
+                tokio::time::sleep(MISSING_RETRY).await;
+            }
             End::Failed(error) => {
                 if error.is_resource_version_too_large() {
                     self.place = Place::Unknown;
@@ -147,6 +162,9 @@ impl<K: Resource> Reflector<'_, K> {
             Ok(stream) => stream,
             Err(error) => return refused(error, from_start),
         };
+        if std::mem::take(&mut self.missing) {
+            info!(resource = %self.informer.resource(), "the API server serves this kind now");
+        }
         if from_start {
             self.informer.store.begin_round();
         }

@@ -54,6 +54,9 @@ pub(crate) struct PodLife {
     pub(crate) left: Option<MicroTime>,
 }
 
+/// More than anybody reads; what keeps changing for hours must not fill the memory.
+const DECISIONS_MAX: usize = 100_000;
+
 impl Log {
     pub(crate) fn new(clock: Clock) -> Log {
         Log {
@@ -69,8 +72,13 @@ impl Log {
 
     /// For [`runtime::Decisions::heard_by`].
     pub(crate) fn hear(&self, controller: &'static str, key: &Key, at: MicroTime, text: &str) {
+        let mut noted = self.lock();
+        if noted.decisions.len() >= DECISIONS_MAX || super::timeline::kind_of(controller).is_none()
+        {
+            return;
+        }
         let lines = text.lines().map(str::to_owned).collect();
-        self.lock().decisions.push(Noticed {
+        noted.decisions.push(Noticed {
             at,
             controller,
             key: key.clone(),

@@ -84,10 +84,13 @@ impl Run {
             world,
             log,
         };
-        run.wait_for_accounts(&client).await;
+        run.wait_for_account_in(&client, "default").await;
         // Plain manifests of the present state have to be brought to life first.
         let present = state::manifests_without_life(setup);
         let make_namespaces = !setup.knows_namespaces();
+        if make_namespaces {
+            run.make_namespaces(&client, &setup.state).await;
+        }
         run.apply_all(&client, &present, make_namespaces).await?;
         run.applied.clear();
         if !run.settle(&client, setup).await {
@@ -121,14 +124,9 @@ impl Run {
                     false => complete_since = None,
                 }
             }
-            if let Some(since) = complete_since
-                && now.since(since) >= STAYS
-            {
-                self.completed = Some(since.max(self.start));
-                self.end = now;
-                return Ok(());
-            }
-            if now >= deadline {
+            let stays = complete_since.is_some_and(|since| now.since(since) >= STAYS);
+            if stays || now >= deadline {
+                self.completed = complete_since.map(|since| since.max(self.start));
                 self.end = now;
                 return Ok(());
             }
@@ -179,19 +177,6 @@ impl Run {
             if now >= deadline {
                 return false;
             }
-        }
-    }
-
-    /// No pod is admitted before its namespace has a service account.
-    async fn wait_for_accounts(&self, client: &Client) {
-        let Some(accounts) = self.discovery.named("serviceaccounts").cloned() else {
-            return;
-        };
-        for _ in 0..ATTEMPTS {
-            if client.get(&accounts, "default", "default").await.is_ok() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
@@ -255,6 +240,7 @@ impl Run {
         }
     }
 
+    /// No pod is admitted before its namespace has a service account.
     async fn wait_for_account_in(&self, client: &Client, namespace: &str) {
         let Some(accounts) = self.discovery.named("serviceaccounts").cloned() else {
             return;
@@ -294,7 +280,7 @@ impl Run {
             name => {
                 let patch = Patch::Apply {
                     body: body.into(),
-                    field_manager: "steersman-preview".into(),
+                    field_manager: FIELD_MANAGER.into(),
                     force: true,
                 };
                 client.patch(&resource, namespace, name, None, &patch).await
@@ -328,6 +314,9 @@ async fn recount(server: ApiServer, freed: Arc<Notify>) {
         server.recount_quotas();
     }
 }
+
+/// Under which name manifests are applied.
+pub(crate) const FIELD_MANAGER: &str = "steersman-preview";
 
 /// The same input gives the same preview.
 const SEED: u64 = 1;

@@ -9,7 +9,7 @@ use nodes::stages::Stages;
 use serde_json::Value;
 
 use super::manifest::Manifest;
-use super::run::Applied;
+use super::run::{Applied, FIELD_MANAGER};
 use super::world::World;
 use super::{PreviewError, Setup};
 
@@ -23,6 +23,7 @@ pub(crate) fn restore(world: &World, setup: &Setup) -> Vec<String> {
         .collect();
     let facts = Facts::new(setup.begin, Source::Simulation, Value::Null);
     for object in &mut objects {
+        take_over_fields(object);
         match object["kind"].as_str() {
             Some("Pod") => keep_trouble(&facts, object),
             Some("Node") => keep_silence(object),
@@ -43,6 +44,33 @@ fn has_life(object: &Value) -> bool {
     object
         .pointer("/metadata/uid")
         .is_some_and(Value::is_string)
+}
+
+/// What `kubectl apply` has written is ours now, so that what a manifest no longer has goes away, as it would
+/// with kubectl.
+fn take_over_fields(object: &mut Value) {
+    let Some(entries) = object["metadata"]["managedFields"].as_array_mut() else {
+        return;
+    };
+    let written_by = |entry: &Value, manager: &str, operation: &str| {
+        entry["manager"] == manager
+            && entry["operation"] == operation
+            && entry["subresource"].is_null()
+    };
+    let applied = entries
+        .iter()
+        .position(|entry| written_by(entry, "kubectl", "Apply"));
+    let client_side = || {
+        let mut entries = entries.iter();
+        entries.position(|entry| written_by(entry, "kubectl-client-side-apply", "Update"))
+    };
+    if let Some(entry) = applied
+        .or_else(client_side)
+        .and_then(|at| entries.get_mut(at))
+    {
+        entry["manager"] = Value::from(FIELD_MANAGER);
+        entry["operation"] = Value::from("Apply");
+    }
 }
 
 /// A pod that is in trouble stays so: the simulated kubelet would start it without any.

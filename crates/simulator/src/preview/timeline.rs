@@ -132,7 +132,8 @@ fn decided(run: &Run, noted: &Noted, workloads: &[Workload]) -> Vec<Entry> {
 /// More of the same at the same moment is no news.
 const ACTS_MAX: usize = 4;
 
-fn kind_of(controller: &str) -> Option<&'static str> {
+/// What a workload controller looks after; others are no part of a timeline.
+pub(crate) fn kind_of(controller: &str) -> Option<&'static str> {
     Some(match controller {
         "deployment-controller" => "deployment",
         "statefulset-controller" => "statefulset",

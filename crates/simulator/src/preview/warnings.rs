@@ -34,6 +34,8 @@ pub enum WarningKind {
     DisruptionBudget,
     ClaimsDeleted,
     Fight,
+    /// Nobody takes part who would act on it.
+    NotSimulated,
     /// Something about the present state.
     State,
 }
@@ -51,6 +53,7 @@ pub(crate) fn all(
     found.extend(budgets(gathered, workloads));
     found.extend(claims(run, noted));
     found.extend(fights(gathered, workloads));
+    found.extend(not_simulated(run));
     found.extend(run.notes.iter().map(|note| Warning {
         kind: WarningKind::State,
         object: String::new(),
@@ -101,6 +104,34 @@ fn never_finishes(
         }];
     }
     found
+}
+
+/// Kinds that controllers act on which this build may not have.
+const ACTED_ON: [(&str, &str); 3] = [
+    ("Job", "job-controller"),
+    ("CronJob", "cronjob-controller"),
+    (
+        "HorizontalPodAutoscaler",
+        "horizontal-pod-autoscaler-controller",
+    ),
+];
+
+fn not_simulated(run: &Run) -> Vec<Warning> {
+    let missing = run.applied.iter().filter(|one| {
+        let controller = ACTED_ON.iter().find(|(kind, _)| *kind == one.kind);
+        controller.is_some_and(|(_, controller)| !manager::built::has(controller))
+    });
+    missing
+        .map(|one| Warning {
+            kind: WarningKind::NotSimulated,
+            object: one.object(),
+            text: format!(
+                "stays as it is here: this build has no controller for kind {}",
+                one.kind
+            ),
+            at: None,
+        })
+        .collect()
 }
 
 fn name_of(object: &Value) -> String {

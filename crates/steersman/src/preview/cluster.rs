@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 use simulator::preview::Manifest;
 
-use crate::connection::{Connection, ConnectionArguments};
+use crate::connect::{Connection, ConnectionArguments};
 use crate::why::{cannot_list, read_discovery};
 
 /// What a rollout may depend on. Secrets and ConfigMaps are none of it, and nobody wants them copied.

@@ -21,7 +21,7 @@ use api::Time;
 use clap::{Args, ValueEnum};
 use simulator::preview::{self, BEGIN, Manifest, Preview, Setup, Style};
 
-use crate::connection::ConnectionArguments;
+use crate::connect::ConnectionArguments;
 
 /// Runs the real controllers on manifests, on a virtual clock: how does this rollout behave, before I apply it?
 ///

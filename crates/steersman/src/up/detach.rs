@@ -72,7 +72,7 @@ fn tell(arguments: &Arguments, line: &str, facts: &Facts) {
             facts.server,
             facts.nodes,
             facts.pid,
-            screen::greeting(facts, None, "`steersman down` stops it"),
+            screen::greeting(facts, "`steersman down` stops it"),
         ),
     };
 }

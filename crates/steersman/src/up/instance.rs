@@ -25,6 +25,9 @@ pub(crate) struct Facts {
     /// Empty while it is starting.
     pub(crate) server: String,
     pub(crate) kubeconfig: PathBuf,
+    /// The user's own kubeconfig, where it was asked to be in there too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) merged_into: Option<PathBuf>,
     pub(crate) nodes: usize,
     /// Where the data is; none for a cluster in memory.
     pub(crate) data_dir: Option<PathBuf>,
@@ -37,6 +40,7 @@ impl Facts {
             pid: std::process::id(),
             server: String::new(),
             kubeconfig: PathBuf::new(),
+            merged_into: None,
             nodes: 0,
             data_dir: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),

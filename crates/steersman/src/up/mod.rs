@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     /// Who runs the controllers
     #[arg(long, value_enum, default_value_t = Who::Embedded)]
     controller_manager: Who,
-    /// Let the cluster's time pass this many times as fast, for demonstrations
+    /// Let the cluster's time pass up to this many times as fast, for demonstrations
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse_speed)]
     speed: f64,
     /// Return when the cluster is up and leave it running; `steersman down` stops it
@@ -133,7 +133,12 @@ pub(crate) fn main(arguments: Arguments) -> Result<()> {
             .start_paused(true)
             .build()?
     };
-    tokio.block_on(run(arguments, setup))
+    let mut instance = None;
+    let ended = tokio.block_on(run(arguments, setup, &mut instance));
+    // Connections that are still open hold the data: it is given up when they are gone, and only then the claim.
+    drop(tokio);
+    drop(instance);
+    ended
 }
 
 /// What the arguments and the files that they name amount to.
@@ -164,11 +169,11 @@ impl Setup {
     }
 }
 
-async fn run(arguments: Arguments, setup: Setup) -> Result<()> {
+async fn run(arguments: Arguments, setup: Setup, instance: &mut Option<Instance>) -> Result<()> {
     let (stop, _signals) = signals::stop_on_signal();
     let screen = Screen::new(&arguments);
     let place = Place::choose(arguments.data_dir.clone(), arguments.in_memory)?;
-    let mut instance = claim(&arguments, &place)?;
+    *instance = claim(&arguments, &place)?;
     screen.open();
     let listener = listen(&arguments, &screen).await?;
     let time = Timekeeping::start(arguments.speed, place.dir(), &stop);
@@ -183,17 +188,18 @@ async fn run(arguments: Arguments, setup: Setup) -> Result<()> {
     let mut facts = Facts {
         server: served.url.clone(),
         kubeconfig,
+        merged_into,
         data_dir: place.dir().map(absolute),
         ..Facts::of_this_process()
     };
-    if let Some(instance) = &mut instance {
+    if let Some(instance) = instance {
         instance.announce(&facts)?;
     }
 
     let (tasks, registration) = start(&arguments, setup, &served, &time.clock, &screen, &stop);
     if let Some(nodes) = until_registered(registration, &screen, &stop).await {
         facts.nodes = nodes;
-        if let Some(instance) = &mut instance {
+        if let Some(instance) = instance {
             instance.announce(&facts)?;
         }
         if arguments.detached {
@@ -201,7 +207,7 @@ async fn run(arguments: Arguments, setup: Setup) -> Result<()> {
         } else if arguments.output == Output::Json {
             let _ = writeln!(std::io::stdout(), "{}", serde_json::to_string(&facts)?);
         }
-        screen.greet(&facts, merged_into.as_deref());
+        screen.greet(&facts);
     }
     stop.stopped().await;
     screen.say("\nstopping");

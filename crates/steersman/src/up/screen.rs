@@ -1,7 +1,6 @@
 //! What `up` says on the terminal while it starts and when it is up.
 
 use std::io::{IsTerminal, Write};
-use std::path::Path;
 
 use tokio::time::Instant;
 
@@ -59,13 +58,13 @@ impl Screen {
     }
 
     /// The cluster is up.
-    pub(crate) fn greet(&self, facts: &Facts, merged_into: Option<&Path>) {
-        self.say(&greeting(facts, merged_into, "Ctrl-C stops it"));
+    pub(crate) fn greet(&self, facts: &Facts) {
+        self.say(&greeting(facts, "Ctrl-C stops it"));
     }
 }
 
 /// What to do with a cluster that is up.
-pub(crate) fn greeting(facts: &Facts, merged_into: Option<&Path>, how_to_stop: &str) -> String {
+pub(crate) fn greeting(facts: &Facts, how_to_stop: &str) -> String {
     let after = match &facts.data_dir {
         Some(dir) => format!("what is in it stays in {}", dir.display()),
         None => "what is in it is forgotten".to_owned(),
@@ -74,7 +73,7 @@ pub(crate) fn greeting(facts: &Facts, merged_into: Option<&Path>, how_to_stop: &
         0 => "\nThere are no nodes: pods stay Pending, and `kubectl describe pod` says why.",
         _ => "",
     };
-    let merged = merged_into.map_or(String::new(), |path| {
+    let merged = facts.merged_into.as_ref().map_or(String::new(), |path| {
         let path = path.display();
         format!("\n  kubectl config use-context steersman    (it is in {path} now)")
     });

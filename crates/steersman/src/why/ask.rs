@@ -11,7 +11,7 @@ use http::Request;
 use serde::Deserialize;
 
 use super::gather::decided_about;
-use crate::connection::Connection;
+use crate::connect::Connection;
 
 /// Where decisions are asked for.
 pub(crate) struct Manager {
@@ -63,13 +63,7 @@ impl Manager {
                     let key = Facts::key(&text("/kind"), &namespace, &name);
                     by_object.insert(key, heard);
                 }
-                Err(error) if self.asked_for => {
-                    bail!(
-                        "cannot ask the manager at {}: {}",
-                        self.address,
-                        client::describe(&error)
-                    )
-                }
+                Err(error) if self.asked_for => bail!("{}", self.silence(&error)),
                 Err(error) if error.is_forbidden() => {
                     let why = "you may not read /debug/controllers/, which a rule with nonResourceURLs would allow";
                     return Ok(Heard::Nobody(why.to_owned()));
@@ -86,14 +80,26 @@ impl Manager {
         })
     }
 
+    /// Why the manager that was named could not be asked.
+    fn silence(&self, error: &client::Error) -> String {
+        let told = client::describe(error);
+        let hint = match (error.is_forbidden(), told.contains("certificate")) {
+            (true, _) => "; you need `get` on the nonResourceURL /debug/controllers/*",
+            (_, true) => {
+                "; --manager-certificate-authority names who signed its certificate, or the certificate itself (kube-controller-manager.crt in its --cert-dir)"
+            }
+            _ => "",
+        };
+        format!("cannot ask the manager at {}: {told}{hint}", self.address)
+    }
+
     async fn about(&self, namespace: &str, name: &str) -> Result<Vec<Decisions>, client::Error> {
         #[derive(Deserialize)]
         struct Answer {
             controllers: Vec<Decisions>,
         }
         let prefix = manager::serving::DECISIONS;
-        // Names of objects need no escaping, but for those of roles with colons, which may stand as they are.
-        let target = format!("{prefix}?namespace={namespace}&name={name}");
+        let target = format!("{prefix}?namespace={namespace}&name={}", escape(name));
         let request = Request::get(&target)
             .header(http::header::ACCEPT, "application/json")
             .body(Bytes::new())
@@ -106,6 +112,19 @@ impl Manager {
             ))),
         }
     }
+}
+
+/// Names of roles may hold almost anything.
+fn escape(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+    let mut escaped = String::new();
+    for byte in name.bytes() {
+        match plain(byte) {
+            true => escaped.push(char::from(byte)),
+            false => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
 }
 
 /// Adds the decisions to the facts: those heard, or those that our own controllers make on a copy. Call it
@@ -136,4 +155,15 @@ fn on_a_copy(facts: &Facts) -> BTreeMap<String, Vec<Decisions>> {
         });
     }
     decisions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped() {
+        assert_eq!(escape("system:node-1.a"), "system:node-1.a");
+        assert_eq!(escape("a&b=c d"), "a%26b%3Dc%20d");
+    }
 }

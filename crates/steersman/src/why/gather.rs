@@ -6,7 +6,7 @@ use controllers::discovery::Discovery;
 use explain::{Facts, Source};
 use serde_json::Value;
 
-use crate::connection::Connection;
+use crate::connect::Connection;
 
 pub(crate) struct Gatherer<'a> {
     pub(crate) connection: &'a Connection,
@@ -68,7 +68,12 @@ impl Gatherer<'_> {
     async fn workload(&self, facts: &mut Facts) {
         let selector = explain::selector_of(&facts.object).map(|selector| selector.to_string());
         if let Some(selector) = selector.filter(|selector| !selector.is_empty()) {
-            for plural in ["replicasets", "pods", "controllerrevisions"] {
+            let held = match facts.object["kind"].as_str() {
+                Some("Deployment") => Some("replicasets"),
+                Some("StatefulSet" | "DaemonSet") => Some("controllerrevisions"),
+                _ => None,
+            };
+            for plural in held.into_iter().chain(["pods"]) {
                 self.add(plural, Some(&selector), facts).await;
             }
         }

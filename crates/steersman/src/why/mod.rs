@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use controllers::discovery::{Discovery, discover};
 
-use crate::connection::{Connection, ConnectionArguments};
+use crate::connect::{Connection, ConnectionArguments};
 use ask::Manager;
 use gather::Gatherer;
 pub(crate) use gather::cannot_list;

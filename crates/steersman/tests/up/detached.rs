@@ -26,6 +26,34 @@ fn a_detached_cluster_is_found_and_stopped() {
 }
 
 #[test]
+fn what_is_down_can_be_up_again_at_once() {
+    let home = Home::new("again");
+    for round in 0..5 {
+        let said = home.succeed(&[
+            "up",
+            "-d",
+            "--port=0",
+            "--output=json",
+            "--merge-kubeconfig",
+        ]);
+        let facts: Value = serde_json::from_str(&said).unwrap();
+        assert!(
+            facts["mergedInto"]
+                .as_str()
+                .unwrap()
+                .ends_with(".kube/config")
+        );
+        // A connection that is open, with an answer on its way, does not keep it up.
+        let api = Api::new(facts["kubeconfig"].as_str().unwrap().as_ref());
+        let map = json!({"metadata": {"name": format!("m{round}")}});
+        api.create("/api/v1/namespaces/default/configmaps", &map);
+        home.succeed(&["down"]);
+    }
+    home.succeed(&["up", "-d", "--port=0"]);
+    home.succeed(&["down"]);
+}
+
+#[test]
 fn a_detached_start_that_fails_says_why() {
     let home = Home::new("detached-fails");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -6,7 +6,8 @@
 )]
 #![allow(
     clippy::unwrap_used,
-    reason = "a test that cannot go on has found something"
+    clippy::print_stderr,
+    reason = "a test that cannot go on has found something, and one that is left out says so"
 )]
 
 mod bad_input;
@@ -14,3 +15,4 @@ mod chaos;
 mod detached;
 mod home;
 mod life;
+mod scheduler;

@@ -1,7 +1,5 @@
 //! What wakes a set.
 
-use std::time::Duration;
-
 use runtime::Queue;
 
 use super::super::triggers::is_worth_a_look;
@@ -41,15 +39,7 @@ impl Watching {
 
     /// Who was woken since the last call.
     async fn woken(&self) -> String {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        let mut names = Vec::new();
-        while !self.queue.is_empty() {
-            let key = self.queue.get().await.unwrap();
-            names.push(key.name.to_string());
-            self.queue.done(&key);
-        }
-        names.sort();
-        names.join(" ")
+        testkit::woken(&self.queue).await
     }
 
     fn owner(&self) -> Value {

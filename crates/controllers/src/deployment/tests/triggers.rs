@@ -21,14 +21,7 @@ async fn world() -> (World, Controller) {
 /// The names of the Deployments that were woken since the last call.
 async fn woken(world: &World, controller: &Controller) -> String {
     world.settle().await;
-    let mut names = Vec::new();
-    while !controller.queue.is_empty() {
-        let key = controller.queue.get().await.unwrap();
-        controller.queue.done(&key);
-        names.push(key.name.to_string());
-    }
-    names.sort();
-    names.join(" ")
+    testkit::woken(&controller.queue).await
 }
 
 async fn deploy(world: &World, name: &str, strategy: &str, app: &str) -> Value {

@@ -5,6 +5,7 @@ mod stale;
 mod status;
 mod sync;
 mod trouble;
+mod wakeups;
 
 use std::sync::Arc;
 
