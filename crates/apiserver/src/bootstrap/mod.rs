@@ -1,6 +1,7 @@
 //! The objects that exist before anyone asked for them: namespaces, the API server's own Service, priority
 //! classes, and the roles and bindings that Kubernetes' components rely on.
 
+mod flow;
 mod rbac;
 #[cfg(test)]
 mod tests;
@@ -39,12 +40,12 @@ pub fn boot_objects(options: &Options<'_>) -> Vec<(Arc<Kind>, Value)> {
         (
             "system-cluster-critical",
             2_000_000_000,
-            "Must run in the cluster, but may move to another node.",
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
         ),
         (
             "system-node-critical",
             2_000_001_000,
-            "Must run, and on the node where it is.",
+            "Used for system critical pods that must not be moved from their current node.",
         ),
     ] {
         objects.push(
@@ -55,6 +56,7 @@ pub fn boot_objects(options: &Options<'_>) -> Vec<(Arc<Kind>, Value)> {
     let since = options.now.split('T').next().unwrap_or_default();
     objects.push(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"since": since},
         "metadata": {"namespace": "kube-system", "name": "kube-apiserver-legacy-service-account-token-tracking"}}));
+    objects.extend(flow::objects(options.now));
     let mut prepared: Vec<_> = objects
         .into_iter()
         .filter_map(|object| prepare(object, options.now))
@@ -126,7 +128,11 @@ fn prepare(object: Value, now: &str) -> Option<(Arc<Kind>, Value)> {
     let ty = schema::type_for(&kind.group, &kind.version, &kind.kind)?;
     let mut object = schema::decode(ty, object).ok()?.object;
     defaults::apply(kind, &mut object);
+    let status = object.get("status").cloned();
     strategy::prepare_create(kind, &mut object, now);
+    if let (Some(status), "FlowSchema") = (status, &*kind.kind) {
+        set(&mut object, "status", status);
+    }
     if kind.kind == "ServiceCIDR" {
         let condition = json!({"type": "Ready", "status": "True", "lastTransitionTime": now, "reason": "",
             "message": "Kubernetes default Service CIDR is ready"});

@@ -93,9 +93,14 @@ impl Context {
     ) -> Value {
         let include = self.info.query.get("includeObject");
         let now = self.shared.now();
-        let rows: Vec<Value> = objects
-            .map(|object| {
-                let value = self.shown(object);
+        let mut values: Vec<Value> = objects.map(|object| self.shown(object)).collect();
+        if self.kind.is("flowcontrol.apiserver.k8s.io", "FlowSchema") {
+            // UPSTREAM: the only table that is sorted, by what decides which of them applies.
+            values.sort_by_key(|value| value["spec"]["matchingPrecedence"].as_i64());
+        }
+        let rows: Vec<Value> = values
+            .into_iter()
+            .map(|value| {
                 let cells = crate::semantics::cells(&self.kind, &value, &now);
                 let mut row = json!({"cells": cells});
                 match include {

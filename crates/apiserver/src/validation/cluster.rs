@@ -38,6 +38,18 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
+/// An address is taken by someone.
+pub(super) fn ip_address(errors: &mut Errors, root: &Place<'_>) {
+    let spec = root.field("spec");
+    let parent = spec.field("parentRef");
+    if !parent.is_set() {
+        errors.required(&parent, "");
+        return;
+    }
+    errors.need(&parent.field("resource"));
+    errors.need(&parent.field("name"));
+}
+
 /// An APIService is named after what it serves.
 pub(super) fn api_service(errors: &mut Errors, root: &Place<'_>) {
     let spec = root.field("spec");
@@ -235,6 +247,10 @@ pub(super) fn attributes_class(errors: &mut Errors, root: &Place<'_>) {
     if parameters.is_empty() {
         errors.required(&parameters, "must contain at least one key/value pair");
     }
+    if parameters.entries().any(|(key, _)| key.is_empty()) {
+        let empty = Value::from("");
+        errors.invalid(&parameters.showing(&empty), "field can not be empty.");
+    }
 }
 
 pub(super) fn storage_capacity(errors: &mut Errors, root: &Place<'_>) {
@@ -246,38 +262,7 @@ pub(super) fn storage_capacity(errors: &mut Errors, root: &Place<'_>) {
     if let Some(amount) = quantity(capacity.value) {
         not_negative(errors, &capacity, &amount);
     }
-}
-
-pub(super) fn resource_claim(errors: &mut Errors, spec: &Place<'_>) {
-    let devices = spec.field("devices");
-    let requests = devices.field("requests");
-    let mut names = BTreeSet::new();
-    for request in requests.items() {
-        let name = request.field("name");
-        errors.name(&name, syntax::validate_dns1123_label);
-        if !name.text().is_empty() && !names.insert(name.text().to_owned()) {
-            errors.duplicate(&name);
-        }
-        let (exactly, alternatives) = (request.field("exactly"), request.field("firstAvailable"));
-        match (exactly.is_set(), !alternatives.is_empty()) {
-            (false, false) => errors.required(&request, "exactly one of `exactly` or `firstAvailable` is required"),
-            (true, true) => errors.invalid(&request, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"),
-            (true, false) => device_request(errors, &exactly),
-            (false, true) => alternatives.items().for_each(|request| device_request(errors, &request)),
-        }
-    }
-}
-
-fn device_request(errors: &mut Errors, request: &Place<'_>) {
-    errors.name(
-        &request.field("deviceClassName"),
-        syntax::validate_dns1123_subdomain,
-    );
-    let (mode, count) = (request.field("allocationMode"), request.field("count"));
-    errors.one_of(&mode, &["All", "ExactCount"]);
-    if mode.text() == "ExactCount" && count.integer().unwrap_or_default() <= 0 {
-        errors.invalid(&count, "must be greater than zero");
-    }
+    super::selectors::label_selector(errors, &root.field("nodeTopology"));
 }
 
 pub(super) fn flow_schema(errors: &mut Errors, root: &Place<'_>) {
@@ -323,12 +308,22 @@ pub(super) fn priority_level(errors: &mut Errors, root: &Place<'_>) {
             errors.required(&limited, "must not be empty when type is Limited")
         }
         "Limited" => {
+            let exempt = spec.field("exempt");
+            if exempt.is_set() {
+                errors.forbidden(&exempt, "must be nil if the type is Limited");
+            }
             let shares = limited.field("nominalConcurrencyShares");
             if shares.integer().is_some_and(|number| number < 0) {
                 errors.invalid(&shares, "must be a non-negative integer");
             }
             let response = limited.field("limitResponse");
             errors.one_of(&response.field("type"), &["Queue", "Reject"]);
+            let queuing = response.field("queuing");
+            if response.field("type").text() == "Queue" && !queuing.is_set() {
+                // UPSTREAM: it says Limited and means Queue.
+                let why = "must not be empty if limited.limitResponse.type is Limited";
+                errors.required(&queuing, why);
+            }
         }
         _ => errors.not_supported(&kind, &["Exempt", "Limited"]),
     }

@@ -328,7 +328,20 @@ pub(super) fn priority_class_update(errors: &mut Errors, root: &Place<'_>, old: 
 
 pub(super) fn runtime_class(errors: &mut Errors, root: &Place<'_>, old: Option<&Value>) {
     let handler = root.field("handler");
-    errors.syntax(&handler, syntax::validate_dns1123_label);
+    if handler.text().is_empty() {
+        errors.required(&handler, "");
+    } else {
+        errors.syntax(&handler, syntax::validate_dns1123_label);
+    }
+    let overhead = root.field("overhead");
+    // UPSTREAM: what a pod costs on top is checked as a limit, and named so.
+    let fixed = overhead.field("podFixed");
+    let limits = overhead.field("limits");
+    let limits = limits.showing(fixed.value);
+    super::resources::list(errors, &limits, super::resources::Use::Container);
+    let scheduling = root.field("scheduling");
+    super::metadata::labels(errors, &scheduling.field("nodeSelector"));
+    super::scheduling::tolerations(errors, &scheduling.field("tolerations"));
     if let Some(old) = old {
         errors.immutable(&handler, &old["handler"]);
     }

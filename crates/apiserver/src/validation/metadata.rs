@@ -18,7 +18,17 @@ pub(super) fn name_check(kind: &Kind) -> fn(&str) -> Vec<String> {
         ("rbac.authorization.k8s.io", _) => syntax::validate_path_segment,
         ("networking.k8s.io", "IPAddress") => |name| match name.parse::<std::net::IpAddr>() {
             Ok(address) if address.to_string() == name => Vec::new(),
-            _ => vec!["must be a valid IP address in canonical form".to_owned()],
+            _ => {
+                let zeros = name
+                    .split('.')
+                    .any(|part| part.len() > 1 && part.starts_with('0'));
+                let why = if zeros && name.split('.').count() == 4 {
+                    "must not have leading 0s"
+                } else {
+                    "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+                };
+                vec![why.to_owned()]
+            }
         },
         _ => syntax::validate_dns1123_subdomain,
     }

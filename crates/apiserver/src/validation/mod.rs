@@ -9,6 +9,7 @@ mod cluster;
 mod containers;
 mod core;
 mod cron;
+mod devices;
 mod groups;
 mod job_status;
 mod metadata;
@@ -16,6 +17,7 @@ mod networking;
 mod place;
 mod pod;
 mod pod_os;
+mod policies;
 mod rbac;
 mod resources;
 mod scheduling;
@@ -116,9 +118,9 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
         ("networking.k8s.io", "ServiceCIDR") => cluster::service_cidr(errors, root),
         ("storage.k8s.io", "VolumeAttributesClass") => cluster::attributes_class(errors, root),
         ("storage.k8s.io", "CSIStorageCapacity") => cluster::storage_capacity(errors, root),
-        ("resource.k8s.io", "ResourceClaim") => {
-            cluster::resource_claim(errors, &root.field("spec"))
-        }
+        ("resource.k8s.io", "DeviceClass") => devices::class(errors, root),
+        ("resource.k8s.io", "ResourceSlice") => devices::slice(errors, root),
+        ("resource.k8s.io", "ResourceClaim") => devices::claim(errors, &root.field("spec")),
         ("apiregistration.k8s.io", "APIService") => cluster::api_service(errors, root),
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => cluster::flow_schema(errors, root),
         ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => {
@@ -130,6 +132,19 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
         ) => {
             webhooks::configuration(errors, root);
         }
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
+            policies::validating(errors, root)
+        }
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => {
+            policies::mutating(errors, root)
+        }
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
+            policies::validating_binding(errors, root)
+        }
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => {
+            policies::mutating_binding(errors, root)
+        }
+        ("networking.k8s.io", "IPAddress") => cluster::ip_address(errors, root),
         ("coordination.k8s.io", "Lease") => groups::lease(errors, root),
         ("scheduling.k8s.io", "PriorityClass") => groups::priority_class(errors, root),
         ("node.k8s.io", "RuntimeClass") => groups::runtime_class(errors, root, None),

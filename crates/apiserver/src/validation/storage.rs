@@ -315,7 +315,11 @@ pub(super) fn storage_class_update(errors: &mut Errors, root: &Place<'_>, old: &
 
 pub(super) fn attachment(errors: &mut Errors, root: &Place<'_>) {
     let spec = root.field("spec");
-    errors.need(&spec.field("attacher"));
+    let attacher = spec.field("attacher");
+    errors.need(&attacher);
+    if !attacher.text().is_empty() {
+        errors.syntax(&attacher, syntax::validate_dns1123_subdomain);
+    }
     let source = spec.field("source");
     let given = ["persistentVolumeName", "inlineVolumeSpec"]
         .iter()
@@ -342,6 +346,13 @@ pub(super) fn driver(errors: &mut Errors, root: &Place<'_>) {
         &spec.field("fsGroupPolicy"),
         &["File", "None", "ReadWriteOnceWithFSType"],
     );
+    let mut audiences = BTreeSet::new();
+    for request in spec.field("tokenRequests").items() {
+        let audience = request.field("audience");
+        if !audiences.insert(audience.text().to_owned()) {
+            errors.duplicate(&audience);
+        }
+    }
 }
 
 pub(super) fn driver_update(errors: &mut Errors, root: &Place<'_>, old: &Value) {

@@ -164,7 +164,7 @@ fn service_reference(errors: &mut Errors, service: &Place<'_>) {
     }
 }
 
-fn rule_with_operations(errors: &mut Errors, rule: &Place<'_>) {
+pub(super) fn rule_with_operations(errors: &mut Errors, rule: &Place<'_>) {
     let operations = rule.field("operations");
     errors.need(&operations);
     alone(
@@ -196,6 +196,13 @@ fn rule_with_operations(errors: &mut Errors, rule: &Place<'_>) {
         errors.need(&version);
     }
     errors.need(&resources);
+    let everything = resources.items().any(|resource| resource.text() == "*/*");
+    if everything && resources.len() > 1 {
+        errors.invalid(
+            &resources,
+            "if '*/*' is present, must not specify other resources",
+        );
+    }
     let has_all = resources.items().any(|resource| resource.text() == "*");
     if has_all
         && resources
