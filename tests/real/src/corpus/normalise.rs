@@ -19,7 +19,9 @@ impl Normaliser {
     pub(super) fn normalise(&mut self, answer: &mut Value) {
         self.walk("", answer, false);
         self.texts(answer);
-        causes(&mut answer["body"]);
+        if let Some(body) = answer.get_mut("body") {
+            causes(body);
+        }
     }
 
     /// Replaces whole values by what their field says they are.
