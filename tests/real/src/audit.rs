@@ -66,6 +66,18 @@ pub struct Entry {
 pub struct User {
     #[serde(default)]
     pub username: String,
+    #[serde(default)]
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    /// Which of a user's credentials was shown: a hash of the certificate, or the id of the token.
+    pub fn credential(&self) -> Option<&str> {
+        let named = self
+            .extra
+            .get("authentication.kubernetes.io/credential-id")?;
+        named.first().map(String::as_str)
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -130,7 +142,7 @@ pub fn read(log: &Path) -> Result<Vec<Entry>> {
 }
 
 /// Reads a log that grows, a part at a time.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Reader {
     offset: u64,
 }

@@ -133,7 +133,7 @@ fn newest_release(minor: u32) -> Result<String> {
         &manifest_directory().join("servers"),
     )?;
     pick_release(&listed, minor)
-        .with_context(|| format!("there is no Kubernetes release 1.{minor}"))
+        .with_context(|| format!("the module proxy has no Kubernetes release 1.{minor}"))
 }
 
 fn pick_release(listed: &str, minor: u32) -> Option<String> {

@@ -1,13 +1,17 @@
 //! etcd and kube-apiserver, started for one test group and stopped with it.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use serde_json::{Value, json};
 
 use crate::audit;
 use crate::certificates::{Authority, Identity};
@@ -99,6 +103,10 @@ impl Cluster {
         format!("https://{}", self.server)
     }
 
+    pub fn address(&self) -> SocketAddr {
+        self.server
+    }
+
     pub fn audit_log(&self) -> PathBuf {
         self.path("audit.jsonl")
     }
@@ -187,6 +195,47 @@ impl Cluster {
         Ok(())
     }
 
+    /// Replaces the API server's serving certificate on disk and waits until it shows the new one.
+    pub fn rotate_serving_certificate(&self) -> Result<()> {
+        let fresh = self.authority.server("apiserver")?;
+        let fresh = CertificateDer::from_pem_slice(fresh.certificate.as_bytes())
+            .map_err(|error| anyhow!("a certificate that does not read: {error:?}"))?;
+        wait::until("the new serving certificate", START_DEADLINE, || {
+            Ok(if self.api.server_certificate()? == fresh.as_ref() {
+                Seen::Ready(())
+            } else {
+                Seen::NotYet("the old one".to_owned())
+            })
+        })
+    }
+
+    /// Makes etcd forget every state before the present one.
+    pub fn compact(&self) -> Result<()> {
+        let now = self.ask_etcd("range", &json!({"key": "AA=="}))?;
+        let revision = &now["header"]["revision"];
+        let compaction = json!({"revision": revision, "physical": true});
+        self.ask_etcd("compaction", &compaction).map(drop)
+    }
+
+    /// One request to etcd's JSON gateway, whose 64-bit numbers are texts and whose keys are base64.
+    fn ask_etcd(&self, method: &str, body: &Value) -> Result<Value> {
+        let mut etcd = TcpStream::connect((Ipv4Addr::LOCALHOST, self.etcd_ports.0))?;
+        let body = body.to_string();
+        write!(
+            etcd,
+            "POST /v3/kv/{method} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )?;
+        let mut answer = String::new();
+        etcd.read_to_string(&mut answer)?;
+        match answer.split_once("\r\n\r\n") {
+            Some((head, body)) if head.split(' ').nth(1) == Some("200") => {
+                Ok(serde_json::from_str(body)?)
+            }
+            _ => bail!("etcd's {method} answered: {answer}"),
+        }
+    }
+
     /// Takes the API server away, to be stopped, killed or paused by the caller.
     pub fn take_apiserver(&mut self) -> Option<Process> {
         self.apiserver.take()
@@ -229,7 +278,7 @@ impl Cluster {
 
     fn write_kubeconfig(&self, name: &str, identity: &Identity) -> Result<PathBuf> {
         let path = self.path(&format!("{name}.kubeconfig"));
-        let config = serde_json::json!({
+        let config = json!({
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "real", "cluster": {

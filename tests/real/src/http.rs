@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -247,7 +248,23 @@ impl Api {
         }
     }
 
+    /// The certificate (DER) that the server shows to someone who connects now.
+    pub fn server_certificate(&self) -> Result<Vec<u8>> {
+        let mut tls = ClientConfig::clone(&self.shared.tls);
+        // A session that is resumed still has the certificate it began with.
+        tls.resumption = Resumption::disabled();
+        let mut connection = self.connect_with(Arc::new(tls), ANSWER_TIMEOUT)?;
+        let stream = connection.get_mut();
+        stream.conn.complete_io(&mut stream.sock)?;
+        let shown = stream.conn.peer_certificates().unwrap_or_default();
+        Ok(shown.first().context("no certificate was shown")?.to_vec())
+    }
+
     fn connect(&self, timeout: Duration) -> Result<Connection> {
+        self.connect_with(Arc::clone(&self.shared.tls), timeout)
+    }
+
+    fn connect_with(&self, tls: Arc<ClientConfig>, timeout: Duration) -> Result<Connection> {
         let address = self.shared.address;
         let socket = TcpStream::connect_timeout(&address, Duration::from_secs(5))
             .with_context(|| format!("cannot connect to {address}"))?;
@@ -255,7 +272,7 @@ impl Api {
         socket.set_read_timeout(Some(timeout))?;
         socket.set_write_timeout(Some(timeout))?;
         let name = ServerName::try_from("localhost")?;
-        let session = ClientConnection::new(Arc::clone(&self.shared.tls), name)?;
+        let session = ClientConnection::new(tls, name)?;
         Ok(BufReader::new(StreamOwned::new(session, socket)))
     }
 

@@ -41,29 +41,14 @@ impl Installation {
         Installation::of(KUBERNETES)?.complete()
     }
 
-    /// The newest built version of a minor release, for example 35.
+    /// The newest built version of a minor release, for example 35, with all of its commands.
     pub fn of_minor(minor: u32) -> Result<Installation> {
-        let real = cache_directory()?.join("real");
-        let prefix = format!("kubernetes-v1.{minor}.");
-        let mut versions: Vec<(u32, String)> = Vec::new();
-        for entry in std::fs::read_dir(&real).into_iter().flatten().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let Some(patch) = name.strip_prefix(&prefix) else {
-                continue;
-            };
-            let number = patch
-                .chars()
-                .take_while(char::is_ascii_digit)
-                .collect::<String>();
-            versions.push((number.parse().unwrap_or(0), format!("v1.{minor}.{patch}")));
-        }
-        versions.sort();
-        match versions.pop() {
-            Some((_, version)) => Installation::of(&version)?.complete(),
-            None => bail!(
-                "no servers of 1.{minor} are built; run `cargo xtask real build --minor {minor}`"
-            ),
-        }
+        newest_of_minor(minor)?.complete()
+    }
+
+    /// As `of_minor`, where the API server and its etcd suffice.
+    pub fn serving(minor: u32) -> Result<Installation> {
+        newest_of_minor(minor)?.with(&["kube-apiserver", "etcd"])
     }
 
     pub fn command(&self, name: &str) -> PathBuf {
@@ -83,13 +68,45 @@ impl Installation {
     }
 
     fn complete(self) -> Result<Installation> {
-        if let Some(missing) = self.commands().find(|path| !path.is_file()) {
+        let all = [&KUBERNETES_COMMANDS[..], &["etcd"]].concat();
+        self.with(&all)
+    }
+
+    fn with(self, commands: &[&str]) -> Result<Installation> {
+        let mut paths = commands.iter().map(|name| self.command(name));
+        if let Some(missing) = paths.find(|path| !path.is_file()) {
+            let minor = self.kubernetes_version.split('.').nth(1).unwrap_or("N");
             bail!(
-                "{} is not built; run `cargo xtask real build`",
+                "{} is not built; run `cargo xtask real build --minor {minor}`",
                 missing.display()
             );
         }
         Ok(self)
+    }
+}
+
+/// The newest version of a minor release that has a folder, whatever is in that.
+fn newest_of_minor(minor: u32) -> Result<Installation> {
+    let real = cache_directory()?.join("real");
+    let prefix = format!("kubernetes-v1.{minor}.");
+    let mut versions: Vec<(u32, String)> = Vec::new();
+    for entry in std::fs::read_dir(&real).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(patch) = name.strip_prefix(&prefix) else {
+            continue;
+        };
+        let number = patch
+            .chars()
+            .take_while(char::is_ascii_digit)
+            .collect::<String>();
+        versions.push((number.parse().unwrap_or(0), format!("v1.{minor}.{patch}")));
+    }
+    versions.sort();
+    match versions.pop() {
+        Some((_, version)) => Installation::of(&version),
+        None => {
+            bail!("no servers of 1.{minor} are built; run `cargo xtask real build --minor {minor}`")
+        }
     }
 }
 

@@ -26,6 +26,7 @@ pub mod installation;
 pub mod kubelet;
 pub mod manager;
 pub mod process;
+pub mod proxy;
 pub mod scenario;
 pub mod tour;
 pub mod wait;

@@ -1,5 +1,6 @@
 //! A controller manager against a test cluster: the Go one or ours, with the same flags.
 
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -83,6 +84,8 @@ pub struct ManagerOptions {
     /// `--kube-api-qps` and `--kube-api-burst`; `None` leaves both at their defaults.
     pub requests_per_second: Option<u32>,
     pub flags: Vec<String>,
+    /// Where it finds the API server, if not where that listens: at a proxy, say.
+    pub server: Option<SocketAddr>,
 }
 
 impl Default for ManagerOptions {
@@ -95,6 +98,7 @@ impl Default for ManagerOptions {
             // High enough to never throttle: tests are about behaviour, not about the limiter.
             requests_per_second: Some(5000),
             flags: Vec::new(),
+            server: None,
         }
     }
 }
@@ -105,6 +109,7 @@ pub struct Manager {
     /// Its own secure port as the administrator sees it: health, metrics, configz.
     pub api: Api,
     process: Process,
+    user: String,
 }
 
 impl Manager {
@@ -144,7 +149,14 @@ impl Manager {
             flavor,
             api,
             process,
+            user: options.user.clone(),
         })
+    }
+
+    /// Replaces its client certificate on disk by another of the same user. It is told nothing.
+    pub fn rotate_certificate(&self, cluster: &Cluster) -> Result<()> {
+        let file = client_file(self.process.name());
+        cluster.authority.client(&file, &self.user, None).map(drop)
     }
 
     pub fn usage(&self) -> Result<Usage> {
@@ -199,6 +211,11 @@ fn allow_everything(cluster: &Cluster, user: &str) -> Result<()> {
     cluster.api.create(path, &binding).map(drop)
 }
 
+/// The name of the files with the client certificate of a manager.
+fn client_file(manager: &str) -> String {
+    format!("{manager}-client")
+}
+
 fn flags(
     cluster: &Cluster,
     flavor: Flavor,
@@ -206,7 +223,12 @@ fn flags(
     port: u16,
     options: &ManagerOptions,
 ) -> Result<Vec<String>> {
-    let (kubeconfig, _) = cluster.user(&format!("{name}-client"), &options.user, None)?;
+    let (kubeconfig, _) = cluster.user(&client_file(name), &options.user, None)?;
+    if let Some(server) = options.server {
+        let text = fs::read_to_string(&kubeconfig)?;
+        let text = text.replace(&cluster.url(), &format!("https://{server}"));
+        fs::write(&kubeconfig, text)?;
+    }
     let serving = cluster
         .authority
         .server(name)

@@ -4,6 +4,7 @@
 //! shell that waits for the end of its standard input, which only this process holds open. Drop
 //! stops the child; if this process dies in any other way, the pipe closes and the guard does.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -21,6 +22,8 @@ const STOP_DEADLINE: Duration = Duration::from_secs(90);
 /// Clock ticks per second in `/proc/<pid>/stat`: fixed at 100 in Linux's user interface on all of
 /// the architectures that Kubernetes is released for.
 const TICKS_PER_SECOND: f64 = 100.0;
+/// A controller that cannot get on says so again and again; one or two errors are a start or a race.
+const TOLERATED_REPETITIONS: usize = 4;
 
 pub struct Process {
     name: String,
@@ -145,6 +148,13 @@ impl Process {
         )
     }
 
+    /// The errors that its log has again and again, in the format of klog, and how often.
+    pub fn repeated_errors(&self) -> Result<BTreeMap<String, usize>> {
+        let log = fs::read_to_string(&self.log)
+            .with_context(|| format!("cannot read {}", self.log.display()))?;
+        Ok(repeated_errors(&log))
+    }
+
     fn end(&mut self) {
         if self.ended().is_none() {
             // The group first, for children of the child; the child itself in any case.
@@ -189,6 +199,21 @@ pub fn usage_of(pid: u32) -> Result<Usage> {
     parse_usage(&stat, &status).with_context(|| format!("/proc/{pid} does not read as expected"))
 }
 
+fn repeated_errors(log: &str) -> BTreeMap<String, usize> {
+    let mut errors = BTreeMap::new();
+    for line in log.lines().filter(|line| line.starts_with('E')) {
+        if line.contains("requestheader-client-ca-file") {
+            // Any manager says so where no aggregation layer is configured.
+            continue;
+        }
+        // `E1115 08:00:00.000000  123 file.go:12] "Message" ...`
+        let what = line.split_once("] ").map_or(line, |(_, what)| what);
+        *errors.entry(what.to_owned()).or_default() += 1;
+    }
+    errors.retain(|_, count| *count > TOLERATED_REPETITIONS);
+    errors
+}
+
 fn parse_usage(stat: &str, status: &str) -> Option<Usage> {
     // The second field is the command in parentheses and may hold spaces: count from its end.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
@@ -228,6 +253,21 @@ mod tests {
                 peak_resident_bytes: 2 << 20
             }
         );
+    }
+
+    #[test]
+    fn an_error_counts_when_it_comes_again_and_again() {
+        let line = |number: usize, level: char, what: &str| {
+            format!("{level}1115 08:00:0{number}.000000  12 file.rs:7] \"{what}\"\n")
+        };
+        let mut log = line(0, 'E', "once");
+        for number in 0..5 {
+            log += &line(number, 'E', "cannot list widgets");
+            log += &line(number, 'W', "slow");
+            log += &line(number, 'E', "no requestheader-client-ca-file");
+        }
+        let expected = [("\"cannot list widgets\"".to_owned(), 5)];
+        assert_eq!(repeated_errors(&log), expected.into());
     }
 
     #[test]

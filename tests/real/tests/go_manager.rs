@@ -10,8 +10,6 @@ use real_tests::{Api, installation};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(90);
-/// A controller that cannot get on says so again and again; one or two errors are a start or a race.
-const TOLERATED_REPETITIONS: usize = 4;
 
 fn until(what: &str, api: &Api, path: &str, fits: impl Fn(Option<&Value>) -> bool) {
     wait::until(what, PATIENCE, || {
@@ -102,18 +100,7 @@ fn the_go_manager_runs_on_our_api_server_without_complaint() {
     drop(kubelet);
     assert!(manager.ended().is_none(), "{}", manager.last_lines());
 
-    let log = std::fs::read_to_string(manager.log()).unwrap();
-    let mut errors: std::collections::BTreeMap<&str, usize> = Default::default();
-    for line in log.lines().filter(|line| line.starts_with('E')) {
-        if line.contains("requestheader-client-ca-file") {
-            // It says so on kube-apiserver too, where no aggregation layer is configured.
-            continue;
-        }
-        // `E1115 08:00:00.000000  123 file.go:12] "Message" ...`
-        let what = line.split_once("] ").map_or(line, |(_, what)| what);
-        *errors.entry(what).or_default() += 1;
-    }
-    errors.retain(|_, count| *count > TOLERATED_REPETITIONS);
+    let errors = manager.repeated_errors().unwrap();
     assert!(errors.is_empty(), "errors again and again: {errors:#?}");
     drop((manager, embedded));
     drop(cleaner.stdin.take());
