@@ -84,6 +84,21 @@ impl Embedded {
 
     /// Starts Go's controller manager with its default controllers on it.
     pub fn start_manager(&self, program: &Path) -> Result<Process> {
+        let flags = self.manager_flags()?;
+        Process::start("controller-manager-on-ours", program, &flags, &self.folder)
+    }
+
+    /// Starts our controller manager on it.
+    pub fn start_our_manager(&self, controllers: &[&str], flags: &[String]) -> Result<Process> {
+        let mut arguments = vec!["controller-manager".to_owned()];
+        arguments.extend(self.manager_flags()?);
+        arguments.push(format!("--controllers={}", controllers.join(",")));
+        arguments.extend(flags.iter().cloned());
+        let program = installation::steersman_binary()?;
+        Process::start("controller-manager", &program, &arguments, &self.folder)
+    }
+
+    fn manager_flags(&self) -> Result<Vec<String>> {
         let pki = |name: &str| {
             self.folder
                 .join("data/pki")
@@ -92,7 +107,7 @@ impl Embedded {
                 .to_string()
         };
         let kubeconfig = self.kubeconfig().display().to_string();
-        let flags = [
+        Ok(vec![
             format!("--kubeconfig={kubeconfig}"),
             format!("--authentication-kubeconfig={kubeconfig}"),
             format!("--authorization-kubeconfig={kubeconfig}"),
@@ -107,8 +122,7 @@ impl Embedded {
             "--use-service-account-credentials=true".to_owned(),
             "--kube-api-qps=5000".to_owned(),
             "--kube-api-burst=5000".to_owned(),
-        ];
-        Process::start("controller-manager-on-ours", program, &flags, &self.folder)
+        ])
     }
 }
 

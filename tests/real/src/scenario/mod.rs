@@ -5,6 +5,7 @@
 //! records what is left and all that was written on the way. `compare` sets two records side by side.
 
 mod compare;
+mod embedded;
 mod expand;
 mod normalise;
 mod record;
@@ -19,6 +20,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 pub use compare::{Difference, KnownDifferences, compare};
+pub use embedded::run_embedded;
 pub use record::Record;
 pub use run::{Run, run_all};
 pub use step::Step;

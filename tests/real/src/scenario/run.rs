@@ -22,7 +22,7 @@ use crate::wait::{self, Seen};
 /// Scenarios mostly wait for silence, so two cores carry several at a time.
 const AT_A_TIME: usize = 8;
 /// What scenarios of workloads are about; others would only add noise of their own.
-const WORKLOADS: [&str; 6] = [
+pub(super) const WORKLOADS: [&str; 6] = [
     "deployment-controller",
     "replicaset-controller",
     "replicationcontroller-controller",
@@ -32,7 +32,7 @@ const WORKLOADS: [&str; 6] = [
 ];
 
 /// What scenarios of housekeeping are about.
-const HOUSEKEEPING: [&str; 9] = [
+pub(super) const HOUSEKEEPING: [&str; 9] = [
     "clusterrole-aggregation-controller",
     "garbage-collector-controller",
     "namespace-controller",
@@ -45,7 +45,7 @@ const HOUSEKEEPING: [&str; 9] = [
 ];
 
 /// So few finished pods may stay, in the whole cluster: one scenario makes more.
-const FINISHED_PODS: &str = "--terminated-pod-gc-threshold=2";
+pub(super) const FINISHED_PODS: &str = "--terminated-pod-gc-threshold=2";
 
 /// How long a new namespace may be without its default account.
 const ACCOUNT_DEADLINE: Duration = Duration::from_secs(30);
@@ -94,13 +94,27 @@ fn run_part(
     let cluster = Cluster::start(installation, cluster_options)?;
     let mut manager = Manager::start(&cluster, flavor, options)?;
     let tail = Tail::new(cluster.audit_log());
+    let results = side_by_side(AT_A_TIME, scenarios, progress, |scenario| {
+        play(&cluster.api, &tail, scenario)
+    })?;
+    manager.check_alive()?;
+    Ok(results)
+}
+
+/// Plays several at a time.
+pub(super) fn side_by_side<T: Send>(
+    at_a_time: usize,
+    scenarios: &[Scenario],
+    progress: &(dyn Fn(&str) + Sync),
+    play: impl Fn(&Scenario) -> Result<T> + Sync,
+) -> Result<BTreeMap<String, Result<T>>> {
     let next = AtomicUsize::new(0);
-    let results = Mutex::new(Run::new());
+    let results = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
-        for _ in 0..AT_A_TIME.min(scenarios.len()) {
+        for _ in 0..at_a_time.min(scenarios.len()) {
             scope.spawn(|| {
                 while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = play(&cluster.api, &tail, scenario);
+                    let outcome = play(scenario);
                     progress(&scenario.name);
                     if let Ok(mut results) = results.lock() {
                         results.insert(scenario.name.clone(), outcome);
@@ -109,31 +123,44 @@ fn run_part(
             });
         }
     });
-    manager.check_alive()?;
     results
         .into_inner()
         .map_err(|_| anyhow!("a scenario's thread panicked"))
 }
 
 fn play(api: &Api, tail: &Tail, scenario: &Scenario) -> Result<Record> {
-    // No such name is the beginning of another one, so what begins with it belongs to it.
-    let namespace = format!("s-{}-ns", scenario.name);
+    let namespace = namespace_of(scenario);
     tail.watch(&namespace);
+    take_steps(api, scenario, &|| tail.settle(&namespace))?;
+    let record = Record::take(api, &namespace, &tail.writes(&namespace)?)?;
+    clean_up(api, &namespace)?;
+    Ok(record)
+}
+
+/// No such name is the beginning of another one, so what begins with it belongs to it.
+pub(super) fn namespace_of(scenario: &Scenario) -> String {
+    format!("s-{}-ns", scenario.name)
+}
+
+/// Plays a scenario up to its end and leaves everything as it is then.
+pub(super) fn take_steps(
+    api: &Api,
+    scenario: &Scenario,
+    settle: &dyn Fn() -> Result<()>,
+) -> Result<()> {
+    let namespace = namespace_of(scenario);
     prepare(api, &namespace, scenario.is_housekeeping())?;
-    let settle = || tail.settle(&namespace);
     let player = Player {
         api,
         namespace: &namespace,
-        settle: &settle,
+        settle,
     };
     for (index, step) in scenario.steps.iter().enumerate() {
         let at = || format!("step {} of {} ({step:?})", index + 1, scenario.steps.len());
         player.take(step).with_context(at)?;
         settle().with_context(at)?;
     }
-    let record = Record::take(api, &namespace, &tail.writes(&namespace)?)?;
-    clean_up(api, &namespace)?;
-    Ok(record)
+    Ok(())
 }
 
 /// A namespace whose default service account exists before any pod asks for it: who creates it, and
@@ -157,7 +184,7 @@ fn prepare(api: &Api, namespace: &str, housekeeping: bool) -> Result<()> {
 }
 
 /// Nodes outlive their scenario otherwise, and other scenarios' DaemonSets would look at them.
-fn clean_up(api: &Api, namespace: &str) -> Result<()> {
+pub(super) fn clean_up(api: &Api, namespace: &str) -> Result<()> {
     for node in api.list(&format!(
         "/api/v1/nodes?labelSelector=scenario%3D{namespace}"
     ))? {

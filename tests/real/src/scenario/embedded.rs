@@ -1,0 +1,105 @@
+//! The same stories on our own API server: no Go is needed, and what a story waits for is its judge.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use serde_json::json;
+
+use super::Scenario;
+use super::resources::{self, RECORDED};
+use super::run::{self, FINISHED_PODS, HOUSEKEEPING, WORKLOADS};
+use crate::embedded::Embedded;
+use crate::http::Api;
+use crate::wait::{self, Seen};
+
+/// What has not changed for so long does not change by itself: there is no disk and no other user.
+const QUIET: Duration = Duration::from_millis(500);
+/// Between two looks, which cost the server a list of every kind.
+const LOOK: Duration = Duration::from_millis(100);
+/// Whatever still changes after this long is fought over.
+const QUIET_DEADLINE: Duration = Duration::from_secs(60);
+/// Stories mostly wait, and our server is lighter than kube-apiserver with etcd.
+const AT_A_TIME: usize = 32;
+const START_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Plays all scenarios with our manager on our API server, with what they keep and log in `folder`.
+pub fn run_embedded(folder: &Path, scenarios: &[Scenario]) -> Result<BTreeMap<String, Result<()>>> {
+    let mut results = BTreeMap::new();
+    for (name, housekeeping) in [("workloads", false), ("housekeeping", true)] {
+        let mut part = scenarios.to_vec();
+        part.retain(|scenario| scenario.is_housekeeping() == housekeeping);
+        let server = Embedded::start(&folder.join(name))?;
+        let mut manager = if housekeeping {
+            server.start_our_manager(&HOUSEKEEPING, &[FINISHED_PODS.to_owned()])?
+        } else {
+            let manager = server.start_our_manager(&WORKLOADS, &[])?;
+            warm_up(&server.api)?;
+            manager
+        };
+        results.extend(run::side_by_side(AT_A_TIME, &part, &|_| {}, |scenario| {
+            let namespace = run::namespace_of(scenario);
+            run::take_steps(&server.api, scenario, &|| settle(&server.api, &namespace))?;
+            run::clean_up(&server.api, &namespace)
+        })?);
+        ensure!(manager.ended().is_none(), "{}", manager.last_lines());
+    }
+    Ok(results)
+}
+
+/// Waits until the controllers act: a story begins with a manager that is there.
+fn warm_up(api: &Api) -> Result<()> {
+    let set = json!({
+        "metadata": {"name": "warm-up"},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": {"app": "warm-up"}},
+            "template": {
+                "metadata": {"labels": {"app": "warm-up"}},
+                "spec": {"containers": [{"name": "main", "image": "example.invalid/none"}]},
+            },
+        },
+    });
+    let sets = resources::collection("replicaset", "default")?;
+    api.create(&sets, &set)?;
+    wait::until("the controllers to act", START_DEADLINE, || {
+        let status = api.get(&format!("{sets}/warm-up"))?["status"].take();
+        Ok(match status["observedGeneration"].as_u64() {
+            Some(_) => Seen::Ready(()),
+            None => Seen::NotYet(status.to_string()),
+        })
+    })
+}
+
+/// Waits until nothing in a namespace has changed for a while.
+fn settle(api: &Api, namespace: &str) -> Result<()> {
+    let started = Instant::now();
+    let mut last = (String::new(), started);
+    loop {
+        let now = versions(api, namespace)?;
+        if now != last.0 {
+            last = (now, Instant::now());
+        } else if last.1.elapsed() >= QUIET {
+            return Ok(());
+        }
+        if started.elapsed() > QUIET_DEADLINE {
+            let limit = QUIET_DEADLINE.as_secs();
+            bail!("{namespace} still changes after {limit} s");
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Which objects there are, each in which version.
+fn versions(api: &Api, namespace: &str) -> Result<String> {
+    let mut text = String::new();
+    for kind in RECORDED {
+        for object in api.list(&resources::collection(kind, namespace)?)? {
+            let metadata = &object["metadata"];
+            write!(text, "{} {} ", metadata["uid"], metadata["resourceVersion"])?;
+        }
+    }
+    Ok(text)
+}
