@@ -5,6 +5,7 @@
 //! but the informer holds them.
 
 mod pods;
+mod reconcile;
 
 use std::process::Command;
 use std::sync::Arc;
@@ -105,6 +106,12 @@ pub(crate) fn run(arguments: &[String], report: &mut Report) -> Result<()> {
         large.cpu_us_per_pod / small.cpu_us_per_pod,
         "x",
         Some(Goal::AtMost(LINEAR)),
+    );
+    report.figure(
+        "reconcile-of-10000-pods-that-needs-nothing",
+        reconcile::cpu_ms(SMALL)?,
+        "ms",
+        Some(Goal::AtMost(1.0)),
     );
     let (small, large) = (queue_rate(KEYS / 10)?, queue_rate(KEYS)?);
     report.figure(

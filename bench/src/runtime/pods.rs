@@ -17,6 +17,18 @@ pub(super) fn event(kind: &str, number: usize, revision: usize, beat: usize) -> 
     line
 }
 
+/// The ReplicaSet number `set` with `replicas` pods that are all available.
+pub(super) fn replica_set(set: usize, replicas: usize) -> String {
+    let labels =
+        format!(r#"{{"app.kubernetes.io/name":"service-{set}","pod-template-hash":"6d4cf56db6"}}"#);
+    format!(
+        r#"{{"type":"ADDED","object":{{"kind":"ReplicaSet","apiVersion":"apps/v1","metadata":{{"name":"service-{set}-6d4cf56db6","namespace":"team-{namespace}","uid":"{uid}","resourceVersion":"1","generation":1}},"spec":{{"replicas":{replicas},"selector":{{"matchLabels":{labels}}},"template":{{"metadata":{{"labels":{labels}}},"spec":{{"containers":[{{"name":"c0","image":"x"}}]}}}}}},"status":{{"replicas":{replicas},"fullyLabeledReplicas":{replicas},"readyReplicas":{replicas},"availableReplicas":{replicas},"terminatingReplicas":0,"observedGeneration":1}}}}}}
+"#,
+        namespace = set % NAMESPACES,
+        uid = uid(set, 2),
+    )
+}
+
 fn pod(json: &mut String, number: usize, revision: usize, beat: usize) {
     let set = number % REPLICA_SETS;
     let (namespace, node) = (set % NAMESPACES, number % NODES);

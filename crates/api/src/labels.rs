@@ -76,6 +76,30 @@ impl LabelSet {
     }
 }
 
+/// A judgement about label sets that is made once for a run of objects that share theirs, as the pods
+/// of one template do.
+pub struct Judge<F> {
+    judge: F,
+    last: Option<(LabelSet, bool)>,
+}
+
+impl<F: Fn(&LabelSet) -> bool> Judge<F> {
+    pub fn new(judge: F) -> Judge<F> {
+        Judge { judge, last: None }
+    }
+
+    pub fn of(&mut self, labels: &LabelSet) -> bool {
+        if let Some((last, judgement)) = &self.last
+            && Arc::ptr_eq(&last.0, &labels.0)
+        {
+            return *judgement;
+        }
+        let judgement = (self.judge)(labels);
+        self.last = Some((labels.clone(), judgement));
+        judgement
+    }
+}
+
 impl Default for LabelSet {
     fn default() -> LabelSet {
         LabelSet::from_pairs(Vec::new())
@@ -156,6 +180,21 @@ mod tests {
         assert_eq!(one.get("b"), Some("2"));
         assert_eq!(one.get("c"), None);
         assert_eq!(serde_json::to_string(&one).unwrap(), r#"{"a":"1","b":"2"}"#);
+    }
+
+    #[test]
+    fn one_judgement_for_a_run_of_equals() {
+        let asked = std::cell::Cell::new(0);
+        let mut is_web = Judge::new(|labels: &LabelSet| {
+            asked.set(asked.get() + 1);
+            labels.get("app") == Some("web")
+        });
+        let [web, db] = ["web", "db"].map(|app| [("app", app)].into_iter().collect::<LabelSet>());
+        let judged: Vec<bool> = [&web, &web, &db, &db, &web]
+            .map(|set| is_web.of(set))
+            .to_vec();
+        assert_eq!(judged, [true, true, false, false, true]);
+        assert_eq!(asked.get(), 3);
     }
 
     #[test]

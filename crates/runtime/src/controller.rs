@@ -330,4 +330,47 @@ mod tests {
         };
         assert_eq!(calls(script, None).await, [0, 5, 15]);
     }
+
+    /// Decides the same each time, and can carry it out from the third time on.
+    struct Clumsy(Decisions, Mutex<u32>);
+
+    impl Reconcile for Clumsy {
+        fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+            let lines = ["creates 1".to_owned()].into_iter();
+            self.0.record("test", key, api::MicroTime::default(), lines);
+            let mut calls = self.1.lock().unwrap();
+            *calls += 1;
+            let outcome = match *calls {
+                1 => Err(Error::Retry("exceeded quota".into())),
+                2 => Err(Error::Stale {
+                    resource: "pods".into(),
+                }),
+                _ => Ok(Next::AwaitChange),
+            };
+            Box::pin(std::future::ready(outcome))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_decision_says_how_carrying_it_out_went() {
+        let (decisions, key) = (Decisions::new(), Key::new("a", "b"));
+        let controller = Controller {
+            name: "test",
+            queue: Arc::new(Queue::new(Backoff::DEFAULT)),
+            reconciler: Arc::new(Clumsy(decisions.clone(), Mutex::default())),
+            workers: 1,
+            retries_max: None,
+            waits_for: Vec::new(),
+            metrics: None,
+        }
+        .explained(&decisions);
+        let mut told = Vec::new();
+        for _ in 0..3 {
+            let _ = controller.reconciler.reconcile(&key).await;
+            let last = decisions.get("test", &key).pop().unwrap();
+            told.push(last.failure.as_deref().map(str::to_owned));
+        }
+        let failed = Some("exceeded quota".to_owned());
+        assert_eq!(told, [failed.clone(), failed, None]);
+    }
 }

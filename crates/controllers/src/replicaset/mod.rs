@@ -31,7 +31,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::kinds::Pod;
-use api::{Gate, Key, MicroTime};
+use api::labels::Judge;
+use api::{Gate, Key, LabelSet, MicroTime};
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, join_all};
 use prometheus::Histogram;
@@ -180,18 +181,17 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         let Ok(selector) = owner.selector() else {
             return Err(Error::Terminal(format!("the selector of {key} is invalid")));
         };
-        let candidates = snapshot::candidates(&*owner, &self.pods);
-        let active: Vec<Arc<Pod>> = candidates
-            .iter()
-            .filter(|pod| pod.is_active())
-            .cloned()
-            .collect();
+        let (active, leaving): (Vec<Arc<Pod>>, Vec<Arc<Pod>>) =
+            snapshot::candidates(&*owner, &self.pods)
+                .into_iter()
+                .partition(|pod| pod.is_active());
+        let mut selects = Judge::new(|labels: &LabelSet| selector.matches(labels));
         let active = Claimer::new(&self.tools.client, &*owner)
             .claim(active, &self.written_pods, |pod: &Pod| {
-                selector.matches(&pod.metadata.labels)
+                selects.of(&pod.metadata.labels)
             })
             .await?;
-        let snapshot = Snapshot::new(owner, &selector, active, &candidates, self.tools.gates);
+        let snapshot = Snapshot::new(owner, &selector, active, &leaving, self.tools.gates);
 
         let now = self.tools.clock.now();
         let plan = if may_act {

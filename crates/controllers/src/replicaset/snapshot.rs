@@ -23,14 +23,14 @@ impl<K: ReplicaOwner> Snapshot<K> {
         owner: Arc<K>,
         selector: &Selector,
         active: Vec<Arc<Pod>>,
-        candidates: &[Arc<Pod>],
+        leaving: &[Arc<Pod>],
         gates: Gates,
     ) -> Snapshot<K> {
         let counts =
             K::COUNTS_TERMINATING && gates.enabled(Gate::DeploymentReplicaSetTerminatingReplicas);
         let uid = &owner.meta().uid;
         let terminating = counts.then(|| {
-            candidates
+            leaving
                 .iter()
                 .filter(|pod| pod.is_terminating())
                 .filter(|pod| {

@@ -1,8 +1,9 @@
 //! The status that a set should have. Pure.
 
-use api::MicroTime;
 use api::conditions::{self, Condition, ConditionStatus};
 use api::kinds::ReplicaSetStatus;
+use api::labels::Judge;
+use api::{LabelSet, MicroTime};
 
 use super::Outcome;
 use super::owner::ReplicaOwner;
@@ -26,12 +27,13 @@ pub fn compute<K: ReplicaOwner>(
         conditions: owner.status().conditions.clone(),
     };
     let template_labels = owner.template().labels();
-    for pod in &snapshot.active {
-        let labels = &pod.metadata.labels;
-        let fully_labeled = template_labels
+    let mut fully_labeled = Judge::new(|labels: &LabelSet| {
+        template_labels
             .iter()
-            .all(|(key, value)| labels.get(key) == Some(value));
-        status.fully_labeled_replicas += i32::from(fully_labeled);
+            .all(|(key, value)| labels.get(key) == Some(value))
+    });
+    for pod in &snapshot.active {
+        status.fully_labeled_replicas += i32::from(fully_labeled.of(&pod.metadata.labels));
         status.ready_replicas += i32::from(pod.is_ready());
         status.available_replicas += i32::from(pod.is_available(owner.min_ready_seconds(), now));
     }

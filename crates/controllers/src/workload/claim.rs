@@ -81,7 +81,7 @@ impl<'a> Claimer<'a> {
         &self,
         objects: Vec<Arc<K>>,
         written: &Written,
-        selects: impl Fn(&K) -> bool,
+        mut selects: impl FnMut(&K) -> bool,
     ) -> Result<Vec<Arc<K>>, Error> {
         let mut claimed = Vec::with_capacity(objects.len());
         let mut failures = Vec::new();

@@ -116,7 +116,8 @@ fn run_part(
 }
 
 fn play(api: &Api, tail: &Tail, scenario: &Scenario) -> Result<Record> {
-    let namespace = format!("s-{}", scenario.name);
+    // No such name is the beginning of another one, so what begins with it belongs to it.
+    let namespace = format!("s-{}-ns", scenario.name);
     tail.watch(&namespace);
     prepare(api, &namespace, scenario.is_housekeeping())?;
     let settle = || tail.settle(&namespace);

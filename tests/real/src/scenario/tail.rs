@@ -84,7 +84,7 @@ impl Tail {
 }
 
 impl State {
-    /// The namespace of the scenario that a write belongs to: the longest that fits.
+    /// The namespace of the scenario that a write belongs to.
     fn scenario_of(&self, entry: &Entry) -> Option<String> {
         let name = entry.object_ref.as_ref().map(|object| object.name.as_str());
         let place = match (entry.namespace(), name) {
@@ -95,10 +95,6 @@ impl State {
             let rest = place.strip_prefix(known.as_str());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
         };
-        self.known
-            .iter()
-            .filter(belongs)
-            .max_by_key(|known| known.len())
-            .cloned()
+        self.known.iter().find(belongs).cloned()
     }
 }
