@@ -9,6 +9,7 @@ pub mod clock;
 pub mod controller;
 pub mod expectations;
 pub mod informer;
+pub mod latch;
 pub mod queue;
 pub mod rate_limit;
 pub mod slow_start;

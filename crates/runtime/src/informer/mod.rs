@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use api::{Resource, ResourceType, Rng};
 use client::Client;
-use tokio::sync::watch;
 
+use crate::latch::Latch;
 use crate::stop::Stop;
 use crate::store::{Index, Store};
 
@@ -53,7 +53,7 @@ pub struct Informer<K> {
     metadata_only: bool,
     store: Arc<Store<K>>,
     listeners: Mutex<Arc<[Listener<K>]>>,
-    synced: watch::Sender<bool>,
+    synced: Latch,
 }
 
 /// How a stream behaves; the same for all informers of a process.
@@ -76,7 +76,7 @@ impl<K: Resource> Informer<K> {
             metadata_only,
             store: Arc::new(Store::new()),
             listeners: Mutex::new(Arc::from([])),
-            synced: watch::Sender::new(false),
+            synced: Latch::default(),
         }
     }
 
@@ -111,11 +111,11 @@ impl<K: Resource> Informer<K> {
     }
 
     pub fn is_synced(&self) -> bool {
-        *self.synced.borrow()
+        self.synced.is_set()
     }
 
     pub fn synced(&self) -> Synced {
-        Synced::new(self.resource.to_string(), self.synced.subscribe())
+        Synced::new(self.resource.to_string(), self.synced.clone())
     }
 
     /// Keeps the store in step until the signal comes.
@@ -158,7 +158,7 @@ impl<K: Resource> Informer<K> {
         for gone in self.store.end_round() {
             self.tell(|| Change::Deleted(&gone));
         }
-        self.synced.send_replace(true);
+        self.synced.set();
     }
 
     fn resync(&self) {
