@@ -14,6 +14,7 @@ pub mod crd;
 pub mod defaults;
 mod discovery;
 mod fields;
+mod inspect;
 pub mod kinds;
 mod metrics;
 mod opaque;
@@ -37,6 +38,7 @@ mod tests;
 pub mod validation;
 pub mod warnings;
 
+pub use inspect::Changed;
 pub use server::{ApiServer, Error, Options, Storage};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -7,6 +7,7 @@
 mod disk;
 mod event;
 mod object;
+mod reopen;
 mod snapshot;
 mod table;
 mod transaction;

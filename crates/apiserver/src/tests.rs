@@ -6,6 +6,7 @@ mod custom;
 mod delete;
 mod durable;
 mod hostile;
+mod reopened;
 mod verbs;
 mod watch;
 
