@@ -38,7 +38,7 @@ use crate::workload::status::{put_status, revision};
 use conditions::Findings;
 
 pub use conditions::update_conditions;
-pub use invariants::converged;
+pub use invariants::{converged, safe};
 
 /// The name in `--controllers`.
 pub const NAME: &str = "namespace-controller";
