@@ -10,6 +10,7 @@
 
 mod head_to_head;
 mod report;
+mod simulate;
 
 use std::process::ExitCode;
 
@@ -23,11 +24,18 @@ struct Bench {
     run: fn(&[String], &mut Report) -> Result<()>,
 }
 
-const BENCHES: [Bench; 1] = [Bench {
-    name: "head-to-head",
-    about: "the Go controller manager and ours on the same real servers: CPU, memory, wall, requests",
-    run: head_to_head::run,
-}];
+const BENCHES: [Bench; 2] = [
+    Bench {
+        name: "head-to-head",
+        about: "the Go controller manager and ours on the same real servers: CPU, memory, wall, requests",
+        run: head_to_head::run,
+    },
+    Bench {
+        name: "simulate",
+        about: "the simulator: speed, seeds an hour, same bytes, crashes after each write",
+        run: simulate::run,
+    },
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -8,10 +8,6 @@ use serde::Serialize;
 
 /// What a figure is held to.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "benches that count throughput need a lower bound")
-)]
 pub(crate) enum Goal {
     AtMost(f64),
     AtLeast(f64),

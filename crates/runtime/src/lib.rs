@@ -10,6 +10,7 @@ pub mod controller;
 pub mod expectations;
 pub mod informer;
 pub mod latch;
+pub mod mutation;
 pub mod queue;
 pub mod rate_limit;
 pub mod slow_start;

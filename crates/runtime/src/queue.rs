@@ -66,6 +66,9 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
         if delay.is_zero() {
             return self.add(item);
         }
+        if crate::mutation::on("lose-delayed-keys") && delay > Duration::from_secs(1) {
+            return;
+        }
         let due = Instant::now() + delay;
         let sooner = {
             let mut state = self.lock();
@@ -255,6 +258,9 @@ impl<T: Clone + Eq + Hash + Ord> State<T> {
             .processing
             .remove(item)
             .map_or(Duration::ZERO, |since| since.elapsed());
+        if crate::mutation::on("lose-dirty-keys") {
+            self.dirty.remove(item);
+        }
         let again = self.dirty.contains(item);
         if again {
             self.ready.push_back(item.clone());

@@ -87,6 +87,7 @@ impl<K: Resource, O: Resource> Owned<K, O> {
                     }
                 }
             }
+            None if crate::mutation::on("ignore-new-orphans") => {}
             None if relabeled || moved => self.wake_all_matching(new),
             None => {}
         }

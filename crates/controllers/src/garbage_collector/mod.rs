@@ -55,7 +55,7 @@ pub use changes::{Wakes, Warning};
 pub use decide::{Action, OwnerState, Reason, decide};
 pub use graph::Graph;
 pub use identity::Identity;
-pub use invariants::{converged, safe};
+pub use invariants::{converged, kept_its_word, safe};
 pub use monitors::SharedKind;
 
 use monitors::{Listener, Monitors, Seen};

@@ -46,7 +46,7 @@ use crate::workload::pods::{PodName, pod_name_base};
 use crate::workload::status::put_status_with_retry;
 use crate::workload::{Claimer, PodControl, StatusWindow, availability, pod_body};
 
-pub use invariants::{converged, safe};
+pub use invariants::{converged, ranked, safe};
 pub use owner::ReplicaOwner;
 pub use plan::{Plan, Reason, plan};
 pub use snapshot::Snapshot;

@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::kinds::{ControllerRevision, Pod, PodManagement, StatefulSet};
+use api::kinds::{
+    ClaimRetentionPolicy, ControllerRevision, PersistentVolumeClaim, Pod, PodManagement,
+    StatefulSet,
+};
 
 use super::identity::{claim_name, claim_templates, ordinal, ordinals, revision};
 use super::plan::{Which, wanted_revision};
@@ -129,6 +132,52 @@ pub fn in_order(set: &StatefulSet, pods: &[Arc<Pod>]) -> Result<(), String> {
     }
 }
 
+/// A pod of an ordered set is made when all before it are ready: `made` was just created.
+/// Holds as long as nobody else touches the pods.
+pub fn after_ready(set: &StatefulSet, pods: &[Arc<Pod>], made: &Pod) -> Result<(), String> {
+    if set.spec.pod_management_policy == PodManagement::Parallel {
+        return Ok(());
+    }
+    let place = ordinal(set, made);
+    let mut before = owned(set, pods).filter(|pod| ordinal(set, pod) < place);
+    match before.find(|pod| !pod.is_ready()) {
+        Some(early) => Err(format!(
+            "{}: {} was made before {} was ready",
+            set.metadata.key(),
+            made.metadata.name,
+            early.metadata.name
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Claims of ordinals that the set no longer wants are gone, if they are to be deleted.
+pub fn claims_converged(
+    set: &StatefulSet,
+    claims: &[Arc<PersistentVolumeClaim>],
+) -> Result<(), String> {
+    let policy = &set.spec.persistent_volume_claim_retention_policy;
+    if policy.when_scaled != ClaimRetentionPolicy::Delete || set.metadata.is_terminating() {
+        return Ok(());
+    }
+    for template in claim_templates(set) {
+        let prefix = format!("{template}-{}-", set.metadata.name);
+        let is_left = |claim: &&Arc<PersistentVolumeClaim>| {
+            let place = claim.metadata.name.strip_prefix(&*prefix);
+            let place = place.and_then(|digits| digits.parse::<i32>().ok());
+            place.is_some_and(|place| !ordinals(set).contains(&place))
+        };
+        if let Some(left) = claims.iter().find(is_left) {
+            let key = set.metadata.key();
+            return Err(format!(
+                "{key} no longer needs {} and keeps it",
+                left.metadata.name
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// A pod is born with its own name, ordinal, revision and claims.
 pub fn born_well(set: &StatefulSet, pod: &Pod) -> Result<(), String> {
     let name = &pod.metadata.name;
@@ -161,6 +210,19 @@ pub fn born_well(set: &StatefulSet, pod: &Pod) -> Result<(), String> {
 /// Holds while nobody else touches the pods and `maxUnavailable` is not in use.
 pub fn one_at_a_time(set: &StatefulSet, pods: &[Arc<Pod>], taken: &Pod) -> Result<(), String> {
     let policy = set.spec.pod_management_policy;
+    let first = set
+        .spec
+        .ordinals
+        .start
+        .saturating_add(set.spec.update_strategy.partition);
+    let kept =
+        ordinal(set, taken).is_some_and(|place| place < first && ordinals(set).contains(&place));
+    if kept && !taken.is_finished() {
+        return Err(format!(
+            "{} is below the partition and was taken",
+            taken.metadata.name
+        ));
+    }
     let condemned = ordinal(set, taken).is_none_or(|place| !ordinals(set).contains(&place));
     let parallel = policy == PodManagement::Parallel;
     if parallel && condemned || set.spec.update_strategy.max_unavailable.is_some() {

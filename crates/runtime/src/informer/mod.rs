@@ -17,6 +17,7 @@ use api::{Resource, ResourceType, Rng};
 use client::Client;
 
 use crate::latch::Latch;
+use crate::mutation;
 use crate::stop::Stop;
 use crate::store::{Index, Store};
 
@@ -129,6 +130,8 @@ impl<K: Resource> Informer<K> {
         match self.store.put(new.clone()) {
             None => self.tell(|| Change::Added(&new)),
             Some(old) if *old == *new => {}
+            Some(_)
+                if mutation::on("drop-updates-of-terminating") && new.meta().is_terminating() => {}
             // Deleted and made anew between two looks: these are two objects.
             Some(old) if old.meta().uid != new.meta().uid => {
                 self.tell(|| Change::Deleted(&old));
@@ -145,6 +148,9 @@ impl<K: Resource> Informer<K> {
     fn delete(&self, last: K) {
         let meta = last.meta();
         let version = meta.resource_version;
+        if mutation::on("keep-deleted-in-cache") {
+            return;
+        }
         let known = self.store.remove(&meta.namespace, &meta.name);
         self.store.advance(version);
         if known.is_some() {
@@ -156,7 +162,9 @@ impl<K: Resource> Informer<K> {
     /// Ends a listing: what it did not contain is gone.
     fn end_round(&self) {
         for gone in self.store.end_round() {
-            self.tell(|| Change::Deleted(&gone));
+            if !mutation::on("drop-synthetic-deletes") {
+                self.tell(|| Change::Deleted(&gone));
+            }
         }
         self.synced.set();
     }

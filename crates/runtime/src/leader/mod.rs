@@ -305,7 +305,8 @@ impl LeaderElector {
         };
         self.observe(&current);
         let ours = current.holder == self.config.identity;
-        if !ours && !current.holder.is_empty() && self.is_valid() {
+        let steals = crate::mutation::on("steal-lease");
+        if !ours && !current.holder.is_empty() && self.is_valid() && !steals {
             self.may_hold = false;
             return Attempt::HeldByOther;
         }

@@ -89,6 +89,8 @@ impl Mirror {
         for set in self.stateful.list() {
             let uid = &set.metadata.uid;
             statefulset::converged(&set, &self.pods_of(uid), &self.revisions_of(uid))?;
+            let claims = self.claims.in_namespace(&set.metadata.namespace);
+            statefulset::claims_converged(&set, &claims)?;
         }
         for set in self.daemons.list() {
             self.daemon_converged(&set, gates, now)?;
@@ -122,6 +124,23 @@ impl Mirror {
         let going = |meta: &&Meta| meta.is_terminating();
         if let Some(meta) = self.all().find(going) {
             return Err(format!("{} is still being deleted", meta.key()));
+        }
+        for (plural, meta) in self.metas.values() {
+            let namespace = &meta.namespace;
+            if !namespace.is_empty() && self.namespaces.find("", namespace).is_none() {
+                return Err(format!("{plural} {} is in no namespace", meta.key()));
+            }
+        }
+        for set in self.sets.list() {
+            let owned = self.pods_of(&set.metadata.uid);
+            let selects =
+                |pod: &Arc<Pod>| replicaset::ReplicaOwner::selects(&*set, &pod.metadata.labels);
+            if let Some(pod) = owned.iter().find(|pod| pod.is_active() && !selects(pod)) {
+                let (pod, set) = (&pod.metadata.name, &set.metadata.name);
+                return Err(format!(
+                    "{pod} is not selected by {set} and was not released"
+                ));
+            }
         }
         let orphan = |pod: &&Arc<Pod>| pod.metadata.controller().is_none() && pod.is_active();
         for pod in self.pods.list().iter().filter(orphan) {

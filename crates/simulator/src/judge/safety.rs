@@ -72,6 +72,7 @@ impl Inner {
             return Ok(());
         };
         self.checks += 1;
+        self.check_word(before, after)?;
         self.check_deletion(controller, changed, before, after)?;
         self.check_adoption(before, after)?;
         if self.past.is_forgiven(self.clock.now()) {
@@ -155,6 +156,7 @@ impl Inner {
         };
         let meta = before.meta();
         match controller {
+            COLLECTOR if after.is_none() && meta.is_terminating() => Ok(()),
             COLLECTOR => {
                 let others = self.mirror.metas.values().map(|(_, meta)| meta);
                 garbage_collector::safe(meta, others.filter(|other| other.uid != meta.uid))
@@ -175,6 +177,15 @@ impl Inner {
             }
             _ => check_ownership(controller, changed, before),
         }
+    }
+
+    /// The collector lets nothing go before it has done what was asked for.
+    fn check_word(&self, before: Option<&Object>, after: Option<&Object>) -> Verdict {
+        let Some(before) = before.map(Object::meta).filter(|_| after.is_none()) else {
+            return Ok(());
+        };
+        let others = self.mirror.metas.values().map(|(_, meta)| meta);
+        garbage_collector::kept_its_word(before, others)
     }
 
     /// Nobody is adopted by the dead.
@@ -240,10 +251,11 @@ impl Inner {
                 };
                 statefulset::safe(&set, &pods)?;
                 statefulset::born_well(&set, pod)?;
-                match self.is_blameless(&set) {
-                    true => Ok(()),
-                    false => statefulset::in_order(&set, &pods),
+                if self.is_blameless(&set) {
+                    return Ok(());
                 }
+                statefulset::in_order(&set, &pods)?;
+                statefulset::after_ready(&set, &pods, pod)
             }
             "DaemonSet" if slack == 0 => match self.mirror.daemons.find(namespace, name) {
                 Some(set) => daemonset::safe(&set, &pods),
@@ -258,6 +270,11 @@ impl Inner {
         let Some(owner) = pod.metadata.controller() else {
             return Ok(());
         };
+        if controller == "replicaset-controller" && !self.views_may_lag {
+            let found = self.mirror.sets.find(&pod.metadata.namespace, &owner.name);
+            let pods = self.mirror.pods_of(&owner.uid);
+            return found.map_or(Ok(()), |set| replicaset::ranked(&*set, &pods, pod));
+        }
         if controller != "statefulset-controller" {
             return Ok(());
         }
