@@ -8,9 +8,12 @@
     reason = "what is measured here is real time"
 )]
 
+mod apiserver;
 mod head_to_head;
 mod report;
+mod runtime;
 mod simulate;
+mod up;
 
 use std::process::ExitCode;
 
@@ -24,7 +27,12 @@ struct Bench {
     run: fn(&[String], &mut Report) -> Result<()>,
 }
 
-const BENCHES: [Bench; 2] = [
+const BENCHES: [Bench; 5] = [
+    Bench {
+        name: "apiserver",
+        about: "our API server beside kube-apiserver and etcd: start, memory, creates, lists, watchers",
+        run: apiserver::run,
+    },
     Bench {
         name: "head-to-head",
         about: "the Go controller manager and ours on the same real servers: CPU, memory, wall, requests",
@@ -34,6 +42,16 @@ const BENCHES: [Bench; 2] = [
         name: "simulate",
         about: "the simulator: speed, seeds an hour, same bytes, crashes after each write",
         run: simulate::run,
+    },
+    Bench {
+        name: "runtime",
+        about: "informers and queues: bytes and CPU per cached pod, keys a second",
+        run: runtime::run,
+    },
+    Bench {
+        name: "up",
+        about: "`steersman up`: starting, memory, idle, a thousand pods, fifty thousand pods",
+        run: up::run,
     },
 ];
 

@@ -5,7 +5,8 @@ use anyhow::Result;
 use crate::{real, steps, workspace};
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    if arguments.first().is_some_and(|name| name == "head-to-head") {
+    let name = arguments.first().map(String::as_str);
+    if matches!(name, Some("apiserver" | "head-to-head" | "up")) {
         // It measures the binary that people get, not the one that tests use.
         steps::succeed(workspace::cargo().args([
             "build",
@@ -14,6 +15,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             "--package",
             "steersman",
         ]))?;
+    }
+    if matches!(name, Some("apiserver" | "head-to-head")) {
         real::build(&[])?;
     }
     let mut command = workspace::cargo();

@@ -9,6 +9,7 @@
 
 mod bench;
 mod parity;
+mod picture;
 mod real;
 mod schema;
 mod steps;
@@ -28,7 +29,7 @@ struct Command {
     run: fn(&[String]) -> Result<()>,
 }
 
-const COMMANDS: [Command; 9] = [
+const COMMANDS: [Command; 10] = [
     Command {
         name: "test",
         arguments: "[--no-real]",
@@ -72,8 +73,14 @@ const COMMANDS: [Command; 9] = [
         run: test::simulate_bugs,
     },
     Command {
+        name: "picture",
+        arguments: "",
+        about: "draw docs/up.svg from what `steersman up` says on the terminal",
+        run: picture::run,
+    },
+    Command {
         name: "schema",
-        arguments: "FOLDER...",
+        arguments: "FOLDER... | --live [--check]",
         about: "turn the API server's OpenAPI documents and protobuf definitions into the tables of schema/",
         run: write_schema,
     },
@@ -121,6 +128,19 @@ fn help(_: &[String]) -> Result<()> {
 }
 
 fn write_schema(arguments: &[String]) -> Result<()> {
-    let inputs: Vec<_> = arguments.iter().map(Into::into).collect();
-    schema::run(&inputs, &workspace::root().join("schema"))
+    let output = workspace::root().join("schema");
+    let has = |name: &str| arguments.iter().any(|argument| argument == name);
+    let mut inputs: Vec<std::path::PathBuf> = arguments
+        .iter()
+        .filter(|argument| !argument.starts_with("--"))
+        .map(Into::into)
+        .collect();
+    if has("--live") {
+        inputs.extend(real::schema_sources()?);
+    }
+    if has("--check") {
+        schema::check(&inputs, &output)
+    } else {
+        schema::run(&inputs, &output)
+    }
 }

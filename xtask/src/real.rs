@@ -1,9 +1,10 @@
 //! The commands around the real servers. The work is done by the `real-bed` program of `tests/real`,
 //! so that this crate needs none of its dependencies.
 
+use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::steps::{self, Done};
 use crate::workspace;
@@ -44,6 +45,38 @@ pub(crate) fn differential(arguments: &[String]) -> Result<()> {
     }
     build_steersman()?;
     steps::succeed(bed().arg("differential").args(arguments))
+}
+
+/// Folders with the OpenAPI documents of a live kube-apiserver and the Go modules of its types.
+pub(crate) fn schema_sources() -> Result<Vec<PathBuf>> {
+    const MODULES: [&str; 4] = [
+        "k8s.io/api",
+        "k8s.io/apimachinery",
+        "k8s.io/apiextensions-apiserver",
+        "k8s.io/kube-aggregator",
+    ];
+    let documents = workspace::root().join("target/openapi");
+    let _ = std::fs::remove_dir_all(&documents);
+    steps::succeed(bed().arg("openapi").arg(&documents))?;
+    let listed = Command::new("go")
+        .args(["list", "-m", "-f", "{{.Dir}}"])
+        .args(MODULES)
+        .current_dir(workspace::root().join("tests/real/servers"))
+        .output()
+        .context("the Go tool chain is missing")?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let mut folders: Vec<PathBuf> = listed
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(Into::into)
+        .collect();
+    if folders.len() != MODULES.len() {
+        bail!(
+            "the Go modules of the real servers are not downloaded; run `cargo xtask real build`"
+        );
+    }
+    folders.push(documents);
+    Ok(folders)
 }
 
 /// The tests and the bed look for our binary beside themselves in the target folder.

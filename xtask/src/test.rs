@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::steps::{Done, Steps, succeed};
-use crate::{parity, real, tidy, workspace};
+use crate::{parity, real, schema, tidy, workspace};
 
 /// The crate that is too slow without optimization.
 const SIMULATOR: &str = "steersman-simulator";
@@ -159,6 +159,11 @@ fn real_tests(steps: &mut Steps) -> Result<()> {
         steps.skip("tests on real servers", &reason);
         return Ok(());
     }
+    steps.run("schema tables are those of the live API server", || {
+        let inputs = real::schema_sources()?;
+        schema::check(&inputs, &workspace::root().join("schema"))?;
+        Ok(Done::Passed)
+    })?;
     steps.run("tests on real servers", || {
         real::build_steersman()?;
         // Two clusters at a time keep two cores busy without starving any of their servers.

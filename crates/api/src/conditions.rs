@@ -347,13 +347,19 @@ mod tests {
         assert_eq!(print(&conditions), "A=True r m @1");
     }
 
-    // TestSetCondition of ReplicaSets
+    // TestSetCondition of ReplicaSets and of ReplicationControllers
     #[test]
     fn replace_ignores_a_new_message_and_takes_new_times() {
         let with = |text: &'static str| {
             move |conditions: &mut Vec<Condition>| replace(conditions, condition(text))
         };
         check(with("A=True r m @9"), "", "A=True r m @9", true);
+        check(
+            with("A=True r m @9"),
+            "B=True x y @2",
+            "B=True x y @2, A=True r m @9",
+            true,
+        );
         check(
             with("A=True r m2 @9"),
             "A=True r m @1",
@@ -434,9 +440,15 @@ mod tests {
         );
     }
 
+    // TestGetCondition, TestRemoveCondition
     #[test]
     fn finds_and_removes() {
         let mut conditions = list("A=True r m @1, B=False r m @1, C=Unknown r m @1");
+        let found = |type_| find(&conditions, type_).map(|held| held.status.clone());
+        assert_eq!(found("A"), Some(ConditionStatus::True));
+        assert_eq!(found("C"), Some(ConditionStatus::Unknown));
+        assert_eq!(found("D"), None);
+        assert!(find(&[], "A").is_none() && !remove(&mut Vec::new(), "A"));
         assert!(
             is_true(&conditions, "A") && !is_true(&conditions, "B") && !is_true(&conditions, "D")
         );
@@ -445,6 +457,7 @@ mod tests {
                 && !is_false(&conditions, "C")
                 && !is_false(&conditions, "D")
         );
+        assert!(!remove(&mut conditions, "D") && conditions.len() == 3);
         assert!(remove(&mut conditions, "A") && !remove(&mut conditions, "A"));
         assert_eq!(print(&conditions), "B=False r m @1, C=Unknown r m @1");
     }

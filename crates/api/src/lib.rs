@@ -18,6 +18,7 @@ pub mod kinds;
 pub mod labels;
 pub mod meta;
 pub mod names;
+pub mod protobuf;
 pub mod random;
 pub mod resource;
 pub mod template;

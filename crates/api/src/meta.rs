@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::intern::{Istr, Pool};
 use crate::key::Key;
 use crate::labels::LabelSet;
+use crate::protobuf::{Malformed, Message, Value};
 use crate::time::{MicroTime, Time};
 use crate::uid::Uid;
 
@@ -173,6 +174,113 @@ pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
+/// `ObjectMeta` in protobuf. Lists are interned when all of them have been read.
+#[derive(Default)]
+pub struct WireMeta {
+    meta: Meta,
+    labels: Vec<(Istr, Istr)>,
+    annotations: Vec<(Istr, Istr)>,
+    owners: Vec<OwnerRef>,
+    finalizers: Vec<Istr>,
+}
+
+impl From<WireMeta> for Meta {
+    fn from(wire: WireMeta) -> Meta {
+        let mut meta = wire.meta;
+        if !wire.labels.is_empty() {
+            meta.labels = LabelSet::from_pairs(wire.labels);
+        }
+        if !wire.annotations.is_empty() {
+            meta.annotations = LabelSet::from_pairs(wire.annotations);
+        }
+        if !wire.owners.is_empty() {
+            meta.owners = intern_owners(wire.owners);
+        }
+        if !wire.finalizers.is_empty() {
+            meta.finalizers = intern_names(wire.finalizers);
+        }
+        meta
+    }
+}
+
+impl<'a> Message<'a> for WireMeta {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        let meta = &mut self.meta;
+        match field {
+            1 => meta.name = Arc::from(value.text()?),
+            2 => {
+                meta.generate_name =
+                    Some(value.text()?.into()).filter(|name: &Istr| !name.is_empty())
+            }
+            3 => meta.namespace = value.text()?.into(),
+            5 => meta.uid = Uid::parse(value.text()?),
+            6 => {
+                meta.resource_version = revision::parse(value.text()?)
+                    .ok_or_else(|| Malformed::new("not a decimal resourceVersion"))?
+            }
+            7 => meta.generation = value.number()?,
+            8 => meta.created_at = value.message::<WireTime>()?.0,
+            9 => meta.deleted_at = Some(value.message::<WireTime>()?.0),
+            10 => meta.deletion_grace_period_seconds = Some(value.number()?),
+            11 => self.labels.push(value.message::<Pair>()?.into()),
+            12 => self.annotations.push(value.message::<Pair>()?.into()),
+            13 => self.owners.push(value.message()?),
+            14 => self.finalizers.push(value.text()?.into()),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for OwnerRef {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            1 => self.kind = value.text()?.into(),
+            3 => self.name = value.text()?.into(),
+            4 => self.uid = Uid::parse(value.text()?),
+            5 => self.api_version = value.text()?.into(),
+            6 => self.controller = Some(value.flag()?),
+            7 => self.block_owner_deletion = Some(value.flag()?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// `Time`: seconds since 1970; what is below a second is dropped.
+#[derive(Default)]
+pub(crate) struct WireTime(pub Time);
+
+impl<'a> Message<'a> for WireTime {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        if field == 1 {
+            self.0 = Time::from_unix(value.number()?);
+        }
+        Ok(())
+    }
+}
+
+/// An entry of a map of texts.
+#[derive(Default)]
+struct Pair<'a>(&'a str, &'a str);
+
+impl<'a> Message<'a> for Pair<'a> {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            1 => self.0 = value.text()?,
+            2 => self.1 = value.text()?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl From<Pair<'_>> for (Istr, Istr) {
+    fn from(pair: Pair<'_>) -> (Istr, Istr) {
+        (pair.0.into(), pair.1.into())
+    }
+}
+
 fn empty(text: &Istr) -> bool {
     text.is_empty()
 }
@@ -198,15 +306,20 @@ mod revision {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
         let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
-        if text.is_empty() {
-            return Ok(0);
-        }
-        text.parse().map_err(|_| {
+        parse(&text).ok_or_else(|| {
             serde::de::Error::invalid_value(
                 serde::de::Unexpected::Str(&text),
                 &"a decimal resourceVersion",
             )
         })
+    }
+
+    /// Objects that were never stored have none.
+    pub(super) fn parse(text: &str) -> Option<u64> {
+        if text.is_empty() {
+            return Some(0);
+        }
+        text.parse().ok()
     }
 }
 

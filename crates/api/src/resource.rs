@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
 use crate::key::Key;
-use crate::meta::Meta;
+use crate::meta::{Meta, WireMeta};
+use crate::protobuf::{self, Malformed, Message, Value};
 
 /// Where a kind lives in the API. A constant for the kinds we know, made at run time for others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -104,8 +104,21 @@ pub trait Resource: PartialEq + Send + Sync + Sized + 'static {
 
     fn meta(&self) -> &Meta;
 
-    /// From the bytes that the API server sent.
+    /// Whether this view is asked for in protobuf where the server speaks it.
+    const PROTOBUF: bool = false;
+
+    /// From the JSON that the API server sent.
     fn decode(json: &[u8]) -> Result<Self, DecodeError>;
+
+    /// From the protobuf message that the API server sent, for views that ask for it.
+    fn decode_protobuf(_message: &[u8]) -> Result<Self, DecodeError> {
+        Err(DecodeError {
+            kind: Self::TYPE.kind.to_string(),
+            object: String::from("(not read)"),
+            path: String::from("."),
+            problem: String::from("this kind was asked for in JSON and came in protobuf"),
+        })
+    }
 
     fn key(&self) -> Key {
         self.meta().key()
@@ -123,14 +136,14 @@ pub struct DecodeError {
 }
 
 /// Decodes JSON into any view; on failure decodes once more to find the path and the object's name.
-pub fn decode_json<T: DeserializeOwned>(
+pub fn decode_json<'a, T: Deserialize<'a>>(
     resource: &ResourceType,
-    json: &[u8],
+    json: &'a [u8],
 ) -> Result<T, DecodeError> {
     serde_json::from_slice(json).map_err(|_| explain::<T>(resource, json))
 }
 
-fn explain<T: DeserializeOwned>(resource: &ResourceType, json: &[u8]) -> DecodeError {
+fn explain<'a, T: Deserialize<'a>>(resource: &ResourceType, json: &'a [u8]) -> DecodeError {
     #[derive(Deserialize, Default)]
     #[serde(default)]
     struct Named {
@@ -154,16 +167,48 @@ fn explain<T: DeserializeOwned>(resource: &ResourceType, json: &[u8]) -> DecodeE
     let name = serde_json::from_slice::<Named>(json)
         .unwrap_or_default()
         .metadata;
-    let object = match (name.namespace.as_str(), name.name.as_str()) {
+    DecodeError {
+        kind: resource.kind.to_string(),
+        object: object_name(&name.namespace, &name.name),
+        path,
+        problem,
+    }
+}
+
+/// Decodes protobuf into the wire form of a view; on failure reads once more to find the object's name.
+pub(crate) fn decode_protobuf<'a, M: Message<'a>>(
+    resource: &ResourceType,
+    message: &'a [u8],
+) -> Result<M, DecodeError> {
+    protobuf::read(message).map_err(|malformed| {
+        let Named(meta) = protobuf::read(message).unwrap_or_default();
+        DecodeError {
+            kind: resource.kind.to_string(),
+            object: object_name(&meta.namespace, &meta.name),
+            path: malformed.path(),
+            problem: malformed.problem.to_owned(),
+        }
+    })
+}
+
+/// The metadata of any object, as far as it can be read.
+#[derive(Default)]
+struct Named(Meta);
+
+impl<'a> Message<'a> for Named {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        if field == 1 {
+            self.0 = value.message::<WireMeta>()?.into();
+        }
+        Ok(())
+    }
+}
+
+fn object_name(namespace: &str, name: &str) -> String {
+    match (namespace, name) {
         (_, "") => String::from("(no name)"),
         ("", name) => String::from(name),
         (namespace, name) => format!("{namespace}/{name}"),
-    };
-    DecodeError {
-        kind: resource.kind.to_string(),
-        object,
-        path,
-        problem,
     }
 }
 

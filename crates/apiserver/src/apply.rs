@@ -4,11 +4,13 @@
 //! definition's schema) saying which lists are sets or maps and which objects have one owner as a whole.
 
 mod compare;
+mod items;
 mod manage;
 mod merge;
 mod schema;
 mod set;
 
+pub(crate) use items::repeated_item;
 pub(crate) use manage::{Manager, Operation, apply, update};
 
 /// Whether an object says who manages it.

@@ -3,11 +3,13 @@
 //! A definition takes effect in the transaction that writes it: when its creation is answered, its kinds are
 //! served. Deleting it deletes its objects, and it lasts until the last of them is gone.
 
+mod checks;
 mod definition;
 pub(crate) mod lifecycle;
 pub(crate) mod structural;
 
-pub(crate) use definition::{complete, kinds_of, validate};
+pub(crate) use checks::validate;
+pub(crate) use definition::{complete, kinds_of};
 
 use regex::Regex;
 use serde_json::Value;

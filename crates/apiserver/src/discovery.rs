@@ -5,6 +5,8 @@ use crate::kinds::{Kind, Registry, Subresource, Verbs};
 use crate::rest::{RequestInfo, response};
 use crate::server::Shared;
 use crate::status::Status;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, Response};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -38,8 +40,9 @@ pub(crate) fn answer(
         .split('/')
         .filter(|part| !part.is_empty())
         .collect();
-    if !matches!(info.verb, "get" | "head") {
-        return Err(Status::no_such_path());
+    let health_check = matches!(parts.as_slice(), ["healthz" | "livez" | "readyz", ..]);
+    if !matches!(info.verb, "get" | "head") && !health_check {
+        return Err(crate::rest::not_allowed());
     }
     match parts.as_slice() {
         ["version"] => Ok(response::value(200, &version())),
@@ -51,6 +54,7 @@ pub(crate) fn answer(
             "text/plain; version=0.0.4; charset=utf-8",
             shared.metrics.text(shared),
         )),
+        ["openapi", "v2"] => Ok(crate::openapi::answer_v2(shared, registry, headers)),
         ["openapi", "v3", rest @ ..] => {
             crate::openapi::answer(shared, registry, rest, info, headers)
         }
@@ -58,7 +62,7 @@ pub(crate) fn answer(
         ["apis"] if wants_aggregated(headers) => Ok(aggregated(registry, false)),
         ["api"] => Ok(response::value(
             200,
-            &json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
+            &json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses(shared)}),
         )),
         ["apis"] => Ok(response::value(
             200,
@@ -74,6 +78,7 @@ pub(crate) fn answer(
             Ok(resources(registry, group, version))
         }
         [] => Ok(response::value(200, &paths(registry))),
+        ["apis", group, _] if registry.has_group(group) => Err(Status::no_such_path()),
         _ => Ok(nothing_here()),
     }
 }
@@ -104,7 +109,18 @@ fn health(endpoint: &str, rest: &[&str], verbose: bool) -> Response<Body> {
         }
         [] => response::text(200, "ok"),
         [check] if CHECKS.contains(check) => response::text(200, "ok"),
-        _ => response::status(&Status::no_such_path()),
+        _ => nothing_here(),
+    }
+}
+
+/// Where clients find the server, as far as it knows.
+fn addresses(shared: &Shared) -> Value {
+    match shared.advertise {
+        None => json!([]),
+        Some((address, port)) => {
+            let address = std::net::SocketAddr::new(address, port).to_string();
+            json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": address}])
+        }
     }
 }
 
@@ -125,7 +141,32 @@ fn wants_aggregated(headers: &HeaderMap) -> bool {
     })
 }
 
-/// (group, its versions with the preferred one first), groups in upstream's order of priority by name.
+/// Upstream's groups by their priority. Those of custom kinds come after them, by name.
+const GROUP_ORDER: [&str; 21] = [
+    "",
+    "apiregistration.k8s.io",
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "node.k8s.io",
+    "discovery.k8s.io",
+    "resource.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+];
+
+/// (group, its versions with the preferred one first), in the order of discovery.
 fn group_versions(registry: &Registry) -> Vec<(&str, Vec<&str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for kind in registry.iter() {
@@ -135,6 +176,8 @@ fn group_versions(registry: &Registry) -> Vec<(&str, Vec<&str>)> {
             None => groups.push((&kind.group, vec![&kind.version])),
         }
     }
+    let place = |group: &str| GROUP_ORDER.iter().position(|known| *known == group);
+    groups.sort_by_key(|(group, _)| place(group).unwrap_or(GROUP_ORDER.len()));
     for (_, versions) in &mut groups {
         versions.sort_by_key(|version| std::cmp::Reverse(crate::crd::version_priority(version)));
     }
@@ -186,9 +229,17 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Response<Body> 
         if !kind.categories.is_empty() {
             entry["categories"] = json!(kind.categories);
         }
+        if kind.verbs == Verbs::All {
+            entry["storageVersionHash"] = json!(storage_version_hash(registry, kind));
+        }
         list.push(entry);
-        for subresource in &kind.subresources {
-            list.push(legacy_subresource(kind, *subresource));
+        // UPSTREAM: of a custom kind the status comes before the scale.
+        let mut subresources = kind.subresources.clone();
+        if kind.custom().is_some() {
+            subresources.reverse();
+        }
+        for subresource in subresources {
+            list.push(legacy_subresource(kind, subresource));
         }
     }
     let group_version = if group.is_empty() {
@@ -204,6 +255,15 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Response<Body> 
         map.remove("apiVersion");
     }
     response::value(200, &document)
+}
+
+/// Says under which version a kind is stored: the same for all versions of it.
+fn storage_version_hash(registry: &Registry, kind: &Arc<Kind>) -> String {
+    let stored = crate::convert::storage_kind(registry, kind);
+    let name = format!("{}/{}/{}", stored.group, stored.version, stored.kind);
+    let digest = ring::digest::digest(&ring::digest::SHA256, name.as_bytes());
+    // UPSTREAM: eight bytes are enough to tell them apart.
+    STANDARD.encode(&digest.as_ref()[..8])
 }
 
 fn legacy_subresource(kind: &Kind, subresource: Subresource) -> Value {
@@ -261,6 +321,20 @@ fn subresource_kind(
 
 fn verbs(kind: &Kind) -> &'static [&'static str] {
     match kind.verbs {
+        // UPSTREAM: nobody deletes all namespaces at once.
+        Verbs::All if kind.is("", "Namespace") => &[
+            "create", "delete", "get", "list", "patch", "update", "watch",
+        ],
+        Verbs::All if kind.custom().is_some() => &[
+            "delete",
+            "deletecollection",
+            "get",
+            "list",
+            "patch",
+            "create",
+            "update",
+            "watch",
+        ],
         Verbs::All => &ALL_VERBS,
         Verbs::CreateOnly => &["create"],
     }
@@ -285,9 +359,9 @@ fn aggregated(registry: &Registry, core: bool) -> Response<Body> {
                 })
                 .collect();
             let metadata = if group.is_empty() {
-                json!({"creationTimestamp": null})
+                json!({})
             } else {
-                json!({"name": group, "creationTimestamp": null})
+                json!({"name": group})
             };
             json!({"metadata": metadata, "versions": versions})
         })
@@ -296,10 +370,18 @@ fn aggregated(registry: &Registry, core: bool) -> Response<Body> {
     response::typed(200, AGGREGATED, document.to_string())
 }
 
+/// UPSTREAM: what is the same as for the whole group version is left empty, but not for custom kinds.
+fn response_kind(kind: &Kind, group: &str, version: &str, name: &str) -> Value {
+    if kind.custom().is_none() && (group, version) == (&*kind.group, &*kind.version) {
+        return json!({"group": "", "version": "", "kind": name});
+    }
+    json!({"group": group, "version": version, "kind": name})
+}
+
 fn aggregated_resource(kind: &Kind) -> Value {
     let mut entry = json!({
         "resource": kind.plural, "singularResource": kind.singular, "verbs": verbs(kind),
-        "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "responseKind": response_kind(kind, &kind.group, &kind.version, &kind.kind),
         "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
     });
     if !kind.short_names.is_empty() {
@@ -313,7 +395,7 @@ fn aggregated_resource(kind: &Kind) -> Value {
         .iter()
         .map(|subresource| {
             let (group, version, name, verbs) = subresource_kind(kind, *subresource);
-            json!({"subresource": subresource.name(), "verbs": verbs, "responseKind": {"group": group, "version": version, "kind": name}})
+            json!({"subresource": subresource.name(), "verbs": verbs, "responseKind": response_kind(kind, &group, &version, &name)})
         })
         .collect();
     if !subresources.is_empty() {
@@ -340,6 +422,7 @@ fn paths(registry: &Registry) -> Value {
             "/healthz",
             "/livez",
             "/metrics",
+            "/openapi/v2",
             "/openapi/v3",
             "/readyz",
             "/version",

@@ -52,7 +52,7 @@ impl ApiServer {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
                 is_deleted: false,
-                body: object.body.clone(),
+                body: object.body(),
             }
         });
         changed.collect()
@@ -64,7 +64,7 @@ impl ApiServer {
     ///
     /// For servers in memory. Both go their own ways from here on.
     pub fn reopened(&self, lost: u64, clock: Clock, rng: Rng) -> ApiServer {
-        let shared = &self.shared;
+        let shared = self.shared();
         let reopened = ApiServer {
             shared: Arc::new(Shared {
                 store: shared.store.reopened(lost),
@@ -79,6 +79,8 @@ impl ApiServer {
                 expiry: Expiry::default(),
                 track_fields: shared.track_fields,
                 openapi: crate::openapi::OpenApi::default(),
+                mounts: crate::embed::Mounts::default(),
+                advertise: shared.advertise,
             }),
         };
         reopened.shared.expiry.adopt(&reopened.shared);
@@ -96,7 +98,7 @@ impl Changed {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             is_deleted: event.change == Change::Deleted,
-            body: event.object.body.clone(),
+            body: event.object.body(),
         }
     }
 }

@@ -13,6 +13,7 @@ mod corpus;
 pub mod crd;
 pub mod defaults;
 mod discovery;
+mod embed;
 mod fields;
 mod inspect;
 pub mod kinds;
@@ -38,6 +39,7 @@ mod tests;
 pub mod validation;
 pub mod warnings;
 
+pub use embed::{Handler, RestoreError};
 pub use inspect::Changed;
 pub use server::{ApiServer, Error, Options, Storage};
 

@@ -1,9 +1,10 @@
-//! OpenAPI v3: one document per group version, made from the schema tables and the custom definitions.
+//! OpenAPI: in version 3 one document per group version, made from the schema tables and the custom definitions.
 //!
 //! kubectl reads them to learn that `fieldValidation` works, how lists merge, and what to explain. They carry
 //! no descriptions: the tables have none.
 
 mod schemas;
+mod v2;
 
 use crate::Body;
 use crate::kinds::{Kind, Registry, Subresource, Verbs};
@@ -21,6 +22,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Default)]
 pub(crate) struct OpenApi {
     made: Mutex<Option<(Arc<Registry>, Arc<Documents>)>>,
+    /// All of them as one document of v2: JSON, protobuf.
+    made_v2: Mutex<Option<(Arc<Registry>, [Bytes; 2])>>,
 }
 
 /// By path below `/openapi/v3/` ("api/v1", "apis/apps/v1"): the document and its hash.
@@ -39,7 +42,11 @@ pub(crate) fn answer(
         return Ok(response::value(200, &index(&documents)));
     }
     let path = path.join("/");
-    let (document, hash) = documents.get(&path).ok_or_else(Status::no_such_path)?;
+    let Some((document, hash)) = documents.get(&path) else {
+        let mut nothing = response::json(404, Bytes::new());
+        nothing.headers_mut().remove(http::header::CONTENT_TYPE);
+        return Ok(nothing);
+    };
     let asked = info.query.get("hash");
     if !asked.is_empty() && asked != hash {
         let mut moved = response::text(301, "");
@@ -63,6 +70,28 @@ pub(crate) fn answer(
         set(&mut answer, EXPIRES, "Fri, 01 Jan 2100 00:00:00 GMT");
     }
     Ok(answer)
+}
+
+/// Answers `/openapi/v2`, as protobuf for those who ask for it.
+pub(crate) fn answer_v2(
+    shared: &Shared,
+    registry: &Arc<Registry>,
+    headers: &HeaderMap,
+) -> Response<Body> {
+    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let [json, protobuf] = shared.openapi.document_v2(registry);
+    let accepts = headers
+        .get_all(http::header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.contains("spec.v2@v1.0+protobuf"));
+    let mut answer = if accepts {
+        response::typed(200, PROTOBUF, protobuf)
+    } else {
+        response::json(200, json)
+    };
+    set(&mut answer, VARY, "Accept");
+    answer
 }
 
 fn set(response: &mut Response<Body>, name: http::HeaderName, value: &str) {
@@ -91,6 +120,22 @@ impl OpenApi {
             return documents.clone();
         }
         let documents = Arc::new(make(registry));
+        *made = Some((registry.clone(), documents.clone()));
+        documents
+    }
+
+    fn document_v2(&self, registry: &Arc<Registry>) -> [Bytes; 2] {
+        let mut made = self.made_v2.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, documents)) = &*made
+            && Arc::ptr_eq(of, registry)
+        {
+            return documents.clone();
+        }
+        let document = v2::document(registry);
+        let documents = [
+            Bytes::from(document.to_string()),
+            Bytes::from(v2::protobuf(&document)),
+        ];
         *made = Some((registry.clone(), documents.clone()));
         documents
     }

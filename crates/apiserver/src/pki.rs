@@ -90,7 +90,9 @@ impl Pki {
     /// Reads the certificates of a directory, or makes them there if it has none.
     pub fn load_or_generate(dir: &Path, names: &[String]) -> Result<Pki, PkiError> {
         let file = |path: PathBuf| move |source| PkiError::File { path, source };
-        if !dir.join(FILES[0].0).exists() {
+        // The last one that is written: a process that was killed on the way begins anew.
+        let last = FILES[FILES.len() - 1].0;
+        if !dir.join(last).exists() {
             let mut pki = Pki::generate(names)?;
             std::fs::create_dir_all(dir).map_err(file(dir.to_owned()))?;
             for (name, text) in FILES {
@@ -243,6 +245,9 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("steersman-pki-{}", std::process::id()));
         let made = Pki::load_or_generate(&dir, &[]).unwrap();
         let found = Pki::load_or_generate(&dir, &[]).unwrap();
+        std::fs::remove_file(dir.join("sa.key")).unwrap();
+        let after_a_kill = Pki::load_or_generate(&dir, &[]).unwrap();
+        assert!(after_a_kill.server_config().is_ok());
         std::fs::remove_dir_all(&dir).unwrap();
         assert_eq!(made.ca_certificate, found.ca_certificate);
         assert_eq!(made.service_account_key, found.service_account_key);

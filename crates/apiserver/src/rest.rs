@@ -14,6 +14,7 @@ mod read;
 mod request;
 pub(crate) mod response;
 mod reviews;
+pub(crate) mod strict;
 mod subresource;
 mod update;
 mod watch;
@@ -100,9 +101,13 @@ async fn answer(
     shared.rbac.check(shared, &identity, &info)?;
     let registry = shared.registry();
     if !info.is_resource {
+        if let Some(handler) = shared.mounts.find(&info) {
+            let answer = handler(Request::from_parts(parts, body)).await;
+            return Ok(answer.map(response::whole));
+        }
         return discovery::answer(shared, &registry, &info, &parts.headers);
     }
-    if !registry.has_group_version(&info.group, &info.version) {
+    if !registry.has_group(&info.group) {
         return Ok(discovery::nothing_here());
     }
     let kind = registry
@@ -143,7 +148,9 @@ async fn answer(
         let advice = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
         context.warnings.push(advice.to_owned());
     }
-    let mut response = context.dispatch(&parts.method).await?;
+    let answer = context.dispatch(&parts.method).await;
+    // A refusal carries the warnings that came before it.
+    let mut response = answer.unwrap_or_else(|status| response::status(&status));
     context.follow_definitions();
     response::warn(&mut response, &context.warnings);
     Ok(response)
@@ -155,13 +162,20 @@ fn check_scope(kind: &Kind, info: &RequestInfo) -> Result<(), Status> {
     if !kind.namespaced && !info.namespace.is_empty() && !is_namespace {
         return Err(Status::no_such_path());
     }
-    if kind.namespaced
-        && info.namespace.is_empty()
-        && (!info.name.is_empty() || info.verb == "create")
-    {
-        return Err(Status::no_such_path());
+    if kind.namespaced && info.namespace.is_empty() {
+        if !info.name.is_empty() {
+            return Err(Status::no_such_path());
+        }
+        if !matches!(info.verb, "list" | "watch") {
+            return Err(not_allowed());
+        }
     }
     Ok(())
+}
+
+pub(crate) fn not_allowed() -> Status {
+    let why = "the server does not allow this method on the requested resource";
+    Status::new(405, "MethodNotAllowed", why)
 }
 
 impl Context {
@@ -175,6 +189,9 @@ impl Context {
             }
             return Err(self.unsupported());
         }
+        if matches!(self.info.verb, "create" | "update" | "patch") {
+            self.check_options()?;
+        }
         let named = !self.info.name.is_empty();
         match (self.info.verb, named) {
             ("get", true) if method == Method::GET || method == Method::HEAD => self.get().await,
@@ -184,7 +201,9 @@ impl Context {
             ("update", true) => self.update().await,
             ("patch", true) => self.patch().await,
             ("delete", true) => self.delete().await,
-            ("deletecollection", false) => self.delete_collection().await,
+            ("deletecollection", false) if !self.kind.is("", "Namespace") => {
+                self.delete_collection().await
+            }
             _ => Err(self.unsupported()),
         }
     }
@@ -211,8 +230,7 @@ impl Context {
     }
 
     fn unsupported(&self) -> Status {
-        let why = "the server does not allow this method on the requested resource";
-        Status::new(405, "MethodNotAllowed", why)
+        not_allowed()
     }
 
     /// The object that the path names.

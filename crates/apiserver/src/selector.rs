@@ -3,41 +3,25 @@
 use crate::kinds::Kind;
 use crate::status::Status;
 use crate::storage::Stored;
+use api::selector::{FieldRequirement, FieldSelector};
 use serde_json::Value;
 
 /// A label selector and a field selector; both must match.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Selector {
-    labels: Vec<LabelRequirement>,
-    fields: Vec<FieldRequirement>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum LabelRequirement {
-    In(String, Vec<String>),
-    NotIn(String, Vec<String>),
-    Exists(String),
-    DoesNotExist(String),
-    Greater(String, i64),
-    Less(String, i64),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-struct FieldRequirement {
-    field: String,
-    equal: bool,
-    value: String,
+    labels: api::selector::Selector,
+    fields: FieldSelector,
 }
 
 impl Selector {
     pub(crate) fn parse(kind: &Kind, labels: &str, fields: &str) -> Result<Selector, Status> {
-        let labels = parse_labels(labels)
-            .map_err(|why| Status::bad_request(format!("unable to parse requirement: {why}")))?;
-        let fields = parse_fields(fields).map_err(Status::bad_request)?;
-        for requirement in &fields {
+        let bad = |why: &dyn std::fmt::Display| Status::bad_request(why.to_string());
+        let labels = api::selector::Selector::parse(labels).map_err(|why| bad(&why))?;
+        let fields = FieldSelector::parse(fields).map_err(|why| bad(&why))?;
+        for requirement in fields.requirements() {
             let field = requirement.field.as_str();
             let known = field == "metadata.name"
-                || (field == "metadata.namespace" && kind.namespaced)
+                || (field == "metadata.namespace" && selects_namespace(kind))
                 || kind
                     .selectable_fields
                     .iter()
@@ -54,27 +38,38 @@ impl Selector {
     }
 
     pub(crate) fn matches(&self, kind: &Kind, object: &Stored) -> bool {
-        self.labels
-            .iter()
-            .all(|requirement| requirement.matches(|key| object.label(key)))
+        self.labels.matches_by(|key| object.label(key))
             && self
                 .fields
+                .requirements()
                 .iter()
-                .all(|requirement| requirement.matches(kind, object))
+                .all(|requirement| matches_field(requirement, kind, object))
     }
 }
 
-/// UPSTREAM: kinds with selectors of their own say less.
+/// UPSTREAM: cluster-scoped kinds without selectors of their own know the field as well; it is empty.
+fn selects_namespace(kind: &Kind) -> bool {
+    kind.namespaced || (kind.custom().is_none() && kind.selectable_fields.is_empty())
+}
+
+/// UPSTREAM: kinds with selectors of their own say less, each in its own words.
 fn unknown_field(kind: &Kind, field: &str) -> String {
-    if !kind.selectable_fields.is_empty() {
+    if kind.is("batch", "Job") {
+        return format!("field label \"{field}\" not supported for Job");
+    }
+    if kind.is("resource.k8s.io", "ResourceSlice") {
+        let api_version = kind.api_version();
+        return format!(
+            "field label not supported for {api_version}, Kind={}: {field}",
+            kind.kind
+        );
+    }
+    if !kind.selectable_fields.is_empty() || kind.custom().is_some() {
         return format!("field label not supported: {field}");
     }
-    let namespace = if kind.namespaced {
-        ", \"metadata.namespace\""
-    } else {
-        ""
-    };
-    format!("\"{field}\" is not a known field selector: only \"metadata.name\"{namespace}")
+    format!(
+        "\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+    )
 }
 
 /// Whether a label selector in its JSON form (`matchLabels`, `matchExpressions`) selects the labels.
@@ -119,42 +114,20 @@ fn json_expression_matches(expression: &Value, object: &Stored) -> bool {
     }
 }
 
-impl LabelRequirement {
-    fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
-        let number = |key: &str| label(key).and_then(|value| value.parse::<i64>().ok());
-        match self {
-            LabelRequirement::In(key, values) => {
-                label(key).is_some_and(|value| values.iter().any(|v| v == value))
-            }
-            LabelRequirement::NotIn(key, values) => {
-                !label(key).is_some_and(|value| values.iter().any(|v| v == value))
-            }
-            LabelRequirement::Exists(key) => label(key).is_some(),
-            LabelRequirement::DoesNotExist(key) => label(key).is_none(),
-            LabelRequirement::Greater(key, bound) => {
-                number(key).is_some_and(|value| value > *bound)
-            }
-            LabelRequirement::Less(key, bound) => number(key).is_some_and(|value| value < *bound),
-        }
-    }
-}
-
-impl FieldRequirement {
-    fn matches(&self, kind: &Kind, object: &Stored) -> bool {
-        let value = match self.field.as_str() {
-            "metadata.name" => object.name(),
-            "metadata.namespace" => object.namespace(),
-            field => match kind
-                .selectable_fields
-                .iter()
-                .position(|candidate| candidate == field)
-            {
-                Some(index) => object.fields.get(index).map_or("", |value| value),
-                None => "",
-            },
-        };
-        (value == self.value) == self.equal
-    }
+fn matches_field(requirement: &FieldRequirement, kind: &Kind, object: &Stored) -> bool {
+    let value = match requirement.field.as_str() {
+        "metadata.name" => object.name(),
+        "metadata.namespace" => object.namespace(),
+        field => match kind
+            .selectable_fields
+            .iter()
+            .position(|candidate| candidate == field)
+        {
+            Some(index) => object.field(index).unwrap_or_default(),
+            None => "",
+        },
+    };
+    (value == requirement.value) != requirement.negated
 }
 
 /// The text of a selectable field of an object: booleans and numbers print, what is missing is empty or the
@@ -213,117 +186,6 @@ fn text(value: &Value, missing: &str) -> String {
     }
 }
 
-fn parse_fields(text: &str) -> Result<Vec<FieldRequirement>, String> {
-    let parts = text.split(',').filter(|part| !part.is_empty());
-    parts
-        .map(|part| {
-            let (field, equal, value) = if let Some((field, value)) = part.split_once("!=") {
-                (field, false, value)
-            } else if let Some((field, value)) = part.split_once("==") {
-                (field, true, value)
-            } else if let Some((field, value)) = part.split_once('=') {
-                (field, true, value)
-            } else {
-                return Err(format!(
-                    "invalid selector: '{text}'; can't understand '{part}'"
-                ));
-            };
-            Ok(FieldRequirement {
-                field: field.into(),
-                equal,
-                value: value.into(),
-            })
-        })
-        .collect()
-}
-
-fn parse_labels(text: &str) -> Result<Vec<LabelRequirement>, String> {
-    split_outside_parentheses(text)
-        .into_iter()
-        .map(|part| parse_label(part.trim()))
-        .collect()
-}
-
-fn parse_label(part: &str) -> Result<LabelRequirement, String> {
-    if let Some(key) = part.strip_prefix('!') {
-        return Ok(LabelRequirement::DoesNotExist(label_key(key)?));
-    }
-    if let Some((head, list)) = part.split_once('(') {
-        let list = list
-            .strip_suffix(')')
-            .ok_or_else(|| format!("\"{part}\": expected: ')'"))?;
-        let values = list
-            .split(',')
-            .map(|value| value.trim().to_owned())
-            .collect();
-        let mut words = head.split_whitespace();
-        return match (words.next(), words.next(), words.next()) {
-            (Some(key), Some("in"), None) => Ok(LabelRequirement::In(label_key(key)?, values)),
-            (Some(key), Some("notin"), None) => {
-                Ok(LabelRequirement::NotIn(label_key(key)?, values))
-            }
-            _ => Err(format!("found '{head}', expected: in, notin")),
-        };
-    }
-    let comparison = [("!=", false), ("==", true), ("=", true)];
-    if let Some((operator, equal)) = comparison
-        .into_iter()
-        .find(|(operator, _)| part.contains(operator))
-    {
-        let (key, value) = part.split_once(operator).unwrap_or((part, ""));
-        let (key, values) = (label_key(key)?, vec![value.trim().to_owned()]);
-        return Ok(if equal {
-            LabelRequirement::In(key, values)
-        } else {
-            LabelRequirement::NotIn(key, values)
-        });
-    }
-    if let Some((key, bound)) = part.split_once('>') {
-        return Ok(LabelRequirement::Greater(
-            label_key(key)?,
-            label_bound(bound)?,
-        ));
-    }
-    if let Some((key, bound)) = part.split_once('<') {
-        return Ok(LabelRequirement::Less(label_key(key)?, label_bound(bound)?));
-    }
-    Ok(LabelRequirement::Exists(label_key(part)?))
-}
-
-fn label_bound(text: &str) -> Result<i64, String> {
-    text.trim()
-        .parse()
-        .map_err(|_| format!("for 'Gt', 'Lt' operators, the value must be an integer: \"{text}\""))
-}
-
-fn label_key(text: &str) -> Result<String, String> {
-    let key = text.trim();
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-    if key.is_empty() || !key.chars().all(plain) {
-        return Err(format!("found '{key}', expected: identifier"));
-    }
-    Ok(key.to_owned())
-}
-
-fn split_outside_parentheses(text: &str) -> Vec<&str> {
-    let (mut parts, mut depth, mut start) = (Vec::new(), 0usize, 0);
-    for (index, c) in text.char_indices() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            ',' if depth == 0 => {
-                parts.push(&text[start..index]);
-                start = index + 1;
-            }
-            _ => {}
-        }
-    }
-    if !text[start..].trim().is_empty() {
-        parts.push(&text[start..]);
-    }
-    parts
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -334,7 +196,7 @@ mod tests {
         let kind = kinds::find("", "Pod").unwrap();
         let value =
             json!({"metadata": {"labels": {"app": "web", "n": "5"}}, "spec": {"nodeName": "a"}});
-        let object = Stored::new(kind, "ns/pod".into(), 1, &value, Default::default());
+        let object = Stored::new(kind, "ns/pod".into(), 1, &value, bytes::Bytes::new());
         let selector = Selector::parse(kind, labels, fields).unwrap();
         assert_eq!(
             selector.matches(kind, &object),

@@ -305,15 +305,15 @@ impl admission::Cluster for State<'_, '_> {
 
 pub(crate) fn validate_create(kind: &Kind, value: &Value) -> Vec<Cause> {
     let mut causes = validation::create(kind, value);
-    causes.extend(check_schema(kind, value));
+    causes.extend(check_schema(kind, value, None));
     causes
 }
 
 /// What only custom kinds and their definitions are checked for.
-fn check_schema(kind: &Kind, value: &Value) -> Vec<Cause> {
+fn check_schema(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<Cause> {
     match kind.custom() {
         Some(version) => structural::validate(version, value),
-        None if is_definition(kind) => crd::validate(value),
+        None if is_definition(kind) => crd::validate(value, old),
         None => Vec::new(),
     }
 }
@@ -332,7 +332,7 @@ pub(crate) fn validate_update(
         None => validation::update(kind, new, old),
         Some(_) => validation::status_update(kind, new, old),
     };
-    causes.extend(check_schema(kind, new));
+    causes.extend(check_schema(kind, new, Some(old)));
     causes
 }
 

@@ -14,6 +14,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -154,6 +155,12 @@ async fn answer(
 
 /// The user that a certificate of our authority stands for: its common name, its organizations as groups.
 fn identity_of(certificate: &[u8]) -> Option<Identity> {
+    let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
+    let digest: String = digest
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let subject = certificate.subject();
     let user = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
@@ -165,6 +172,10 @@ fn identity_of(certificate: &[u8]) -> Option<Identity> {
     Some(Identity {
         user,
         groups,
+        extra: BTreeMap::from([(
+            "authentication.kubernetes.io/credential-id".to_owned(),
+            vec![format!("X509SHA256={digest}")],
+        )]),
         ..Identity::default()
     })
 }

@@ -65,6 +65,9 @@ pub(crate) struct Shared {
     pub(crate) expiry: rest::expiry::Expiry,
     pub(crate) track_fields: bool,
     pub(crate) openapi: crate::openapi::OpenApi,
+    pub(crate) mounts: crate::embed::Mounts,
+    /// Where clients reach the server, if it is known.
+    pub(crate) advertise: Option<(std::net::IpAddr, u16)>,
 }
 
 impl Options {
@@ -120,6 +123,8 @@ impl ApiServer {
             expiry: rest::expiry::Expiry::default(),
             track_fields: options.track_fields,
             openapi: crate::openapi::OpenApi::default(),
+            mounts: crate::embed::Mounts::default(),
+            advertise: options.advertise,
         };
         let server = ApiServer {
             shared: Arc::new(shared),
@@ -173,6 +178,10 @@ impl ApiServer {
             Ok(identity) => self.handle(request, identity).await,
             Err(status) => rest::response::status(&status),
         }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Answers one request on behalf of an authenticated user.

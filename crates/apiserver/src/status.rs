@@ -72,6 +72,9 @@ impl Subject<'_> {
     }
 }
 
+/// UPSTREAM: what a patch of an unknown kind is answered.
+pub(crate) const UNSUPPORTED_PATCH: &str = "415: Unsupported Media Type";
+
 impl Status {
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Status {
         Status {
@@ -251,13 +254,11 @@ impl Status {
         // UPSTREAM: some answers have details without anything in them.
         let generic = matches!(
             self.reason,
-            "NotFound"
-                | "Forbidden"
-                | "NotAcceptable"
-                | "UnsupportedMediaType"
-                | "MethodNotAllowed"
-                | "Invalid"
+            "NotFound" | "Forbidden" | "MethodNotAllowed" | "Invalid"
         );
+        let generic = generic
+            || self.message == UNSUPPORTED_PATCH
+            || self.message.starts_with("406: Not Acceptable");
         if generic || details.as_object().is_some_and(|map| !map.is_empty()) {
             status["details"] = details;
         }

@@ -7,6 +7,7 @@
 mod disk;
 mod event;
 mod object;
+mod packed;
 mod reopen;
 mod snapshot;
 mod table;
@@ -92,6 +93,7 @@ impl Store {
                 &row.key,
                 row.revision,
                 row.body,
+                &mut table.packer,
             ));
             table.objects.insert(object.key.clone(), object);
         }

@@ -5,6 +5,7 @@ mod apply;
 mod custom;
 mod delete;
 mod durable;
+mod embed;
 mod hostile;
 mod reopened;
 mod verbs;

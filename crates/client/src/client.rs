@@ -11,8 +11,8 @@ use tower::ServiceExt;
 use crate::flow::Pace;
 use crate::metrics::HostMetrics;
 use crate::{
-    Body, DeleteOptions, Error, Flow, ListOptions, ListPage, Metrics, Patch, Status, Token,
-    Transport, WatchOptions, WatchStream, list, path, response,
+    Body, DeleteOptions, Encoding, Error, Flow, ListOptions, ListPage, Metrics, Patch, Status,
+    Token, Transport, WatchOptions, WatchStream, list, path, response,
 };
 use api::{Resource, ResourceType};
 
@@ -39,6 +39,12 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 // UPSTREAM: client-go's threshold for the same message at the default log level.
 const NOTABLE_WAIT: Duration = Duration::from_secs(1);
 
+/// Hot kinds in protobuf where the server has it, else in JSON.
+const PROTOBUF: HeaderValue =
+    HeaderValue::from_static("application/vnd.kubernetes.protobuf,application/json");
+const METADATA_PROTOBUF: HeaderValue = HeaderValue::from_static(
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const METADATA: HeaderValue = HeaderValue::from_static(
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
@@ -156,16 +162,19 @@ impl Client {
     ) -> Result<WatchStream, Error> {
         let path = path::collection(rt, namespace)?;
         let target = format!("{path}{}", options.query().as_str());
-        let accept = if options.metadata_only {
-            METADATA
-        } else {
-            JSON
+        let accept = match (options.metadata_only, options.protobuf) {
+            (true, true) => METADATA_PROTOBUF,
+            (true, false) => METADATA,
+            (false, true) => PROTOBUF,
+            (false, false) => JSON,
         };
         let request = build(Method::GET, &target, accept, None)?;
         let description = format!("WATCH {path}");
         let opened = self.send(request, &description, Pace::Other).await?;
+        let encoding = Encoding::of(opened.headers().get(CONTENT_TYPE));
         Ok(WatchStream::new(
             opened.into_body(),
+            encoding,
             description,
             options.timeout_seconds,
         ))
@@ -180,6 +189,20 @@ impl Client {
         let path = path::writable_collection(rt, namespace)?;
         self.exchange(Method::POST, &path, Some((JSON, body.into())))
             .await
+    }
+
+    /// Creates, and answers no more than the metadata of what was made: the rest is what was sent, and half the
+    /// bytes of a pod.
+    pub async fn create_tersely(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<Bytes, Error> {
+        let path = path::writable_collection(rt, namespace)?;
+        let content = Some((JSON, body.into()));
+        let request = build(Method::POST, &path, METADATA, content)?;
+        self.whole_answer(request, Pace::Telling).await
     }
 
     /// Posts to a subresource, such as `eviction`, `binding` or `token`.
@@ -229,7 +252,7 @@ impl Client {
         .await
     }
 
-    /// Answers the deleted object, or a `Status` when it is gone at once.
+    /// Answers the metadata of the deleted object, or a `Status` when it is gone at once.
     pub async fn delete(
         &self,
         rt: &ResourceType,
@@ -238,8 +261,13 @@ impl Client {
         options: &DeleteOptions,
     ) -> Result<Bytes, Error> {
         let path = path::object(rt, namespace, name, None)?;
-        self.exchange(Method::DELETE, &path, Some((JSON, options.body())))
-            .await
+        let request = build(
+            Method::DELETE,
+            &path,
+            METADATA,
+            Some((JSON, options.body())),
+        )?;
+        self.whole_answer(request, Pace::Telling).await
     }
 
     pub async fn delete_collection(

@@ -9,6 +9,7 @@
 
 mod client;
 pub mod config;
+mod envelope;
 mod error;
 mod flow;
 pub mod https;
@@ -22,6 +23,7 @@ mod token;
 mod watch;
 
 pub use client::Client;
+pub use envelope::Encoding;
 pub use error::{Error, describe};
 pub use flow::Flow;
 pub use list::ListPage;

@@ -41,6 +41,8 @@ pub struct WatchOptions {
     pub timeout_seconds: Option<u32>,
     /// Ask for `PartialObjectMetadata` instead of whole objects.
     pub metadata_only: bool,
+    /// Ask for protobuf; the stream says whether the server had it.
+    pub protobuf: bool,
 }
 
 /// The four ways to change a part of an object.

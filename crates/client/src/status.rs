@@ -3,8 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use api::protobuf::{self, Malformed, Message, Value};
 use http::{HeaderMap, Method, StatusCode, header};
 use serde::Deserialize;
+
+use crate::envelope::Envelope;
 
 /// The failure as the server described it, or as its HTTP code implies where it sent no `Status`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,6 +33,44 @@ pub struct Cause {
     pub field: String,
 }
 
+impl<'a> Message<'a> for Wire {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            3 => self.message = Some(value.text()?.to_owned()),
+            4 => self.reason = Some(value.text()?.to_owned()),
+            5 => self.details = Some(value.message()?),
+            6 => self.code = u16::try_from(value.number()?).unwrap_or(0),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for Details {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            1 => self.name = Some(value.text()?.to_owned()),
+            3 => self.kind = Some(value.text()?.to_owned()),
+            4 => self.causes.get_or_insert_default().push(value.message()?),
+            5 => self.retry_after_seconds = u64::try_from(value.number()?).ok(),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for Cause {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            1 => self.reason = value.text()?.to_owned(),
+            2 => self.message = value.text()?.to_owned(),
+            3 => self.field = value.text()?.to_owned(),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reason = if self.reason.is_empty() {
@@ -50,15 +91,10 @@ impl fmt::Display for Status {
     }
 }
 
-impl Status {
-    /// Reads a `Status` object; `None` when the bytes are something else.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<Status> {
-        let wire: Wire = serde_json::from_slice(bytes).ok()?;
-        if wire.kind != "Status" {
-            return None;
-        }
+impl From<Wire> for Status {
+    fn from(wire: Wire) -> Status {
         let details = wire.details.unwrap_or_default();
-        Some(Status {
+        Status {
             code: wire.code,
             reason: wire.reason.unwrap_or_default(),
             message: wire.message.unwrap_or_default(),
@@ -69,7 +105,27 @@ impl Status {
                 Some(seconds) if seconds > 0 => Some(Duration::from_secs(seconds)),
                 _ => None,
             },
-        })
+        }
+    }
+}
+
+impl Status {
+    /// Reads a `Status` object in either encoding; `None` when the bytes are something else.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Status> {
+        if Envelope::is_one(bytes) {
+            let envelope = Envelope::open(bytes).ok()?;
+            return match envelope.kind {
+                "Status" => Status::parse_message(envelope.message).ok(),
+                _ => None,
+            };
+        }
+        let wire: Wire = serde_json::from_slice(bytes).ok()?;
+        (wire.kind == "Status").then(|| wire.into())
+    }
+
+    /// Reads the protobuf message of a `Status`.
+    pub(crate) fn parse_message(message: &[u8]) -> Result<Status, Malformed> {
+        protobuf::read::<Wire>(message).map(Status::from)
     }
 
     /// What a failed response says, whoever sent it.
@@ -160,7 +216,7 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Wire {
     kind: String,
     #[serde(default)]
@@ -203,6 +259,14 @@ mod tests {
             body,
         );
         assert_eq!(status.retry_after, Some(Duration::from_secs(3)));
+    }
+
+    #[test]
+    fn protobuf_says_the_same_as_json() {
+        let message = b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12\x49\x0a\x06\x0a\0\x12\0\x1a\0\x12\x07Failure\x1a\x15pods \"nope\" not found\"\x08NotFound*\x12\x0a\x04nope\x12\0\x1a\x04pods(\x002\x000\x94\x03\x1a\0\"\0";
+        let json = br#"{"kind":"Status","message":"pods \"nope\" not found","reason":"NotFound","details":{"name":"nope","kind":"pods"},"code":404}"#;
+        assert_eq!(Status::parse(message), Status::parse(json));
+        assert!(Status::parse(json).is_some());
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub struct Discovery {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served {
     pub resource: ResourceType,
+    /// What else people call it: `deployment`, `deploy`.
+    pub other_names: Vec<String>,
     pub verbs: Vec<String>,
     /// The version of this resource that the server would rather be asked for.
     pub preferred: bool,
@@ -68,24 +70,29 @@ impl Discovery {
             .filter(move |served| served.preferred && verbs.iter().all(|verb| served.can(verb)))
     }
 
-    /// The resource that an `apiVersion` and `kind` mean. A version that is not served means the
-    /// preferred one, as upstream's mapper has it.
+    /// The resource that an `apiVersion` and `kind` mean. One that is not served means nothing, also if
+    /// another version is: an owner that cannot be asked for must not count as gone.
     pub fn find(&self, api_version: &str, kind: &str) -> Option<&ResourceType> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let mut of_kind = self
-            .resources
-            .iter()
+        let mut served = self.resources.iter().map(|served| &served.resource);
+        served.find(|resource| {
+            resource.kind == kind && resource.group == group && resource.version == version
+        })
+    }
+
+    /// The resource that a person means by `deploy`, `deployments`, `Deployment` or `deployments.apps`.
+    pub fn named(&self, name: &str) -> Option<&ResourceType> {
+        let name = name.to_lowercase();
+        let (name, group) = name.split_once('.').unwrap_or((&name, ""));
+        self.preferred(&[])
+            .find(|served| {
+                let resource = &served.resource;
+                let known = resource.plural == name
+                    || resource.kind.to_lowercase() == name
+                    || served.other_names.iter().any(|other| other == name);
+                known && (group.is_empty() || resource.group.starts_with(group))
+            })
             .map(|served| &served.resource)
-            .filter(|resource| resource.kind == kind && resource.group == group);
-        let first = of_kind.next()?;
-        if first.version == version {
-            return Some(first);
-        }
-        Some(
-            of_kind
-                .find(|resource| resource.version == version)
-                .unwrap_or(first),
-        )
     }
 
     /// Upstream's words for group versions that did not answer; `None` when all did.
@@ -131,6 +138,12 @@ impl Discovery {
                         kind: kind.kind.into(),
                         namespaced: resource.scope == "Namespaced",
                     },
+                    other_names: resource
+                        .short_names
+                        .into_iter()
+                        .chain([resource.singular_resource])
+                        .filter(|name| !name.is_empty())
+                        .collect(),
                     verbs: resource.verbs,
                     preferred,
                 });
@@ -195,6 +208,8 @@ struct Version {
 #[serde(rename_all = "camelCase", default)]
 struct WireResource {
     resource: String,
+    singular_resource: String,
+    short_names: Vec<String>,
     response_kind: Option<WireKind>,
     scope: String,
     verbs: Vec<String>,
@@ -224,7 +239,7 @@ mod tests {
                 {"resource":"pods","responseKind":{"kind":"Pod"},"scope":"Namespaced","verbs":["delete","list"]},
                 {"resource":"bare","scope":"Namespaced","verbs":[]}]}]},
             {"metadata":{"name":"a.io"},"versions":[
-                {"version":"v2","resources":[{"resource":"xs","responseKind":{"kind":"X"},"scope":"Cluster","verbs":["list"]}]},
+                {"version":"v2","resources":[{"resource":"xs","singularResource":"x","shortNames":["ex"],"responseKind":{"kind":"X"},"scope":"Cluster","verbs":["list"]}]},
                 {"version":"v1","resources":[{"resource":"xs","responseKind":{"kind":"X"},"scope":"Cluster","verbs":["list"]},
                                              {"resource":"ys","responseKind":{"kind":"Y"},"scope":"Cluster","verbs":["list"]}]}]},
             {"metadata":{"name":"m.io"},"versions":[{"version":"v1beta1","freshness":"Stale"}]}]}"#,
@@ -249,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_is_not_served_means_the_preferred_one() {
+    fn a_kind_is_found_in_the_version_that_was_named() {
         let found = example();
         let version = |api_version: &str, kind: &str| {
             found
@@ -257,10 +272,26 @@ mod tests {
                 .map(|resource| resource.version.to_string())
         };
         assert_eq!(version("a.io/v1", "X").as_deref(), Some("v1"));
-        assert_eq!(version("a.io/v9", "X").as_deref(), Some("v2"));
+        assert_eq!(version("a.io/v2", "X").as_deref(), Some("v2"));
+        assert_eq!(version("a.io/v9", "X"), None, "not served");
         assert_eq!(version("v1", "Pod").as_deref(), Some("v1"));
         assert_eq!(version("b.io/v1", "X"), None);
         assert_eq!(version("", ""), None);
+    }
+
+    #[test]
+    fn people_call_a_resource_by_many_names() {
+        let found = example();
+        let named = |name: &str| {
+            found
+                .named(name)
+                .map(|resource| resource.plural.to_string())
+        };
+        for name in ["xs", "x", "ex", "X", "xs.a.io", "x.a"] {
+            assert_eq!(named(name).as_deref(), Some("xs"), "{name}");
+        }
+        assert_eq!(named("pod").as_deref(), Some("pods"));
+        assert_eq!((named("xs.b.io"), named("nope")), (None, None));
     }
 
     #[test]

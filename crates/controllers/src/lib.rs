@@ -23,6 +23,7 @@ pub mod workload;
 
 use api::{Clock, Gates};
 use client::Client;
+use runtime::Metrics;
 use runtime::decisions::Decisions;
 use runtime::events::Recorder;
 
@@ -34,4 +35,20 @@ pub struct Tools {
     pub clock: Clock,
     pub gates: Gates,
     pub decisions: Decisions,
+    pub metrics: Metrics,
+}
+
+/// Tools for a controller that a test runs in this world.
+#[cfg(test)]
+impl From<&testkit::World> for Tools {
+    fn from(world: &testkit::World) -> Tools {
+        Tools {
+            client: world.client.clone(),
+            recorder: world.recorder.clone(),
+            clock: world.clock.clone(),
+            gates: Gates::default(),
+            decisions: Decisions::new(),
+            metrics: Metrics::new(),
+        }
+    }
 }

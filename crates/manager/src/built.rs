@@ -9,6 +9,8 @@ use api::kinds::{
 use api::{Clock, Gates, Rng};
 use client::Client;
 use controllers::garbage_collector::{self, SharedKind};
+
+pub use controllers::garbage_collector::{GraphHandle, Memory};
 use controllers::service_account_token::Signer;
 use controllers::{
     Tools, cluster_role_aggregation, daemonset, deployment, legacy_token_cleaner, namespace,
@@ -19,7 +21,6 @@ use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::decisions::Decisions;
 use runtime::events::Recorder;
-use runtime::informer::StreamOptions;
 use runtime::metrics::Metrics;
 use runtime::{Informers, Stop};
 
@@ -28,9 +29,10 @@ use crate::config::Config;
 /// What controllers are built from.
 pub struct Parts {
     pub informers: Arc<Informers>,
-    /// For streams of metadata, of kinds that nobody else caches.
+    /// For reading what nobody caches.
     pub metadata: Client,
-    pub stream: StreamOptions,
+    /// What the garbage collector keeps from term to term.
+    pub collector: Memory,
     /// The PEM that every namespace gets; none where nobody knows it.
     pub root_ca: Option<String>,
     /// The PEM of --service-account-private-key-file, which was checked when it was read.
@@ -90,7 +92,7 @@ pub const BUILT: &[Built] = &[
         component: "",
         build: |parts, tools| {
             let threshold = parts.config.pod_gc_controller.terminated_pod_threshold;
-            let controller = pod_gc::controller(&parts.informers, tools, &parts.metrics, threshold);
+            let controller = pod_gc::controller(&parts.informers, tools, threshold);
             Some(Ready::of(controller, parts, "orphaned_pods_nodes"))
         },
     },
@@ -121,12 +123,10 @@ pub const BUILT: &[Built] = &[
             }
             let collector = garbage_collector::controller(
                 tools,
-                parts.metadata.clone(),
-                parts.stream.clone(),
+                &parts.collector,
                 cached_kinds(&parts.informers),
                 workers(config.concurrent_syncs),
-            )
-            .measured(&parts.metrics);
+            );
             Some(Ready {
                 name: "garbage-collector-controller",
                 run: Box::new(move |stop| Box::pin(collector.run(stop))),
@@ -138,8 +138,7 @@ pub const BUILT: &[Built] = &[
         component: "daemonset-controller",
         build: |parts, tools| {
             let workers = workers(parts.config.daemon_set_controller.concurrent_syncs);
-            let metrics = Some(&parts.metrics);
-            let controller = daemonset::controller(&parts.informers, tools, workers, metrics);
+            let controller = daemonset::controller(&parts.informers, tools, workers);
             Some(Ready::of(controller, parts, "daemonset"))
         },
     },
@@ -165,10 +164,10 @@ pub const BUILT: &[Built] = &[
         name: "statefulset-controller",
         component: "statefulset-controller",
         build: |parts, tools| {
-            let workers = workers(parts.config.stateful_set_controller.concurrent_syncs);
+            let config = &parts.config.stateful_set_controller;
+            let workers = workers(config.concurrent_syncs);
             let options = statefulset::Options {
-                metrics: Some(parts.metrics.clone()),
-                ..statefulset::Options::default()
+                recover_stuck_rollouts: config.recover_stuck_rollouts,
             };
             let controller = statefulset::controller(&parts.informers, tools, workers, &options);
             Some(Ready::of(controller, parts, "statefulset"))
@@ -197,8 +196,7 @@ pub const BUILT: &[Built] = &[
         component: "",
         build: |parts, tools| {
             let workers = workers(parts.config.ttl_after_finished_controller.concurrent_syncs);
-            let controller =
-                ttl_after_finished::controller(&parts.informers, tools, &parts.metrics, workers);
+            let controller = ttl_after_finished::controller(&parts.informers, tools, workers);
             Some(Ready::of(controller, parts, "ttl_jobs_to_delete"))
         },
     },
@@ -226,8 +224,7 @@ pub const BUILT: &[Built] = &[
         component: "",
         build: |parts, tools| {
             let root_ca = parts.root_ca.as_deref()?;
-            let controller =
-                root_ca_publisher::controller(&parts.informers, tools, &parts.metrics, root_ca, 1);
+            let controller = root_ca_publisher::controller(&parts.informers, tools, root_ca, 1);
             Some(Ready::of(controller, parts, "root_ca_cert_publisher"))
         },
     },
@@ -277,6 +274,7 @@ impl Built {
             clock: parts.clock.clone(),
             gates: parts.gates,
             decisions: parts.decisions.clone(),
+            metrics: parts.metrics.clone(),
         };
         let ready = (self.build)(parts, tools)?;
         let (stopper, stop) = Stop::new();
@@ -291,7 +289,9 @@ pub struct Stops(#[expect(dead_code, reason = "it acts by being dropped")] runti
 impl Ready {
     /// A controller with the common loop; `queue` is upstream's name for its queue.
     fn of(controller: Controller, parts: &Parts, queue: &str) -> Ready {
-        let controller = controller.measured(&parts.metrics, queue);
+        let controller = controller
+            .measured(&parts.metrics, queue)
+            .explained(&parts.decisions);
         Ready {
             name: controller.name,
             run: Box::new(move |stop| Box::pin(controller.run(stop))),
@@ -304,20 +304,62 @@ impl Ready {
 }
 
 fn workers(flag: i32) -> usize {
-    // Validation has refused numbers below one.
+    // UPSTREAM: some flags may be zero or less, and nothing of that kind runs then; --controllers says that better.
     usize::try_from(flag).unwrap_or(1).max(1)
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use api::Time;
+    use runtime::informer::StreamOptions;
+
     use super::*;
     use crate::descriptors;
+    use crate::options::{Command, Options};
+
+    /// A server that never answers.
+    fn silence() -> Client {
+        let wait =
+            |_| std::future::pending::<Result<http::Response<client::Body>, client::BoxError>>();
+        Client::new(client::Transport::new(tower::service_fn(wait)))
+    }
+
+    /// Puts every controller together, as far as its flags allow. None of them runs.
+    pub(crate) fn build_all(metrics: &Metrics) -> Vec<&'static str> {
+        let Ok(Command::Run(options)) = Options::parse([] as [&str; 0], "x", has) else {
+            unreachable!("no flags are fine");
+        };
+        let stream = StreamOptions {
+            rng: Rng::from_seed(1),
+            resync: None,
+        };
+        let key = rcgen::KeyPair::generate().map(|key| key.serialize_pem().into_bytes());
+        let parts = Parts {
+            informers: Arc::new(Informers::new(silence(), stream.clone())),
+            metadata: silence(),
+            collector: Memory::new(silence(), stream),
+            root_ca: Some("the root".into()),
+            service_account_key: key.ok(),
+            config: options.config.clone(),
+            gates: options.gates.for_controllers(),
+            clock: Clock::new(|| Time::from_unix(0).micro()),
+            rng: Rng::from_seed(1),
+            metrics: metrics.clone(),
+            decisions: Decisions::new(),
+        };
+        let built = BUILT
+            .iter()
+            .filter_map(|built| built.build(&parts, silence()));
+        built.map(|(ready, ..)| ready.name).collect()
+    }
 
     #[test]
-    fn every_built_controller_has_a_descriptor() {
+    fn every_built_controller_has_a_descriptor_and_is_called_by_its_name() {
         for built in BUILT {
             let descriptor = descriptors::find(built.name);
             assert_eq!(descriptor.map(|found| found.name), Some(built.name));
         }
+        let names: Vec<&str> = BUILT.iter().map(|built| built.name).collect();
+        assert_eq!(build_all(&Metrics::new()), names);
     }
 }

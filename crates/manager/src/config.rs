@@ -283,7 +283,23 @@ impl CsrSigning {
 
 settings!(DaemonSet { concurrent_syncs: i32 = "ConcurrentDaemonSetSyncs" int32 "concurrent-daemonset-syncs", });
 settings!(Deployment { concurrent_syncs: i32 = "ConcurrentDeploymentSyncs" int32 "concurrent-deployment-syncs", });
-settings!(StatefulSet { concurrent_syncs: i32 = "ConcurrentStatefulSetSyncs" int32 "concurrent-statefulset-syncs", });
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StatefulSet {
+    #[serde(rename = "ConcurrentStatefulSetSyncs")]
+    pub concurrent_syncs: i32,
+    /// Ours: `/configz` has upstream's shape, and `/flagz` shows it.
+    #[serde(skip)]
+    pub recover_stuck_rollouts: bool,
+}
+
+impl StatefulSet {
+    fn read(flags: &Parsed) -> StatefulSet {
+        StatefulSet {
+            concurrent_syncs: flags.int32("concurrent-statefulset-syncs"),
+            recover_stuck_rollouts: flags.bool("statefulset-recover-stuck-rollouts"),
+        }
+    }
+}
 
 /// UPSTREAM: an empty group that `/configz` shows.
 #[derive(Clone, Debug, PartialEq, Serialize)]

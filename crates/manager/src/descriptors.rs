@@ -21,6 +21,8 @@ pub struct Descriptor {
     /// Started before all others with the manager's own identity, whatever --controllers says, because the
     /// others' credentials may depend on it.
     pub first: bool,
+    /// How many times the rate and the burst of --kube-api-qps and --kube-api-burst its client may have.
+    pub rate: (f64, u32),
 }
 
 /// All 52, in upstream's order of registration.
@@ -57,7 +59,8 @@ pub const DESCRIPTORS: &[Descriptor] = &[
         "resourcequota",
         "resourcequota-controller",
     ),
-    controller("namespace-controller", "namespace", "namespace-controller"),
+    // UPSTREAM: a namespace takes many requests to empty, and everybody waits for it.
+    controller("namespace-controller", "namespace", "namespace-controller").faster(20.0, 100),
     controller(
         "serviceaccount-controller",
         "serviceaccount",
@@ -67,7 +70,9 @@ pub const DESCRIPTORS: &[Descriptor] = &[
         "garbage-collector-controller",
         "garbagecollector",
         "generic-garbage-collector",
-    ),
+    )
+    // UPSTREAM: it reads before it deletes, and is to delete as fast as others create.
+    .faster(2.0, 1),
     controller("daemonset-controller", "daemonset", "daemon-set-controller"),
     controller("job-controller", "job", "job-controller"),
     controller(
@@ -245,7 +250,8 @@ pub const DESCRIPTORS: &[Descriptor] = &[
         "svm",
         "storage-version-migrator-controller",
     )
-    .gated(&["StorageVersionMigrator"]),
+    .gated(&["StorageVersionMigrator"])
+    .faster(20.0, 100),
     controller(
         "selinux-warning-controller",
         "",
@@ -274,6 +280,13 @@ impl Descriptor {
         }
     }
 
+    const fn faster(self, rate: f64, burst: u32) -> Descriptor {
+        Descriptor {
+            rate: (rate, burst),
+            ..self
+        }
+    }
+
     const fn first(self) -> Descriptor {
         Descriptor {
             first: true,
@@ -295,6 +308,7 @@ const fn controller(
         on_by_default: true,
         cloud: false,
         first: false,
+        rate: (1.0, 1),
     }
 }
 

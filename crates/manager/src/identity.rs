@@ -101,17 +101,12 @@ impl Identities {
         self.0.client(self.0.own.clone(), component)
     }
 
-    /// The client of a controller, by the name of its service account.
-    pub async fn controller(&self, account: &str) -> Result<Client, client::Error> {
-        self.controller_with_rate(account, 1.0, 1).await
-    }
-
-    /// Some controllers may ask more: the rate is multiplied, if it was given at all.
-    pub async fn controller_with_rate(
+    /// The client of a controller, by the name of its service account. Some controllers may ask more: rate
+    /// and burst are multiplied, if they were given at all.
+    pub async fn controller(
         &self,
         account: &str,
-        rate_factor: f64,
-        burst_factor: u32,
+        (rate_factor, burst_factor): (f64, u32),
     ) -> Result<Client, client::Error> {
         let flow = self.0.rate.flow(rate_factor, burst_factor);
         let Some(bare) = &self.0.bare else {

@@ -6,25 +6,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Gate, Uid};
+use api::kinds::Namespace;
+use api::{Gate, Resource, ResourceType, Uid};
 use client::Client;
 use runtime::events::Recorder;
 use runtime::informer::StreamOptions;
-use runtime::leader::{Fence, LeaderElector, Leadership, LeaseConfig};
+use runtime::leader::{Candidacy, Fence, LeaderElector, Leadership, LeaseConfig};
 use runtime::stop::Stopper;
 use runtime::{Informers, Stop, Task, spawn};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::built::Parts;
+use crate::built::{Memory, Parts};
 use crate::config::Generic;
 use crate::descriptors::Descriptor;
 use crate::error::{Error, Errors};
+use crate::gates::Version;
 use crate::identity::Identities;
 use crate::leader_migration::Lock;
 use crate::process::Process;
 use crate::run::{Manager, select, until};
-use crate::serving::Endpoint;
+use crate::serving::{Endpoint, Health, register_graph};
 use crate::version;
 
 /// How long a leader may fail to renew before `/healthz` says so; upstream's number.
@@ -38,13 +40,18 @@ pub async fn run(mut process: Process, stop: Stop) -> Result<(), Errors> {
     let serving = process.take_server().map(|server| spawn(server.run()));
     let log = Arc::clone(&process.logging.writer);
     let flushing = spawn(async move { log.flush_forever().await });
-    wait_for_api_server(&Client::new(process.transport.clone()), &stop).await;
+    let client = Client::new(process.transport.clone());
+    wait_for_api_server(&client, &stop).await;
+    stop.or(check_rights(&client, &process.options.config.generic))
+        .await
+        .transpose()?;
 
     let generic = &process.options.config.generic;
     let selected = select(&generic.controllers, &process.options.gates);
     let (selected, migrated) = split(selected, generic);
     let lease = &generic.leader_election.resource_name;
-    let election = elect(&process, lease, "leaderElection")?;
+    let coordinated = process.options.gates.enabled("CoordinatedLeaderElection");
+    let election = elect(&process, lease, "leaderElection", coordinated)?;
     let leadership = election.leadership.clone();
     let leading = lead(&process, election, selected, "informer-sync", stop.clone());
     let migrating = async {
@@ -57,7 +64,9 @@ pub async fn run(mut process: Process, stop: Stop) -> Result<(), Errors> {
             return Ok(());
         }
         let lease = &generic.leader_migration.leader_name;
-        let election = elect(&process, lease, "leaderElection-migration")?;
+        // UPSTREAM: asks the API server for this lock as well, for which nobody is a candidate, and so never
+        // gets it.
+        let election = elect(&process, lease, "leaderElection-migration", false)?;
         lead(
             &process,
             election,
@@ -106,6 +115,9 @@ async fn lead(process: &Process, election: Election, selected: Selected, health:
         None => transport,
     });
     let manager = manager(process, &identities, selected);
+    if manager.has("garbage-collector-controller") {
+        register_graph(&process.router, manager.parts.collector.graph());
+    }
     let caches = Arc::clone(&manager.parts.informers);
     process.health.add(health, &[Endpoint::Readyz], move || {
         match caches.unsynced() {
@@ -113,11 +125,36 @@ async fn lead(process: &Process, election: Election, selected: Selected, health:
             kinds => Err(format!("caches not complete: {}", kinds.join(", "))),
         }
     });
-    manager.run(leadership, stop).await;
+    let names = manager.selected.iter().map(|descriptor| descriptor.name);
+    let running = show_running(&process.health, leadership.clone(), names.collect());
+    tokio::select! {
+        () = manager.run(leadership, stop) => {}
+        () = running => {}
+    }
     // All controllers have ended: now the lease may go to another.
     drop(election.lease);
     if let Some(contending) = election.contending {
         let _ = contending.await;
+    }
+}
+
+/// Shows the controllers that run among the checks of `/healthz`, while they do.
+///
+/// UPSTREAM: these checks never fail; operators read from them what runs here.
+async fn show_running(
+    health: &Health,
+    leadership: Option<watch::Receiver<Leadership>>,
+    names: Vec<&'static str>,
+) {
+    loop {
+        until(&leadership, true).await;
+        for name in &names {
+            health.add(name, &[Endpoint::Healthz], || Ok(()));
+        }
+        until(&leadership, false).await;
+        for name in &names {
+            health.remove(name);
+        }
     }
 }
 
@@ -148,6 +185,45 @@ async fn wait_for_api_server(client: &Client, stop: &Stop) {
     let _ = stop.or(ask).await;
 }
 
+/// An identity that may not even read the lease will never lead. That is told instead of waited for, unless
+/// it changes soon: an API server that has just come up may not know its own roles yet.
+async fn check_rights(client: &Client, generic: &Generic) -> Result<(), Error> {
+    let election = &generic.leader_election;
+    let (namespace, name) = (&election.resource_namespace, &election.resource_name);
+    let mut patience = RIGHTS_PATIENCE;
+    loop {
+        // Without leader election there is nothing that every controller needs; this, all of them do.
+        let answer = match election.leader_elect {
+            true => client.get(&LEASES, namespace, name).await,
+            false => client.get(&Namespace::TYPE, "", "kube-system").await,
+        };
+        let Err(error) = answer else {
+            return Ok(());
+        };
+        if !error.is_forbidden() && !error.is_unauthorized() {
+            return Ok(());
+        }
+        if patience == 0 {
+            let problem = format!(
+                "the API server refuses this identity: {error}; bind it to the role system:kube-controller-manager or give another file"
+            );
+            return Err(Error::Setting {
+                flag: "kubeconfig",
+                problem,
+            });
+        }
+        patience -= 1;
+        tokio::time::sleep(API_SERVER_RETRY).await;
+    }
+}
+
+/// How many refusals in a row are believed, one a second: roles are there some seconds after the API server
+/// answers.
+const RIGHTS_PATIENCE: u32 = 15;
+
+const LEASES: ResourceType =
+    ResourceType::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
+
 /// Being a candidate for a lease, or the certainty to lead without one.
 struct Election {
     /// The lease is given back when this is dropped.
@@ -157,8 +233,14 @@ struct Election {
     contending: Option<Task<()>>,
 }
 
-/// Starts to contend for the lease of this name, unless --leader-elect=false.
-fn elect(process: &Process, name: &str, health: &str) -> Result<Election, Error> {
+/// Starts to contend for the lease of this name, unless --leader-elect=false. With `coordinated` the API
+/// server picks the leader, and this is a candidate.
+fn elect(
+    process: &Process,
+    name: &str,
+    health: &str,
+    coordinated: bool,
+) -> Result<Election, Error> {
     let (lease, stop) = Stop::new();
     let election = &process.options.config.generic.leader_election;
     if !election.leader_elect {
@@ -188,7 +270,20 @@ fn elect(process: &Process, name: &str, health: &str) -> Result<Election, Error>
         renew_deadline: election.renew_deadline.to_std(),
         retry_period: election.retry_period.to_std(),
         release_on_exit: gates.enabled(Gate::ControllerManagerReleaseLeaderElectionLockOnExit),
+        coordinated,
     };
+    let candidacy = coordinated.then(|| {
+        let versions = process.options.gates.versions();
+        Candidacy {
+            client: client.clone(),
+            clock: clock.clone(),
+            namespace: config.namespace.clone(),
+            identity: config.identity.clone(),
+            lease: config.name.clone(),
+            binary_version: format!("{}.0", Version::BINARY),
+            emulation_version: format!("{}.0", versions.emulated),
+        }
+    });
     let elector = LeaderElector::new(client, config, clock.clone(), rng.fork(), Some(recorder))
         .map_err(|error| Error::Setting {
             flag: "leader-elect-lease-duration",
@@ -205,6 +300,7 @@ fn elect(process: &Process, name: &str, health: &str) -> Result<Election, Error>
     let contending = spawn(async move {
         let (writer_stopper, writer_stop) = Stop::new();
         let writing = spawn(writer.run(writer_stop));
+        let _candidate = candidacy.map(|candidacy| spawn(candidacy.run(stop.clone())));
         elector.run(stop).await;
         drop(writer_stopper);
         let _ = writing.await;
@@ -233,11 +329,12 @@ fn manager(process: &Process, identities: &Identities, selected: Selected) -> Ma
         stream.clone(),
     ));
     let identities = identities.clone();
+    let metadata = identities.own("metadata-informers");
     Manager {
         parts: Parts {
             informers,
-            metadata: identities.own("metadata-informers"),
-            stream,
+            collector: Memory::new(metadata.clone(), stream),
+            metadata,
             root_ca: process.root_ca.clone(),
             service_account_key: process.service_account_key.clone(),
             config: options.config.clone(),
@@ -254,7 +351,10 @@ fn manager(process: &Process, identities: &Identities, selected: Selected) -> Ma
                 match descriptor.first {
                     // Others' credentials may depend on it, so it cannot wait for its own.
                     true => Ok(identities.own(descriptor.service_account)),
-                    false => identities.controller(descriptor.service_account).await,
+                    false => {
+                        let account = descriptor.service_account;
+                        identities.controller(account, descriptor.rate).await
+                    }
                 }
             })
         }),
@@ -297,6 +397,30 @@ mod tests {
             expected,
             "{flags:?}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn health_names_what_runs_while_it_does() {
+        let health = Arc::new(Health::default());
+        let standby = Leadership::Standby { holder: None };
+        let leading = Leadership::Leading {
+            until: tokio::time::Instant::now(),
+        };
+        let (leads, leadership) = watch::channel(standby.clone());
+        let shown = Arc::clone(&health);
+        let names = vec!["job-controller"];
+        let _running = spawn(async move { show_running(&shown, Some(leadership), names).await });
+        for (state, expected) in [
+            (standby.clone(), "healthz check passed\n"),
+            (leading, "[+]job-controller ok\nhealthz check passed\n"),
+            (standby, "healthz check passed\n"),
+        ] {
+            leads.send_replace(state);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let request = crate::serving::Request::get("/healthz?verbose");
+            let answer = health.answer(Endpoint::Healthz, &request);
+            assert_eq!(answer.body(), expected);
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ pub mod auth;
 mod bad_input;
 pub mod built;
 pub mod config;
+#[cfg(test)]
+mod deploy;
 pub mod descriptors;
 pub mod duration;
 mod error;

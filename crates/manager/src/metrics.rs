@@ -114,6 +114,29 @@ fn registration(metrics: &Metrics, options: &MetricsOptions) {
         &[],
     );
     hidden.with_label_values::<&str>(&[]).inc_by(0);
+    let registered = metrics.counter(
+        "registered_metrics_total",
+        "Metrics that exist, by how long their names will stay.",
+        Stability::Beta,
+        &["deprecated_version", "stability_level"],
+    );
+    let counted = metrics.clone();
+    metrics.before_scrape(move || {
+        for (level, mark) in [
+            ("ALPHA", "[ALPHA]"),
+            ("BETA", "[BETA]"),
+            ("STABLE", "[STABLE]"),
+        ] {
+            let families = counted.registry().gather();
+            let marked = families
+                .iter()
+                .filter(|family| family.help().starts_with(mark));
+            let counter = registered.with_label_values(&["", level]);
+            let count = marked.count() as u64;
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
+        true
+    });
 }
 
 /// Drops what is disabled, and folds label values that are not allowed into "unexpected".
@@ -388,139 +411,4 @@ impl Proc {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rendered(options: MetricsOptions) -> String {
-        ProcessMetrics::new(Metrics::new(), options, &FeatureGates::defaults()).render()
-    }
-
-    #[test]
-    fn the_process_is_measured() {
-        let text = rendered(MetricsOptions::default());
-        for family in [
-            "process_cpu_seconds_total counter",
-            "process_max_fds gauge",
-            "process_network_receive_bytes_total counter",
-            "process_network_transmit_bytes_total counter",
-            "process_open_fds gauge",
-            "process_resident_memory_bytes gauge",
-            "process_start_time_seconds gauge",
-            "process_virtual_memory_bytes gauge",
-            "process_virtual_memory_max_bytes gauge",
-            "kubernetes_build_info gauge",
-            "kubernetes_feature_enabled gauge",
-            "version_info gauge",
-            "disabled_metrics_total counter",
-            "hidden_metrics_total counter",
-        ] {
-            assert!(text.contains(&format!("# TYPE {family}\n")), "{family}");
-        }
-        assert!(
-            text.contains("kubernetes_feature_enabled{name=\"HPAScaleToZero\",stage=\"ALPHA\"} 0")
-        );
-        assert!(text.contains("kubernetes_feature_enabled{name=\"JobManagedBy\",stage=\"\"} 1"));
-        assert_eq!(text.matches("kubernetes_feature_enabled{").count(), 242);
-    }
-
-    /// Families that upstream does not have: additions that dashboards cannot confuse with its own.
-    const ADDITIONS: &[&str] = &["controller_reconcile_", "event_"];
-
-    #[test]
-    fn families_are_upstreams() {
-        let reference: BTreeMap<&str, Vec<&str>> = include_str!("testdata/metrics.txt")
-            .lines()
-            .filter(|line| !line.starts_with('#'))
-            .filter_map(|line| line.split_once(' '))
-            .map(|(name, facts)| (name, facts.split(' ').collect()))
-            .collect();
-        let metrics = Metrics::new();
-        let _ = ProcessMetrics::new(
-            metrics.clone(),
-            MetricsOptions::default(),
-            &FeatureGates::defaults(),
-        );
-        crate::auth::register_metrics(&metrics);
-        metrics.queue("deployment").on_add();
-        for family in metrics.registry().gather() {
-            let name = family.name();
-            if ADDITIONS.iter().any(|prefix| name.starts_with(prefix)) {
-                continue;
-            }
-            let Some([kind, labels, buckets]) = reference.get(name).map(Vec::as_slice) else {
-                panic!("{name} is neither upstream's nor an addition");
-            };
-            assert_eq!(
-                format!("{:?}", family.get_field_type()).to_lowercase(),
-                *kind,
-                "{name}"
-            );
-            for sample in family.get_metric() {
-                let names: Vec<&str> = sample
-                    .get_label()
-                    .iter()
-                    .map(|label| label.name())
-                    .collect();
-                let names = if names.is_empty() {
-                    "-".to_owned()
-                } else {
-                    names.join(",")
-                };
-                assert_eq!(names, *labels, "{name}");
-                let bounds = sample
-                    .get_histogram()
-                    .get_bucket()
-                    .iter()
-                    .map(|bucket| bucket.upper_bound());
-                let bounds: Vec<f64> = bounds.filter(|bound| bound.is_finite()).collect();
-                let expected = buckets.split(',').filter_map(|bound| bound.parse().ok());
-                assert_eq!(bounds, expected.collect::<Vec<f64>>(), "{name}");
-            }
-        }
-    }
-
-    #[test]
-    fn metrics_can_be_turned_off() {
-        let options = MetricsOptions {
-            disabled: vec!["version_info".into()],
-            ..MetricsOptions::default()
-        };
-        let text = rendered(options);
-        assert!(!text.contains("version_info"));
-        assert!(text.contains("disabled_metrics_total 1"));
-    }
-
-    #[test]
-    fn label_values_can_be_limited() {
-        let text = "# HELP a x\n# TYPE a counter\na{l=\"1\",m=\"x,\\\"y\"} 1\na{l=\"2\",m=\"z\"} 2\na{l=\"3\",m=\"z\"} 3\n# HELP b x\nb{l=\"9\"} 1\n";
-        let allowed = BTreeMap::from([(("a".to_owned(), "l".to_owned()), vec!["1".to_owned()])]);
-        let options = MetricsOptions {
-            allowed_labels: allowed,
-            ..MetricsOptions::default()
-        };
-        assert_eq!(
-            restrict(text, &options),
-            "# HELP a x\n# TYPE a counter\na{l=\"1\",m=\"x,\\\"y\"} 1\na{l=\"unexpected\",m=\"z\"} 5\n# HELP b x\nb{l=\"9\"} 1\n"
-        );
-    }
-
-    #[test]
-    fn proc_files_that_are_not_there_say_nothing() {
-        let empty = String::new;
-        let proc = Proc {
-            stat: empty(),
-            status: empty(),
-            limits: empty(),
-            netstat: empty(),
-            system: empty(),
-        };
-        assert_eq!(
-            (proc.cpu_seconds(), proc.started(), proc.network()),
-            (None, None, None)
-        );
-        assert_eq!(
-            (proc.status("VmRSS:"), proc.limit("Max open files")),
-            (None, None)
-        );
-    }
-}
+mod tests;

@@ -3,16 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::Client;
+use api::{Clock, Rng};
+use client::{Client, Transport};
 use futures_util::future::BoxFuture;
+use runtime::informer::StreamOptions;
 use runtime::leader::Leadership;
-use runtime::{Stop, spawn};
+use runtime::{Decisions, Informers, Metrics, Stop, spawn};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::built::{self, Parts};
+use crate::built::{self, Memory, Parts};
 use crate::descriptors::{self, Descriptor, Fate};
 use crate::gates::FeatureGates;
+use crate::options::Options;
 use crate::term::Term;
 
 /// Gives each controller its client.
@@ -33,6 +36,47 @@ pub struct Manager {
 const BUILD_RETRY: Duration = Duration::from_secs(2);
 
 impl Manager {
+    /// All selected controllers against a server in the same process, without identities of their own.
+    pub fn in_process(
+        transport: Transport,
+        options: &Options,
+        clock: Clock,
+        rng: Rng,
+        decisions: Decisions,
+    ) -> Manager {
+        let stream = StreamOptions {
+            rng: rng.fork(),
+            resync: None,
+        };
+        let client = {
+            let transport = transport.clone();
+            move |agent: &str| {
+                Client::new(transport.clone()).with_user_agent(&format!("steersman/{agent}"))
+            }
+        };
+        Manager {
+            parts: Parts {
+                informers: Arc::new(Informers::new(client("shared-informers"), stream.clone())),
+                collector: Memory::new(client("metadata-informers"), stream),
+                metadata: client("metadata-informers"),
+                root_ca: None,
+                service_account_key: None,
+                config: options.config.clone(),
+                gates: options.gates.for_controllers(),
+                clock,
+                rng: rng.fork(),
+                metrics: Metrics::new(),
+                decisions,
+            },
+            selected: select(&options.config.generic.controllers, &options.gates),
+            clients: Arc::new(move |descriptor| {
+                Box::pin(std::future::ready(Ok(client(descriptor.name))))
+            }),
+            // Nothing takes long that does not go over a network.
+            patience: Duration::from_secs(5),
+        }
+    }
+
     /// Runs until the signal comes. Without `leadership` it leads from the start to the end.
     pub async fn run(self, leadership: Option<watch::Receiver<Leadership>>, stop: Stop) {
         self.parts.informers.start(&stop);
@@ -55,7 +99,15 @@ impl Manager {
             ender.stop();
             let _ = running.await;
             self.parts.informers.clear_listeners();
+            self.parts.collector.clear_listeners();
         }
+    }
+
+    /// Is this controller among those that it runs?
+    pub fn has(&self, name: &str) -> bool {
+        self.selected
+            .iter()
+            .any(|descriptor| descriptor.name == name)
     }
 
     async fn build(&self) -> Term {

@@ -8,6 +8,7 @@ use futures_util::StreamExt;
 use runtime::controller::Controller;
 use runtime::informer::StreamOptions;
 use runtime::{Informers, Recorder, Stop, Task, spawn};
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::config::{Config, NodeConfig};
@@ -25,7 +26,21 @@ pub struct Cluster {
     config: Config,
     clock: Clock,
     rng: Rng,
+    registered: watch::Sender<Registered>,
 }
+
+/// How far the registration of nodes has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registered {
+    /// Nodes that are there, whoever made them.
+    pub nodes: usize,
+    /// All that were asked for are among them.
+    pub done: bool,
+}
+
+/// A recorder writes one event after the other. Each real kubelet has its own, so ours have a few between them:
+/// on a disk, what is written at the same time is made durable together.
+const KUBELET_VOICES: usize = 8;
 
 /// Nodes are registered this many at a time: enough to hide a network's latency.
 const REGISTERED_AT_ONCE: usize = 16;
@@ -37,20 +52,29 @@ impl Cluster {
             config,
             clock,
             rng,
+            registered: watch::Sender::default(),
         }
+    }
+
+    /// Tells how many nodes there are while they are registered.
+    pub fn registration(&self) -> watch::Receiver<Registered> {
+        self.registered.subscribe()
     }
 
     /// Runs until the signal comes. Registers the nodes first; nodes that are there already are taken over
     /// as they are.
     pub async fn run(self, stop: Stop) {
-        let (kubelet_events, kubelet_writer) = self.recorder("kubelet");
+        let (kubelet_events, kubelet_writers): (Vec<_>, Vec<_>) = (0..KUBELET_VOICES)
+            .map(|_| self.recorder("kubelet"))
+            .unzip();
         let (scheduler_events, scheduler_writer) = self.recorder("default-scheduler");
         let (volume_events, volume_writer) = self.recorder("persistentvolume-controller");
-        let _writers: [Task<()>; 3] = [
-            spawn(volume_writer.run(stop.clone())),
-            spawn(kubelet_writer.run(stop.clone())),
-            spawn(scheduler_writer.run(stop.clone())),
-        ];
+        let writers = kubelet_writers
+            .into_iter()
+            .chain([volume_writer, scheduler_writer]);
+        let _writers: Vec<Task<()>> = writers
+            .map(|writer| spawn(writer.run(stop.clone())))
+            .collect();
         let informers = Arc::new(Informers::new(
             self.client.clone(),
             StreamOptions {
@@ -62,7 +86,7 @@ impl Cluster {
             NodeLife::controller(
                 self.client.clone(),
                 self.clock.clone(),
-                kubelet_events.clone(),
+                kubelet_events[0].clone(),
                 &informers,
             ),
             Kubelets::controller(
@@ -98,7 +122,7 @@ impl Cluster {
         }
         let nodes = informers.of::<Node>();
         if stop.or(nodes.synced().wait()).await.is_some() {
-            self.register_nodes(&kubelet_events, &informers, &stop)
+            self.register_nodes(&kubelet_events[0], &informers, &stop)
                 .await;
         }
         if self.config.provisioner {
@@ -147,11 +171,17 @@ impl Cluster {
                 node,
             )
         });
-        let registrations = futures_util::stream::iter(registrations)
-            .buffered(REGISTERED_AT_ONCE)
-            .count();
-        if let Some(count) = stop.or(registrations).await {
-            info!(registered = count, resource = %Node::TYPE, "simulated nodes are up");
+        let tell = |nodes, done| self.registered.send_replace(Registered { nodes, done });
+        let mut nodes = known.len();
+        let mut registrations =
+            futures_util::stream::iter(registrations).buffered(REGISTERED_AT_ONCE);
+        while let Some(Some(())) = stop.or(registrations.next()).await {
+            nodes += 1;
+            tell(nodes, false);
+        }
+        if !stop.is_stopped() {
+            info!(nodes, resource = %Node::TYPE, "simulated nodes are up");
+            tell(nodes, true);
         }
     }
 }
@@ -161,7 +191,12 @@ async fn register_until_done(client: Client, recorder: Recorder, clock: Clock, n
     let mut wait = FIRST_RETRY;
     while let Err(source) = register(&client, &recorder, &node, clock.now()).await {
         let name = node.name.clone();
+        let is_hopeless = source.is_invalid();
         let error = Error::Register { name, source };
+        if is_hopeless {
+            tracing::error!(error = %describe(&error), "the node is left out");
+            return;
+        }
         warn!(error = %describe(&error), "will retry");
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(LONGEST_RETRY);

@@ -1,6 +1,6 @@
 //! Which nodes there are and how the simulated cluster behaves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use api::{Istr, Quantity, Taint};
@@ -37,9 +37,6 @@ pub struct NodeConfig {
 
 const DEFAULT_NODES: usize = 3;
 
-/// More than anyone has memory for; a typo should not start a million nodes.
-const MOST_NODES: usize = 5000;
-
 /// Pods' addresses: room for 8192 nodes of 512 addresses, away from the usual service ranges.
 const POD_CIDR: &str = "10.64.0.0/10";
 /// 512 addresses a node, for its 500 pods.
@@ -55,6 +52,9 @@ impl Default for Config {
 }
 
 impl Config {
+    /// More than anyone has memory for; a typo should not start a million nodes.
+    pub const MOST_NODES: u32 = 5000;
+
     /// `count` equal nodes `node-0`, `node-1`, ...
     pub fn with_nodes(count: usize) -> Config {
         let group = Group {
@@ -71,12 +71,8 @@ impl Config {
     /// Reads a node file; `name` is how messages call it.
     pub fn parse(text: &str, name: &str) -> Result<Config, Error> {
         let file: File = crate::error::parse_yaml(text, name)?;
-        Config::from_file(file).map_err(|(field, problem)| Error::Invalid {
-            file: name.to_owned(),
-            line: None,
-            field,
-            problem,
-        })
+        Config::from_file(file)
+            .map_err(|(field, problem)| crate::error::senseless(text, name, field, problem))
     }
 
     pub fn load(path: &Path) -> Result<Config, Error> {
@@ -95,14 +91,22 @@ impl Config {
             None => Some(parse_range(POD_CIDR)?),
         };
         let mut nodes: Vec<NodeConfig> = Vec::new();
+        let mut names: BTreeSet<String> = BTreeSet::new();
         for (index, group) in file.nodes.iter().enumerate() {
+            if !is_name(&group.name) {
+                let problem = format!(
+                    "{:?} is not a name of lower case letters, digits, '-' and '.'",
+                    group.name
+                );
+                return Err((format!("nodes[{index}].name"), problem));
+            }
             for number in 0..group.count {
-                if nodes.len() >= MOST_NODES {
-                    let problem = format!("more than {MOST_NODES} nodes in all");
+                if nodes.len() >= Config::MOST_NODES as usize {
+                    let problem = format!("more than {} nodes in all", Config::MOST_NODES);
                     return Err((format!("nodes[{index}].count"), problem));
                 }
                 let node = group.node(number, nodes.len(), range.as_ref());
-                if nodes.iter().any(|held| held.name == node.name) {
+                if !names.insert(node.name.clone()) {
                     let problem = format!("a second node called {:?}", node.name);
                     return Err((format!("nodes[{index}].name"), problem));
                 }
@@ -121,6 +125,16 @@ impl Config {
 fn parse_range(text: &str) -> Result<Cidr, (String, String)> {
     let problem = || format!("{text:?} is not an address range such as {POD_CIDR}");
     Cidr::parse(text).ok_or_else(|| ("podCIDR".to_owned(), problem()))
+}
+
+/// Could it be the first part of a node's name? What comes after it leaves room for the number.
+fn is_name(text: &str) -> bool {
+    let is_edge = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit();
+    text.len() <= 240
+        && text.starts_with(is_edge)
+        && text
+            .chars()
+            .all(|char| is_edge(char) || matches!(char, '-' | '.'))
 }
 
 impl NodeConfig {
@@ -280,11 +294,15 @@ podCIDR: 10.0.0.0/8
         );
         assert_eq!(
             check("podCIDR: here\n"),
-            r#"nodes.yaml: podCIDR: "here" is not an address range such as 10.64.0.0/10"#
+            r#"nodes.yaml: line 1: podCIDR: "here" is not an address range such as 10.64.0.0/10"#
         );
         assert_eq!(
-            check("nodes: [{name: a}, {name: a}]"),
-            r#"nodes.yaml: nodes[1].name: a second node called "a-0""#
+            check("nodes:\n- name: a\n- count: 1\n  name: a\n"),
+            r#"nodes.yaml: line 4: nodes[1].name: a second node called "a-0""#
+        );
+        assert_eq!(
+            check("nodes:\n- name: Web_1\n"),
+            r#"nodes.yaml: line 2: nodes[0].name: "Web_1" is not a name of lower case letters, digits, '-' and '.'"#
         );
         assert!(check("nodes: [{count: 9999}]").contains("more than 5000"));
         assert!(check("nodes: [{capacity: {cpu: lots}}]").contains("nodes[0].capacity.cpu"));

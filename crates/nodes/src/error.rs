@@ -1,6 +1,10 @@
 //! What can be wrong with what we are told.
 
-use serde::de::DeserializeOwned;
+use std::fmt;
+
+use serde::de::{
+    self, DeserializeOwned, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -61,4 +65,70 @@ pub(crate) fn parse_yaml<T: DeserializeOwned>(text: &str, file: &str) -> Result<
             problem,
         }
     })
+}
+
+/// What a file says is well-formed, but makes no sense at this field (`nodes[1].name`).
+pub(crate) fn senseless(text: &str, file: &str, field: String, problem: String) -> Error {
+    Error::Invalid {
+        file: file.to_owned(),
+        line: line_of(text, &field),
+        field,
+        problem,
+    }
+}
+
+/// The line of a field. A field that is not there has the line of what should hold it.
+fn line_of(text: &str, field: &str) -> Option<usize> {
+    let steps: Vec<&str> = field
+        .split(['.', '[', ']'])
+        .filter(|step| !step.is_empty())
+        .collect();
+    (0..=steps.len()).rev().find_map(|known| {
+        let deserializer = serde_yaml_ng::Deserializer::from_str(text);
+        let error = Seek(&steps[..known]).deserialize(deserializer).err()?;
+        error.location().map(|location| location.line())
+    })
+}
+
+/// Walks to a field and fails there, because errors are what carries places.
+struct Seek<'a>(&'a [&'a str]);
+
+impl<'de> DeserializeSeed<'de> for Seek<'_> {
+    type Value = ();
+
+    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seek<'_> {
+    type Value = ();
+
+    /// Anything that cannot be walked into is an error at its place: just what is wanted, if it is the end.
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the end of the walk")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Some((step, rest)) = self.0.split_first() else {
+            return Err(de::Error::custom("here"));
+        };
+        while let Some(key) = map.next_key::<String>()? {
+            if key == *step {
+                return map.next_value_seed(Seek(rest));
+            }
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let Some((step, rest)) = self.0.split_first() else {
+            return Err(de::Error::custom("here"));
+        };
+        for _ in 0..step.parse::<usize>().unwrap_or(0) {
+            list.next_element::<IgnoredAny>()?;
+        }
+        list.next_element_seed(Seek(rest)).map(|_| ())
+    }
 }

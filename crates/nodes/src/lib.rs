@@ -20,7 +20,7 @@ mod scheduler;
 pub mod stages;
 pub mod storage;
 
-pub use cluster::Cluster;
+pub use cluster::{Cluster, Registered};
 pub use config::{Config, NodeConfig};
 pub use error::Error;
 

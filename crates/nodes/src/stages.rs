@@ -13,7 +13,7 @@ use api::{Istr, LabelSet, Rng};
 use serde::{Deserialize, Deserializer};
 
 use crate::behaviour::{Behaviour, RunFor, parse_duration};
-use crate::error::{Error, parse_yaml};
+use crate::error::{Error, parse_yaml, senseless};
 use crate::pod::Pod;
 
 /// All stages of a file, in its order; where two set the same part, the later one wins.
@@ -40,11 +40,8 @@ impl Stages {
     pub fn parse(text: &str, name: &str) -> Result<Stages, Error> {
         let file: File = parse_yaml(text, name)?;
         let stages = file.stages.into_iter().enumerate().map(|(index, stage)| {
-            stage.compile().map_err(|(field, problem)| Error::Invalid {
-                file: name.to_owned(),
-                line: None,
-                field: format!("stages[{index}].{field}"),
-                problem,
+            stage.compile().map_err(|(field, problem)| {
+                senseless(text, name, format!("stages[{index}].{field}"), problem)
             })
         });
         Ok(Stages(stages.collect::<Result<Vec<Stage>, Error>>()?))
@@ -334,8 +331,8 @@ stages:
             "stages.yaml: line 5: stages[0].delay.duration: \"soon\" is not a duration such as 5s or 1m30s"
         );
         assert_eq!(
-            check("stages: [{name: a, next: Ready, exitCode: 3}]"),
-            "stages.yaml: stages[0].exitCode: goes with Crash and Exit, not with Ready"
+            check("stages:\n- name: a\n  next: Ready\n  exitCode: 3\n"),
+            "stages.yaml: line 4: stages[0].exitCode: goes with Crash and Exit, not with Ready"
         );
         assert!(check("stages: [{next: Ready}]").contains("missing field `name`"));
         assert!(check("stages: [{name: a, next: Ready, percent: 101}]").contains("more than 100"));

@@ -17,9 +17,20 @@ pub fn wall() -> Clock {
     })
 }
 
+/// The wall clock, set forward.
+pub fn wall_ahead(ahead: std::time::Duration) -> Clock {
+    let wall = wall();
+    Clock::new(move || wall.now().plus(ahead))
+}
+
 /// A clock that starts at `start` and moves with tokio's time, which a test or the simulator may
 /// have paused. Call it inside a runtime.
 pub fn following_tokio(start: Time) -> Clock {
+    following_tokio_from(start.micro())
+}
+
+/// The same, from a moment that is known more exactly.
+pub fn following_tokio_from(start: MicroTime) -> Clock {
     let origin = tokio::time::Instant::now();
-    Clock::new(move || start.micro().plus(origin.elapsed()))
+    Clock::new(move || start.plus(origin.elapsed()))
 }

@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tracing::{debug, error, info};
 
+use crate::decisions::Decisions;
 use crate::informer::Synced;
 use crate::metrics::{ControllerMetrics, Metrics, ReconcileResult};
 use crate::queue::Queue;
@@ -85,6 +86,17 @@ impl Controller {
     pub fn measured(mut self, metrics: &Metrics, queue_name: &str) -> Controller {
         self.queue.measure(metrics, queue_name);
         self.metrics = Some(metrics.controller(self.name));
+        self
+    }
+
+    /// Notes with each decision how carrying it out went.
+    #[must_use]
+    pub fn explained(mut self, decisions: &Decisions) -> Controller {
+        self.reconciler = Arc::new(Explained {
+            controller: self.name,
+            inner: self.reconciler,
+            decisions: decisions.clone(),
+        });
         self
     }
 
@@ -179,6 +191,30 @@ impl Controller {
         }
         debug!(controller = self.name, %key, reason, "will retry");
         self.queue.add_rate_limited(key.clone());
+    }
+}
+
+/// A reconciler whose failures can be asked about.
+struct Explained {
+    controller: &'static str,
+    inner: Arc<dyn Reconcile>,
+    decisions: Decisions,
+}
+
+impl Reconcile for Explained {
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(async move {
+            let outcome = self.inner.reconcile(key).await;
+            let failure = match &outcome {
+                // Waiting for our own writes is no failure, and says nothing about the decision.
+                Err(Error::Stale { .. }) => return outcome,
+                Err(Error::Client(error)) => Some(client::describe(error)),
+                Err(error) => Some(error.to_string()),
+                Ok(_) => None,
+            };
+            self.decisions.note_outcome(self.controller, key, failure);
+            outcome
+        })
     }
 }
 

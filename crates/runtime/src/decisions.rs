@@ -14,7 +14,14 @@ use crate::lru::Lru;
 
 /// The last decisions of all controllers. Cheap to clone; clones share the record.
 #[derive(Clone)]
-pub struct Decisions(Arc<Mutex<Inner>>);
+pub struct Decisions {
+    inner: Arc<Mutex<Inner>>,
+    listener: Option<Listener>,
+}
+
+/// Hears of every decision that is not the one before it again: the controller, the object, when, and
+/// the lines.
+pub type Listener = Arc<dyn Fn(&'static str, &Key, MicroTime, &str) + Send + Sync>;
 
 /// One plan, and how often in a row it was made again unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +31,8 @@ pub struct Decision {
     /// When it was made last.
     pub last_at: MicroTime,
     pub count: u64,
+    /// Why it could not be carried out, the last time that it could not; none once it could.
+    pub failure: Option<Arc<str>>,
     /// Its lines, separated by newlines; empty when there was nothing to do.
     text: Arc<str>,
 }
@@ -37,6 +46,9 @@ const OBJECTS: usize = 4096;
 /// A plan may touch 500 pods; the first few say it all.
 const BYTES_PER_DECISION: usize = 2048;
 
+/// A server's message fits. One per object is kept, so all together stay below 2 MB.
+const BYTES_PER_FAILURE: usize = 512;
+
 /// All text together: an idle process has 12 MB in all, a busy one must not spend more than a few
 /// on its memoirs.
 const BYTES: usize = 4 * 1024 * 1024;
@@ -49,10 +61,21 @@ struct Inner {
 
 impl Decisions {
     pub fn new() -> Decisions {
-        Decisions(Arc::new(Mutex::new(Inner {
+        let inner = Inner {
             objects: Lru::new(OBJECTS),
             bytes: 0,
-        })))
+        };
+        Decisions {
+            inner: Arc::new(Mutex::new(inner)),
+            listener: None,
+        }
+    }
+
+    /// The same, and somebody listens: the record forgets, who listens need not.
+    #[must_use]
+    pub fn heard_by(mut self, listener: Listener) -> Decisions {
+        self.listener = Some(listener);
+        self
     }
 
     /// Keeps what `controller` decided about `key`. A decision equal to the one before it is counted,
@@ -88,14 +111,34 @@ impl Decisions {
             inner.bytes -= oldest.text.len();
         }
         inner.bytes += text.len();
+        let text: Arc<str> = text.into();
         decisions.push_back(Decision {
             at,
             last_at: at,
             count: 1,
-            text: text.into(),
+            failure: None,
+            text: text.clone(),
         });
         while inner.bytes > BYTES {
             inner.forget_oldest();
+        }
+        if let Some(listener) = &self.listener {
+            listener(controller, key, at, &text);
+        }
+    }
+
+    /// Notes how carrying out the last decision about `key` went.
+    pub fn note_outcome(&self, controller: &'static str, key: &Key, failure: Option<String>) {
+        let mut inner = self.lock();
+        // Looking must not make the object younger, and most of the time there is nothing to note.
+        let Some(decisions) = inner.objects.peek_mut(&(controller, key.clone())) else {
+            return;
+        };
+        if let Some(last) = decisions.back_mut() {
+            last.failure = failure.map(|mut text| {
+                text.truncate(text.floor_char_boundary(BYTES_PER_FAILURE));
+                text.into()
+            });
         }
     }
 
@@ -108,6 +151,16 @@ impl Decisions {
             .peek(&(controller, key.clone()))
             .map(|decisions| decisions.iter().cloned().collect())
             .unwrap_or_default()
+    }
+
+    /// What anybody decided about an object of this name, by controller. Kinds are not told apart: the
+    /// garbage collector, who decides about all of them, begins its lines with the kind.
+    pub fn about(&self, key: &Key) -> Vec<(&'static str, Vec<Decision>)> {
+        let controllers = self.controllers().into_iter();
+        controllers
+            .map(|controller| (controller, self.get(controller, key)))
+            .filter(|(_, decisions)| !decisions.is_empty())
+            .collect()
     }
 
     /// The controllers that have decided anything, by name.
@@ -131,7 +184,7 @@ impl Decisions {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -157,14 +210,18 @@ impl Decision {
     }
 }
 
-/// `{"time":…,"lastTime":…,"count":…,"lines":[…]}`
+/// `{"time":…,"lastTime":…,"count":…,"lines":[…]}`, and `"failure"` where there is one.
 impl Serialize for Decision {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct("Decision", 4)?;
+        let mut object = serializer.serialize_struct("Decision", 5)?;
         object.serialize_field("time", &self.at)?;
         object.serialize_field("lastTime", &self.last_at)?;
         object.serialize_field("count", &self.count)?;
         object.serialize_field("lines", &self.lines().collect::<Vec<_>>())?;
+        match &self.failure {
+            Some(failure) => object.serialize_field("failure", failure)?,
+            None => object.skip_field("failure")?,
+        }
         object.end()
     }
 }
@@ -237,6 +294,47 @@ mod tests {
         let kept = decisions.get("replicaset", &Key::new("web", "a"));
         expect![[r#"[{"time":"1970-01-01T00:00:01.000000Z","lastTime":"1970-01-01T00:00:01.000000Z","count":1,"lines":["create 2"]},{"time":"1970-01-01T00:00:02.000000Z","lastTime":"1970-01-01T00:00:09.000000Z","count":3,"lines":["wait"]},{"time":"1970-01-01T00:00:10.000000Z","lastTime":"1970-01-01T00:00:10.000000Z","count":1,"lines":["create 2"]}]"#]]
             .assert_eq(&serde_json::to_string(&kept).unwrap());
+    }
+
+    #[test]
+    fn a_decision_that_fails_says_so_until_it_does_not() {
+        let decisions = Decisions::new();
+        let key = Key::new("web", "a");
+        let fails = |text: &str| {
+            decisions.note_outcome("replicaset", &key, Some(text.to_owned()));
+        };
+        fails("nothing was decided yet, so nothing can fail");
+        record(&decisions, "a", 1, &["create 2"]);
+        fails("exceeded quota");
+        record(&decisions, "a", 2, &["create 2"]);
+        let last = || decisions.get("replicaset", &key).pop().unwrap();
+        assert_eq!(last().failure.as_deref(), Some("exceeded quota"));
+        assert!(
+            serde_json::to_string(&last())
+                .unwrap()
+                .ends_with(r#""lines":["create 2"],"failure":"exceeded quota"}"#)
+        );
+        decisions.note_outcome("replicaset", &key, None);
+        assert_eq!(last().failure, None);
+        assert_eq!(decisions.about(&key).len(), 1);
+        assert!(decisions.about(&Key::new("web", "b")).is_empty());
+    }
+
+    #[test]
+    fn who_listens_hears_each_new_decision_once() {
+        let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+        let told = heard.clone();
+        let decisions = Decisions::new().heard_by(Arc::new(move |controller, key, at, text| {
+            let line = format!("{at} {controller} {key} {text}");
+            told.lock().unwrap().push(line);
+        }));
+        for second in 1..4 {
+            record(&decisions, "a", second, &["wait"]);
+        }
+        assert_eq!(
+            *heard.lock().unwrap(),
+            ["1970-01-01T00:00:01.000000Z replicaset web/a wait\n"]
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod expectations;
 pub mod informer;
 pub mod latch;
 pub mod mutation;
+pub mod pace;
 pub mod queue;
 pub mod rate_limit;
 pub mod slow_start;

@@ -57,6 +57,11 @@ impl<K: Hash + Eq + Clone, V> Lru<K, V> {
         self.entries.get(key).map(|entry| &entry.value)
     }
 
+    /// Changes without touching.
+    pub(crate) fn peek_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.entries.get_mut(key).map(|entry| &mut entry.value)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

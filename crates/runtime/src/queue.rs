@@ -6,13 +6,14 @@
 //! than there are distinct keys.
 
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, VecDeque};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use api::Key;
-use api::collections::{HashMap, HashSet};
+use api::collections::HashMap;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -27,13 +28,22 @@ pub struct Queue<T = Key> {
 
 struct State<T> {
     ready: VecDeque<T>,
-    /// What is in `ready`, plus what has to go there when its worker is done.
-    dirty: HashSet<T>,
-    processing: HashMap<T, Instant>,
+    /// Every item that is wanted or in a worker's hands.
+    items: HashMap<T, Item>,
     delayed: Delayed<T>,
     limiter: RateLimiter<T>,
     closed: bool,
-    added_at: HashMap<T, Instant>,
+    /// Workers that found nothing. Who adds something wakes one of them, if there is one.
+    waiting: usize,
+}
+
+/// At least one of the two times is set.
+#[derive(Clone, Copy, Default)]
+struct Item {
+    /// Since when it is wanted: it is in `ready`, or goes there when its worker is done.
+    wanted_since: Option<Instant>,
+    /// Since when a worker has it.
+    held_since: Option<Instant>,
 }
 
 impl<T: Clone + Eq + Hash + Ord> Queue<T> {
@@ -41,12 +51,11 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
         Queue {
             state: Mutex::new(State {
                 ready: VecDeque::new(),
-                dirty: HashSet::default(),
-                processing: HashMap::default(),
+                items: HashMap::default(),
                 delayed: Delayed::new(),
                 limiter: RateLimiter::new(backoff),
                 closed: false,
-                added_at: HashMap::default(),
+                waiting: 0,
             }),
             changed: Notify::new(),
             metrics: OnceLock::new(),
@@ -54,9 +63,12 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
     }
 
     pub fn add(&self, item: T) {
-        let added = self.lock().add(item);
+        let (added, anybody_waits) = {
+            let mut state = self.lock();
+            (state.add(item, Instant::now()), state.waiting > 0)
+        };
         self.count_add(added);
-        if added == Added::Ready {
+        if added == Added::Ready && anybody_waits {
             self.changed.notify_one();
         }
     }
@@ -101,15 +113,14 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
     /// The next item; `None` once the queue is closed and empty.
     pub async fn get(&self) -> Option<T> {
         loop {
-            let changed = self.changed.notified();
             let due = {
                 let mut state = self.lock();
                 let now = Instant::now();
                 while let Some(item) = state.delayed.pop_due(now) {
-                    self.count_add(state.add(item));
+                    self.count_add(state.add(item, now));
                 }
                 if let Some((item, waited)) = state.take(now) {
-                    if !state.ready.is_empty() {
+                    if !state.ready.is_empty() && state.waiting > 0 {
                         self.changed.notify_one();
                     }
                     if let Some(metrics) = self.metrics.get() {
@@ -121,8 +132,12 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
                     self.changed.notify_one();
                     return None;
                 }
+                state.waiting += 1;
                 state.delayed.next_due()
             };
+            // A wake-up that comes before the first poll is kept: nothing is lost in between.
+            let _waiting = Waiting(self);
+            let changed = self.changed.notified();
             match due {
                 Some(due) => {
                     let _ = tokio::time::timeout_at(due, changed).await;
@@ -134,11 +149,15 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
 
     /// The worker is done with the item.
     pub fn done(&self, item: &T) {
-        let (again, worked) = self.lock().done(item);
+        let (again, worked, anybody_waits) = {
+            let mut state = self.lock();
+            let (again, worked) = state.done(item, Instant::now());
+            (again, worked, state.waiting > 0)
+        };
         if let Some(metrics) = self.metrics.get() {
             metrics.on_done(worked);
         }
-        if again {
+        if again && anybody_waits {
             self.changed.notify_one();
         }
     }
@@ -162,13 +181,13 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
     /// Nothing queued, nothing in a worker's hands. Delayed items may still come.
     pub fn is_idle(&self) -> bool {
         let state = self.lock();
-        state.ready.is_empty() && state.processing.is_empty()
+        state.items.is_empty()
     }
 
     /// What is queued, in a worker's hands, and delayed: for the debug endpoint.
     pub fn contents(&self) -> Contents<T> {
         let state = self.lock();
-        let mut processing: Vec<T> = state.processing.keys().cloned().collect();
+        let mut processing: Vec<T> = state.held().map(|(item, _)| item.clone()).collect();
         processing.sort();
         Contents {
             ready: state.ready.iter().cloned().collect(),
@@ -180,7 +199,7 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
     fn work_under_way(&self) -> Unfinished {
         let now = Instant::now();
         let state = self.lock();
-        let running = state.processing.values().map(|since| now - *since);
+        let running = state.held().map(|(_, since)| now - since);
         running.fold(Unfinished::default(), |sum, each| Unfinished {
             total: sum.total + each,
             longest: sum.longest.max(each),
@@ -230,42 +249,67 @@ enum Added {
 }
 
 impl<T: Clone + Eq + Hash + Ord> State<T> {
-    fn add(&mut self, item: T) -> Added {
-        if self.closed || !self.dirty.insert(item.clone()) {
+    fn add(&mut self, item: T, now: Instant) -> Added {
+        if self.closed {
             return Added::Known;
         }
-        self.added_at.insert(item.clone(), Instant::now());
-        if self.processing.contains_key(&item) {
-            return Added::AfterWork;
+        match self.items.entry(item) {
+            Entry::Occupied(mut known) => match known.get().wanted_since {
+                Some(_) => Added::Known,
+                None => {
+                    known.get_mut().wanted_since = Some(now);
+                    Added::AfterWork
+                }
+            },
+            Entry::Vacant(new) => {
+                self.ready.push_back(new.key().clone());
+                new.insert(Item {
+                    wanted_since: Some(now),
+                    held_since: None,
+                });
+                Added::Ready
+            }
         }
-        self.ready.push_back(item);
-        Added::Ready
     }
 
     fn take(&mut self, now: Instant) -> Option<(T, Duration)> {
         let item = self.ready.pop_front()?;
-        self.dirty.remove(&item);
-        self.processing.insert(item.clone(), now);
-        let waited = self
-            .added_at
-            .remove(&item)
-            .map_or(Duration::ZERO, |added| now - added);
-        Some((item, waited))
+        let known = self.items.get_mut(&item)?;
+        known.held_since = Some(now);
+        let wanted_since = known.wanted_since.take().unwrap_or(now);
+        Some((item, now - wanted_since))
     }
 
-    fn done(&mut self, item: &T) -> (bool, Duration) {
-        let worked = self
-            .processing
-            .remove(item)
-            .map_or(Duration::ZERO, |since| since.elapsed());
+    fn done(&mut self, item: &T, now: Instant) -> (bool, Duration) {
+        let Some(known) = self.items.get_mut(item) else {
+            return (false, Duration::ZERO);
+        };
+        let worked = now - known.held_since.take().unwrap_or(now);
         if crate::mutation::on("lose-dirty-keys") {
-            self.dirty.remove(item);
+            known.wanted_since = None;
         }
-        let again = self.dirty.contains(item);
+        let again = known.wanted_since.is_some();
         if again {
             self.ready.push_back(item.clone());
+        } else {
+            self.items.remove(item);
         }
         (again, worked)
+    }
+
+    fn held(&self) -> impl Iterator<Item = (&T, Instant)> {
+        self.items
+            .iter()
+            .filter_map(|(item, known)| Some((item, known.held_since?)))
+    }
+}
+
+/// A worker that waits; it is counted as long as this lives, also when it is cancelled.
+struct Waiting<'a, T: Clone + Eq + Hash + Ord>(&'a Queue<T>);
+
+impl<T: Clone + Eq + Hash + Ord> Drop for Waiting<'_, T> {
+    fn drop(&mut self) {
+        self.0.lock().waiting -= 1;
     }
 }
 

@@ -5,6 +5,9 @@ use std::future::Future;
 
 use futures_util::future::join_all;
 
+/// No more than this many at once, however well it goes; upstream's `MaxBatchSize`.
+const BATCH_MAX: usize = 500;
+
 /// What came of it: per item that was tried, in order; items after a failed batch were not tried.
 pub struct Attempts<T, E> {
     pub tried: Vec<Result<T, E>>,
@@ -25,7 +28,7 @@ where
         if tried[start..].iter().any(Result::is_err) {
             break;
         }
-        batch *= 2;
+        batch = (batch * 2).min(BATCH_MAX);
     }
     Attempts {
         skipped: count - tried.len(),
@@ -36,7 +39,21 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
+
+    #[tokio::test]
+    async fn a_batch_has_a_bound() {
+        let (under_way, most) = (Cell::new(0), Cell::new(0));
+        let attempts = slow_start(3000, |_| async {
+            under_way.set(under_way.get() + 1);
+            most.set(most.get().max(under_way.get()));
+            tokio::task::yield_now().await;
+            under_way.set(under_way.get() - 1);
+            Ok::<(), ()>(())
+        })
+        .await;
+        assert_eq!((attempts.tried.len(), most.get()), (3000, 500));
+    }
 
     // Upstream: TestSlowStartBatch.
     #[tokio::test]

@@ -15,6 +15,7 @@ mod cluster;
 mod faults;
 mod front;
 mod judge;
+pub mod preview;
 mod report;
 mod run;
 mod scenario;

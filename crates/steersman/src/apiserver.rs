@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use api::Rng;
+use api::{Clock, Rng};
 use apiserver::pki::Pki;
 use apiserver::serve::Spawner;
 use apiserver::{ApiServer, Options, Storage};
@@ -52,7 +52,7 @@ async fn run(arguments: Arguments) -> Result<()> {
             address.0, address.1
         )
     })?;
-    let served = Served::start(&place, listener, &stop)?;
+    let served = Served::start(&place, listener, runtime::clock::wall(), &stop)?;
     if let Some(path) = &arguments.kubeconfig {
         files::write_private(path, &served.kubeconfig())?;
     }
@@ -76,6 +76,13 @@ impl Place {
             None => Ok(Place::Dir(files::default_data_dir()?)),
         }
     }
+
+    pub(crate) fn dir(&self) -> Option<&std::path::Path> {
+        match self {
+            Place::Memory => None,
+            Place::Dir(dir) => Some(dir),
+        }
+    }
 }
 
 /// A running API server.
@@ -87,8 +94,12 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) fn start(place: &Place, listener: TcpListener, stop: &Stop) -> Result<Served> {
-        let clock = runtime::clock::wall();
+    pub(crate) fn start(
+        place: &Place,
+        listener: TcpListener,
+        clock: Clock,
+        stop: &Stop,
+    ) -> Result<Served> {
         let rng = Rng::from_seed(manager::process::random_seed());
         let address = listener.local_addr()?;
         let names = vec![address.ip().to_string()];

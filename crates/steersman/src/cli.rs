@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{apiserver, controller_manager, simulate, up};
+use crate::{apiserver, chaos, controller_manager, preview, running, simulate, up, why};
 
 /// A kube-controller-manager, and a Kubernetes cluster in a box around it.
 #[derive(Parser)]
@@ -23,7 +23,15 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Start a cluster in a box: API server, simulated nodes and scheduler, all controllers
-    Up(up::Arguments),
+    Up(Box<up::Arguments>),
+    /// Stop a cluster that is up
+    Down(running::DownArguments),
+    /// Say which clusters are up
+    Status(running::StatusArguments),
+    /// Stop, start or drain a simulated node
+    Node(chaos::NodeArguments),
+    /// Let a simulated pod fail
+    Pod(chaos::PodArguments),
     /// Serve the Kubernetes API alone: for tests of controllers of your own
     Apiserver(apiserver::Arguments),
     /// Run the controllers on a real cluster, in place of kube-controller-manager
@@ -35,21 +43,37 @@ enum Command {
     },
     /// Run the whole cluster on a virtual clock, from seeds, with faults and crashes
     Simulate(simulate::Arguments),
+    Why(why::Arguments),
+    Preview(preview::Arguments),
     /// Print the version
     Version,
     /// Print a completion script for your shell
-    Completion { shell: clap_complete::Shell },
+    Completion {
+        shell: clap_complete::Shell,
+    },
 }
 
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
-        Command::Up(arguments) => up::main(arguments),
+        Command::Up(arguments) => up::main(*arguments),
+        Command::Down(arguments) => running::down(&arguments),
+        Command::Status(arguments) => match running::status(&arguments) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::Node(arguments) => chaos::node(&arguments),
+        Command::Pod(arguments) => chaos::pod(&arguments),
         Command::Apiserver(arguments) => apiserver::main(arguments),
         Command::ControllerManager { arguments } => {
             return controller_manager::main("steersman controller-manager", arguments.into_iter());
         }
         Command::Simulate(arguments) => return simulate::main(&arguments),
+        Command::Why(arguments) => why::main(&arguments),
+        Command::Preview(arguments) => match preview::main(&arguments) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Version => {
             println!(
                 "steersman {} (Kubernetes API 1.36)",

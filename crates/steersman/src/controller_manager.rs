@@ -25,10 +25,8 @@ pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> Ex
     };
     let clock = runtime::clock::wall();
     let logging = Logging::install(&options.logging, clock.clone());
-    let workers =
-        std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(1, WORKERS_MAX));
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers)
+        .worker_threads(WORKERS)
         .enable_all()
         .build();
     let runtime = match runtime {
@@ -46,8 +44,9 @@ pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> Ex
     }
 }
 
-/// Decoding and planning are quick: more threads than this only cost memory.
-const WORKERS_MAX: usize = 4;
+/// Decoding and planning are quick: one thread keeps up with any API server, and a second one costs
+/// a fifth more CPU for waking each other, and memory.
+const WORKERS: usize = 1;
 
 fn fail(errors: &Errors) -> ExitCode {
     eprintln!("Error: {errors}");

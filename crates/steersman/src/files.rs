@@ -17,17 +17,25 @@ pub(crate) fn default_data_dir() -> Result<PathBuf> {
     Ok(base.join("steersman"))
 }
 
+/// What a start that was cut short may have left in a data folder.
+const FIRST_FILES: [&str; 2] = ["up.json", "up.log"];
+
 /// Refuses a folder that holds something and was never ours: ours has its keys in it from the start.
 pub(crate) fn refuse_foreign_dir(path: &Path) -> Result<()> {
-    let Ok(mut entries) = std::fs::read_dir(path) else {
+    let Ok(entries) = std::fs::read_dir(path) else {
         // It does not exist yet, or creating it will say what is wrong with it.
         return Ok(());
     };
-    if let Some(Ok(first)) = entries.next()
-        && !path.join("pki").is_dir()
-    {
-        let (path, first) = (path.display(), first.file_name());
-        bail!("{path} holds {first:?}, which is not ours; choose an empty folder with --data-dir");
+    if path.join("pki").is_dir() {
+        return Ok(());
+    }
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let is_strange = |name: &std::ffi::OsString| !FIRST_FILES.iter().any(|ours| name == ours);
+    if let Some(stranger) = names.into_iter().find(is_strange) {
+        let path = path.display();
+        bail!(
+            "{path} holds {stranger:?}, which is not ours; choose an empty folder with --data-dir"
+        );
     }
     Ok(())
 }

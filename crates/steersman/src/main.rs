@@ -1,12 +1,17 @@
 //! The binary: one name, many commands. Everything of substance is in the crates behind it.
 
 mod apiserver;
+mod chaos;
 mod cli;
+mod connect;
 mod controller_manager;
 mod files;
+mod preview;
+mod running;
 mod signals;
 mod simulate;
 mod up;
+mod why;
 
 use std::process::ExitCode;
 

@@ -152,3 +152,51 @@ fn a_port_in_use() {
     ];
     check_refused(&arguments, "is another process using the port?");
 }
+
+/// A kubeconfig for a server that does not answer.
+fn kubeconfig_to_nowhere(directory: &Path) -> PathBuf {
+    let path = directory.join("kubeconfig");
+    let config = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "x",
+        "clusters": [{"name": "x", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "x", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}]}"#;
+    std::fs::write(&path, config).expect("a temporary file can be written");
+    path
+}
+
+/// Reads standard error of a running manager until a line holds `text`.
+fn wait_for_line(reader: &mut impl std::io::BufRead, text: &str) {
+    let mut line = String::new();
+    while !line.contains(text) {
+        line.clear();
+        let read = reader.read_line(&mut line).expect("its log can be read");
+        assert!(read > 0, "it ended before it said {text:?}");
+    }
+}
+
+#[test]
+fn a_hang_up_is_survived_and_a_stop_is_clean() {
+    let kubeconfig = kubeconfig_to_nowhere(&directory("signals"));
+    for stop in ["TERM", "INT"] {
+        let mut running = Command::new(BINARY)
+            .args(["controller-manager", "--secure-port=0"])
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let errors = running.stderr.take().expect("it was asked for");
+        let mut log = std::io::BufReader::new(errors);
+        wait_for_line(&mut log, "Waiting for the API server");
+        let signal = |name: &str| {
+            let process = running.id().to_string();
+            let mut sent = Command::new("kill");
+            sent.args([&format!("-{name}"), &process]);
+            assert!(sent.status().expect("kill runs").success());
+        };
+        signal("HUP");
+        signal(stop);
+        wait_for_line(&mut log, "a second signal ends the process at once");
+        let status = running.wait().expect("it ends");
+        assert_eq!(status.code(), Some(0), "after SIG{stop}");
+    }
+}

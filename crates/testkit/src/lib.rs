@@ -1,9 +1,11 @@
 //! A small world for tests: the embedded API server, a client that writes down what it sends, and
 //! informers, all in one thread on a virtual clock.
 
+mod lagging;
 mod pods;
 mod recording;
 mod world;
 
+pub use lagging::Lagging;
 pub use recording::Write;
 pub use world::World;

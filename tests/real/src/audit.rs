@@ -34,7 +34,8 @@ impl Level {
             Level::Objects => {
                 "- level: RequestResponse\n  verbs: [create, update, patch, delete, deletecollection]\n  \
                  resources:\n  - group: apps\n  - group: batch\n  - group: \"\"\n    \
-                 resources: [pods, replicationcontrollers, replicationcontrollers/status]\n- level: Metadata"
+                 resources: [pods, replicationcontrollers, replicationcontrollers/status, namespaces, \
+                 namespaces/status, namespaces/finalize]\n- level: Metadata"
             }
         };
         format!(

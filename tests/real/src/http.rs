@@ -38,7 +38,17 @@ struct Shared {
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
+    /// Names in lower case, in the order of the answer.
+    pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// All values of a header, whose name is given in lower case.
+    pub fn header<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let same = self.headers.iter().filter(move |(key, _)| key == name);
+        same.map(|(_, value)| value.as_str())
+    }
 }
 
 impl Api {
@@ -82,9 +92,28 @@ impl Api {
         content_type: &str,
         body: &[u8],
     ) -> Result<Answer> {
+        let headers = [
+            ("Accept", "application/json"),
+            ("Content-Type", content_type),
+        ];
+        self.send_with(method, path, &headers, body)
+    }
+
+    /// As `send`, with headers of your choice.
+    pub fn send_with(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Answer> {
+        let headers: String = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/json\r\n\
-             User-Agent: real-tests\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: real-tests\r\n\
+             {headers}Content-Length: {}\r\n\r\n",
             body.len()
         );
         let request = [head.as_bytes(), body].concat();
@@ -241,6 +270,7 @@ struct Head {
     status: u16,
     length: Option<usize>,
     chunked: bool,
+    headers: Vec<(String, String)>,
 }
 
 fn exchange(connection: &mut Connection, request: &[u8]) -> Result<Answer> {
@@ -273,6 +303,7 @@ fn exchange(connection: &mut Connection, request: &[u8]) -> Result<Answer> {
     }
     Ok(Answer {
         status: head.status,
+        headers: head.headers,
         body,
     })
 }
@@ -288,6 +319,7 @@ fn read_head(connection: &mut impl BufRead) -> Result<Head> {
         status,
         length: None,
         chunked: false,
+        headers: Vec::new(),
     };
     loop {
         let line = read_line(connection)?;
@@ -297,11 +329,13 @@ fn read_head(connection: &mut impl BufRead) -> Result<Head> {
         let Some((name, value)) = line.split_once(':') else {
             continue;
         };
-        match name.to_ascii_lowercase().as_str() {
-            "content-length" => head.length = value.trim().parse().ok(),
-            "transfer-encoding" => head.chunked = value.trim().eq_ignore_ascii_case("chunked"),
+        let (name, value) = (name.to_ascii_lowercase(), value.trim());
+        match name.as_str() {
+            "content-length" => head.length = value.parse().ok(),
+            "transfer-encoding" => head.chunked = value.eq_ignore_ascii_case("chunked"),
             _ => {}
         }
+        head.headers.push((name, value.to_owned()));
     }
 }
 

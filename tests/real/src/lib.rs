@@ -19,12 +19,15 @@ pub mod audit;
 pub mod building;
 pub mod certificates;
 pub mod cluster;
+pub mod corpus;
+pub mod embedded;
 pub mod http;
 pub mod installation;
 pub mod kubelet;
 pub mod manager;
 pub mod process;
 pub mod scenario;
+pub mod tour;
 pub mod wait;
 
 pub use cluster::{Cluster, ClusterOptions};

@@ -17,13 +17,21 @@ pub const USER: &str = "system:kube-controller-manager";
 
 /// The controllers of ours that tests on real servers rely on. One that is not listed here is not held
 /// to anything yet; one that is listed and fails is a failure.
-pub const OURS: [&str; 6] = [
+pub const OURS: [&str; 14] = [
+    "clusterrole-aggregation-controller",
     "daemonset-controller",
     "deployment-controller",
     "garbage-collector-controller",
+    "namespace-controller",
+    "pod-garbage-collector-controller",
     "replicaset-controller",
     "replicationcontroller-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
     "statefulset-controller",
+    "ttl-after-finished-controller",
+    "ttl-controller",
 ];
 
 /// Whether tests that need these controllers of ours can run; if not, says so in one line.
@@ -157,6 +165,11 @@ impl Manager {
                 self.process.last_lines()
             ),
         }
+    }
+
+    /// The process alone, for whoever wants to end it in another way.
+    pub fn into_process(self) -> Process {
+        self.process
     }
 
     /// SIGTERM, as a kubelet would end it.

@@ -129,12 +129,7 @@ impl Process {
     }
 
     pub fn usage(&self) -> Result<Usage> {
-        let pid = self.child.id();
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))
-            .with_context(|| format!("{} is not running", self.name))?;
-        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        parse_usage(&stat, &status)
-            .with_context(|| format!("/proc/{pid} of {} does not read as expected", self.name))
+        usage_of(self.child.id()).with_context(|| format!("cannot measure {}", self.name))
     }
 
     /// The end of its log, for a failure that a person reads.
@@ -162,6 +157,11 @@ impl Process {
     }
 }
 
+/// Lets real time pass, for tests of what happens at some moment and not when something has happened.
+pub fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
 /// Removes a folder as soon as this process is gone, however it ends. Hold on to what is returned.
 pub fn remove_when_we_end(folder: &Path) -> Result<Child> {
     use std::os::unix::process::CommandExt;
@@ -179,6 +179,14 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// What any process on this machine has used so far.
+pub fn usage_of(pid: u32) -> Result<Usage> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))
+        .with_context(|| format!("process {pid} is not running"))?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    parse_usage(&stat, &status).with_context(|| format!("/proc/{pid} does not read as expected"))
 }
 
 fn parse_usage(stat: &str, status: &str) -> Option<Usage> {

@@ -28,6 +28,49 @@ fn go_and_ours_take_turns() {
     }
 }
 
+/// The API server picks the leader among candidates of both programs, and another one when it is gone.
+#[test]
+fn go_and_ours_are_candidates() {
+    if !manager::ours_has(&CONTROLLERS) {
+        return;
+    }
+    let Some(installation) = installation::for_test() else {
+        return;
+    };
+    let options = ClusterOptions {
+        apiserver_flags: vec![
+            "--feature-gates=CoordinatedLeaderElection=true".to_owned(),
+            "--runtime-config=coordination.k8s.io/v1beta1=true".to_owned(),
+        ],
+        ..ClusterOptions::default()
+    };
+    let cluster = Cluster::start(&installation, options).unwrap();
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let account = json!({"metadata": {"name": "default"}});
+    cluster.api.create(accounts, &account).unwrap();
+    let gate = "--feature-gates=CoordinatedLeaderElection=true";
+    let mut ours = start_with(&cluster, Flavor::Ours, 0, &[gate]);
+    churn_until_written(&cluster, 0, Duration::from_secs(60));
+    let candidates = "/apis/coordination.k8s.io/v1beta1/namespaces/kube-system/leasecandidates";
+    let known = cluster.api.list(candidates).unwrap();
+    let spec = &known[0]["spec"];
+    assert_eq!(spec["leaseName"], "kube-controller-manager");
+    assert_eq!(spec["strategy"], "OldestEmulationVersion");
+    assert_eq!(spec["binaryVersion"], "1.36.0");
+
+    let mut go = start_with(&cluster, Flavor::Go, 1, &[gate]);
+    churn_until_written(&cluster, 1, Duration::from_secs(60));
+    ours.check_alive().unwrap();
+    // Go's takes over when ours leaves, and ours again when Go's is gone.
+    ours.stop().unwrap();
+    churn_until_written(&cluster, 2, Duration::from_secs(90));
+    go.check_alive().unwrap();
+    let mut back = start_with(&cluster, Flavor::Ours, 2, &[gate]);
+    go.kill();
+    churn_until_written(&cluster, 3, Duration::from_secs(90));
+    back.check_alive().unwrap();
+}
+
 fn take_turns(flavors: [Flavor; 2]) {
     let Some(installation) = installation::for_test() else {
         return;
@@ -66,7 +109,11 @@ fn take_turns(flavors: [Flavor; 2]) {
 
 /// Each incarnation is a user of its own, so that the audit log tells who wrote.
 fn start(cluster: &Cluster, flavor: Flavor, incarnation: usize) -> Manager {
-    let options = ManagerOptions {
+    start_with(cluster, flavor, incarnation, &[])
+}
+
+fn start_with(cluster: &Cluster, flavor: Flavor, incarnation: usize, more: &[&str]) -> Manager {
+    let mut options = ManagerOptions {
         user: format!("{}-{incarnation}", manager::USER),
         controllers: CONTROLLERS.map(str::to_owned).to_vec(),
         leader_elect: true,
@@ -77,6 +124,7 @@ fn start(cluster: &Cluster, flavor: Flavor, incarnation: usize) -> Manager {
         ],
         ..ManagerOptions::default()
     };
+    options.flags.extend(more.iter().map(ToString::to_string));
     Manager::start_named(
         cluster,
         flavor,

@@ -7,9 +7,10 @@ use anyhow::{Context, Result};
 use crate::workspace;
 
 /// For each crate (by folder) what it may depend on, and nothing else of ours.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
     ("crates/api", &[]),
     ("crates/client", &["api"]),
+    ("crates/explain", &["api"]),
     ("crates/runtime", &["api", "client"]),
     ("crates/controllers", &["api", "client", "runtime"]),
     (
@@ -28,6 +29,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
             "manager",
             "apiserver",
             "nodes",
+            "explain",
         ],
     ),
     (
@@ -40,6 +42,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
             "manager",
             "apiserver",
             "nodes",
+            "explain",
             "simulator",
         ],
     ),

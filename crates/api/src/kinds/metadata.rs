@@ -3,8 +3,9 @@
 use serde::{Deserialize, Deserializer};
 
 use crate::labels::LabelSet;
-use crate::meta::Meta;
-use crate::resource::ResourceType;
+use crate::meta::{Meta, WireMeta};
+use crate::protobuf::{Malformed, Message, Value};
+use crate::resource::{DecodeError, Resource, ResourceType, decode_json, decode_protobuf};
 
 /// Any object at all, as far as owners, finalizers and deletion go (`PartialObjectMetadata`).
 /// Labels and annotations are dropped: nobody who reads this view needs them.
@@ -13,16 +14,44 @@ pub struct Metadata {
     pub metadata: Meta,
 }
 
-// The resource is a placeholder: an informer of this view is made for one real resource each.
-crate::view!(
-    Metadata,
-    ResourceType::namespaced(
+impl Resource for Metadata {
+    // A placeholder: an informer of this view is made for one real resource each.
+    const TYPE: ResourceType = ResourceType::namespaced(
         "meta.k8s.io",
         "v1",
         "partialobjectmetadata",
-        "PartialObjectMetadata"
-    )
-);
+        "PartialObjectMetadata",
+    );
+
+    const PROTOBUF: bool = true;
+
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn decode(json: &[u8]) -> Result<Metadata, DecodeError> {
+        decode_json(&Metadata::TYPE, json)
+    }
+
+    fn decode_protobuf(message: &[u8]) -> Result<Metadata, DecodeError> {
+        decode_protobuf(&Metadata::TYPE, message)
+    }
+}
+
+impl<'a> Message<'a> for Metadata {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        if field == 1 {
+            self.metadata = bare(value.message::<WireMeta>()?.into());
+        }
+        Ok(())
+    }
+}
+
+fn bare(mut metadata: Meta) -> Meta {
+    metadata.labels = LabelSet::default();
+    metadata.annotations = LabelSet::default();
+    metadata
+}
 
 /// What the garbage collector could tell apart.
 impl PartialEq for Metadata {
@@ -41,9 +70,9 @@ impl<'de> Deserialize<'de> for Metadata {
         struct Wire {
             metadata: Meta,
         }
-        let Wire { mut metadata } = Wire::deserialize(deserializer)?;
-        metadata.labels = LabelSet::default();
-        metadata.annotations = LabelSet::default();
-        Ok(Metadata { metadata })
+        let Wire { metadata } = Wire::deserialize(deserializer)?;
+        Ok(Metadata {
+            metadata: bare(metadata),
+        })
     }
 }

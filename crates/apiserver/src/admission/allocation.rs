@@ -113,6 +113,10 @@ pub(super) fn allocate(
         Some(old) => prepare_update(service, old),
         None => normalize_cluster_ips(service, None),
     }
+    if is_malformed(service) {
+        // Validation, which comes next, says what is wrong; there is nothing to allocate.
+        return Ok(());
+    }
     let mut causes = Vec::new();
     if needs_cluster_ip(service) {
         set_families(context, service, &mut causes);
@@ -128,6 +132,32 @@ pub(super) fn allocate(
     } else {
         Err(Status::invalid("", "Service", request.name, causes))
     }
+}
+
+/// Addresses that are none, that contradict each other, or families that are not known or named twice.
+fn is_malformed(service: &Value) -> bool {
+    let texts = |path: &str| -> Vec<String> {
+        let items = list(service, path).iter();
+        items.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let (addresses, families) = (texts("spec.clusterIPs"), texts("spec.ipFamilies"));
+    let kinds: Vec<Option<&str>> = addresses
+        .iter()
+        .map(|address| address.parse().ok().map(|address| family(&address)))
+        .collect();
+    let first = addresses.first().map_or("", String::as_str);
+    let unreadable = addresses
+        .iter()
+        .zip(&kinds)
+        .any(|(address, kind)| kind.is_none() && address != "None");
+    let known = |family: &String| family == "IPv4" || family == "IPv6";
+    let policy = text(service, "spec.ipFamilyPolicy");
+    unreadable
+        || first != text(service, "spec.clusterIP")
+        || (kinds.len() == 2 && kinds[0] == kinds[1])
+        || !families.iter().all(known)
+        || (families.len() == 2 && families[0] == families[1])
+        || !["", "SingleStack", "PreferDualStack", "RequireDualStack"].contains(&policy)
 }
 
 /// Decides for one or two IP families where the author did not, and checks that the cluster has them.

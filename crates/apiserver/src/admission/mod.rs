@@ -26,6 +26,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use allocation::{Cidr, Networks, released_by_deletion};
+pub(crate) use quota::recount as recount_quotas;
 
 use crate::kinds::{self, Kind, Subresource};
 use crate::status::{Status, Subject};
@@ -125,6 +126,9 @@ pub fn mutate(
         }
         ("", "PersistentVolume") if creating => {
             storage::protect(object, "kubernetes.io/pv-protection")
+        }
+        ("storage.k8s.io", "VolumeAttributesClass") if creating => {
+            storage::protect(object, "kubernetes.io/vac-protection")
         }
         ("", "Service") if request.subresource.is_none() => {
             allocation::allocate(context, request, object, old)?

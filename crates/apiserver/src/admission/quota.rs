@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use super::{Change, Context, Operation, Request, Verdict, built_in};
 use crate::fields::{at, entry, integer, list, set, text};
-use crate::kinds::{Kind, Subresource};
+use crate::kinds::{Kind, Registry, Subresource};
 use crate::resources::{self, Amounts, add, amounts};
 use crate::status::Status;
+use crate::storage::Transaction;
 use crate::strategy::services::{is_load_balancer, needs_node_port, node_ports};
 
 /// The old names for counts of core kinds, from before `count/...` existed.
@@ -100,6 +101,42 @@ pub(super) fn check(
             .push(Change::Put(built_in("", "ResourceQuota").clone(), quota));
     }
     Ok(())
+}
+
+/// Writes into every quota what it limits and how much of that is used.
+pub(crate) fn recount(registry: &Registry, transaction: &mut Transaction<'_>) {
+    let quotas = built_in("", "ResourceQuota");
+    for stored in transaction.list(quotas, "") {
+        let mut quota = stored.value(quotas);
+        let hard = amounts(&quota, "spec.hard");
+        let mut used: Amounts = hard
+            .keys()
+            .map(|name| (name.clone(), Quantity::new(0, Format::DecimalSi)))
+            .collect();
+        let charged = registry.iter().filter(|kind| {
+            kind.namespaced && hard.keys().any(|resource| is_tracked(kind, resource))
+        });
+        for kind in charged {
+            for object in transaction.list(kind, &format!("{}/", stored.namespace())) {
+                let object = object.value(kind);
+                if matches_scopes(&quota, kind, &object) {
+                    add(&mut used, &usage(kind, &object));
+                }
+            }
+        }
+        used.retain(|name, _| hard.contains_key(name));
+        let before = at(&quota, "status").clone();
+        for (path, amounts) in [("status.hard", hard), ("status.used", used)] {
+            let texts: serde_json::Map<_, _> = amounts
+                .into_iter()
+                .map(|(resource, amount)| (resource, amount.to_string().into()))
+                .collect();
+            set(&mut quota, path, texts);
+        }
+        if *at(&quota, "status") != before {
+            transaction.put(quotas, &stored.key, &mut quota, None);
+        }
+    }
 }
 
 /// Which requests can raise usage.

@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 /// UPSTREAM: with more managers of updates than this, the oldest are merged into one.
 const MAX_UPDATE_MANAGERS: usize = 10;
 const ANCIENT: &str = "ancient-changes";
+/// The manager under which kubectl applies, and where it used to write down what it applied.
+const KUBECTL: &str = "kubectl";
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,17 +86,32 @@ pub(crate) fn update(
         Some(_) => return,
         None => Vec::new(),
     };
+    let custom = kind.custom().and_then(|version| version.scale.as_ref());
+    let replicas = custom.map_or(".spec.replicas", |scale| scale.spec_replicas.as_str());
+    let replicas: Vec<String> = replicas
+        .split('.')
+        .skip(1)
+        .map(|step| format!("f:{step}"))
+        .collect();
+    let owned = entries
+        .iter()
+        .any(|entry| entry.fields.contains_at_or_below(&replicas));
+    if manager.subresource == "scale" && !owned {
+        // UPSTREAM: where nobody owns the replicas, a scale has no managed fields to be kept.
+        return;
+    }
     let nothing = empty(kind);
     let comparison = Comparison::of(place, old.unwrap_or(&nothing), new);
     let mut gained = comparison.added.clone();
     gained.union(&comparison.modified);
     strip(&mut gained);
-    reset.iter().for_each(|path| gained.remove_tree(path));
+    let mut lost = comparison.removed.clone();
+    for path in reset {
+        gained.remove_tree(path);
+        lost.remove_tree(path);
+    }
     for entry in &mut entries {
-        entry.fields = entry
-            .fields
-            .difference(&gained)
-            .difference(&comparison.removed);
+        entry.fields = entry.fields.difference(&gained).difference(&lost);
     }
     if !gained.is_empty() {
         match entries.iter_mut().find(|entry| entry.is_of(manager)) {
@@ -139,6 +157,7 @@ pub(crate) fn apply(
     {
         let mut fields = Comparison::of(place, &nothing, live).added;
         strip(&mut fields);
+        reset.iter().for_each(|path| fields.remove_tree(path));
         let before = Manager {
             name: BEFORE_FIRST_APPLY.into(),
             operation: Operation::Update,
@@ -168,10 +187,15 @@ pub(crate) fn apply(
     let mut changed = comparison.added;
     changed.union(&comparison.modified);
     // What this endpoint does not write cannot be disputed through it.
-    reset.iter().for_each(|path| changed.remove_tree(path));
+    let mut lost = comparison.removed.clone();
+    for path in reset {
+        changed.remove_tree(path);
+        lost.remove_tree(path);
+    }
+    let force = force || (manager.name == KUBECTL && own_before(place, live, &entries, &changed));
     resolve_conflicts(&mut entries, &changed, force)?;
     for entry in &mut entries {
-        entry.fields = entry.fields.difference(&comparison.removed);
+        entry.fields = entry.fields.difference(&lost);
     }
     let unchanged = previous.as_ref().is_some_and(|previous| {
         previous.fields == fields && previous.manager.api_version == manager.api_version
@@ -193,6 +217,25 @@ pub(crate) fn apply(
 }
 
 /// Fields that others own and that would change: a conflict, or, by force, no longer theirs.
+/// UPSTREAM: kubectl may take over what it applied before there was server-side apply, which it wrote down in
+/// an annotation: a dispute about nothing else is none.
+fn own_before(
+    place: Place<'_>,
+    live: Option<&Value>,
+    entries: &[Entry],
+    changed: &FieldSet,
+) -> bool {
+    let annotation = live.and_then(|live| live["metadata"]["annotations"][LAST_APPLIED].as_str());
+    let Some(Ok(before)) = annotation.map(serde_json::from_str::<Value>) else {
+        return false;
+    };
+    let owned = fields_of(place, &before);
+    entries.iter().all(|entry| {
+        let disputed = entry.fields.intersection(changed);
+        disputed.difference(&owned).is_empty()
+    })
+}
+
 fn resolve_conflicts(entries: &mut [Entry], changed: &FieldSet, force: bool) -> Result<(), Status> {
     let mut conflicts = Vec::new();
     for entry in entries.iter_mut() {

@@ -74,6 +74,10 @@ pub(super) fn to_v1(object: &mut Value) {
     if let Some(percent) = percent {
         set(object, "spec.targetCPUUtilizationPercentage", percent);
     }
+    // The older version always prints it.
+    if at(object, "status.currentReplicas").is_null() {
+        set(object, "status.currentReplicas", 0);
+    }
     if let Some(used) = used {
         set(object, "status.currentCPUUtilizationPercentage", used);
     }

@@ -3,7 +3,6 @@
 use super::{CustomVersion, ScalePaths};
 use crate::fields::{at, set};
 use crate::kinds::{Kind, Origin, Subresource, Verbs};
-use crate::status::Cause;
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -69,87 +68,6 @@ pub(crate) fn complete(definition: &mut Value, now: &str) {
         "status",
         json!({"acceptedNames": names, "storedVersions": stored, "conditions": conditions}),
     );
-}
-
-/// What is wrong with a definition.
-pub(crate) fn validate(definition: &Value) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    let (group, plural) = (
-        text(definition, "spec.group"),
-        text(definition, "spec.names.plural"),
-    );
-    let required = |field: &str| Cause::new(field, "FieldValueRequired", "Required value");
-    for field in [
-        "spec.group",
-        "spec.names.plural",
-        "spec.names.kind",
-        "spec.scope",
-    ] {
-        if text(definition, field).is_empty() {
-            causes.push(required(field));
-        }
-    }
-    let name = text(definition, "metadata.name");
-    if name != format!("{plural}.{group}") {
-        let message =
-            format!("Invalid value: \"{name}\": must be spec.names.plural+\".\"+spec.group");
-        causes.push(Cause::new("metadata.name", "FieldValueInvalid", message));
-    }
-    let scope = text(definition, "spec.scope");
-    if !matches!(scope, "" | "Namespaced" | "Cluster") {
-        let message = format!(
-            "Unsupported value: \"{scope}\": supported values: \"Cluster\", \"Namespaced\""
-        );
-        causes.push(Cause::new("spec.scope", "FieldValueNotSupported", message));
-    }
-    let versions = versions(definition);
-    let storage = versions
-        .iter()
-        .filter(|version| version["storage"] == true)
-        .count();
-    if storage != 1 {
-        let message = "Invalid value: must have exactly one version marked as storage version";
-        causes.push(Cause::new("spec.versions", "FieldValueInvalid", message));
-    }
-    if at(definition, "spec.conversion.strategy") == "Webhook" {
-        let message =
-            "Unsupported value: \"Webhook\": this server converts between versions with None only";
-        causes.push(Cause::new(
-            "spec.conversion.strategy",
-            "FieldValueNotSupported",
-            message,
-        ));
-    }
-    for (index, version) in versions.iter().enumerate() {
-        let path = format!("spec.versions[{index}]");
-        let schema = &version["schema"]["openAPIV3Schema"];
-        if !schema.is_object() {
-            causes.push(Cause::new(
-                format!("{path}.schema.openAPIV3Schema"),
-                "FieldValueRequired",
-                "Required value: schemas are required",
-            ));
-        } else if schema["type"] != "object" {
-            let message = "Invalid value: must be object at the root";
-            causes.push(Cause::new(
-                format!("{path}.schema.openAPIV3Schema.type"),
-                "FieldValueInvalid",
-                message,
-            ));
-        }
-        for pattern in patterns_in(schema) {
-            if compile(pattern).is_none() {
-                let message =
-                    format!("Invalid value: \"{pattern}\": must be a valid regular expression");
-                causes.push(Cause::new(
-                    format!("{path}.schema.openAPIV3Schema"),
-                    "FieldValueInvalid",
-                    message,
-                ));
-            }
-        }
-    }
-    causes
 }
 
 /// The kinds of a definition's served versions.
@@ -255,7 +173,7 @@ fn strings(value: &Value) -> Vec<String> {
         .collect()
 }
 
-fn compile(pattern: &str) -> Option<Regex> {
+pub(super) fn compile(pattern: &str) -> Option<Regex> {
     RegexBuilder::new(pattern)
         .size_limit(MAX_PATTERN_BYTES)
         .build()

@@ -10,7 +10,7 @@ mod groups;
 mod pod;
 #[cfg(test)]
 mod tests;
-mod workloads;
+pub(crate) mod workloads;
 
 use std::sync::LazyLock;
 

@@ -12,6 +12,10 @@ pub(super) fn of(name: &str) -> Option<fn(&mut Object)> {
     Some(match name.strip_prefix("api.core.v1.")? {
         "Pod" => pod,
         "PodSpec" => pod_spec,
+        "PodStatus" => |status| {
+            same_addresses(status, "podIP", "podIPs");
+            same_addresses(status, "hostIP", "hostIPs");
+        },
         "Container" | "EphemeralContainer" => container,
         "ContainerPort" => |port| set_empty(port, "protocol", "TCP"),
         "Probe" => probe,
@@ -35,6 +39,25 @@ pub(super) fn of(name: &str) -> Option<fn(&mut Object)> {
         "AzureDiskVolumeSource" => azure_disk,
         _ => return None,
     })
+}
+
+/// One address and the list of addresses: the single one wins where they differ, as older kubelets know only it.
+fn same_addresses(status: &mut Object, single: &str, plural: &str) {
+    let address = text(status, single).to_owned();
+    let addresses = status.get(plural).and_then(Value::as_array);
+    let first = addresses
+        .and_then(|list| list.first())
+        .map(|item| item["ip"].clone());
+    match first {
+        Some(first) if address.is_empty() => {
+            status.insert(single.to_owned(), first);
+        }
+        Some(first) if first == address.as_str() => {}
+        None if address.is_empty() => {}
+        _ => {
+            status.insert(plural.to_owned(), json!([{"ip": address}]));
+        }
+    }
 }
 
 fn pod(pod: &mut Object) {

@@ -4,6 +4,9 @@ use serde_json::{Value, json};
 
 use super::{Object, is_missing, object_in, set_empty, set_missing, text};
 
+/// The annotation in which apps/v1 keeps a DaemonSet's template generation.
+pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
 pub(super) fn of(name: &str) -> Option<fn(&mut Object)> {
     Some(match name {
         "api.apps.v1.Deployment" => deployment,
@@ -38,6 +41,9 @@ fn deployment(deployment: &mut Object) {
 }
 
 fn daemon_set(set: &mut Object) {
+    // UPSTREAM: a field of an older version that lives on as an annotation, which is always there.
+    let annotations = object_in(object_in(set, "metadata"), "annotations");
+    set_missing(annotations, TEMPLATE_GENERATION, "0");
     let spec = object_in(set, "spec");
     let strategy = object_in(spec, "updateStrategy");
     set_empty(strategy, "type", "RollingUpdate");

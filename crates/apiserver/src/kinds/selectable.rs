@@ -31,7 +31,6 @@ pub(super) fn fields(group: &str, kind: &str) -> &'static [&'static str] {
             "source",
             "type",
         ],
-        ("apps", "ReplicaSet") => &["status.replicas"],
         ("batch", "Job") => &["status.successful"],
         ("certificates.k8s.io", "CertificateSigningRequest") => &["spec.signerName"],
         ("resource.k8s.io", "ResourceSlice") => &["spec.nodeName", "spec.driver"],

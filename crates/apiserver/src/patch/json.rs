@@ -24,16 +24,17 @@ pub(crate) fn apply(target: &mut Value, patch: &Value) -> Result<(), Status> {
     }
     let mut copied = 0;
     for operation in operations {
-        operate(target, operation, &mut copied).map_err(unprocessable)?;
+        operate(target, operation, &mut copied).map_err(|_| unprocessable())?;
     }
     Ok(())
 }
 
-fn unprocessable(why: String) -> Status {
+fn unprocessable() -> Status {
     Status::new(
         422,
         "Invalid",
-        format!("the server rejected our request due to an error in our request: {why}"),
+        // UPSTREAM: without a word on which operation it was.
+        "the server rejected our request due to an error in our request",
     )
 }
 
@@ -49,9 +50,18 @@ fn operate(target: &mut Value, operation: &Value, copied: &mut usize) -> Result<
         "add" => add(target, &path, value()?),
         "remove" => remove(target, &path).map(drop),
         "replace" => {
-            let place = find(target, &path).ok_or_else(|| missing("replace", &path))?;
-            *place = value()?;
-            Ok(())
+            // UPSTREAM: a member that is not there is added; an item that is not there is refused.
+            if let Some(place) = find(target, &path) {
+                *place = value()?;
+                return Ok(());
+            }
+            let parent = path
+                .split_last()
+                .and_then(|(_, parents)| find(target, parents));
+            match parent {
+                Some(Value::Object(_)) => add(target, &path, value()?),
+                _ => Err(missing("replace", &path)),
+            }
         }
         "move" => {
             let from = pointer(operation, "from")?;

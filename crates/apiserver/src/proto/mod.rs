@@ -7,7 +7,7 @@
 
 #[cfg(test)]
 mod tests;
-mod wire;
+pub(crate) mod wire;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,7 +1,7 @@
 //! Server-side apply as a request: PATCH with `application/apply-patch+yaml`.
 
 use super::Context;
-use super::body::parse_yaml;
+use super::body::{MAX_MANAGER_NAME, read_yaml};
 use super::metadata::text;
 use crate::apply::{self, Manager, Operation};
 use crate::kinds::{Kind, Subresource};
@@ -11,9 +11,6 @@ use crate::{Body, convert, semantics};
 use http::Response;
 use serde_json::Value;
 use std::sync::Arc;
-
-/// UPSTREAM: the longest name of a field manager.
-const MAX_MANAGER_NAME: usize = 128;
 
 impl Context {
     pub(super) async fn apply(&mut self, dry_run: bool) -> Result<Response<Body>, Status> {
@@ -31,7 +28,8 @@ impl Context {
                 vec![cause],
             ));
         }
-        let mut config = parse_yaml(&self.body)?;
+        let read = read_yaml(&self.body)?;
+        let (mut config, duplicates) = (read.value, read.duplicates);
         if !config.is_object() {
             return Err(Status::bad_request("an applied configuration is an object"));
         }
@@ -40,36 +38,41 @@ impl Context {
             let given = |member: &str| config[member].as_str().unwrap_or_default().to_owned();
             let message = format!(
                 "invalid object type: {}, Kind={}",
-                given("apiVersion"),
+                slashed(&given("apiVersion")),
                 given("kind")
             );
             return Err(Status::bad_request(message));
         }
-        self.settle_name(&mut config)?;
-        self.settle_namespace(&mut config)?;
         if apply::has_managed_fields(&config) {
             return Err(Status::bad_request("metadata.managedFields must be nil"));
         }
         self.check_declared(&config)?;
+        self.settle_name(&mut config)?;
+        self.settle_namespace(&mut config)?;
         let shared = self.shared.clone();
         let (outcome, revision) = shared
             .store
-            .write(|transaction| self.apply_in(transaction, &config, dry_run))?;
+            .write(|transaction| self.apply_in(transaction, &config, duplicates, dry_run))?;
         self.settle(revision).await?;
         self.show(outcome.0, &outcome.1)
     }
 
-    /// UPSTREAM: a field that the schema does not have cannot be owned, whatever fieldValidation says.
+    /// UPSTREAM: a field that the schema does not have cannot be owned, whatever fieldValidation says,
+    /// nor can an item that is in a list twice.
     fn check_declared(&self, config: &Value) -> Result<(), Status> {
         let (_, unknown) = semantics::decode(&self.kind, config.clone())?;
-        let Some(first) = unknown.first() else {
-            return Ok(());
+        let fault = match unknown.first() {
+            Some(first) => format!(".{first}: field not declared in schema"),
+            None => match apply::repeated_item(&self.kind, config) {
+                Some(fault) => fault,
+                None => return Ok(()),
+            },
         };
-        let subject = format!("{}/{}", self.info.namespace, self.info.name);
         let message = format!(
-            "failed to create typed patch object ({}; {}, Kind={}): .{first}: field not declared in schema",
-            subject.trim_start_matches('/'),
-            self.kind.api_version(),
+            "failed to create typed patch object ({}/{}; {}, Kind={}): {fault}",
+            text(config, "namespace"),
+            text(config, "name"),
+            slashed(&self.kind.api_version()),
             self.kind.kind
         );
         Err(Status::unexpected(message))
@@ -79,6 +82,7 @@ impl Context {
         &mut self,
         transaction: &mut Transaction<'_>,
         config: &Value,
+        duplicates: Vec<String>,
         dry_run: bool,
     ) -> Result<(u16, Arc<Stored>), Status> {
         let key = self.key(&self.info.name);
@@ -92,7 +96,7 @@ impl Context {
         let force = self.info.query.flag("force");
         let merged = apply::apply(&self.kind, live.as_ref(), config, &manager, force, reset)?;
         self.applying = true;
-        let mut value = self.read_typed(merged)?;
+        let mut value = self.read_typed(merged, duplicates)?;
         let Some(old) = old else {
             let uid = text(config, "uid");
             if !uid.is_empty() {
@@ -140,9 +144,27 @@ impl Context {
 
     /// Fields that this endpoint does not write, whatever a request says of them.
     fn unwritten(&self) -> &'static [&'static [&'static str]] {
+        let request = self
+            .kind
+            .is("certificates.k8s.io", "CertificateSigningRequest");
         match self.subresource {
+            None if request => &[&["f:spec"], &["f:status"]],
+            Some(Subresource::Approval) => &[&["f:spec"], &["f:status", "f:certificate"]],
             None if self.kind.has(Subresource::Status) => &[&["f:status"]],
-            Some(Subresource::Status) => &[&["f:spec"], &["f:metadata"]],
+            Some(Subresource::Finalize) => &[&["f:status"]],
+            Some(Subresource::Status) if request => &[&["f:spec"], &["f:status", "f:conditions"]],
+            Some(Subresource::Status) => match (&*self.kind.group, &*self.kind.kind) {
+                ("", "Pod") => &[
+                    &["f:spec"],
+                    &["f:metadata", "f:deletionTimestamp"],
+                    &["f:metadata", "f:ownerReferences"],
+                ],
+                ("apps", "Deployment") => &[&["f:spec"], &["f:metadata", "f:labels"]],
+                ("" | "apps" | "autoscaling" | "batch" | "policy", _) | (_, "Ingress") => {
+                    &[&["f:spec"]]
+                }
+                _ => &[&["f:spec"], &["f:metadata"]],
+            },
             _ => &[],
         }
     }
@@ -150,9 +172,17 @@ impl Context {
     /// Keeps managedFields true through a write that is not an apply.
     pub(crate) fn manage_fields(&self, kind: &Kind, new: &mut Value, old: Option<&Value>) {
         if self.shared.track_fields && !self.applying {
-            // An update has been through the kind's strategy, which took back what it may not write.
-            let reset = if old.is_none() { self.unwritten() } else { &[] };
-            apply::update(kind, new, old, &self.manager(Operation::Update), reset);
+            let manager = self.manager(Operation::Update);
+            apply::update(kind, new, old, &manager, self.unwritten());
         }
+    }
+}
+
+/// UPSTREAM: here the core group's version is `/v1`.
+fn slashed(api_version: &str) -> String {
+    if api_version.contains('/') {
+        api_version.to_owned()
+    } else {
+        format!("/{api_version}")
     }
 }

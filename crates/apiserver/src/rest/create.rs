@@ -1,7 +1,7 @@
 //! Create.
 
 use super::Context;
-use super::metadata::{generate_name, metadata_mut, stamp, text};
+use super::metadata::{generate_name, is_deleting, metadata_mut, stamp, text};
 use crate::admission::Operation;
 use crate::semantics::Admission;
 use crate::status::{Cause, Status};
@@ -37,9 +37,6 @@ impl Context {
         self.settle_namespace(&mut value)?;
         let kind = self.stored_kind.clone();
         semantics::default(&self.kind, &mut value);
-        self.manage_fields(&self.kind, &mut value, None);
-        convert::to_storage(&self.kind, &mut value);
-        retype(&kind, &mut value);
         if !text(&value, "resourceVersion").is_empty() {
             return Err(Status::unexpected(
                 "resourceVersion should not be set on objects to be created",
@@ -52,10 +49,15 @@ impl Context {
             "deletionTimestamp",
             "deletionGracePeriodSeconds",
             "selfLink",
-            "generation",
         ] {
             metadata_mut(&mut value).remove(member);
         }
+        if kind.generation || kind.custom().is_some() {
+            metadata_mut(&mut value).remove("generation");
+        }
+        self.manage_fields(&self.kind, &mut value, None);
+        convert::to_storage(&self.kind, &mut value);
+        retype(&kind, &mut value);
         let name = text(&value, "name").to_owned();
         let admission = Admission {
             operation: Operation::Create,
@@ -71,8 +73,12 @@ impl Context {
             return Err(self.invalid(&name, causes));
         }
         let key = self.key(&name);
-        if transaction.get(&kind, &key).is_some() {
-            return Err(Status::already_exists(self.subject_named(&name)));
+        if let Some(existing) = transaction.get(&kind, &key) {
+            let mut status = Status::already_exists(self.subject_named(&name));
+            if is_deleting(&existing.value(&kind)) {
+                status.message = format!("object is being deleted: {}", status.message);
+            }
+            return Err(status);
         }
         self.admit(transaction, &admission, &value, None)?;
         Ok(self.store(transaction, &key, &mut value, opaque.as_deref(), dry_run))

@@ -65,16 +65,14 @@ impl Context {
     pub(super) async fn delete_collection(&mut self) -> Result<Response<Body>, Status> {
         let options = self.delete_options()?;
         let selector = self.selector()?;
-        let prefix = self.prefix();
         let shared = self.shared.clone();
+        let (page, metadata) = self.page(&selector)?;
         let (objects, revision) = shared.store.write(|transaction| {
             let mut objects = Vec::new();
-            for object in transaction.list(&self.stored_kind, &prefix) {
-                if !selector.matches(&self.stored_kind, &object) {
-                    continue;
-                }
+            for object in page.items {
                 match self.delete_in(transaction, &object.key, &options) {
-                    Ok(Deleted::Gone(object) | Deleted::Pending(object)) => objects.push(object),
+                    // UPSTREAM: the answer shows what was there before.
+                    Ok(_) => objects.push(object),
                     Err(status) if status.code == 404 => {}
                     Err(status) => return Err(status),
                 }
@@ -82,7 +80,6 @@ impl Context {
             Ok(objects)
         })?;
         self.settle(revision).await?;
-        let metadata = json!({"resourceVersion": revision.to_string()});
         Ok(response::json(200, self.whole_list(&objects, &metadata)))
     }
 
@@ -98,7 +95,14 @@ impl Context {
             ..DeleteOptions::default()
         };
         if !self.body.is_empty() {
-            let body = parse(&self.headers, &self.body)?;
+            let body = parse(&self.headers, &self.body, "DeleteOptions")?;
+            let kind = body["kind"].as_str().unwrap_or_default();
+            if !matches!(kind, "" | "DeleteOptions") {
+                let version = body["apiVersion"].as_str().unwrap_or_default();
+                return Err(Status::bad_request(format!(
+                    "the body of a deletion is a DeleteOptions, not a \"{kind}\" of version \"{version}\""
+                )));
+            }
             options.merge_body(&body)?;
         }
         options.check()?;
@@ -113,6 +117,7 @@ impl Context {
         options: &DeleteOptions,
     ) -> Result<Deleted, Status> {
         let kind = self.stored_kind.clone();
+        self.warn_about_orphans(&kind, options);
         let name = crate::storage::split_key(key).1.to_owned();
         let missing = || Status::not_found(self.subject_named(&name));
         let old = transaction.get(&kind, key).ok_or_else(missing)?;
@@ -128,7 +133,6 @@ impl Context {
         if kind.is("", "Namespace") {
             return self.delete_namespace(transaction, &old, value, options);
         }
-        self.warn_about_orphans(&kind, options);
         let now = self.shared.now_seconds();
         let graceful = match grace(&kind, &mut value, options, now) {
             Grace::Pending => return Ok(Deleted::Pending(old)),
@@ -164,8 +168,9 @@ impl Context {
         value: &mut Value,
         dry_run: bool,
     ) -> Arc<Stored> {
-        let opaque = opaque::text_of(&self.stored_kind, &old.body);
-        if crate::storage::encode_body(value, opaque.as_deref()) == old.body {
+        let old_body = old.body();
+        let opaque = opaque::text_of(&self.stored_kind, &old_body);
+        if crate::storage::encode_body(value, opaque.as_deref()) == old_body {
             return old.clone();
         }
         self.store(transaction, &old.key, value, opaque.as_deref(), dry_run)
@@ -221,10 +226,16 @@ impl Context {
         name: &str,
         options: &DeleteOptions,
     ) -> Result<(), Status> {
-        // UPSTREAM: here, and only here, the message names the kind instead of the resource.
+        // UPSTREAM: here, and only here, the message names the stored kind instead of the resource,
+        // and for namespaces not even that.
+        let is_namespace = self.kind.is("", "Namespace");
         let subject = Subject {
-            group: &self.kind.group,
-            plural: &self.kind.kind,
+            group: &self.stored_kind.group,
+            plural: if is_namespace {
+                &self.kind.plural
+            } else {
+                &self.kind.kind
+            },
             name,
         };
         let check = |what: &str, wanted: &Option<String>, actual: &str| match wanted {
@@ -234,10 +245,16 @@ impl Context {
                 } else {
                     ("ResourceVersion", "modified")
                 };
-                let why = format!(
-                    "the {label} in the precondition ({wanted}) does not match the {label} in record ({actual}). \
+                let why = if is_namespace {
+                    format!(
+                        "Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {actual}"
+                    )
+                } else {
+                    format!(
+                        "the {label} in the precondition ({wanted}) does not match the {label} in record ({actual}). \
                      The object might have been {fate}"
-                );
+                    )
+                };
                 Err(Status::conflict(subject, &why))
             }
             _ => Ok(()),
@@ -290,7 +307,10 @@ impl DeleteOptions {
                 let cause = Cause::new(
                     "dryRun",
                     "FieldValueNotSupported",
-                    "Unsupported value: supported values: \"All\"",
+                    format!(
+                        "Unsupported value: {}: supported values: \"All\"",
+                        body["dryRun"]
+                    ),
                 );
                 return Err(Status::invalid_options("DeleteOptions", cause));
             }
@@ -311,9 +331,12 @@ impl DeleteOptions {
             let cause = Cause::new("propagationPolicy", "FieldValueNotSupported", message);
             return Err(Status::invalid_options("DeleteOptions", cause));
         }
-        if self.propagation.is_some() && self.orphan_dependents.is_some() {
-            let message =
-                "Invalid value: orphanDependents and deletionPropagation cannot be both set";
+        if let Some(policy) = &self.propagation
+            && self.orphan_dependents.is_some()
+        {
+            let message = format!(
+                "Invalid value: \"{policy}\": orphanDependents and deletionPropagation cannot be both set"
+            );
             let cause = Cause::new("propagationPolicy", "FieldValueInvalid", message);
             return Err(Status::invalid_options("DeleteOptions", cause));
         }

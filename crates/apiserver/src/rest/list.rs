@@ -1,7 +1,8 @@
 //! List: selectors, pages, and every meaning of resourceVersion.
 
 use super::negotiate::{self, Shape};
-use super::{Context, read, response};
+use super::query::Query;
+use super::{Context, read};
 use crate::selector::Selector;
 use crate::status::{Cause, Status};
 use crate::storage::{Page, Stored, Unreadable};
@@ -17,17 +18,9 @@ impl Context {
     pub(super) async fn list(&mut self) -> Result<Response<Body>, Status> {
         let shape = negotiate::shape(&self.headers)?;
         let selector = self.selector()?;
-        let (page, token) = self.page(&selector)?;
-        let remaining = (selector.is_empty() && page.remaining > 0).then_some(page.remaining);
-        let mut metadata = json!({"resourceVersion": page.revision.to_string()});
-        if let Some(token) = token {
-            metadata["continue"] = json!(token);
-            if let Some(remaining) = remaining {
-                metadata["remainingItemCount"] = json!(remaining);
-            }
-        }
-        Ok(match shape {
-            Shape::Object => response::json(200, self.whole_list(&page.items, &metadata)),
+        let (page, metadata) = self.page(&selector)?;
+        let document = match shape {
+            Shape::Object => self.whole_list(&page.items, &metadata),
             Shape::Metadata => {
                 let items: Vec<Value> = page
                     .items
@@ -35,17 +28,17 @@ impl Context {
                     .map(|item| read::metadata_only(&self.shown(item)))
                     .collect();
                 let kind = "PartialObjectMetadataList";
-                response::value(
-                    200,
-                    &json!({"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items}),
-                )
+                let list = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items});
+                list.to_string().into_bytes()
             }
             Shape::Table => {
+                self.check_include()?;
                 let mut table = self.table(page.items.iter().map(|item| &**item), true);
                 table["metadata"] = metadata;
-                response::value(200, &table)
+                table.to_string().into_bytes()
             }
-        })
+        };
+        self.encoded(200, document)
     }
 
     pub(crate) fn selector(&self) -> Result<Selector, Status> {
@@ -66,7 +59,8 @@ impl Context {
         }
     }
 
-    fn page(&self, selector: &Selector) -> Result<(Page, Option<String>), Status> {
+    /// The objects that were asked for, and the metadata of their list.
+    pub(super) fn page(&self, selector: &Selector) -> Result<(Page, Value), Status> {
         let query = &self.info.query;
         let limit: usize = query
             .number::<i64>("limit")?
@@ -80,8 +74,11 @@ impl Context {
         let keep = |object: &Stored| selector.matches(&self.stored_kind, object);
         let store = &self.shared.store;
         let current = store.visible_revision();
-        let wanted = revision(query.get("resourceVersion"))?;
-        check_match(matching, query.get("resourceVersion"), token)?;
+        check_options(query)?;
+        let wanted = revision(query.get("resourceVersion")).map_err(|status| {
+            let why = format!("invalid resource version: {}", status.message);
+            Status::bad_request(why)
+        })?;
         let (start, at, limit) = if token.is_empty() {
             match (wanted, matching) {
                 (Some(0), "") => (String::new(), None, 0),
@@ -107,13 +104,19 @@ impl Context {
         let page = store.list(&self.stored_kind, &prefix, &start, limit, at, &keep);
         let page = page.map_err(|error| expired(&error, query.get("continue")))?;
         let next = (page.remaining > 0).then(|| page.items.last()).flatten();
-        let token = next.map(|last| Token::after(&prefix, last, page.revision).encode());
-        Ok((page, token))
+        let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+        if let Some(last) = next {
+            metadata["continue"] = json!(Token::after(&prefix, last, page.revision).encode());
+            if selector.is_empty() {
+                metadata["remainingItemCount"] = json!(page.remaining);
+            }
+        }
+        Ok((page, metadata))
     }
 
     /// The list's JSON, put together from the stored objects' bytes.
     pub(crate) fn whole_list(&self, items: &[Arc<Stored>], metadata: &Value) -> Vec<u8> {
-        let size: usize = items.iter().map(|item| item.body.len() + 64).sum();
+        let size: usize = items.iter().map(|item| item.body_len() + 64).sum();
         let mut out = Vec::with_capacity(size + 256);
         let head = format!(
             "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
@@ -129,12 +132,12 @@ impl Context {
             if typed {
                 out.extend_from_slice(&read::whole(&self.kind, item));
             } else if convert::differs(&self.kind) {
-                let mut value: Value = serde_json::from_slice(&item.body).unwrap_or_default();
+                let mut value: Value = serde_json::from_slice(&item.body()).unwrap_or_default();
                 convert::from_storage(&self.kind, &mut value);
                 out.extend_from_slice(value.to_string().as_bytes());
             } else {
                 // UPSTREAM: items of typed lists do not repeat their kind.
-                out.extend_from_slice(&item.body);
+                out.extend_from_slice(&item.body());
             }
         }
         out.extend_from_slice(b"]}");
@@ -148,14 +151,23 @@ pub(crate) fn revision(text: &str) -> Result<Option<u64>, Status> {
         return Ok(None);
     }
     let wrong = |_| {
-        Status::bad_request(format!(
-            "Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax"
+        let quoted = api::syntax::go_quote(text);
+        // UPSTREAM: not the client's fault, says everyone but a list.
+        Status::unexpected(format!(
+            "resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"
         ))
     };
     text.parse().map(Some).map_err(wrong)
 }
 
-fn check_match(matching: &str, revision: &str, token: &str) -> Result<(), Status> {
+fn check_options(query: &Query) -> Result<(), Status> {
+    if query.has("sendInitialEvents") {
+        let message = "Forbidden: sendInitialEvents is forbidden for list";
+        let cause = Cause::new("sendInitialEvents", "FieldValueForbidden", message);
+        return Err(Status::invalid_options("ListOptions", cause));
+    }
+    let matching = query.get("resourceVersionMatch");
+    let (revision, token) = (query.get("resourceVersion"), query.get("continue"));
     let refuse = |reason: &str, message: String| {
         let cause = Cause::new("resourceVersionMatch", reason, message);
         Err(Status::invalid(
@@ -215,8 +227,11 @@ fn expired(error: &Unreadable, token: &str) -> Status {
 /// Where the next page starts, in upstream's form.
 #[derive(Debug, Serialize, Deserialize, PartialEq)]
 struct Token {
+    #[serde(default)]
     v: String,
+    #[serde(default)]
     rv: i64,
+    #[serde(default)]
     start: String,
 }
 
@@ -236,14 +251,21 @@ impl Token {
     }
 
     fn decode(text: &str) -> Result<Token, Status> {
-        let invalid =
-            || Status::bad_request("continue key is not valid: the token could not be decoded");
+        let invalid = |why: &str| {
+            let message = format!("invalid continue token: continue key is not valid: {why}");
+            Status::bad_request(message)
+        };
+        const GARBLED: &str = "the token could not be decoded";
         let bytes = URL_SAFE_NO_PAD
             .decode(text.trim_end_matches('='))
-            .map_err(|_| invalid())?;
-        let token: Token = serde_json::from_slice(&bytes).map_err(|_| invalid())?;
-        if token.v != "meta.k8s.io/v1" || token.rv == 0 || token.start.is_empty() {
-            return Err(invalid());
+            .map_err(|_| invalid(GARBLED))?;
+        let token: Token = serde_json::from_slice(&bytes).map_err(|_| invalid(GARBLED))?;
+        if token.v != "meta.k8s.io/v1" {
+            let why = format!("server does not recognize this encoded version {}", token.v);
+            return Err(invalid(&why));
+        }
+        if token.rv == 0 || token.start.is_empty() {
+            return Err(invalid("it does not say where to continue"));
         }
         Ok(token)
     }

@@ -104,6 +104,17 @@ impl Context {
         }
     }
 
+    /// Whoever replaces an object must say which.
+    pub(crate) fn require_name(&self, value: &Value) -> Result<(), Status> {
+        if !text(value, "name").is_empty() {
+            return Ok(());
+        }
+        Err(Status::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            self.info.name
+        )))
+    }
+
     /// The name of the body must be that of the path.
     pub(crate) fn settle_name(&self, value: &mut Value) -> Result<(), Status> {
         let metadata = metadata_mut(value);

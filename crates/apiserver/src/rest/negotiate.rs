@@ -11,34 +11,61 @@ pub(crate) enum Shape {
     Table,
 }
 
-/// The first clause of the Accept header that we can answer. We answer JSON only: clients that prefer protobuf
-/// always name JSON too.
+const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+/// The first clause of the Accept header that we can answer. We answer JSON, and YAML where it is asked for
+/// first: clients that prefer protobuf always name JSON too.
 pub(crate) fn shape(headers: &HeaderMap) -> Result<Shape, Status> {
-    let accept = headers.get_all(http::header::ACCEPT);
-    let clauses: Vec<&str> = accept
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|v| v.split(','))
-        .collect();
+    let clauses = clauses(headers);
     if clauses.is_empty() {
         return Ok(Shape::Object);
     }
-    clauses
+    if let Some(shape) = clauses.iter().find_map(|clause| clause_shape(clause)) {
+        return Ok(shape);
+    }
+    // UPSTREAM: a type that nobody knows is answered in other words than one of a known kind.
+    let known = clauses
         .iter()
-        .find_map(|clause| clause_shape(clause))
-        .ok_or_else(|| {
-            Status::new(
-                406,
-                "NotAcceptable",
-                "only the following media types are accepted: application/json",
-            )
-        })
+        .any(|clause| MEDIA_TYPES.contains(media(clause)));
+    let message = if known {
+        format!("only the following media types are accepted: {MEDIA_TYPES}")
+    } else {
+        format!("406: Not Acceptable\n\nAvailable representations: {MEDIA_TYPES}")
+    };
+    Err(Status::new(406, "NotAcceptable", message))
+}
+
+/// Whether the clause that is answered asks for YAML.
+pub(crate) fn wants_yaml(headers: &HeaderMap) -> bool {
+    let clauses = clauses(headers);
+    let answered = clauses.iter().find(|clause| clause_shape(clause).is_some());
+    answered.is_some_and(|clause| media(clause) == "application/yaml")
+}
+
+fn clauses(headers: &HeaderMap) -> Vec<&str> {
+    headers
+        .get_all(http::header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .collect()
+}
+
+fn media(clause: &str) -> &str {
+    clause.split(';').next().unwrap_or_default().trim()
 }
 
 fn clause_shape(clause: &str) -> Option<Shape> {
     let mut parts = clause.split(';').map(str::trim);
     let media = parts.next().unwrap_or_default();
-    if !matches!(media, "application/json" | "*/*" | "application/*" | "") {
+    let known = [
+        "application/json",
+        "application/yaml",
+        "*/*",
+        "application/*",
+        "",
+    ];
+    if !known.contains(&media) {
         return None;
     }
     let (mut wanted, mut version_known, mut group_known) = (None, true, true);

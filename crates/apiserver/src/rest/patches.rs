@@ -1,8 +1,10 @@
 //! PATCH: the stored object at the version asked for, changed, then updated.
 
 use super::Context;
-use super::body::{content_type, parse_json};
-use crate::status::{Cause, Status};
+use super::body::{content_type, parse_patch};
+use super::metadata::text;
+use super::strict::Read;
+use crate::status::{Cause, Status, UNSUPPORTED_PATCH};
 use crate::storage::{Stored, Transaction};
 use crate::{Body, convert, patch, schema, semantics};
 use http::Response;
@@ -18,7 +20,12 @@ impl Context {
         if content_type(&self.headers) == "application/apply-patch+yaml" {
             return self.apply(dry_run).await;
         }
-        let changes = parse_json(&self.body)?;
+        if self.info.query.has("force") {
+            let message = "Forbidden: may not be specified for non-apply patch";
+            let cause = Cause::new("force", "FieldValueForbidden", message);
+            return Err(Status::invalid_options("PatchOptions", cause));
+        }
+        let changes = parse_patch(&self.body)?;
         let shared = self.shared.clone();
         let (object, revision) = shared
             .store
@@ -30,7 +37,7 @@ impl Context {
     fn patch_in(
         &mut self,
         transaction: &mut Transaction<'_>,
-        changes: Value,
+        changes: Read,
         dry_run: bool,
     ) -> Result<Arc<Stored>, Status> {
         let key = self.key(&self.info.name);
@@ -38,15 +45,31 @@ impl Context {
             .get(&self.stored_kind, &key)
             .ok_or_else(|| Status::not_found(self.subject()))?;
         let mut value = self.shown(&old);
-        self.change(&mut value, changes)?;
+        self.change(&mut value, changes.value)?;
+        self.require_name(&value)?;
         self.settle_name(&mut value)?;
         self.settle_namespace(&mut value)?;
         let (api_version, kind) = (self.kind.api_version(), self.kind.kind.to_string());
         super::body::settle_type(&mut value, &api_version, &kind).map_err(unusable)?;
-        let mut value = self.read_typed(value).map_err(unusable)?;
+        let mut value = self
+            .read_typed(value, changes.duplicates)
+            .map_err(unusable)?;
         semantics::default(&self.kind, &mut value);
         convert::to_storage(&self.kind, &mut value);
+        self.check_uid(&old, &value)?;
         self.replace_in(transaction, &old, value, None, dry_run)
+    }
+
+    /// UPSTREAM: a patch that changes the uid is invalid, where an update is in conflict.
+    fn check_uid(&self, old: &Stored, new: &Value) -> Result<(), Status> {
+        let old = old.value(&self.stored_kind);
+        let (before, after) = (text(&old, "uid"), text(new, "uid"));
+        if after.is_empty() || before == after {
+            return Ok(());
+        }
+        let message = format!("Invalid value: \"{after}\": field is immutable");
+        let cause = Cause::new("metadata.uid", "FieldValueInvalid", message);
+        Err(self.invalid(&self.info.name, vec![cause]))
     }
 
     /// Applies a patch of the request's type to a value.
@@ -58,13 +81,12 @@ impl Context {
                 let ty = schema::type_for(&self.kind.group, &self.kind.version, &self.kind.kind);
                 patch::strategic(value, changes, ty)?;
             }
-            other => {
-                let message = format!(
-                    "the body of the request was in an unknown format - accepted media types include: \
-                     application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml (got {other})"
-                );
+            "application/strategic-merge-patch+json" => {
+                let message = "the body of the request was in an unknown format - accepted media types include: \
+                    application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
                 return Err(Status::new(415, "UnsupportedMediaType", message));
             }
+            _ => return Err(Status::new(415, "UnsupportedMediaType", UNSUPPORTED_PATCH)),
         }
         if !value.is_object() {
             return Err(Status::bad_request(

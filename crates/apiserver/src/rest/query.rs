@@ -51,8 +51,9 @@ impl Query {
             return Ok(None);
         }
         let wrong = |_| {
+            let quoted = api::syntax::go_quote(text);
             Status::bad_request(format!(
-                "the query parameter {key} must be a number, not \"{text}\""
+                "strconv.ParseInt: parsing {quoted}: invalid syntax"
             ))
         };
         text.parse().map(Some).map_err(wrong)

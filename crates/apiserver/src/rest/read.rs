@@ -2,6 +2,7 @@
 
 use super::negotiate::{self, Shape};
 use super::{Context, response};
+use crate::defaults::workloads::TEMPLATE_GENERATION;
 use crate::kinds::Kind;
 use crate::status::Status;
 use crate::storage::{Stored, type_prefix};
@@ -39,14 +40,42 @@ impl Context {
     /// An object as the answer to a request.
     pub(crate) fn show(&self, code: u16, object: &Stored) -> Result<Response<Body>, Status> {
         match negotiate::shape(&self.headers)? {
-            Shape::Object => Ok(response::json(code, whole(&self.kind, object))),
-            Shape::Metadata => Ok(response::value(code, &metadata_only(&self.shown(object)))),
+            Shape::Object => self.encoded(code, whole(&self.kind, object)),
+            Shape::Metadata => {
+                let metadata = metadata_only(&self.shown(object)).to_string();
+                self.encoded(code, metadata.into_bytes())
+            }
             Shape::Table => {
+                self.check_include()?;
                 let mut table = self.table(std::iter::once(object), true);
                 table["metadata"] = json!({"resourceVersion": object.revision.to_string()});
-                Ok(response::value(code, &table))
+                self.encoded(code, table.to_string().into_bytes())
             }
         }
+    }
+
+    /// A JSON document as the client wants it: as it is, or as YAML.
+    pub(crate) fn encoded(&self, code: u16, json: Vec<u8>) -> Result<Response<Body>, Status> {
+        if !negotiate::wants_yaml(&self.headers) {
+            return Ok(response::json(code, json));
+        }
+        let unreadable = |why: &dyn std::fmt::Display| Status::internal(why.to_string());
+        let value: Value = serde_json::from_slice(&json).map_err(|why| unreadable(&why))?;
+        let text = serde_yaml_ng::to_string(&value).map_err(|why| unreadable(&why))?;
+        Ok(response::typed(code, "application/yaml", text))
+    }
+
+    /// `includeObject` is one of few.
+    pub(crate) fn check_include(&self) -> Result<(), Status> {
+        let include = self.info.query.get("includeObject");
+        if matches!(include, "" | "None" | "Metadata" | "Object") {
+            return Ok(());
+        }
+        let quoted = api::syntax::go_quote(include);
+        Err(Status::bad_request(format!(
+            "Unable to convert to Table as requested: includeObject: Invalid value: {quoted}: must be 'Metadata', \
+             'Object', 'None', or empty"
+        )))
     }
 
     /// An object as a value at the version asked for.
@@ -70,7 +99,7 @@ impl Context {
                 let cells = crate::semantics::cells(&self.kind, &value, &now);
                 let mut row = json!({"cells": cells});
                 match include {
-                    "None" => {}
+                    "None" => row["object"] = Value::Null,
                     "Object" => row["object"] = value,
                     _ => row["object"] = metadata_only(&value),
                 }
@@ -84,11 +113,7 @@ impl Context {
         };
         let mut table =
             json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "rows": rows});
-        table["columnDefinitions"] = if columns.is_null() {
-            json!([])
-        } else {
-            columns
-        };
+        table["columnDefinitions"] = columns;
         table
     }
 }
@@ -101,15 +126,25 @@ pub(crate) fn whole(kind: &Kind, object: &Stored) -> Vec<u8> {
         return value.to_string().into_bytes();
     }
     let mut out = type_prefix(kind).into_bytes();
-    out.extend_from_slice(object.body.get(1..).unwrap_or_default());
+    out.extend_from_slice(object.body().get(1..).unwrap_or_default());
     out
 }
 
 /// `PartialObjectMetadata` of an object.
 pub(crate) fn metadata_only(value: &Value) -> Value {
-    let metadata = value
+    let mut metadata = value
         .get("metadata")
         .cloned()
         .unwrap_or_else(|| Value::Object(Map::new()));
+    // UPSTREAM: metadata is read from the internal version, where this is a field and no annotation.
+    if let Some(annotations) = metadata
+        .get_mut("annotations")
+        .and_then(Value::as_object_mut)
+        && annotations.remove(TEMPLATE_GENERATION).is_some()
+        && annotations.is_empty()
+        && let Some(metadata) = metadata.as_object_mut()
+    {
+        metadata.remove("annotations");
+    }
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
 }

@@ -43,11 +43,19 @@ impl RequestInfo {
             ["apis", group, version, parts @ ..] if !parts.is_empty() => (*group, *version, parts),
             _ => return info,
         };
+        // UPSTREAM: an old way to ask for a watch, which some clients never unlearned.
+        let (watches, parts) = match parts {
+            ["watch", parts @ ..] if !parts.is_empty() => (true, parts),
+            _ => (false, parts),
+        };
         info.is_resource = true;
         info.group = group.to_owned();
         info.version = version.to_owned();
         info.place(parts);
         info.verb = resource_verb(method, !info.name.is_empty(), &info.query);
+        if watches && info.verb == "list" {
+            info.verb = "watch";
+        }
         info
     }
 
@@ -105,9 +113,9 @@ fn resource_verb(method: &Method, named: bool, query: &Query) -> &'static str {
         Method::PATCH => "patch",
         Method::DELETE if named => "delete",
         Method::DELETE => "deletecollection",
-        // UPSTREAM: a watch of one object by its path is still a watch.
-        Method::GET | Method::HEAD if query.flag("watch") => "watch",
+        // UPSTREAM: `watch` on the path of one object is ignored.
         Method::GET | Method::HEAD if named => "get",
+        Method::GET | Method::HEAD if query.flag("watch") => "watch",
         Method::GET | Method::HEAD => "list",
         _ => "",
     }

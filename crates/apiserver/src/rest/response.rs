@@ -25,16 +25,20 @@ pub(crate) fn typed(
     content_type: &'static str,
     body: impl Into<Bytes>,
 ) -> Response<Body> {
-    let body = Full::new(body.into())
-        .map_err(|never| -> BoxError { match never {} })
-        .boxed_unsync();
-    let mut response = Response::new(body);
+    let mut response = Response::new(whole(body.into()));
     *response.status_mut() =
         http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
     response
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
+}
+
+/// A body in one piece.
+pub(crate) fn whole(bytes: Bytes) -> Body {
+    Full::new(bytes)
+        .map_err(|never| -> BoxError { match never {} })
+        .boxed_unsync()
 }
 
 pub(crate) fn status(status: &Status) -> Response<Body> {

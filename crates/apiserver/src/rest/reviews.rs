@@ -15,12 +15,22 @@ impl Context {
         if self.kind.is("", "Binding") {
             return self.bind().await;
         }
-        let mut review = parse(&self.headers, &self.body)?;
+        let mut review = parse(&self.headers, &self.body, &self.kind.kind)?;
         let (api_version, kind) = (self.kind.api_version(), self.kind.kind.to_string());
         settle_type(&mut review, &api_version, &kind)?;
-        let mut review = self.read_typed(review)?;
+        let mut review = self.read_typed(review, Vec::new())?;
         let status = match &*self.kind.kind {
-            "TokenReview" => self.review_token(&review["spec"]),
+            "TokenReview" => {
+                if review["spec"]["token"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .is_empty()
+                {
+                    let why = "token is required for TokenReview in authentication";
+                    return Err(Status::bad_request(why));
+                }
+                self.review_token(&review["spec"])
+            }
             "SelfSubjectReview" => json!({"userInfo": user_info(&self.identity)}),
             "SelfSubjectAccessReview" => self.review_access(&self.identity, &review["spec"])?,
             "SubjectAccessReview" | "LocalSubjectAccessReview" => {
@@ -31,17 +41,41 @@ impl Context {
                         "FieldValueInvalid",
                         "Invalid value: \"\": at least one of user or group must be specified",
                     );
-                    return Err(self.invalid("", vec![cause]));
+                    return Err(self.unnamed(cause));
+                }
+                let namespace = &review["spec"]["resourceAttributes"]["namespace"];
+                let other = namespace
+                    .as_str()
+                    .filter(|name| *name != self.info.namespace);
+                if self.kind.namespaced
+                    && let Some(other) = other
+                {
+                    let message =
+                        format!("Invalid value: \"{other}\": must match metadata.namespace");
+                    let field = "spec.resourceAttributes.namespace";
+                    return Err(self.unnamed(Cause::new(field, "FieldValueInvalid", message)));
                 }
                 self.review_access(&identity, &review["spec"])?
             }
             "SelfSubjectRulesReview" => self.review_rules(&review["spec"]),
             _ => return Err(self.unsupported()),
         };
+        let metadata = super::metadata_mut(&mut review);
+        if self.kind.namespaced {
+            metadata.insert("namespace".into(), json!(self.info.namespace));
+        }
+        if self.kind.is("authentication.k8s.io", "SelfSubjectReview") {
+            metadata.insert("creationTimestamp".into(), json!(self.shared.now()));
+        }
         if let Some(map) = review.as_object_mut() {
             map.insert("status".into(), status);
         }
         Ok(response::value(201, &review))
+    }
+
+    /// UPSTREAM: an invalid review of access does not say of which kind it is.
+    fn unnamed(&self, cause: Cause) -> Status {
+        Status::invalid(&self.kind.group, "", "", vec![cause])
     }
 
     fn review_token(&self, spec: &Value) -> Value {
@@ -74,10 +108,17 @@ impl Context {
     fn review_access(&self, identity: &Identity, spec: &Value) -> Result<Value, Status> {
         let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
         let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
-        if resource.is_object() == other.is_object() {
-            let message = "Invalid value: exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        if resource.is_object() && other.is_object() {
+            let message = format!(
+                "Invalid value: {other}: cannot be specified in combination with resourceAttributes"
+            );
+            let cause = Cause::new("spec.nonResourceAttributes", "FieldValueInvalid", message);
+            return Err(self.unnamed(cause));
+        }
+        if !resource.is_object() && !other.is_object() {
+            let message = "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified";
             let cause = Cause::new("spec.resourceAttributes", "FieldValueInvalid", message);
-            return Err(self.invalid("", vec![cause]));
+            return Err(self.unnamed(cause));
         }
         let fields = [
             "verb",

@@ -72,12 +72,7 @@ impl Context {
     fn watcher(&mut self) -> Result<Watcher, Status> {
         let shape = negotiate::shape(&self.headers)?;
         let query = &self.info.query;
-        let selector = if self.info.name.is_empty() {
-            self.selector()?
-        } else {
-            let fields = format!("metadata.name={}", self.info.name);
-            Selector::parse(&self.stored_kind, query.get("labelSelector"), &fields)?
-        };
+        let selector = self.selector()?;
         let initial_wanted = check_initial_events(
             query.get("sendInitialEvents"),
             query.get("resourceVersionMatch"),
@@ -128,26 +123,25 @@ impl Context {
 
 /// `None`: not given. UPSTREAM: it needs `resourceVersionMatch=NotOlderThan`.
 fn check_initial_events(text: &str, matching: &str) -> Result<Option<bool>, Status> {
-    let refuse = |field: &str, message: &str| {
-        let cause = Cause::new(field, "FieldValueForbidden", message);
-        Err(Status::invalid(
-            "meta.k8s.io",
-            "ListOptions",
-            "",
-            vec![cause],
-        ))
-    };
+    let cause = |reason, message: String| Cause::new("resourceVersionMatch", reason, message);
+    let refuse = |causes| Err(Status::invalid("meta.k8s.io", "ListOptions", "", causes));
     if text.is_empty() {
         if !matching.is_empty() {
             let message = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            return refuse("resourceVersionMatch", message);
+            return refuse(vec![cause("FieldValueForbidden", message.to_owned())]);
         }
         return Ok(None);
     }
     if matching != "NotOlderThan" {
         let message =
             "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-        return refuse("resourceVersionMatch", message);
+        let mut causes = vec![cause("FieldValueForbidden", message.to_owned())];
+        if !matching.is_empty() {
+            let message =
+                format!("Unsupported value: \"{matching}\": supported values: \"NotOlderThan\"");
+            causes.push(cause("FieldValueNotSupported", message));
+        }
+        return refuse(causes);
     }
     Ok(Some(!matches!(text, "0" | "false" | "False")))
 }
@@ -309,15 +303,7 @@ impl Watcher {
     fn shared_line(&self, event: &Event) -> Bytes {
         let kind: &Kind = &self.context.kind;
         let print = || line(event.change.name(), &read::whole(kind, &event.object));
-        let api_version = kind.api_version();
-        let (version, shared) = event
-            .line
-            .get_or_init(|| (api_version.as_str().into(), print()));
-        if **version == *api_version {
-            shared.clone()
-        } else {
-            print()
-        }
+        event.line(&kind.api_version(), print)
     }
 
     fn encode(&mut self, object: &Stored) -> Vec<u8> {

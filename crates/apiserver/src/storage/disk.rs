@@ -122,7 +122,8 @@ fn stranger(dir: &Path) -> Result<Option<String>, String> {
             .file_name()
             .to_string_lossy()
             .into_owned();
-        if !matches!(name.as_str(), "pki" | "lost+found") && !name.ends_with(".kubeconfig") {
+        let is_ours = matches!(name.as_str(), "pki" | "up.json" | "up.log" | "lost+found");
+        if !is_ours && !name.ends_with(".kubeconfig") {
             return Ok(Some(name));
         }
     }
@@ -339,7 +340,7 @@ impl Committer {
                 match &operation.object {
                     Some(object) => {
                         let mut value = object.revision.to_le_bytes().to_vec();
-                        value.extend_from_slice(&object.body);
+                        value.extend_from_slice(&object.body());
                         objects.insert(key.as_str(), value.as_slice())?;
                     }
                     None => {

@@ -2,7 +2,7 @@
 
 use super::Stored;
 use bytes::Bytes;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
@@ -18,7 +18,43 @@ pub(crate) struct Event {
     pub(crate) object: Arc<Stored>,
     pub(crate) previous: Option<Arc<Stored>>,
     /// The event as most watchers get it (JSON, the kind's own version), printed once for all of them.
-    pub(crate) line: OnceLock<(Box<str>, Bytes)>,
+    line: Mutex<Option<(Box<str>, Bytes)>>,
+}
+
+impl Event {
+    pub(crate) fn new(
+        revision: u64,
+        change: Change,
+        object: Arc<Stored>,
+        previous: Option<Arc<Stored>>,
+    ) -> Event {
+        Event {
+            revision,
+            change,
+            object,
+            previous,
+            line: Mutex::new(None),
+        }
+    }
+
+    /// The line in the given version, printed if nobody did so lately.
+    pub(crate) fn line(&self, version: &str, print: impl FnOnce() -> Bytes) -> Bytes {
+        let mut held = super::lock(&self.line);
+        match &*held {
+            Some((printed, line)) if **printed == *version => line.clone(),
+            Some(_) => print(),
+            None => {
+                let line = print();
+                *held = Some((version.into(), line.clone()));
+                line
+            }
+        }
+    }
+
+    /// Whoever still needs the line prints it again.
+    pub(super) fn drop_line(&self) {
+        *super::lock(&self.line) = None;
+    }
 }
 
 impl Change {

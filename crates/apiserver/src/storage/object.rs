@@ -1,10 +1,11 @@
 //! One stored object: its compact JSON and the little that lists and watches select by.
 
+use super::packed::{Packed, Packer};
 use crate::kinds::Kind;
 use crate::selector::field_value;
 use bytes::Bytes;
 use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The JSON is kept without `kind` and `apiVersion`, which depend on the version that is asked for (and which
 /// lists leave out).
@@ -12,10 +13,12 @@ pub(crate) struct Stored {
     /// `namespace/name`, or just the name for cluster-scoped kinds: etcd's order.
     pub(crate) key: Arc<str>,
     pub(crate) revision: u64,
-    pub(crate) body: Bytes,
-    pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
+    /// Plain while it is new, packed when it has not been written for a while.
+    body: Mutex<Packed>,
+    /// Keys and values in turn.
+    labels: Texts,
     /// Values of the kind's selectable fields, in the kind's order.
-    pub(crate) fields: Box<[Box<str>]>,
+    fields: Texts,
 }
 
 impl Stored {
@@ -26,31 +29,32 @@ impl Stored {
         value: &Value,
         body: Bytes,
     ) -> Stored {
-        let labels = value["metadata"]["labels"].as_object().map(|labels| {
-            labels
-                .iter()
-                .filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into())))
-                .collect()
-        });
-        let fields = kind
-            .selectable_fields
-            .iter()
-            .map(|field| field_value(kind, value, field).into())
-            .collect();
+        let labels = value["metadata"]["labels"]
+            .as_object()
+            .into_iter()
+            .flatten();
+        let labels = labels.filter_map(|(key, value)| Some([key.as_str(), value.as_str()?]));
+        let fields = kind.selectable_fields.iter();
         Stored {
             key,
             revision,
-            body,
-            labels: labels.unwrap_or_default(),
-            fields,
+            body: Mutex::new(Packed::Plain(body)),
+            labels: Texts::new(labels.flatten()),
+            fields: Texts::new(fields.map(|field| field_value(kind, value, field))),
         }
     }
 
     /// An object as it was found on the disk. Without its kind it cannot be selected by fields.
-    pub(crate) fn load(kind: Option<&Kind>, key: &str, revision: u64, body: Vec<u8>) -> Stored {
+    pub(crate) fn load(
+        kind: Option<&Kind>,
+        key: &str,
+        revision: u64,
+        body: Vec<u8>,
+        packer: &mut Packer,
+    ) -> Stored {
         let value: Value = serde_json::from_slice(&body).unwrap_or_default();
         let body = Bytes::from(body.into_boxed_slice());
-        match kind {
+        let stored = match kind {
             Some(kind) => Stored::new(kind, key.into(), revision, &value, body),
             None => {
                 let mut stored = Stored::new(
@@ -60,10 +64,40 @@ impl Stored {
                     &value,
                     body,
                 );
-                stored.fields = Box::default();
+                stored.fields = Texts::default();
                 stored
             }
+        };
+        stored.pack(packer);
+        stored
+    }
+
+    /// Makes it small: from now on a read has to unpack it.
+    pub(crate) fn pack(&self, packer: &mut Packer) {
+        let mut body = super::lock(&self.body);
+        if let Packed::Plain(plain) = &*body {
+            *body = packer.pack(plain.clone());
         }
+    }
+
+    /// The same object with another body, for another revision.
+    pub(crate) fn revised(&self, revision: u64, body: Bytes) -> Stored {
+        Stored {
+            key: self.key.clone(),
+            revision,
+            body: Mutex::new(Packed::Plain(body)),
+            labels: self.labels.clone(),
+            fields: self.fields.clone(),
+        }
+    }
+
+    /// The object's JSON, without its type.
+    pub(crate) fn body(&self) -> Bytes {
+        super::lock(&self.body).unpack()
+    }
+
+    pub(crate) fn body_len(&self) -> usize {
+        super::lock(&self.body).len()
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -75,18 +109,49 @@ impl Stored {
     }
 
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
-        self.labels
-            .iter()
-            .find(|(candidate, _)| &**candidate == key)
-            .map(|(_, value)| &**value)
+        let mut texts = self.labels.iter();
+        while let Some(candidate) = texts.next() {
+            let value = texts.next()?;
+            if candidate == key {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// The value of the kind's selectable field of that number.
+    pub(crate) fn field(&self, index: usize) -> Option<&str> {
+        self.fields.iter().nth(index)
     }
 
     /// The object with its type, ready to be worked on.
     pub(crate) fn value(&self, kind: &Kind) -> Value {
-        let mut value: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let mut value: Value = serde_json::from_slice(&self.body()).unwrap_or_default();
         value["kind"] = Value::from(&*kind.kind);
         value["apiVersion"] = Value::from(kind.api_version());
         value
+    }
+}
+
+/// Short texts in one allocation; there are millions of them.
+#[derive(Clone, Default)]
+struct Texts(Box<str>);
+
+/// In no label, and in no field that anyone could ask for.
+const BETWEEN: char = '\0';
+
+impl Texts {
+    fn new(texts: impl Iterator<Item = impl AsRef<str>>) -> Texts {
+        let mut all = String::new();
+        for text in texts {
+            all.extend(text.as_ref().chars().filter(|char| *char != BETWEEN));
+            all.push(BETWEEN);
+        }
+        Texts(all.into_boxed_str())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.split_terminator(BETWEEN)
     }
 }
 

@@ -1,5 +1,6 @@
 //! All objects of one resource, and the log of their latest changes.
 
+use super::packed::Packer;
 use super::{Event, Stored};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -9,8 +10,13 @@ use tokio::sync::Notify;
 /// (group, plural)
 pub(crate) type TableKey = (Cow<'static, str>, Cow<'static, str>);
 
+/// So many of the latest changes are kept plain and printed: what watchers that keep up still have to take, and
+/// what is likely to be written again soon.
+const KEPT_AT_HAND: usize = 512;
+
 pub(super) struct Table {
     pub(super) objects: BTreeMap<Arc<str>, Arc<Stored>>,
+    pub(super) packer: Packer,
     /// Oldest first.
     pub(super) log: VecDeque<Arc<Event>>,
     /// Changes up to this revision are no longer in the log.
@@ -23,6 +29,7 @@ impl Table {
     pub(super) fn new(floor: u64) -> Table {
         Table {
             objects: BTreeMap::new(),
+            packer: Packer::default(),
             log: VecDeque::new(),
             floor,
             changed: Arc::new(Notify::new()),
@@ -40,6 +47,12 @@ impl Table {
             self.floor = oldest.revision;
         }
         self.log.push_back(Arc::new(event));
+        // Watchers that keep up are long past it.
+        if let Some(behind) = self.log.len().checked_sub(KEPT_AT_HAND + 1) {
+            let event = &self.log[behind];
+            event.drop_line();
+            event.object.pack(&mut self.packer);
+        }
     }
 
     /// Index of the first event after a revision.

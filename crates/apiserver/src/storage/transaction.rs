@@ -4,7 +4,7 @@ use super::table::Table;
 use super::{Change, Event, Store, Stored, encode_body};
 use crate::kinds::Kind;
 use serde_json::Value;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 pub(crate) struct Transaction<'a> {
     store: &'a Store,
@@ -56,13 +56,7 @@ impl<'a> Transaction<'a> {
             Change::Added
         };
         let before = previous.clone();
-        let event = Event {
-            revision,
-            change,
-            object: object.clone(),
-            previous,
-            line: OnceLock::new(),
-        };
+        let event = Event::new(revision, change, object.clone(), previous);
         table.record(event, self.store.log_capacity);
         inner.revision = revision;
         drop(inner);
@@ -81,13 +75,7 @@ impl<'a> Transaction<'a> {
         let table = inner.tables.get_mut(&kind.storage)?;
         table.objects.remove(key);
         let object = last.clone();
-        let event = Event {
-            revision,
-            change: Change::Deleted,
-            object,
-            previous: Some(previous),
-            line: OnceLock::new(),
-        };
+        let event = Event::new(revision, Change::Deleted, object, Some(previous));
         table.record(event, self.store.log_capacity);
         inner.revision = revision;
         drop(inner);
@@ -113,15 +101,9 @@ impl<'a> Transaction<'a> {
 
 /// The same object, saying that it is of another revision.
 pub(crate) fn with_revision(kind: &Kind, stored: &Stored, revision: u64) -> Stored {
-    let mut value: Value = serde_json::from_slice(&stored.body).unwrap_or_default();
+    let old = stored.body();
+    let mut value: Value = serde_json::from_slice(&old).unwrap_or_default();
     value["metadata"]["resourceVersion"] = Value::from(revision.to_string());
-    let opaque = crate::opaque::text_of(kind, &stored.body);
-    let body = encode_body(&value, opaque.as_deref());
-    Stored {
-        key: stored.key.clone(),
-        revision,
-        body,
-        labels: stored.labels.clone(),
-        fields: stored.fields.clone(),
-    }
+    let opaque = crate::opaque::text_of(kind, &old);
+    stored.revised(revision, encode_body(&value, opaque.as_deref()))
 }

@@ -16,12 +16,10 @@ use serde_json::{Value, json};
 pub use pod::{prepare_ephemeral_containers_update, prepare_resize_update};
 
 use crate::defaults;
+use crate::defaults::workloads::TEMPLATE_GENERATION;
 use crate::fields::{at, copy, entry, flag, list, list_mut, object_mut, remove, set, text};
 use crate::kinds::{Kind, Subresource};
 use crate::schema::{self, Shape};
-
-/// The annotation in which apps/v1 keeps a DaemonSet's template generation, a field of an older version.
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// Prepares an object that is about to be created.
 pub fn prepare_create(kind: &Kind, new: &mut Value, now: &str) {
@@ -57,6 +55,13 @@ pub fn prepare_create(kind: &Kind, new: &mut Value, now: &str) {
             set_template_generation(new, generation);
         }
         ("apps", "StatefulSet") => prepare_stateful_set(new, None),
+        ("coordination.k8s.io", "Lease") => drop_coordination(new),
+        ("discovery.k8s.io", "EndpointSlice") => {
+            // UPSTREAM: a field of an older version, kept only where it already is.
+            for endpoint in list_mut(new, "endpoints").into_iter().flatten() {
+                remove(endpoint, "deprecatedTopology");
+            }
+        }
         ("batch", "Job") if !flag(new, "spec.manualSelector") => generate_job_selector(new),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => add_stored_version(new),
         ("apiregistration.k8s.io", "APIService") if at(new, "spec.service").is_null() => {
@@ -91,6 +96,7 @@ pub fn prepare_update(kind: &Kind, new: &mut Value, old: &Value) {
         }
         ("apps", "StatefulSet") => prepare_stateful_set(new, Some(old)),
         ("certificates.k8s.io", "CertificateSigningRequest") => copy(new, old, "spec"),
+        ("coordination.k8s.io", "Lease") => drop_coordination(new),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => add_stored_version(new),
         _ => {}
     }
@@ -224,6 +230,13 @@ fn reset_metadata(new: &mut Value, old: &Value) {
         "ownerReferences",
     ] {
         copy(new, old, &format!("metadata.{name}"));
+    }
+}
+
+/// Coordinated leader election is behind a gate that is off by default.
+fn drop_coordination(lease: &mut Value) {
+    for path in ["spec.strategy", "spec.preferredHolder"] {
+        remove(lease, path);
     }
 }
 

@@ -10,6 +10,10 @@ use crate::kinds::Kind;
 use crate::resources;
 
 pub(super) fn prepare_create(pod: &mut Value, now: &str) {
+    // UPSTREAM: no time at all means a second.
+    if integer(pod, "spec.terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
+        set(pod, "spec.terminationGracePeriodSeconds", 1);
+    }
     let class = resources::qos_class(pod);
     set(
         pod,
@@ -32,8 +36,6 @@ pub(super) fn prepare_status_update(new: &mut Value, old: &Value) {
         copy(new, old, "status.qosClass");
     }
     preserve_observed_generation(new, old);
-    same_addresses(new, "status.podIP", "status.podIPs");
-    same_addresses(new, "status.hostIP", "status.hostIPs");
 }
 
 /// Prepares a write of the ephemeral containers: nothing else changes.
@@ -107,20 +109,6 @@ fn preserve_observed_generation(new: &mut Value, old: &Value) {
         if integer(condition, "observedGeneration").unwrap_or_default() == 0 {
             copy(condition, before, "observedGeneration");
         }
-    }
-}
-
-/// One address and the list of addresses: the single one wins where they differ, as older kubelets know only it.
-pub(super) fn same_addresses(object: &mut Value, single: &str, plural: &str) {
-    let address = text(object, single).to_owned();
-    let first = list(object, plural)
-        .first()
-        .map(|item| text(item, "ip").to_owned());
-    match (address.is_empty(), first) {
-        (false, Some(first)) if first == address => {}
-        (false, _) => set(object, plural, json!([{"ip": address}])),
-        (true, Some(first)) => set(object, single, first),
-        (true, None) => {}
     }
 }
 

@@ -57,10 +57,13 @@ pub fn cells(kind: &Kind, object: &Value, now: &str) -> Vec<Value> {
     if let Some(custom) = kind.custom() {
         return custom::cells(custom, object, now);
     }
-    layout(kind)
+    let cells = layout(kind)
         .iter()
-        .map(|cell| cell.source.read(object, now))
-        .collect()
+        .map(|cell| cell.source.read(object, now));
+    // UPSTREAM: a row of an IPAddress has a cell more than the table has columns.
+    let more = kind.is("networking.k8s.io", "IPAddress");
+    let age = more.then(|| Source::Age("metadata.creationTimestamp").read(object, now));
+    cells.chain(age).collect()
 }
 
 struct Cell {

@@ -19,7 +19,6 @@ fn rows_are_those_of_upstream() {
             .unwrap();
         let ours = cells(kind, object, text(object, "metadata.creationTimestamp"));
         let theirs = case["cells"].as_array().unwrap();
-        // UPSTREAM: an IPAddress row has a cell more than there are columns.
         assert!(
             ours.len() == theirs.len() || kind.kind == "IPAddress",
             "{}",

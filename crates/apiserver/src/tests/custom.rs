@@ -61,7 +61,7 @@ async fn objects_are_pruned_defaulted_and_checked() {
             .0,
         415
     );
-    let unconditional = json!({"metadata": {"name": "a"}, "spec": {"size": 2}});
+    let unconditional = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"size": 2}});
     assert_eq!(
         server.put(&format!("{WIDGETS}/a"), unconditional).await.0,
         422

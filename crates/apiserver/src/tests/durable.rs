@@ -87,6 +87,17 @@ async fn foreign_damaged_and_busy_directories_are_refused_and_left_alone() {
     let server = open(&dir.0).unwrap();
     assert!(error(open(&dir.0)).contains("in use"));
     drop(server);
+
+    let database = redb::Database::open(&file).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let meta: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("meta");
+    let mut table = transaction.open_table(meta).unwrap();
+    table.insert("format", 99).unwrap();
+    drop(table);
+    transaction.commit().unwrap();
+    drop(database);
+    let refused = error(open(&dir.0));
+    assert!(refused.contains("written by another version"), "{refused}");
 }
 
 /// How the parent tells the child where to write.

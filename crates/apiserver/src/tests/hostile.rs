@@ -330,7 +330,7 @@ fn arbitrary_tokens_are_refused() {
         .unwrap();
     runtime.block_on(async {
         let server = Server::new();
-        for token in ["", ".", "..", "a.b.c", "e30.e30.e30", &"a".repeat(20_000)] {
+        for token in [".", "..", "a.b.c", "e30.e30.e30", &"a".repeat(20_000)] {
             let body = json!({"spec": {"token": token}});
             let (code, answer) = server
                 .post("/apis/authentication.k8s.io/v1/tokenreviews", body)

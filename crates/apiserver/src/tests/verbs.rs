@@ -111,7 +111,10 @@ async fn updates_check_the_revision_and_skip_no_ops() {
     assert_eq!(server.put(&path, changed).await.0, 409);
     assert_eq!(
         server
-            .put(&format!("{CONFIG_MAPS}/new"), json!({"data": {}}))
+            .put(
+                &format!("{CONFIG_MAPS}/new"),
+                json!({"metadata": {"name": "new"}})
+            )
             .await
             .0,
         404

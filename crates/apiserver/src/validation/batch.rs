@@ -13,14 +13,20 @@ const INDEXED_PARALLELISM_MAX: i64 = 100_000;
 
 pub(super) fn job(errors: &mut Errors, root: &Place<'_>) {
     let spec = root.field("spec");
-    let selector = spec.field("selector");
-    if !selector.is_set() {
-        errors.required(&selector, "");
-    } else {
-        selectors::label_selector(errors, &selector);
-    }
     if !spec.field("manualSelector").flag() {
         generated_labels(errors, root, &spec);
+    }
+    selecting_spec(errors, &spec);
+}
+
+/// The spec of a Job, as opposed to that of a CronJob's template, which has no selector yet.
+fn selecting_spec(errors: &mut Errors, spec: &Place<'_>) {
+    job_spec(errors, spec);
+    let selector = spec.field("selector");
+    if selector.is_set() {
+        selectors::label_selector(errors, &selector);
+    } else {
+        errors.required(&selector, "");
     }
     let template = spec.field("template");
     let matches = selectors::compile(selector.value).is_some_and(|compiled| {
@@ -33,13 +39,16 @@ pub(super) fn job(errors: &mut Errors, root: &Place<'_>) {
             "`selector` does not match template `labels`",
         );
     }
-    job_spec(errors, &spec);
 }
 
 /// What a Job without a selector of its own must look like.
 fn generated_labels(errors: &mut Errors, root: &Place<'_>, spec: &Place<'_>) {
     let metadata = root.field("metadata");
     let (uid, name) = (metadata.field("uid").text(), metadata.field("name").text());
+    let selector = spec.field("selector");
+    if !selector.is_set() {
+        return;
+    }
     let template = spec.field("template");
     let template_metadata = template.field("metadata");
     let labels = template_metadata.field("labels");
@@ -54,7 +63,6 @@ fn generated_labels(errors: &mut Errors, root: &Place<'_>, spec: &Place<'_>) {
             errors.invalid(&place, &format!("must be '{wanted}'"));
         }
     }
-    let selector = spec.field("selector");
     let auto = selector.value["matchLabels"]
         .as_object()
         .is_some_and(|labels| {
@@ -63,7 +71,7 @@ fn generated_labels(errors: &mut Errors, root: &Place<'_>, spec: &Place<'_>) {
                     .iter()
                     .any(|key| labels.get(*key) == Some(&json!(uid)))
         });
-    if selector.is_set() && !auto {
+    if !auto {
         errors.invalid(&selector, "`selector` not auto-generated");
     }
 }
@@ -86,6 +94,12 @@ pub(super) fn job_spec(errors: &mut Errors, spec: &Place<'_>) {
             &spec.field("backoffLimitPerIndex"),
             "when maxFailedIndexes is specified",
         );
+    }
+    let completions = spec.field("completions");
+    if let (Some(failed_most), Some(completions)) = (failed.integer(), completions.integer())
+        && failed_most > completions
+    {
+        errors.invalid(&failed, "must be less than or equal to completions");
     }
     let manager = spec.field("managedBy");
     if manager.is_set() && !is_domain_path(manager.text()) {
@@ -273,7 +287,7 @@ fn success_policy(errors: &mut Errors, spec: &Place<'_>) {
 }
 
 /// How many indexes `1,3-5` names, all below `completions`.
-fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
+pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     let (mut total, mut last) = (0, -1);
     let parse = |part: &str| -> Result<i64, String> {
         let number: i64 = part
@@ -304,20 +318,11 @@ fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
 /// Once created, a Job changes in parallelism, deadlines and suspension only; its template while suspended.
 pub(super) fn job_update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
     let spec = root.field("spec");
-    job_spec(errors, &spec);
+    // UPSTREAM: everything is checked twice, and said twice among the causes.
+    job(errors, root);
+    selecting_spec(errors, &spec);
     let before = &old["spec"];
     let get = |name: &str| before.get(name).unwrap_or(&Value::Null);
-    for name in [
-        "selector",
-        "completionMode",
-        "podFailurePolicy",
-        "backoffLimitPerIndex",
-        "managedBy",
-        "successPolicy",
-    ] {
-        let place = spec.field(name);
-        errors.immutable(&place, get(name));
-    }
     // An Indexed Job is elastic: completions follow parallelism.
     let completions = spec.field("completions");
     let elastic = spec.field("completionMode").text() == "Indexed"
@@ -325,6 +330,7 @@ pub(super) fn job_update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
     if !elastic {
         errors.immutable(&completions, get("completions"));
     }
+    errors.immutable(&spec.field("selector"), get("selector"));
     let suspended = before["suspend"] == json!(true) && old["status"]["startTime"].is_null();
     let template = spec.field("template");
     let mut expected = before["template"].clone();
@@ -348,6 +354,15 @@ pub(super) fn job_update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
         errors.immutable(&template_spec, &expected["spec"]);
     } else {
         errors.immutable(&template, &expected);
+    }
+    for name in [
+        "completionMode",
+        "podFailurePolicy",
+        "backoffLimitPerIndex",
+        "managedBy",
+        "successPolicy",
+    ] {
+        errors.immutable(&spec.field(name), get(name));
     }
 }
 
@@ -386,6 +401,10 @@ pub(super) fn cron_job(errors: &mut Errors, root: &Place<'_>) {
     let manual = job.field("manualSelector");
     if manual.flag() {
         errors.not_supported(&manual, &["nil", "false"]);
+    }
+    let selector = job.field("selector");
+    if selector.is_set() {
+        errors.invalid(&selector, "`selector` will be auto-generated");
     }
     job_spec(errors, &job);
 }

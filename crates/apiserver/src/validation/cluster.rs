@@ -38,6 +38,55 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
+/// An APIService is named after what it serves.
+pub(super) fn api_service(errors: &mut Errors, root: &Place<'_>) {
+    let spec = root.field("spec");
+    let (group, version) = (spec.field("group"), spec.field("version"));
+    let metadata = root.field("metadata");
+    let name = metadata.field("name");
+    let wanted = format!("{}.{}", version.text(), group.text());
+    if name.text() != wanted {
+        let why = format!("must be `spec.version+\".\"+spec.group`: \"{wanted}\"");
+        errors.invalid(&name, &why);
+    }
+    if group.is_empty() && version.text() != "v1" {
+        let why = "only v1 may have an empty group and it better be legacy kube";
+        errors.required(&group, why);
+    }
+    if !group.is_empty() {
+        errors.syntax(&group, syntax::validate_dns1123_subdomain);
+    }
+    errors.syntax(&version, syntax::validate_dns1035_label);
+    for (name, most) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1_000)] {
+        let zero = Value::from(0);
+        let place = spec.field(name);
+        let place = if place.is_set() {
+            place
+        } else {
+            place.showing(&zero)
+        };
+        if !(1..=most).contains(&place.integer().unwrap_or_default()) {
+            errors.invalid(&place, &format!("must be positive and less than {most}"));
+        }
+    }
+    let (service, bundle) = (spec.field("service"), spec.field("caBundle"));
+    let unchecked = spec.field("insecureSkipTLSVerify");
+    if !service.is_set() {
+        if unchecked.flag() {
+            errors.invalid(
+                &unchecked,
+                "local APIServices may not have insecureSkipTLSVerify",
+            );
+        }
+        return;
+    }
+    errors.need(&service.field("namespace"));
+    errors.need(&service.field("name"));
+    if unchecked.flag() && !bundle.is_empty() {
+        errors.invalid(&unchecked, "may not be true if caBundle is present");
+    }
+}
+
 pub(super) fn certificate_request(errors: &mut Errors, root: &Place<'_>) {
     let spec = root.field("spec");
     let request = spec.field("request");

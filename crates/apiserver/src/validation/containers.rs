@@ -77,14 +77,22 @@ fn container_fields(
     let context = container.field("securityContext");
     security_context(errors, &context);
     let sidecar = role == Role::Init && container.field("restartPolicy").text() == "Always";
-    lifecycle_and_probes(errors, container, role, sidecar);
+    let grace = spec.field("terminationGracePeriodSeconds");
+    let grace = grace.integer().unwrap_or_default();
+    lifecycle_and_probes(errors, container, role, sidecar, grace);
     let restart = container.field("restartPolicy");
     if restart.is_set() && role != Role::Ephemeral {
         errors.one_of(&restart, &["Always", "Never", "OnFailure"]);
     }
 }
 
-fn lifecycle_and_probes(errors: &mut Errors, container: &Place<'_>, role: Role, sidecar: bool) {
+fn lifecycle_and_probes(
+    errors: &mut Errors,
+    container: &Place<'_>,
+    role: Role,
+    sidecar: bool,
+    grace: i64,
+) {
     let lifecycle = container.field("lifecycle");
     if role == Role::Ephemeral {
         for name in ["ports", "resources"] {
@@ -114,6 +122,17 @@ fn lifecycle_and_probes(errors: &mut Errors, container: &Place<'_>, role: Role, 
             _ => {
                 for hook in ["postStart", "preStop"] {
                     let hook = lifecycle.field(hook);
+                    let sleep = hook.field("sleep");
+                    let seconds = sleep.field("seconds");
+                    if seconds
+                        .integer()
+                        .is_some_and(|seconds| seconds < 0 || seconds > grace)
+                    {
+                        let why = format!(
+                            "must be non-negative and less than terminationGracePeriodSeconds ({grace})"
+                        );
+                        errors.invalid(&sleep.showing(seconds.value), &why);
+                    }
                     if hook.is_set() {
                         handler(errors, &hook, &["exec", "httpGet", "tcpSocket", "sleep"]);
                     }
@@ -474,7 +493,8 @@ fn handler(errors: &mut Errors, place: &Place<'_>, kinds: &[&str]) {
             "httpGet" => http_get(errors, &action),
             "tcpSocket" => errors.port_or_name(&action.field("port")),
             "grpc" => errors.port(&action.field("port")),
-            _ => errors.not_negative(&action.field("seconds")),
+            // A sleep, which is compared with the grace of the pod where that is known.
+            _ => {}
         }
     }
     if given == 0 {

@@ -206,7 +206,36 @@ pub(super) fn event(errors: &mut Errors, root: &Place<'_>) {
         given => given == namespace,
     };
     if !fits {
+        let empty = Value::from("");
+        let place = if place.is_set() {
+            place
+        } else {
+            place.showing(&empty)
+        };
         errors.invalid(&place, "does not match event.namespace");
+    }
+    if root.field("eventTime").is_set() {
+        recent_event(errors, root);
+    }
+}
+
+/// An event of the newer kind says who reports what was done.
+fn recent_event(errors: &mut Errors, root: &Place<'_>) {
+    let empty = Value::from("");
+    let reporter = root.field("reportingComponent");
+    let reporter = if reporter.is_set() {
+        reporter
+    } else {
+        reporter.showing(&empty)
+    };
+    errors.syntax(&reporter, syntax::validate_qualified_name);
+    for name in [
+        "reportingComponent",
+        "reportingInstance",
+        "action",
+        "reason",
+    ] {
+        errors.need(&root.field(name));
     }
 }
 
@@ -285,6 +314,10 @@ pub(super) fn limit_range(errors: &mut Errors, root: &Place<'_>) {
     let mut kinds = BTreeSet::new();
     for item in limits.items() {
         let kind = item.field("type");
+        let known = ["Container", "Pod", "PersistentVolumeClaim"];
+        if !known.contains(&kind.text()) && !kind.text().contains('/') {
+            errors.invalid(&kind, "must be a standard limit type or fully qualified");
+        }
         if !kinds.insert(kind.text().to_owned()) {
             errors.duplicate(&kind);
         }

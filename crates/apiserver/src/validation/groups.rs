@@ -176,7 +176,14 @@ fn metric_target(errors: &mut Errors, target: &Place<'_>) {
     let kind = target.field("type");
     if kind.text().is_empty() {
         errors.required(&kind, "must specify a metric target type");
-    } else if !matches!(kind.text(), "Utilization" | "Value" | "AverageValue") {
+    }
+    let empty = serde_json::json!("");
+    let kind = if kind.is_set() {
+        kind
+    } else {
+        kind.showing(&empty)
+    };
+    if !matches!(kind.text(), "Utilization" | "Value" | "AverageValue") {
         errors.invalid(&kind, "must be either Utilization, Value, or AverageValue");
     }
     for name in ["value", "averageValue"] {

@@ -10,10 +10,12 @@ mod containers;
 mod core;
 mod cron;
 mod groups;
+mod job_status;
 mod metadata;
 mod networking;
 mod place;
 mod pod;
+mod pod_os;
 mod rbac;
 mod resources;
 mod scheduling;
@@ -61,7 +63,11 @@ pub fn status_update(kind: &Kind, new: &Value, old: &Value) -> Vec<Cause> {
     metadata::update(&mut errors, &root, old);
     match (&*kind.group, &*kind.kind) {
         ("", "Pod") => pod::status_update(&mut errors, &root, old),
-        ("apps", _) | ("", "ReplicationController") => workloads::status_update(&mut errors, &root),
+        ("apps", _) | ("", "ReplicationController") => {
+            workloads::status_update(&mut errors, &root, kind)
+        }
+        ("batch", "Job") => job_status::update(&mut errors, &root, old),
+        ("", "Service") => services::service_status(&mut errors, &root),
         ("policy", "PodDisruptionBudget") => groups::disruption_budget_status(&mut errors, &root),
         _ => {}
     }
@@ -89,7 +95,7 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
         ("batch", "Job") => batch::job(errors, root),
         ("batch", "CronJob") => batch::cron_job(errors, root),
         ("discovery.k8s.io", "EndpointSlice") => services::endpoint_slice(errors, root),
-        ("networking.k8s.io", "Ingress") => networking::ingress(errors, root),
+        ("networking.k8s.io", "Ingress") => networking::new_ingress(errors, root),
         ("networking.k8s.io", "NetworkPolicy") => networking::network_policy(errors, root),
         ("storage.k8s.io", "StorageClass") => storage::storage_class(errors, root),
         ("storage.k8s.io", "VolumeAttachment") => storage::attachment(errors, root),
@@ -113,6 +119,7 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
         ("resource.k8s.io", "ResourceClaim") => {
             cluster::resource_claim(errors, &root.field("spec"))
         }
+        ("apiregistration.k8s.io", "APIService") => cluster::api_service(errors, root),
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => cluster::flow_schema(errors, root),
         ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => {
             cluster::priority_level(errors, root)
@@ -162,6 +169,7 @@ fn check_update(errors: &mut Errors, kind: &Kind, root: &Place<'_>, old: &Value)
             services::endpoint_slice(errors, root);
             errors.immutable(&root.field("addressType"), &old["addressType"]);
         }
+        ("networking.k8s.io", "Ingress") => networking::ingress(errors, root),
         ("storage.k8s.io", "StorageClass") => storage::storage_class_update(errors, root, old),
         ("storage.k8s.io", "CSIDriver") => storage::driver_update(errors, root, old),
         ("storage.k8s.io", "VolumeAttachment") => {

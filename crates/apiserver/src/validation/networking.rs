@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use api::syntax;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::place::{Errors, Place, cidr, port_name};
 use super::selectors;
@@ -45,6 +45,10 @@ pub(super) fn ingress(errors: &mut Errors, root: &Place<'_>) {
         for host in hosts.items() {
             host_name(errors, &host);
         }
+        let secret = entry.field("secretName");
+        if !secret.text().is_empty() {
+            errors.syntax(&secret, syntax::validate_dns1123_subdomain);
+        }
     }
     let class = spec.field("ingressClassName");
     if class.is_set() {
@@ -53,13 +57,31 @@ pub(super) fn ingress(errors: &mut Errors, root: &Place<'_>) {
 }
 
 fn host_name(errors: &mut Errors, host: &Place<'_>) {
-    match host.text().strip_prefix("*.") {
-        Some(rest) => {
-            for fault in syntax::validate_dns1123_subdomain(rest) {
-                errors.invalid(host, &fault);
-            }
-        }
-        None => errors.syntax(host, syntax::validate_dns1123_subdomain),
+    if !host.text().contains('*') {
+        return errors.syntax(host, syntax::validate_dns1123_subdomain);
+    }
+    let rest = host.text().strip_prefix("*.").unwrap_or_default();
+    if rest.is_empty() || !syntax::validate_dns1123_subdomain(rest).is_empty() {
+        errors.invalid(host, r"a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used for validation is '\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')");
+    }
+}
+
+/// Of the annotation and the field for the class, which a new Ingress may have both of, both must say the same.
+pub(super) fn new_ingress(errors: &mut Errors, root: &Place<'_>) {
+    const ANNOTATION: &str = "kubernetes.io/ingress.class";
+    ingress(errors, root);
+    let given = crate::fields::entry(root.value, "metadata.annotations", ANNOTATION);
+    let class = crate::fields::text(root.value, "spec.ingressClassName");
+    if let Some(given) = given
+        && !class.is_empty()
+        && given != class
+    {
+        let shown = Value::from(given);
+        // UPSTREAM: the path leaves out the metadata.
+        let annotations = root.field("annotations");
+        let place = annotations.field(ANNOTATION);
+        let why = "must match `ingressClassName` when both are specified";
+        errors.invalid(&place.showing(&shown), why);
     }
 }
 
@@ -118,9 +140,10 @@ fn ingress_backend(errors: &mut Errors, backend: &Place<'_>) {
             let (name, number) = (port.field("name"), port.field("number"));
             match (name.text().is_empty(), number.is_empty()) {
                 (true, true) => errors.required(backend, "port name or number is required"),
-                (false, false) => {
-                    errors.invalid(backend, "cannot set both port name & port number")
-                }
+                (false, false) => errors.invalid(
+                    &backend.showing(&empty),
+                    "cannot set both port name & port number",
+                ),
                 (false, true) => errors.syntax(&name, port_name),
                 (true, false) => errors.port(&number),
             }
@@ -167,6 +190,9 @@ fn policy_port(errors: &mut Errors, port: &Place<'_>) {
     }
     if let Some(last) = end.integer() {
         match number.integer() {
+            None if number.is_set() => {
+                errors.invalid(&end, "may not be specified when `port` is non-numeric")
+            }
             None => errors.required(&end, "must be specified when `endPort` is specified"),
             Some(first) if last < first => errors.invalid(
                 &end.showing(number.value),

@@ -151,6 +151,15 @@ impl Errors {
         );
     }
 
+    /// For faults of a whole list, whose contents would say nothing.
+    pub(super) fn invalid_without_value(&mut self, place: &Place<'_>, detail: &str) {
+        self.0.push(Cause::new(
+            place.path(),
+            "FieldValueInvalid",
+            format!("Invalid value: {detail}"),
+        ));
+    }
+
     pub(super) fn not_supported(&mut self, place: &Place<'_>, supported: &[&str]) {
         let supported: Vec<_> = supported
             .iter()
@@ -324,7 +333,6 @@ pub(super) fn port_name(name: &str) -> Vec<String> {
         faults.push(
             "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned(),
         );
-        return faults;
     }
     if !name.bytes().any(|byte| byte.is_ascii_lowercase()) {
         faults.push("must contain at least one letter (a-z)".to_owned());

@@ -6,7 +6,7 @@ use api::syntax;
 use serde_json::{Value, json};
 
 use super::place::{Errors, Place, ip_address};
-use super::{containers, metadata, resources, scheduling, volumes};
+use super::{containers, metadata, pod_os, resources, scheduling, volumes};
 
 /// The largest user or group id.
 const ID_MAX: i64 = i32::MAX as i64;
@@ -15,6 +15,7 @@ const ID_MAX: i64 = i32::MAX as i64;
 pub(super) fn create(errors: &mut Errors, root: &Place<'_>) {
     let spec = root.field("spec");
     pod_spec(errors, &spec);
+    app_armor(errors, root);
     let ephemeral = spec.field("ephemeralContainers");
     if !ephemeral.is_empty() {
         errors.forbidden(&ephemeral, "cannot be set on create");
@@ -26,6 +27,26 @@ pub(super) fn create(errors: &mut Errors, root: &Place<'_>) {
             &node,
             "cannot be set until all schedulingGates have been cleared",
         );
+    }
+}
+
+/// The annotations in which profiles were named before there was a field.
+fn app_armor(errors: &mut Errors, root: &Place<'_>) {
+    const PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
+    let metadata = root.field("metadata");
+    let annotations = metadata.field("annotations");
+    for (key, profile) in annotations.entries() {
+        let text = profile.text();
+        let known = matches!(text, "" | "runtime/default" | "unconfined")
+            || text
+                .strip_prefix("localhost/")
+                .is_some_and(|name| !name.is_empty());
+        if key.starts_with(PREFIX) && !known {
+            errors.invalid(
+                &profile,
+                &format!("invalid AppArmor profile name: {text:?}"),
+            );
+        }
     }
 }
 
@@ -104,6 +125,15 @@ fn pod_spec(errors: &mut Errors, spec: &Place<'_>) {
     let resources_place = spec.field("resources");
     resources::requirements(errors, &resources_place, resources::Use::Pod);
     claims(errors, spec);
+    pod_os::check(errors, spec);
+    let shared = spec.field("shareProcessNamespace");
+    if shared.flag() && spec.field("hostPID").flag() {
+        // UPSTREAM: the path is that of an older version.
+        let context = spec.field("securityContext");
+        let place = context.field("shareProcessNamespace");
+        let why = "ShareProcessNamespace and HostPID cannot both be enabled";
+        errors.invalid(&place.showing(shared.value), why);
+    }
 }
 
 fn names(errors: &mut Errors, spec: &Place<'_>) {
@@ -149,6 +179,15 @@ fn dns(errors: &mut Errors, spec: &Place<'_>) {
     }
     for server in servers.items() {
         errors.syntax(&server, ip_address);
+    }
+    for search in config.field("searches").items() {
+        // A domain may end in a dot, and one dot alone is the root.
+        let name = search.text().strip_suffix('.').unwrap_or(search.text());
+        if search.text() != "." {
+            for fault in syntax::validate_dns1123_subdomain(&name.replace('_', "a")) {
+                errors.invalid(&search, &fault);
+            }
+        }
     }
     let options = config.field("options");
     for option in options.items() {
@@ -271,11 +310,16 @@ pub(super) fn update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
     let before = &old["spec"];
     let mut frozen = before.clone();
     let deadline = spec.field("activeDeadlineSeconds");
-    if let Some(old_deadline) = before["activeDeadlineSeconds"].as_i64()
-        && deadline.integer().is_none_or(|new| new > old_deadline)
-    {
-        errors.invalid(&deadline, "must be less than or equal to previous value");
-        return;
+    match (before["activeDeadlineSeconds"].as_i64(), deadline.integer()) {
+        (Some(old), Some(new)) if new > old => {
+            errors.invalid(&deadline, "must be less than or equal to previous value");
+            return;
+        }
+        (Some(_), None) => errors.invalid(
+            &deadline,
+            "must not update from a positive integer to nil value",
+        ),
+        _ => {}
     }
     check_added(errors, &spec.field("tolerations"), &before["tolerations"]);
     check_gates(
@@ -384,16 +428,66 @@ pub(super) fn status_update(errors: &mut Errors, root: &Place<'_>, old: &Value) 
     // Ephemeral containers and resizing come this way too: they alone change the spec.
     if spec.value != &old["spec"] {
         pod_spec(errors, &spec);
+        resized(errors, &spec, &old["spec"]);
         kept_ephemeral_containers(
             errors,
             &spec.field("ephemeralContainers"),
             &old["spec"]["ephemeralContainers"],
         );
     }
+    for condition in status.field("conditions").items() {
+        // UPSTREAM: the only field that is spelled like this.
+        let place = condition.field("Type");
+        let kind = condition.field("type");
+        errors.syntax(&place.showing(kind.value), syntax::validate_qualified_name);
+    }
     for name in ["podIPs", "hostIPs"] {
         let addresses = status.field(name);
+        let texts: Vec<&str> = addresses
+            .items()
+            .map(|item| item.value["ip"].as_str().unwrap_or_default())
+            .collect();
         for address in addresses.items() {
-            errors.syntax(&address.field("ip"), ip_address);
+            let ip = address.field("ip");
+            errors.syntax(&address.showing(ip.value), ip_address);
+        }
+        let families = |six: bool| {
+            texts
+                .iter()
+                .filter(|text| text.contains(':') == six)
+                .count()
+        };
+        if name == "podIPs" && (families(true) > 1 || families(false) > 1) {
+            let shown: Value = texts.iter().map(|text| json!({"IP": text})).collect();
+            let why = "may specify no more than one IP for each IP family";
+            errors.invalid(&addresses.showing(&shown), why);
+        }
+    }
+}
+
+/// A resize keeps the quality of service, and takes nothing away altogether.
+fn resized(errors: &mut Errors, spec: &Place<'_>, old: &Value) {
+    let class = |spec: &Value| crate::resources::qos_class(&json!({"spec": spec}));
+    let (before, after) = (class(old), class(spec.value));
+    if before != after {
+        let why = "Pod QOS Class may not change as a result of resizing";
+        errors.invalid(&spec.showing(&Value::from(before)), why);
+    }
+    for list in ["containers", "initContainers"] {
+        for (index, container) in spec.field(list).items().enumerate() {
+            let before = &old[list][index]["resources"];
+            let resources = container.field("resources");
+            for (name, what) in [("limits", "limits"), ("requests", "requests")] {
+                let place = resources.field(name);
+                let had = before[name].as_object();
+                let lost = had
+                    .into_iter()
+                    .flatten()
+                    .any(|(key, _)| place.value.get(key).is_none());
+                if lost {
+                    errors.forbidden(&place, &format!("resource {what} cannot be removed"));
+                }
+            }
         }
     }
 }

@@ -50,6 +50,22 @@ pub(super) fn requirements(errors: &mut Errors, place: &Place<'_>, usage: Use) {
         .entries()
         .chain(limits.entries())
         .any(|(name, _)| name.starts_with("hugepages-"));
+    for amounts in [&limits, &requests] {
+        for (name, amount) in amounts.entries() {
+            let page = name
+                .strip_prefix("hugepages-")
+                .and_then(|size| Quantity::parse(size).ok());
+            let given = crate::resources::quantity(amount.value);
+            if let (Some(page), Some(given)) = (page, given)
+                && page.sign() > 0
+                && given.milli_value() % page.milli_value() != 0
+            {
+                let shown = amount.text();
+                let why = format!("{shown} is not positive integer multiple of {name}");
+                errors.invalid(&amount, &why);
+            }
+        }
+    }
     if huge && !given("cpu") && !given("memory") {
         errors.forbidden(place, "HugePages require cpu or memory");
     }

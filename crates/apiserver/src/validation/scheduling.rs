@@ -114,8 +114,12 @@ fn pod_term(errors: &mut Errors, term: &Place<'_>) {
 }
 
 pub(super) fn spread_constraints(errors: &mut Errors, constraints: &Place<'_>) {
-    let mut seen = BTreeSet::new();
-    for constraint in constraints.items() {
+    let pair = |constraint: &Place<'_>| {
+        let text = |name| constraint.field(name).text().to_owned();
+        (text("topologyKey"), text("whenUnsatisfiable"))
+    };
+    let pairs: Vec<_> = constraints.items().map(|item| pair(&item)).collect();
+    for (index, constraint) in constraints.items().enumerate() {
         let skew = constraint.field("maxSkew");
         if skew.integer().unwrap_or_default() <= 0 {
             errors.invalid(&skew, "must be greater than zero");
@@ -126,7 +130,8 @@ pub(super) fn spread_constraints(errors: &mut Errors, constraints: &Place<'_>) {
         }
         let when = constraint.field("whenUnsatisfiable");
         errors.one_of(&when, &["DoNotSchedule", "ScheduleAnyway"]);
-        if !seen.insert((key.text().to_owned(), when.text().to_owned())) {
+        // UPSTREAM: of two that are the same, the first is the duplicate.
+        if pairs[index + 1..].contains(&pairs[index]) {
             let pair = format!("{{{}, {}}}", key.text(), when.text()).into();
             errors.duplicate(
                 &constraint

@@ -127,21 +127,30 @@ fn service_ports(errors: &mut Errors, spec: &Place<'_>, ports: &Place<'_>, headl
 
 fn addresses(errors: &mut Errors, root: &Place<'_>, spec: &Place<'_>) {
     let (single, plural) = (spec.field("clusterIP"), spec.field("clusterIPs"));
-    if text(root.value, "spec.type") == "ExternalName" {
-        for place in [&single, &plural] {
-            if !place.is_empty() {
-                errors.forbidden(place, "may not be set when `type` is 'ExternalName'");
-            }
-        }
+    if text(root.value, "spec.type") == "ExternalName" && !plural.is_empty() {
+        errors.forbidden(&plural, "may not be set for ExternalName services");
     }
     let families = spec.field("ipFamilies");
+    let mut seen = Vec::new();
     for family in families.items() {
         errors.one_of(&family, &["IPv4", "IPv6"]);
+        if seen.contains(&family.text()) {
+            errors.duplicate(&family);
+        }
+        seen.push(family.text());
     }
     errors.one_of_if_set(
         &spec.field("ipFamilyPolicy"),
-        &["SingleStack", "PreferDualStack", "RequireDualStack"],
+        &["PreferDualStack", "RequireDualStack", "SingleStack"],
     );
+    let six = |address: &str| address.contains(':');
+    let both: Vec<&str> = plural.items().map(|address| address.text()).collect();
+    if let [first, second] = both.as_slice()
+        && six(first) == six(second)
+    {
+        let why = "may specify no more than one IP for each IP family";
+        errors.invalid(&plural, why);
+    }
     for address in plural.items() {
         if address.text() != "None" {
             errors.syntax(&address, ip_address);
@@ -224,6 +233,10 @@ fn policies(errors: &mut Errors, root: &Place<'_>, spec: &Place<'_>) {
     if internal.is_set() {
         errors.one_of(&internal, &["Cluster", "Local"]);
     }
+    errors.one_of_if_set(
+        &spec.field("trafficDistribution"),
+        &["PreferClose", "PreferSameZone", "PreferSameNode"],
+    );
     let health = spec.field("healthCheckNodePort");
     if !needs_health_check_port(service) && !health.is_empty() {
         errors.invalid(
@@ -255,6 +268,29 @@ fn policies(errors: &mut Errors, root: &Place<'_>, spec: &Place<'_>) {
     }
 }
 
+/// Only load balancers have addresses of their own to report.
+pub(super) fn service_status(errors: &mut Errors, root: &Place<'_>) {
+    let status = root.field("status");
+    let balancer = status.field("loadBalancer");
+    let ingress = balancer.field("ingress");
+    if !ingress.is_empty() && !is_load_balancer(root.value) {
+        errors.forbidden(
+            &ingress,
+            "may only be used when `spec.type` is 'LoadBalancer'",
+        );
+        return;
+    }
+    for entry in ingress.items() {
+        let (ip, host) = (entry.field("ip"), entry.field("hostname"));
+        if !ip.text().is_empty() {
+            errors.syntax(&ip, ip_address);
+        }
+        if !host.text().is_empty() {
+            errors.syntax(&host, syntax::validate_dns1123_subdomain);
+        }
+    }
+}
+
 /// A Service keeps its addresses and, once given, its class.
 pub(super) fn service_update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
     service(errors, root);
@@ -282,10 +318,8 @@ pub(super) fn service_update(errors: &mut Errors, root: &Place<'_>, old: &Value)
         errors.invalid(&cluster_ips, "primary clusterIP can not be unset");
     }
     let class = spec.field("loadBalancerClass");
-    if before["loadBalancerClass"].is_string()
-        && text(old, "spec.type") == "LoadBalancer"
-        && class.value != &before["loadBalancerClass"]
-    {
+    let balances = |service: &Value| text(service, "spec.type") == "LoadBalancer";
+    if balances(old) && balances(root.value) && class.value != &before["loadBalancerClass"] {
         errors.invalid(&class, "may not change once set");
     }
 }

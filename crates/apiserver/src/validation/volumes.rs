@@ -26,8 +26,9 @@ pub(super) fn volumes(errors: &mut Errors, volumes: &Place<'_>) -> BTreeSet<Stri
     let mut names = BTreeSet::new();
     for volume in volumes.items() {
         let name = volume.field("name");
+        let faults = errors.0.len();
         errors.name(&name, syntax::validate_dns1123_label);
-        if !name.text().is_empty() && !names.insert(name.text().to_owned()) {
+        if names.contains(name.text()) {
             errors.duplicate(&name);
         }
         let mut given = 0;
@@ -51,6 +52,10 @@ pub(super) fn volumes(errors: &mut Errors, volumes: &Place<'_>) -> BTreeSet<Stri
         }
         if given == 0 {
             errors.required(&volume, "must specify a volume type");
+        }
+        if errors.0.len() == faults {
+            // UPSTREAM: a bad volume has no name that another could share.
+            names.insert(name.text().to_owned());
         }
     }
     names

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::metadata::labels;
 use super::place::{Errors, Place};
 use super::{pod, selectors};
+use crate::kinds::Kind;
 
 /// Validates one of the workload kinds by its name.
 pub(super) fn create(errors: &mut Errors, kind: &str, root: &Place<'_>) {
@@ -73,7 +74,7 @@ fn without_status(value: &Value) -> Value {
 }
 
 /// The numbers in a status are counts.
-pub(super) fn status_update(errors: &mut Errors, root: &Place<'_>) {
+pub(super) fn status_update(errors: &mut Errors, root: &Place<'_>, kind: &Kind) {
     let status = root.field("status");
     for name in [
         "replicas",
@@ -96,8 +97,24 @@ pub(super) fn status_update(errors: &mut Errors, root: &Place<'_>) {
         errors.not_negative(&status.field(name));
     }
     let replicas = status.field("replicas");
-    for name in ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
+    let zero = Value::from(0);
+    let counted: &[&str] = match &*kind.kind {
+        "Deployment" => &["updatedReplicas", "readyReplicas", "availableReplicas"],
+        "StatefulSet" => &[
+            "readyReplicas",
+            "currentReplicas",
+            "updatedReplicas",
+            "availableReplicas",
+        ],
+        _ => &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+    };
+    for name in counted {
         let place = status.field(name);
+        let place = if place.is_set() {
+            place
+        } else {
+            place.showing(&zero)
+        };
         if place.integer().unwrap_or_default() > replicas.integer().unwrap_or_default()
             && replicas.is_set()
         {
@@ -109,7 +126,11 @@ pub(super) fn status_update(errors: &mut Errors, root: &Place<'_>) {
         status.field("readyReplicas"),
     );
     if available.integer().unwrap_or_default() > ready.integer().unwrap_or_default() {
-        errors.invalid(&available, "cannot be greater than readyReplicas");
+        let limit = match &*kind.kind {
+            "StatefulSet" => "status.readyReplicas",
+            _ => "readyReplicas",
+        };
+        errors.invalid(&available, &format!("cannot be greater than {limit}"));
     }
 }
 
@@ -330,7 +351,9 @@ fn stateful_set(errors: &mut Errors, spec: &Place<'_>) {
     let claims = spec.field("volumeClaimTemplates");
     for claim in claims.items() {
         let claim_spec = claim.field("spec");
-        if !claim_spec.is_set() {
+        if claim_spec.is_set() {
+            super::storage::claim_spec(errors, &claim_spec);
+        } else {
             errors.required(&claim_spec, "");
         }
     }

@@ -19,7 +19,8 @@ pub fn of(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
         return said;
     }
     if let Some(path) = template_path(kind) {
-        let changed = old.is_none_or(|old| at(old, path) != at(new, path));
+        let generation = |object| integer(object, "metadata.generation");
+        let changed = old.is_none_or(|old| generation(old) != generation(new));
         if changed {
             pod::template(&mut said, path, at(new, path));
         }
@@ -160,6 +161,11 @@ fn service(service: &Value, said: &mut Vec<String>) {
             "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
                 .to_owned(),
         );
+    }
+    if text(service, "spec.trafficDistribution") == "PreferClose" {
+        let advice =
+            "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"";
+        said.push(advice.to_owned());
     }
     let headless = text(service, "spec.clusterIP") == "None";
     if headless && !text(service, "spec.loadBalancerIP").is_empty() {

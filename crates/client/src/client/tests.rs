@@ -215,8 +215,10 @@ async fn deletes_on_the_wire() {
         expect![[r#"
             DELETE /api/v1/nodes/n1
               application/json {"kind":"DeleteOptions","apiVersion":"v1"}
+              accept application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json
             DELETE /api/v1/namespaces/shop/pods/a
               application/json {"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0,"preconditions":{"uid":"u-1","resourceVersion":"7"},"propagationPolicy":"Foreground","dryRun":["All"]}
+              accept application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json
             DELETE /api/v1/namespaces/shop/pods?labelSelector=a%3Db
               application/json {"kind":"DeleteOptions","apiVersion":"v1"}
         "#]],

@@ -3,10 +3,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use api::Meta;
+use api::meta::WireMeta;
+use api::protobuf::{self, Malformed, Message, Value};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::envelope::Envelope;
 use crate::list::revision;
 use crate::{Error, Status};
 
@@ -66,13 +70,77 @@ pub(crate) fn parse(frame: &Bytes, request: &str) -> Result<WatchEvent, Error> {
     }
 }
 
+/// Splits a frame of a protobuf watch. What remains is the object's own message, without its envelope.
+pub(crate) fn parse_message(frame: &Bytes, request: &str) -> Result<WatchEvent, Error> {
+    let malformed = |problem: Malformed| Error::decode(request, b"(protobuf)", problem.to_string());
+    let event: Event<'_> = protobuf::read(frame).map_err(malformed)?;
+    let envelope = Envelope::open(event.object).map_err(malformed)?;
+    let object = || frame.slice_ref(envelope.message);
+    match event.kind {
+        "ADDED" => Ok(WatchEvent::Added(object())),
+        "MODIFIED" => Ok(WatchEvent::Modified(object())),
+        "DELETED" => Ok(WatchEvent::Deleted(object())),
+        "BOOKMARK" => {
+            let Bookmark(meta) = protobuf::read(envelope.message).map_err(malformed)?;
+            Ok(WatchEvent::Bookmark {
+                resource_version: meta.resource_version,
+                initial_events_end: meta.annotation(INITIAL_EVENTS_END) == Some("true"),
+            })
+        }
+        "ERROR" => {
+            let status = Status::parse_message(envelope.message).map_err(malformed)?;
+            Ok(WatchEvent::Error(Error::Status(Box::new(status))))
+        }
+        other => {
+            let problem = format!("unknown watch event type {other}");
+            Err(Error::decode(request, b"(protobuf)", problem))
+        }
+    }
+}
+
+#[derive(Default)]
+struct Event<'a> {
+    kind: &'a str,
+    object: &'a [u8],
+}
+
+impl<'a> Message<'a> for Event<'a> {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            1 => self.kind = value.text()?,
+            // A raw extension, which holds bytes and nothing else.
+            2 => protobuf::descend(value, &[1], &mut |raw| {
+                self.object = raw.bytes()?;
+                Ok(())
+            })?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Bookmark(Meta);
+
+impl<'a> Message<'a> for Bookmark {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        if field == 1 {
+            self.0 = value.message::<WireMeta>()?.into();
+        }
+        Ok(())
+    }
+}
+
+/// The annotation of the bookmark that ends the initial events.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
 fn bookmark(object: &[u8]) -> Result<WatchEvent, serde_json::Error> {
     let wire: BookmarkObject<'_> = serde_json::from_slice(object)?;
     let annotations = wire.metadata.annotations.unwrap_or_default();
     Ok(WatchEvent::Bookmark {
         resource_version: revision(&wire.metadata.resource_version),
         initial_events_end: annotations
-            .get("k8s.io/initial-events-end")
+            .get(INITIAL_EVENTS_END)
             .is_some_and(|value| value == "true"),
     })
 }

@@ -1,4 +1,4 @@
-//! A watch: the server's stream of JSON lines as a stream of events.
+//! A watch: the server's stream of JSON lines, or of protobuf messages, as a stream of events.
 
 mod event;
 mod frames;
@@ -14,7 +14,7 @@ use tokio::time::Sleep;
 pub use event::WatchEvent;
 
 use self::frames::{Frames, MAX_FRAME_BYTES};
-use crate::{Body, Error};
+use crate::{Body, Encoding, Error};
 
 /// The events of a watch in the order the server sent them. It ends when the server closes the stream; after
 /// an `Err` or a [`WatchEvent::Error`] nothing follows. Events are parsed as they are polled, so a slow
@@ -22,6 +22,7 @@ use crate::{Body, Error};
 pub struct WatchStream {
     state: State,
     frames: Frames,
+    encoding: Encoding,
     request: String,
     /// When to stop waiting for a server that was told to end the stream and did not.
     deadline: Option<Pin<Box<Sleep>>>,
@@ -38,24 +39,38 @@ enum State {
 const TIMEOUT_GRACE: Duration = Duration::from_secs(30);
 
 impl WatchStream {
-    pub(crate) fn new(body: Body, request: String, timeout_seconds: Option<u32>) -> WatchStream {
+    pub(crate) fn new(
+        body: Body,
+        encoding: Encoding,
+        request: String,
+        timeout_seconds: Option<u32>,
+    ) -> WatchStream {
         let deadline = timeout_seconds.map(|seconds| {
             let limit = Duration::from_secs(u64::from(seconds)) + TIMEOUT_GRACE;
             Box::pin(tokio::time::sleep(limit))
         });
         WatchStream {
             state: State::Open(body),
-            frames: Frames::default(),
+            frames: Frames::of(encoding),
+            encoding,
             request,
             deadline,
         }
+    }
+
+    /// What the objects of this stream are written in.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<WatchEvent, Error>>> {
         loop {
             match self.frames.next() {
                 Some(Ok(frame)) => {
-                    return Poll::Ready(Some(event::parse_line(&frame, &self.request)));
+                    return Poll::Ready(Some(match self.encoding {
+                        Encoding::Json => event::parse_line(&frame, &self.request),
+                        Encoding::Protobuf => event::parse_message(&frame, &self.request),
+                    }));
                 }
                 Some(Err(_)) => {
                     let error = Error::TooLarge {
@@ -95,7 +110,11 @@ impl WatchStream {
     /// Some servers omit the newline of the last event; an event cut in the middle is a transport error.
     fn last_event(&mut self) -> Option<Result<WatchEvent, Error>> {
         let rest = self.frames.take_rest()?;
-        Some(event::parse(&rest, &self.request).map_err(|_| {
+        let last = match self.encoding {
+            Encoding::Json => event::parse(&rest, &self.request).ok(),
+            Encoding::Protobuf => None,
+        };
+        Some(last.ok_or_else(|| {
             Error::transport(
                 &self.request,
                 "the watch broke off in the middle of an event",
@@ -136,7 +155,7 @@ mod tests {
             Err(text) => Err(text.into()),
         });
         let body = StreamBody::new(futures_util::stream::iter(chunks)).boxed_unsync();
-        WatchStream::new(body, "WATCH /api/v1/pods".to_owned(), None)
+        WatchStream::new(body, Encoding::Json, "WATCH /api/v1/pods".to_owned(), None)
     }
 
     async fn check(chunks: Vec<Result<&'static str, &'static str>>, expected: Expect) {
@@ -170,6 +189,34 @@ mod tests {
             "#]],
         )
         .await;
+    }
+
+    /// What kube-apiserver 1.36 sent for one pod, and for a revision that it had forgotten.
+    #[tokio::test]
+    async fn a_stream_of_protobuf_is_the_same_to_its_reader() {
+        const STREAM: &[u8] = include_bytes!("testdata/pods.pb");
+        for chunk_size in [1, 7, 1000, STREAM.len()] {
+            let chunks = STREAM
+                .chunks(chunk_size)
+                .map(|chunk| Ok(http_body::Frame::data(Bytes::from_static(chunk))));
+            let body = StreamBody::new(futures_util::stream::iter(chunks)).boxed_unsync();
+            let stream = WatchStream::new(body, Encoding::Protobuf, "WATCH /".to_owned(), None);
+            let events: Vec<_> = stream.map(Result::unwrap).collect().await;
+            let [
+                WatchEvent::Added(pod),
+                WatchEvent::Bookmark {
+                    resource_version: 36934,
+                    initial_events_end: true,
+                },
+                WatchEvent::Error(error),
+            ] = &events[..]
+            else {
+                panic!("{events:?}");
+            };
+            let pod = <api::kinds::Pod as api::Resource>::decode_protobuf(pod).unwrap();
+            assert_eq!(&*pod.metadata.name, "web-0");
+            assert!(error.is_gone());
+        }
     }
 
     #[tokio::test]
@@ -261,7 +308,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_forgets_to_end_the_watch_is_left() {
         let body = StreamBody::new(futures_util::stream::pending()).boxed_unsync();
-        let mut stream = WatchStream::new(body, "WATCH /".to_owned(), Some(300));
+        let mut stream = WatchStream::new(body, Encoding::Json, "WATCH /".to_owned(), Some(300));
         let started = tokio::time::Instant::now();
         assert!(stream.next().await.is_none());
         assert_eq!(started.elapsed().as_secs(), 330);
@@ -289,6 +336,8 @@ mod tests {
             b"null",
             b",",
             b":",
+            b"\0\0\0\x05\x12\x03\n\x01x",
+            b"k8s\0",
         ];
         for seed in 0..2000 {
             let rng = api::Rng::from_seed(seed);
@@ -304,7 +353,8 @@ mod tests {
                 .into_iter()
                 .map(|chunk| Ok(http_body::Frame::data(chunk)));
             let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
-            let stream = WatchStream::new(body, "WATCH /".to_owned(), None);
+            let encoding = [Encoding::Json, Encoding::Protobuf][seed as usize % 2];
+            let stream = WatchStream::new(body, encoding, "WATCH /".to_owned(), None);
             let events: Vec<_> = stream.collect().await;
             assert!(
                 events.len() <= text.len(),

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use api::Resource;
 use api::kinds::ClusterRole;
-use runtime::decisions::Decisions;
 use serde_json::{Value, json};
 use testkit::World;
 
@@ -71,13 +70,7 @@ fn rules_add_up_in_order_and_once() {
 #[tokio::test(start_paused = true)]
 async fn a_new_part_is_added_and_a_lost_one_removed() {
     let mut world = World::new().await;
-    let tools = Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: Decisions::new(),
-    };
+    let tools = Tools::from(&world);
     let running = controller(&world.informers, tools, 5).run(world.stop());
     world.run(running);
     world.start().await;

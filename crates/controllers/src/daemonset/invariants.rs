@@ -8,7 +8,6 @@ use api::{Gates, MicroTime};
 
 use super::eligibility::Eligibility;
 use super::plan::allows_surge;
-use super::pods::target_node;
 use super::snapshot::Snapshot;
 use super::status::compute;
 
@@ -83,7 +82,7 @@ fn active_by_node<'a>(
         if !pod.is_active() || !pod.metadata.is_controlled_by(&set.metadata.uid) {
             continue;
         }
-        if let Some(node) = target_node(pod) {
+        if let Some(node) = pod.target_node() {
             found.entry(node).or_default().push(pod);
         }
     }

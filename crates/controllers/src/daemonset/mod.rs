@@ -44,19 +44,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::kinds::{ControllerRevision, DaemonSet, DaemonSetStatus, Node, Pod};
-use api::{Gate, Key, LabelSet, MicroTime, Resource, Selector};
+use api::{Gate, Key, MicroTime, Selector};
 use futures_util::future::BoxFuture;
-use prometheus::IntCounterVec;
 use runtime::controller::Controller;
 use runtime::events::{EventType, ObjectRef};
-use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
 use runtime::triggers::{Owned, by_controller, never, watch_self};
-use runtime::{Error, Expectations, Informers, Metrics, Next, Queue, Reconcile, Store, Written};
+use runtime::{Error, Expectations, Informers, Next, Queue, Reconcile, Store, Written};
 
 use crate::Tools;
+use crate::workload::claim::wants_orphan;
 use crate::workload::status::put_status_with_retry;
-use crate::workload::{Claimer, History, PodControl, StatusWindow, availability};
+use crate::workload::{
+    Cached, Claimer, Freshness, History, PodControl, StatusWindow, availability,
+};
 
 use backoff::FailedPods;
 use revisions::Keeper;
@@ -91,7 +92,7 @@ pub struct DaemonSetController {
     written: Arc<OwnWrites>,
     failed_pods: Arc<FailedPods>,
     status_window: StatusWindow,
-    stale_skips: Option<IntCounterVec>,
+    freshness: Freshness,
     burst: usize,
 }
 
@@ -103,13 +104,8 @@ struct OwnWrites {
     revisions: Written,
 }
 
-/// Builds the controller; it counts into `metrics` if there are any.
-pub fn controller(
-    informers: &Informers,
-    tools: Tools,
-    workers: usize,
-    metrics: Option<&Metrics>,
-) -> Controller {
+/// Builds the controller.
+pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Controller {
     let (sets, pods) = (informers.of::<DaemonSet>(), informers.of::<Pod>());
     let (nodes, revisions) = (informers.of::<Node>(), informers.of::<ControllerRevision>());
     pods.add_index(&by_controller());
@@ -133,7 +129,7 @@ pub fn controller(
     Owned {
         owners: sets.store().clone(),
         queue: queue.clone(),
-        selects,
+        selects: |set: &DaemonSet, labels| wants_orphan(&set.spec.selector, labels),
         expectations: Some(expectations.clone()),
         again_after: |set: &DaemonSet, old: &Pod, new: &Pod| {
             availability::after_becoming_ready(set.spec.min_ready_seconds, old, new)
@@ -143,7 +139,7 @@ pub fn controller(
     Owned {
         owners: sets.store().clone(),
         queue: queue.clone(),
-        selects,
+        selects: |set: &DaemonSet, labels| wants_orphan(&set.spec.selector, labels),
         expectations: None,
         again_after: never,
     }
@@ -170,6 +166,11 @@ pub fn controller(
         reconciler: Arc::new(DaemonSetController {
             history: History::new(tools.client.clone(), revisions.store().clone()),
             control: PodControl::new(tools.client.clone(), tools.recorder.clone()),
+            freshness: Freshness::new(
+                &tools,
+                Gate::StaleControllerConsistencyDaemonSet,
+                "daemonset_controller_stale_sync_skips_total",
+            ),
             tools,
             sets: sets.store().clone(),
             pods: pods.store().clone(),
@@ -179,25 +180,9 @@ pub fn controller(
             written,
             failed_pods,
             status_window: StatusWindow::default(),
-            stale_skips: metrics.map(stale_skips),
             burst: BURST,
         }),
     }
-}
-
-fn stale_skips(metrics: &Metrics) -> IntCounterVec {
-    metrics.counter(
-        "daemonset_controller_stale_sync_skips_total",
-        "How often a DaemonSet was put back because a cache was behind our own writes",
-        Stability::Alpha,
-        &["group", "resource"],
-    )
-}
-
-/// Does the set want an orphan with these labels? An empty selector matches nothing here.
-fn selects(set: &DaemonSet, labels: &LabelSet) -> bool {
-    let selector = &set.spec.selector;
-    !selector.is_empty() && selector.matches(labels)
 }
 
 impl Reconcile for DaemonSetController {
@@ -208,7 +193,14 @@ impl Reconcile for DaemonSetController {
 
 impl DaemonSetController {
     async fn sync(&self, key: &Key) -> Result<Next, Error> {
-        self.check_own_writes_seen(key)?;
+        self.freshness.check(
+            key,
+            [
+                Cached::of(&self.written.sets, &*self.sets),
+                Cached::of(&self.written.pods, &*self.pods),
+                Cached::of(&self.written.revisions, &*self.revisions),
+            ],
+        )?;
         let Some(set) = self.sets.get(key) else {
             self.forget(key);
             return Ok(Next::AwaitChange);
@@ -248,7 +240,7 @@ impl DaemonSetController {
         revisions: &Revisions,
         may_act: bool,
     ) -> Result<Next, Error> {
-        // One reading of the clock for plan, status and wake-up, so that they agree.
+        // One reading of the clock for plan and status, so that they agree.
         let now = self.tools.clock.now();
         let plan = if may_act {
             plan(snapshot, self.burst, now, |node| {
@@ -269,7 +261,10 @@ impl DaemonSetController {
         if let Some(failure) = outcome.failure {
             return Err(failure);
         }
-        let waits = [written?, plan.wait, until_available(snapshot, &status, now)];
+        let (written, computed_at) = (written?, now);
+        let now = self.tools.clock.now();
+        let available = until_available(snapshot, &status, computed_at, now);
+        let waits = [written, plan.wait, available];
         match waits.into_iter().flatten().min() {
             Some(wait) => Ok(Next::After(wait)),
             None => Ok(Next::AwaitChange),
@@ -285,46 +280,19 @@ impl DaemonSetController {
         let claimer = Claimer::new(&self.tools.client, &**set);
         let candidates = self.history.candidates(&set.metadata, selector);
         let revisions = claimer
-            .claim(candidates, |held: &ControllerRevision| {
-                selector.matches(&held.metadata.labels)
-            })
+            .claim(
+                candidates,
+                &self.written.revisions,
+                |held: &ControllerRevision| selector.matches(&held.metadata.labels),
+            )
             .await?;
+        let candidates = snapshot::candidates(set, &self.pods);
         let pods = claimer
-            .claim(snapshot::candidates(set, &self.pods), |pod: &Pod| {
+            .claim(candidates, &self.written.pods, |pod: &Pod| {
                 selector.matches(&pod.metadata.labels)
             })
             .await?;
         Ok((revisions, pods))
-    }
-
-    /// A cache that is older than our own writes would have us do them again.
-    fn check_own_writes_seen(&self, key: &Key) -> Result<(), Error> {
-        let gate = Gate::StaleControllerConsistencyDaemonSet;
-        if !self.tools.gates.enabled(gate) {
-            return Ok(());
-        }
-        let written = &*self.written;
-        let checks = [
-            (&written.sets, self.sets.resource_version(), DaemonSet::TYPE),
-            (&written.pods, self.pods.resource_version(), Pod::TYPE),
-            (
-                &written.revisions,
-                self.revisions.resource_version(),
-                ControllerRevision::TYPE,
-            ),
-        ];
-        for (written, cached, kind) in checks {
-            if !written.seen(key, cached) {
-                if let Some(skips) = &self.stale_skips {
-                    skips
-                        .with_label_values(&[&*kind.group, &*kind.plural])
-                        .inc();
-                }
-                let resource = kind.plural.into();
-                return Err(Error::Stale { resource });
-            }
-        }
-        Ok(())
     }
 
     fn warn_of_empty_selector(&self, set: &DaemonSet) {
@@ -410,6 +378,7 @@ impl OwnWrites {
 fn until_available(
     snapshot: &Snapshot,
     status: &DaemonSetStatus,
+    computed_at: MicroTime,
     now: MicroTime,
 ) -> Option<Duration> {
     let min_ready_seconds = snapshot.set.spec.min_ready_seconds;
@@ -417,7 +386,7 @@ fn until_available(
         return None;
     }
     let pods = snapshot.all_pods().map(|pod| &**pod);
-    let next = availability::next_availability(pods, min_ready_seconds, now);
+    let next = availability::next_check(pods, min_ready_seconds, computed_at, now);
     let unsure = status.number_ready != status.number_available;
     let latest = Duration::from_secs(min_ready_seconds.unsigned_abs().into());
     next.or(unsure.then_some(latest))

@@ -16,6 +16,7 @@ use super::pods::{REVISION_HASH, by_seniority};
 use super::reason::{Note, WhyCreate, WhyDelete};
 use super::snapshot::Snapshot;
 use super::update;
+use crate::workload::availability::next_availability;
 
 #[derive(Debug, Default)]
 pub struct Plan {
@@ -59,9 +60,26 @@ pub fn plan(
         let nodes = snapshot.desired();
         plan.notes.push(Note::Enough { nodes });
     }
+    if plan.is_idle() {
+        plan.notes.extend(awaited(snapshot, now));
+    }
     plan.create.truncate(burst);
     plan.delete.truncate(burst);
     plan
+}
+
+/// Pods that are there and not available: what rollouts and operators wait for.
+fn awaited(snapshot: &Snapshot, now: MicroTime) -> Option<Note> {
+    let seconds = snapshot.set.spec.min_ready_seconds;
+    let pods = || {
+        let pods = snapshot.all_pods().map(|pod| &**pod);
+        pods.filter(|pod| !pod.metadata.is_terminating())
+    };
+    let unavailable = pods().filter(|pod| !pod.is_available(seconds, now)).count();
+    (unavailable > 0).then(|| Note::Unavailable {
+        unavailable,
+        next_at: next_availability(pods(), seconds, now).map(|wait| now.plus(wait).time()),
+    })
 }
 
 fn place(snapshot: &Snapshot, now: MicroTime, backoff: &impl Fn(&str) -> Option<Duration>) -> Plan {

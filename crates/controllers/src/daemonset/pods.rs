@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use api::json::Node as Json;
 use api::kinds::{DaemonSet, Pod};
-use api::node_affinity::{NodeSelectorOperator, NodeSelectorTerm};
 use api::taints::Toleration;
 
 use super::eligibility::automatic_tolerations;
@@ -82,23 +81,6 @@ fn tolerate(pod: &mut Json, toleration: &Toleration) {
     }
     if !replaced {
         held.push(Json::of(toleration));
-    }
-}
-
-/// The node that a pod is on, or is meant for while nobody has bound it.
-pub fn target_node(pod: &Pod) -> Option<&str> {
-    if !pod.node_name.is_empty() {
-        return Some(&pod.node_name);
-    }
-    let nodes = pod.affinity()?.node_affinity.as_ref()?;
-    let terms: &[NodeSelectorTerm] = &nodes.required.as_ref()?.node_selector_terms;
-    let requirement = terms
-        .iter()
-        .flat_map(|term| term.match_fields.iter())
-        .find(|field| field.key == "metadata.name" && field.operator == NodeSelectorOperator::In)?;
-    match &*requirement.values {
-        [only] => Some(only),
-        _ => None,
     }
 }
 

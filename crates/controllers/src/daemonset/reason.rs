@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::Time;
+
 use super::eligibility::Unfit;
 use super::plan::{Creation, Deletion, NOTES_MAX, Plan};
 
@@ -44,6 +46,11 @@ pub enum WhyDelete {
 pub enum Note {
     Enough {
         nodes: usize,
+    },
+    Unavailable {
+        unavailable: usize,
+        /// When the next one will be, if only time has to pass.
+        next_at: Option<Time>,
     },
     BeingDeleted,
     AwaitingOwnWrites,
@@ -127,6 +134,16 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Note::Enough { nodes } => write!(f, "has a pod on each of {nodes} nodes"),
+            Note::Unavailable {
+                unavailable,
+                next_at,
+            } => {
+                write!(f, "waits for {unavailable} of its pods to be available")?;
+                match next_at {
+                    Some(at) => write!(f, "; the next one is at {at} (minReadySeconds)"),
+                    None => Ok(()),
+                }
+            }
             Note::BeingDeleted => write!(
                 f,
                 "is being deleted: its pods are left to the garbage collector"

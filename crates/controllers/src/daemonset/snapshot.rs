@@ -9,7 +9,7 @@ use runtime::triggers::by_controller;
 use runtime::{IndexValue, Store};
 
 use super::eligibility::{Eligibility, Verdict};
-use super::pods::{is_updated, target_node, template_generation};
+use super::pods::{is_updated, template_generation};
 
 pub struct Snapshot {
     pub set: Arc<DaemonSet>,
@@ -43,7 +43,7 @@ impl Snapshot {
             .collect();
         let (mut placed, mut leaving) = (BTreeMap::<Arc<str>, Vec<Arc<Pod>>>::new(), Vec::new());
         for pod in pods {
-            let Some(node) = target_node(&pod) else {
+            let Some(node) = pod.target_node() else {
                 continue;
             };
             if pod.is_finished() && pod.metadata.is_terminating() {

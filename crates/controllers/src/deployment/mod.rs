@@ -163,7 +163,7 @@ impl DeploymentController {
         })?;
         let candidates = snapshot::candidates(&deployment, &self.sets);
         let sets = Claimer::new(&self.tools.client, &*deployment)
-            .claim(candidates, |set: &ReplicaSet| {
+            .claim(candidates, &self.written_sets, |set: &ReplicaSet| {
                 selector.matches(&set.metadata.labels)
             })
             .await?;

@@ -10,7 +10,7 @@ use api::conditions::{self, Condition, ConditionStatus, ExtraTime};
 use api::kinds::{Deployment, DeploymentStatus, ReplicaSet};
 use api::{LabelSet, MicroTime};
 
-use super::limits::{most_replicas, new_set_size, progress_deadline};
+use super::limits::{history_limit, most_replicas, new_set_size, progress_deadline};
 use super::reason::{Reason, Why};
 use super::rollback::RollBack;
 use super::snapshot::Snapshot;
@@ -145,6 +145,10 @@ impl<'a> Work<'a> {
     fn done(mut self, report: Report) -> Plan {
         if self.steps.is_empty() && self.reasons.is_empty() {
             self.reasons.push(self.rest());
+            let old = self.old.iter().filter(|set| !set.metadata.is_terminating());
+            if let (sets @ 1.., Some(limit)) = (old.count(), history_limit(self.deployment)) {
+                self.reasons.push(Reason::KeptForHistory { sets, limit });
+            }
         }
         Plan {
             steps: self.steps,

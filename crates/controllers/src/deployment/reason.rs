@@ -71,6 +71,11 @@ pub enum Reason {
     KeptNonEmpty {
         set: Name,
     },
+    /// Old sets that are there to go back to.
+    KeptForHistory {
+        sets: usize,
+        limit: i32,
+    },
     RollsBack {
         set: Name,
         revision: i64,
@@ -181,6 +186,10 @@ impl fmt::Display for Reason {
                     "keeps {set}, although the history is full: it still has pods"
                 )
             }
+            Reason::KeptForHistory { sets, limit } => write!(
+                f,
+                "has {sets} old ReplicaSets to roll back to: revisionHistoryLimit is {limit}"
+            ),
             Reason::RollsBack { set, revision } => {
                 write!(f, "rolls back to revision {revision} ({set})")
             }

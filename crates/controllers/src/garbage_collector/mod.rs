@@ -27,25 +27,24 @@ mod dot;
 mod graph;
 mod identity;
 mod invariants;
+mod memory;
 mod monitors;
 mod writes;
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::{Istr, ResourceType, Uid};
-use client::Client;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use prometheus::IntCounter;
 use runtime::events::{EventType, ObjectRef};
-use runtime::informer::StreamOptions;
 use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
-use runtime::{Metrics, Queue, Stop, Task, spawn};
+use runtime::{Queue, Stop, Task, spawn};
 use tracing::{debug, error, info, warn};
 
 use crate::Tools;
@@ -56,6 +55,7 @@ pub use decide::{Action, OwnerState, Reason, decide};
 pub use graph::Graph;
 pub use identity::Identity;
 pub use invariants::{converged, kept_its_word, safe};
+pub use memory::{GraphHandle, Memory};
 pub use monitors::SharedKind;
 
 use monitors::{Listener, Monitors, Seen};
@@ -72,7 +72,7 @@ const INITIAL_SYNC: Duration = Duration::from_secs(30);
 /// Events are many, short-lived, and never owners of anything.
 const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 
-/// Build it, take a [`GraphHandle`] for the debug endpoint, and [`run`](GarbageCollector::run) it.
+/// Build it on a [`Memory`] and [`run`](GarbageCollector::run) it.
 pub struct GarbageCollector {
     inner: Arc<Inner>,
     workers: usize,
@@ -80,95 +80,53 @@ pub struct GarbageCollector {
 
 struct Inner {
     tools: Tools,
+    memory: Memory,
     graph: GraphHandle,
     served: Mutex<Arc<Discovery>>,
     monitors: Mutex<Monitors>,
     to_delete: Arc<Queue<Uid>>,
     to_orphan: Arc<Queue<Uid>>,
-    sync_errors: OnceLock<IntCounter>,
+    sync_errors: IntCounter,
 }
 
-/// A look at the graph while the collector runs.
-#[derive(Clone, Default)]
-pub struct GraphHandle(Arc<Mutex<Graph>>);
-
-impl GraphHandle {
-    /// Graphviz text: everything, or what hangs together with these objects.
-    pub fn to_dot(&self, uids: &[Uid]) -> String {
-        self.lock().to_dot(uids)
-    }
-
-    pub fn has(&self, uid: &Uid) -> bool {
-        self.lock().item(uid).is_some()
-    }
-
-    pub fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Graph> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// `watching` is the client for the streams of metadata; `shared` are the kinds that other controllers
-/// cache anyway.
+/// `memory` is what terms have in common; `shared` are the kinds that other controllers cache anyway.
 pub fn controller(
     tools: Tools,
-    watching: Client,
-    options: StreamOptions,
+    memory: &Memory,
     shared: Vec<SharedKind>,
     workers: usize,
 ) -> GarbageCollector {
+    let queue = |name: &str| {
+        let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+        queue.measure(&tools.metrics, name);
+        queue
+    };
+    let sync_errors = tools.metrics.counter(
+        "garbagecollector_controller_resources_sync_error_total",
+        "How often the kinds to watch could not be found out",
+        Stability::Alpha,
+        &[],
+    );
     GarbageCollector {
         inner: Arc::new(Inner {
-            tools,
-            graph: GraphHandle::default(),
+            graph: memory.graph(),
+            memory: memory.clone(),
             served: Mutex::default(),
-            monitors: Mutex::new(Monitors::new(watching, options, shared)),
-            to_delete: Arc::new(Queue::new(Backoff::DEFAULT)),
-            to_orphan: Arc::new(Queue::new(Backoff::DEFAULT)),
-            sync_errors: OnceLock::new(),
+            monitors: Mutex::new(Monitors::new(memory.clone(), shared)),
+            to_delete: queue("garbage_collector_attempt_to_delete"),
+            to_orphan: queue("garbage_collector_attempt_to_orphan"),
+            sync_errors: sync_errors.with_label_values::<&str>(&[]),
+            tools,
         }),
         workers,
     }
 }
 
 impl GarbageCollector {
-    pub fn graph(&self) -> GraphHandle {
-        self.inner.graph.clone()
-    }
-
-    /// Counts under upstream's names.
-    #[must_use]
-    pub fn measured(self, metrics: &Metrics) -> GarbageCollector {
-        let inner = &self.inner;
-        inner
-            .to_delete
-            .measure(metrics, "garbage_collector_attempt_to_delete");
-        inner
-            .to_orphan
-            .measure(metrics, "garbage_collector_attempt_to_orphan");
-        let errors = metrics.counter(
-            "garbagecollector_controller_resources_sync_error_total",
-            "Number of garbage collector resources sync errors",
-            Stability::Alpha,
-            &[],
-        );
-        let none: [&str; 0] = [];
-        // A second handle would count under another name what the first one counts already.
-        let _ = inner.sync_errors.set(errors.with_label_values(&none));
-        self
-    }
-
     /// Runs until the signal comes; then finishes what is in hand and returns.
     pub async fn run(self, stop: Stop) {
         let inner = self.inner;
-        if stop.or(inner.begin(&stop)).await.is_none() {
+        if stop.or(inner.begin()).await.is_none() {
             return;
         }
         info!(controller = NAME, workers = self.workers, "started");
@@ -185,7 +143,7 @@ impl GarbageCollector {
         let mut again = tokio::time::interval(DISCOVERY_PERIOD);
         again.tick().await;
         while stop.or(again.tick()).await.is_some() {
-            stop.or(inner.sync_monitors(&stop)).await;
+            stop.or(inner.sync_monitors()).await;
         }
         inner.to_delete.close();
         inner.to_orphan.close();
@@ -198,9 +156,10 @@ impl GarbageCollector {
 
 impl Inner {
     /// Finds out what there is, and waits until it is listed, but not forever.
-    async fn begin(self: &Arc<Inner>, stop: &Stop) {
+    async fn begin(self: &Arc<Inner>) {
+        self.memory.begin();
         let deadline = tokio::time::Instant::now() + INITIAL_SYNC;
-        while !self.sync_monitors(stop).await && tokio::time::Instant::now() < deadline {
+        while !self.sync_monitors().await && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         let synced = self.lock_monitors().synced();
@@ -215,7 +174,7 @@ impl Inner {
     }
 
     /// Brings the streams in step with discovery; false when it could not be asked.
-    async fn sync_monitors(self: &Arc<Inner>, stop: &Stop) -> bool {
+    async fn sync_monitors(self: &Arc<Inner>) -> bool {
         let found = match discover(&self.tools.client).await {
             Ok(found) if !found.resources.is_empty() => found,
             Ok(_) => return self.sync_failed("discovery reports no resources"),
@@ -240,7 +199,7 @@ impl Inner {
         };
         wanted.extend(monitors.resources().into_iter().filter(unknown));
         *self.lock_served() = Arc::new(found);
-        monitors.sync(&wanted, stop, |resource| self.listener(resource));
+        monitors.sync(&wanted, |resource| self.listener(resource));
         true
     }
 
@@ -249,9 +208,7 @@ impl Inner {
             reason,
             "cannot ask for new kinds, going on with those that are known"
         );
-        if let Some(errors) = self.sync_errors.get() {
-            errors.inc();
-        }
+        self.sync_errors.inc();
         false
     }
 

@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::kinds::Metadata;
 use api::{Meta, Resource, ResourceType};
-use client::Client;
-use runtime::informer::{StreamOptions, Synced};
-use runtime::{Change, Informer, Informers, Stop, Task, spawn};
+use runtime::informer::Synced;
+use runtime::{Change, Informer, Informers};
+
+use super::memory::Memory;
 
 /// What an informer has shown.
 pub(super) enum Seen<'a> {
@@ -39,7 +39,7 @@ impl SharedKind {
         let informer = informers.of::<K>();
         SharedKind {
             resource: K::TYPE,
-            attach: Box::new(move |listener| Monitor::watch(&informer, listener, None)),
+            attach: Box::new(move |listener| Monitor::watch(&informer, listener)),
         }
     }
 }
@@ -47,16 +47,10 @@ impl SharedKind {
 struct Monitor {
     synced: Synced,
     find: Find,
-    /// Shared informers are run by others.
-    _task: Option<Task<()>>,
 }
 
 impl Monitor {
-    fn watch<K: Resource>(
-        informer: &Arc<Informer<K>>,
-        listener: Listener,
-        task: Option<Task<()>>,
-    ) -> Monitor {
+    fn watch<K: Resource>(informer: &Arc<Informer<K>>, listener: Listener) -> Monitor {
         informer.on_change(move |change| match change {
             Change::Added(new) => listener(Seen::Object {
                 old: None,
@@ -74,34 +68,30 @@ impl Monitor {
             find: Box::new(move |namespace, name| {
                 Some(store.find(namespace, name)?.meta().clone())
             }),
-            _task: task,
         }
     }
 }
 
 /// All streams that run now.
 pub(super) struct Monitors {
-    client: Client,
-    options: StreamOptions,
+    memory: Memory,
     shared: Vec<SharedKind>,
     running: BTreeMap<ResourceType, Monitor>,
 }
 
 impl Monitors {
-    pub(super) fn new(client: Client, options: StreamOptions, shared: Vec<SharedKind>) -> Monitors {
+    pub(super) fn new(memory: Memory, shared: Vec<SharedKind>) -> Monitors {
         Monitors {
-            client,
-            options,
+            memory,
             shared,
             running: BTreeMap::new(),
         }
     }
 
-    /// Starts what is wanted and not running, stops what is running and not wanted.
+    /// Listens to what is wanted, and to nothing else.
     pub(super) fn sync(
         &mut self,
         wanted: &[ResourceType],
-        stop: &Stop,
         listener: impl Fn(&ResourceType) -> Listener,
     ) {
         let shared = &self.shared;
@@ -109,28 +99,21 @@ impl Monitors {
         self.running.retain(|resource, _| {
             wanted.contains(resource) || shared.iter().any(|kind| kind.resource == *resource)
         });
+        self.memory.keep(|resource| wanted.contains(resource));
         for resource in wanted {
             if self.running.contains_key(resource) {
                 continue;
             }
-            let monitor = self.start(resource, stop, listener(resource));
+            let monitor = self.start(resource, listener(resource));
             self.running.insert(resource.clone(), monitor);
         }
     }
 
-    fn start(&self, resource: &ResourceType, stop: &Stop, listener: Listener) -> Monitor {
-        if let Some(kind) = self.shared.iter().find(|kind| kind.resource == *resource) {
-            return (kind.attach)(listener);
+    fn start(&self, resource: &ResourceType, listener: Listener) -> Monitor {
+        match self.shared.iter().find(|kind| kind.resource == *resource) {
+            Some(kind) => (kind.attach)(listener),
+            None => Monitor::watch(&self.memory.stream(resource), listener),
         }
-        let informer = Arc::new(Informer::<Metadata>::of(resource.clone(), true));
-        let (runner, client) = (informer.clone(), self.client.clone());
-        let (options, stop) = (self.options.clone(), stop.clone());
-        // The listener is in place before the first object comes.
-        let mut monitor = Monitor::watch(&informer, listener, None);
-        monitor._task = Some(spawn(
-            async move { runner.run(client, options, stop).await },
-        ));
-        monitor
     }
 
     /// What the cache says about one object.

@@ -8,7 +8,6 @@ use std::time::Duration;
 use api::kinds::{ConfigMap, SERVICE_ACCOUNT_TOKEN, Secret, ServiceAccount};
 use api::{Resource, Time};
 use runtime::Store;
-use runtime::decisions::Decisions;
 use serde_json::{Value, json};
 use testkit::World;
 
@@ -118,13 +117,7 @@ async fn world(since: &str) -> World {
         "metadata": {"name": "t", "annotations": {"kubernetes.io/service-account.name": "robot"}},
     });
     world.create(&Secret::TYPE, secret).await;
-    let tools = Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: Decisions::new(),
-    };
+    let tools = Tools::from(&world);
     let reading = world.user.clone();
     let running = controller(&world.informers, tools, reading, 3 * DAY).run(world.stop());
     world.run(running);

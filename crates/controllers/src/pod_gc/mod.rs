@@ -32,7 +32,7 @@ use prometheus::IntCounterVec;
 use runtime::controller::Controller;
 use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
-use runtime::{Error, Informers, Metrics, Next, Queue, Reconcile, Store};
+use runtime::{Error, Informers, Next, Queue, Reconcile, Store};
 use serde_json::json;
 
 use crate::Tools;
@@ -65,16 +65,12 @@ pub struct PodCollector {
 }
 
 /// `threshold` is `--terminated-pod-gc-threshold`; 0 or less keeps all finished pods.
-pub fn controller(
-    informers: &Informers,
-    tools: Tools,
-    metrics: &Metrics,
-    threshold: i32,
-) -> Controller {
+pub fn controller(informers: &Informers, tools: Tools, threshold: i32) -> Controller {
     let (pods, nodes) = (informers.of::<Pod>(), informers.of::<Node>());
     let queue = Arc::new(Queue::new(Backoff::DEFAULT));
     // There is one thing to do, and it is due at once.
     queue.add(Key::new("", "all"));
+    let metrics = tools.metrics.clone();
     let counter = |name: &str, help: &str| {
         metrics.counter(name, help, Stability::Alpha, &["namespace", "reason"])
     };
@@ -93,15 +89,18 @@ pub fn controller(
             missing: Mutex::default(),
             deleted: counter(
                 "pod_gc_collector_force_delete_pods_total",
-                "Number of pods that are being forcefully deleted since the Pod GC Controller started.",
+                "Pods that were deleted by force",
             ),
             failed: counter(
                 "pod_gc_collector_force_delete_pod_errors_total",
-                "Number of errors encountered when forcefully deleting the pods since the Pod GC Controller started.",
+                "Pods that could not be deleted by force",
             ),
         }),
     }
 }
+
+/// How many pods of missing nodes are explained one by one: the same goes for the others.
+const EXPLAINED_MAX: usize = 100;
 
 impl Reconcile for PodCollector {
     fn reconcile<'a>(&'a self, _: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
@@ -160,7 +159,26 @@ impl PodCollector {
             .map(|(name, _)| name.clone())
             .collect();
         missing.retain(|name, _| !due.contains(name));
+        self.explain_quarantine(pods, &missing, now);
         due
+    }
+
+    /// Says of the first pods of missing nodes until when they are left alone.
+    fn explain_quarantine(
+        &self,
+        pods: &[Arc<Pod>],
+        missing: &BTreeMap<Istr, MicroTime>,
+        now: MicroTime,
+    ) {
+        let waiting = pods.iter().filter_map(|pod| {
+            let since = missing.get(&pod.node_name)?;
+            Some((pod, since.plus(QUARANTINE).time()))
+        });
+        for (pod, until) in waiting.take(EXPLAINED_MAX) {
+            let line = format!("waits until {until}: deleted then, unless its node comes back");
+            let decisions = &self.tools.decisions;
+            decisions.record(NAME, &pod.key(), now, [line].into_iter());
+        }
     }
 
     async fn delete(&self, one: Collect, now: MicroTime) {

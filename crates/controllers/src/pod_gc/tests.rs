@@ -6,8 +6,6 @@ use std::time::Duration;
 use api::kinds::{Node, Pod};
 use api::{Istr, Resource, Time};
 use expect_test::{Expect, expect};
-use runtime::Metrics;
-use runtime::decisions::Decisions;
 use serde_json::json;
 use testkit::World;
 
@@ -107,15 +105,8 @@ fn pods_without_a_node_go_once() {
 
 async fn world() -> World {
     let mut world = World::new().await;
-    let tools = Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: Decisions::new(),
-    };
-    let metrics = Metrics::new();
-    let running = controller(&world.informers, tools, &metrics, 2).run(world.stop());
+    let tools = Tools::from(&world);
+    let running = controller(&world.informers, tools, 2).run(world.stop());
     world.run(running);
     world.start().await;
     world
@@ -146,11 +137,32 @@ async fn a_node_that_is_gone_takes_its_pods_along_after_a_while() {
     assert_eq!(writes[0].to_string(), "PATCH pods/p/status");
     let status = &writes[0].body["status"];
     assert_eq!(status["phase"], "Failed");
-    assert_eq!(status["conditions"][0]["reason"], "DeletionByPodGC");
+    let condition = &status["conditions"][0];
+    assert_eq!(condition["type"], "DisruptionTarget");
+    assert_eq!(condition["status"], "True");
+    assert_eq!(condition["reason"], "DeletionByPodGC");
+    assert_eq!(condition["message"], "PodGC: node no longer exists");
     assert_eq!(writes[1].to_string(), "DELETE pods/p");
     assert_eq!(writes[1].body["gracePeriodSeconds"], 0);
     assert_eq!(writes.len(), 2);
     assert!(world.pod_names().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_a_missing_node_says_until_when_it_stays() {
+    let mut world = World::new().await;
+    let tools = Tools::from(&world);
+    let decisions = tools.decisions.clone();
+    let running = controller(&world.informers, tools, 2).run(world.stop());
+    world.run(running);
+    world.start().await;
+    world.create(&Pod::TYPE, running_pod("p")).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let told = decisions.get(super::NAME, &api::Key::new("default", "p"));
+    let lines: Vec<&str> = told.iter().flat_map(|decision| decision.lines()).collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("waits until 2"), "{lines:?}");
+    assert!(lines[0].ends_with(": deleted then, unless its node comes back"));
 }
 
 #[tokio::test(start_paused = true)]

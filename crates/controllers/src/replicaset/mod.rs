@@ -34,17 +34,23 @@ use api::kinds::Pod;
 use api::{Gate, Key, MicroTime};
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, join_all};
+use prometheus::Histogram;
 use runtime::controller::Controller;
 use runtime::events::ObjectRef;
+use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
 use runtime::triggers::{Owned, by_controller, watch_self};
-use runtime::{Error, Expectations, Informers, Next, Queue, Reconcile, Store, Written, slow_start};
+use runtime::{
+    Error, Expectations, Informers, Metrics, Next, Queue, Reconcile, Store, Written, slow_start,
+};
 
 use crate::Tools;
 use crate::workload::claim::controller_reference;
 use crate::workload::pods::{PodName, pod_name_base};
 use crate::workload::status::put_status_with_retry;
-use crate::workload::{Claimer, PodControl, StatusWindow, availability, pod_body};
+use crate::workload::{
+    Cached, Claimer, Freshness, PodControl, StatusWindow, availability, pod_body,
+};
 
 pub use invariants::{converged, ranked, safe};
 pub use owner::ReplicaOwner;
@@ -63,6 +69,8 @@ pub struct ReplicaController<K: ReplicaOwner> {
     expectations: Arc<Expectations>,
     written_sets: Arc<Written>,
     written_pods: Arc<Written>,
+    freshness: Freshness,
+    age_ratios: Histogram,
     status_window: StatusWindow,
     burst: usize,
 }
@@ -119,6 +127,12 @@ pub fn controller<K: ReplicaOwner>(
         metrics: None,
         reconciler: Arc::new(ReplicaController::<K> {
             control: PodControl::new(tools.client.clone(), tools.recorder.clone()),
+            freshness: Freshness::new(
+                &tools,
+                Gate::StaleControllerConsistencyReplicaSet,
+                "replicaset_controller_stale_sync_skips_total",
+            ),
+            age_ratios: age_ratios(&tools.metrics),
             tools,
             sets: sets.store().clone(),
             pods: pods.store().clone(),
@@ -131,6 +145,18 @@ pub fn controller<K: ReplicaOwner>(
     }
 }
 
+fn age_ratios(metrics: &Metrics) -> Histogram {
+    let family = metrics.histogram(
+        "replicaset_controller_sorting_deletion_age_ratio",
+        "Age of ready pods that scaling down chose, in ages of the youngest ready one",
+        Stability::Alpha,
+        &[],
+        // Upstream's buckets.
+        &[0.25, 0.5, 1.0, 2.0, 4.0, 8.0],
+    );
+    family.with_label_values::<&str>(&[])
+}
+
 impl<K: ReplicaOwner> Reconcile for ReplicaController<K> {
     fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
         Box::pin(self.sync(key))
@@ -139,7 +165,13 @@ impl<K: ReplicaOwner> Reconcile for ReplicaController<K> {
 
 impl<K: ReplicaOwner> ReplicaController<K> {
     async fn sync(&self, key: &Key) -> Result<Next, Error> {
-        self.check_own_writes_seen(key)?;
+        self.freshness.check(
+            key,
+            [
+                Cached::of(&self.written_sets, &*self.sets),
+                Cached::of(&self.written_pods, &*self.pods),
+            ],
+        )?;
         let Some(owner) = self.sets.get(key) else {
             self.forget(key);
             return Ok(Next::AwaitChange);
@@ -155,7 +187,9 @@ impl<K: ReplicaOwner> ReplicaController<K> {
             .cloned()
             .collect();
         let active = Claimer::new(&self.tools.client, &*owner)
-            .claim(active, |pod: &Pod| selector.matches(&pod.metadata.labels))
+            .claim(active, &self.written_pods, |pod: &Pod| {
+                selector.matches(&pod.metadata.labels)
+            })
             .await?;
         let snapshot = Snapshot::new(owner, &selector, active, &candidates, self.tools.gates);
 
@@ -175,7 +209,6 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         );
         let outcome = self.apply(key, &snapshot, plan).await;
 
-        // One reading of the clock for status and wake-up, so that they agree.
         let now = self.tools.clock.now();
         let status = status::compute(&snapshot, &outcome, now);
         let later = self
@@ -184,30 +217,9 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         if let Some(failure) = outcome.failure {
             return Err(failure);
         }
-        Ok(next(&snapshot, &status, later, now))
-    }
-
-    /// A cache that is older than our own writes would have us do them again.
-    fn check_own_writes_seen(&self, key: &Key) -> Result<(), Error> {
-        if !self
-            .tools
-            .gates
-            .enabled(Gate::StaleControllerConsistencyReplicaSet)
-        {
-            return Ok(());
-        }
-        let stale = |resource: &str| {
-            Err(Error::Stale {
-                resource: resource.into(),
-            })
-        };
-        if !self.written_sets.seen(key, self.sets.resource_version()) {
-            return stale(&K::TYPE.plural);
-        }
-        if !self.written_pods.seen(key, self.pods.resource_version()) {
-            return stale("pods");
-        }
-        Ok(())
+        let computed_at = now;
+        let now = self.tools.clock.now();
+        Ok(next(&snapshot, &status, later, computed_at, now))
     }
 
     fn forget(&self, key: &Key) {
@@ -262,6 +274,12 @@ impl<K: ReplicaOwner> ReplicaController<K> {
     async fn delete(&self, key: &Key, snapshot: &Snapshot<K>, pods: &[Arc<Pod>]) -> Outcome {
         use api::Resource;
         let object = ObjectRef::of(&*snapshot.owner);
+        if pods.len() < snapshot.active.len() {
+            let now = self.tools.clock.now();
+            for ratio in ranking::age_ratios(&snapshot.active, pods, now) {
+                self.age_ratios.observe(ratio);
+            }
+        }
         self.expectations
             .expect_deletions(key, pods.iter().map(|pod| pod.key()));
         let results = join_all(pods.iter().map(|pod| self.control.delete(&object, pod))).await;
@@ -313,14 +331,16 @@ fn next<K: ReplicaOwner>(
     snapshot: &Snapshot<K>,
     status: &api::kinds::ReplicaSetStatus,
     status_wait: Option<Duration>,
+    computed_at: MicroTime,
     now: MicroTime,
 ) -> Next {
     let min_ready_seconds = snapshot.owner.min_ready_seconds();
     let availability =
         (min_ready_seconds > 0 && status.ready_replicas != status.available_replicas).then(|| {
-            availability::next_availability(
+            availability::next_check(
                 snapshot.active.iter().map(|pod| &**pod),
                 min_ready_seconds,
+                computed_at,
                 now,
             )
             .unwrap_or(Duration::from_secs(min_ready_seconds.unsigned_abs().into()))

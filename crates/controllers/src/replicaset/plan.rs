@@ -3,14 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use api::MicroTime;
 use api::kinds::Pod;
+use api::{MicroTime, Time};
 
 use runtime::mutation;
 
 use super::owner::ReplicaOwner;
 use super::ranking::{Chosen, rank_for_deletion};
 use super::snapshot::Snapshot;
+use crate::workload::availability::next_availability;
 
 #[derive(Debug)]
 pub enum Plan {
@@ -30,6 +31,13 @@ pub enum Plan {
 pub enum Reason {
     Enough {
         want: i32,
+    },
+    /// All pods are there, and some are not available.
+    Unavailable {
+        want: i32,
+        unavailable: usize,
+        /// When the next one will be, if only time has to pass.
+        next_at: Option<Time>,
     },
     BeingDeleted,
     AwaitingOwnWrites,
@@ -75,7 +83,24 @@ pub fn plan<K: ReplicaOwner>(
         let deleting = (have - wanted).min(burst);
         return delete(snapshot, deleting, now, related);
     }
-    Plan::Nothing(Reason::Enough { want })
+    Plan::Nothing(at_its_number(snapshot, now))
+}
+
+/// There is nothing to create or delete; pods that are not available are why others still wait.
+fn at_its_number<K: ReplicaOwner>(snapshot: &Snapshot<K>, now: MicroTime) -> Reason {
+    let (want, seconds) = (
+        snapshot.owner.replicas(),
+        snapshot.owner.min_ready_seconds(),
+    );
+    let pods = || snapshot.active.iter().map(|pod| &**pod);
+    match pods().filter(|pod| !pod.is_available(seconds, now)).count() {
+        0 => Reason::Enough { want },
+        unavailable => Reason::Unavailable {
+            want,
+            unavailable,
+            next_at: next_availability(pods(), seconds, now).map(|wait| now.plus(wait).time()),
+        },
+    }
 }
 
 fn delete<K: ReplicaOwner>(
@@ -132,6 +157,20 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Enough { want } => write!(f, "has the {want} pods it wants"),
+            Reason::Unavailable {
+                want,
+                unavailable,
+                next_at,
+            } => {
+                write!(
+                    f,
+                    "has the {want} pods it wants and waits for {unavailable} of them to be available"
+                )?;
+                match next_at {
+                    Some(at) => write!(f, "; the next one is at {at} (minReadySeconds)"),
+                    None => Ok(()),
+                }
+            }
             Reason::BeingDeleted => write!(
                 f,
                 "is being deleted: its pods are left to the garbage collector"

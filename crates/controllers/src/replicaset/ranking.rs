@@ -58,6 +58,23 @@ pub(super) fn rank_for_deletion(
         .collect()
 }
 
+/// How many times as old as the youngest ready pod each ready pod is that was chosen: a figure that
+/// tells how well scaling down spares the young.
+pub(super) fn age_ratios(active: &[Arc<Pod>], chosen: &[Arc<Pod>], now: MicroTime) -> Vec<f64> {
+    let age = |pod: &Arc<Pod>| now.since(pod.metadata.created_at).as_millis();
+    let ready = |pods: &[Arc<Pod>]| {
+        let ready = pods.iter().filter(|pod| pod.is_ready());
+        ready.map(age).collect::<Vec<u128>>()
+    };
+    // A pod that is not a millisecond old has no ratio.
+    let Some(youngest @ 1..) = ready(active).into_iter().min() else {
+        return Vec::new();
+    };
+    // UPSTREAM: whole numbers.
+    let ratio = |age: u128| (age / youngest) as f64;
+    ready(chosen).into_iter().map(ratio).collect()
+}
+
 #[derive(Clone, Copy)]
 struct Ranked<'a> {
     pod: &'a Arc<Pod>,

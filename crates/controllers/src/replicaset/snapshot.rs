@@ -61,21 +61,23 @@ pub(super) fn related<K: ReplicaOwner>(
     sets: &Store<K>,
     pods: &Store<Pod>,
 ) -> Vec<Arc<Pod>> {
-    let meta = owner.meta();
-    let Some(controller) = meta.controller() else {
-        return candidates_selected(owner, pods);
-    };
-    sets.by(&by_controller(), &IndexValue::Uid(controller.uid.clone()))
-        .iter()
-        .flat_map(|set| candidates_selected(&**set, pods))
-        .collect()
-}
-
-fn candidates_selected<K: ReplicaOwner>(owner: &K, pods: &Store<Pod>) -> Vec<Arc<Pod>> {
-    let Ok(selector) = owner.selector() else {
+    // UPSTREAM: a set that nobody controls is related to nothing, not even to its own pods.
+    let Some(controller) = owner.meta().controller() else {
         return Vec::new();
     };
-    let mut found = candidates(owner, pods);
+    let sets = sets.by(&by_controller(), &IndexValue::Uid(controller.uid.clone()));
+    let mut related: Vec<Arc<Pod>> = sets.iter().flat_map(|set| selected(&**set, pods)).collect();
+    // An orphan that two sets select is still one pod.
+    related.sort_by(|one, other| one.metadata.uid.cmp(&other.metadata.uid));
+    related.dedup_by(|one, other| one.metadata.uid == other.metadata.uid);
+    related
+}
+
+fn selected<K: ReplicaOwner>(set: &K, pods: &Store<Pod>) -> Vec<Arc<Pod>> {
+    let Ok(selector) = set.selector() else {
+        return Vec::new();
+    };
+    let mut found = candidates(set, pods);
     found.retain(|pod| selector.matches(&pod.metadata.labels));
     found
 }

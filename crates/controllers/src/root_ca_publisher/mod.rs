@@ -51,7 +51,6 @@ struct Measured {
 pub fn controller(
     informers: &Informers,
     tools: Tools,
-    metrics: &Metrics,
     root_ca: &str,
     workers: usize,
 ) -> Controller {
@@ -79,10 +78,10 @@ pub fn controller(
         waits_for: vec![config_maps.synced()],
         metrics: None,
         reconciler: Arc::new(RootCaPublisher {
+            measured: Measured::new(&tools.metrics),
             tools,
             config_maps: config_maps.store().clone(),
             data: BTreeMap::from([(DATA_KEY.to_owned(), Istr::new(root_ca))]),
-            measured: Measured::new(metrics),
         }),
     }
 }
@@ -188,17 +187,16 @@ impl Measured {
     fn new(metrics: &Metrics) -> Measured {
         // 1 ms, doubled fourteen times: upstream's buckets.
         let buckets: Vec<f64> = (0..15).map(|power| 0.001 * f64::from(1 << power)).collect();
-        let help = "Number of namespace syncs happened in root ca cert publisher.";
         Measured {
             syncs: metrics.counter(
                 "root_ca_cert_publisher_sync_total",
-                help,
+                "Namespaces that were looked at, by the code of the answer",
                 Stability::Alpha,
                 &["code"],
             ),
             seconds: metrics.histogram(
                 "root_ca_cert_publisher_sync_duration_seconds",
-                help,
+                "How long a look at a namespace took, by the code of the answer",
                 Stability::Alpha,
                 &["code"],
                 &buckets,

@@ -3,7 +3,6 @@
 use api::Resource;
 use api::kinds::{ConfigMap, Namespace, ROOT_CA_CONFIG_MAP};
 use runtime::Metrics;
-use runtime::decisions::Decisions;
 use serde_json::{Value, json};
 use testkit::World;
 
@@ -12,15 +11,9 @@ use crate::Tools;
 
 async fn world() -> (World, Metrics) {
     let mut world = World::new().await;
-    let metrics = Metrics::new();
-    let tools = Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: Decisions::new(),
-    };
-    let running = controller(&world.informers, tools, &metrics, "the root", 1).run(world.stop());
+    let tools = Tools::from(&world);
+    let metrics = tools.metrics.clone();
+    let running = controller(&world.informers, tools, "the root", 1).run(world.stop());
     world.run(running);
     world.start().await;
     world.settle().await;

@@ -2,7 +2,6 @@
 
 use api::Resource;
 use api::kinds::{Namespace, ServiceAccount};
-use runtime::decisions::Decisions;
 use serde_json::json;
 use testkit::World;
 
@@ -11,13 +10,7 @@ use crate::Tools;
 
 async fn world(wanted: &[&str]) -> World {
     let mut world = World::new().await;
-    let tools = Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: Decisions::new(),
-    };
+    let tools = Tools::from(&world);
     let running = controller(&world.informers, tools, wanted, 1).run(world.stop());
     world.run(running);
     world.start().await;

@@ -5,7 +5,6 @@ use api::{Meta, Resource};
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use ring::signature::{self, UnparsedPublicKey};
-use runtime::decisions::Decisions;
 use serde_json::{Value, json};
 use testkit::World;
 
@@ -123,13 +122,7 @@ fn only_tokens_with_an_account_are_ours() {
 
 async fn world() -> World {
     let mut world = World::new().await;
-    let tools = Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: Decisions::new(),
-    };
+    let tools = Tools::from(&world);
     let signer = Signer::from_pem(RSA_PKCS1).unwrap();
     let running =
         controller(&world.informers, tools, signer, Some(b"the root"), 5).run(world.stop());

@@ -2,7 +2,7 @@
 
 use api::kinds::{PodManagement, StatefulSet};
 use api::{Key, MicroTime};
-use prometheus::{GaugeVec, IntCounterVec};
+use prometheus::GaugeVec;
 use runtime::Metrics;
 use runtime::metrics::Stability;
 
@@ -12,7 +12,6 @@ use super::snapshot::{Snapshot, is_unavailable};
 pub(super) struct StatefulSetMetrics {
     max_unavailable: GaugeVec,
     unavailable: GaugeVec,
-    stale: IntCounterVec,
 }
 
 const LABELS: &[&str] = &[
@@ -36,12 +35,6 @@ impl StatefulSetMetrics {
                 Stability::Alpha,
                 LABELS,
             ),
-            stale: metrics.counter(
-                "statefulset_controller_stale_sync_skips_total",
-                "How often a StatefulSet was put back because a cache was behind our own writes",
-                Stability::Alpha,
-                &["group", "resource"],
-            ),
         }
     }
 
@@ -59,10 +52,6 @@ impl StatefulSetMetrics {
         self.unavailable
             .with_label_values(&labels)
             .set((snapshot.missing_count() + unavailable) as f64);
-    }
-
-    pub(super) fn skipped(&self, group: &str, resource: &str) {
-        self.stale.with_label_values(&[group, resource]).inc();
     }
 
     /// A set that is gone has no figures.

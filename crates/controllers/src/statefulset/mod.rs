@@ -42,16 +42,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::kinds::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet, StatefulSetStatus};
-use api::{Gate, Key, LabelSet, MicroTime, Resource, Selector};
+use api::{Gate, Key, MicroTime, Selector};
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::rate_limit::Backoff;
 use runtime::triggers::{Owned, by_controller, watch_self};
-use runtime::{Error, Informers, Metrics, Next, Queue, Reconcile, Store, Written};
+use runtime::{Error, Informers, Next, Queue, Reconcile, Store, Written};
 
 use crate::Tools;
+use crate::workload::claim::wants_orphan;
 use crate::workload::status::put_status_with_retry;
-use crate::workload::{Claimer, History, StatusWindow, availability, history};
+use crate::workload::{Cached, Claimer, Freshness, History, StatusWindow, availability, history};
 
 use metrics::StatefulSetMetrics;
 
@@ -81,17 +82,16 @@ pub struct StatefulSetController {
     written: Arc<OwnWrites>,
     status_window: StatusWindow,
     recover_stuck_rollouts: bool,
-    metrics: Option<StatefulSetMetrics>,
+    freshness: Freshness,
+    metrics: StatefulSetMetrics,
 }
 
 /// What a manager may choose.
-#[derive(Clone, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Options {
     /// Replace pods of a superseded revision that are not ready and hold up an ordered set. Off by
     /// default: upstream waits for them.
     pub recover_stuck_rollouts: bool,
-    /// Where to count; nowhere when absent.
-    pub metrics: Option<Metrics>,
 }
 
 /// What we wrote and the caches may not have seen yet, by kind.
@@ -122,7 +122,7 @@ pub fn controller(
     Owned {
         owners: sets.store().clone(),
         queue: queue.clone(),
-        selects,
+        selects: |set: &StatefulSet, labels| wants_orphan(&set.spec.selector, labels),
         expectations: None,
         again_after: |set: &StatefulSet, old: &Pod, new: &Pod| {
             availability::after_becoming_ready(set.spec.min_ready_seconds, old, new)
@@ -143,6 +143,12 @@ pub fn controller(
         ],
         reconciler: Arc::new(StatefulSetController {
             history: History::new(tools.client.clone(), revisions.store().clone()),
+            freshness: Freshness::new(
+                &tools,
+                Gate::StaleControllerConsistencyStatefulSet,
+                "statefulset_controller_stale_sync_skips_total",
+            ),
+            metrics: StatefulSetMetrics::new(&tools.metrics),
             tools,
             sets: sets.store().clone(),
             pods: pods.store().clone(),
@@ -151,15 +157,8 @@ pub fn controller(
             written,
             status_window: StatusWindow::default(),
             recover_stuck_rollouts: options.recover_stuck_rollouts,
-            metrics: options.metrics.as_ref().map(StatefulSetMetrics::new),
         }),
     }
-}
-
-/// Does the set want an orphan with these labels? An empty selector matches nothing here.
-fn selects(set: &StatefulSet, labels: &LabelSet) -> bool {
-    let selector = &set.spec.selector;
-    !selector.is_empty() && selector.matches(labels)
 }
 
 impl Reconcile for StatefulSetController {
@@ -170,7 +169,15 @@ impl Reconcile for StatefulSetController {
 
 impl StatefulSetController {
     async fn sync(&self, key: &Key) -> Result<Next, Error> {
-        self.check_own_writes_seen(key)?;
+        self.freshness.check(
+            key,
+            [
+                Cached::of(&self.written.sets, &*self.sets),
+                Cached::of(&self.written.pods, &*self.pods),
+                Cached::of(&self.written.claims, &*self.claims),
+                Cached::of(&self.written.revisions, &*self.revisions),
+            ],
+        )?;
         let Some(set) = self.sets.get(key) else {
             self.forget(key);
             return Ok(Next::AwaitChange);
@@ -193,7 +200,7 @@ impl StatefulSetController {
             self.tools.gates,
             self.recover_stuck_rollouts,
         );
-        // One reading of the clock for plan, status and wake-up, so that they agree.
+        // One reading of the clock for plan and status, so that they agree.
         let now = self.tools.clock.now();
         let plan = plan(&snapshot, now);
         self.record(key, &choice, &plan, now);
@@ -210,7 +217,9 @@ impl StatefulSetController {
         }
         let status_wait = written?;
         truncated?;
-        Ok(next(&snapshot, &status, status_wait, now))
+        let computed_at = now;
+        let now = self.tools.clock.now();
+        Ok(next(&snapshot, &status, status_wait, computed_at, now))
     }
 
     /// The set's revisions, oldest first, and its pods, after adopting and releasing.
@@ -224,68 +233,31 @@ impl StatefulSetController {
         // UPSTREAM: revisions that are no longer selected are passed over, not released.
         candidates.retain(|held| selector.matches(&held.metadata.labels));
         let mut revisions = claimer
-            .claim(candidates, |_: &ControllerRevision| true)
+            .claim(
+                candidates,
+                &self.written.revisions,
+                |_: &ControllerRevision| true,
+            )
             .await?;
         history::sort(&mut revisions);
+        let candidates = snapshot::candidates(set, &self.pods);
         let pods = claimer
-            .claim(snapshot::candidates(set, &self.pods), |pod: &Pod| {
+            .claim(candidates, &self.written.pods, |pod: &Pod| {
                 selector.matches(&pod.metadata.labels) && identity::is_member(set, pod)
             })
             .await?;
         Ok((revisions, pods))
     }
 
-    /// A cache that is older than our own writes would have us do them again.
-    fn check_own_writes_seen(&self, key: &Key) -> Result<(), Error> {
-        let gate = Gate::StaleControllerConsistencyStatefulSet;
-        if !self.tools.gates.enabled(gate) {
-            return Ok(());
-        }
-        let written = &*self.written;
-        let checks = [
-            (
-                &written.sets,
-                self.sets.resource_version(),
-                StatefulSet::TYPE,
-            ),
-            (&written.pods, self.pods.resource_version(), Pod::TYPE),
-            (
-                &written.claims,
-                self.claims.resource_version(),
-                PersistentVolumeClaim::TYPE,
-            ),
-            (
-                &written.revisions,
-                self.revisions.resource_version(),
-                ControllerRevision::TYPE,
-            ),
-        ];
-        for (written, cached, kind) in checks {
-            if !written.seen(key, cached) {
-                if let Some(metrics) = &self.metrics {
-                    metrics.skipped(&kind.group, &kind.plural);
-                }
-                return Err(Error::Stale {
-                    resource: kind.plural.into(),
-                });
-            }
-        }
-        Ok(())
-    }
-
     fn forget(&self, key: &Key) {
         self.written.forget(key);
         self.status_window.forget(key);
-        if let Some(metrics) = &self.metrics {
-            metrics.forget(key);
-        }
+        self.metrics.forget(key);
     }
 
     fn observe(&self, snapshot: &Snapshot, now: MicroTime) {
-        if let Some(metrics) = &self.metrics
-            && self.tools.gates.enabled(Gate::MaxUnavailableStatefulSet)
-        {
-            metrics.observe(snapshot, now);
+        if self.tools.gates.enabled(Gate::MaxUnavailableStatefulSet) {
+            self.metrics.observe(snapshot, now);
         }
     }
 
@@ -371,13 +343,14 @@ fn next(
     snapshot: &Snapshot,
     status: &StatefulSetStatus,
     status_wait: Option<Duration>,
+    computed_at: MicroTime,
     now: MicroTime,
 ) -> Next {
     let min_ready_seconds = snapshot.set.spec.min_ready_seconds;
     let awaited = min_ready_seconds > 0 && status.ready_replicas != status.available_replicas;
     let availability = awaited.then(|| {
         let pods = snapshot.pods().map(|pod| &**pod);
-        availability::next_availability(pods, min_ready_seconds, now)
+        availability::next_check(pods, min_ready_seconds, computed_at, now)
             .unwrap_or(Duration::from_secs(min_ready_seconds.unsigned_abs().into()))
     });
     match status_wait.into_iter().chain(availability).min() {

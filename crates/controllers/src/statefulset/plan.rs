@@ -89,8 +89,17 @@ pub fn plan(snapshot: &Snapshot, now: MicroTime) -> Plan {
             replicas: set.replicas(),
             revision: snapshot.revisions.update.metadata.name.clone(),
         });
+        plan.reasons.extend(awaited(snapshot, now));
     }
     plan
+}
+
+/// A parallel set does not wait for its pods, but whoever asks does.
+fn awaited(snapshot: &Snapshot, now: MicroTime) -> Option<Reason> {
+    let set = &*snapshot.set;
+    let pods = snapshot.replicas.values();
+    let unavailable = pods.filter(|pod| is_unavailable(set, pod, now)).count();
+    (unavailable > 0).then_some(Reason::Unavailable { unavailable })
 }
 
 /// Which revision a pod of this ordinal is to have.
@@ -399,9 +408,15 @@ fn plan_update_one(snapshot: &Snapshot, now: MicroTime, plan: &mut Plan) {
             return;
         }
         if going || is_unavailable(set, pod, now) {
-            plan.explain(Reason::UpdateAwaits {
-                pod: pod.metadata.name.clone(),
-            });
+            // With nothing left to update, nothing waits for it but its users.
+            if updatable(set)
+                .filter_map(|ordinal| snapshot.replicas.get(&ordinal))
+                .any(|pod| is_outdated(snapshot, pod))
+            {
+                plan.explain(Reason::UpdateAwaits {
+                    pod: pod.metadata.name.clone(),
+                });
+            }
             return;
         }
     }

@@ -13,6 +13,9 @@ pub enum Reason {
         replicas: i32,
         revision: Arc<str>,
     },
+    Unavailable {
+        unavailable: usize,
+    },
     Creates {
         pod: Arc<str>,
         revision: Arc<str>,
@@ -93,6 +96,9 @@ impl fmt::Display for Reason {
             ),
             Reason::Settled { replicas, revision } => {
                 write!(f, "has the {replicas} pods it wants, at {revision}")
+            }
+            Reason::Unavailable { unavailable } => {
+                write!(f, "waits for {unavailable} of its pods to be available")
             }
             Reason::Creates { pod, revision } => write!(f, "creates {pod} at {revision}"),
             Reason::AwaitsStaleClaim { pod, claim } => write!(

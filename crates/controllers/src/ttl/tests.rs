@@ -2,7 +2,6 @@
 
 use api::Resource;
 use api::kinds::Node;
-use runtime::decisions::Decisions;
 use serde_json::json;
 use testkit::World;
 
@@ -38,13 +37,7 @@ fn only_another_number_is_written() {
 #[tokio::test(start_paused = true)]
 async fn a_node_is_told_once() {
     let mut world = World::new().await;
-    let tools = Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: Decisions::new(),
-    };
+    let tools = Tools::from(&world);
     let running = controller(&world.informers, tools, 5).run(world.stop());
     world.run(running);
     world.start().await;
@@ -59,4 +52,20 @@ async fn a_node_is_told_once() {
     );
     world.settle().await;
     assert_eq!(world.written(), "");
+
+    // Others' annotations stay, and what somebody changed is put right.
+    let meddled =
+        json!({"metadata": {"annotations": {"node.alpha.kubernetes.io/ttl": "10", "a": "b"}}});
+    world.patch(&Node::TYPE, "n1", meddled).await;
+    world.settle().await;
+    let writes = world.writes();
+    assert_eq!(
+        (writes.len(), &writes[0].body),
+        (
+            1,
+            &json!({"metadata": {"annotations": {"node.alpha.kubernetes.io/ttl": "0"}}})
+        )
+    );
+    let node = world.get(&Node::TYPE, "n1").await.unwrap();
+    assert_eq!(node["metadata"]["annotations"]["a"], "b");
 }

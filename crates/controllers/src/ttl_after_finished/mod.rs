@@ -23,7 +23,7 @@ use prometheus::Histogram;
 use runtime::controller::Controller;
 use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
-use runtime::{Change, Error, Informers, Metrics, Next, Queue, Reconcile, Store};
+use runtime::{Change, Error, Informers, Next, Queue, Reconcile, Store};
 
 use crate::Tools;
 
@@ -49,12 +49,7 @@ pub enum Verdict {
     },
 }
 
-pub fn controller(
-    informers: &Informers,
-    tools: Tools,
-    metrics: &Metrics,
-    workers: usize,
-) -> Controller {
+pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Controller {
     let informer = informers.of::<Job>();
     let queue = Arc::new(Queue::new(Backoff::DEFAULT));
     let wakes = queue.clone();
@@ -68,9 +63,9 @@ pub fn controller(
     // 100 ms, doubled thirteen times: upstream's buckets.
     let buckets: Vec<f64> = (0..14).map(|power| 0.1 * f64::from(1 << power)).collect();
     let none: [&str; 0] = [];
-    let seconds = metrics.histogram(
+    let seconds = tools.metrics.histogram(
         "ttl_after_finished_controller_job_deletion_duration_seconds",
-        "The time it took to delete the job since it became eligible for deletion",
+        "How long after its time was over a job was deleted",
         Stability::Alpha,
         &[],
         &buckets,
@@ -183,7 +178,14 @@ impl TtlAfterFinished {
     fn judge(&self, key: &Key, job: &Job) -> Result<Verdict, Error> {
         let now = self.tools.clock.now();
         let verdict = judge(job, now);
-        let line = [verdict.to_string()].into_iter();
+        let line = match verdict {
+            Verdict::Later(left) => format!(
+                "kept until {}: its time to live is not over",
+                now.plus(left).time()
+            ),
+            other => other.to_string(),
+        };
+        let line = [line].into_iter();
         self.tools.decisions.record(NAME, key, now, line);
         match verdict {
             Verdict::NoTime => Err(Error::Retry(format!(

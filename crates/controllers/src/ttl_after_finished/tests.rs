@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use api::kinds::Job;
 use api::{Resource, Time};
-use runtime::Metrics;
-use runtime::decisions::Decisions;
 use serde_json::{Value, json};
 use testkit::World;
 
@@ -62,15 +60,9 @@ fn time_decides() {
 #[tokio::test(start_paused = true)]
 async fn a_finished_job_goes_when_its_time_is_over() {
     let mut world = World::new().await;
-    let tools = Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: Decisions::new(),
-    };
-    let metrics = Metrics::new();
-    let running = controller(&world.informers, tools, &metrics, 5).run(world.stop());
+    let tools = Tools::from(&world);
+    let decisions = tools.decisions.clone();
+    let running = controller(&world.informers, tools, 5).run(world.stop());
     world.run(running);
     world.start().await;
     let job = json!({
@@ -94,6 +86,13 @@ async fn a_finished_job_goes_when_its_time_is_over() {
         .await;
     tokio::time::sleep(Duration::from_secs(55)).await;
     assert_eq!(world.written(), "");
+    let told = decisions.get(super::NAME, &api::Key::new("default", "j"));
+    let due = api::Time::from_unix(now.unix() + 60);
+    let expected = format!("kept until {due}: its time to live is not over");
+    assert_eq!(
+        told.last().and_then(|last| last.lines().next()),
+        Some(&*expected)
+    );
     tokio::time::sleep(Duration::from_secs(10)).await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1);

@@ -6,10 +6,12 @@
 
 use std::sync::Arc;
 
-use api::{Istr, Meta, OwnerRef, Resource, Uid};
+use api::{Istr, LabelSelector, LabelSet, Meta, OwnerRef, Resource, Uid};
 use client::{Client, Patch};
-use runtime::{Error, mutation};
+use runtime::{Error, Written, mutation};
 use tokio::sync::OnceCell;
+
+use super::status::revision;
 
 /// What to do with one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,12 @@ pub fn plan_claim(owner: &Meta, selected: bool, object: &Meta) -> Claim {
         None if object.namespace != owner.namespace => Claim::Ignore,
         None => Claim::Adopt,
     }
+}
+
+/// Is an orphan with these labels worth a look by an owner with this selector? An empty selector is not:
+/// it would be woken by every orphan there is.
+pub fn wants_orphan(selector: &LabelSelector, labels: &LabelSet) -> bool {
+    !selector.is_empty() && selector.matches(labels)
 }
 
 /// Carries claims out for one owner, during one reconcile.
@@ -69,10 +77,12 @@ impl<'a> Claimer<'a> {
 
     /// The objects that belong to the owner now, after adopting and releasing.
     ///
-    /// Every object is tried; what failed comes back as one error after that.
+    /// Every object is tried; what failed comes back as one error after that. What the owner has
+    /// written is noted in `written`: a cache without it shows orphans that are none any more.
     pub async fn claim<K: Resource>(
         &self,
         objects: Vec<Arc<K>>,
+        written: &Written,
         selects: impl Fn(&K) -> bool,
     ) -> Result<Vec<Arc<K>>, Error> {
         let mut claimed = Vec::with_capacity(objects.len());
@@ -81,8 +91,8 @@ impl<'a> Claimer<'a> {
             let kept = match plan_claim(self.owner, selects(&object), object.meta()) {
                 Claim::Keep => Ok(true),
                 Claim::Ignore => Ok(false),
-                Claim::Adopt => self.adopt(&*object).await,
-                Claim::Release => self.release(&*object).await.map(|()| false),
+                Claim::Adopt => self.adopt(&*object, written).await,
+                Claim::Release => self.release(&*object, written).await.map(|()| false),
             };
             match kept {
                 Ok(true) => claimed.push(object),
@@ -94,7 +104,7 @@ impl<'a> Claimer<'a> {
         Ok(claimed)
     }
 
-    async fn adopt<K: Resource>(&self, object: &K) -> Result<bool, Error> {
+    async fn adopt<K: Resource>(&self, object: &K, written: &Written) -> Result<bool, Error> {
         let meta = object.meta();
         let checked = match mutation::on("adopt-unchecked") {
             true => Ok(()),
@@ -107,7 +117,7 @@ impl<'a> Claimer<'a> {
         let patch = serde_json::json!({
             "metadata": {"ownerReferences": [self.reference], "uid": meta.uid}
         });
-        match self.patch::<K>(meta, patch).await {
+        match self.patch::<K>(meta, patch, written).await {
             Ok(()) => Ok(true),
             // Gone meanwhile: nothing to adopt.
             Err(error) if error.is_not_found() => Ok(false),
@@ -115,7 +125,7 @@ impl<'a> Claimer<'a> {
         }
     }
 
-    async fn release<K: Resource>(&self, object: &K) -> Result<(), Error> {
+    async fn release<K: Resource>(&self, object: &K, written: &Written) -> Result<(), Error> {
         let meta = object.meta();
         let patch = serde_json::json!({
             "metadata": {
@@ -123,7 +133,7 @@ impl<'a> Claimer<'a> {
                 "uid": meta.uid,
             }
         });
-        match self.patch::<K>(meta, patch).await {
+        match self.patch::<K>(meta, patch, written).await {
             // Gone, or another object of that name by now (422 for the wrong uid): released either way.
             Err(error) if error.is_not_found() || error.is_invalid() => Ok(()),
             other => Ok(other?),
@@ -134,12 +144,15 @@ impl<'a> Claimer<'a> {
         &self,
         meta: &Meta,
         patch: serde_json::Value,
+        written: &Written,
     ) -> Result<(), client::Error> {
         let patch = Patch::Strategic(patch.to_string().into());
-        self.client
+        let answer = self
+            .client
             .patch(&K::TYPE, &meta.namespace, &meta.name, None, &patch)
-            .await
-            .map(drop)
+            .await?;
+        written.note(&self.owner.key(), revision(&answer));
+        Ok(())
     }
 }
 
@@ -216,7 +229,35 @@ pub fn aggregate(mut failures: Vec<Error>) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::LabelSet;
+
+    // Upstream: TestClaimedPodFiltering.
+    #[test]
+    fn only_the_controller_counts_as_owner() {
+        let me = meta("me", None, false);
+        let held = |owners: &[(&str, Option<bool>)], selected| {
+            let mut object = meta("pod", None, false);
+            let owner = |(uid, controller): &(&str, Option<bool>)| OwnerRef {
+                uid: (*uid).into(),
+                controller: *controller,
+                ..OwnerRef::default()
+            };
+            object.owners = api::meta::intern_owners(owners.iter().map(owner).collect());
+            plan_claim(&me, selected, &object)
+        };
+        for other in [None, Some(("x", None)), Some(("x", Some(false)))] {
+            let with = |last| other.into_iter().chain([last]).collect::<Vec<_>>();
+            let mine = with(("me", Some(true)));
+            assert_eq!(held(&mine, true), Claim::Keep, "{mine:?}");
+            assert_eq!(held(&mine, false), Claim::Release, "{mine:?}");
+            let theirs = with(("other", Some(true)));
+            assert_eq!(held(&theirs, true), Claim::Ignore, "{theirs:?}");
+            for controller in [None, Some(false)] {
+                let nobodys = with(("me", controller));
+                assert_eq!(held(&nobodys, true), Claim::Adopt, "{nobodys:?}");
+                assert_eq!(held(&nobodys, false), Claim::Ignore, "{nobodys:?}");
+            }
+        }
+    }
 
     fn meta(uid: &str, owner: Option<&str>, terminating: bool) -> Meta {
         let mut meta = Meta {

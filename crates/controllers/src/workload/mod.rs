@@ -2,12 +2,14 @@
 
 pub mod availability;
 pub mod claim;
+mod freshness;
 pub mod history;
 pub mod pods;
 pub mod status;
 mod status_window;
 
 pub use claim::{Claimer, Live};
+pub use freshness::{Cached, Freshness};
 pub use history::{History, NewRevision};
 pub use pods::{PodControl, pod_body};
 pub use status_window::StatusWindow;

@@ -34,7 +34,11 @@ impl PodControl {
         namespace: &str,
         body: Bytes,
     ) -> Result<Created, Error> {
-        match self.client.create(&Pod::TYPE, namespace, body).await {
+        match self
+            .client
+            .create_tersely(&Pod::TYPE, namespace, body)
+            .await
+        {
             Ok(answer) => {
                 let created = Created::read(&answer);
                 let message = format!("Created pod: {}", created.name);

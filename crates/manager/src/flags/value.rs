@@ -102,7 +102,7 @@ impl Kind {
     }
 
     /// The name of the type in the help.
-    pub(super) fn type_name(self) -> &'static str {
+    pub fn type_name(self) -> &'static str {
         match self {
             Kind::Bool => "",
             Kind::Int { name, .. } | Kind::Float { name } => name,

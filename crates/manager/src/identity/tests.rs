@@ -116,7 +116,7 @@ static PODS: ResourceType = ResourceType::namespaced("", "v1", "pods", "Pod");
 async fn without_accounts_everyone_is_the_manager() {
     let server = Server::default();
     let client = identities(&server, false)
-        .controller("job-controller")
+        .controller("job-controller", (1.0, 1))
         .await
         .unwrap();
     client.get(&PODS, "kube-system", "a").await.unwrap();
@@ -124,10 +124,38 @@ async fn without_accounts_everyone_is_the_manager() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn some_controllers_may_ask_faster() {
+    let server = Server::default();
+    let clock = runtime::clock::following_tokio(Time::from_unix(NOW));
+    let connection = connection();
+    let identities = Identities::new(server.transport(), None, &connection, true, None, clock);
+    for (controller, requests, seconds) in [
+        ("replicaset-controller", 50, 1),
+        ("garbage-collector-controller", 70, 1),
+        ("namespace-controller", 3400, 1),
+    ] {
+        let descriptor = crate::descriptors::find(controller).unwrap();
+        let client = identities.controller("x", descriptor.rate).await.unwrap();
+        let started = Instant::now();
+        for _ in 0..requests {
+            client.get(&PODS, "kube-system", "a").await.unwrap();
+        }
+        assert_eq!(
+            started.elapsed().as_millis() / 1000,
+            seconds,
+            "{controller}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn accounts_are_created_and_tokens_asked_for_when_needed() {
     let server = Server::default();
     let identities = identities(&server, true);
-    let client = identities.controller("job-controller").await.unwrap();
+    let client = identities
+        .controller("job-controller", (1.0, 1))
+        .await
+        .unwrap();
     assert_eq!(
         server.take_log(),
         [
@@ -138,7 +166,10 @@ async fn accounts_are_created_and_tokens_asked_for_when_needed() {
     );
     client.get(&PODS, "kube-system", "a").await.unwrap();
     // A second client of the same account shares its token.
-    let second = identities.controller("job-controller").await.unwrap();
+    let second = identities
+        .controller("job-controller", (1.0, 1))
+        .await
+        .unwrap();
     second.get(&PODS, "kube-system", "b").await.unwrap();
     assert_eq!(
         server.take_log(),
@@ -155,7 +186,10 @@ async fn accounts_are_created_and_tokens_asked_for_when_needed() {
 #[tokio::test(start_paused = true)]
 async fn tokens_are_renewed_when_a_fifth_of_their_life_is_left() {
     let server = Server::default();
-    let client = identities(&server, true).controller("a").await.unwrap();
+    let client = identities(&server, true)
+        .controller("a", (1.0, 1))
+        .await
+        .unwrap();
     let mut used = Vec::new();
     for minutes in [0, 47, 2] {
         tokio::time::advance(Duration::from_secs(60 * minutes)).await;
@@ -175,7 +209,10 @@ async fn tokens_are_renewed_when_a_fifth_of_their_life_is_left() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_token_is_replaced() {
     let server = Server::default();
-    let client = identities(&server, true).controller("a").await.unwrap();
+    let client = identities(&server, true)
+        .controller("a", (1.0, 1))
+        .await
+        .unwrap();
     *server.refused.lock().unwrap() = Some("Bearer a-1".into());
     assert!(
         client
@@ -191,7 +228,10 @@ async fn a_refused_token_is_replaced() {
 #[tokio::test(start_paused = true)]
 async fn tokens_are_asked_for_again_before_giving_up() {
     let server = Server::default();
-    let client = identities(&server, true).controller("a").await.unwrap();
+    let client = identities(&server, true)
+        .controller("a", (1.0, 1))
+        .await
+        .unwrap();
     *server.failures.lock().unwrap() = 3;
     client.get(&PODS, "kube-system", "x").await.unwrap();
     assert_eq!(
@@ -231,7 +271,7 @@ async fn a_standby_that_may_not_write_yet_creates_accounts_later() {
         None,
         clock,
     );
-    let client = standby.controller("a").await.unwrap();
+    let client = standby.controller("a", (1.0, 1)).await.unwrap();
     *leading.lock().unwrap() = true;
     client.get(&PODS, "kube-system", "x").await.unwrap();
     assert!(server.accounts.lock().unwrap().contains(&"a".to_owned()));
@@ -240,7 +280,10 @@ async fn a_standby_that_may_not_write_yet_creates_accounts_later() {
 #[tokio::test(start_paused = true)]
 async fn many_requests_at_once_ask_for_one_token() {
     let server = Server::default();
-    let client = identities(&server, true).controller("a").await.unwrap();
+    let client = identities(&server, true)
+        .controller("a", (1.0, 1))
+        .await
+        .unwrap();
     let get = || client.get(&PODS, "kube-system", "x");
     let (a, b, c) = tokio::join!(get(), get(), get());
     assert!(a.is_ok() && b.is_ok() && c.is_ok());

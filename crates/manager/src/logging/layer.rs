@@ -36,6 +36,17 @@ impl KlogLayer {
     }
 }
 
+impl KlogLayer {
+    /// Whether an event or a span could ever be seen. Our spans carry context for the events inside them;
+    /// those of the HTTP libraries, one for each frame, are for nobody.
+    fn wants(&self, metadata: &Metadata<'_>) -> bool {
+        if metadata.is_span() && metadata.target().starts_with("steersman") {
+            return true;
+        }
+        self.verbosity.could_want(default_verbosity(metadata))
+    }
+}
+
 /// The verbosity of an event that does not say its own. Libraries talk of frames and wake-ups where we talk of
 /// pods, so theirs is for those who debug the libraries.
 fn default_verbosity(metadata: &Metadata<'_>) -> u32 {
@@ -51,16 +62,15 @@ fn default_verbosity(metadata: &Metadata<'_>) -> u32 {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for KlogLayer {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        // Asked anew for each event: the dial can be turned, and `tracing` would remember the answer.
-        match metadata.is_span() || *metadata.level() <= Level::INFO {
+        // `tracing` remembers the answer until the dial is turned: what is not wanted costs nothing.
+        match self.wants(metadata) {
             true => Interest::always(),
-            false => Interest::sometimes(),
+            false => Interest::never(),
         }
     }
 
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        // Spans carry context for the events inside them; whether those are wanted is for each to say.
-        metadata.is_span() || self.verbosity.could_want(default_verbosity(metadata))
+        self.wants(metadata)
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {

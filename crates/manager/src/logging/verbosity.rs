@@ -24,6 +24,8 @@ impl Verbosity {
 
     pub fn set(&self, level: u32) {
         self.level.store(level, Ordering::Relaxed);
+        // What `tracing` remembers of who is wanted was true for the old level.
+        tracing::callsite::rebuild_interest_cache();
     }
 
     pub fn get(&self) -> u32 {

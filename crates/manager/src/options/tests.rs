@@ -161,6 +161,49 @@ fn rules_between_flags_name_the_flag() {
     );
 }
 
+/// Every flag whose type can be wrong, with a value that is.
+#[test]
+fn every_flag_with_a_wrong_value_is_named() {
+    let free = ["string", "strings", "stringToString", "version"];
+    let mut checked = 0;
+    for flag in flags::table() {
+        let kind = flag.kind.type_name();
+        if free.contains(&kind) {
+            continue;
+        }
+        let error = options(&[&format!("--{}=@wrong@", flag.name)]).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains(&format!("--{}", flag.name)),
+            "{}: {text}",
+            flag.name
+        );
+        assert!(!text.contains('\n'), "one sentence: {text}");
+        checked += 1;
+    }
+    assert!(checked > 90, "{checked}");
+}
+
+// UPSTREAM: only these have a bound; others with no workers do nothing.
+#[test]
+fn numbers_out_of_range_are_named() {
+    for what in [
+        "concurrent-job-syncs",
+        "concurrent-cron-job-syncs",
+        "concurrent-daemonset-syncs",
+        "concurrent-statefulset-syncs",
+        "concurrent-ephemeralvolume-syncs",
+        "concurrent-resourceclaim-syncs",
+        "concurrent-device-taint-eviction-syncs",
+    ] {
+        for number in [0, -1] {
+            let given = format!("--{what}={number}");
+            let error = options(&[&given]).map(drop).unwrap_err().to_string();
+            assert!(error.contains(&format!("--{what}")), "{error}");
+        }
+    }
+}
+
 #[test]
 fn a_rate_needs_a_burst() {
     check_error(

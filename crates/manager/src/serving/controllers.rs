@@ -2,33 +2,54 @@
 //!
 //! ```text
 //! /debug/controllers/                                    the controllers that decided something
+//! /debug/controllers/?namespace=<namespace>&name=<name>  what any of them decided about one object
 //! /debug/controllers/<controller>                        the objects it decided about
 //! /debug/controllers/<controller>/<namespace>/<object>   its last decisions about one, oldest first
 //! /debug/controllers/<controller>/<object>               the same for objects without a namespace
 //! ```
-//! A controller may answer paths below its name itself (the garbage collector its graph) by a route of its own.
+//! The garbage collector has a page of its own beside these, `graph`.
 
-use api::Key;
+use api::{Key, Uid};
 use http::StatusCode;
 use runtime::Decisions;
 
-use super::router::{Reply, Router, json, text};
+use super::router::{Reply, Request, Router, json, reply, text};
+use crate::built::GraphHandle;
 
-pub(super) const PREFIX: &str = "/debug/controllers/";
+pub const PREFIX: &str = "/debug/controllers/";
 
 /// Adds the pages to a router.
 pub fn register_decisions(router: &Router, decisions: Decisions) {
-    router.handle(PREFIX, move |request| answer(&decisions, &request.path));
+    router.handle(PREFIX, move |request| answer(&decisions, &request));
 }
 
-fn answer(decisions: &Decisions, path: &str) -> Reply {
-    let rest = path
+/// Adds the page that draws the garbage collector's graph: all of it, or with one `?uid=` or more what hangs
+/// together with these objects.
+pub fn register_graph(router: &Router, graph: GraphHandle) {
+    let path = format!("{PREFIX}garbage-collector-controller/graph");
+    router.handle(&path, move |request| {
+        let named =
+            |(name, value): &(String, String)| (name == "uid").then(|| value.as_str().into());
+        let uids: Vec<Uid> = request.query.iter().filter_map(named).collect();
+        reply(StatusCode::OK, "text/vnd.graphviz", graph.to_dot(&uids))
+    });
+}
+
+fn answer(decisions: &Decisions, request: &Request) -> Reply {
+    let rest = request
+        .path
         .strip_prefix(PREFIX)
         .unwrap_or_default()
         .trim_end_matches('/');
     let parts: Vec<&str> = rest.split('/').filter(|part| !part.is_empty()).collect();
     let body = match parts[..] {
-        [] => serde_json::json!({ "controllers": decisions.controllers() }),
+        [] => match request.value("name") {
+            Some(name) => {
+                let namespace = request.value("namespace").unwrap_or_default();
+                about(decisions, &Key::new(namespace, name))
+            }
+            None => serde_json::json!({ "controllers": decisions.controllers() }),
+        },
         [controller] => {
             let keys: Vec<String> = decisions
                 .keys(controller)
@@ -49,6 +70,18 @@ fn answer(decisions: &Decisions, path: &str) -> Reply {
     json(StatusCode::OK, body.to_string())
 }
 
+/// Whoever asks what became of an object need not know who looks after it.
+fn about(decisions: &Decisions, key: &Key) -> serde_json::Value {
+    let found: Vec<serde_json::Value> = decisions
+        .about(key)
+        .into_iter()
+        .map(|(controller, decisions)| {
+            serde_json::json!({"controller": controller, "decisions": decisions})
+        })
+        .collect();
+    serde_json::json!({"object": key.to_string(), "controllers": found})
+}
+
 fn object(decisions: &Decisions, controller: &str, key: &Key) -> Reply {
     let found = decisions.get(controller, key);
     if found.is_empty() {
@@ -67,6 +100,7 @@ fn object(decisions: &Decisions, controller: &str, key: &Key) -> Reply {
 mod tests {
     use api::Time;
 
+    use super::super::Request;
     use super::*;
 
     fn check(path: &str, code: u16, expected: &str) {
@@ -80,7 +114,7 @@ mod tests {
             lines(),
         );
         decisions.record("ttl-controller", &Key::new("", "node-1"), at, lines());
-        let reply = answer(&decisions, path);
+        let reply = answer(&decisions, &Request::get(path));
         let body = String::from_utf8(reply.body().to_vec()).unwrap();
         assert_eq!(reply.status().as_u16(), code, "{path}");
         assert!(body.contains(expected), "{path}: {body}");
@@ -107,6 +141,40 @@ mod tests {
             "/debug/controllers/ttl-controller/node-1",
             200,
             r#""object":"node-1""#,
+        );
+    }
+
+    #[tokio::test]
+    async fn the_graph_is_drawn() {
+        let router = Router::default();
+        register_decisions(&router, Decisions::new());
+        register_graph(&router, GraphHandle::default());
+        for query in ["", "?uid=3f9d9c3a-0000-4000-8000-000000000001&uid=none"] {
+            let path = format!("/debug/controllers/garbage-collector-controller/graph{query}");
+            let reply = router.answer(Request::get(&path)).await;
+            assert_eq!(reply.status(), StatusCode::OK);
+            assert_eq!(reply.headers()["content-type"], "text/vnd.graphviz");
+            let text = String::from_utf8_lossy(reply.body());
+            assert!(text.starts_with("strict digraph"), "{text}");
+        }
+    }
+
+    #[test]
+    fn all_about_one_object() {
+        check(
+            "/debug/controllers/?namespace=default&name=web",
+            200,
+            r#"{"controllers":[{"controller":"replicaset-controller","decisions":[{"#,
+        );
+        check(
+            "/debug/controllers/?name=node-1",
+            200,
+            r#""object":"node-1""#,
+        );
+        check(
+            "/debug/controllers/?name=nope",
+            200,
+            r#"{"controllers":[],"object":"nope"}"#,
         );
     }
 

@@ -32,7 +32,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, error, info, warn};
 
-pub use controllers::register_decisions;
+pub use controllers::{PREFIX as DECISIONS, register_decisions, register_graph};
 pub use health::{Endpoint, Health};
 pub use pages::{Pages, register};
 pub use profile::register_profiles;

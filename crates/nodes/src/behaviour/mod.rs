@@ -9,7 +9,7 @@ mod duration;
 
 use std::time::Duration;
 
-use api::Time;
+use api::{Quantity, Time};
 
 use crate::pod::{Container, Pod, RestartPolicy};
 use crate::stages::Stages;
@@ -23,6 +23,13 @@ pub const NODE_SILENT: &str = "steersman.dev/silent";
 
 /// Set on a node: the machine is gone, and so is the Node object.
 pub const NODE_GONE: &str = "steersman.dev/gone";
+
+/// Set on a pod: containers that run at this moment are killed. `now` becomes the time at which the kubelet
+/// saw it.
+pub const POD_CRASH_AT: &str = "steersman.dev/crash-at";
+
+/// The value of [`POD_CRASH_AT`] that leaves the time to the kubelet.
+pub(crate) const NOW: &str = "now";
 
 /// How long containers of pods run that are meant to end, unless they say otherwise.
 // Long enough to be seen by `kubectl get -w`, short enough to wait for.
@@ -49,6 +56,9 @@ pub struct Behaviour {
     pub container: Option<String>,
     /// The kubelet deletes the pod this long after it was scheduled, as an eviction would.
     pub delete_after: Option<Duration>,
+    /// What each container is said to use, for whoever scales by it.
+    pub cpu_use: Option<Quantity>,
+    pub memory_use: Option<Quantity>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +96,10 @@ impl Behaviour {
     fn set(&mut self, name: &str, value: &str, pod: &Pod) -> Result<(), &'static str> {
         const DURATION: &str = "a duration such as 5s or 1m30s";
         const TRUTH: &str = "true or false";
+        const AMOUNT: &str = "an amount such as 250m or 64Mi";
         let duration = || parse_duration(value).ok_or(DURATION);
         let truth = || value.parse::<bool>().map_err(|_| TRUTH);
+        let amount = || Quantity::parse(value).map_err(|_| AMOUNT);
         match name {
             "start-delay" => self.start_delay = duration()?,
             "ready-delay" => self.ready_delay = duration()?,
@@ -95,8 +107,11 @@ impl Behaviour {
             "never-ready" => self.never_ready = truth()?,
             "unready-after" => self.unready_after = Some(duration()?),
             "crash-after" => self.crash_after = Some(duration()?),
+            // The kubelet puts the time in its place before anything else.
+            "crash-at" if value == NOW => {}
             "crash-at" => {
-                let at = Time::parse(value).ok_or("a time such as 2006-01-02T15:04:05Z")?;
+                let expected = "a time such as 2006-01-02T15:04:05Z, or now";
+                let at = Time::parse(value).ok_or(expected)?;
                 self.crash_at = Some(at);
             }
             "run-for" if value == "forever" => self.run_for = Some(RunFor::Forever),
@@ -118,6 +133,8 @@ impl Behaviour {
             "image-pull-failure" => self.image_pull_failure = truth()?,
             "container" => self.container = Some(value.to_owned()),
             "delete-after" => self.delete_after = Some(duration()?),
+            "cpu-use" => self.cpu_use = Some(amount()?),
+            "memory-use" => self.memory_use = Some(amount()?),
             // Others may annotate under our prefix too: the kubelet has no say in it.
             _ => {}
         }

@@ -120,7 +120,7 @@ fn a_crash_by_hand_hits_what_runs_and_not_what_comes_after() {
 #[test]
 fn nonsense_is_reported_by_name() {
     let pod = pod(
-        r#""steersman.dev/start-delay":"soon","steersman.dev/never-ready":"perhaps","steersman.dev/exit-code":"999","steersman.dev/mine":"x""#,
+        r#""steersman.dev/start-delay":"soon","steersman.dev/never-ready":"perhaps","steersman.dev/exit-code":"999","steersman.dev/memory-use":"lots","steersman.dev/mine":"x""#,
         "",
     );
     let (behaviour, problems) = Behaviour::of(&pod, &Stages::default());
@@ -129,6 +129,7 @@ fn nonsense_is_reported_by_name() {
         problems,
         [
             r#"annotation steersman.dev/exit-code: "999" is not a number from 0 to 255"#,
+            r#"annotation steersman.dev/memory-use: "lots" is not an amount such as 250m or 64Mi"#,
             r#"annotation steersman.dev/never-ready: "perhaps" is not true or false"#,
             r#"annotation steersman.dev/start-delay: "soon" is not a duration such as 5s or 1m30s"#,
         ]

@@ -330,14 +330,16 @@ impl Provisioner {
             )
             .await?;
         }
-        if claim.spec.volume_name.is_empty() {
+        // A scheduler takes a claim for bound only when this says so.
+        const COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+        if claim.spec.volume_name.is_empty() || claim.metadata.annotation(COMPLETED).is_none() {
             let driver = volume
                 .metadata
                 .annotation("pv.kubernetes.io/provisioned-by");
-            let mut annotations = json!({
-                "pv.kubernetes.io/bind-completed": "yes",
-                "pv.kubernetes.io/bound-by-controller": "yes",
-            });
+            let mut annotations = json!({COMPLETED: "yes"});
+            if claim.spec.volume_name.is_empty() {
+                annotations["pv.kubernetes.io/bound-by-controller"] = json!("yes");
+            }
             if let Some(driver) = driver {
                 annotations["volume.kubernetes.io/storage-provisioner"] = json!(driver);
             }

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use api::Key;
-use api::node_affinity::RequiredNodeAffinity;
+use api::node_affinity::{NodeSelectorOperator, NodeSelectorTerm, RequiredNodeAffinity};
 use api::taints::{TaintEffect, find_untolerated};
+use api::{Istr, Key};
 
 use super::cache::{Cache, NodeState};
 use super::topology::{Neighbours, Spread};
@@ -18,6 +18,8 @@ pub(super) struct Prepared<'a> {
     cache: &'a Cache,
     pod: &'a Pod,
     required: RequiredNodeAffinity,
+    /// The only nodes that the pod names, if it does: every pod of a DaemonSet names one.
+    named: Option<BTreeSet<Istr>>,
     neighbours: Neighbours,
     spread: Vec<Spread>,
     volumes: VolumeNeeds,
@@ -72,6 +74,10 @@ impl<'a> Prepared<'a> {
     ) -> Result<Prepared<'a>, Rejection> {
         let required =
             RequiredNodeAffinity::new(&pod.spec.node_selector, pod.spec.affinity.as_ref());
+        let named = named_nodes(pod);
+        if named.as_ref().is_some_and(BTreeSet::is_empty) {
+            return Err(Rejection::lasting("pod affinity terms conflict", 0));
+        }
         let needs = VolumeNeeds::of(pod, volumes)?;
         Ok(Prepared {
             neighbours: Neighbours::new(cache, pod, &without),
@@ -86,6 +92,7 @@ impl<'a> Prepared<'a> {
             cache,
             pod,
             required,
+            named,
             without,
         })
     }
@@ -111,6 +118,13 @@ impl<'a> Prepared<'a> {
 
     fn check_node(&self, node: &Node) -> Result<(), Rejection> {
         let tolerations = &self.pod.spec.tolerations;
+        if let Some(named) = &self.named
+            && !named.contains(node.name())
+        {
+            // UPSTREAM: such nodes are not even looked at.
+            let reason = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
+            return Err(Rejection::lasting(reason, 0));
+        }
         if node.spec.unschedulable {
             let cordon = api::Taint::new(UNSCHEDULABLE_TAINT, "", TaintEffect::NoSchedule);
             if find_untolerated(tolerations, &[cordon], |_| true, false).is_some() {
@@ -218,6 +232,24 @@ impl<'a> Prepared<'a> {
             }),
         }
     }
+}
+
+/// The nodes that a pod's required affinity names by `metadata.name`, if each of its terms does.
+fn named_nodes(pod: &Pod) -> Option<BTreeSet<Istr>> {
+    let affinity = pod.spec.affinity.as_ref()?.node_affinity.as_ref()?;
+    let terms = &affinity.required.as_ref()?.node_selector_terms;
+    if terms.is_empty() {
+        return None;
+    }
+    let names_of = |term: &NodeSelectorTerm| {
+        let named = term.match_fields.iter().filter(|field| {
+            field.key == "metadata.name" && field.operator == NodeSelectorOperator::In
+        });
+        let sets = named.map(|field| field.values.iter().cloned().collect::<BTreeSet<Istr>>());
+        sets.reduce(|one, two| one.intersection(&two).cloned().collect())
+    };
+    let names: Option<Vec<BTreeSet<Istr>>> = terms.iter().map(names_of).collect();
+    Some(names?.into_iter().flatten().collect())
 }
 
 /// Is there no taint that keeps the pod from being scheduled on the node?

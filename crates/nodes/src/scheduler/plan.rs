@@ -56,7 +56,7 @@ pub(super) fn plan(cache: &Cache, volumes: &dyn Volumes, pod: &Pod, start: usize
     }
     let prepared = match Prepared::new(cache, volumes, pod, BTreeSet::new()) {
         Ok(prepared) => prepared,
-        Err(rejection) => return (nowhere(pod, nodes.len(), &rejection), start),
+        Err(rejection) => return (nowhere(nodes.len(), &rejection), start),
     };
     let mut fitting: Vec<Candidate<'_>> = Vec::new();
     let mut rejections: BTreeMap<Istr, Rejection> = BTreeMap::new();
@@ -102,15 +102,11 @@ fn bind(prepared: &Prepared<'_>, node: &Arc<Node>) -> Plan {
 }
 
 /// The pod itself rules out every node.
-fn nowhere(pod: &Pod, nodes: usize, rejection: &Rejection) -> Plan {
+fn nowhere(nodes: usize, rejection: &Rejection) -> Plan {
     let reason = rejection.reasons.join(", ");
-    let preemption = if pod.spec.never_preempts {
-        preempt::NOT_ELIGIBLE.to_owned()
-    } else {
-        available(nodes, &[(preempt::NOT_HELPFUL.into(), nodes)])
-    };
     Plan::Wait {
-        message: format!("0/{nodes} nodes are available: {reason}. preemption: {preemption}"),
+        // UPSTREAM: what is not found is the state of the plugin for device claims, which was never asked.
+        message: format!("0/{nodes} nodes are available: {reason}. not found"),
         helped_by: rejection.helped_by,
         preemption: None,
     }
@@ -127,7 +123,8 @@ fn unschedulable(
     let preemption = match outcome {
         Ok(preemption) => Some(preemption),
         Err(explanation) => {
-            message = format!("{message} preemption: {explanation}");
+            // UPSTREAM: the plugin for device claims is asked first, and says so even if there are none.
+            message = format!("{message} no new claims to deallocate, preemption: {explanation}");
             None
         }
     };

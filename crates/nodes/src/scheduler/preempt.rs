@@ -21,8 +21,8 @@ pub(super) struct Preemption {
     pub(super) victims: Vec<Arc<Pod>>,
 }
 
-pub(super) const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
-pub(super) const NOT_ELIGIBLE: &str = "not eligible due to preemptionPolicy=Never.";
+const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
+const NOT_ELIGIBLE: &str = "not eligible due to preemptionPolicy=Never.";
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 const ALREADY: &str = "not eligible due to a terminating pod on the nominated node.";
 

@@ -155,14 +155,14 @@ fn reasons_are_counted_in_upstreams_words() {
         json!({"spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}}),
     );
     bed.node(1, json!({"spec": {"unschedulable": true}}));
-    bed.check(&asking("p", "5", 0), expect!["0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable. preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
+    bed.check(&asking("p", "5", 0), expect!["0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
     let tolerant = pod(
         "p",
         json!({"spec": {"tolerations": [{"key": "k", "operator": "Exists"}]}}),
     );
     bed.check(&tolerant, expect!["bind node-0"]);
     let everything = json!({"name": "c", "resources": {"requests": {"cpu": "9", "memory": "9Gi", "example.com/gpu": "1"}}});
-    bed.check(&pod("p", json!({"spec": {"containers": [everything]}})), expect!["0/3 nodes are available: 1 Insufficient cpu, 1 Insufficient example.com/gpu, 1 Insufficient memory, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable. preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
+    bed.check(&pod("p", json!({"spec": {"containers": [everything]}})), expect!["0/3 nodes are available: 1 Insufficient cpu, 1 Insufficient example.com/gpu, 1 Insufficient memory, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn full_nodes() {
     for index in 0..10 {
         bed.place(pod(&format!("p{index}"), json!({})), "node-0");
     }
-    bed.check(&pod("one-more", json!({})), expect!["0/1 nodes are available: 1 Too many pods. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."]);
+    bed.check(&pod("one-more", json!({})), expect!["0/1 nodes are available: 1 Too many pods. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."]);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn node_selector_and_affinity() {
         &pod("p", json!({"spec": {"nodeSelector": {"zone": "b"}}})),
         expect!["bind node-2"],
     );
-    bed.check(&pod("p", json!({"spec": {"nodeSelector": {"zone": "c"}}})), expect!["0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector. preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
+    bed.check(&pod("p", json!({"spec": {"nodeSelector": {"zone": "c"}}})), expect!["0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
     let not_a =
         json!([{"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["a"]}]}]);
     let required = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": not_a}}});
@@ -202,6 +202,26 @@ fn node_selector_and_affinity() {
         &pod("p", json!({"spec": {"affinity": preferred}})),
         expect!["bind node-2"],
     );
+}
+
+#[test]
+fn a_pod_that_names_its_nodes_looks_at_no_others() {
+    let mut bed = Bed::new(3);
+    bed.node(0, json!({"spec": {"unschedulable": true}}));
+    let naming = |names: Value, cpu: &str| {
+        let field = json!({"key": "metadata.name", "operator": "In", "values": names});
+        let terms = json!({"nodeSelectorTerms": [{"matchFields": [field]}]});
+        let affinity =
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+        let container = json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+        pod(
+            "p",
+            json!({"spec": {"affinity": affinity, "containers": [container]}}),
+        )
+    };
+    bed.check(&naming(json!(["node-2"]), "1"), expect!["bind node-2"]);
+    bed.check(&naming(json!(["node-2"]), "100"), expect!["0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
+    bed.check(&naming(json!(["node-9"]), "1"), expect!["0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
 }
 
 #[test]
@@ -247,7 +267,7 @@ fn host_ports_are_taken_once_per_node() {
     let mut bed = Bed::new(2);
     let counts = bed.fill(["a", "b"].map(wanting));
     assert_eq!(counts, counted(&[("node-0", 1), ("node-1", 1)]));
-    bed.check(&wanting("c"), expect!["0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports. preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."]);
+    bed.check(&wanting("c"), expect!["0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports. no new claims to deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."]);
 }
 
 fn affine(kind: &str, key: &str) -> Value {
@@ -264,9 +284,9 @@ fn anti_affinity_keeps_pods_apart_in_both_directions() {
         counts,
         counted(&[("node-0", 1), ("node-1", 1), ("node-2", 1)])
     );
-    bed.check(&apart("d"), expect!["0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules. preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."]);
+    bed.check(&apart("d"), expect!["0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules. no new claims to deallocate, preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."]);
     // One that has no rules of its own is kept away by the rules of the others.
-    bed.check(&pod("plain", json!({})), expect!["0/3 nodes are available: 3 node(s) didn't satisfy existing pods anti-affinity rules. preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."]);
+    bed.check(&pod("plain", json!({})), expect!["0/3 nodes are available: 3 node(s) didn't satisfy existing pods anti-affinity rules. no new claims to deallocate, preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."]);
     bed.check(
         &pod("other", json!({"metadata": {"labels": {"app": "db"}}})),
         expect!["bind node-0"],
@@ -283,7 +303,7 @@ fn affinity_follows_its_kind_and_the_first_may_go_anywhere() {
     let stranger = json!({"metadata": {"labels": {"app": "db"}}});
     let mut lonely = affine("podAffinity", "zone");
     merge(&mut lonely, stranger);
-    Bed::new(2).check(&pod("lonely", lonely), expect!["0/2 nodes are available: 2 node(s) didn't match pod affinity rules. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."]);
+    Bed::new(2).check(&pod("lonely", lonely), expect!["0/2 nodes are available: 2 node(s) didn't match pod affinity rules. no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."]);
 }
 
 #[test]
@@ -303,7 +323,7 @@ fn spread_constraints_limit_the_skew() {
     assert_eq!(counts["node-2"], 3, "half of them in zone b: {counts:?}");
     bed.node(2, json!({"spec": {"unschedulable": true}}));
     bed.place(spread(6), "node-0");
-    bed.check(&spread(7), expect!["0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't match pod topology spread constraints. preemption: 0/3 nodes are available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod."]);
+    bed.check(&spread(7), expect!["0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't match pod topology spread constraints. no new claims to deallocate, preemption: 0/3 nodes are available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod."]);
 }
 
 #[test]
@@ -324,20 +344,20 @@ fn preemption_takes_the_cheapest_victims() {
         0/2 nodes are available: 2 Insufficient cpu.
         preempt ["small", "large"] on node-1"#]],
     );
-    bed.check(&asking("equal", "2", 1), expect!["0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."]);
+    bed.check(&asking("equal", "2", 1), expect!["0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."]);
     let mut never = (*asking("polite", "2", 50)).clone();
     let mut spec = (*never.spec).clone();
     spec.never_preempts = true;
     never.spec = Arc::new(spec);
-    bed.check(&never, expect!["0/2 nodes are available: 2 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."]);
-    bed.check(&asking("too-large", "9", 50), expect!["0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."]);
+    bed.check(&never, expect!["0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never."]);
+    bed.check(&asking("too-large", "9", 50), expect!["0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."]);
 }
 
 #[test]
 fn a_nominated_pod_keeps_its_place() {
     let mut bed = Bed::new(1);
     bed.cache.nominate(asking("vip", "3", 50), "node-0");
-    bed.check(&asking("other", "2", 0), expect!["0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."]);
+    bed.check(&asking("other", "2", 0), expect!["0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."]);
     bed.check(&asking("more-important", "2", 100), expect!["bind node-0"]);
     bed.check(&asking("vip", "3", 50), expect!["bind node-0"]);
 }

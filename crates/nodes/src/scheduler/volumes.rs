@@ -24,6 +24,8 @@ pub(super) trait Volumes {
 pub(super) struct VolumeNeeds {
     /// Volumes that are there, and where they can be reached.
     reachable: Vec<CompiledNodeSelector>,
+    /// A claim is bound to a volume that is not there.
+    lacks_volume: bool,
     /// Claims whose volume is made when the node is known, and where it can be made.
     waiting: Vec<(Key, Arc<[TopologyTerm]>)>,
 }
@@ -50,13 +52,10 @@ impl VolumeNeeds {
                 return no_node(format!("persistentvolumeclaim \"{name}\" is being deleted"));
             }
             if claim.is_bound() {
-                let Some(volume) = volumes.volume(&claim.spec.volume_name) else {
-                    return no_node(format!(
-                        "persistentvolumeclaim \"{name}\" bound to non-existent persistentvolume \"{}\"",
-                        claim.spec.volume_name
-                    ));
-                };
-                needs.reachable.extend(volume.required_nodes());
+                match volumes.volume(&claim.spec.volume_name) {
+                    Some(volume) => needs.reachable.extend(volume.required_nodes()),
+                    None => needs.lacks_volume = true,
+                }
                 continue;
             }
             let class = claim
@@ -84,6 +83,11 @@ impl VolumeNeeds {
                 .matches(node.name(), node.labels())
                 .unwrap_or(false)
         };
+        if self.lacks_volume {
+            let reason =
+                "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
+            return Err(Rejection::lasting(reason, Rejection::BY_STORAGE));
+        }
         if !self.reachable.iter().all(reaches) {
             let reason = "node(s) didn't match PersistentVolume's node affinity";
             return Err(Rejection::lasting(reason, Rejection::BY_STORAGE));

@@ -54,7 +54,15 @@ async fn a_pod_is_bound_becomes_ready_and_goes_when_it_is_deleted() {
     assert_eq!(made["status"]["phase"], "Running");
     assert_eq!(made["status"]["podIP"], "10.64.0.2");
     assert_eq!(made["status"]["hostIP"], "172.16.0.2");
-    assert_eq!(condition(&made, "Ready")["status"], "True");
+    for kind in ["Ready", "ContainersReady"] {
+        let condition = condition(&made, kind);
+        assert_eq!(condition["status"], "True");
+        // What it said while it was false is gone.
+        assert_eq!(
+            (&condition["reason"], &condition["message"]),
+            (&Value::Null, &Value::Null)
+        );
+    }
     let container = &made["status"]["containerStatuses"][0];
     assert_eq!(
         (&container["ready"], &container["started"]),
@@ -66,15 +74,20 @@ async fn a_pod_is_bound_becomes_ready_and_goes_when_it_is_deleted() {
             .unwrap()
             .starts_with("containerd://")
     );
+    // While virtual time stands still, events of two components come in either order.
+    let (scheduled, told): (Vec<String>, Vec<String>) = world
+        .events()
+        .await
+        .into_iter()
+        .filter(|event| !event.contains("kubelet"))
+        .partition(|event| event.contains("Scheduled"));
     assert_eq!(
-        world
-            .events()
-            .await
-            .into_iter()
-            .filter(|event| !event.contains("kubelet"))
-            .collect::<Vec<_>>(),
+        scheduled,
+        ["Normal Scheduled Successfully assigned default/web to node-0"]
+    );
+    assert_eq!(
+        told,
         [
-            "Normal Scheduled Successfully assigned default/web to node-0",
             "Normal Pulling Pulling image \"nginx\"",
             "Normal Pulled Successfully pulled image \"nginx\" in 100ms (100ms including waiting). Image size: 50000000 bytes.",
             "Normal Created Container created",
@@ -329,4 +342,26 @@ async fn a_new_process_goes_on_where_the_last_one_ended() {
     );
     stopper.stop();
     running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn now_becomes_the_kubelets_own_time_and_kills_once() {
+    let world = world(Config::default()).await;
+    world.create(&PODS, pod("web", json!({}))).await;
+    pass(&world, 3).await;
+    let crash = json!({"metadata": {"annotations": {"steersman.dev/crash-at": "now"}}});
+    world.patch(&PODS, "web", crash).await;
+    pass(&world, 5).await;
+    let seen = world.get(&PODS, "web").await.unwrap();
+    let at = seen["metadata"]["annotations"]["steersman.dev/crash-at"].as_str();
+    assert!(
+        at.is_some_and(|at| api::Time::parse(at).is_some()),
+        "{at:?}"
+    );
+    let container = &seen["status"]["containerStatuses"][0];
+    assert_eq!(container["restartCount"], 1);
+    assert_eq!(container["lastState"]["terminated"]["exitCode"], 137);
+    pass(&world, 600).await;
+    let later = world.get(&PODS, "web").await.unwrap();
+    assert_eq!(later["status"]["containerStatuses"][0]["restartCount"], 1);
 }

@@ -18,7 +18,7 @@ async fn a_pod_that_fits_nowhere_says_so_and_is_tried_when_room_is_made() {
     pass(&world, 2).await;
     let stuck = world.get(&PODS, "second").await.unwrap();
     let why = condition(&stuck, "PodScheduled");
-    let message = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
+    let message = "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
     assert_eq!(
         (&why["status"], &why["reason"]),
         (&json!("False"), &json!("Unschedulable"))

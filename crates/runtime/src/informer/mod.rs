@@ -107,7 +107,7 @@ impl<K: Resource> Informer<K> {
     }
 
     /// Forgets all listeners: those who stop to act stop to listen.
-    pub(super) fn clear_listeners(&self) {
+    pub fn clear_listeners(&self) {
         *self.lock_listeners() = Arc::from([]);
     }
 

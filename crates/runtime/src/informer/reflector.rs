@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use api::{Resource, Rng};
 use bytes::Bytes;
-use client::{Client, Error, ListOptions, ResourceVersionMatch, WatchEvent, WatchOptions};
+use client::{
+    Client, Encoding, Error, ListOptions, ResourceVersionMatch, WatchEvent, WatchOptions,
+};
 use futures_util::StreamExt;
 use tokio::time::Instant;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::{Informer, StreamOptions};
 
@@ -21,6 +23,10 @@ const PAGE: u32 = 500;
 
 /// A watch ends by itself after 5 to 10 minutes, so that streams spread over API servers again.
 const WATCH_SECONDS: u32 = 300;
+
+/// How often a kind is asked for that the server does not serve: groups come and go with its version, and
+/// nobody waits for them by the second.
+const MISSING_RETRY: Duration = Duration::from_secs(30);
 
 /// Where we are with the server.
 enum Place {
@@ -57,6 +63,7 @@ pub(super) async fn run<K: Resource>(
         backoff: Backoff::new(options.rng.clone()),
         next_resync: options.resync.map(|every| Instant::now() + every),
         listed: false,
+        missing: false,
     };
     loop {
         let end = reflector.step().await;
@@ -74,6 +81,8 @@ struct Reflector<'a, K> {
     next_resync: Option<Instant>,
     /// A listing is under way: the next "initial events end" completes it.
     listed: bool,
+    /// The server does not serve the kind; that was said once.
+    missing: bool,
 }
 
 impl<K: Resource> Reflector<'_, K> {
@@ -113,6 +122,14 @@ impl<K: Resource> Reflector<'_, K> {
                 }
                 self.backoff.wait(None).await;
             }
+            End::Failed(error) if error.is_not_found() => {
+                if !self.missing {
+                    warn!(%resource, "the API server does not serve this kind: what needs it is off until it does");
+                }
+                self.missing = true;
+                self.place = Place::Unknown;
+                tokio::time::sleep(MISSING_RETRY).await;
+            }
             End::Failed(error) => {
                 if error.is_resource_version_too_large() {
                     self.place = Place::Unknown;
@@ -136,6 +153,7 @@ impl<K: Resource> Reflector<'_, K> {
             allow_bookmarks: true,
             timeout_seconds: Some(timeout_seconds),
             metadata_only: self.informer.metadata_only,
+            protobuf: K::PROTOBUF,
             ..WatchOptions::default()
         };
         let opened = self
@@ -146,10 +164,14 @@ impl<K: Resource> Reflector<'_, K> {
             Ok(stream) => stream,
             Err(error) => return refused(error, from_start),
         };
+        if std::mem::take(&mut self.missing) {
+            info!(resource = %self.informer.resource(), "the API server serves this kind now");
+        }
         if from_start {
             self.informer.store.begin_round();
         }
         self.listed = !from_start;
+        let encoding = stream.encoding();
         let deadline = Instant::now() + deadline(timeout_seconds);
         let mut events: u64 = 0;
         let end = loop {
@@ -167,7 +189,7 @@ impl<K: Resource> Reflector<'_, K> {
                 Some(Err(error)) => Some(End::Failed(error)),
                 Some(Ok(event)) => {
                     events += 1;
-                    self.on_event(event, from_start)
+                    self.on_event(event, encoding, from_start)
                 }
             };
             if let Some(end) = end {
@@ -188,16 +210,16 @@ impl<K: Resource> Reflector<'_, K> {
         }
     }
 
-    fn on_event(&mut self, event: WatchEvent, from_start: bool) -> Option<End> {
+    fn on_event(&mut self, event: WatchEvent, encoding: Encoding, from_start: bool) -> Option<End> {
         match event {
-            WatchEvent::Added(json) | WatchEvent::Modified(json) => {
-                if let Some(object) = self.decode(&json) {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                if let Some(object) = self.decode(&object, encoding) {
                     self.reached(object.meta().resource_version);
                     self.informer.upsert(object);
                 }
             }
-            WatchEvent::Deleted(json) => {
-                if let Some(object) = self.decode(&json) {
+            WatchEvent::Deleted(object) => {
+                if let Some(object) = self.decode(&object, encoding) {
                     self.reached(object.meta().resource_version);
                     self.informer.delete(object);
                 }
@@ -244,7 +266,7 @@ impl<K: Resource> Reflector<'_, K> {
                 .list(self.informer.resource(), "", &options)
                 .await?;
             for json in &page.items {
-                if let Some(object) = self.decode(json) {
+                if let Some(object) = self.decode(json, Encoding::Json) {
                     self.informer.upsert(object);
                 }
             }
@@ -260,8 +282,12 @@ impl<K: Resource> Reflector<'_, K> {
     }
 
     /// An object that does not decode is reported and skipped; it never stops the stream.
-    fn decode(&self, json: &Bytes) -> Option<K> {
-        match K::decode(json) {
+    fn decode(&self, bytes: &Bytes, encoding: Encoding) -> Option<K> {
+        let decoded = match encoding {
+            Encoding::Json => K::decode(bytes),
+            Encoding::Protobuf => K::decode_protobuf(bytes),
+        };
+        match decoded {
             Ok(object) => Some(object),
             Err(error) => {
                 warn!(%error, "skipping an object that this version cannot read");

@@ -113,6 +113,10 @@ struct Seen {
 
 /// Runs the script for two virtual minutes.
 async fn run(answers: Vec<Answer>) -> Seen {
+    run_with(answers, None).await
+}
+
+async fn run_with(answers: Vec<Answer>, resync: Option<Duration>) -> Seen {
     let script = Arc::new(Script {
         answers: Mutex::new(answers.into()),
         requests: Mutex::default(),
@@ -134,7 +138,7 @@ async fn run(answers: Vec<Answer>) -> Seen {
         let client = Client::new(transport(&script));
         let options = StreamOptions {
             rng: Rng::from_seed(1),
-            resync: None,
+            resync,
         };
         spawn(async move { informer.run(client, options, stop).await })
     };
@@ -351,4 +355,23 @@ async fn an_object_made_anew_is_a_deletion_and_an_addition() {
     ])])
     .await;
     assert_eq!(seen.log, ["+a", "-a", "+a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_served_is_asked_for_now_and_then() {
+    let missing = || Answer::Plain(404, status(404, "NotFound"));
+    let listing = Answer::Open(vec![added("a", 5), bookmark(5, true)]);
+    let seen = run(vec![missing(), missing(), listing]).await;
+    assert_eq!(seen.requests, ["watch-list"; 3], "in two minutes");
+    assert!(seen.synced, "it has come");
+    assert_eq!(seen.log, ["+a"]);
+}
+
+// --min-resync-period.
+#[tokio::test(start_paused = true)]
+async fn a_resync_tells_of_everything_again_and_asks_for_nothing() {
+    let listing = Answer::Open(vec![added("a", 5), added("b", 6), bookmark(6, true)]);
+    let seen = run_with(vec![listing], Some(Duration::from_secs(50))).await;
+    assert_eq!(seen.log, ["+a", "+b", "~a", "~b", "~a", "~b"]);
+    assert_eq!(seen.requests, ["watch-list"]);
 }

@@ -37,6 +37,10 @@ pub(super) struct Record {
     pub(super) acquired: Option<MicroTime>,
     pub(super) renewed: Option<MicroTime>,
     pub(super) transitions: i64,
+    /// How the API server picks the holder; none where candidates contend among themselves.
+    pub(super) strategy: Option<String>,
+    /// Whom the API server would rather have: the holder's term is over.
+    pub(super) preferred: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -149,8 +153,15 @@ impl Record {
             Node::number(self.transitions),
         );
         // UPSTREAM: a candidate that does not take part in coordinated election drops its marks.
-        lease.remove(&["spec", "preferredHolder"]);
-        lease.remove(&["spec", "strategy"]);
+        for (field, value) in [
+            ("preferredHolder", &self.preferred),
+            ("strategy", &self.strategy),
+        ] {
+            match value {
+                Some(value) => lease.set(&["spec", field], Node::text(value)),
+                None => drop(lease.remove(&["spec", field])),
+            }
+        }
     }
 }
 
@@ -187,6 +198,8 @@ struct Spec {
     acquire_time: Option<MicroTime>,
     renew_time: Option<MicroTime>,
     lease_transitions: Option<i64>,
+    strategy: Option<String>,
+    preferred_holder: Option<String>,
 }
 
 impl From<Spec> for Record {
@@ -197,6 +210,8 @@ impl From<Spec> for Record {
             acquired: spec.acquire_time,
             renewed: spec.renew_time,
             transitions: spec.lease_transitions.unwrap_or(0),
+            strategy: spec.strategy,
+            preferred: spec.preferred_holder.filter(|name| !name.is_empty()),
         }
     }
 }

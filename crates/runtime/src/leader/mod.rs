@@ -9,14 +9,16 @@
 //! at once, where client-go would go on for the rest of the renew deadline. What a deposed leader
 //! still has in hand is stopped by the [`Fence`].
 
+mod coordinated;
 mod fence;
 mod lease;
 
+pub use coordinated::Candidacy;
 pub use fence::{Fence, NotLeading};
 
 use std::time::Duration;
 
-use api::{Clock, Rng};
+use api::{Clock, MicroTime, Rng};
 use client::Client;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -56,6 +58,8 @@ pub struct LeaseConfig {
     /// Give the lease back when told to stop, so that another takes over without waiting. All work
     /// under the lease must have ended by then.
     pub release_on_exit: bool,
+    /// The API server picks the leader; see [`Candidacy`].
+    pub coordinated: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +115,7 @@ impl LeaseConfig {
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
             release_on_exit: true,
+            coordinated: false,
         }
     }
 
@@ -266,16 +271,11 @@ impl LeaderElector {
 
     /// Takes the lease if it is free, renews it if it is ours.
     async fn attempt(&mut self) -> Attempt {
+        if self.config.coordinated {
+            return self.attempt_coordinated().await;
+        }
         let since = Instant::now();
-        let now = self.clock.now();
-        let mut wanted = Record {
-            holder: self.config.identity.clone(),
-            duration_seconds: i64::try_from(self.config.lease_duration.as_secs())
-                .unwrap_or(i64::MAX),
-            acquired: Some(now),
-            renewed: Some(now),
-            transitions: 0,
-        };
+        let mut wanted = self.wanted(self.clock.now());
 
         // As the holder we know the lease: nobody else writes it while it is valid.
         if let Some(observed) = &self.observed
@@ -326,6 +326,20 @@ impl LeaderElector {
         }
     }
 
+    /// The lease as ours from now on.
+    fn wanted(&self, now: MicroTime) -> Record {
+        Record {
+            holder: self.config.identity.clone(),
+            duration_seconds: i64::try_from(self.config.lease_duration.as_secs())
+                .unwrap_or(i64::MAX),
+            acquired: Some(now),
+            renewed: Some(now),
+            transitions: 0,
+            strategy: None,
+            preferred: None,
+        }
+    }
+
     /// Gives the lease back, so that another candidate takes it at its next try.
     async fn release(&mut self) {
         let now = self.clock.now();
@@ -342,6 +356,8 @@ impl LeaderElector {
                 acquired: Some(now),
                 renewed: Some(now),
                 transitions: current.transitions,
+                strategy: current.strategy,
+                preferred: None,
             };
             self.lock.update(&free).await.map(|()| true)
         };

@@ -38,7 +38,7 @@ struct Inner {
     before_scrape: Mutex<Vec<Box<dyn FnMut() -> bool + Send>>>,
     /// Families that controllers asked for. Controllers are built anew for each term of leadership,
     /// and go on counting where the last term ended.
-    asked_for: Mutex<BTreeMap<String, Box<dyn Any + Send>>>,
+    asked_for: Mutex<BTreeMap<String, (Shape, Box<dyn Any + Send>)>>,
 }
 
 /// Upstream's promise of how long a metric keeps its name; scrapers see it in the help text.
@@ -47,6 +47,15 @@ pub enum Stability {
     Alpha,
     Beta,
     Stable,
+}
+
+/// What a family looks like, whether or not it has samples yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape {
+    pub kind: &'static str,
+    /// In the order in which scrapers see them.
+    pub labels: Vec<String>,
+    pub buckets: Vec<f64>,
 }
 
 impl Metrics {
@@ -120,14 +129,14 @@ impl Metrics {
     ) -> IntCounterVec {
         let family = IntCounterVec::new(Opts::new(name, stability.mark(help)), labels)
             .expect("metric and label names in our code are valid");
-        self.register(name, family)
+        self.register(name, Shape::new("counter", labels, &[]), family)
     }
 
     /// A family of gauges for a controller; see [`Metrics::counter`].
     pub fn gauge(&self, name: &str, help: &str, stability: Stability, labels: &[&str]) -> GaugeVec {
         let family = GaugeVec::new(Opts::new(name, stability.mark(help)), labels)
             .expect("metric and label names in our code are valid");
-        self.register(name, family)
+        self.register(name, Shape::new("gauge", labels, &[]), family)
     }
 
     /// A family of histograms for a controller; see [`Metrics::counter`].
@@ -142,22 +151,36 @@ impl Metrics {
         let options = HistogramOpts::new(name, stability.mark(help)).buckets(buckets.to_vec());
         let family = HistogramVec::new(options, labels)
             .expect("metric and label names and buckets in our code are valid");
-        self.register(name, family)
+        self.register(name, Shape::new("histogram", labels, buckets), family)
     }
 
-    fn register<C: Collector + Clone + 'static>(&self, name: &str, family: C) -> C {
+    /// The families that were asked for by name so far.
+    pub fn asked_for(&self) -> BTreeMap<String, Shape> {
+        let held = self
+            .0
+            .asked_for
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        held.iter()
+            .map(|(name, (shape, _))| (name.clone(), shape.clone()))
+            .collect()
+    }
+
+    fn register<C: Collector + Clone + 'static>(&self, name: &str, shape: Shape, family: C) -> C {
         let mut held = self
             .0
             .asked_for
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let known = held.get(name).and_then(|known| known.downcast_ref::<C>());
+        let known = held
+            .get(name)
+            .and_then(|(_, known)| known.downcast_ref::<C>());
         if let Some(known) = known.filter(|known| same_shape(*known, &family)) {
             return known.clone();
         }
         match self.0.registry.register(Box::new(family.clone())) {
             Ok(()) => {
-                held.insert(name.to_owned(), Box::new(family.clone()));
+                held.insert(name.to_owned(), (shape, Box::new(family.clone())));
             }
             Err(error) => {
                 tracing::error!(name, %error, "metric is registered twice and will not be scraped");
@@ -177,6 +200,18 @@ impl Metrics {
 impl Default for Metrics {
     fn default() -> Metrics {
         Metrics::new()
+    }
+}
+
+impl Shape {
+    fn new(kind: &'static str, labels: &[&str], buckets: &[f64]) -> Shape {
+        let mut labels: Vec<String> = labels.iter().map(ToString::to_string).collect();
+        labels.sort();
+        Shape {
+            kind,
+            labels,
+            buckets: buckets.to_vec(),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::{Clock, MicroTime};
 use client::{Client, Transport};
-use manager::built::Parts;
+use manager::built::{Memory, Parts};
 use manager::run::{Manager, select};
 use manager::{Command, Options};
 use runtime::informer::StreamOptions;
@@ -118,7 +118,7 @@ impl Cluster {
             parts: Parts {
                 informers: Arc::new(informers),
                 metadata: own.clone(),
-                stream,
+                collector: Memory::new(own.clone(), stream),
                 root_ca: None,
                 service_account_key: None,
                 config: options.config.clone(),

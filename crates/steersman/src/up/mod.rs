@@ -1,13 +1,15 @@
 //! `steersman up`: a cluster in a box.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "this is where users are spoken to"
-)]
+#![expect(clippy::print_stderr, reason = "this is where users are spoken to")]
+
+mod detach;
+pub(crate) mod instance;
+mod merge;
+mod screen;
+mod time;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,47 +17,68 @@ use anyhow::{Context, Result, bail};
 use api::{Clock, Rng};
 use clap::{Args, ValueEnum};
 use client::Client;
-use manager::built::Parts;
-use manager::run::{Manager, select};
+use manager::run::Manager;
+use manager::serving::{DECISIONS, Request, Router, register_decisions};
 use manager::{Command, Options};
-use runtime::decisions::Decisions;
-use runtime::informer::StreamOptions;
-use runtime::metrics::Metrics;
-use runtime::{Informers, Task, spawn};
+use nodes::Registered;
+use nodes::stages::Stages;
+use runtime::{Decisions, Stop, Task, spawn};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::apiserver::{Place, Served};
 use crate::{files, signals};
+use instance::{Facts, Instance};
+use screen::Screen;
+use time::Timekeeping;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// How many nodes to simulate
     #[arg(long, default_value_t = 3)]
     nodes: u32,
+    /// Which nodes to simulate, from a file (docs/behaviours.md)
+    #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
+    node_config: Option<PathBuf>,
+    /// How pods behave, from a file of stages (docs/behaviours.md)
+    #[arg(long, value_name = "FILE")]
+    stages: Option<PathBuf>,
     /// The port of the API server; 0 picks a free one [default: 6443, or a free one if that is taken]
     #[arg(long)]
     port: Option<u16>,
-    /// Where to keep the cluster between runs
-    #[arg(long, conflicts_with = "in_memory")]
+    /// Where to keep the cluster between runs [default: steersman in your data folder]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "in_memory")]
     data_dir: Option<PathBuf>,
     /// Forget everything when stopped
     #[arg(long)]
     in_memory: bool,
     /// Write the kubeconfig here [default: in the data folder]
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    /// Put a context `steersman` into your own kubeconfig as well
+    #[arg(long)]
+    merge_kubeconfig: bool,
     /// Which controllers to run, as in kube-controller-manager's --controllers
     #[arg(long, default_value = "*", value_delimiter = ',')]
     controllers: Vec<String>,
     /// Who runs the controllers
     #[arg(long, value_enum, default_value_t = Who::Embedded)]
     controller_manager: Who,
+    /// Let the cluster's time pass up to this many times as fast, for demonstrations
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse_speed)]
+    speed: f64,
+    /// Return when the cluster is up and leave it running; `steersman down` stops it
+    #[arg(long, short)]
+    detach: bool,
     /// Say nothing but errors
     #[arg(long)]
     quiet: bool,
     /// How to say that the cluster is up
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
+    /// Started by --detach
+    #[arg(long, hide = true)]
+    detached: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -74,7 +97,23 @@ enum Output {
 
 const DEFAULT_PORT: u16 = 6443;
 
+/// Beyond it requests would time out before they are answered.
+const FASTEST: f64 = 1000.0;
+const SLOWEST: f64 = 0.1;
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok();
+    speed
+        .filter(|speed| (SLOWEST..=FASTEST).contains(speed))
+        .ok_or_else(|| format!("not a number from {SLOWEST} to {FASTEST}"))
+}
+
 pub(crate) fn main(arguments: Arguments) -> Result<()> {
+    // What is wrong with the arguments is said before anything is written.
+    let setup = Setup::new(&arguments)?;
+    if arguments.detach {
+        return detach::main(&arguments);
+    }
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_max_level(if arguments.quiet {
@@ -83,42 +122,154 @@ pub(crate) fn main(arguments: Arguments) -> Result<()> {
             tracing::Level::WARN
         })
         .init();
-    let tokio = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
-    tokio.block_on(run(arguments))
+    let tokio = if time::is_usual(arguments.speed) {
+        tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?
+    } else {
+        // Only here can time be moved by hand.
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()?
+    };
+    let mut instance = None;
+    let ended = tokio.block_on(run(arguments, setup, &mut instance));
+    // Connections that are still open hold the data: it is given up when they are gone, and only then the claim.
+    drop(tokio);
+    drop(instance);
+    ended
 }
 
-async fn run(arguments: Arguments) -> Result<()> {
-    // What is wrong with the arguments is said before anything is written.
-    let options = manager_options(&arguments)?;
-    let (stop, _signals) = signals::stop_on_signal();
-    let place = Place::choose(arguments.data_dir.clone(), arguments.in_memory)?;
-    let listener = listen(&arguments).await?;
-    let served = Served::start(&place, listener, &stop)?;
-    let kubeconfig = kubeconfig_path(&arguments, &place)?;
-    files::write_private(&kubeconfig, &served.kubeconfig())?;
+/// What the arguments and the files that they name amount to.
+struct Setup {
+    manager: Box<Options>,
+    nodes: nodes::Config,
+}
 
-    let clock = runtime::clock::wall();
+impl Setup {
+    fn new(arguments: &Arguments) -> Result<Setup> {
+        let mut nodes = match &arguments.node_config {
+            Some(path) => nodes::Config::load(path)?,
+            None if arguments.nodes > nodes::Config::MOST_NODES => {
+                bail!(
+                    "--nodes: at most {} can be simulated",
+                    nodes::Config::MOST_NODES
+                )
+            }
+            None => nodes::Config::with_nodes(arguments.nodes as usize),
+        };
+        if let Some(path) = &arguments.stages {
+            nodes.stages = Stages::load(path)?;
+        }
+        Ok(Setup {
+            manager: manager_options(arguments)?,
+            nodes,
+        })
+    }
+}
+
+async fn run(arguments: Arguments, setup: Setup, instance: &mut Option<Instance>) -> Result<()> {
+    let (stop, _signals) = signals::stop_on_signal();
+    let screen = Screen::new(&arguments);
+    let place = Place::choose(arguments.data_dir.clone(), arguments.in_memory)?;
+    *instance = claim(&arguments, &place)?;
+    screen.open();
+    let listener = listen(&arguments, &screen).await?;
+    let time = Timekeeping::start(arguments.speed, place.dir(), &stop);
+    let served = Served::start(&place, listener, time.clock.clone(), &stop)?;
+    let kubeconfig = kubeconfig_path(&arguments, instance.as_ref())?;
+    files::write_private(&kubeconfig, &served.kubeconfig())?;
+    let merged_into = match arguments.merge_kubeconfig {
+        true => Some(merge::merge(&served.kubeconfig(), &kubeconfig).await?),
+        false => None,
+    };
+    screen.step("API server", &served.url);
+    let mut facts = Facts {
+        server: served.url.clone(),
+        kubeconfig,
+        merged_into,
+        data_dir: place.dir().map(absolute),
+        ..Facts::of_this_process()
+    };
+    if let Some(instance) = instance {
+        instance.announce(&facts)?;
+    }
+
+    let (tasks, registration) = start(&arguments, setup, &served, &time.clock, &screen, &stop);
+    if let Some(nodes) = until_registered(registration, &screen, &stop).await {
+        facts.nodes = nodes;
+        if let Some(instance) = instance {
+            instance.announce(&facts)?;
+        }
+        if arguments.detached {
+            detach::report(&facts)?;
+        } else if arguments.output == Output::Json {
+            let _ = writeln!(std::io::stdout(), "{}", serde_json::to_string(&facts)?);
+        }
+        screen.greet(&facts);
+    }
+    stop.stopped().await;
+    screen.say("\nstopping");
+    finish(tasks, served).await;
+    time.finish()
+}
+
+/// Makes sure that nobody else uses the data. A cluster in memory whose kubeconfig has a place of its own needs
+/// none of ours.
+fn claim(arguments: &Arguments, place: &Place) -> Result<Option<Instance>> {
+    match place {
+        Place::Dir(dir) => {
+            files::refuse_foreign_dir(dir)?;
+            files::create_private_dir(dir)?;
+            Instance::claim(dir).map(Some)
+        }
+        Place::Memory if arguments.kubeconfig.is_some() => Ok(Instance::claim_in_memory().ok()),
+        Place::Memory => Instance::claim_in_memory().map(Some),
+    }
+}
+
+/// Starts everything that lives beside the API server.
+fn start(
+    arguments: &Arguments,
+    setup: Setup,
+    served: &Served,
+    clock: &Clock,
+    screen: &Screen,
+    stop: &Stop,
+) -> (Vec<Task<()>>, watch::Receiver<Registered>) {
     let rng = Rng::from_seed(manager::process::random_seed());
-    let client = |agent: &str| Client::new(served.server.transport()).with_user_agent(agent);
     let mut tasks: Vec<Task<()>> = Vec::new();
     if arguments.controller_manager == Who::Embedded {
-        let manager = manager(&options, &served, &clock, &rng);
+        let manager = manager(&setup.manager, served, clock, &rng);
+        let count = manager.selected.len();
         tasks.push(spawn(manager.run(None, stop.clone())));
+        screen.step("controllers", &format!("{count} running"));
+    } else {
+        screen.step("controllers", "left to another process");
     }
-    let config = nodes::Config::with_nodes(arguments.nodes as usize);
-    let cluster = nodes::Cluster::new(client("steersman-nodes"), config, clock.clone(), rng.fork());
+    let client = Client::new(served.server.transport()).with_user_agent("steersman-nodes");
+    let cluster = nodes::Cluster::new(client, setup.nodes, clock.clone(), rng.fork());
+    let registration = cluster.registration();
     tasks.push(spawn(cluster.run(stop.clone())));
+    (tasks, registration)
+}
 
-    greet(&arguments, &served.url, &kubeconfig);
-    stop.stopped().await;
-    if !arguments.quiet && arguments.output == Output::Text {
-        // Whoever read our output may be gone by now; that is no reason not to stop in order.
-        let _ = writeln!(std::io::stdout(), "\nstopping");
+/// Waits for all nodes to be there; how many there are. None when it was told to stop.
+async fn until_registered(
+    mut registration: watch::Receiver<Registered>,
+    screen: &Screen,
+    stop: &Stop,
+) -> Option<usize> {
+    loop {
+        let Registered { nodes, done } = *registration.borrow_and_update();
+        if done {
+            screen.step("nodes", &format!("{nodes} ready"));
+            return Some(nodes);
+        }
+        screen.progress("nodes", &format!("{nodes} ready"));
+        stop.or(registration.changed()).await?.ok()?;
     }
-    finish(tasks, served).await;
-    Ok(())
 }
 
 async fn finish(tasks: Vec<Task<()>>, served: Served) {
@@ -135,7 +286,7 @@ async fn finish(tasks: Vec<Task<()>>, served: Served) {
 }
 
 /// The port that was asked for, or else the default one, or else any.
-async fn listen(arguments: &Arguments) -> Result<TcpListener> {
+async fn listen(arguments: &Arguments, screen: &Screen) -> Result<TcpListener> {
     let asked = arguments.port.unwrap_or(DEFAULT_PORT);
     match (TcpListener::bind(("127.0.0.1", asked)).await, arguments.port) {
         (Ok(listener), _) => Ok(listener),
@@ -143,20 +294,22 @@ async fn listen(arguments: &Arguments) -> Result<TcpListener> {
             format!("cannot listen on port {port}: is it in use? Leave --port out and a free one is picked")
         }),
         (Err(_), None) => {
-            if !arguments.quiet && arguments.output == Output::Text {
-                println!("port {DEFAULT_PORT} is taken, using a free one");
-            }
+            screen.say(&format!("  port {DEFAULT_PORT} is taken, so another one is used"));
             TcpListener::bind(("127.0.0.1", 0)).await.context("cannot listen on any port")
         }
     }
 }
 
-fn kubeconfig_path(arguments: &Arguments, place: &Place) -> Result<PathBuf> {
-    match (&arguments.kubeconfig, place) {
-        (Some(path), _) => Ok(path.clone()),
-        (None, Place::Dir(dir)) => Ok(dir.join("kubeconfig")),
-        (None, Place::Memory) => Ok(files::default_data_dir()?.join("in-memory.kubeconfig")),
+fn kubeconfig_path(arguments: &Arguments, instance: Option<&Instance>) -> Result<PathBuf> {
+    match (&arguments.kubeconfig, instance) {
+        (Some(path), _) => Ok(absolute(path)),
+        (None, Some(instance)) => Ok(absolute(&instance.dir.join("kubeconfig"))),
+        (None, None) => bail!("there is no place for the kubeconfig: give --kubeconfig"),
     }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// The controller manager's own defaults, with the controllers that were asked for.
@@ -169,63 +322,24 @@ fn manager_options(arguments: &Arguments) -> Result<Box<Options>> {
     }
 }
 
-/// All built controllers, in this process, called directly.
+/// All built controllers, in this process, called directly. What they decide can be asked for on the API
+/// server's own port, so that one kubeconfig is enough for `steersman why`.
 fn manager(options: &Options, served: &Served, clock: &Clock, rng: &Rng) -> Manager {
+    let decisions = Decisions::new();
+    let router = Arc::new(Router::default());
+    register_decisions(&router, decisions.clone());
+    let answer: ::apiserver::Handler = Arc::new(move |request| {
+        let router = router.clone();
+        let target = request.uri().path_and_query().map(ToString::to_string);
+        Box::pin(async move {
+            let request = Request::get(&target.unwrap_or_default());
+            router.answer(request).await
+        })
+    });
+    served.server.mount(DECISIONS, answer);
     let transport = served.server.transport();
-    let stream = StreamOptions {
-        rng: rng.fork(),
-        resync: None,
-    };
-    let informers = Informers::new(
-        Client::new(transport.clone()).with_user_agent("steersman/shared-informers"),
-        stream.clone(),
-    );
-    Manager {
-        parts: Parts {
-            informers: Arc::new(informers),
-            metadata: Client::new(transport.clone())
-                .with_user_agent("steersman/metadata-informers"),
-            stream,
-            root_ca: Some(served.pki.ca_certificate.clone()),
-            service_account_key: Some(served.pki.service_account_key.clone().into_bytes()),
-            config: options.config.clone(),
-            gates: options.gates.for_controllers(),
-            clock: clock.clone(),
-            rng: rng.fork(),
-            metrics: Metrics::new(),
-            decisions: Decisions::new(),
-        },
-        selected: select(&options.config.generic.controllers, &options.gates),
-        clients: Arc::new(move |descriptor| {
-            let agent = format!("steersman/{}", descriptor.name);
-            let client = Client::new(transport.clone()).with_user_agent(&agent);
-            Box::pin(std::future::ready(Ok(client)))
-        }),
-        patience: Duration::from_secs(5),
-    }
-}
-
-fn greet(arguments: &Arguments, url: &str, kubeconfig: &std::path::Path) {
-    let kubeconfig = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_path_buf());
-    match arguments.output {
-        Output::Json => println!(
-            "{}",
-            serde_json::json!({"server": url, "kubeconfig": kubeconfig, "nodes": arguments.nodes})
-        ),
-        Output::Text if arguments.quiet => {}
-        Output::Text => println!(
-            "A Kubernetes cluster is up: {url} with {} simulated nodes
-
-  export KUBECONFIG={}
-
-Try:
-  kubectl create deployment web --image=nginx --replicas=3
-  kubectl get pods -w
-  kubectl rollout restart deployment/web
-
-Ctrl-C stops it.",
-            arguments.nodes,
-            kubeconfig.display()
-        ),
-    }
+    let mut manager = Manager::in_process(transport, options, clock.clone(), rng.fork(), decisions);
+    manager.parts.root_ca = Some(served.pki.ca_certificate.clone());
+    manager.parts.service_account_key = Some(served.pki.service_account_key.clone().into_bytes());
+    manager
 }

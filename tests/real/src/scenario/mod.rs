@@ -46,6 +46,12 @@ impl Scenario {
         Ok(scenario)
     }
 
+    /// Is the story about what cleans up behind others? Such controllers would disturb stories of workloads.
+    pub fn is_housekeeping(&self) -> bool {
+        let kind = self.name.split('-').next().unwrap_or("");
+        !["deployment", "replicaset", "rc", "statefulset", "daemonset"].contains(&kind)
+    }
+
     /// The controllers that the story is about; its name begins with its kind.
     pub fn controllers(&self) -> Vec<&'static str> {
         let kind = self.name.split('-').next().unwrap_or("");
@@ -55,6 +61,15 @@ impl Scenario {
             "rc" => vec!["replicationcontroller-controller"],
             "statefulset" => vec!["statefulset-controller"],
             "daemonset" => vec!["daemonset-controller"],
+            "gc" => vec!["garbage-collector-controller"],
+            "namespace" => vec!["namespace-controller"],
+            "serviceaccount" => vec!["serviceaccount-controller"],
+            "token" => vec!["serviceaccount-token-controller"],
+            "rootca" => vec!["root-ca-certificate-publisher-controller"],
+            "podgc" => vec!["pod-garbage-collector-controller"],
+            "ttl" => vec!["ttl-controller"],
+            "finished" => vec!["ttl-after-finished-controller"],
+            "clusterrole" => vec!["clusterrole-aggregation-controller"],
             _ => vec!["a controller of its kind"],
         };
         // Only the garbage collector ends what a deletion began.

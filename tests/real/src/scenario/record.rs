@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::normalise::{self, Names};
-use super::resources::{self, RECORDED};
+use super::resources::{self, RECORDED, RECORDED_OF_CLUSTER};
 use crate::audit::Entry;
 use crate::http::Api;
 
@@ -45,16 +45,40 @@ impl Record {
 
 fn objects(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String, Value>> {
     let mut found = Vec::new();
-    for kind in RECORDED {
-        for object in api.list(&resources::collection(kind, namespace)?)? {
-            let terminating = !object["metadata"]["deletionTimestamp"].is_null();
-            let mut object = names.object(&object);
-            if terminating {
-                object["metadata"]["deletionTimestamp"] = "set".into();
+    let mut namespaces = vec![namespace.to_owned()];
+    let own = |object: &Value| {
+        let name = object["metadata"]["name"].as_str().unwrap_or("");
+        name.strip_prefix(namespace)?
+            .starts_with('-')
+            .then(|| name.to_owned())
+    };
+    let mut all = Vec::new();
+    for kind in RECORDED_OF_CLUSTER {
+        for object in api.list(&resources::collection(kind, "")?)? {
+            let Some(name) = own(&object) else {
+                continue;
+            };
+            if kind == "namespace" {
+                namespaces.push(name);
             }
-            let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
-            found.push((format!("{kind}/{name}"), object.to_string(), object));
+            all.push((kind, object));
         }
+    }
+    for namespace in &namespaces {
+        for kind in RECORDED {
+            let objects = api.list(&resources::collection(kind, namespace)?)?;
+            all.extend(objects.into_iter().map(|object| (kind, object)));
+        }
+    }
+    for (kind, mut object) in all {
+        normalise::hide_content(kind, &mut object);
+        let terminating = !object["metadata"]["deletionTimestamp"].is_null();
+        let mut object = names.object(&object);
+        if terminating {
+            object["metadata"]["deletionTimestamp"] = "set".into();
+        }
+        let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
+        found.push((format!("{kind}/{name}"), object.to_string(), object));
     }
     // Pods of one template have one normal name: order them by content before they are numbered.
     found.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 /// Kind as in a target like `deployment/web`, kind as in a manifest, path of the group, plural.
-const KINDS: [(&str, &str, &str, &str); 15] = [
+const KINDS: [(&str, &str, &str, &str); 16] = [
     ("deployment", "Deployment", "/apis/apps/v1", "deployments"),
     ("replicaset", "ReplicaSet", "/apis/apps/v1", "replicasets"),
     (
@@ -34,6 +34,7 @@ const KINDS: [(&str, &str, &str, &str); 15] = [
         "persistentvolumeclaims",
     ),
     ("configmap", "ConfigMap", "/api/v1", "configmaps"),
+    ("secret", "Secret", "/api/v1", "secrets"),
     ("service", "Service", "/api/v1", "services"),
     ("quota", "ResourceQuota", "/api/v1", "resourcequotas"),
     ("limitrange", "LimitRange", "/api/v1", "limitranges"),
@@ -51,8 +52,21 @@ const KINDS: [(&str, &str, &str, &str); 15] = [
     ),
 ];
 
+/// Kinds without a namespace. Scenarios share a cluster, so their objects carry the scenario's namespace
+/// in front of their names.
+const CLUSTER_KINDS: [(&str, &str, &str, &str); 3] = [
+    ("node", "Node", "/api/v1", "nodes"),
+    ("namespace", "Namespace", "/api/v1", "namespaces"),
+    (
+        "clusterrole",
+        "ClusterRole",
+        "/apis/rbac.authorization.k8s.io/v1",
+        "clusterroles",
+    ),
+];
+
 /// What the final state of a namespace consists of.
-pub(crate) const RECORDED: [&str; 9] = [
+pub(crate) const RECORDED: [&str; 12] = [
     "deployment",
     "replicaset",
     "statefulset",
@@ -62,10 +76,19 @@ pub(crate) const RECORDED: [&str; 9] = [
     "pod",
     "pvc",
     "configmap",
+    "secret",
+    "serviceaccount",
+    "job",
 ];
 
-/// The path of all objects of a kind in a namespace.
+/// What of the cluster belongs to a scenario.
+pub(crate) const RECORDED_OF_CLUSTER: [&str; 3] = ["node", "namespace", "clusterrole"];
+
+/// The path of all objects of a kind in a namespace, or of a kind that has none.
 pub(crate) fn collection(kind: &str, namespace: &str) -> Result<String> {
+    if let Some((_, _, group, plural)) = of_cluster(kind) {
+        return Ok(format!("{group}/{plural}"));
+    }
     let Some((_, _, group, plural)) = KINDS
         .iter()
         .find(|known| known.0 == kind || known.1 == kind)
@@ -78,11 +101,22 @@ pub(crate) fn collection(kind: &str, namespace: &str) -> Result<String> {
     Ok(format!("{group}/namespaces/{namespace}/{plural}"))
 }
 
-/// The path of a target like `deployment/web`; nodes are cluster-wide and carry the namespace in
-/// their name, because scenarios share a cluster.
+fn of_cluster(kind: &str) -> Option<&(&'static str, &'static str, &'static str, &'static str)> {
+    CLUSTER_KINDS
+        .iter()
+        .find(|known| known.0 == kind || known.1 == kind)
+}
+
+/// The path of a target like `deployment/web`, or `far:deployment/web` in the scenario's second namespace
+/// `far`.
 pub(crate) fn object(target: &str, namespace: &str) -> Result<String> {
+    if let Some((second, target)) = target.split_once(':') {
+        return object(target, &format!("{namespace}-{second}"));
+    }
     match target.split_once('/') {
-        Some(("node", name)) => Ok(format!("/api/v1/nodes/{namespace}-{name}")),
+        Some((kind, name)) if of_cluster(kind).is_some() => {
+            Ok(format!("{}/{namespace}-{name}", collection(kind, "")?))
+        }
         Some((kind, name)) => Ok(format!("{}/{name}", collection(kind, namespace)?)),
         None => bail!("a target is written kind/name, not {target:?}"),
     }
@@ -101,6 +135,8 @@ mod tests {
             ),
             ("pod/web-0", "/api/v1/namespaces/n/pods/web-0"),
             ("node/a", "/api/v1/nodes/n-a"),
+            ("namespace/far", "/api/v1/namespaces/n-far"),
+            ("far:pod/web-0", "/api/v1/namespaces/n-far/pods/web-0"),
         ];
         for (target, path) in cases {
             assert_eq!(object(target, "n").unwrap(), path);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use serde_json::json;
@@ -16,11 +17,12 @@ use crate::cluster::{Cluster, ClusterOptions};
 use crate::http::Api;
 use crate::installation::Installation;
 use crate::manager::{Flavor, Manager, ManagerOptions};
+use crate::wait::{self, Seen};
 
 /// Scenarios mostly wait for silence, so two cores carry several at a time.
 const AT_A_TIME: usize = 8;
-/// What the scenarios are about; others would only add noise of their own.
-const CONTROLLERS: [&str; 6] = [
+/// What scenarios of workloads are about; others would only add noise of their own.
+const WORKLOADS: [&str; 6] = [
     "deployment-controller",
     "replicaset-controller",
     "replicationcontroller-controller",
@@ -28,6 +30,25 @@ const CONTROLLERS: [&str; 6] = [
     "daemonset-controller",
     "garbage-collector-controller",
 ];
+
+/// What scenarios of housekeeping are about.
+const HOUSEKEEPING: [&str; 9] = [
+    "clusterrole-aggregation-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "pod-garbage-collector-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+    "ttl-after-finished-controller",
+    "ttl-controller",
+];
+
+/// So few finished pods may stay, in the whole cluster: one scenario makes more.
+const FINISHED_PODS: &str = "--terminated-pod-gc-threshold=2";
+
+/// How long a new namespace may be without its default account.
+const ACCOUNT_DEADLINE: Duration = Duration::from_secs(30);
 
 /// What came of each scenario, by name.
 pub type Run = BTreeMap<String, Result<Record>>;
@@ -39,16 +60,39 @@ pub fn run_all(
     scenarios: &[Scenario],
     progress: &(dyn Fn(&str) + Sync),
 ) -> Result<Run> {
-    let options = ClusterOptions {
+    let mut results = Run::new();
+    for housekeeping in [false, true] {
+        let mut part = scenarios.to_vec();
+        part.retain(|scenario| scenario.is_housekeeping() == housekeeping);
+        if part.is_empty() {
+            continue;
+        }
+        let mut options = ManagerOptions {
+            controllers: WORKLOADS.map(str::to_owned).to_vec(),
+            ..ManagerOptions::default()
+        };
+        if housekeeping {
+            options.controllers = HOUSEKEEPING.map(str::to_owned).to_vec();
+            options.flags.push(FINISHED_PODS.to_owned());
+        }
+        results.extend(run_part(installation, flavor, &options, &part, progress)?);
+    }
+    Ok(results)
+}
+
+fn run_part(
+    installation: &Installation,
+    flavor: Flavor,
+    options: &ManagerOptions,
+    scenarios: &[Scenario],
+    progress: &(dyn Fn(&str) + Sync),
+) -> Result<Run> {
+    let cluster_options = ClusterOptions {
         audit: Level::Objects,
         ..ClusterOptions::default()
     };
-    let cluster = Cluster::start(installation, options)?;
-    let options = ManagerOptions {
-        controllers: CONTROLLERS.map(str::to_owned).to_vec(),
-        ..ManagerOptions::default()
-    };
-    let mut manager = Manager::start(&cluster, flavor, &options)?;
+    let cluster = Cluster::start(installation, cluster_options)?;
+    let mut manager = Manager::start(&cluster, flavor, options)?;
     let tail = Tail::new(cluster.audit_log());
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Run::new());
@@ -73,7 +117,8 @@ pub fn run_all(
 
 fn play(api: &Api, tail: &Tail, scenario: &Scenario) -> Result<Record> {
     let namespace = format!("s-{}", scenario.name);
-    prepare(api, &namespace)?;
+    tail.watch(&namespace);
+    prepare(api, &namespace, scenario.is_housekeeping())?;
     let settle = || tail.settle(&namespace);
     let player = Player {
         api,
@@ -92,12 +137,20 @@ fn play(api: &Api, tail: &Tail, scenario: &Scenario) -> Result<Record> {
 
 /// A namespace whose default service account exists before any pod asks for it: who creates it, and
 /// when, is another controller's story.
-fn prepare(api: &Api, namespace: &str) -> Result<()> {
+fn prepare(api: &Api, namespace: &str, housekeeping: bool) -> Result<()> {
     api.create(
         "/api/v1/namespaces",
         &json!({"metadata": {"name": namespace}}),
     )?;
     let accounts = resources::collection("serviceaccount", namespace)?;
+    if housekeeping {
+        return wait::until("the default account", ACCOUNT_DEADLINE, || {
+            Ok(match api.find(&format!("{accounts}/default"))? {
+                Some(_) => Seen::Ready(()),
+                None => Seen::NotYet("it is missing".to_owned()),
+            })
+        });
+    }
     api.create(&accounts, &json!({"metadata": {"name": "default"}}))
         .map(drop)
 }

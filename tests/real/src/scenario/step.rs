@@ -13,7 +13,8 @@ use crate::kubelet::Kubelet;
 use crate::wait::{self, Seen};
 
 /// How long a state that a scenario waits for may take: a loaded machine is slow, not wrong.
-const WAIT_DEADLINE: Duration = Duration::from_secs(60);
+/// The slowest of them is a pod on a node that is gone: up to 80 seconds.
+const WAIT_DEADLINE: Duration = Duration::from_secs(120);
 
 /// Where the pod of a DaemonSet says which node it is for.
 const TARGET_NODE: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution\
@@ -176,11 +177,38 @@ impl Player<'_> {
     }
 
     fn create(&self, object: &Value) -> Result<()> {
-        let object = expand::expand(object, self.namespace);
+        let object = self.with_uids(expand::expand(object, self.namespace))?;
         let kind = object["kind"].as_str().context("an object needs a kind")?;
+        // An object may name one of the scenario's own other namespaces.
+        let namespace = object["metadata"]["namespace"].as_str();
+        let namespace = namespace.unwrap_or(self.namespace);
         self.api
-            .create(&resources::collection(kind, self.namespace)?, &object)
+            .create(&resources::collection(kind, namespace)?, &object)
             .map(drop)
+    }
+
+    /// Puts the uid of a target in the place of `$UID kind/name`.
+    fn with_uids(&self, value: Value) -> Result<Value> {
+        Ok(match value {
+            Value::String(text) => match text.strip_prefix("$UID ") {
+                None => Value::String(text),
+                Some(target) => {
+                    let found = self.api.find(&self.path(target)?)?;
+                    let found = found.with_context(|| format!("there is no {target}"))?;
+                    found["metadata"]["uid"].clone()
+                }
+            },
+            Value::Array(items) => {
+                let items = items.into_iter().map(|item| self.with_uids(item));
+                Value::Array(items.collect::<Result<_>>()?)
+            }
+            Value::Object(fields) => {
+                let fields = fields.into_iter();
+                let fields = fields.map(|(key, value)| Ok((key, self.with_uids(value)?)));
+                Value::Object(fields.collect::<Result<_>>()?)
+            }
+            other => other,
+        })
     }
 
     fn patch(&self, patch: &Patch) -> Result<()> {
@@ -191,7 +219,10 @@ impl Player<'_> {
         match (&patch.merge, &patch.json) {
             (Some(merge), None) => self
                 .api
-                .merge_patch(&path, &expand::expand(merge, self.namespace))
+                .merge_patch(
+                    &path,
+                    &self.with_uids(expand::expand(merge, self.namespace))?,
+                )
                 .map(drop),
             (None, Some(operations)) => self
                 .api

@@ -1,6 +1,6 @@
 //! The audit log as scenarios read it: shared by all that run on one cluster, sorted by namespace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,6 +23,8 @@ pub(crate) struct Tail {
 #[derive(Default)]
 struct State {
     reader: Reader,
+    /// The namespaces of scenarios. Whatever begins with one and a dash belongs to it.
+    known: BTreeSet<String>,
     writes: BTreeMap<String, Vec<Entry>>,
     last_write: BTreeMap<String, Instant>,
 }
@@ -33,6 +35,12 @@ impl Tail {
             log,
             state: Mutex::default(),
         }
+    }
+
+    /// Counts what is written in this namespace, and to objects that carry it in front of their names.
+    pub(crate) fn watch(&self, namespace: &str) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.known.insert(namespace.to_owned());
     }
 
     /// Waits until the manager has written nothing in a namespace for a while.
@@ -63,12 +71,34 @@ impl Tail {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         for entry in state.reader.read_new(&self.log)? {
-            if entry.is_write() && entry.is_manager() && !entry.namespace().is_empty() {
-                let namespace = entry.namespace().to_owned();
+            if !entry.is_write() || !entry.is_manager() {
+                continue;
+            }
+            if let Some(namespace) = state.scenario_of(&entry) {
                 state.last_write.insert(namespace.clone(), now);
                 state.writes.entry(namespace).or_default().push(entry);
             }
         }
         Ok(read(&state))
+    }
+}
+
+impl State {
+    /// The namespace of the scenario that a write belongs to: the longest that fits.
+    fn scenario_of(&self, entry: &Entry) -> Option<String> {
+        let name = entry.object_ref.as_ref().map(|object| object.name.as_str());
+        let place = match (entry.namespace(), name) {
+            ("", Some(name)) => name,
+            (namespace, _) => namespace,
+        };
+        let belongs = |known: &&String| {
+            let rest = place.strip_prefix(known.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        self.known
+            .iter()
+            .filter(belongs)
+            .max_by_key(|known| known.len())
+            .cloned()
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 impl Context {
     pub(crate) async fn bind(&mut self) -> Result<Response<Body>, Status> {
         let dry_run = self.info.query.dry_run("CreateOptions")?;
-        let mut binding = parse(&self.headers, &self.body)?;
+        let mut binding = parse(&self.headers, &self.body, "Binding")?;
         settle_type(&mut binding, "v1", "Binding")?;
         if self.info.name.is_empty() {
             self.info.name = text(&binding, "name").to_owned();
@@ -40,8 +40,14 @@ impl Context {
         let target = &binding["target"];
         let node = target["name"].as_str().unwrap_or_default();
         let target_kind = target["kind"].as_str().unwrap_or_default();
-        if node.is_empty() || !matches!(target_kind, "" | "Node") {
-            // UPSTREAM: the list of errors is returned as it is, which makes a 500.
+        // UPSTREAM: errors are returned as they are, which makes a 500.
+        if !matches!(target_kind, "" | "Node") {
+            let quoted = api::syntax::go_quote(target_kind);
+            return Err(Status::unexpected(format!(
+                "target.kind: Unsupported value: {quoted}: supported values: \"Node\", \"<empty>\""
+            )));
+        }
+        if node.is_empty() {
             return Err(Status::unexpected("target.name: Required value"));
         }
         let Some(pods) = self.registry.resource("", "v1", "pods").cloned() else {

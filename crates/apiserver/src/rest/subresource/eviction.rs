@@ -20,7 +20,7 @@ const RETRY_SECONDS: u32 = 10;
 
 impl Context {
     pub(super) async fn evict(&mut self) -> Result<Response<Body>, Status> {
-        let mut eviction = parse(&self.headers, &self.body)?;
+        let mut eviction = parse(&self.headers, &self.body, "Eviction")?;
         settle_type(&mut eviction, "policy/v1", "Eviction")?;
         self.settle_name(&mut eviction)?;
         self.settle_namespace(&mut eviction)?;

@@ -19,7 +19,7 @@ impl Context {
     }
 
     pub(super) async fn update_scale(&mut self) -> Result<Response<Body>, Status> {
-        let mut scale = parse(&self.headers, &self.body)?;
+        let mut scale = parse(&self.headers, &self.body, "Scale")?;
         settle_type(&mut scale, "autoscaling/v1", "Scale")?;
         self.settle_name(&mut scale)?;
         self.settle_namespace(&mut scale)?;
@@ -27,7 +27,7 @@ impl Context {
     }
 
     pub(super) async fn patch_scale(&mut self) -> Result<Response<Body>, Status> {
-        let changes = crate::rest::body::parse_json(&self.body)?;
+        let changes = crate::rest::body::parse_patch(&self.body)?.value;
         self.write_scale(move |context, mut scale| {
             context.change(&mut scale, changes)?;
             Ok(scale)

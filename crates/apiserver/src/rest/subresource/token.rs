@@ -21,7 +21,7 @@ impl Context {
         let account = self.find()?;
         self.settle(account.revision).await?;
         let account = account.value(&self.stored_kind);
-        let mut request = parse(&self.headers, &self.body)?;
+        let mut request = parse(&self.headers, &self.body, "TokenRequest")?;
         settle_type(&mut request, "authentication.k8s.io/v1", "TokenRequest")?;
         let spec = request["spec"].clone();
         let seconds = spec["expirationSeconds"]
@@ -29,7 +29,7 @@ impl Context {
             .unwrap_or(DEFAULT_SECONDS);
         if !(MIN_SECONDS..=MAX_SECONDS).contains(&seconds) {
             let message = format!(
-                "Invalid value: {seconds}: may not specify a duration less than 10 minutes or more than 2^32 seconds"
+                "Invalid value: {seconds}: may not specify a duration less than 10 minutes"
             );
             let cause = Cause::new("spec.expirationSeconds", "FieldValueInvalid", message);
             return Err(Status::invalid(
@@ -84,8 +84,14 @@ impl Context {
             Some("Node") => ("Node", "node", "nodes"),
             other => {
                 let other = other.unwrap_or_default();
+                let version = reference["apiVersion"].as_str().unwrap_or_default();
+                let version = if version.contains('/') {
+                    version.to_owned()
+                } else {
+                    format!("/{version}")
+                };
                 return Err(Status::bad_request(format!(
-                    "cannot bind token to object of type {other}"
+                    "cannot bind token to object of type {version}, Kind={other}"
                 )));
             }
         };

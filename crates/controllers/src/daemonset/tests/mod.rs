@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use api::kinds::{DaemonSet, Node, Pod};
 use api::{Gates, MicroTime, Resource, Time};
-use runtime::decisions::Decisions;
 use serde_json::{Value, json};
 use testkit::World;
 
@@ -172,7 +171,7 @@ async fn world(nodes: &[&str]) -> World {
     for text in nodes {
         add_node(&world, text).await;
     }
-    let running = controller(&world.informers, tools(&world), 5, None).run(world.stop());
+    let running = controller(&world.informers, Tools::from(&world), 5).run(world.stop());
     world.run(running);
     world.start().await;
     world
@@ -185,16 +184,6 @@ async fn add_node(world: &World, text: &str) {
     let name = node["metadata"]["name"].as_str().unwrap().to_string();
     world.create(&Node::TYPE, node).await;
     world.patch(&Node::TYPE, &name, patch).await;
-}
-
-fn tools(world: &World) -> Tools {
-    Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: Gates::default(),
-        decisions: Decisions::new(),
-    }
 }
 
 /// A set as a user writes it.

@@ -29,7 +29,9 @@ fn every_node_gets_one_pod() {
     );
     check(
         "max=1 | n1 n2 | a@n1:ready b>n2:pending",
-        expect!["has a pod on each of 2 nodes"],
+        expect![[r#"
+            has a pod on each of 2 nodes
+            waits for 1 of its pods to be available"#]],
     );
     check("max=1 | |", expect!["has a pod on each of 0 nodes"]);
 }
@@ -93,7 +95,9 @@ fn finished_pods_go_and_failed_ones_when_their_time_has_come() {
     check_with(
         "max=1 | n1 | a@n1:failed",
         Some(Duration::from_secs(8)),
-        expect!["deletes a, which has failed on n1, in 8s: pods fail there again and again"],
+        expect![[r#"
+            deletes a, which has failed on n1, in 8s: pods fail there again and again
+            waits for 1 of its pods to be available"#]],
     );
 }
 
@@ -125,9 +129,9 @@ fn old_pods_are_replaced_within_the_budget() {
     );
     check(
         "max=2 | n1 n2 n3 | a@n1:pending b@n2:ready,gone c@n3:ready,old",
-        expect![
-            "updates 1 more pods when fewer than 2 nodes are without an available pod: 2 are now"
-        ],
+        expect![[r#"
+            updates 1 more pods when fewer than 2 nodes are without an available pod: 2 are now
+            waits for 1 of its pods to be available"#]],
     );
     check(
         "max=50% | n1 n2 n3 | a@n1:ready,old b@n2:ready,old c@n3:ready,old",
@@ -155,9 +159,9 @@ fn old_pods_that_are_not_available_go_at_once() {
     );
     check(
         "max=1 min=10 | n1 n2 | a@n1:ready,since=5 b@n2:ready,old",
-        expect![
-            "updates 1 more pods when fewer than 1 nodes are without an available pod: 1 are now"
-        ],
+        expect![[r#"
+            updates 1 more pods when fewer than 1 nodes are without an available pod: 1 are now
+            waits for 1 of its pods to be available; the next one is at 2024-01-01T00:00:05Z (minReadySeconds)"#]],
     );
 }
 
@@ -201,7 +205,9 @@ fn numbers_and_percentages_are_rounded_up() {
 fn on_delete_leaves_old_pods_to_the_user() {
     check(
         "ondelete | n1 n2 | a@n1:ready,old b@n2:old",
-        expect!["leaves 2 pods of old revisions until somebody deletes them (OnDelete)"],
+        expect![[r#"
+            leaves 2 pods of old revisions until somebody deletes them (OnDelete)
+            waits for 1 of its pods to be available"#]],
     );
 }
 
@@ -217,9 +223,9 @@ fn a_surge_starts_new_pods_beside_old_ones() {
     );
     check(
         "max=0 surge=1 | n1 n2 | a@n1:ready,old x@n1 b@n2:ready,old",
-        expect![
-            "updates 1 more pods when fewer than 1 new pods are getting ready beside old ones: 1 are now"
-        ],
+        expect![[r#"
+            updates 1 more pods when fewer than 1 new pods are getting ready beside old ones: 1 are now
+            waits for 1 of its pods to be available"#]],
     );
 }
 
@@ -228,11 +234,17 @@ fn a_surge_starts_new_pods_beside_old_ones() {
 // TestSurgePreservesOldReadyWithUnsatisfiedMinReady, TestSurgeDeletesOldReadyWithUnsatisfiedMinReady.
 #[test]
 fn a_surge_keeps_an_old_pod_until_the_new_one_is_available() {
-    let has_all = || expect!["has a pod on each of 1 nodes"];
-    check("max=0 surge=1 | n1 | a@n1:ready,old x@n1", has_all());
+    check(
+        "max=0 surge=1 | n1 | a@n1:ready,old x@n1",
+        expect![[r#"
+        has a pod on each of 1 nodes
+        waits for 1 of its pods to be available"#]],
+    );
     check(
         "max=0 surge=1 min=10 | n1 | a@n1:ready,old x@n1:ready,since=5",
-        has_all(),
+        expect![[r#"
+            has a pod on each of 1 nodes
+            waits for 1 of its pods to be available; the next one is at 2024-01-01T00:00:05Z (minReadySeconds)"#]],
     );
     check(
         "max=0 surge=1 min=10 | n1 | a@n1:ready,old x@n1:ready,since=15",
@@ -259,7 +271,9 @@ fn a_surge_keeps_an_old_pod_until_the_new_one_is_available() {
 fn a_surge_gives_up_a_node_only_when_another_has_taken_over() {
     check(
         "max=0 surge=1 | n1:taint=k/NoSchedule n2 | a@n1:ready,old x@n2",
-        expect!["has a pod on each of 1 nodes"],
+        expect![[r#"
+            has a pod on each of 1 nodes
+            waits for 1 of its pods to be available"#]],
     );
     check(
         "max=0 surge=1 | n1:taint=k/NoSchedule n2 | a@n1:ready,old x@n2:ready",

@@ -5,7 +5,7 @@ use api::kinds::{DaemonSet, Pod};
 use expect_test::expect;
 use serde_json::{Value, json};
 
-use super::super::pods::{PodMaker, is_updated, target_node, template_generation};
+use super::super::pods::{PodMaker, is_updated, template_generation};
 use super::{daemon_set, pod, set};
 
 // Upstream: TestReplaceDaemonSetPodNodeNameNodeAffinity, TestCreatePodTemplate.
@@ -55,13 +55,13 @@ fn a_pod_is_meant_for_its_node_and_keeps_the_rest() {
 // Upstream: TestGetTargetNodeName.
 #[test]
 fn a_pod_belongs_to_the_node_it_is_on_or_meant_for() {
-    assert_eq!(target_node(&pod("a@n1")), Some("n1"));
-    assert_eq!(target_node(&pod("a>n1")), Some("n1"));
-    assert_eq!(target_node(&pod("a@")), None);
+    assert_eq!(pod("a@n1").target_node(), Some("n1"));
+    assert_eq!(pod("a>n1").target_node(), Some("n1"));
+    assert_eq!(pod("a@").target_node(), None);
     let with_affinity = |affinity: Value| {
         let pod = json!({"metadata": {"name": "a"}, "spec": {"affinity": affinity}});
         let pod = Pod::decode(pod.to_string().as_bytes()).unwrap();
-        target_node(&pod).map(str::to_string)
+        pod.target_node().map(str::to_string)
     };
     let required = |terms: Value| json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
     let field = |key: &str, operator: &str, values: Value| json!({"key": key, "operator": operator, "values": values});

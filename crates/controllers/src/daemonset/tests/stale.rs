@@ -1,57 +1,38 @@
 //! Caches that lag behind: filled by hand here, and never by a stream.
 
-use api::{Gate, Key};
-use runtime::Error;
+use api::Gate;
+use testkit::Lagging;
 
 use super::*;
 
-struct Lagging {
-    world: World,
-    controller: runtime::controller::Controller,
-}
-
-impl Lagging {
-    /// A controller that has seen the set and one node, and nothing since.
-    async fn new(gates: Gates) -> Lagging {
-        let world = World::new().await;
-        let tools = Tools {
-            gates,
-            ..tools(&world)
-        };
-        let controller = controller(&world.informers, tools, 1, None);
-        let mut set = daemon_set();
-        set["metadata"]["finalizers"] = json!(["example.com/hold"]);
-        world.create(&DaemonSet::TYPE, set).await;
-        add_node(&world, "n1").await;
-        let lagging = Lagging { world, controller };
-        lagging.see::<DaemonSet>("web").await;
-        lagging.see::<Node>("n1").await;
-        lagging
-    }
-
-    async fn see<K: Resource>(&self, name: &str) {
-        let object = self.world.get(&K::TYPE, name).await.unwrap();
-        let object = K::decode(object.to_string().as_bytes()).unwrap();
-        let informer = self.world.informers.of::<K>();
-        informer.store().put(Arc::new(object));
-    }
-
-    async fn reconcile(&self) -> Result<runtime::Next, Error> {
-        let key = Key::new("default", "web");
-        self.controller.reconciler.reconcile(&key).await
-    }
+/// A controller that has seen the set and one node, and nothing since.
+async fn lagging(gates: Gates) -> Lagging {
+    let world = World::new().await;
+    let tools = Tools {
+        gates,
+        ..Tools::from(&world)
+    };
+    let controller = controller(&world.informers, tools, 1);
+    let mut set = daemon_set();
+    set["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    world.create(&DaemonSet::TYPE, set).await;
+    add_node(&world, "n1").await;
+    let lagging = Lagging { world, controller };
+    lagging.see::<DaemonSet>("web").await;
+    lagging.see::<Node>("n1").await;
+    lagging
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_set_waits_until_the_caches_show_its_own_writes() {
-    let lagging = Lagging::new(Gates::default()).await;
-    lagging.reconcile().await.unwrap();
+    let lagging = lagging(Gates::default()).await;
+    lagging.reconcile("web").await.unwrap();
     assert_eq!(
         lagging.world.written(),
         "POST controllerrevisions\nPOST pods"
     );
-    let error = lagging.reconcile().await.unwrap_err();
-    assert!(matches!(error, Error::Stale { .. }), "{error}");
+    let error = lagging.reconcile("web").await.unwrap_err();
+    assert!(matches!(error, runtime::Error::Stale { .. }), "{error}");
     assert_eq!(lagging.world.written(), "");
 }
 
@@ -59,10 +40,10 @@ async fn a_set_waits_until_the_caches_show_its_own_writes() {
 #[tokio::test(start_paused = true)]
 async fn without_the_gate_expectations_keep_it_from_a_second_pod() {
     let gate = Gate::StaleControllerConsistencyDaemonSet;
-    let lagging = Lagging::new(Gates::default().with(gate, false)).await;
-    lagging.reconcile().await.unwrap();
+    let lagging = lagging(Gates::default().with(gate, false)).await;
+    lagging.reconcile("web").await.unwrap();
     lagging.world.written();
-    lagging.reconcile().await.unwrap();
+    lagging.reconcile("web").await.unwrap();
     let written = lagging.world.written();
     assert!(!written.contains("POST pods"), "{written}");
 }
@@ -70,7 +51,7 @@ async fn without_the_gate_expectations_keep_it_from_a_second_pod() {
 // Upstream: TestDontDoAnythingIfBeingDeletedRace.
 #[tokio::test(start_paused = true)]
 async fn a_set_that_was_deleted_meanwhile_adopts_nothing() {
-    let lagging = Lagging::new(Gates::default()).await;
+    let lagging = lagging(Gates::default()).await;
     let orphan = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "stray", "labels": {"app": "web"}},
@@ -79,7 +60,7 @@ async fn a_set_that_was_deleted_meanwhile_adopts_nothing() {
     lagging.world.create(&Pod::TYPE, orphan).await;
     lagging.see::<Pod>("stray").await;
     lagging.world.delete(&DaemonSet::TYPE, "web").await;
-    let error = lagging.reconcile().await.unwrap_err().to_string();
+    let error = lagging.reconcile("web").await.unwrap_err().to_string();
     assert!(error.contains("has just been deleted at"), "{error}");
     assert_eq!(lagging.world.written(), "");
 }
@@ -87,14 +68,13 @@ async fn a_set_that_was_deleted_meanwhile_adopts_nothing() {
 // Upstream: TestPodIsNotDeletedByDaemonsetWithEmptyLabelSelector.
 #[tokio::test(start_paused = true)]
 async fn a_set_that_selects_everything_does_nothing_but_say_so() {
-    let lagging = Lagging::new(Gates::default()).await;
+    let lagging = lagging(Gates::default()).await;
     let mut set = (*set("selector=disk/ssd")).clone();
     set.spec.selector = api::LabelSelector::default();
-    let informer = lagging.world.informers.of::<DaemonSet>();
-    informer.store().put(Arc::new(set));
+    lagging.put(set);
     let pods = lagging.world.informers.of::<Pod>();
     pods.store().put(pod("a@n1:ready"));
-    lagging.reconcile().await.unwrap();
+    lagging.reconcile("web").await.unwrap();
     assert_eq!(lagging.world.written(), "");
     lagging.world.settle().await;
     assert_eq!(
@@ -109,10 +89,10 @@ async fn a_set_that_selects_everything_does_nothing_but_say_so() {
 #[tokio::test(start_paused = true)]
 async fn a_generation_is_not_observed_while_pods_are_awaited() {
     let gate = Gate::StaleControllerConsistencyDaemonSet;
-    let lagging = Lagging::new(Gates::default().with(gate, false)).await;
-    lagging.reconcile().await.unwrap();
+    let lagging = lagging(Gates::default().with(gate, false)).await;
+    lagging.reconcile("web").await.unwrap();
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-    lagging.reconcile().await.unwrap();
+    lagging.reconcile("web").await.unwrap();
     let observed = async || {
         let set = lagging.world.get(&DaemonSet::TYPE, "web").await.unwrap();
         set["status"]["observedGeneration"].clone()
@@ -124,7 +104,7 @@ async fn a_generation_is_not_observed_while_pods_are_awaited() {
         lagging.see::<Pod>(&made).await;
     }
     lagging.see::<DaemonSet>("web").await;
-    lagging.reconcile().await.unwrap();
+    lagging.reconcile("web").await.unwrap();
     assert_eq!(observed().await, 1);
 }
 
@@ -132,8 +112,8 @@ async fn a_generation_is_not_observed_while_pods_are_awaited() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_expected_of_a_set_that_was_made_anew() {
     let gate = Gate::StaleControllerConsistencyDaemonSet;
-    let lagging = Lagging::new(Gates::default().with(gate, false)).await;
-    lagging.reconcile().await.unwrap();
+    let lagging = lagging(Gates::default().with(gate, false)).await;
+    lagging.reconcile("web").await.unwrap();
     let world = &lagging.world;
     let free = json!({"metadata": {"finalizers": null}});
     world.patch(&DaemonSet::TYPE, "web", free).await;
@@ -141,7 +121,7 @@ async fn nothing_is_expected_of_a_set_that_was_made_anew() {
     world.create(&DaemonSet::TYPE, daemon_set()).await;
     world.written();
     world.start().await;
-    lagging.reconcile().await.unwrap();
+    lagging.reconcile("web").await.unwrap();
     let written = world.written();
     assert!(written.contains("POST pods"), "{written}");
 }

@@ -27,6 +27,13 @@ fn a_complete_rollout_rests() {
             nothing
               is complete: 3 pods of the current template are available"#]],
     );
+    check(
+        "replicas=3 history=2 | a:0 old:0 new:3/3",
+        expect![[r#"
+        nothing
+          is complete: 3 pods of the current template are available
+          has 2 old ReplicaSets to roll back to: revisionHistoryLimit is 2"#]],
+    );
 }
 
 // Upstream: TestSyncDeploymentCreatesReplicaSet.

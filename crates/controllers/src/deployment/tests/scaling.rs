@@ -1,7 +1,7 @@
 use super::super::proportions::share;
 use super::{planned, snapshot};
 
-// Upstream: TestScale.
+// Upstream: TestScale, TestActiveReplicaSetsFiltering.
 #[test]
 fn sets_keep_their_share_of_the_whole() {
     let cases = [
@@ -17,6 +17,11 @@ fn sets_keep_their_share_of_the_whole() {
         (
             "replicas=8 was=13 | a:3 b:8 new:2",
             "b 8->5, a 3->2, new 2->1",
+        ),
+        // Sets without pods get no share.
+        (
+            "replicas=10 was=5 | gone:0 old:3 new:2",
+            "old 3->6, new 2->4",
         ),
         // What rounding leaves goes to the newest of equal ones, and comes from the oldest.
         (

@@ -9,7 +9,6 @@ mod rolling;
 
 use api::Resource;
 use api::kinds::{Deployment, ReplicaSet};
-use runtime::decisions::Decisions;
 use serde_json::{Value, json};
 use testkit::World;
 
@@ -18,13 +17,7 @@ use crate::{Tools, replicaset};
 
 async fn world() -> World {
     let mut world = World::new().await;
-    let tools = Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: Decisions::new(),
-    };
+    let tools = Tools::from(&world);
     let sets = replicaset::controller::<ReplicaSet>(&world.informers, tools.clone(), 5);
     let deployments = controller(&world.informers, tools, 5);
     for running in [sets, deployments] {

@@ -3,7 +3,6 @@
 use api::Resource;
 use api::kinds::{Deployment, Pod, ReplicaSet};
 use runtime::controller::Controller;
-use runtime::decisions::Decisions;
 use serde_json::{Value, json};
 use testkit::World;
 
@@ -13,13 +12,7 @@ use crate::Tools;
 /// A world whose Deployment controller is built but does not run: keys stay in its queue.
 async fn world() -> (World, Controller) {
     let world = World::new().await;
-    let tools = Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: Decisions::new(),
-    };
+    let tools = Tools::from(&world);
     let controller = controller(&world.informers, tools, 1);
     world.start().await;
     (world, controller)

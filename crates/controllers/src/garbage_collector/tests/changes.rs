@@ -102,6 +102,60 @@ fn dependents_that_disagree_about_their_owner_each_get_their_say() {
 }
 
 // Upstream: TestConflictingData.
+// Upstream: TestGetAlternateOwnerIdentity.
+#[test]
+fn the_next_name_for_an_owner_is_the_next_in_order() {
+    let check = |objects: &[&str], absent: (&str, &str), expected: &str| {
+        let mut graph = graph(objects);
+        let mut absent = identity(absent.0, absent.1);
+        absent.uid = "o".into();
+        graph.denied(&absent);
+        assert_eq!(called(&graph, "o"), expected, "{objects:?}");
+    };
+    let ns = ["ns/a <o=Cat", "ns/b <o=Dog"];
+    check(
+        &ns,
+        ("ns/o", "Cat"),
+        "[v1/Dog, namespace: ns, name: o, uid: o]",
+    );
+    check(
+        &["ns/a <o", "far/b <o"],
+        ("ns/o", "Thing"),
+        "[v1/Thing, namespace: far, name: o, uid: o]",
+    );
+    check(
+        &["ns/a <o@x", "ns/b <o@y"],
+        ("ns/x", "Thing"),
+        "[v1/Thing, namespace: ns, name: y, uid: o]",
+    );
+    // After the last the first again; a reference that is not about this owner is passed over.
+    check(
+        &["ns/a <o=Dog", "ns/b <o=Ape <other=Bee"],
+        ("ns/o", "Dog"),
+        "[v1/Ape, namespace: ns, name: o, uid: o]",
+    );
+    // The kind was found to be cluster-scoped: the namespaces of dependents make no difference.
+    check(&["a <o=Cat", "ns/b <o=Cat"], ("o", "Cat"), "gone");
+    check(
+        &["a <o=Cat@x", "ns/b <o=Cat@y"],
+        ("x", "Cat"),
+        "[v1/Cat, namespace: , name: y, uid: o]",
+    );
+    // Of another kind nobody knows that yet.
+    check(
+        &["a <o=Cat", "ns/b <o=Dog"],
+        ("o", "Cat"),
+        "[v1/Dog, namespace: ns, name: o, uid: o]",
+    );
+    // Said twice is said once.
+    check(
+        &["a <o=Cat <o=Dog <o=Dog"],
+        ("o", "Cat"),
+        "[v1/Dog, namespace: , name: o, uid: o]",
+    );
+    check(&["a <o=Cat <o=Cat"], ("o", "Cat"), "gone");
+}
+
 #[test]
 fn a_wrong_name_for_a_living_owner_costs_just_the_one_who_uses_it() {
     let mut graph = graph(&["ns/o", "ns/good <o"]);

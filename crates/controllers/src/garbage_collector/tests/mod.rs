@@ -5,6 +5,7 @@ mod decide;
 mod dot;
 mod faults;
 mod forest;
+mod odd;
 mod sync;
 
 use api::{Istr, Meta, OwnerRef, Time};

@@ -5,12 +5,11 @@ use std::time::Duration;
 use api::kinds::{Pod, ReplicaSet};
 use api::{Resource, ResourceType};
 use client::{Client, DeleteOptions, Propagation};
-use runtime::decisions::Decisions;
 use runtime::informer::StreamOptions;
 use serde_json::{Value, json};
 use testkit::World;
 
-use super::super::{GraphHandle, SharedKind, controller};
+use super::super::{GraphHandle, Memory, SharedKind, controller};
 use crate::Tools;
 
 pub(super) const CONFIG_MAP: ResourceType =
@@ -31,18 +30,16 @@ async fn start(world: &mut World) -> GraphHandle {
 pub(super) async fn start_with(world: &mut World, acting: Client, watching: Client) -> GraphHandle {
     let tools = Tools {
         client: acting,
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: Decisions::new(),
+        ..Tools::from(&*world)
     };
     let options = StreamOptions {
         rng: world.rng.fork(),
         resync: None,
     };
     let shared = vec![SharedKind::of::<Pod>(&world.informers)];
-    let collector = controller(tools, watching, options, shared, 5);
-    let graph = collector.graph();
+    let memory = Memory::new(watching, options);
+    let collector = controller(tools, &memory, shared, 5);
+    let graph = memory.graph();
     let running = collector.run(world.stop());
     world.run(running);
     world.start().await;

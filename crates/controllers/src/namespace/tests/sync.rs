@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use api::kinds::{Namespace, Pod};
-use api::{Resource, ResourceType};
+use api::{Gate, Gates, Resource, ResourceType};
 use client::DeleteOptions;
-use runtime::decisions::Decisions;
 use serde_json::{Value, json};
 use testkit::World;
 
@@ -15,13 +14,14 @@ use crate::Tools;
 const CONFIG_MAP: ResourceType = ResourceType::namespaced("", "v1", "configmaps", "ConfigMap");
 
 async fn world() -> World {
+    world_with(Gates::default()).await
+}
+
+async fn world_with(gates: Gates) -> World {
     let mut world = World::new().await;
     let tools = Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: Decisions::new(),
+        gates,
+        ..Tools::from(&world)
     };
     let running = controller(&world.informers, tools, 5).run(world.stop());
     world.run(running);
@@ -105,8 +105,15 @@ async fn what_is_held_is_named_and_waited_for() {
 
 // Upstream: TestSyncNamespaceThatIsTerminating, TestDeleteEncounters404 and the pods-first cases.
 #[tokio::test(start_paused = true)]
-async fn pods_go_first() {
-    let world = world().await;
+async fn pods_go_first_behind_their_gate() {
+    for first in [true, false] {
+        let gate = Gate::OrderedNamespaceDeletion;
+        check_pods_first(Gates::default().with(gate, first), first).await;
+    }
+}
+
+async fn check_pods_first(gates: Gates, first: bool) {
+    let world = world_with(gates).await;
     put(&world, &CONFIG_MAP, config_map(&[])).await;
     let accounts = ResourceType::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
     let account =
@@ -120,8 +127,9 @@ async fn pods_go_first() {
     world.delete(&Namespace::TYPE, "shop").await;
     tokio::time::sleep(Duration::from_secs(12)).await;
     let kept = world.user.get(&CONFIG_MAP, "shop", "c").await;
-    assert!(
+    assert_eq!(
         kept.is_ok(),
+        first,
         "a pod that shuts down may need its configuration"
     );
     let now = DeleteOptions {

@@ -1,6 +1,7 @@
 //! Behaviour of the controller, weakest test that suffices first.
 
 mod plan;
+mod stale;
 mod status;
 mod sync;
 mod trouble;

@@ -1,5 +1,7 @@
+use api::Gate;
 use expect_test::{Expect, expect};
 
+use super::super::ranking::age_ratios;
 use super::super::{Plan, plan};
 use super::{now, snapshot};
 
@@ -39,6 +41,16 @@ fn enough_is_enough() {
         expect![[r#"
         nothing
           has the 2 pods it wants"#]],
+    );
+}
+
+#[test]
+fn says_which_pods_are_awaited() {
+    check(
+        "replicas=3 | a:ready b:pending c:running",
+        expect![[r#"
+        nothing
+          has the 3 pods it wants and waits for 2 of them to be available"#]],
     );
 }
 
@@ -121,6 +133,46 @@ fn the_order_of_deletion() {
         deletes("replicas=1 | old:running,created=10d new:running,created=1m"),
         "new"
     );
+}
+
+// Upstream: TestSortingActivePodsWithRanks, with each gate in both states.
+#[test]
+fn gates_change_the_order_of_deletion() {
+    let first = |text: &str, gate: Gate, on: bool| {
+        let mut snapshot = snapshot(&format!("replicas=1 | {text}"));
+        snapshot.gates = snapshot.gates.with(gate, on);
+        let Plan::Delete { pods, .. } = plan(&snapshot, 500, now(), Vec::new) else {
+            panic!("{text} deletes nothing");
+        };
+        pods[0].metadata.name.to_string()
+    };
+    let costs = "cheap:ready,1h,cost=-1 young:ready,1m,cost=1";
+    assert_eq!(first(costs, Gate::PodDeletionCost, true), "cheap");
+    assert_eq!(first(costs, Gate::PodDeletionCost, false), "young");
+    let same_bucket = "older:ready,101s,uid=1 newer:ready,100s,uid=2";
+    assert_eq!(
+        first(same_bucket, Gate::LogarithmicScaleDown, true),
+        "older"
+    );
+    assert_eq!(
+        first(same_bucket, Gate::LogarithmicScaleDown, false),
+        "newer"
+    );
+    let unready = "older:running,created=101s,uid=1 newer:running,created=100s,uid=2";
+    assert_eq!(first(unready, Gate::LogarithmicScaleDown, true), "older");
+    assert_eq!(first(unready, Gate::LogarithmicScaleDown, false), "newer");
+}
+
+#[test]
+fn ages_are_told_in_ages_of_the_youngest_ready_pod() {
+    let ratios = |active: &str, chosen: &str| {
+        let pods = |text: &str| snapshot(&format!("replicas=0 | {text}")).active;
+        age_ratios(&pods(active), &pods(chosen), now())
+    };
+    let active = "old:ready,created=10m young:ready,created=4m new:pending,created=1m";
+    assert_eq!(ratios(active, active), [2.0, 1.0]);
+    assert!(ratios("new:pending,created=1m", "new:pending,created=1m").is_empty());
+    assert!(ratios("a:ready", "a:ready").is_empty(), "no age, no ratio");
 }
 
 #[test]

@@ -26,6 +26,47 @@ fn counts() {
     );
 }
 
+/// `replicas fullyLabeled ready available terminating`.
+fn counted(snapshot: &Snapshot<api::kinds::ReplicaSet>) -> String {
+    let status = compute(snapshot, &Outcome::default(), now());
+    let terminating = status.terminating_replicas;
+    format!(
+        "{} {} {} {} {}",
+        status.replicas,
+        status.fully_labeled_replicas,
+        status.ready_replicas,
+        status.available_replicas,
+        terminating.map_or("-".into(), |count| count.to_string())
+    )
+}
+
+// Upstream: TestCalculateStatus.
+#[test]
+fn every_count_counts_its_own() {
+    let labelled = |text: &str, more: &str| {
+        let mut snapshot = snapshot(text);
+        let mut owner = (*snapshot.owner).clone();
+        let template = serde_json::json!({"metadata": {"labels": {"app": "web", "tier": more}}});
+        owner.spec.template = api::Template::parse(&template.to_string()).unwrap();
+        snapshot.owner = std::sync::Arc::new(owner);
+        counted(&snapshot)
+    };
+    let plain = |text: &str| counted(&snapshot(text));
+    assert_eq!(plain("replicas=2 | a:ready"), "1 1 1 1 0");
+    assert_eq!(plain("replicas=2 | a:ready b:ready"), "2 2 2 2 0");
+    assert_eq!(labelled("replicas=1 | a:ready", "x"), "1 0 1 1 0");
+    assert_eq!(labelled("replicas=1 | a:ready b:ready", "x"), "2 0 2 2 0");
+    assert_eq!(plain("replicas=1 | a:pending"), "1 1 0 0 0");
+    assert_eq!(plain("replicas=1,min=3600 | a:ready,1m"), "1 1 1 0 0");
+    assert_eq!(plain("replicas=1,min=3600 | a:ready,2h"), "1 1 1 1 0");
+    assert_eq!(plain("replicas=0 |"), "0 0 0 0 0");
+    for (terminating, expected) in [(Some(2), "1 1 1 1 2"), (None, "1 1 1 1 -")] {
+        let mut snapshot = snapshot("replicas=1 | a:ready");
+        snapshot.terminating = terminating;
+        assert_eq!(counted(&snapshot), expected);
+    }
+}
+
 // Upstream: TestCalculateStatusConditions.
 #[test]
 fn a_failure_appears_once_and_goes_with_success() {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use api::Resource;
 use api::kinds::{Pod, ReplicaSet, ReplicationController};
 use expect_test::expect;
-use runtime::decisions::Decisions;
 use runtime::informer::StreamOptions;
 use runtime::{Informers, Stop};
 use serde_json::{Value, json};
@@ -21,19 +20,9 @@ pub(super) async fn world<K: ReplicaOwner>() -> World {
 }
 
 async fn start<K: ReplicaOwner>(world: &mut World) {
-    let running = controller::<K>(&world.informers, tools(world), 5).run(world.stop());
+    let running = controller::<K>(&world.informers, Tools::from(&*world), 5).run(world.stop());
     world.run(running);
     world.start().await;
-}
-
-fn tools(world: &World) -> Tools {
-    Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: Decisions::new(),
-    }
 }
 
 pub(super) fn replica_set(replicas: i32) -> Value {
@@ -122,10 +111,19 @@ async fn adopts_orphans_and_releases_what_it_no_longer_selects() {
     world.create(&Pod::TYPE, orphan("stray")).await;
     world.create(&ReplicaSet::TYPE, replica_set(1)).await;
     world.settle().await;
-    expect![[r#"
-        PATCH pods/stray
-        PUT replicasets/web/status"#]]
-    .assert_eq(&world.written());
+    let set = world.get(&ReplicaSet::TYPE, "web").await.unwrap();
+    let stray = world.get(&Pod::TYPE, "stray").await.unwrap();
+    let (set, stray) = (&set["metadata"]["uid"], &stray["metadata"]["uid"]);
+    let writes = world.writes();
+    assert_eq!(writes[0].to_string(), "PATCH pods/stray");
+    let owner = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": set,
+        "controller": true, "blockOwnerDeletion": true,
+    });
+    let adopts = json!({"metadata": {"uid": stray, "ownerReferences": [owner]}});
+    assert_eq!(writes[0].body, adopts);
+    assert_eq!(writes[1].to_string(), "PUT replicasets/web/status");
+    assert_eq!(writes.len(), 2);
 
     world
         .patch(
@@ -135,6 +133,9 @@ async fn adopts_orphans_and_releases_what_it_no_longer_selects() {
         )
         .await;
     world.settle().await;
+    let owner = json!({"$patch": "delete", "uid": set});
+    let releases = json!({"metadata": {"uid": stray, "ownerReferences": [owner]}});
+    assert_eq!(world.writes()[0].body, releases);
     let stray = world.get(&Pod::TYPE, "stray").await.unwrap();
     assert_eq!(stray["metadata"]["ownerReferences"], Value::Null);
     assert_eq!(
@@ -223,7 +224,7 @@ async fn a_restarted_controller_makes_up_for_what_is_missing_and_no_more() {
     };
     let informers = Informers::new(world.client.clone(), stream);
     let (_stopper, stop) = Stop::new();
-    let restarted = controller::<ReplicaSet>(&informers, tools(&world), 5);
+    let restarted = controller::<ReplicaSet>(&informers, Tools::from(&world), 5);
     let _running = runtime::spawn(restarted.run(stop.clone()));
     informers.start(&stop);
     world.settle().await;

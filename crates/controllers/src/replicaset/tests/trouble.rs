@@ -90,8 +90,6 @@ async fn a_set_that_is_being_deleted_neither_creates_nor_adopts() {
     assert_eq!((pods.len(), names(&pods, "web")), (2, 1));
 }
 
-// Upstream: TestDoNotAdoptOrCreateIfBeingDeletedRace. The cache has not seen the deletion; the live
-// look before the adoption does.
 #[tokio::test(start_paused = true)]
 async fn an_adoption_that_the_server_refuses_is_no_adoption() {
     let world = world::<ReplicaSet>().await;

@@ -1,7 +1,5 @@
 //! What happens when the API server says no.
 
-use runtime::Metrics;
-
 use super::*;
 
 async fn has_event(world: &World, text: &str) -> bool {
@@ -227,11 +225,7 @@ async fn a_parallel_set_that_is_refused_does_not_insist() {
 #[tokio::test(start_paused = true)]
 async fn figures_come_with_the_gate_and_go_with_the_set() {
     let metrics = Metrics::new();
-    let options = Options {
-        metrics: Some(metrics.clone()),
-        ..Options::default()
-    };
-    let world = world_with_options(with_max_unavailable(), options).await;
+    let world = world_counting(with_max_unavailable(), false, metrics.clone()).await;
     world.create(&StatefulSet::TYPE, stateful_set(3)).await;
     world.settle().await;
     world.make_ready("web-0").await;

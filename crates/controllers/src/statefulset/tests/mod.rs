@@ -15,8 +15,7 @@ use std::sync::Arc;
 
 use api::kinds::{ControllerRevision, PersistentVolumeClaim, Pod, RevisionData, StatefulSet};
 use api::{Gate, Gates, Meta, MicroTime, Resource, Time};
-use runtime::Store;
-use runtime::decisions::Decisions;
+use runtime::{Metrics, Store};
 use serde_json::{Value, json};
 use testkit::World;
 
@@ -202,21 +201,18 @@ async fn world() -> World {
 }
 
 async fn world_with(gates: Gates, recover_stuck_rollouts: bool) -> World {
-    let options = Options {
-        recover_stuck_rollouts,
-        metrics: None,
-    };
-    world_with_options(gates, options).await
+    world_counting(gates, recover_stuck_rollouts, Metrics::new()).await
 }
 
-async fn world_with_options(gates: Gates, options: Options) -> World {
+async fn world_counting(gates: Gates, recover_stuck_rollouts: bool, metrics: Metrics) -> World {
     let mut world = World::new().await;
     let tools = Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
         gates,
-        decisions: Decisions::new(),
+        metrics,
+        ..Tools::from(&world)
+    };
+    let options = Options {
+        recover_stuck_rollouts,
     };
     let running = controller(&world.informers, tools, 5, &options).run(world.stop());
     world.run(running);

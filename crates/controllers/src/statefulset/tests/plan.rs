@@ -104,6 +104,12 @@ fn an_ordered_set_creates_the_first_that_is_missing() {
         "replicas=2 | 0:ready 1:ready",
         expect!["- has the 2 pods it wants, at new"],
     );
+    check(
+        "replicas=2 parallel | 0:ready 1:pending",
+        expect![[r#"
+            - has the 2 pods it wants, at new
+            - waits for 1 of its pods to be available"#]],
+    );
 }
 
 // Upstream: TestStatefulSetControl/UpdatePodFailure and the monotonic cases of processReplica.
@@ -148,8 +154,7 @@ fn a_parallel_set_waits_for_nothing() {
         expect![[r#"
             scale down: delete web-2; delete web-1
             - deletes web-2: only 1 pods are wanted
-            - deletes web-1: only 1 pods are wanted
-            - goes on with the update when web-0 is available"#]],
+            - deletes web-1: only 1 pods are wanted"#]],
     );
 }
 
@@ -447,8 +452,7 @@ fn members_get_their_identity_and_claims_back() {
         "replicas=1 claims parallel | 0:pending |",
         expect![[r#"
             claims of 0 +data-web-0
-            - sees to the volume claims of web-0
-            - goes on with the update when web-0 is available"#]],
+            - sees to the volume claims of web-0"#]],
     );
     check(
         "replicas=1 claims whendeleted=delete | 0:ready | data-web-0",

@@ -267,7 +267,11 @@ async fn a_revision_is_released_when_it_is_no_longer_selected() {
     let claimer = crate::workload::Claimer::new(&world.client, &set);
     for selected in [true, false] {
         let kept = claimer
-            .claim(vec![made.clone()], |_: &ControllerRevision| selected)
+            .claim(
+                vec![made.clone()],
+                &runtime::Written::default(),
+                |_: &ControllerRevision| selected,
+            )
             .await
             .unwrap();
         assert_eq!(kept.len(), usize::from(selected));

@@ -14,7 +14,14 @@ pub(crate) fn status_patch(pod: &Pod, status: &PodStatus, host_ip: &str) -> Byte
         .conditions
         .iter()
         .filter(|condition| owned(&condition.type_))
-        .map(|condition| json!(condition))
+        .map(|condition| {
+            // A condition is merged into the one of its type: what it no longer says has to be taken away.
+            let mut value = json!({"reason": null, "message": null});
+            if let (Value::Object(all), Value::Object(said)) = (&mut value, json!(condition)) {
+                all.extend(said);
+            }
+            value
+        })
         .collect();
     let mut patch = json!({
         "phase": status.phase.as_str(),

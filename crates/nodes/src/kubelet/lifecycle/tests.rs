@@ -224,6 +224,43 @@ fn init_containers_run_in_order_and_sidecars_stay() {
 }
 
 #[test]
+fn a_sidecar_that_starts_slowly_holds_back_what_comes_after_it() {
+    let slow = json!({"spec": {"initContainers": [{
+        "name": "proxy", "image": "envoy", "restartPolicy": "Always",
+        "startupProbe": {"initialDelaySeconds": 4, "periodSeconds": 1, "successThreshold": 1},
+    }]}});
+    check(
+        slow,
+        1000,
+        expect![[r#"
+        0s Pending proxy:PodInitializing main:PodInitializing
+        0s Pending proxy:Running main:PodInitializing | Pulling Pulled Created Started
+        4s Running ready proxy:Running+ready main:Running+ready | Pulling Pulled Created Started"#]],
+    );
+}
+
+#[test]
+fn a_probe_that_fails_is_told() {
+    let mut probed = annotated(json!({"steersman.dev/unready-after": "1m"}));
+    merge(
+        &mut probed,
+        json!({"spec": {"containers": [{
+            "name": "main", "image": "nginx",
+            "readinessProbe": {"initialDelaySeconds": 2, "periodSeconds": 3, "successThreshold": 1},
+        }]}}),
+    );
+    check(
+        probed,
+        1000,
+        expect![[r#"
+        0s Pending main:ContainerCreating
+        0s Running main:Running | Pulling Pulled Created Started
+        2s Running ready main:Running+ready
+        62s Running main:Running | Unhealthy"#]],
+    );
+}
+
+#[test]
 fn an_init_container_that_fails_is_tried_again() {
     let failing =
         json!({"spec": {"initContainers": [{"name": "init", "image": "x", "command": ["false"]}]}});

@@ -1,5 +1,6 @@
 //! Candidates against a server that keeps one Lease. Upstream's cases are in `leaderelection_test.go`.
 
+mod coordinated;
 mod election;
 mod fencing;
 mod server;

@@ -29,12 +29,13 @@ fn main() -> ExitCode {
 fn run(arguments: &[String]) -> Result<ExitCode> {
     let (command, rest) = arguments
         .split_first()
-        .context("usage: real-bed build|up|differential")?;
+        .context("usage: real-bed build|up|differential|openapi")?;
     match command.as_str() {
         "build" => build(minor(rest)?),
         "up" => up(rest),
         "differential" => differential::run(rest),
-        other => bail!("unknown command {other:?}; there are: build, up, differential"),
+        "openapi" => openapi(rest),
+        other => bail!("unknown command {other:?}; there are: build, up, differential, openapi"),
     }
 }
 
@@ -101,6 +102,27 @@ fn up(rest: &[String]) -> Result<ExitCode> {
     loop {
         std::thread::park();
     }
+}
+
+/// Writes the documents of `/openapi/v3` of a live kube-apiserver into a folder.
+fn openapi(rest: &[String]) -> Result<ExitCode> {
+    let folder = std::path::PathBuf::from(rest.first().context("usage: real-bed openapi FOLDER")?);
+    std::fs::create_dir_all(&folder)?;
+    let cluster = Cluster::start(&Installation::pinned()?, ClusterOptions::default())?;
+    let index = cluster.api.get("/openapi/v3")?;
+    let paths = index["paths"]
+        .as_object()
+        .context("the index has no paths")?;
+    for (path, entry) in paths {
+        let url = entry["serverRelativeURL"]
+            .as_str()
+            .context("an entry has no address")?;
+        let document = cluster.api.get(url)?;
+        let name = format!("{}.json", path.replace('/', "_"));
+        std::fs::write(folder.join(name), document.to_string())?;
+    }
+    println!("{} documents are in {}", paths.len(), folder.display());
+    Ok(ExitCode::SUCCESS)
 }
 
 fn minor(rest: &[String]) -> Result<Option<u32>> {

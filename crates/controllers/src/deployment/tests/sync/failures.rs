@@ -90,13 +90,7 @@ async fn a_namespace_that_goes_away_is_given_up_on() {
 
 /// The controller alone, with a cache that the test fills.
 fn alone(world: &World) -> runtime::controller::Controller {
-    let tools = Tools {
-        client: world.client.clone(),
-        recorder: world.recorder.clone(),
-        clock: world.clock.clone(),
-        gates: api::Gates::default(),
-        decisions: Decisions::new(),
-    };
+    let tools = Tools::from(world);
     controller(&world.informers, tools, 1)
 }
 

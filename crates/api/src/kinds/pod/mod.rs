@@ -1,0 +1,189 @@
+//! The pod view, and the facts that every workload controller asks of a pod.
+//!
+//! Pods are most of what a controller manager holds, so this is the one view that is squeezed:
+//! what comes from the template is hash-consed in a [`PodBody`], conditions that nobody reads are
+//! dropped, annotations too but for the one that ranks deletions.
+
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::intern::Istr;
+use crate::meta::Meta;
+use crate::resource::{DecodeError, Resource, ResourceType, decode_json, decode_protobuf};
+use crate::time::{MicroTime, Time};
+use wire::Wire;
+
+/// The annotation by which a user ranks pods for deletion.
+pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pod {
+    pub metadata: Meta,
+    /// Empty until the scheduler has bound the pod.
+    pub node_name: Istr,
+    pub body: Arc<PodBody>,
+    pub own: Option<Box<PodOwn>>,
+    pub status: PodStatus,
+}
+
+/// The part of a pod that all pods of one template share.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct PodBody {
+    pub restart_policy: Istr,
+    pub subdomain: Istr,
+    pub host_network: bool,
+}
+
+/// The part of a pod that its controller sets per pod: StatefulSet identity, DaemonSet node.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct PodOwn {
+    pub hostname: Istr,
+    /// Volumes that stand for a claim; others are not kept.
+    pub volumes: Box<[Volume]>,
+    /// The one node that the pod's affinity allows by name, if it does that: a daemon's node.
+    pub meant_for: Istr,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    pub name: Istr,
+    pub claim_name: Istr,
+}
+
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct PodStatus {
+    pub phase: Phase,
+    pub ready: bool,
+    /// When the Ready condition last changed, whatever it says now.
+    pub ready_changed_at: Option<Time>,
+    pub reason: Istr,
+    /// Conditions that some controller reads, besides Ready.
+    pub conditions: Box<[PodCondition]>,
+    /// The highest restart count of a container, and of a sidecar.
+    pub restarts: i32,
+    pub sidecar_restarts: i32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodCondition {
+    pub type_: Istr,
+    pub status: Istr,
+    pub reason: Istr,
+    pub last_transition_time: Option<Time>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Phase {
+    #[default]
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    Unknown,
+}
+
+impl Pod {
+    /// Counts towards replicas: neither finished nor on its way out.
+    pub fn is_active(&self) -> bool {
+        !self.is_finished() && !self.metadata.is_terminating()
+    }
+
+    pub fn is_finished(&self) -> bool {
+        matches!(self.status.phase, Phase::Succeeded | Phase::Failed)
+    }
+
+    /// Being deleted and not finished yet: what `terminatingReplicas` counts.
+    pub fn is_terminating(&self) -> bool {
+        !self.is_finished() && self.metadata.is_terminating()
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.status.ready
+    }
+
+    /// Ready for at least `min_ready_seconds`.
+    pub fn is_available(&self, min_ready_seconds: i32, now: MicroTime) -> bool {
+        match self.until_available(min_ready_seconds, now) {
+            Some(wait) => wait.is_zero(),
+            None => false,
+        }
+    }
+
+    /// How long until the pod counts as available if it stays ready; `None` when it is not ready.
+    pub fn until_available(&self, min_ready_seconds: i32, now: MicroTime) -> Option<Duration> {
+        if !self.status.ready {
+            return None;
+        }
+        let Ok(min_ready_seconds @ 1..) = u64::try_from(min_ready_seconds) else {
+            return Some(Duration::ZERO);
+        };
+        let ready_at = self.status.ready_changed_at?;
+        let available_at = ready_at
+            .micro()
+            .plus(Duration::from_secs(min_ready_seconds));
+        Some(available_at.since(now))
+    }
+
+    /// The user's rank for deletion: lower goes first, 0 when absent or malformed.
+    pub fn deletion_cost(&self) -> i32 {
+        // UPSTREAM: a leading plus or zeros make the value invalid, and invalid counts as 0.
+        let Some(text) = self.metadata.annotation(POD_DELETION_COST) else {
+            return 0;
+        };
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        let canonical =
+            digits == "0" || digits.starts_with(|first: char| ('1'..='9').contains(&first));
+        if canonical {
+            text.parse().unwrap_or(0)
+        } else {
+            0
+        }
+    }
+
+    pub fn condition(&self, type_: &str) -> Option<&PodCondition> {
+        self.status
+            .conditions
+            .iter()
+            .find(|held| held.type_ == type_)
+    }
+
+    pub fn hostname(&self) -> &str {
+        self.own.as_ref().map_or("", |own| &own.hostname)
+    }
+
+    pub fn volumes(&self) -> &[Volume] {
+        self.own.as_ref().map_or(&[], |own| &own.volumes)
+    }
+
+    /// The node that a pod is on, or is meant for while nobody has bound it.
+    pub fn target_node(&self) -> Option<&str> {
+        let meant_for = self.own.as_ref().map_or("", |own| &own.meant_for);
+        [&*self.node_name, meant_for]
+            .into_iter()
+            .find(|node| !node.is_empty())
+    }
+}
+
+impl Resource for Pod {
+    const TYPE: ResourceType = ResourceType::namespaced("", "v1", "pods", "Pod");
+
+    /// Pods are most of all bytes.
+    const PROTOBUF: bool = true;
+
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn decode(json: &[u8]) -> Result<Pod, DecodeError> {
+        decode_json::<Wire<'_>>(&Pod::TYPE, json).map(Pod::from)
+    }
+
+    fn decode_protobuf(message: &[u8]) -> Result<Pod, DecodeError> {
+        decode_protobuf::<Wire<'_>>(&Pod::TYPE, message).map(Pod::from)
+    }
+}

@@ -1,0 +1,141 @@
+use super::*;
+
+fn pod(json: &str) -> Pod {
+    Pod::decode(json.as_bytes()).unwrap()
+}
+
+fn ready_since(seconds: i64) -> Pod {
+    pod(&format!(
+        r#"{{"status":{{"conditions":[{{"type":"Ready","status":"True","lastTransitionTime":"{}"}}]}}}}"#,
+        Time::from_unix(seconds)
+    ))
+}
+
+#[test]
+fn availability() {
+    let now = Time::from_unix(100).micro();
+    for (since, min_ready, available) in [
+        (100, 0, true),
+        (95, 5, true),
+        (96, 5, false),
+        (90, -1, true),
+    ] {
+        assert_eq!(
+            ready_since(since).is_available(min_ready, now),
+            available,
+            "{since} {min_ready}"
+        );
+    }
+    assert_eq!(
+        ready_since(98).until_available(5, now),
+        Some(Duration::from_secs(3))
+    );
+    assert!(
+        !pod(r#"{"status":{"conditions":[{"type":"Ready","status":"True"}]}}"#)
+            .is_available(1, now)
+    );
+    assert_eq!(pod("{}").until_available(0, now), None);
+}
+
+#[test]
+fn activity() {
+    let check = |json: &str| {
+        let pod = pod(json);
+        (pod.is_active(), pod.is_finished(), pod.is_terminating())
+    };
+    assert_eq!(
+        check(r#"{"status":{"phase":"Running"}}"#),
+        (true, false, false)
+    );
+    assert_eq!(
+        check(r#"{"status":{"phase":"Failed"}}"#),
+        (false, true, false)
+    );
+    assert_eq!(check(r#"{"status":{"phase":"Odd"}}"#), (true, false, false));
+    let deleted =
+        r#"{"metadata":{"deletionTimestamp":"2024-01-01T00:00:00Z"},"status":{"phase":"Running"}}"#;
+    assert_eq!(check(deleted), (false, false, true));
+}
+
+#[test]
+fn deletion_cost_is_strict() {
+    for (text, cost) in [
+        ("10", 10),
+        ("-10", -10),
+        ("+1", 0),
+        ("007", 0),
+        ("0", 0),
+        ("x", 0),
+        ("9999999999", 0),
+    ] {
+        let json = format!(
+            r#"{{"metadata":{{"annotations":{{"{POD_DELETION_COST}":"{text}","other":"x"}}}}}}"#
+        );
+        assert_eq!(pod(&json).deletion_cost(), cost, "{text}");
+        assert_eq!(pod(&json).metadata.annotations.len(), 1);
+    }
+}
+
+#[test]
+fn counts_restarts_of_containers_and_sidecars() {
+    let pod = pod(
+        r#"{"spec":{"initContainers":[{"name":"once"},{"name":"side","restartPolicy":"Always"}]},
+            "status":{"containerStatuses":[{"name":"a","restartCount":2},{"name":"b","restartCount":5}],
+            "initContainerStatuses":[{"name":"once","restartCount":9},{"name":"side","restartCount":3}]}}"#,
+    );
+    assert_eq!((pod.status.restarts, pod.status.sidecar_restarts), (5, 3));
+}
+
+#[test]
+fn pods_of_one_template_share_their_body() {
+    let one = pod(
+        r#"{"metadata":{"name":"a"},"spec":{"restartPolicy":"Always","volumes":[{"name":"kube-api-access-x1"}]}}"#,
+    );
+    let two = pod(
+        r#"{"metadata":{"name":"b"},"spec":{"restartPolicy":"Always","volumes":[{"name":"kube-api-access-y2"}]}}"#,
+    );
+    assert!(Arc::ptr_eq(&one.body, &two.body));
+    assert!(one.own.is_none());
+    assert!(
+        std::mem::size_of::<Pod>() <= 352,
+        "{}",
+        std::mem::size_of::<Pod>()
+    );
+}
+
+/// Both files are one pod as kube-apiserver 1.36 sent it.
+#[test]
+fn protobuf_and_json_give_the_same_view() {
+    let json = Pod::decode(include_bytes!("testdata/pod.json")).unwrap();
+    let message = include_bytes!("testdata/pod.pb");
+    let protobuf = Pod::decode_protobuf(message).unwrap();
+    assert_eq!(json, protobuf);
+    let (json, protobuf) = (format!("{json:#?}"), format!("{protobuf:#?}"));
+    assert_eq!(json, protobuf, "equality leaves the revision out");
+    // All that a view can hold is in these files.
+    let pod = Pod::decode_protobuf(message).unwrap();
+    assert_eq!(pod.target_node(), Some("n1"));
+    assert_eq!(pod.volumes()[0].claim_name, "data-web-0");
+    assert_eq!((pod.status.restarts, pod.status.sidecar_restarts), (5, 3));
+    assert!(pod.is_ready() && pod.is_terminating() && pod.condition("DisruptionTarget").is_some());
+    assert_eq!(pod.metadata.finalizers.len() + pod.metadata.owners.len(), 2);
+}
+
+#[test]
+fn a_broken_message_is_named_or_refused() {
+    let message = include_bytes!("testdata/pod.pb");
+    for end in 0..message.len() {
+        // Some cuts fall between fields; none may panic.
+        if let Err(error) = Pod::decode_protobuf(&message[..end]) {
+            assert_eq!(error.kind, "Pod");
+        }
+    }
+    let mut broken = message.to_vec();
+    // A status whose phase is not text.
+    broken.extend_from_slice(&[0x1a, 3, 0x0a, 1, 0xff]);
+    let error = Pod::decode_protobuf(&broken).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot decode Pod default/web-0: field 3.1: text is not UTF-8"
+    );
+}

@@ -1,0 +1,370 @@
+//! Pods as they come, in JSON or in protobuf, and what is kept of them.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer};
+
+use super::{POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodOwn, PodStatus, Volume};
+use crate::intern::{Istr, Pool};
+use crate::meta::{Meta, WireMeta, WireTime, or_default};
+use crate::node_affinity::{Affinity, NodeSelectorOperator};
+use crate::protobuf::{Malformed, Message, Value, descend};
+use crate::time::Time;
+
+/// Conditions besides Ready that controllers read.
+const NOTED: [&str; 1] = ["DisruptionTarget"];
+
+static BODIES: Pool<PodBody> = Pool::new();
+
+impl From<Wire<'_>> for Pod {
+    fn from(wire: Wire<'_>) -> Pod {
+        let Wire {
+            mut metadata,
+            spec,
+            status,
+        } = wire;
+        metadata.generate_name = None;
+        metadata.annotations = metadata
+            .annotations
+            .filtered(|key| key == POD_DELETION_COST);
+        Pod {
+            metadata,
+            status: status.view(&spec),
+            own: spec.own(),
+            body: BODIES.intern(PodBody {
+                restart_policy: spec.restart_policy,
+                subdomain: spec.subdomain,
+                host_network: spec.host_network,
+            }),
+            node_name: spec.node_name,
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct Wire<'a> {
+    metadata: Meta,
+    spec: Spec<'a>,
+    status: Status<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default, bound(deserialize = "'de: 'a"))]
+struct Spec<'a> {
+    node_name: Istr,
+    restart_policy: Istr,
+    hostname: Istr,
+    subdomain: Istr,
+    host_network: bool,
+    #[serde(deserialize_with = "or_default")]
+    init_containers: Vec<Container<'a>>,
+    #[serde(deserialize_with = "or_default")]
+    volumes: Vec<WireVolume<'a>>,
+    #[serde(rename = "affinity", deserialize_with = "node_by_name")]
+    meant_for: Istr,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Container<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    restart_policy: Cow<'a, str>,
+}
+
+/// Names are not interned before it is clear that the volume is kept: admission gives every pod one
+/// with a random name.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireVolume<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    persistent_volume_claim: Option<Claim<'a>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Claim<'a> {
+    #[serde(borrow)]
+    claim_name: Cow<'a, str>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default, bound(deserialize = "'de: 'a"))]
+struct Status<'a> {
+    #[serde(borrow)]
+    phase: Cow<'a, str>,
+    reason: Istr,
+    #[serde(deserialize_with = "or_default")]
+    conditions: Vec<Condition<'a>>,
+    #[serde(deserialize_with = "or_default")]
+    container_statuses: Vec<ContainerStatus<'a>>,
+    #[serde(deserialize_with = "or_default")]
+    init_container_statuses: Vec<ContainerStatus<'a>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Condition<'a> {
+    #[serde(borrow, rename = "type")]
+    type_: Cow<'a, str>,
+    #[serde(borrow)]
+    status: Cow<'a, str>,
+    #[serde(borrow)]
+    reason: Cow<'a, str>,
+    last_transition_time: Option<Time>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ContainerStatus<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    restart_count: i32,
+}
+
+impl Spec<'_> {
+    fn own(&self) -> Option<Box<PodOwn>> {
+        let volumes: Box<[Volume]> = self
+            .volumes
+            .iter()
+            .filter_map(|volume| {
+                let claim = volume.persistent_volume_claim.as_ref()?;
+                Some(Volume {
+                    name: Istr::new(&volume.name),
+                    claim_name: Istr::new(&claim.claim_name),
+                })
+            })
+            .collect();
+        let nothing = self.hostname.is_empty() && volumes.is_empty() && self.meant_for.is_empty();
+        (!nothing).then(|| {
+            Box::new(PodOwn {
+                hostname: self.hostname.clone(),
+                volumes,
+                meant_for: self.meant_for.clone(),
+            })
+        })
+    }
+
+    fn is_sidecar(&self, name: &str) -> bool {
+        self.init_containers
+            .iter()
+            .any(|container| container.name == name && container.restart_policy == "Always")
+    }
+}
+
+impl Status<'_> {
+    fn view(&self, spec: &Spec<'_>) -> PodStatus {
+        let ready = self
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == "Ready");
+        PodStatus {
+            phase: match &*self.phase {
+                "" | "Pending" => Phase::Pending,
+                "Running" => Phase::Running,
+                "Succeeded" => Phase::Succeeded,
+                "Failed" => Phase::Failed,
+                _ => Phase::Unknown,
+            },
+            ready: ready.is_some_and(|condition| condition.status == "True"),
+            ready_changed_at: ready.and_then(|condition| condition.last_transition_time),
+            reason: self.reason.clone(),
+            restarts: highest(&self.container_statuses, |_| true),
+            sidecar_restarts: highest(&self.init_container_statuses, |name| spec.is_sidecar(name)),
+            conditions: self
+                .conditions
+                .iter()
+                .filter(|condition| NOTED.contains(&&*condition.type_))
+                .map(Condition::view)
+                .collect(),
+        }
+    }
+}
+
+impl Condition<'_> {
+    fn view(&self) -> PodCondition {
+        PodCondition {
+            type_: Istr::new(&self.type_),
+            status: Istr::new(&self.status),
+            reason: Istr::new(&self.reason),
+            last_transition_time: self.last_transition_time,
+        }
+    }
+}
+
+fn highest(statuses: &[ContainerStatus<'_>], counts: impl Fn(&str) -> bool) -> i32 {
+    statuses
+        .iter()
+        .filter(|status| counts(&status.name))
+        .map(|status| status.restart_count)
+        .max()
+        .unwrap_or(0)
+}
+
+/// The field by which an affinity names a node.
+const NODE_NAME: &str = "metadata.name";
+
+/// The node that the first requirement on a node's name allows, if it allows just one.
+fn node_by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Istr, D::Error> {
+    let affinity: Option<Affinity> = Deserialize::deserialize(deserializer)?;
+    let terms = affinity
+        .and_then(|affinity| affinity.node_affinity?.required)
+        .unwrap_or_default()
+        .node_selector_terms;
+    let named = terms
+        .iter()
+        .flat_map(|term| term.match_fields.iter())
+        .find(|field| field.key == NODE_NAME && field.operator == NodeSelectorOperator::In);
+    Ok(match named.map(|field| &*field.values) {
+        Some([only]) => only.clone(),
+        _ => Istr::default(),
+    })
+}
+
+/// The same from protobuf.
+fn node_by_name_in_message(affinity: Value<'_>) -> Result<Istr, Malformed> {
+    /// Node affinity, required, terms, requirements on fields.
+    const MATCH_FIELDS: [u32; 4] = [1, 1, 1, 2];
+    let mut named: Option<Requirement<'_>> = None;
+    descend(affinity, &MATCH_FIELDS, &mut |requirement| {
+        let requirement: Requirement<'_> = requirement.message()?;
+        if requirement.key == NODE_NAME && requirement.operator == "In" {
+            named.get_or_insert(requirement);
+        }
+        Ok(())
+    })?;
+    Ok(match named.as_ref().map(|named| named.values.as_slice()) {
+        Some([only]) => Istr::new(only),
+        _ => Istr::default(),
+    })
+}
+
+#[derive(Default)]
+struct Requirement<'a> {
+    key: &'a str,
+    operator: &'a str,
+    values: Vec<&'a str>,
+}
+
+impl<'a> Message<'a> for Requirement<'a> {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            1 => self.key = value.text()?,
+            2 => self.operator = value.text()?,
+            3 => self.values.push(value.text()?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for Wire<'a> {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            1 => self.metadata = value.message::<WireMeta>()?.into(),
+            2 => self.spec = value.message()?,
+            3 => self.status = value.message()?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for Spec<'a> {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            1 => self.volumes.push(value.message()?),
+            3 => self.restart_policy = value.text()?.into(),
+            10 => self.node_name = value.text()?.into(),
+            11 => self.host_network = value.flag()?,
+            16 => self.hostname = value.text()?.into(),
+            17 => self.subdomain = value.text()?.into(),
+            18 => self.meant_for = node_by_name_in_message(value)?,
+            20 => self.init_containers.push(value.message()?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for Container<'a> {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            1 => self.name = value.text()?.into(),
+            24 => self.restart_policy = value.text()?.into(),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for WireVolume<'a> {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        /// A claim within the volume's source.
+        const CLAIM: [u32; 1] = [10];
+        match field {
+            1 => self.name = value.text()?.into(),
+            2 => descend(value, &CLAIM, &mut |claim| {
+                self.persistent_volume_claim = Some(claim.message()?);
+                Ok(())
+            })?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for Claim<'a> {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        if field == 1 {
+            self.claim_name = value.text()?.into();
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for Status<'a> {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            1 => self.phase = value.text()?.into(),
+            2 => self.conditions.push(value.message()?),
+            4 => self.reason = value.text()?.into(),
+            8 => self.container_statuses.push(value.message()?),
+            10 => self.init_container_statuses.push(value.message()?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for Condition<'a> {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            1 => self.type_ = value.text()?.into(),
+            2 => self.status = value.text()?.into(),
+            4 => {
+                // An absent time is an empty message.
+                let time = value.message::<WireTime>()?.0;
+                self.last_transition_time = (time != Time::default()).then_some(time);
+            }
+            5 => self.reason = value.text()?.into(),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for ContainerStatus<'a> {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            1 => self.name = value.text()?.into(),
+            5 => self.restart_count = i32::try_from(value.number()?).unwrap_or(i32::MAX),
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! What only the process that the server is embedded in can do: answer paths of its own on the server's
+//! port, put objects in as they were elsewhere, and do by hand what a controller that is not there would.
+
+use crate::convert;
+use crate::crd::lifecycle;
+use crate::rest::RequestInfo;
+use crate::server::{ApiServer, Shared};
+use crate::status::Status;
+use crate::storage::Transaction;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+use serde_json::Value;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Answers a request of a user who was let in.
+pub type Handler = Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
+
+/// Why an object could not be put in.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RestoreError {
+    #[error("no kind {kind:?} is known in {api_version:?}")]
+    UnknownKind { api_version: String, kind: String },
+    #[error("a {kind} without a name")]
+    Nameless { kind: String },
+}
+
+/// Handlers by the prefix of the paths that they answer.
+#[derive(Default)]
+pub(crate) struct Mounts(RwLock<Vec<(String, Handler)>>);
+
+impl ApiServer {
+    /// Has `handler` answer every path that begins with `prefix`, on the server's own port and under its
+    /// authorization: users need a rule for these `nonResourceURLs`.
+    pub fn mount(&self, prefix: &str, handler: Handler) {
+        let mounts = &self.shared().mounts.0;
+        let mut held = mounts.write().unwrap_or_else(PoisonError::into_inner);
+        held.push((prefix.to_owned(), handler));
+    }
+
+    /// Puts an object in as it is, with its uid, times, status and owners; only its resourceVersion is
+    /// new. Nothing is defaulted, validated or admitted: another server has done that. What was there
+    /// under its name is replaced.
+    pub fn restore(&self, mut object: Value) -> Result<(), RestoreError> {
+        let shared = self.shared();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+        let registry = shared.registry();
+        let Some(known) = registry.kind(&api_version, &kind).cloned() else {
+            return Err(RestoreError::UnknownKind { api_version, kind });
+        };
+        let name = text(&object["metadata"]["name"]);
+        if name.is_empty() {
+            return Err(RestoreError::Nameless { kind });
+        }
+        let key = match known.namespaced {
+            true => format!("{}/{name}", text(&object["metadata"]["namespace"])),
+            false => name,
+        };
+        let opaque = crate::opaque::text_of(&known, object.to_string().as_bytes());
+        let stored = convert::storage_kind(&registry, &known);
+        convert::to_storage(&known, &mut object);
+        write(shared, |transaction| {
+            transaction.put(&stored, &key, &mut object, opaque.as_deref());
+        });
+        if crate::semantics::is_definition(&known) {
+            lifecycle::register(shared);
+        }
+        Ok(())
+    }
+
+    /// Brings the status of every ResourceQuota up to date: for a cluster without a quota controller, where
+    /// nobody else would say how much is used or give back what was deleted.
+    pub fn recount_quotas(&self) {
+        let registry = self.shared().registry();
+        write(self.shared(), |transaction| {
+            crate::admission::recount_quotas(&registry, transaction);
+        });
+    }
+}
+
+/// A write that cannot fail.
+fn write(shared: &Shared, body: impl FnOnce(&mut Transaction<'_>)) {
+    let written: Result<_, Status> = shared.store.write(|transaction| {
+        body(transaction);
+        Ok(())
+    });
+    debug_assert!(written.is_ok(), "putting objects in has no way to fail");
+}
+
+impl Mounts {
+    /// Who answers a path that is no resource's.
+    pub(crate) fn find(&self, info: &RequestInfo) -> Option<Handler> {
+        let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        held.iter()
+            .find(|(prefix, _)| info.path.starts_with(prefix.as_str()))
+            .map(|(_, handler)| handler.clone())
+    }
+}

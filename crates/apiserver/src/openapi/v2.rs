@@ -1,0 +1,160 @@
+//! OpenAPI v2: all types in one document, for `kubectl explain` of its old form and for clients from before
+//! there was v3. The same schemas, with what v2 cannot say taken out; as JSON, and as the protobuf that Go
+//! clients ask for.
+
+use super::schemas;
+use crate::kinds::Registry;
+use crate::proto::wire::Writer;
+use serde_json::{Map, Value, json};
+
+/// The document as JSON.
+pub(super) fn document(registry: &Registry) -> Value {
+    let mut components = schemas::Schemas::default();
+    for kind in registry.iter() {
+        components.add_kind(kind);
+    }
+    let definitions: Map<String, Value> = components
+        .finish()
+        .into_iter()
+        .map(|(name, schema)| (name, plain(schema)))
+        .collect();
+    json!({
+        "swagger": "2.0",
+        "info": {"title": "Kubernetes", "version": crate::discovery::GIT_VERSION},
+        "paths": {},
+        "definitions": definitions,
+    })
+}
+
+/// A schema in the words of v2: references stand alone, there are no alternatives and no defaults.
+fn plain(schema: Value) -> Value {
+    let Value::Object(mut map) = schema else {
+        return schema;
+    };
+    if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
+        let name = reference.rsplit('/').next().unwrap_or_default();
+        return json!({"$ref": format!("#/definitions/{name}")});
+    }
+    // `allOf` with a single reference is how v3 puts siblings beside it; v2 has the reference alone.
+    if let Some(Value::Array(all)) = map.get("allOf")
+        && let [only] = all.as_slice()
+        && only.get("$ref").is_some()
+    {
+        return plain(only.clone());
+    }
+    if map.contains_key("oneOf") || map.get("x-kubernetes-int-or-string") == Some(&json!(true)) {
+        // A quantity, or a number or percentage.
+        map.insert("type".into(), json!("string"));
+    }
+    for name in ["oneOf", "anyOf", "allOf", "not", "nullable", "default"] {
+        map.remove(name);
+    }
+    for name in ["items", "additionalProperties"] {
+        if let Some(inner) = map.get_mut(name) {
+            *inner = plain(inner.take());
+        }
+    }
+    if let Some(Value::Object(properties)) = map.get_mut("properties") {
+        for property in properties.values_mut() {
+            *property = plain(property.take());
+        }
+    }
+    Value::Object(map)
+}
+
+/// The document as an `openapi.v2.Document` message. The numbers are those of its definition.
+pub(super) fn protobuf(document: &Value) -> Vec<u8> {
+    let mut out = Writer::default();
+    out.text(1, text(&document["swagger"]));
+    out.message(2, |info| {
+        info.text(1, text(&document["info"]["title"]));
+        info.text(2, text(&document["info"]["version"]));
+    });
+    out.message(8, |_| {});
+    out.message(9, |definitions| {
+        for (name, schema) in document["definitions"].as_object().into_iter().flatten() {
+            definitions.message(1, |entry| named(entry, name, schema));
+        }
+    });
+    out.finish()
+}
+
+fn named(entry: &mut Writer, name: &str, schema: &Value) {
+    entry.text(1, name);
+    entry.message(2, |out| write_schema(out, schema));
+}
+
+fn write_schema(out: &mut Writer, schema: &Value) {
+    for (number, name) in [(1, "$ref"), (2, "format"), (4, "description")] {
+        if let Some(text) = schema[name].as_str() {
+            out.text(number, text);
+        }
+    }
+    for name in schema["required"].as_array().into_iter().flatten() {
+        out.text(19, text(name));
+    }
+    match &schema["additionalProperties"] {
+        Value::Object(_) => out.message(21, |item| {
+            item.message(1, |inner| {
+                write_schema(inner, &schema["additionalProperties"])
+            });
+        }),
+        Value::Bool(flag) => out.message(21, |item| item.flag(2, *flag)),
+        _ => {}
+    }
+    if let Some(kind) = schema["type"].as_str() {
+        out.message(22, |item| item.text(1, kind));
+    }
+    if schema["items"].is_object() {
+        out.message(23, |item| {
+            item.message(1, |inner| write_schema(inner, &schema["items"]))
+        });
+    }
+    if let Some(properties) = schema["properties"].as_object() {
+        out.message(25, |list| {
+            for (name, property) in properties {
+                list.message(1, |entry| named(entry, name, property));
+            }
+        });
+    }
+    for (name, value) in schema.as_object().into_iter().flatten() {
+        if name.starts_with("x-") {
+            out.message(31, |extension| {
+                extension.text(1, name);
+                // JSON is YAML.
+                extension.message(2, |any| any.text(2, &value.to_string()));
+            });
+        }
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_stand_alone_and_alternatives_are_gone() {
+        let document = document(&Registry::default());
+        let strategy =
+            &document["definitions"]["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["strategy"];
+        assert_eq!(
+            strategy,
+            &json!({"$ref": "#/definitions/io.k8s.api.apps.v1.DeploymentStrategy"})
+        );
+        let text = document.to_string();
+        assert!(!text.contains("\"oneOf\":[") && !text.contains("#/components/"));
+        assert!(text.len() > 100_000);
+    }
+
+    #[test]
+    fn the_message_holds_the_names() {
+        let bytes = protobuf(&document(&Registry::default()));
+        assert_eq!(&bytes[..5], b"\x0a\x032.0");
+        let name = b"io.k8s.api.apps.v1.Deployment";
+        assert!(bytes.windows(name.len()).any(|window| window == name));
+    }
+}

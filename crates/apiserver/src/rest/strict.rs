@@ -1,0 +1,201 @@
+//! Reads JSON and YAML into a value and remembers which fields were given more than once.
+//!
+//! The last one wins, as everywhere; `fieldValidation` says how much noise that makes.
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use std::cell::RefCell;
+use std::fmt;
+
+/// UPSTREAM: no more than these are named.
+const MAX_NAMED: usize = 100;
+
+/// A value and the paths that occurred more than once in it.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) value: Value,
+    pub(crate) duplicates: Vec<String>,
+}
+
+pub(crate) fn json(body: &[u8]) -> Result<Read, serde_json::Error> {
+    let duplicates = RefCell::default();
+    // The parser limits the depth to 128, so a hostile body cannot exhaust the stack.
+    let mut parser = serde_json::Deserializer::from_slice(body);
+    let value = Seed::top(&duplicates).deserialize(&mut parser)?;
+    parser.end()?;
+    Ok(Read {
+        value,
+        duplicates: duplicates.into_inner(),
+    })
+}
+
+pub(crate) fn yaml(body: &[u8]) -> Result<Read, serde_yaml_ng::Error> {
+    let duplicates = RefCell::default();
+    let parser = serde_yaml_ng::Deserializer::from_slice(body);
+    let value = Seed::top(&duplicates).deserialize(parser)?;
+    Ok(Read {
+        value,
+        duplicates: duplicates.into_inner(),
+    })
+}
+
+/// Where the reader is, as a list that lives on the stack: nothing is built unless it is needed.
+enum Place<'a> {
+    Top,
+    Field(&'a Place<'a>, &'a str),
+    Item(&'a Place<'a>, usize),
+}
+
+impl Place<'_> {
+    fn write(&self, out: &mut String) {
+        match self {
+            Place::Top => {}
+            Place::Field(outer, name) => {
+                outer.write(out);
+                if !out.is_empty() {
+                    out.push('.');
+                }
+                out.push_str(name);
+            }
+            Place::Item(outer, index) => {
+                outer.write(out);
+                out.push_str(&format!("[{index}]"));
+            }
+        }
+    }
+}
+
+struct Seed<'a> {
+    place: &'a Place<'a>,
+    duplicates: &'a RefCell<Vec<String>>,
+}
+
+impl<'a> Seed<'a> {
+    fn top(duplicates: &'a RefCell<Vec<String>>) -> Seed<'a> {
+        Seed {
+            place: &Place::Top,
+            duplicates,
+        }
+    }
+
+    fn duplicate(&self, name: &str) {
+        let mut duplicates = self.duplicates.borrow_mut();
+        if duplicates.len() < MAX_NAMED {
+            let mut path = String::new();
+            Place::Field(self.place, name).write(&mut path);
+            duplicates.push(path);
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("any JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        loop {
+            let place = Place::Item(self.place, list.len());
+            let seed = Seed {
+                place: &place,
+                duplicates: self.duplicates,
+            };
+            match items.next_element_seed(seed)? {
+                Some(item) => list.push(item),
+                None => return Ok(Value::Array(list)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(name) = members.next_key::<String>()? {
+            let place = Place::Field(self.place, &name);
+            let value = members.next_value_seed(Seed {
+                place: &place,
+                duplicates: self.duplicates,
+            })?;
+            if map.contains_key(&name) {
+                self.duplicate(&name);
+            }
+            map.insert(name, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, value: &str, duplicates: &[&str]) {
+        let read = json(text.as_bytes()).unwrap();
+        assert_eq!(read.value.to_string(), value, "{text}");
+        assert_eq!(read.duplicates, duplicates, "{text}");
+    }
+
+    #[test]
+    fn duplicates_are_named_by_their_path_and_the_last_one_wins() {
+        check(
+            r#"{"a":1,"b":[{"c":1,"c":2}],"a":null}"#,
+            r#"{"a":null,"b":[{"c":2}]}"#,
+            &["b[0].c", "a"],
+        );
+        check(r#"[-1,1.5,true,"x"]"#, r#"[-1,1.5,true,"x"]"#, &[]);
+    }
+
+    #[test]
+    fn yaml_reads_alike() {
+        let read = yaml(b"a: {x: 1}\na: {x: 2}\n").unwrap();
+        assert_eq!(read.value.to_string(), r#"{"a":{"x":2}}"#);
+        assert_eq!(read.duplicates, ["a"]);
+    }
+
+    #[test]
+    fn depth_is_limited() {
+        assert!(json("[".repeat(100_000).as_bytes()).is_err());
+    }
+}

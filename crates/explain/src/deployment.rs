@@ -1,0 +1,179 @@
+//! Deployments: down the tree to the pod that blocks.
+
+use serde_json::Value;
+
+use crate::facts::Facts;
+use crate::json::{condition, number, text, truth};
+use crate::replicas::{note_paused_writes, note_pods, note_refusal, wanted};
+use crate::words::{pods, short};
+use crate::{State, Telling, disruption, help};
+
+const REVISION: &str = "/metadata/annotations/deployment.kubernetes.io~1revision";
+
+pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
+    let deployment = &facts.object;
+    let wanted = wanted(deployment);
+    told.wants(format!("{} of {}", pods(wanted), help::images(deployment)));
+    told.wants(strategy(deployment));
+    told.sees(counts(deployment, wanted));
+    note_paused_writes(facts, deployment, told);
+    let (new, old) = sets(facts);
+    if let Some(new) = new {
+        told.sees(describe(facts, new, "has the current template"));
+    }
+    for set in old
+        .iter()
+        .filter(|set| number(set, "/spec/replicas") > 0 || number(set, "/status/replicas") > 0)
+    {
+        let revision = format!("is revision {}", text(set, REVISION));
+        told.sees(describe(facts, set, &revision));
+    }
+    disruption::tell(facts, deployment, told);
+    let mut trouble = Found::default();
+    for set in new.into_iter().chain(old.iter().copied()) {
+        let is_new = new.is_some_and(|new| std::ptr::eq(new, set));
+        if !is_new && number(set, "/status/replicas") == 0 && number(set, "/spec/replicas") == 0 {
+            continue;
+        }
+        if is_new {
+            told.hear(set);
+            let can_go_back = old
+                .iter()
+                .any(|set| number(set, "/status/availableReplicas") > 0);
+            trouble.refused = note_refusal(facts, set, told);
+            trouble.can_go_back = can_go_back;
+            let pods_stuck = pods_of_new(facts, set, can_go_back, told);
+            trouble.pods = pods_stuck;
+        } else {
+            note_pods(facts, set, told);
+        }
+    }
+    conclude(facts, told, wanted, &trouble);
+}
+
+#[derive(Default)]
+struct Found {
+    refused: bool,
+    pods: bool,
+    can_go_back: bool,
+}
+
+/// A rollout that is blocked while the old pods still serve is best taken back; else the cause is mended.
+fn pods_of_new(facts: &Facts, set: &Value, can_go_back: bool, told: &mut Telling<'_>) -> bool {
+    let held = told.explanation.help.take();
+    let stuck = note_pods(facts, set, told);
+    let mended = told.explanation.help.take();
+    told.explanation.help = held;
+    if stuck && can_go_back {
+        told.offer(help::undo(facts));
+    }
+    told.offer(mended);
+    stuck
+}
+
+fn conclude(facts: &Facts, told: &mut Telling<'_>, wanted: i64, trouble: &Found) {
+    let deployment = &facts.object;
+    let of = |field: &str| number(deployment, &format!("/status/{field}"));
+    let (updated, available) = (of("updatedReplicas"), of("availableReplicas"));
+    let all = of("replicas");
+    let seen = of("observedGeneration") >= number(deployment, "/metadata/generation");
+    let timed_out = condition(deployment, "Progressing")
+        .is_some_and(|held| text(held, "/reason") == "ProgressDeadlineExceeded");
+    let first = told
+        .explanation
+        .in_the_way
+        .first()
+        .map_or(String::new(), |first| {
+            format!("; {} {}", first.object, short(&first.why))
+        });
+    let old = all - updated;
+    let count = format!("{updated} of {wanted} pods are updated, {available} available");
+    if truth(deployment, "/spec/paused") && (updated < wanted || old > 0) {
+        let name = facts.name_of(deployment);
+        told.offer(help::on(
+            facts,
+            &format!("rollout resume {name}"),
+            "lets the rollout go on",
+        ));
+        told.conclude(State::Stuck, format!("is paused: {count}"));
+    } else if seen && (updated, available, all) == (wanted, wanted, wanted) {
+        told.explanation.in_the_way.retain(|held| !held.passing);
+        told.conclude(
+            State::Settled,
+            match wanted {
+                1 => "is complete: its pod is updated and available".to_owned(),
+                _ => format!("is complete: all {wanted} pods are updated and available"),
+            },
+        );
+    } else if trouble.refused || trouble.pods || timed_out {
+        if timed_out && trouble.can_go_back {
+            told.offer(help::undo(facts));
+        }
+        let stuck = match timed_out {
+            true => "has made no progress within its deadline",
+            false => "does not get on",
+        };
+        told.conclude(State::Stuck, format!("{stuck}: {count}{first}"));
+    } else {
+        told.conclude(State::Progressing, format!("is on its way: {count}{first}"));
+    }
+}
+
+fn strategy(deployment: &Value) -> String {
+    if text(deployment, "/spec/strategy/type") == "Recreate" {
+        return "all old pods gone before the first new one starts (Recreate)".to_owned();
+    }
+    let of = |field: &str| {
+        let value = deployment.pointer(&format!("/spec/strategy/rollingUpdate/{field}"));
+        match value {
+            Some(Value::String(text)) => text.clone(),
+            Some(number) => number.to_string(),
+            None => "25%".to_owned(),
+        }
+    };
+    format!(
+        "at most {} unavailable and {} too many while it rolls out",
+        of("maxUnavailable"),
+        of("maxSurge")
+    )
+}
+
+fn counts(deployment: &Value, wanted: i64) -> String {
+    let of = |field: &str| number(deployment, &format!("/status/{field}"));
+    format!(
+        "{}, {} of {wanted} updated, {} ready, {} available",
+        pods(of("replicas")),
+        of("updatedReplicas"),
+        of("readyReplicas"),
+        of("availableReplicas")
+    )
+}
+
+fn describe(facts: &Facts, set: &Value, what: &str) -> String {
+    format!(
+        "{} {what}: wants {}, has {}, {} available",
+        facts.name_of(set),
+        number(set, "/spec/replicas"),
+        number(set, "/status/replicas"),
+        number(set, "/status/availableReplicas"),
+    )
+}
+
+/// The set of the current template, which is the one of the highest revision, and the others.
+fn sets(facts: &Facts) -> (Option<&Value>, Vec<&Value>) {
+    let mut sets = facts.controlled("ReplicaSet", &facts.object);
+    let revision = |set: &&Value| text(set, REVISION).parse::<i64>().unwrap_or(0);
+    sets.sort_by_key(|set| std::cmp::Reverse(revision(set)));
+    let current = text(&facts.object, REVISION);
+    let has_current = sets
+        .first()
+        .is_some_and(|set| text(set, REVISION) == current);
+    // Before its controller has looked, the current template has no set yet.
+    let seen = number(&facts.object, "/status/observedGeneration")
+        >= number(&facts.object, "/metadata/generation");
+    if !has_current || !seen {
+        return (None, sets);
+    }
+    let old = sets.split_off(1);
+    (sets.first().copied(), old)
+}

@@ -1,0 +1,178 @@
+//! What is known about an object when it is explained.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use api::Time;
+use serde_json::Value;
+
+use crate::decisions::Decisions;
+use crate::json::{list, text, truth};
+
+/// Everything that an explanation may rest on. Objects carry their `kind`.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub now: Time,
+    pub source: Source,
+    /// What is asked about.
+    pub object: Value,
+    /// What may have to do with it: sets, pods, budgets, quotas, claims, and for a namespace whatever is left
+    /// in it.
+    pub related: Vec<Value>,
+    pub events: Vec<Value>,
+    /// By `kind/namespace/name`, the kind in lower case.
+    pub decisions: BTreeMap<String, Vec<Decisions>>,
+    /// What could not be read.
+    pub missing: Vec<String>,
+}
+
+/// Who told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A manager of ours, at this address.
+    Manager(String),
+    /// Nobody: the plans were made on a copy of the objects. Why the manager could not be asked.
+    Objects(String),
+    /// A simulated cluster.
+    Simulation,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Manager(address) => write!(f, "the controllers themselves, at {address}"),
+            Source::Objects(why) => write!(
+                f,
+                "the objects alone ({why}): what our controllers would decide on a copy of them"
+            ),
+            Source::Simulation => write!(f, "the simulated controllers"),
+        }
+    }
+}
+
+impl Facts {
+    pub fn new(now: Time, source: Source, object: Value) -> Facts {
+        Facts {
+            now,
+            source,
+            object,
+            related: Vec::new(),
+            events: Vec::new(),
+            decisions: BTreeMap::new(),
+            missing: Vec::new(),
+        }
+    }
+
+    /// The key of [`Facts::decisions`].
+    pub fn key(kind: &str, namespace: &str, name: &str) -> String {
+        format!("{}/{namespace}/{name}", kind.to_lowercase())
+    }
+
+    pub(crate) fn kind(&self) -> &str {
+        text(&self.object, "/kind")
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        text(&self.object, "/metadata/namespace")
+    }
+
+    /// `pod/web-1`
+    pub(crate) fn name_of(&self, object: &Value) -> String {
+        let kind = text(object, "/kind").to_lowercase();
+        format!("{kind}/{}", text(object, "/metadata/name"))
+    }
+
+    pub(crate) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.related
+            .iter()
+            .filter(move |object| text(object, "/kind") == kind)
+    }
+
+    /// Objects of a kind that an owner controls, by name.
+    pub(crate) fn controlled<'a>(&'a self, kind: &'a str, owner: &Value) -> Vec<&'a Value> {
+        let uid = text(owner, "/metadata/uid");
+        let mut found: Vec<&Value> = self
+            .of_kind(kind)
+            .filter(|object| controller_uid(object) == Some(uid))
+            .collect();
+        found.sort_by_key(|object| text(object, "/metadata/name"));
+        found
+    }
+
+    pub(crate) fn decisions_about(&self, object: &Value) -> Vec<Decisions> {
+        let (kind, namespace, name) = (
+            text(object, "/kind"),
+            text(object, "/metadata/namespace"),
+            text(object, "/metadata/name"),
+        );
+        let mut heard = self
+            .decisions
+            .get(&Facts::key(kind, namespace, name))
+            .cloned()
+            .unwrap_or_default();
+        for told in &mut heard {
+            only_of_kind(told, kind);
+        }
+        heard.retain(|told| !told.decisions.is_empty());
+        heard
+    }
+
+    /// The messages of the object's events of a reason, latest first.
+    pub(crate) fn messages<'a>(&'a self, object: &Value, reason: &'a str) -> Vec<&'a str> {
+        let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
+        let mut found: Vec<&Value> = self
+            .events
+            .iter()
+            .filter(|event| {
+                text(event, "/reason") == reason
+                    && text(event, "/involvedObject/kind") == kind
+                    && text(event, "/involvedObject/name") == name
+            })
+            .collect();
+        found.sort_by_key(|event| std::cmp::Reverse(event_time(event)));
+        found
+            .into_iter()
+            .map(|event| text(event, "/message"))
+            .collect()
+    }
+}
+
+/// The garbage collector decides about all kinds, and namesakes of other kinds are none of our business:
+/// its lines begin with the kind.
+fn only_of_kind(told: &mut Decisions, kind: &str) {
+    if told.controller != "garbage-collector-controller" {
+        return;
+    }
+    for decision in &mut told.decisions {
+        let prefix = format!("{kind} ");
+        decision.lines.retain(|line| line.starts_with(&prefix));
+        for line in &mut decision.lines {
+            line.drain(..prefix.len());
+        }
+        // That nothing is wrong with its owners is no news about anything.
+        decision
+            .lines
+            .retain(|line| line != "kept: it has no owner" && line != "kept: all its owners exist");
+    }
+    told.decisions.retain(|decision| !decision.lines.is_empty());
+}
+
+fn event_time(event: &Value) -> &str {
+    let times = [
+        "/lastTimestamp",
+        "/eventTime",
+        "/metadata/creationTimestamp",
+    ];
+    times
+        .iter()
+        .map(|pointer| text(event, pointer))
+        .find(|time| !time.is_empty())
+        .unwrap_or_default()
+}
+
+pub(crate) fn controller_uid(object: &Value) -> Option<&str> {
+    list(object, "/metadata/ownerReferences")
+        .iter()
+        .find(|owner| truth(owner, "/controller"))
+        .map(|owner| text(owner, "/uid"))
+}

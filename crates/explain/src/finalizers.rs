@@ -1,0 +1,81 @@
+//! Who holds an object that is being deleted.
+
+use serde_json::Value;
+
+use crate::Obstacle;
+use crate::facts::Facts;
+use crate::json::{list, text, time};
+
+/// Well-known finalizers and what they wait for.
+const KNOWN: [(&str, &str); 9] = [
+    (
+        "foregroundDeletion",
+        "until everything that it owns is gone",
+    ),
+    ("orphan", "until what it owns has been let go"),
+    ("kubernetes.io/pvc-protection", "as long as a pod uses it"),
+    (
+        "kubernetes.io/pv-protection",
+        "as long as a claim is bound to it",
+    ),
+    ("kubernetes", "until everything in it is gone"),
+    (
+        "batch.kubernetes.io/job-tracking",
+        "until its Job has counted it",
+    ),
+    (
+        "service.kubernetes.io/load-balancer-cleanup",
+        "until the cloud has removed its load balancer",
+    ),
+    (
+        "external-provisioner.volume.kubernetes.io/finalizer",
+        "until the storage driver has removed its volume",
+    ),
+    (
+        "customresourcecleanup.apiextensions.k8s.io",
+        "until all objects of its kind are gone",
+    ),
+];
+
+/// The obstacle of an object that is being deleted and has finalizers.
+pub(crate) fn holding(facts: &Facts, object: &Value) -> Option<Obstacle> {
+    let since = time(object, "/metadata/deletionTimestamp")?;
+    let held: Vec<String> = names(object).map(describe).collect();
+    if held.is_empty() {
+        return None;
+    }
+    Some(Obstacle {
+        object: facts.name_of(object),
+        more: 0,
+        why: format!("held by {}", held.join(" and ")),
+        since: Some(since),
+        passing: false,
+    })
+}
+
+pub(crate) fn names(object: &Value) -> impl Iterator<Item = &str> {
+    let meta = list(object, "/metadata/finalizers");
+    let spec = match text(object, "/kind") {
+        "Namespace" => list(object, "/spec/finalizers"),
+        _ => &[],
+    };
+    meta.iter().chain(spec).filter_map(Value::as_str)
+}
+
+/// `finalizer a/b, which a controller of "a" has to remove`
+pub(crate) fn describe(finalizer: &str) -> String {
+    if let Some((_, until)) = KNOWN.iter().find(|(name, _)| *name == finalizer) {
+        return format!("finalizer {finalizer} {until}");
+    }
+    match finalizer.split_once('/') {
+        Some((domain, _)) => {
+            format!("finalizer {finalizer}, which whoever runs {domain} has to remove")
+        }
+        None => format!("finalizer {finalizer}, which whoever set it has to remove"),
+    }
+}
+
+/// Finalizers that only a person can do something about when nobody removes them.
+pub(crate) fn foreign(object: &Value) -> bool {
+    names(object).any(|name| !KNOWN.iter().any(|(known, _)| *known == name))
+}

@@ -1,0 +1,187 @@
+//! The one command that would help.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::facts::Facts;
+use crate::finalizers;
+use crate::json::{list, text};
+use crate::pod::Cause;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Help {
+    pub command: String,
+    /// What it does, or what to look for in what it prints.
+    pub why: String,
+}
+
+/// A command on an object, with its namespace.
+pub(crate) fn on(facts: &Facts, command: &str, why: &str) -> Option<Help> {
+    let namespace = match facts.namespace() {
+        "" => String::new(),
+        namespace => format!(" -n {namespace}"),
+    };
+    Some(Help {
+        command: format!("kubectl {command}{namespace}"),
+        why: why.to_owned(),
+    })
+}
+
+pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help> {
+    let name = text(pod, "/metadata/name");
+    let node = text(pod, "/spec/nodeName");
+    let log = |container: &str, previous: &str| {
+        let command = format!("logs {name} -c {container}{previous}");
+        on(facts, &command, "shows what it said before it ended")
+    };
+    match cause {
+        Cause::Terminating | Cause::Young | Cause::Starting | Cause::Unscheduled => None,
+        Cause::Held => finalizer(facts, pod),
+        Cause::NodeSilent => Some(Help {
+            command: format!("kubectl describe node {node}"),
+            why: "shows whether the node is still there; if it is gone for good, delete the Node"
+                .into(),
+        }),
+        Cause::Gated => on(
+            facts,
+            &format!("get pod {name} -o jsonpath='{{.spec.schedulingGates}}'"),
+            "shows who holds it; its owner has to remove the gate",
+        ),
+        Cause::Unschedulable => unschedulable(pod),
+        Cause::Claim(claim) => on(
+            facts,
+            &format!("describe pvc {claim}"),
+            "shows why the claim is not bound",
+        ),
+        Cause::Image { .. } => fix_image(facts, pod, cause),
+        Cause::Configuration | Cause::Mount | Cause::Gate | Cause::Failed => on(
+            facts,
+            &format!("describe pod {name}"),
+            "shows its events and what it refers to",
+        ),
+        Cause::Crash { container } => log(container, " --previous"),
+        Cause::Probe { container } => on(
+            facts,
+            &format!("logs {name} -c {container}"),
+            "shows why it does not answer",
+        ),
+    }
+}
+
+fn unschedulable(pod: &Value) -> Option<Help> {
+    let message =
+        crate::json::condition(pod, "PodScheduled").map_or("", |held| text(held, "/message"));
+    let (command, why) = if message.contains("Insufficient") || message.contains("Too many pods") {
+        (
+            "kubectl describe nodes",
+            "shows what takes the room; free some, or add a node",
+        )
+    } else if message.contains("taint") {
+        (
+            "kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints",
+            "shows which taint the pod would have to tolerate",
+        )
+    } else if message.contains("affinity") || message.contains("selector") {
+        (
+            "kubectl get nodes --show-labels",
+            "shows which labels the nodes have",
+        )
+    } else {
+        ("kubectl get nodes -o wide", "shows which nodes there are")
+    };
+    Some(Help {
+        command: command.into(),
+        why: why.into(),
+    })
+}
+
+/// Images are set where the template is.
+fn fix_image(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help> {
+    let Cause::Image { container } = cause else {
+        return None;
+    };
+    let owner = facts.name_of(&facts.object);
+    let why = "gives it an image that exists";
+    match facts.kind() {
+        "Deployment" | "StatefulSet" | "DaemonSet" => {
+            on(facts, &format!("set image {owner} {container}=IMAGE"), why)
+        }
+        _ => {
+            let name = text(pod, "/metadata/name");
+            on(
+                facts,
+                &format!("describe pod {name}"),
+                "shows what the registry answered",
+            )
+        }
+    }
+}
+
+/// What to do about finalizers that nobody removes.
+pub(crate) fn finalizer(facts: &Facts, object: &Value) -> Option<Help> {
+    let name = facts.name_of(object);
+    if !finalizers::foreign(object) {
+        return None;
+    }
+    let namespace = match text(object, "/metadata/namespace") {
+        "" => String::new(),
+        namespace => format!(" -n {namespace}"),
+    };
+    Some(Help {
+        command: format!(
+            "kubectl patch {name}{namespace} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'"
+        ),
+        why: "lets it go; only if whoever set the finalizer is gone for good".into(),
+    })
+}
+
+/// What to do when the API server refuses to create pods.
+pub(crate) fn refused(facts: &Facts, message: &str) -> Option<Help> {
+    if let Some(rest) = message.split("exceeded quota: ").nth(1) {
+        let quota = rest.split(',').next().unwrap_or_default();
+        let command = format!("describe quota {quota}");
+        return on(
+            facts,
+            &command,
+            "shows what is used; raise the quota or ask for less",
+        );
+    }
+    if message.contains("violates PodSecurity") {
+        let command = format!("kubectl get ns {} --show-labels", facts.namespace());
+        let why =
+            "shows the policy of the namespace; change the pod template, or the policy".into();
+        return Some(Help { command, why });
+    }
+    if message.contains("serviceaccount") {
+        return on(
+            facts,
+            "get serviceaccounts",
+            "shows whether the account exists",
+        );
+    }
+    let name = facts.name_of(&facts.object);
+    on(
+        facts,
+        &format!("describe {name}"),
+        "shows all that the API server said",
+    )
+}
+
+/// Back to what worked, if anything did.
+pub(crate) fn undo(facts: &Facts) -> Option<Help> {
+    let name = facts.name_of(&facts.object);
+    on(
+        facts,
+        &format!("rollout undo {name}"),
+        "goes back to the revision before",
+    )
+}
+
+/// The containers' images of a template: `nginx:1.27` or `nginx:1.27, proxy:2`.
+pub(crate) fn images(object: &Value) -> String {
+    list(object, "/spec/template/spec/containers")
+        .iter()
+        .map(|container| text(container, "/image"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}

@@ -1,0 +1,286 @@
+//! Why is it not done yet? From objects and decisions to plain words. Pure.
+//!
+//! [`explain`] takes [`Facts`] (an object, what belongs to it, its events, and what the controllers last
+//! decided about it) and gives an [`Explanation`]: what is wanted, what is there, what was done and when,
+//! what is awaited and until when, what is in the way, and the one command that would help. `steersman why`
+//! prints it for an object of a cluster, `steersman preview` for a rollout that does not finish.
+//!
+//! Objects are read as JSON, not as the controllers' views: a person wants to hear of images, probes and
+//! exit codes, which no controller reads.
+
+mod decisions;
+mod deployment;
+mod disruption;
+mod facts;
+mod finalizers;
+mod help;
+mod json;
+mod namespace;
+mod pod;
+mod pod_state;
+mod print;
+mod replicas;
+mod sets;
+#[cfg(test)]
+mod tests;
+mod time;
+mod words;
+
+use api::Time;
+use serde::Serialize;
+
+pub use decisions::{Decision, Decisions, Line, classify};
+pub use disruption::{Budget, allows_no_disruption};
+pub use facts::{Facts, Source};
+pub use help::Help;
+pub use json::{labels, selector_of};
+pub use pod::{Cause, Trouble, trouble};
+pub use replicas::{Overlap, overlaps};
+pub use time::human;
+
+/// What a person is told about one object.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// `deployment/web`
+    pub object: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    pub state: State,
+    /// The answer in one sentence.
+    pub verdict: String,
+    pub wants: Vec<String>,
+    pub sees: Vec<String>,
+    /// Oldest first.
+    pub did: Vec<Did>,
+    /// What our controllers would do now, where they are not the ones that run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub would: Vec<String>,
+    pub waits: Vec<String>,
+    pub in_the_way: Vec<Obstacle>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub help: Option<Help>,
+    /// Who says so.
+    pub told_by: String,
+    /// What could not be read, and so is not in here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+}
+
+/// How things stand, for scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum State {
+    /// Nothing to do.
+    Settled,
+    /// On its way.
+    Progressing,
+    /// Something has to be done by somebody.
+    Stuck,
+}
+
+/// Something that a controller did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Did {
+    pub at: Time,
+    pub controller: String,
+    pub what: String,
+    /// Why it did not succeed, if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+/// Something that has to change before there is progress.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Obstacle {
+    /// `pod/web-1`
+    pub object: String,
+    /// How many more objects have the same trouble.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more: usize,
+    pub why: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// It goes away by itself.
+    pub passing: bool,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// Says why an object is as it is.
+pub fn explain(facts: &Facts) -> Explanation {
+    let mut told = Telling::new(facts);
+    match facts.kind() {
+        "Deployment" => deployment::tell(facts, &mut told),
+        "ReplicaSet" | "ReplicationController" => replicas::tell(facts, &mut told),
+        "StatefulSet" | "DaemonSet" => sets::tell(facts, &mut told),
+        "Pod" => pod::tell(facts, &mut told),
+        "Namespace" => namespace::tell(facts, &mut told),
+        _ => {}
+    }
+    told.finish()
+}
+
+/// An explanation in the making.
+struct Telling<'a> {
+    facts: &'a Facts,
+    explanation: Explanation,
+}
+
+impl<'a> Telling<'a> {
+    fn new(facts: &'a Facts) -> Telling<'a> {
+        let mut told = Telling {
+            facts,
+            explanation: Explanation {
+                object: facts.name_of(&facts.object),
+                namespace: facts.namespace().to_owned(),
+                state: State::Settled,
+                verdict: String::new(),
+                wants: Vec::new(),
+                sees: Vec::new(),
+                did: Vec::new(),
+                would: Vec::new(),
+                waits: Vec::new(),
+                in_the_way: Vec::new(),
+                help: None,
+                told_by: facts.source.to_string(),
+                missing: facts.missing.clone(),
+            },
+        };
+        told.hear(&facts.object);
+        told
+    }
+
+    fn wants(&mut self, line: impl Into<String>) {
+        self.explanation.wants.push(line.into());
+    }
+
+    fn sees(&mut self, line: impl Into<String>) {
+        self.explanation.sees.push(line.into());
+    }
+
+    /// The first help that is offered is given: the cause before the consequences.
+    fn offer(&mut self, help: Option<Help>) {
+        if self.explanation.help.is_none() {
+            self.explanation.help = help;
+        }
+    }
+
+    fn conclude(&mut self, state: State, verdict: impl Into<String>) {
+        self.explanation.state = state;
+        self.explanation.verdict = verdict.into();
+    }
+
+    /// Adds what controllers decided about an object.
+    fn hear(&mut self, object: &serde_json::Value) {
+        let about = self.facts.name_of(object);
+        let own = about == self.explanation.object;
+        for heard in self.facts.decisions_about(object) {
+            let last = heard.decisions.len().saturating_sub(1);
+            for (index, decision) in heard.decisions.iter().enumerate() {
+                for line in &decision.lines {
+                    self.hear_line(
+                        &heard.controller,
+                        decision,
+                        line,
+                        (own, index == last),
+                        &about,
+                    );
+                }
+            }
+        }
+    }
+
+    fn hear_line(
+        &mut self,
+        controller: &str,
+        decision: &Decision,
+        line: &str,
+        (own, last): (bool, bool),
+        about: &str,
+    ) {
+        let line = match own {
+            true => line.to_owned(),
+            false => format!("{about} {line}"),
+        };
+        match classify(&line) {
+            Line::Act if matches!(self.facts.source, Source::Objects(_)) => {
+                self.explanation.would.push(line);
+            }
+            Line::Act => self.explanation.did.push(Did {
+                at: decision.last_at.time(),
+                controller: controller.to_owned(),
+                what: line,
+                failure: decision.failure.clone().filter(|_| last),
+            }),
+            Line::Wait if last => self.explanation.waits.push(line),
+            Line::State if last && own => self.explanation.sees.push(line),
+            _ => {}
+        }
+    }
+
+    /// Adds an obstacle, or counts it with an equal one.
+    fn in_the_way(&mut self, obstacle: Obstacle) {
+        let held = self.explanation.in_the_way.iter_mut();
+        let kind = |object: &str| object.split('/').next().unwrap_or_default().to_owned();
+        let mut same = held.filter(|held| {
+            held.why == obstacle.why && kind(&held.object) == kind(&obstacle.object)
+        });
+        if let Some(held) = same.next() {
+            held.more += 1;
+            held.since = held.since.into_iter().chain(obstacle.since).min();
+            return;
+        }
+        self.explanation.in_the_way.push(obstacle);
+    }
+
+    fn finish(mut self) -> Explanation {
+        self.note_deletion();
+        if self.explanation.state == State::Stuck {
+            let command = format!("describe {}", self.explanation.object);
+            self.offer(help::on(self.facts, &command, "shows its events"));
+        }
+        let told = &mut self.explanation;
+        told.did.sort_by_key(|did| did.at);
+        let surplus = told.did.len().saturating_sub(DID_MAX);
+        told.did.drain(..surplus);
+        told.in_the_way.truncate(OBSTACLES_MAX);
+        if told.verdict.is_empty() {
+            told.verdict = match (told.waits.first(), told.did.last()) {
+                (Some(wait), _) => wait.clone(),
+                (None, Some(did)) => format!("nothing is in the way; last: {}", did.what),
+                (None, None) if told.sees.is_empty() => {
+                    "no controller of this manager has decided anything about it".to_owned()
+                }
+                (None, None) => "nothing to do".to_owned(),
+            };
+        }
+        self.explanation
+    }
+
+    /// An object that is on its way out is held by its finalizers, whatever its kind.
+    fn note_deletion(&mut self) {
+        let (object, kind) = (&self.facts.object, self.facts.kind());
+        if kind == "Pod" || kind == "Namespace" {
+            // These have more to say about it themselves.
+            return;
+        }
+        let Some(obstacle) = finalizers::holding(self.facts, object) else {
+            return;
+        };
+        let verdict = format!("is being deleted; {}", obstacle.why);
+        self.conclude(State::Stuck, verdict);
+        self.offer(help::finalizer(self.facts, object));
+        self.in_the_way(obstacle);
+    }
+}
+
+/// What was done before that is no news any more.
+const DID_MAX: usize = 8;
+
+/// Who has more troubles than this has to solve the first ones first.
+const OBSTACLES_MAX: usize = 12;

@@ -1,0 +1,139 @@
+//! What the containers of a pod are up to.
+
+use api::Time;
+use serde_json::Value;
+
+use crate::facts::Facts;
+use crate::json::{list, number, text, time, truth};
+use crate::pod::{Cause, Trouble};
+
+/// The first container that is in trouble: init containers first, as they run first.
+pub(crate) fn container_trouble(facts: &Facts, pod: &Value) -> Option<Trouble> {
+    let init = list(pod, "/status/initContainerStatuses");
+    let main = list(pod, "/status/containerStatuses");
+    let found = init
+        .iter()
+        .map(|status| (status, true))
+        .chain(main.iter().map(|status| (status, false)));
+    let mut troubles = found.filter_map(|(status, init)| of_container(facts, pod, status, init));
+    troubles.next()
+}
+
+fn of_container(facts: &Facts, pod: &Value, status: &Value, init: bool) -> Option<Trouble> {
+    let name = text(status, "/name");
+    let called = match init {
+        true => format!("init container {name}"),
+        false => format!("container {name}"),
+    };
+    let reason = text(status, "/state/waiting/reason");
+    let message = text(status, "/state/waiting/message");
+    let since = time(pod, "/status/startTime");
+    let of = |cause, why, since, passing| {
+        Some(Trouble {
+            cause,
+            why,
+            since,
+            passing,
+        })
+    };
+    match reason {
+        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
+            let image = text(status, "/image");
+            let container = name.to_owned();
+            let detail = pull_error(facts, pod, message);
+            let why = format!("{called} cannot pull image {image:?}: {reason}{detail}");
+            of(Cause::Image { container }, why, since, false)
+        }
+        "CrashLoopBackOff" => crash(status, &called, name, since),
+        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
+            let why = format!("{called} cannot be started: {message}");
+            of(Cause::Configuration, why, since, false)
+        }
+        _ if !text(status, "/state/terminated/reason").is_empty() && !init => {
+            let code = number(status, "/state/terminated/exitCode");
+            let why = format!(
+                "{called} has ended with exit code {code}{}",
+                ended(status, "state")
+            );
+            let container = name.to_owned();
+            of(Cause::Crash { container }, why, since, false)
+        }
+        _ if init && number(status, "/state/terminated/exitCode") != 0 => {
+            crash(status, &called, name, since)
+        }
+        _ if !init && status.pointer("/state/running").is_some() && !truth(status, "/ready") => {
+            probe(facts, pod, status, &called, name)
+        }
+        _ => None,
+    }
+}
+
+/// The kubelet's own words; the back-off's message says no more than that there is one.
+fn pull_error(facts: &Facts, pod: &Value, message: &str) -> String {
+    let told = facts.messages(pod, "Failed");
+    let told = told
+        .iter()
+        .find(|text| !text.starts_with("Error: "))
+        .copied();
+    match told.or(Some(message)).filter(|text| !text.is_empty()) {
+        Some(text) => format!(" ({text})"),
+        None => String::new(),
+    }
+}
+
+fn crash(status: &Value, called: &str, name: &str, since: Option<Time>) -> Option<Trouble> {
+    let from = match status.pointer("/lastState/terminated") {
+        Some(_) => "lastState",
+        None => "state",
+    };
+    let code = number(status, &format!("/{from}/terminated/exitCode"));
+    let restarts = number(status, "/restartCount");
+    Some(Trouble {
+        cause: Cause::Crash {
+            container: name.to_owned(),
+        },
+        why: format!(
+            "{called} crashes again and again: exit code {code}{}, started {} times",
+            ended(status, from),
+            restarts + 1
+        ),
+        since,
+        passing: false,
+    })
+}
+
+/// `, OOMKilled`: why it ended, where that says more than the exit code.
+fn ended(status: &Value, from: &str) -> String {
+    match text(status, &format!("/{from}/terminated/reason")) {
+        "" | "Error" | "Completed" => String::new(),
+        reason => format!(", {reason}"),
+    }
+}
+
+fn probe(facts: &Facts, pod: &Value, status: &Value, called: &str, name: &str) -> Option<Trouble> {
+    let spec = list(pod, "/spec/containers")
+        .iter()
+        .find(|container| text(container, "/name") == name)?;
+    let started = status.pointer("/started").and_then(Value::as_bool) != Some(false);
+    let kind = match (spec.get("startupProbe"), spec.get("readinessProbe")) {
+        (Some(_), _) if !started => "Startup",
+        (_, Some(_)) => "Readiness",
+        _ => return None,
+    };
+    let told = facts.messages(pod, "Unhealthy");
+    let failure = told.iter().find(|message| message.starts_with(kind));
+    let passing = failure.is_none();
+    let kind_text = kind.to_lowercase();
+    let why = match failure {
+        Some(message) => format!("{called} runs, but its {kind_text} probe fails: {message}"),
+        None => format!("{called} runs, and its {kind_text} probe has not succeeded yet"),
+    };
+    Some(Trouble {
+        cause: Cause::Probe {
+            container: name.to_owned(),
+        },
+        why,
+        since: time(status, "/state/running/startedAt"),
+        passing,
+    })
+}

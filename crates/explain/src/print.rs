@@ -1,0 +1,84 @@
+//! An explanation as text.
+
+use std::fmt;
+
+use api::Time;
+
+use crate::time::{human, relative};
+use crate::{Explanation, Obstacle};
+
+impl Explanation {
+    /// The text for a terminal, as of `now`.
+    pub fn text(&self, now: Time) -> String {
+        let mut out = String::new();
+        // Writing into a string cannot fail.
+        let _ = self.write(&mut out, now);
+        out
+    }
+
+    fn write(&self, out: &mut String, now: Time) -> fmt::Result {
+        use fmt::Write;
+        match self.namespace.as_str() {
+            "" => writeln!(out, "{}: {}", self.object, self.verdict)?,
+            namespace => writeln!(out, "{} in {namespace}: {}", self.object, self.verdict)?,
+        }
+        section(out, "wants", &self.wants);
+        section(out, "sees", &self.sees);
+        let did: Vec<String> = self
+            .did
+            .iter()
+            .map(|did| {
+                let failed = did
+                    .failure
+                    .as_ref()
+                    .map_or(String::new(), |why| format!("; failed: {why}"));
+                format!("{:<9} {}{failed}", relative(did.at, now), did.what)
+            })
+            .collect();
+        section(out, "did", &did);
+        section(out, "would", &self.would);
+        let waits = self.waits.iter();
+        let waits: Vec<String> = waits
+            .map(|line| line.strip_prefix("waits ").unwrap_or(line).to_owned())
+            .collect();
+        section(out, "waits", &waits);
+        let obstacles: Vec<String> = self
+            .in_the_way
+            .iter()
+            .map(|obstacle| obstacle.text(now))
+            .collect();
+        section(out, "in the way", &obstacles);
+        if let Some(help) = &self.help {
+            section(out, "would help", &[help.command.clone(), help.why.clone()]);
+        }
+        section(out, "not read", &self.missing);
+        writeln!(out, "\nTold by {}.", self.told_by)
+    }
+}
+
+impl Obstacle {
+    fn text(&self, now: Time) -> String {
+        let more = match self.more {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let since = self.since.map_or(String::new(), |since| {
+            format!(" (for {})", human(now.unix() - since.unix()))
+        });
+        format!("{}{more}: {}{since}", self.object, self.why)
+    }
+}
+
+/// The longest heading and two spaces.
+const INDENT: usize = 12;
+
+fn section(out: &mut String, heading: &str, lines: &[String]) {
+    if lines.is_empty() {
+        return;
+    }
+    out.push('\n');
+    for (index, line) in lines.iter().enumerate() {
+        let heading = if index == 0 { heading } else { "" };
+        out.push_str(&format!("{heading:<INDENT$}{line}\n"));
+    }
+}

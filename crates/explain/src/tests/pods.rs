@@ -1,0 +1,224 @@
+//! Why a pod is not available, or not gone.
+
+use super::{check, check_verdict};
+use expect_test::{Expect, expect};
+
+/// A pod on a node with this status.
+fn check_pod(status: &str, expected: Expect) {
+    check_with(status, "", expected);
+}
+
+fn check_with(status: &str, more: &str, expected: Expect) {
+    let yaml = format!(
+        "
+kind: Pod
+metadata: {{name: web-1, namespace: shop, creationTimestamp: '2026-01-01T11:50:00Z'}}
+spec:
+  nodeName: node-1
+  containers: [{{name: main, image: 'web:2', readinessProbe: {{}}}}]
+status: {status}
+{more}"
+    );
+    check_verdict(&yaml, expected);
+}
+
+#[test]
+fn a_pod_that_is_ready() {
+    check(
+        "
+kind: Pod
+metadata: {name: web-1, namespace: shop}
+spec: {nodeName: node-1, containers: [{name: main, image: 'web:2'}]}
+status: {phase: Running, conditions: [{type: Ready, status: 'True', lastTransitionTime: '2026-01-01T11:00:00Z'}]}",
+        expect![[r#"
+            pod/web-1 in shop: runs and is ready
+
+            wants       to run web:2
+                        nothing else: no controller looks after it, and nobody replaces it
+
+            sees        phase Running, on node-1
+
+            Told by the controllers themselves, at https://here.
+        "#]],
+    );
+}
+
+#[test]
+fn images_that_cannot_be_pulled() {
+    check_with(
+        "{phase: Pending, startTime: '2026-01-01T11:57:00Z', containerStatuses: [{name: main, image: 'web:2', state: {waiting: {reason: ImagePullBackOff, message: Back-off}}}]}",
+        "---
+kind: Event
+reason: Failed
+message: 'Failed to pull image: not found'
+involvedObject: {kind: Pod, name: web-1}",
+        expect![[r#"
+            container main cannot pull image "web:2": ImagePullBackOff (Failed to pull image: not found) (for 3m)
+            kubectl describe pod web-1 -n shop"#]],
+    );
+}
+
+#[test]
+fn containers_that_crash_or_cannot_start() {
+    check_pod(
+        "{phase: Running, startTime: '2026-01-01T11:57:00Z', containerStatuses: [{name: main, restartCount: 4, state: {waiting: {reason: CrashLoopBackOff}}, lastState: {terminated: {exitCode: 137, reason: OOMKilled}}}]}",
+        expect![[r#"
+            container main crashes again and again: exit code 137, OOMKilled, started 5 times (for 3m)
+            kubectl logs web-1 -c main --previous -n shop"#]],
+    );
+    check_pod(
+        "{phase: Pending, initContainerStatuses: [{name: migrate, restartCount: 1, state: {terminated: {exitCode: 3, reason: Error}}}]}",
+        expect![[r#"
+            init container migrate crashes again and again: exit code 3, started 2 times
+            kubectl logs web-1 -c migrate --previous -n shop"#]],
+    );
+    check_pod(
+        "{phase: Pending, containerStatuses: [{name: main, state: {waiting: {reason: CreateContainerConfigError, message: 'secret \"db\" not found'}}}]}",
+        expect![[r#"
+            container main cannot be started: secret "db" not found
+            kubectl describe pod web-1 -n shop"#]],
+    );
+}
+
+#[test]
+fn probes_and_gates() {
+    let running = "{phase: Running, containerStatuses: [{name: main, ready: false, started: true, state: {running: {startedAt: '2026-01-01T11:55:00Z'}}}]}";
+    check_pod(
+        running,
+        expect![[r#"
+        container main runs, and its readiness probe has not succeeded yet (for 5m)
+        kubectl logs web-1 -c main -n shop"#]],
+    );
+    check_with(
+        running,
+        "---
+kind: Event
+reason: Unhealthy
+message: 'Readiness probe failed: HTTP probe failed with statuscode: 503'
+involvedObject: {kind: Pod, name: web-1}",
+        expect![[r#"
+            container main runs, but its readiness probe fails: Readiness probe failed: HTTP probe failed with statuscode: 503 (for 5m)
+            kubectl logs web-1 -c main -n shop"#]],
+    );
+    check_verdict(
+        "
+kind: Pod
+metadata: {name: web-1, namespace: shop}
+spec: {nodeName: n, readinessGates: [{conditionType: lb.io/ready}], containers: [{name: main}]}
+status: {phase: Running, containerStatuses: [{name: main, ready: true}], conditions: [{type: Ready, status: 'False'}]}",
+        expect![[r#"
+            is not ready: its readiness gate lb.io/ready is not true, which somebody outside has to set
+            kubectl describe pod web-1 -n shop"#]],
+    );
+}
+
+#[test]
+fn pods_that_find_no_node() {
+    let unscheduled = |spec: &str, condition: &str| {
+        format!(
+            "
+kind: Pod
+metadata: {{name: web-1, namespace: shop, creationTimestamp: '2026-01-01T11:50:00Z'}}
+spec: {spec}
+status: {{phase: Pending, conditions: [{condition}]}}"
+        )
+    };
+    check_verdict(
+        &unscheduled("{}", ""),
+        expect!["waits for the scheduler, which has not looked at it yet (for 10m)"],
+    );
+    check_verdict(
+        &unscheduled(
+            "{}",
+            "{type: PodScheduled, status: 'False', reason: Unschedulable, lastTransitionTime: '2026-01-01T11:51:00Z', message: '0/3 nodes are available: 3 Insufficient cpu.'}",
+        ),
+        expect![[r#"
+            cannot be scheduled: 0/3 nodes are available: 3 Insufficient cpu. (for 9m)
+            kubectl describe nodes"#]],
+    );
+    check_verdict(
+        &unscheduled(
+            "{schedulingGates: [{name: example.com/wait}]}",
+            "{type: PodScheduled, status: 'False', reason: SchedulingGated}",
+        ),
+        expect![[r#"
+            may not be scheduled yet: scheduling gate example.com/wait (for 10m)
+            kubectl get pod web-1 -o jsonpath='{.spec.schedulingGates}' -n shop"#]],
+    );
+    let claim = unscheduled(
+        "{volumes: [{persistentVolumeClaim: {claimName: data}}]}",
+        "",
+    );
+    check_verdict(
+        &format!(
+            "{claim}\n---\nkind: PersistentVolumeClaim\nmetadata: {{name: data}}\nstatus: {{phase: Pending}}"
+        ),
+        expect![[r#"
+            cannot be scheduled: its claim data is not bound (for 10m)
+            kubectl describe pvc data -n shop"#]],
+    );
+}
+
+#[test]
+fn pods_that_do_not_go() {
+    let going = |finalizers: &str, due: &str| {
+        format!(
+            "
+kind: Pod
+metadata: {{name: web-1, namespace: shop, finalizers: {finalizers}, deletionTimestamp: '{due}', deletionGracePeriodSeconds: 30}}
+spec: {{nodeName: node-1}}
+status: {{phase: Running}}"
+        )
+    };
+    check_verdict(
+        &going("[]", "2026-01-01T12:00:20Z"),
+        expect!["is stopping; it has until 2026-01-01T12:00:20Z (in 20s) (for 10s)"],
+    );
+    check_verdict(
+        &going("[]", "2026-01-01T11:55:00Z"),
+        expect![[r#"
+        is being deleted, but node node-1 does not confirm that it has stopped (for 5m30s)
+        kubectl describe node node-1"#]],
+    );
+    check_verdict(
+        &going("[example.com/backup]", "2026-01-01T11:55:00Z"),
+        expect![[r#"
+            is being deleted and held by finalizer example.com/backup, which whoever runs example.com has to remove (for 5m30s)
+            kubectl patch pod/web-1 -n shop --type=merge -p '{"metadata":{"finalizers":null}}'"#]],
+    );
+    check_verdict(
+        &going("[batch.kubernetes.io/job-tracking]", "2026-01-01T11:55:00Z"),
+        expect![[r#"
+            is being deleted and held by finalizer batch.kubernetes.io/job-tracking until its Job has counted it (for 5m30s)
+            kubectl describe pod/web-1 -n shop"#]],
+    );
+}
+
+#[test]
+fn ready_is_not_available_yet() {
+    check_verdict(
+        "
+kind: Pod
+metadata: {name: web-1, namespace: shop, ownerReferences: [{uid: u, controller: true, kind: ReplicaSet, name: web}]}
+spec: {nodeName: node-1}
+status: {phase: Running, conditions: [{type: Ready, status: 'True', lastTransitionTime: '2026-01-01T11:59:50Z'}]}
+---
+kind: ReplicaSet
+metadata: {name: web, namespace: shop, uid: u}
+spec: {minReadySeconds: 30}",
+        expect!["is ready, and counts as available at 2026-01-01T12:00:20Z (in 20s): minReadySeconds is 30 (for 10s)"],
+    );
+}
+
+#[test]
+fn a_pod_without_an_owner_that_failed() {
+    check_verdict(
+        "
+kind: Pod
+metadata: {name: web-1, namespace: shop}
+status: {phase: Failed, reason: Evicted, message: 'The node was low on resource: memory.'}",
+        expect![[r#"
+            has failed: Evicted: The node was low on resource: memory.
+            kubectl describe pod web-1 -n shop"#]],
+    );
+}

@@ -1,0 +1,30 @@
+//! Times and durations as people read them.
+
+use api::Time;
+
+/// `45s`, `3m20s`, `2h`, `5d`: two units at most, and one where the second would not matter.
+pub fn human(seconds: i64) -> String {
+    let two = |major: i64, unit: &str, minor: i64, minor_unit: &str| match minor {
+        0 => format!("{major}{unit}"),
+        _ => format!("{major}{unit}{minor}{minor_unit}"),
+    };
+    let seconds = seconds.max(0);
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        _ if minutes < 10 => two(minutes, "m", seconds % 60, "s"),
+        _ if minutes < 180 => format!("{minutes}m"),
+        _ if hours < 8 => two(hours, "h", minutes % 60, "m"),
+        _ if hours < 48 => format!("{hours}h"),
+        _ => format!("{}d", hours / 24),
+    }
+}
+
+/// `2m ago`, `in 30s`, `now`.
+pub(crate) fn relative(at: Time, now: Time) -> String {
+    match now.unix() - at.unix() {
+        0 => "now".to_owned(),
+        past if past > 0 => format!("{} ago", human(past)),
+        future => format!("in {}", human(-future)),
+    }
+}

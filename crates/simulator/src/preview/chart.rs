@@ -1,0 +1,266 @@
+//! Counts over time as rows of characters. Pure.
+
+use super::series::Sample;
+use super::text::{Style, duration};
+
+/// What a cell of the chart shows, from the bottom of the stack to its top.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Band {
+    NewReady,
+    New,
+    OldReady,
+    Old,
+}
+
+const BANDS: [(Band, &str); 4] = [
+    (Band::NewReady, "new, ready"),
+    (Band::New, "new, not ready"),
+    (Band::OldReady, "old, ready"),
+    (Band::Old, "old, not ready"),
+];
+
+/// Rows of a chart; with fewer pods each has a row of its own.
+const HEIGHT_MAX: i32 = 12;
+
+/// What stands left of the chart: a number and a line.
+const MARGIN: usize = 7;
+
+/// The chart of one workload, from 0 to `end` seconds.
+pub(crate) fn chart(samples: &[Sample], end: f64, style: Style) -> Vec<String> {
+    let peak = samples.iter().map(Sample::total).max().unwrap_or(0);
+    if peak == 0 || samples.is_empty() {
+        return Vec::new();
+    }
+    let width = style.width.clamp(30, 120) - MARGIN - 2;
+    let columns: Vec<Sample> = (0..width)
+        .map(|column| at(samples, end, column, width))
+        .collect();
+    let height = peak.min(HEIGHT_MAX);
+    let scale = f64::from(peak) / f64::from(height);
+    let mut rows = Vec::new();
+    for row in (1..=height).rev() {
+        let number = f64::from(row) * scale;
+        let label = match row == height || row == 1 || row == height / 2 {
+            true => format!("{:>4} ", number.round()),
+            false => " ".repeat(5),
+        };
+        let level = (f64::from(row) - 0.5) * scale;
+        let cells: String = cells(&columns, level, style);
+        rows.push(
+            format!("{label}{} {cells}", if style.unicode { "│" } else { "|" })
+                .trim_end()
+                .to_owned(),
+        );
+    }
+    rows.push(axis(width, style));
+    rows.push(times(width, end));
+    if let Some(missing) = missing(&columns) {
+        rows.push(missing);
+    }
+    rows.push(legend(samples, style));
+    rows
+}
+
+/// The sample in effect at the end of a column; the first column shows how it begins.
+fn at(samples: &[Sample], end: f64, column: usize, width: usize) -> Sample {
+    let time = match column {
+        0 => 0.0,
+        column => end * (column + 1) as f64 / width as f64,
+    };
+    let index = samples.partition_point(|sample| sample.at <= time);
+    samples[index.saturating_sub(1)]
+}
+
+fn cells(columns: &[Sample], level: f64, style: Style) -> String {
+    let mut out = String::new();
+    let mut before = None;
+    for sample in columns {
+        let band = band(sample, level);
+        if style.colour && band != before {
+            out.push_str(band.map_or("\u{1b}[0m", colour));
+        }
+        before = band;
+        out.push(band.map_or(' ', |band| symbol(band, style)));
+    }
+    if style.colour && before.is_some() {
+        out.push_str("\u{1b}[0m");
+    }
+    out
+}
+
+fn band(sample: &Sample, level: f64) -> Option<Band> {
+    let heights = [
+        sample.new_ready,
+        sample.new - sample.new_ready,
+        sample.old_ready,
+        sample.old - sample.old_ready,
+    ];
+    let mut top = 0.0;
+    for ((band, _), height) in BANDS.iter().zip(heights) {
+        top += f64::from(height);
+        if level < top {
+            return Some(*band);
+        }
+    }
+    None
+}
+
+fn symbol(band: Band, style: Style) -> char {
+    match (band, style.unicode) {
+        (Band::NewReady, true) => '█',
+        (Band::New, true) => '▒',
+        (Band::OldReady, true) => '░',
+        (Band::Old, true) => '·',
+        (Band::NewReady, false) => '#',
+        (Band::New, false) => '+',
+        (Band::OldReady, false) => '=',
+        (Band::Old, false) => '.',
+    }
+}
+
+fn colour(band: Band) -> &'static str {
+    match band {
+        Band::NewReady => "\u{1b}[32m",
+        Band::New => "\u{1b}[33m",
+        Band::OldReady => "\u{1b}[34m",
+        Band::Old => "\u{1b}[35m",
+    }
+}
+
+fn axis(width: usize, style: Style) -> String {
+    match style.unicode {
+        true => format!("   0 └{}", "─".repeat(width + 1)),
+        false => format!("   0 +{}", "-".repeat(width + 1)),
+    }
+}
+
+fn times(width: usize, end: f64) -> String {
+    let (middle, last) = (duration(end / 2.0), duration(end));
+    let mut line = format!("{}0s", " ".repeat(MARGIN));
+    let place = |line: &mut String, column: usize, text: &str| {
+        if line.len() < column {
+            line.push_str(&" ".repeat(column - line.len()));
+            line.push_str(text);
+        }
+    };
+    place(&mut line, MARGIN + width / 2, &middle);
+    place(
+        &mut line,
+        (MARGIN + width).saturating_sub(last.len()),
+        &last,
+    );
+    line
+}
+
+/// How many pods are missing, where any are.
+fn missing(columns: &[Sample]) -> Option<String> {
+    if columns.iter().all(|sample| sample.unavailable == 0) {
+        return None;
+    }
+    let digit = |sample: &Sample| match sample.unavailable {
+        0 => ' ',
+        few @ 1..=9 => char::from_digit(few.unsigned_abs(), 10).unwrap_or('+'),
+        _ => '+',
+    };
+    let digits: String = columns.iter().map(digit).collect();
+    Some(format!("{:>5}  {}", "miss", digits.trim_end()))
+}
+
+fn legend(samples: &[Sample], style: Style) -> String {
+    let shown = |band: Band| {
+        samples.iter().any(|sample| match band {
+            Band::NewReady => sample.new_ready > 0,
+            Band::New => sample.new > sample.new_ready,
+            Band::OldReady => sample.old_ready > 0,
+            Band::Old => sample.old > sample.old_ready,
+        })
+    };
+    let parts: Vec<String> = BANDS
+        .iter()
+        .filter(|(band, _)| shown(*band))
+        .map(|(band, name)| {
+            let symbol = symbol(*band, style);
+            match style.colour {
+                true => format!("{}{symbol}\u{1b}[0m {name}", colour(*band)),
+                false => format!("{symbol} {name}"),
+            }
+        })
+        .collect();
+    let mut line = format!("{}{}", " ".repeat(MARGIN), parts.join("   "));
+    if samples.iter().any(|sample| sample.unavailable > 0) {
+        line.push_str("   miss: not available");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    fn samples() -> Vec<Sample> {
+        let of = |at, old, new, new_ready| Sample {
+            at,
+            old,
+            old_ready: old,
+            new,
+            new_ready,
+            available: old + new_ready,
+            unavailable: (4 - old - new_ready).max(0),
+        };
+        vec![of(0.0, 3, 2, 0), of(10.0, 1, 4, 2), of(20.0, 0, 4, 4)]
+    }
+
+    #[test]
+    fn a_rollout_in_plain_characters() {
+        let style = Style {
+            width: 39,
+            colour: false,
+            unicode: false,
+        };
+        // The bars keep the blanks at the beginning of lines.
+        let rows = chart(&samples(), 30.0, style).into_iter();
+        let rows: Vec<String> = rows.map(|row| format!(">{row}")).collect();
+        let rows = rows.join("\n");
+        expect![[r#"
+            >   5 | ===================
+            >     | =========++++++++++###########
+            >     | =========++++++++++###########
+            >   2 | +++++++++#####################
+            >   1 | +++++++++#####################
+            >   0 +-------------------------------
+            >       0s             15s         30s
+            > miss  1111111111111111111
+            >       # new, ready   + new, not ready   = old, ready   miss: not available"#]]
+        .assert_eq(&rows);
+        assert!(!rows.contains('\u{1b}'));
+        assert!(rows.is_ascii());
+    }
+
+    #[test]
+    fn colours_are_closed_and_widths_are_kept() {
+        let style = Style {
+            width: 60,
+            colour: true,
+            unicode: true,
+        };
+        for row in chart(&samples(), 30.0, style) {
+            assert_eq!(
+                row.matches("\u{1b}[3").count() == 0,
+                row.matches("\u{1b}[0m").count() == 0
+            );
+            let mut plain = row.clone();
+            for code in [
+                "\u{1b}[0m",
+                "\u{1b}[32m",
+                "\u{1b}[33m",
+                "\u{1b}[34m",
+                "\u{1b}[35m",
+            ] {
+                plain = plain.replace(code, "");
+            }
+            assert!(plain.chars().count() <= 80, "{plain}");
+        }
+        assert!(chart(&[], 30.0, style).is_empty());
+    }
+}

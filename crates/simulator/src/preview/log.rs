@@ -1,0 +1,191 @@
+//! What happens while the preview runs: noted as it comes, made sense of afterwards.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use api::kinds::{Deployment, PersistentVolumeClaim, Pod, ReplicaSet};
+use api::{Clock, Key, MicroTime, Resource, Uid};
+use runtime::{Change, Informers};
+use tokio::sync::Notify;
+
+/// Shared by all who listen.
+#[derive(Clone)]
+pub(crate) struct Log {
+    clock: Clock,
+    /// Told when a pod is gone or finished: quotas have to be counted again.
+    pub(crate) freed: Arc<Notify>,
+    inner: Arc<Mutex<Noted>>,
+}
+
+#[derive(Default)]
+pub(crate) struct Noted {
+    pub(crate) pods: BTreeMap<Uid, PodLife>,
+    /// ReplicaSets and who controls them.
+    pub(crate) sets: BTreeMap<Uid, (Key, Option<Uid>)>,
+    pub(crate) decisions: Vec<Noticed>,
+    pub(crate) claims_deleted: Vec<(MicroTime, Key)>,
+    /// Deployments whose deadline has passed, and when.
+    pub(crate) timed_out: BTreeMap<Key, MicroTime>,
+    /// Counts what changed.
+    pub(crate) changes: u64,
+    pub(crate) changed_at: MicroTime,
+}
+
+/// A decision as it was made.
+#[derive(Clone, Debug)]
+pub(crate) struct Noticed {
+    pub(crate) at: MicroTime,
+    pub(crate) controller: &'static str,
+    pub(crate) key: Key,
+    pub(crate) lines: Vec<String>,
+}
+
+/// The life of a pod, as far as it was seen.
+#[derive(Clone, Debug)]
+pub(crate) struct PodLife {
+    pub(crate) key: Key,
+    pub(crate) owner: Option<Uid>,
+    /// What tells the pods of one template from those of another.
+    pub(crate) hash: String,
+    pub(crate) created: MicroTime,
+    /// When it became ready and when it ceased to be, in turn.
+    pub(crate) ready: Vec<MicroTime>,
+    /// It was asked to stop, ended, or vanished.
+    pub(crate) left: Option<MicroTime>,
+}
+
+impl Log {
+    pub(crate) fn new(clock: Clock) -> Log {
+        Log {
+            clock,
+            freed: Arc::default(),
+            inner: Arc::default(),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Noted> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For [`runtime::Decisions::heard_by`].
+    pub(crate) fn hear(&self, controller: &'static str, key: &Key, at: MicroTime, text: &str) {
+        let lines = text.lines().map(str::to_owned).collect();
+        self.lock().decisions.push(Noticed {
+            at,
+            controller,
+            key: key.clone(),
+            lines,
+        });
+    }
+
+    pub(crate) fn listen(&self, informers: &Informers) {
+        let log = self.clone();
+        informers
+            .of::<Pod>()
+            .on_change(move |change| log.pod_changed(&change));
+        let log = self.clone();
+        informers.of::<ReplicaSet>().on_change(move |change| {
+            let meta = &change.object().metadata;
+            let owner = meta.controller().map(|owner| owner.uid.clone());
+            log.note(|noted, _| {
+                noted.sets.insert(meta.uid.clone(), (meta.key(), owner));
+            });
+        });
+        let log = self.clone();
+        informers.of::<Deployment>().on_change(move |change| {
+            let deployment = change.object();
+            let timed_out = deployment.status.conditions.iter().any(|held| {
+                held.type_ == "Progressing" && held.reason == "ProgressDeadlineExceeded"
+            });
+            log.note(|noted, now| {
+                let key = deployment.metadata.key();
+                if timed_out {
+                    noted.timed_out.entry(key).or_insert(now);
+                } else {
+                    noted.timed_out.remove(&key);
+                }
+            });
+        });
+        let log = self.clone();
+        informers
+            .of::<PersistentVolumeClaim>()
+            .on_change(move |change| {
+                if let Change::Deleted(claim) = change {
+                    let key = claim.key();
+                    log.note(|noted, now| noted.claims_deleted.push((now, key)));
+                }
+            });
+        self.listen_to_status(informers);
+    }
+
+    /// These say by themselves how far they are; that they changed is all that is noted.
+    fn listen_to_status(&self, informers: &Informers) {
+        use api::kinds::{DaemonSet, ReplicationController, StatefulSet};
+        let log = || {
+            let log = self.clone();
+            move || log.note(|_, _| {})
+        };
+        let (stateful, daemon, replication) = (log(), log(), log());
+        informers.of::<StatefulSet>().on_change(move |_| stateful());
+        informers.of::<DaemonSet>().on_change(move |_| daemon());
+        informers
+            .of::<ReplicationController>()
+            .on_change(move |_| replication());
+    }
+
+    fn note(&self, write: impl FnOnce(&mut Noted, MicroTime)) {
+        let now = self.clock.now();
+        let mut noted = self.lock();
+        noted.changes += 1;
+        noted.changed_at = now;
+        write(&mut noted, now);
+    }
+
+    fn pod_changed(&self, change: &Change<'_, Pod>) {
+        let pod = change.object();
+        self.note(|noted, now| {
+            let life = noted
+                .pods
+                .entry(pod.metadata.uid.clone())
+                .or_insert_with(|| PodLife::new(pod, now));
+            let gone = matches!(change, Change::Deleted(_));
+            life.see(pod, gone, now);
+            if gone || pod.is_finished() {
+                self.freed.notify_one();
+            }
+        });
+    }
+}
+
+impl PodLife {
+    fn new(pod: &Pod, now: MicroTime) -> PodLife {
+        let label = |key: &str| pod.metadata.labels.get(key).map(str::to_owned);
+        PodLife {
+            key: pod.key(),
+            owner: pod.metadata.controller().map(|owner| owner.uid.clone()),
+            hash: label("pod-template-hash")
+                .or_else(|| label("controller-revision-hash"))
+                .unwrap_or_default(),
+            created: now,
+            ready: Vec::new(),
+            left: None,
+        }
+    }
+
+    fn see(&mut self, pod: &Pod, gone: bool, now: MicroTime) {
+        // A pod may lose its owner, or find one.
+        self.owner = pod.metadata.controller().map(|owner| owner.uid.clone());
+        let leaves = gone || pod.is_terminating() || pod.is_finished();
+        let ready = pod.is_ready() && !leaves;
+        if ready != self.is_ready() {
+            self.ready.push(now);
+        }
+        if leaves && self.left.is_none() {
+            self.left = Some(now);
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ready.len() % 2 == 1
+    }
+}

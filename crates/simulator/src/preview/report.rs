@@ -1,0 +1,204 @@
+//! What a preview comes to.
+
+use std::collections::BTreeSet;
+
+use api::{MicroTime, Uid};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::facts::Gathered;
+use super::log::{Noted, PodLife};
+use super::run::{Applied, Run};
+use super::series::{Count, Sample};
+use super::timeline::{self, Entry};
+use super::warnings::{self, Warning};
+use super::{Setup, rollout};
+
+/// What would happen.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Preview {
+    pub completes: bool,
+    /// How long it takes, if it completes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// How much time was given to it.
+    pub given_seconds: f64,
+    pub workloads: Vec<Workload>,
+    pub timeline: Vec<Entry>,
+    pub warnings: Vec<Warning>,
+    /// What was taken for granted.
+    pub assumptions: Vec<String>,
+}
+
+/// What becomes of one workload.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Workload {
+    /// `deployment/web`
+    pub object: String,
+    pub namespace: String,
+    pub wanted: i32,
+    pub completes: bool,
+    /// When its pods changed last.
+    pub seconds: f64,
+    /// The fewest pods that are available at any moment; none for a workload that did not exist before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub minimum_available: Option<i32>,
+    pub peak_pods: i32,
+    /// How many pods there are at most beyond what is wanted.
+    pub peak_surge: i32,
+    pub samples: Vec<Sample>,
+}
+
+pub(crate) async fn report(run: &Run, setup: &Setup) -> Preview {
+    let gathered = Gathered::of(run).await;
+    let noted = run.log.lock();
+    let mut workloads = Vec::new();
+    for one in followed(run, &gathered, &noted) {
+        if let Some(object) = gathered.find(&one.kind, &one.namespace, &one.name) {
+            workloads.push(workload(run, &gathered, &noted, &one, object));
+        }
+    }
+    let timeline = timeline::entries(run, &gathered, &noted, &workloads);
+    let completes = run.completed.is_some();
+    let last_change = workloads.iter().map(|one| one.seconds).fold(0.0, f64::max);
+    let seconds = run
+        .completed
+        .map(|at| seconds(run.start, at).max(last_change));
+    let warnings = warnings::all(run, setup, &gathered, &noted, &workloads);
+    Preview {
+        completes,
+        seconds,
+        given_seconds: setup.length.as_secs_f64(),
+        workloads,
+        timeline,
+        warnings,
+        assumptions: assumptions(setup, &gathered),
+    }
+}
+
+pub(crate) fn seconds(start: MicroTime, at: MicroTime) -> f64 {
+    // Milliseconds are enough for anybody.
+    (at.since(start).as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+/// What was applied; where that was no workload, those whose pods came or went.
+fn followed(run: &Run, gathered: &Gathered, noted: &Noted) -> Vec<Applied> {
+    let applied = run.followed();
+    if !applied.is_empty() {
+        return applied;
+    }
+    let moved: BTreeSet<&Uid> = noted
+        .pods
+        .values()
+        .filter(|pod| pod.created > run.start || pod.left.is_some_and(|at| at > run.start))
+        .filter_map(|pod| top_owner(noted, pod.owner.as_ref()?))
+        .collect();
+    let objects = gathered.workloads().filter(|object| {
+        let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
+        uid.is_some_and(|uid| moved.iter().any(|moved| moved.to_string() == uid))
+    });
+    objects.map(Applied::of).collect()
+}
+
+/// The Deployment of a ReplicaSet, or the owner itself.
+fn top_owner<'a>(noted: &'a Noted, owner: &'a Uid) -> Option<&'a Uid> {
+    match noted.sets.get(owner) {
+        Some((_, above)) => above.as_ref().or(Some(owner)),
+        None => Some(owner),
+    }
+}
+
+fn workload(
+    run: &Run,
+    gathered: &Gathered,
+    noted: &Noted,
+    one: &Applied,
+    object: &Value,
+) -> Workload {
+    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+    let uid = object
+        .pointer("/metadata/uid")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let belongs = |life: &&PodLife, own: &Uid| {
+        let owner = life
+            .owner
+            .as_ref()
+            .and_then(|owner| top_owner(noted, owner));
+        owner.map_or(own.to_string() == uid, |owner| owner.to_string() == uid)
+    };
+    let pods: Vec<&PodLife> = noted
+        .pods
+        .iter()
+        .filter(|(own, life)| belongs(life, own))
+        .map(|(_, life)| life)
+        .collect();
+    let wanted = i32::try_from(rollout::wanted(object)).unwrap_or(i32::MAX);
+    let current = gathered.current_hash(object);
+    let current =
+        current.unwrap_or_else(|| pods.first().map_or(String::new(), |pod| pod.hash.clone()));
+    let samples = Count {
+        pods,
+        current,
+        wanted,
+        min_ready_seconds: number("/spec/minReadySeconds"),
+        start: run.start,
+        end: run.end,
+    }
+    .samples();
+    let peak_pods = samples.iter().map(Sample::total).max().unwrap_or(0);
+    let fewest = samples.iter().map(|sample| sample.available).min();
+    Workload {
+        object: one.object(),
+        namespace: one.namespace.clone(),
+        wanted,
+        completes: rollout::is_complete(object),
+        seconds: samples
+            .last()
+            .map_or(0.0, |last| (last.at * 1000.0).round() / 1000.0),
+        minimum_available: fewest.filter(|_| one.existed),
+        peak_pods,
+        peak_surge: (peak_pods - wanted).max(0),
+        samples,
+    }
+}
+
+impl Applied {
+    fn of(object: &Value) -> Applied {
+        let text = |pointer: &str| {
+            let text = object.pointer(pointer).and_then(Value::as_str);
+            text.unwrap_or_default().to_owned()
+        };
+        Applied {
+            kind: text("/kind"),
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name"),
+            file: String::new(),
+            existed: true,
+        }
+    }
+
+    /// `deployment/web`
+    pub(crate) fn object(&self) -> String {
+        format!("{}/{}", self.kind.to_lowercase(), self.name)
+    }
+}
+
+fn assumptions(setup: &Setup, gathered: &Gathered) -> Vec<String> {
+    let mut told = vec![format!(
+        "pods are ready {} after their containers start",
+        super::text::duration(setup.ready_after.as_secs_f64())
+    )];
+    for image in &setup.fail_images {
+        told.push(format!("image {image} cannot be pulled"));
+    }
+    let nodes = gathered.of_kind("Node").count();
+    told.push(match setup.is_empty() {
+        true => format!("an empty cluster of {nodes} nodes"),
+        false => format!("the given state on {nodes} nodes"),
+    });
+    told.extend(setup.missing.iter().map(|what| format!("without {what}")));
+    told
+}

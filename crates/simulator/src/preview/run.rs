@@ -1,0 +1,357 @@
+//! One preview: the state as it is, the manifests on top, and time.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::MicroTime;
+use apiserver::ApiServer;
+use client::{Client, Patch};
+use controllers::discovery::{Discovery, discover};
+use runtime::{Decisions, Task, spawn};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::log::Log;
+use super::manifest::Manifest;
+use super::rollout;
+use super::state;
+use super::world::World;
+use super::{PreviewError, Setup};
+
+/// A preview that has run: everything that its report is made from.
+pub(crate) struct Run {
+    pub(crate) world: World,
+    pub(crate) log: Log,
+    pub(crate) discovery: Discovery,
+    pub(crate) start: MicroTime,
+    /// When all was complete and stayed so.
+    pub(crate) completed: Option<MicroTime>,
+    pub(crate) end: MicroTime,
+    /// What was applied, as the server took it.
+    pub(crate) applied: Vec<Applied>,
+    pub(crate) notes: Vec<String>,
+    _recounting: Task<()>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Applied {
+    pub(crate) kind: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) file: String,
+    pub(crate) existed: bool,
+}
+
+/// How long the present state may take to settle before the manifests are applied anyway.
+const SETTLES_WITHIN: Duration = Duration::from_secs(600);
+
+/// A state in which nothing has changed for this long is taken for settled, complete or not.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// How often is looked whether all is complete. What is reported is when it happened, not when it was seen.
+const STEP: Duration = Duration::from_secs(1);
+
+/// What is complete has to stay complete for this long: pods that crash do so soon.
+const STAYS: Duration = Duration::from_secs(15);
+
+impl Run {
+    pub(crate) async fn new(setup: &Setup) -> Result<Run, PreviewError> {
+        let begin = setup.begin;
+        let log_clock = runtime::clock::following_tokio(begin);
+        let log = Log::new(log_clock);
+        let hearing = log.clone();
+        let decisions = Decisions::new().heard_by(Arc::new(move |controller, key, at, text| {
+            hearing.hear(controller, key, at, text)
+        }));
+        let mut world = World::new(begin, SEED, decisions);
+        let mut notes = state::restore(&world, setup);
+        let config = state::nodes(setup)?;
+        let transport = world.transport();
+        let informers = world.start_manager("*", transport);
+        log.listen(&informers);
+        world.start_nodes(config);
+        let client = world.client("kubectl");
+        let recounting = spawn(recount(world.server.clone(), log.freed.clone()));
+        let mut run = Run {
+            _recounting: recounting,
+            discovery: known(&client).await,
+            start: world.clock.now(),
+            completed: None,
+            end: world.clock.now(),
+            applied: Vec::new(),
+            notes: Vec::new(),
+            world,
+            log,
+        };
+        run.wait_for_account_in(&client, "default").await;
+        // Plain manifests of the present state have to be brought to life first.
+        let present = state::manifests_without_life(setup);
+        let make_namespaces = !setup.knows_namespaces();
+        if make_namespaces {
+            run.make_namespaces(&client, &setup.state).await;
+        }
+        run.apply_all(&client, &present, make_namespaces).await?;
+        run.applied.clear();
+        if !run.settle(&client, setup).await {
+            notes.push(
+                "the present state does not settle: the preview starts while it still changes"
+                    .into(),
+            );
+        }
+        run.notes.append(&mut notes);
+        Ok(run)
+    }
+
+    /// Applies the manifests and lets time pass until all is complete, or time is up.
+    pub(crate) async fn play(&mut self, setup: &Setup) -> Result<(), PreviewError> {
+        let client = self.world.client("kubectl");
+        self.start = self.world.clock.now();
+        let make_namespaces = !setup.knows_namespaces();
+        self.apply_all(&client, &setup.manifests, make_namespaces)
+            .await?;
+        let followed = self.followed();
+        let deadline = self.start.plus(setup.length);
+        let (mut seen, mut complete_since) = (None, None);
+        loop {
+            tokio::time::sleep(STEP).await;
+            let now = self.world.clock.now();
+            let (changes, changed_at) = self.look();
+            if seen != Some(changes) {
+                seen = Some(changes);
+                match self.all_complete(&client, &followed).await {
+                    true => complete_since = complete_since.or(Some(changed_at)),
+                    false => complete_since = None,
+                }
+            }
+            if let Some(since) = complete_since
+                && now.since(since) >= STAYS
+            {
+                self.completed = Some(since.max(self.start));
+                self.end = now;
+                return Ok(());
+            }
+            if now >= deadline {
+                self.end = now;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Workloads that were applied.
+    pub(crate) fn followed(&self) -> Vec<Applied> {
+        let is_followed = |one: &&Applied| rollout::KINDS.contains(&one.kind.as_str());
+        self.applied.iter().filter(is_followed).cloned().collect()
+    }
+
+    /// How much has changed, and when last.
+    fn look(&self) -> (u64, MicroTime) {
+        let noted = self.log.lock();
+        (noted.changes, noted.changed_at)
+    }
+
+    async fn all_complete(&self, client: &Client, followed: &[Applied]) -> bool {
+        for one in followed {
+            let found = self.read(client, one).await;
+            if !found.is_some_and(|object| rollout::is_complete(&object)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    pub(crate) async fn read(&self, client: &Client, one: &Applied) -> Option<Value> {
+        let resource = self.discovery.named(&one.kind)?;
+        let body = client.get(resource, &one.namespace, &one.name).await.ok()?;
+        serde_json::from_slice(&body).ok()
+    }
+
+    async fn settle(&self, client: &Client, setup: &Setup) -> bool {
+        if setup.is_empty() {
+            return true;
+        }
+        let deadline = self.world.clock.now().plus(SETTLES_WITHIN);
+        let all = state::workloads(client, &self.discovery).await;
+        loop {
+            tokio::time::sleep(STEP).await;
+            let now = self.world.clock.now();
+            let (_, changed_at) = self.look();
+            if now.since(changed_at) >= QUIET || self.all_complete(client, &all).await {
+                return true;
+            }
+            if now >= deadline {
+                return false;
+            }
+        }
+    }
+
+    async fn apply_all(
+        &mut self,
+        client: &Client,
+        manifests: &[Manifest],
+        make_namespaces: bool,
+    ) -> Result<(), PreviewError> {
+        if make_namespaces {
+            self.make_namespaces(client, manifests).await;
+        }
+        let mut order: Vec<&Manifest> = manifests.iter().collect();
+        // What others need to be there first; beyond that in the order given.
+        order.sort_by_key(|manifest| match manifest.text("/kind") {
+            "CustomResourceDefinition" => 0,
+            "Namespace" => 1,
+            "ResourceQuota" | "LimitRange" | "ServiceAccount" | "PriorityClass"
+            | "StorageClass" => 2,
+            _ => 3,
+        });
+        for manifest in order {
+            self.apply(client, manifest).await?;
+            match manifest.text("/kind") {
+                "CustomResourceDefinition" => self.discovery = known(client).await,
+                "ResourceQuota" => self.world.server.recount_quotas(),
+                "Namespace" => {
+                    self.wait_for_account_in(client, manifest.text("/metadata/name"))
+                        .await
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody knows which namespaces there are, so those that are named are taken to be.
+    async fn make_namespaces(&mut self, client: &Client, manifests: &[Manifest]) {
+        let Some(namespaces) = self.discovery.named("namespaces").cloned() else {
+            return;
+        };
+        let given: BTreeSet<&str> = manifests
+            .iter()
+            .filter(|manifest| manifest.text("/kind") == "Namespace")
+            .map(|manifest| manifest.text("/metadata/name"))
+            .collect();
+        let wanted: BTreeSet<&str> = manifests
+            .iter()
+            .map(|manifest| manifest.text("/metadata/namespace"))
+            .filter(|name| !name.is_empty() && !given.contains(name))
+            .collect();
+        for name in wanted {
+            let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            if client
+                .create(&namespaces, "", body.to_string())
+                .await
+                .is_ok()
+            {
+                self.wait_for_account_in(client, name).await;
+            }
+        }
+    }
+
+    /// No pod is admitted before its namespace has a service account.
+    async fn wait_for_account_in(&self, client: &Client, namespace: &str) {
+        let Some(accounts) = self.discovery.named("serviceaccounts").cloned() else {
+            return;
+        };
+        for _ in 0..ATTEMPTS {
+            if client.get(&accounts, namespace, "default").await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn apply(&mut self, client: &Client, manifest: &Manifest) -> Result<(), PreviewError> {
+        let (version, kind) = (manifest.text("/apiVersion"), manifest.text("/kind"));
+        let served = self
+            .discovery
+            .find(version, kind)
+            .filter(|found| found.api_version() == version);
+        let Some(resource) = served.cloned() else {
+            return Err(PreviewError::UnknownKind {
+                file: manifest.file.clone(),
+                line: manifest.line,
+                kind: kind.to_owned(),
+                api_version: version.to_owned(),
+            });
+        };
+        let namespace = match (resource.namespaced, manifest.text("/metadata/namespace")) {
+            (false, _) => "",
+            (true, "") => "default",
+            (true, namespace) => namespace,
+        };
+        let body = without_servers_part(&manifest.object).to_string();
+        let name = manifest.text("/metadata/name");
+        let existed = !name.is_empty() && client.get(&resource, namespace, name).await.is_ok();
+        let answer = match name {
+            "" => client.create(&resource, namespace, body).await,
+            name => {
+                let patch = Patch::Apply {
+                    body: body.into(),
+                    field_manager: FIELD_MANAGER.into(),
+                    force: true,
+                };
+                client.patch(&resource, namespace, name, None, &patch).await
+            }
+        };
+        let answer = answer.map_err(|error| PreviewError::Rejected {
+            file: manifest.file.clone(),
+            line: manifest.line,
+            object: manifest.name(),
+            message: client::describe(&error),
+        })?;
+        let taken: Value = serde_json::from_slice(&answer).unwrap_or_default();
+        self.applied.push(Applied {
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: taken["metadata"]["name"]
+                .as_str()
+                .unwrap_or(name)
+                .to_owned(),
+            file: manifest.file.clone(),
+            existed,
+        });
+        Ok(())
+    }
+}
+
+/// Plays the quota controller's part: what is gone no longer counts.
+async fn recount(server: ApiServer, freed: Arc<Notify>) {
+    loop {
+        freed.notified().await;
+        server.recount_quotas();
+    }
+}
+
+/// Under which name manifests are applied.
+pub(crate) const FIELD_MANAGER: &str = "steersman-preview";
+
+/// The same input gives the same preview.
+const SEED: u64 = 1;
+
+/// Service accounts come within a second, or something is wrong that the server will name.
+const ATTEMPTS: usize = 100;
+
+async fn known(client: &Client) -> Discovery {
+    discover(client).await.unwrap_or_default()
+}
+
+/// What `kubectl get -o yaml` shows and nobody can apply.
+fn without_servers_part(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(map) = object.as_object_mut() {
+        map.remove("status");
+    }
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for member in [
+            "managedFields",
+            "resourceVersion",
+            "uid",
+            "creationTimestamp",
+            "generation",
+            "selfLink",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+        ] {
+            metadata.remove(member);
+        }
+    }
+    object
+}

@@ -1,0 +1,197 @@
+//! The state that a preview starts from: objects of a cluster, or plain manifests, or nothing.
+
+use std::collections::BTreeSet;
+
+use client::{Client, ListOptions};
+use controllers::discovery::Discovery;
+use explain::{Cause, Facts, Source};
+use nodes::stages::Stages;
+use serde_json::Value;
+
+use super::manifest::Manifest;
+use super::run::{Applied, FIELD_MANAGER};
+use super::world::World;
+use super::{PreviewError, Setup};
+
+/// Puts in what has a life already: objects that a server has given a uid. Gives what could not be put in.
+pub(crate) fn restore(world: &World, setup: &Setup) -> Vec<String> {
+    let mut objects: Vec<Value> = setup
+        .state
+        .iter()
+        .filter(|manifest| has_life(&manifest.object))
+        .map(|manifest| manifest.object.clone())
+        .collect();
+    let facts = Facts::new(setup.begin, Source::Simulation, Value::Null);
+    for object in &mut objects {
+        take_over_fields(object);
+        match object["kind"].as_str() {
+            Some("Pod") => keep_trouble(&facts, object),
+            Some("Node") => keep_silence(object),
+            _ => {}
+        }
+    }
+    world.restore(objects)
+}
+
+/// Objects of the present state that were written by hand.
+pub(crate) fn manifests_without_life(setup: &Setup) -> Vec<Manifest> {
+    let mut plain = setup.state.clone();
+    plain.retain(|manifest| !has_life(&manifest.object));
+    plain
+}
+
+fn has_life(object: &Value) -> bool {
+    object
+        .pointer("/metadata/uid")
+        .is_some_and(Value::is_string)
+}
+
+/// What `kubectl apply` has written is ours now, so that what a manifest no longer has goes away, as it would
+/// with kubectl.
+fn take_over_fields(object: &mut Value) {
+    let Some(entries) = object["metadata"]["managedFields"].as_array_mut() else {
+        return;
+    };
+    let written_by = |entry: &Value, manager: &str, operation: &str| {
+        entry["manager"] == manager
+            && entry["operation"] == operation
+            && entry["subresource"].is_null()
+    };
+    let applied = entries
+        .iter()
+        .position(|entry| written_by(entry, "kubectl", "Apply"));
+    let client_side = || {
+        let mut entries = entries.iter();
+        entries.position(|entry| written_by(entry, "kubectl-client-side-apply", "Update"))
+    };
+    if let Some(entry) = applied
+        .or_else(client_side)
+        .and_then(|at| entries.get_mut(at))
+    {
+        entry["manager"] = Value::from(FIELD_MANAGER);
+        entry["operation"] = Value::from("Apply");
+    }
+}
+
+/// A pod that is in trouble stays so: the simulated kubelet would start it without any.
+fn keep_trouble(facts: &Facts, pod: &mut Value) {
+    let Some(trouble) = explain::trouble(facts, pod, 0) else {
+        return;
+    };
+    let (key, value) = match trouble.cause {
+        Cause::Image { .. } => ("steersman.dev/image-pull-failure", "true"),
+        Cause::Crash { .. } => ("steersman.dev/crash-after", "1s"),
+        Cause::Probe { .. } | Cause::Gate => ("steersman.dev/never-ready", "true"),
+        _ => return,
+    };
+    annotate(pod, key, value);
+}
+
+/// A node that is not ready stays so.
+fn keep_silence(node: &mut Value) {
+    let ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+    let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
+    if conditions.is_some_and(|list| !list.iter().any(ready)) {
+        annotate(node, nodes::behaviour::NODE_SILENT, "true");
+    }
+}
+
+fn annotate(object: &mut Value, key: &str, value: &str) {
+    if object["metadata"]["annotations"].is_null() {
+        object["metadata"]["annotations"] = Value::Object(serde_json::Map::new());
+    }
+    object["metadata"]["annotations"][key] = Value::from(value);
+}
+
+/// The nodes: those asked for, or those of the state, or as many as are usual.
+pub(crate) fn nodes(setup: &Setup) -> Result<nodes::Config, PreviewError> {
+    let restored = || {
+        let nodes = setup.state.iter().map(|manifest| &manifest.object);
+        nodes.filter(|object| object["kind"] == "Node").count()
+    };
+    let mut config = match setup.nodes {
+        Some(count) => nodes::Config::with_nodes(count),
+        None if restored() > 0 => nodes::Config::with_nodes(0),
+        None => nodes::Config::default(),
+    };
+    if restored() == 0 {
+        // Where pods run there must be nodes, even if nobody could tell us about them.
+        let named = hosts(setup);
+        let missing = named.len().saturating_sub(config.nodes.len());
+        if missing > 0 {
+            config = nodes::Config::with_nodes(named.len());
+        }
+        for (node, name) in config.nodes.iter_mut().zip(named) {
+            node.name = name;
+        }
+    }
+    config.stages = stages(setup)?;
+    Ok(config)
+}
+
+fn hosts(setup: &Setup) -> BTreeSet<String> {
+    let pods = setup.state.iter().filter(|one| has_life(&one.object));
+    pods.map(|manifest| manifest.text("/spec/nodeName").to_owned())
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+/// The assumptions about pods, as the simulated kubelets understand them.
+fn stages(setup: &Setup) -> Result<Stages, PreviewError> {
+    let seconds = setup.ready_after.as_secs_f64();
+    let mut text =
+        format!("stages:\n- name: ready-after\n  delay: {{duration: {seconds}s}}\n  next: Ready\n");
+    for (index, image) in setup.fail_images.iter().enumerate() {
+        let patterns = [image.clone(), format!("*/{image}")];
+        let patterns: Vec<String> = patterns
+            .iter()
+            .map(|one| Value::from(one.as_str()).to_string())
+            .collect();
+        text.push_str(&format!(
+            "- name: fail-image-{index}\n  selector: {{images: [{}]}}\n  next: ImagePullFailure\n",
+            patterns.join(", ")
+        ));
+    }
+    Stages::parse(&text, "assumptions").map_err(|error| PreviewError::Assumption(error.to_string()))
+}
+
+/// All workloads that nobody owns, to see whether they have settled.
+pub(crate) async fn workloads(client: &Client, discovery: &Discovery) -> Vec<Applied> {
+    let mut found = Vec::new();
+    for kind in super::rollout::KINDS {
+        for object in list(client, discovery, kind).await {
+            let owned = object.pointer("/metadata/ownerReferences/0").is_some();
+            let text = |pointer: &str| {
+                let text = object.pointer(pointer).and_then(Value::as_str);
+                text.unwrap_or_default().to_owned()
+            };
+            if !owned {
+                found.push(Applied {
+                    kind: kind.to_owned(),
+                    namespace: text("/metadata/namespace"),
+                    name: text("/metadata/name"),
+                    file: String::new(),
+                    existed: true,
+                });
+            }
+        }
+    }
+    found
+}
+
+/// All objects of a kind, with their kind.
+pub(crate) async fn list(client: &Client, discovery: &Discovery, kind: &str) -> Vec<Value> {
+    let Some(resource) = discovery.named(kind) else {
+        return Vec::new();
+    };
+    let Ok(page) = client.list(resource, "", &ListOptions::default()).await else {
+        return Vec::new();
+    };
+    let typed = |item: &bytes::Bytes| {
+        let mut object: Value = serde_json::from_slice(item).unwrap_or_default();
+        object["kind"] = Value::from(&*resource.kind);
+        object["apiVersion"] = Value::from(&*resource.api_version());
+        object
+    };
+    page.items.iter().map(typed).collect()
+}

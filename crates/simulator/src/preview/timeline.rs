@@ -1,0 +1,230 @@
+//! What happens when, and why. Pure.
+
+use std::collections::BTreeSet;
+
+use api::{Key, Time};
+use explain::Line;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::facts::Gathered;
+use super::log::Noted;
+use super::report::{Workload, seconds};
+use super::run::Run;
+
+/// One line of the timeline.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Entry {
+    /// Seconds from the moment of applying.
+    pub at: f64,
+    /// `deployment/web`
+    pub object: String,
+    pub what: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub why: String,
+}
+
+/// Warnings of the cluster that a person wants to hear of.
+const TOLD: [&str; 8] = [
+    "FailedScheduling",
+    "FailedCreate",
+    "Failed",
+    "Unhealthy",
+    "FailedMount",
+    "ProvisioningFailed",
+    "FailedBinding",
+    "BackOff",
+];
+
+pub(crate) fn entries(
+    run: &Run,
+    gathered: &Gathered,
+    noted: &Noted,
+    workloads: &[Workload],
+) -> Vec<Entry> {
+    let mut all: Vec<Entry> = run
+        .applied
+        .iter()
+        .map(|one| Entry {
+            at: 0.0,
+            object: one.object(),
+            what: match one.existed {
+                true => "you apply a change".to_owned(),
+                false => "you apply it; it is new".to_owned(),
+            },
+            why: one.file.clone(),
+        })
+        .collect();
+    // Pods that become ready are what the controllers then act on.
+    all.extend(workloads.iter().flat_map(became_ready));
+    all.extend(decided(run, noted, workloads));
+    all.extend(warned(run, gathered, noted));
+    for (at, claim) in noted
+        .claims_deleted
+        .iter()
+        .filter(|(at, _)| *at >= run.start)
+    {
+        all.push(Entry {
+            at: seconds(run.start, *at),
+            object: format!("persistentvolumeclaim/{}", claim.name),
+            what: "is deleted, with its data".to_owned(),
+            why: "the retention policy of its StatefulSet, or its owner is gone".to_owned(),
+        });
+    }
+    for (key, at) in &noted.timed_out {
+        if *at >= run.start {
+            all.push(Entry {
+                at: seconds(run.start, *at),
+                object: format!("deployment/{}", key.name),
+                what: "counts as stuck".to_owned(),
+                why: "no progress within progressDeadlineSeconds".to_owned(),
+            });
+        }
+    }
+    if let Some(at) = run.completed {
+        let last = workloads
+            .iter()
+            .map(|one| one.seconds)
+            .fold(seconds(run.start, at), f64::max);
+        all.push(Entry {
+            at: last,
+            object: String::new(),
+            what: "complete".to_owned(),
+            why: String::new(),
+        });
+    }
+    all.sort_by(|a, b| a.at.total_cmp(&b.at));
+    all
+}
+
+/// What the controllers of these workloads do, not what they wait for.
+fn decided(run: &Run, noted: &Noted, workloads: &[Workload]) -> Vec<Entry> {
+    let mut found = Vec::new();
+    for decision in noted.decisions.iter().filter(|one| one.at >= run.start) {
+        let Some(kind) = kind_of(decision.controller) else {
+            continue;
+        };
+        let object = format!("{kind}/{}", decision.key.name);
+        let followed = workloads
+            .iter()
+            .any(|one| one.object == object && one.namespace == decision.key.namespace.as_str());
+        if !followed {
+            continue;
+        }
+        let lines = decision.lines.iter().map(String::as_str);
+        let acts: Vec<&str> = lines
+            .filter(|line| explain::classify(line) == Line::Act)
+            .collect();
+        let at = seconds(run.start, decision.at);
+        found.extend(
+            acts.iter()
+                .take(ACTS_MAX)
+                .map(|line| entry(at, &object, line)),
+        );
+        if acts.len() > ACTS_MAX {
+            let what = format!("and {} more of the kind", acts.len() - ACTS_MAX);
+            found.push(entry(at, &object, &what));
+        }
+    }
+    found
+}
+
+/// More of the same at the same moment is no news.
+const ACTS_MAX: usize = 4;
+
+fn kind_of(controller: &str) -> Option<&'static str> {
+    Some(match controller {
+        "deployment-controller" => "deployment",
+        "statefulset-controller" => "statefulset",
+        "daemonset-controller" => "daemonset",
+        "replicaset-controller" => "replicaset",
+        "replicationcontroller-controller" => "replicationcontroller",
+        _ => return None,
+    })
+}
+
+/// `scales web-1 from 3 to 2: enough pods are available` is what and why; `has 0 of 3 pods: creates 3` is why
+/// and what.
+fn entry(at: f64, object: &str, line: &str) -> Entry {
+    let (what, why) = match line.split_once(": ") {
+        Some((why, what)) if why.starts_with("has ") => (what, why),
+        Some((what, why)) => (what, why),
+        None => (line, ""),
+    };
+    Entry {
+        at,
+        object: object.to_owned(),
+        what: what.to_owned(),
+        why: why.to_owned(),
+    }
+}
+
+fn became_ready(workload: &Workload) -> Vec<Entry> {
+    let steps = workload.samples.windows(2);
+    steps
+        .filter(|pair| pair[1].new_ready > pair[0].new_ready)
+        .map(|pair| {
+            let more = pair[1].new_ready - pair[0].new_ready;
+            let pods = if more == 1 { "pod is" } else { "pods are" };
+            Entry {
+                at: (pair[1].at * 1000.0).round() / 1000.0,
+                object: workload.object.clone(),
+                what: format!("{more} more {pods} ready"),
+                why: format!(
+                    "{} of {} have the current template and are ready",
+                    pair[1].new_ready, workload.wanted
+                ),
+            }
+        })
+        .collect()
+}
+
+/// The cluster's own warnings, each kind once for each workload.
+fn warned(run: &Run, gathered: &Gathered, noted: &Noted) -> Vec<Entry> {
+    let mut told = BTreeSet::new();
+    let mut found = Vec::new();
+    for event in &gathered.events {
+        let text = |pointer: &str| {
+            event
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let reason = text("/reason");
+        if text("/type") != "Warning" || !TOLD.contains(&reason) {
+            continue;
+        }
+        let Some(first) = Time::parse(text("/firstTimestamp")) else {
+            continue;
+        };
+        if first.micro() < run.start.time().micro() {
+            continue;
+        }
+        let (kind, name) = (
+            text("/involvedObject/kind").to_lowercase(),
+            text("/involvedObject/name"),
+        );
+        let key = Key::new(text("/involvedObject/namespace"), name);
+        let owner = owner_of(noted, &key).unwrap_or_else(|| name.to_owned());
+        // That an image is backed off from follows from the failure to pull it.
+        let reason_told = if reason == "BackOff" {
+            "Failed"
+        } else {
+            reason
+        };
+        if told.insert((owner, reason_told.to_owned())) {
+            found.push(Entry {
+                at: seconds(run.start, first.micro().max(run.start)),
+                object: format!("{kind}/{name}"),
+                what: reason.to_owned(),
+                why: text("/message").to_owned(),
+            });
+        }
+    }
+    found
+}
+
+fn owner_of(noted: &Noted, pod: &Key) -> Option<String> {
+    let life = noted.pods.values().find(|life| life.key == *pod)?;
+    life.owner.as_ref().map(ToString::to_string)
+}

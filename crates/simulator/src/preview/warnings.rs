@@ -1,0 +1,259 @@
+//! What to be warned of. Pure.
+
+use std::collections::BTreeSet;
+
+use explain::Budget;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Setup;
+use super::facts::Gathered;
+use super::log::Noted;
+use super::report::{Workload, seconds};
+use super::run::Run;
+use super::text::duration;
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Warning {
+    pub kind: WarningKind,
+    /// `deployment/web`
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub object: String,
+    pub text: String,
+    /// Seconds from the moment of applying.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum WarningKind {
+    NeverFinishes,
+    DeadlineExceeded,
+    QuotaExceeded,
+    DisruptionBudget,
+    ClaimsDeleted,
+    Fight,
+    /// Something about the present state.
+    State,
+}
+
+pub(crate) fn all(
+    run: &Run,
+    setup: &Setup,
+    gathered: &Gathered,
+    noted: &Noted,
+    workloads: &[Workload],
+) -> Vec<Warning> {
+    let mut found = never_finishes(run, setup, gathered, workloads);
+    found.extend(deadlines(run, noted));
+    found.extend(quotas(run, gathered));
+    found.extend(budgets(gathered, workloads));
+    found.extend(claims(run, noted));
+    found.extend(fights(gathered, workloads));
+    found.extend(run.notes.iter().map(|note| Warning {
+        kind: WarningKind::State,
+        object: String::new(),
+        text: note.clone(),
+        at: None,
+    }));
+    found.sort_by_key(|warning| warning.kind);
+    found
+}
+
+fn never_finishes(
+    run: &Run,
+    setup: &Setup,
+    gathered: &Gathered,
+    workloads: &[Workload],
+) -> Vec<Warning> {
+    if run.completed.is_some() {
+        return Vec::new();
+    }
+    let given = duration(setup.length.as_secs_f64());
+    let incomplete = workloads.iter().filter(|one| !one.completes);
+    let found: Vec<Warning> = incomplete
+        .map(|one| {
+            let why = gathered
+                .workloads()
+                .chain(gathered.of_kind("Pod"))
+                .find(|object| {
+                    name_of(object) == one.object
+                        && object["metadata"]["namespace"] == *one.namespace
+                })
+                .map_or(String::new(), |object| {
+                    gathered.explain(run, object).verdict
+                });
+            Warning {
+                kind: WarningKind::NeverFinishes,
+                object: one.object.clone(),
+                text: format!("does not finish within {given}: {why}"),
+                at: None,
+            }
+        })
+        .collect();
+    if found.is_empty() {
+        return vec![Warning {
+            kind: WarningKind::NeverFinishes,
+            object: String::new(),
+            text: format!("keeps changing: it was complete, but never for long within {given}"),
+            at: None,
+        }];
+    }
+    found
+}
+
+fn name_of(object: &Value) -> String {
+    let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
+    format!(
+        "{kind}/{}",
+        object["metadata"]["name"].as_str().unwrap_or_default()
+    )
+}
+
+fn deadlines(run: &Run, noted: &Noted) -> Vec<Warning> {
+    let late = noted.timed_out.iter().filter(|(_, at)| **at >= run.start);
+    late.map(|(key, at)| {
+        let at = seconds(run.start, *at);
+        Warning {
+            kind: WarningKind::DeadlineExceeded,
+            object: format!("deployment/{}", key.name),
+            text: format!(
+                "counts as stuck after {}: `kubectl rollout status` fails then",
+                duration(at)
+            ),
+            at: Some(at),
+        }
+    })
+    .collect()
+}
+
+/// What the API server refused because a quota was used up, each quota once.
+fn quotas(run: &Run, gathered: &Gathered) -> Vec<Warning> {
+    let mut told = BTreeSet::new();
+    let mut found = Vec::new();
+    for event in &gathered.events {
+        let text = |pointer: &str| {
+            event
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let Some((_, rest)) = text("/message").split_once("exceeded quota: ") else {
+            continue;
+        };
+        let Some(at) = api::Time::parse(text("/firstTimestamp")) else {
+            continue;
+        };
+        if at < run.start.time() || !told.insert(rest.split(',').next().map(str::to_owned)) {
+            continue;
+        }
+        let kind = text("/involvedObject/kind").to_lowercase();
+        found.push(Warning {
+            kind: WarningKind::QuotaExceeded,
+            object: format!("{kind}/{}", text("/involvedObject/name")),
+            text: match run.completed {
+                Some(_) => format!("has to wait for room in a quota: {rest}"),
+                None => format!("the quota does not let it create its pods: {rest}"),
+            },
+            at: Some(seconds(run.start, at.micro().max(run.start))),
+        });
+    }
+    found
+}
+
+/// Rollouts do not ask budgets; drains do.
+fn budgets(gathered: &Gathered, workloads: &[Workload]) -> Vec<Warning> {
+    let mut found = Vec::new();
+    for budget in gathered.of_kind("PodDisruptionBudget") {
+        let Some(selector) = explain::selector_of(budget) else {
+            continue;
+        };
+        for workload in workloads {
+            let same_place = budget["metadata"]["namespace"] == *workload.namespace;
+            let covers = gathered.workloads().any(|object| {
+                name_of(object) == workload.object
+                    && object["metadata"]["namespace"] == *workload.namespace
+                    && selector.matches(&explain::labels(object, "/spec/template/metadata/labels"))
+            });
+            if !same_place || !covers {
+                continue;
+            }
+            let of = |text: String| Warning {
+                kind: WarningKind::DisruptionBudget,
+                object: name_of(budget),
+                text,
+                at: None,
+            };
+            if explain::allows_no_disruption(budget, workload.wanted) {
+                found.push(of(format!(
+                    "never lets a pod of {} be evicted: draining a node that has one waits for ever",
+                    workload.object
+                )));
+            }
+            let least = Budget::of(budget, workload.wanted).map(|budget| budget.must_stay);
+            if let (Some(least), Some(fewest)) = (least, workload.minimum_available)
+                && fewest < least
+            {
+                found.push(of(format!(
+                    "asks for {least} pods of {}, and the rollout leaves {fewest} for a while: rollouts do not obey budgets, and drains wait meanwhile",
+                    workload.object
+                )));
+            }
+        }
+    }
+    found
+}
+
+fn claims(run: &Run, noted: &Noted) -> Vec<Warning> {
+    let deleted: Vec<&str> = noted
+        .claims_deleted
+        .iter()
+        .filter(|(at, _)| *at >= run.start)
+        .map(|(_, key)| &*key.name)
+        .collect();
+    if deleted.is_empty() {
+        return Vec::new();
+    }
+    let at = noted
+        .claims_deleted
+        .iter()
+        .map(|(at, _)| *at)
+        .find(|at| *at >= run.start);
+    vec![Warning {
+        kind: WarningKind::ClaimsDeleted,
+        object: format!("persistentvolumeclaim/{}", deleted[0]),
+        text: format!(
+            "{} deleted with all data, by the retention policy of the StatefulSet: {}",
+            match deleted.len() {
+                1 => "is".to_owned(),
+                count => format!("and {} more are", count - 1),
+            },
+            deleted.join(", ")
+        ),
+        at: at.map(|at| seconds(run.start, at)),
+    }]
+}
+
+fn fights(gathered: &Gathered, workloads: &[Workload]) -> Vec<Warning> {
+    let overlaps = explain::overlaps(gathered.workloads());
+    let concerns = |overlap: &explain::Overlap| {
+        workloads.iter().any(|one| {
+            one.namespace == overlap.namespace
+                && (one.object == overlap.selects || one.object == overlap.pods_of)
+        })
+    };
+    overlaps
+        .into_iter()
+        .filter(concerns)
+        .map(|overlap| Warning {
+            kind: WarningKind::Fight,
+            text: format!(
+                "also selects the pods of {}: two controllers would fight over them; give each its own labels",
+                overlap.pods_of
+            ),
+            object: overlap.selects,
+            at: None,
+        })
+        .collect()
+}

@@ -1,0 +1,386 @@
+//! What previews say, from manifests to warnings.
+
+use std::time::Duration;
+
+use api::Time;
+use expect_test::{Expect, expect};
+use steersman_simulator::preview::{
+    BEGIN, Manifest, Preview, PreviewError, Setup, Style, preview, svg, text,
+};
+
+/// A Deployment `web` of `replicas` pods; `more` goes into its spec.
+fn deployment(image: &str, replicas: u32, more: &str) -> String {
+    format!(
+        "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web, namespace: shop}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{app: web}}}}
+    spec: {{containers: [{{name: main, image: '{image}'}}]}}
+{more}"
+    )
+}
+
+fn setup(state: &str, manifests: &str) -> Setup {
+    Setup {
+        manifests: Manifest::parse("new.yaml", manifests).expect("the test's manifests are good"),
+        state: Manifest::parse("old.yaml", state).expect("the test's state is good"),
+        begin: Time::from_unix(BEGIN),
+        ready_after: Duration::from_secs(10),
+        fail_images: vec!["web:bad".to_owned()],
+        nodes: None,
+        length: Duration::from_secs(900),
+        missing: Vec::new(),
+    }
+}
+
+fn run(state: &str, manifests: &str) -> Preview {
+    preview(&setup(state, manifests)).expect("the manifests can be applied")
+}
+
+/// The text but for charts and timeline: the verdict, a line for each workload, the warnings.
+fn check(state: &str, manifests: &str, expected: Expect) {
+    let preview = run(state, manifests);
+    let style = Style {
+        width: 100,
+        colour: false,
+        unicode: true,
+    };
+    let told = text(&preview, style);
+    let kept: Vec<&str> = told
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with(' ') && !line.starts_with("Assumed"))
+        .collect();
+    expected.assert_eq(&without_random_parts(&kept.join("\n")));
+}
+
+/// Pods' names end in five characters that change whenever anybody draws one random number more.
+fn without_random_parts(text: &str) -> String {
+    let word = |word: &str| match word
+        .strip_prefix("pod/")
+        .and_then(|pod| pod.rsplit_once('-'))
+    {
+        Some((base, end)) if end.len() == 5 => format!("pod/{base}-xxxxx"),
+        _ => word.to_owned(),
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+fn check_error(state: &str, manifests: &str, expected: &str) {
+    let error: PreviewError = preview(&setup(state, manifests)).expect_err("the input is bad");
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn a_good_rollout() {
+    check(
+        &deployment("web:1", 4, ""),
+        &deployment("web:2", 4, ""),
+        expect![[r#"
+            Completes in 20s.
+            deployment/web in shop: done after 20s, never fewer than 3 of 4 available, at most 5 pods (1 more than wanted)"#]],
+    );
+}
+
+#[test]
+fn the_timeline_of_a_good_rollout() {
+    let preview = run(&deployment("web:1", 4, ""), &deployment("web:2", 4, ""));
+    let lines: Vec<String> = preview
+        .timeline
+        .iter()
+        .map(|entry| format!("{} {}: {}", entry.at.round(), entry.object, entry.what))
+        .collect();
+    expect![[r#"
+        0 deployment/web: you apply a change
+        0 deployment/web: creates web-5b954f7cf5 with 1 of 4 pods
+        0 deployment/web: scales web-589c7d946d from 4 to 3
+        0 deployment/web: scales web-5b954f7cf5 from 1 to 2
+        10 deployment/web: 2 more pods are ready
+        10 deployment/web: scales web-589c7d946d from 3 to 1
+        10 deployment/web: scales web-5b954f7cf5 from 2 to 4
+        20 deployment/web: 2 more pods are ready
+        20 deployment/web: scales web-589c7d946d from 1 to 0
+        20 : complete"#]]
+    .assert_eq(&lines.join("\n"));
+}
+
+#[test]
+fn a_bad_image_stops_at_the_deadline() {
+    check(
+        &deployment("web:1", 4, ""),
+        &deployment(
+            "registry.example.com/web:bad",
+            4,
+            "  progressDeadlineSeconds: 120\n",
+        ),
+        expect![[r#"
+            Does not complete within 15m.
+            deployment/web in shop: not done, never fewer than 3 of 4 available, at most 5 pods (1 more than wanted)
+            warning: deployment/web does not finish within 15m: has made no progress within its deadline: 2 of 4 pods are updated, 3 available; pod/web-ccd8789-xxxxx container main cannot pull image "registry.example.com/web:bad": ImagePullBackOff
+            warning: deployment/web counts as stuck after 2m1s: `kubectl rollout status` fails then"#]],
+    );
+}
+
+#[test]
+fn a_paused_deployment_does_not_finish() {
+    check(
+        &deployment("web:1", 2, ""),
+        &deployment("web:2", 2, "  paused: true\n"),
+        expect![[r#"
+            Does not complete within 15m.
+            deployment/web in shop: not done, never fewer than 2 of 2 available, at most 2 pods
+            warning: deployment/web does not finish within 15m: is paused: 0 of 2 pods are updated, 2 available"#]],
+    );
+}
+
+const QUOTA: &str = "
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: few, namespace: shop}
+spec: {hard: {pods: '5'}}
+---";
+
+#[test]
+fn a_quota_that_is_too_small() {
+    check(
+        "",
+        &format!("{QUOTA}{}", deployment("web:1", 7, "")),
+        expect![[r#"
+            Does not complete within 15m.
+            deployment/web in shop: not done, at most 5 pods
+            warning: deployment/web does not finish within 15m: has made no progress within its deadline: 5 of 7 pods are updated, 5 available; replicaset/web-589c7d946d cannot create pods: exceeded quota: few, requested: pods=1, used: pods=5, limited: pods=5
+            warning: deployment/web counts as stuck after 10m11s: `kubectl rollout status` fails then
+            warning: replicaset/web-589c7d946d the quota does not let it create its pods: few, requested: pods=1, used: pods=5, limited: pods=5"#]],
+    );
+}
+
+/// What is deleted is given back: with room for one pod more, a rollout gets through.
+#[test]
+fn a_quota_with_room_for_the_surge() {
+    let state = format!("{QUOTA}{}", deployment("web:1", 4, ""));
+    check(
+        &state,
+        &deployment("web:2", 4, ""),
+        expect![[r#"
+            Completes in 20s.
+            deployment/web in shop: done after 20s, never fewer than 3 of 4 available, at most 5 pods (1 more than wanted)
+            warning: replicaset/web-5b954f7cf5 has to wait for room in a quota: few, requested: pods=1, used: pods=5, limited: pods=5"#]],
+    );
+}
+
+#[test]
+fn budgets_that_drains_wait_for() {
+    let budget = "
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web, namespace: shop}
+spec: {minAvailable: 100%, selector: {matchLabels: {app: web}}}";
+    check(
+        &deployment("web:1", 8, ""),
+        &format!("{}{budget}", deployment("web:2", 8, "")),
+        expect![[r#"
+            Completes in 20s.
+            deployment/web in shop: done after 20s, never fewer than 6 of 8 available, at most 10 pods (2 more than wanted)
+            warning: poddisruptionbudget/web never lets a pod of deployment/web be evicted: draining a node that has one waits for ever
+            warning: poddisruptionbudget/web asks for 8 pods of deployment/web, and the rollout leaves 6 for a while: rollouts do not obey budgets, and drains wait meanwhile"#]],
+    );
+}
+
+fn stateful(image: &str, replicas: u32) -> String {
+    format!(
+        "
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {{name: db, namespace: shop}}
+spec:
+  replicas: {replicas}
+  serviceName: db
+  persistentVolumeClaimRetentionPolicy: {{whenScaled: Delete}}
+  selector: {{matchLabels: {{app: db}}}}
+  template:
+    metadata: {{labels: {{app: db}}}}
+    spec: {{containers: [{{name: main, image: '{image}'}}]}}
+  volumeClaimTemplates:
+  - metadata: {{name: data}}
+    spec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Gi}}}}}}
+"
+    )
+}
+
+#[test]
+fn claims_that_go_with_a_smaller_set() {
+    check(
+        &stateful("db:1", 3),
+        &stateful("db:1", 2),
+        expect![[r#"
+            Completes in 0.1s.
+            statefulset/db in shop: done after 0s, never fewer than 2 of 2 available, at most 2 pods
+            warning: persistentvolumeclaim/data-db-2 is deleted with all data, by the retention policy of the StatefulSet: data-db-2"#]],
+    );
+}
+
+#[test]
+fn a_stateful_set_goes_one_by_one() {
+    check(
+        &stateful("db:1", 3),
+        &stateful("db:2", 3),
+        expect![[r#"
+        Completes in 30s.
+        statefulset/db in shop: done after 30s, never fewer than 2 of 3 available, at most 3 pods"#]],
+    );
+}
+
+#[test]
+fn two_sets_that_select_the_same_pods() {
+    let other = deployment("web:1", 2, "").replace("name: web,", "name: other,");
+    check(
+        &deployment("web:1", 2, ""),
+        &other,
+        expect![[r#"
+        Completes in 10s.
+        deployment/other in shop: done after 10s, at most 2 pods
+        warning: deployment/other also selects the pods of deployment/web: two controllers would fight over them; give each its own labels
+        warning: deployment/web also selects the pods of deployment/other: two controllers would fight over them; give each its own labels"#]],
+    );
+}
+
+#[test]
+fn a_daemon_set_and_a_bare_pod() {
+    check(
+        "",
+        "
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec: {containers: [{name: main, image: 'agent:1'}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: alone}
+spec: {containers: [{name: main, image: 'web:bad'}]}
+",
+        expect![[r#"
+            Does not complete within 15m.
+            daemonset/agent in default: done after 10s, at most 3 pods
+            pod/alone in default: not done, at most 1 pod
+            warning: pod/alone does not finish within 15m: container main cannot pull image "web:bad": ImagePullBackOff (Failed to pull image "web:bad": rpc error: code = NotFound desc = failed to pull and unpack image "web:bad": not found) (for 15m)"#]],
+    );
+}
+
+#[test]
+fn a_custom_kind_can_be_passed_along() {
+    let widget = "
+apiVersion: example.com/v1
+kind: Widget
+metadata: {name: w, namespace: shop}
+spec: {size: 3}
+";
+    check_error(
+        "",
+        widget,
+        r#"new.yaml: line 1: no kind "Widget" is known in "example.com/v1"; pass its CustomResourceDefinition along with -f if it is a custom one"#,
+    );
+    let definition = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {kind: Widget, plural: widgets, singular: widget}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}
+";
+    check(
+        "",
+        &format!("{widget}---{definition}"),
+        expect!["Completes in 0s."],
+    );
+}
+
+/// An object as `kubectl get -o yaml` prints it after `kubectl apply`.
+#[test]
+fn what_a_manifest_no_longer_has_goes_away() {
+    let live = "
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  namespace: shop
+  uid: 7d7f9d0c-8a38-4a52-9d2c-2a3b1d1c0a11
+  generation: 1
+  creationTimestamp: '2023-12-31T00:00:00Z'
+  managedFields:
+  - apiVersion: apps/v1
+    manager: kubectl-client-side-apply
+    operation: Update
+    fieldsType: FieldsV1
+    fieldsV1:
+      'f:spec':
+        'f:template':
+          'f:spec':
+            'f:containers':
+              'k:{\"name\":\"main\"}': {'.': {}, 'f:name': {}, 'f:image': {}}
+              'k:{\"name\":\"proxy\"}': {'.': {}, 'f:name': {}, 'f:image': {}}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - {name: main, image: 'web:1', imagePullPolicy: IfNotPresent, resources: {}, terminationMessagePath: /dev/termination-log, terminationMessagePolicy: File}
+      - {name: proxy, image: 'proxy:1', imagePullPolicy: IfNotPresent, resources: {}, terminationMessagePath: /dev/termination-log, terminationMessagePolicy: File}
+      dnsPolicy: ClusterFirst
+      restartPolicy: Always
+      schedulerName: default-scheduler
+      securityContext: {}
+      terminationGracePeriodSeconds: 30
+";
+    let unchanged = run(live, live);
+    let acts = |preview: &Preview| {
+        let whats = preview.timeline.iter().map(|entry| entry.what.clone());
+        whats.filter(|what| what.starts_with("creates")).count()
+    };
+    assert_eq!(acts(&unchanged), 0, "{:?}", unchanged.timeline);
+    let smaller = run(live, &deployment("web:1", 2, ""));
+    assert_eq!(acts(&smaller), 1, "{:?}", smaller.timeline);
+}
+
+#[test]
+fn what_the_server_would_reject() {
+    check_error(
+        "",
+        &deployment("web:1", 3, "  minReadySeconds: -1\n"),
+        r#"new.yaml: line 1: the API server rejects deployment/web: Deployment.apps "web" is invalid: spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0"#,
+    );
+    let known = "{apiVersion: v1, kind: Namespace, metadata: {name: other}}";
+    check_error(
+        known,
+        &deployment("web:1", 3, ""),
+        r#"new.yaml: line 1: the API server rejects deployment/web: namespaces "shop" not found"#,
+    );
+}
+
+#[test]
+fn the_same_input_gives_the_same_preview() {
+    let (old, new) = (deployment("web:1", 6, ""), deployment("web:2", 6, ""));
+    let (one, two) = (run(&old, &new), run(&old, &new));
+    assert_eq!(one, two);
+    assert_eq!(svg(&one), svg(&two));
+    assert!(svg(&one).contains("deployment/web in shop"));
+    let first = one.workloads[0].samples[0];
+    assert_eq!((first.total(), first.ready()), (8, 5));
+}

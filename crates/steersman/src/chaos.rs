@@ -1,0 +1,243 @@
+//! `steersman node` and `steersman pod`: trouble by hand.
+//!
+//! All of it goes through the API server, by annotations that the simulated kubelets obey: it works from any
+//! terminal, on a cluster that is detached, and could be done with kubectl as well.
+
+#![expect(clippy::print_stdout, reason = "this is where users are spoken to")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use api::{Resource, ResourceType};
+use bytes::Bytes;
+use clap::{Args, Subcommand};
+use client::{Client, ListOptions, Patch};
+use nodes::behaviour::{NODE_GONE, NODE_SILENT, POD_CRASH_AT};
+use nodes::node::Node;
+use nodes::pod::{ContainerState, Pod};
+use serde_json::{Value, json};
+
+use crate::connect;
+
+#[derive(Args)]
+pub(crate) struct NodeArguments {
+    #[command(subcommand)]
+    action: NodeAction,
+    #[command(flatten)]
+    cluster: Cluster,
+}
+
+#[derive(Subcommand)]
+enum NodeAction {
+    /// Let a node fall silent: no lease, no status, nothing happens to its pods
+    Stop { name: String },
+    /// Bring a node back that was stopped or drained
+    Start { name: String },
+    /// Move all pods off a node, as far as disruption budgets allow, and let none come back
+    Drain {
+        name: String,
+        /// How many seconds to wait for the pods to leave
+        #[arg(long, default_value_t = 60)]
+        timeout: u64,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct PodArguments {
+    #[command(subcommand)]
+    action: PodAction,
+    #[command(flatten)]
+    cluster: Cluster,
+}
+
+#[derive(Subcommand)]
+enum PodAction {
+    /// Kill the containers of a pod, once; its restart policy says what becomes of it
+    Fail {
+        name: String,
+        #[arg(long, short, default_value = "default")]
+        namespace: String,
+    },
+}
+
+#[derive(Args)]
+struct Cluster {
+    /// The cluster's kubeconfig [default: $KUBECONFIG, or the cluster that is up]
+    #[arg(long, value_name = "FILE", global = true)]
+    kubeconfig: Option<PathBuf>,
+}
+
+/// How often a drain looks again.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+pub(crate) fn node(arguments: &NodeArguments) -> Result<()> {
+    on_cluster(&arguments.cluster, async |client| match &arguments.action {
+        NodeAction::Stop { name } => stop(&client, name).await,
+        NodeAction::Start { name } => start(&client, name).await,
+        NodeAction::Drain { name, timeout } => {
+            drain(&client, name, Duration::from_secs(*timeout)).await
+        }
+    })
+}
+
+pub(crate) fn pod(arguments: &PodArguments) -> Result<()> {
+    let PodAction::Fail { name, namespace } = &arguments.action;
+    on_cluster(&arguments.cluster, async |client| {
+        fail(&client, namespace, name).await
+    })
+}
+
+fn on_cluster(cluster: &Cluster, act: impl AsyncFnOnce(Client) -> Result<()>) -> Result<()> {
+    let tokio = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    tokio.block_on(async { act(connect::find(cluster.kubeconfig.as_deref())?).await })
+}
+
+async fn stop(client: &Client, name: &str) -> Result<()> {
+    simulated_node(client, name).await?;
+    let annotations = json!({"metadata": {"annotations": {NODE_SILENT: "true"}}});
+    patch(client, &Node::TYPE, "", name, &annotations).await?;
+    println!("node/{name} is silent; `steersman node start {name}` brings it back");
+    Ok(())
+}
+
+async fn start(client: &Client, name: &str) -> Result<()> {
+    simulated_node(client, name).await?;
+    let annotations = json!({NODE_SILENT: null, NODE_GONE: null});
+    let change = json!({
+        "metadata": {"annotations": annotations},
+        "spec": {"unschedulable": null},
+    });
+    patch(client, &Node::TYPE, "", name, &change).await?;
+    println!("node/{name} is back and takes pods");
+    Ok(())
+}
+
+async fn drain(client: &Client, name: &str, patience: Duration) -> Result<()> {
+    simulated_node(client, name).await?;
+    let cordon = json!({"spec": {"unschedulable": true}});
+    patch(client, &Node::TYPE, "", name, &cordon).await?;
+    println!("node/{name} takes no more pods");
+    let deadline = tokio::time::Instant::now() + patience;
+    let mut told: Vec<String> = Vec::new();
+    loop {
+        let left = to_evict(client, name).await?;
+        if left.is_empty() {
+            println!("node/{name} is drained; `steersman node start {name}` lets pods in again");
+            return Ok(());
+        }
+        let mut refusal = None;
+        for pod in left.iter().filter(|pod| !pod.metadata.is_terminating()) {
+            match evict(client, pod).await? {
+                None => {
+                    let evicted = format!("pod/{} is evicted", pod.metadata.name);
+                    if !told.contains(&evicted) {
+                        println!("{evicted}");
+                        told.push(evicted);
+                    }
+                }
+                Some(why) => refusal = Some(why),
+            }
+        }
+        if tokio::time::Instant::now() >= deadline {
+            let why = refusal.unwrap_or_else(|| "they take long to end".to_owned());
+            bail!("{} pods are still on node {name}: {why}", left.len());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Pods that a drain has to move: not those that a DaemonSet would put back at once, nor those that have ended.
+async fn to_evict(client: &Client, node: &str) -> Result<Vec<Pod>> {
+    let options = ListOptions {
+        field_selector: Some(format!("spec.nodeName={node}")),
+        ..ListOptions::default()
+    };
+    let page = client.list(&Pod::TYPE, "", &options).await?;
+    let pods: Result<Vec<Pod>, _> = page.items.iter().map(|item| Pod::decode(item)).collect();
+    let mut pods = pods?;
+    pods.retain(|pod| {
+        let owner = pod.metadata.controller().map(|owner| owner.kind.as_str());
+        owner != Some("DaemonSet") && !pod.is_finished()
+    });
+    Ok(pods)
+}
+
+/// Evicts a pod; why not, where a disruption budget is in the way.
+async fn evict(client: &Client, pod: &Pod) -> Result<Option<String>> {
+    let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
+    let eviction = json!({
+        "apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+    });
+    let pods = Pod::TYPE;
+    let asked = client.create_subresource(&pods, namespace, name, "eviction", eviction.to_string());
+    // A client waits as long as the server says; here the next look is the next attempt.
+    match tokio::time::timeout(Duration::from_secs(2), asked).await {
+        Err(_) => Ok(Some("a disruption budget does not let them go".to_owned())),
+        Ok(Err(error)) if error.is_too_many_requests() => Ok(Some(client::describe(&error))),
+        Ok(Err(error)) if error.is_not_found() => Ok(None),
+        Ok(answer) => Ok(answer.map(|_| None)?),
+    }
+}
+
+async fn fail(client: &Client, namespace: &str, name: &str) -> Result<()> {
+    let pod: Pod = client
+        .get_as(namespace, name)
+        .await
+        .map_err(|error| explain(error, &format!("pod {name} in namespace {namespace}")))?;
+    if !pod.is_assigned() {
+        bail!("pod {name} has no node yet: nothing of it runs");
+    }
+    simulated_node(client, &pod.node_name).await?;
+    let is_running = |state: &ContainerState| matches!(state, ContainerState::Running { .. });
+    if !pod
+        .status
+        .containers
+        .iter()
+        .any(|one| is_running(&one.state))
+    {
+        bail!("no container of pod {name} runs: there is nothing to kill");
+    }
+    let change = json!({"metadata": {"annotations": {POD_CRASH_AT: "now"}}});
+    patch(client, &Pod::TYPE, namespace, name, &change).await?;
+    println!("pod/{name}: its containers are killed");
+    Ok(())
+}
+
+/// The node, if it is one of ours: a real kubelet would not care for what we write.
+async fn simulated_node(client: &Client, name: &str) -> Result<()> {
+    let body = client
+        .get(&Node::TYPE, "", name)
+        .await
+        .map_err(|error| explain(error, &format!("node {name}")))?;
+    let node: Value = serde_json::from_slice(&body)?;
+    let runtime = node["status"]["nodeInfo"]["containerRuntimeVersion"].as_str();
+    if !runtime.is_some_and(|runtime| runtime.starts_with("simulated://")) {
+        bail!("node {name} is not simulated: this is not a cluster of `steersman up`");
+    }
+    Ok(())
+}
+
+async fn patch(
+    client: &Client,
+    kind: &ResourceType,
+    namespace: &str,
+    name: &str,
+    change: &Value,
+) -> Result<()> {
+    let patch = Patch::Merge(Bytes::from(change.to_string()));
+    let patched = client.patch(kind, namespace, name, None, &patch).await;
+    patched.with_context(|| format!("cannot change {name}"))?;
+    Ok(())
+}
+
+fn explain(error: client::Error, what: &str) -> anyhow::Error {
+    if error.is_not_found() {
+        anyhow::anyhow!("there is no {what}")
+    } else {
+        anyhow::anyhow!("cannot read {what}: {}", client::describe(&error))
+    }
+}

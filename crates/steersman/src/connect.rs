@@ -1,0 +1,170 @@
+//! Finding the cluster that a command is about, and asking it as kubectl does.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use api::ResourceType;
+use clap::Args;
+use client::config::{Config, Environment, Material, Server};
+use client::{Client, ListOptions, https};
+use serde_json::Value;
+
+use crate::up::instance;
+
+/// The file that was given, else what `KUBECONFIG` says, else the cluster that is up.
+pub(crate) fn find(kubeconfig: Option<&Path>) -> Result<Client> {
+    if let Some(path) = kubeconfig {
+        return to(path);
+    }
+    let environment = Environment::of_process();
+    if environment.kubeconfig.is_some() {
+        let config = Config::from_environment(None, None, &environment).context("KUBECONFIG")?;
+        return client(config);
+    }
+    to(&running()?)
+}
+
+/// The kubeconfig of the cluster that is up.
+fn running() -> Result<PathBuf> {
+    let running = instance::look_everywhere()?;
+    let mut kubeconfigs: Vec<PathBuf> = running
+        .into_iter()
+        .filter_map(|one| one.facts.filter(|facts| facts.is_serving()))
+        .map(|facts| facts.kubeconfig)
+        .collect();
+    match (kubeconfigs.pop(), kubeconfigs.is_empty()) {
+        (Some(path), true) => Ok(path),
+        (Some(_), false) => bail!("several clusters are up: choose one with --kubeconfig"),
+        (None, _) => bail!("no cluster is up: `steersman up` starts one, --kubeconfig names one"),
+    }
+}
+
+/// The current context of a kubeconfig.
+pub(crate) fn to(kubeconfig: &Path) -> Result<Client> {
+    let environment = Environment::of_process();
+    let config = Config::from_environment(Some(kubeconfig), None, &environment);
+    client(config.with_context(|| kubeconfig.display().to_string())?)
+}
+
+fn client(config: Config) -> Result<Client> {
+    let transport = https::transport(config, runtime::clock::wall())?;
+    Ok(Client::new(transport).with_user_agent(USER_AGENT))
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct ConnectionArguments {
+    /// The kubeconfig [default: $KUBECONFIG, or else ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+}
+
+impl ConnectionArguments {
+    /// As kubectl finds it; where there is no kubeconfig at all, the cluster that is up.
+    fn config(&self) -> Result<Config> {
+        let environment = Environment::of_process();
+        let (file, context) = (self.kubeconfig.as_deref(), self.context.as_deref());
+        let found = Config::from_environment(file, context, &environment);
+        if found.is_err() && file.is_none() && context.is_none() && environment.kubeconfig.is_none()
+        {
+            let running = running()?;
+            return Ok(Config::from_environment(
+                Some(&running),
+                None,
+                &environment,
+            )?);
+        }
+        found.context("no cluster to ask: give --kubeconfig, or start one with `steersman up`")
+    }
+}
+
+/// A cluster that can be asked.
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    pub(crate) server: String,
+    /// The namespace of the context.
+    pub(crate) namespace: String,
+    config: Config,
+}
+
+const USER_AGENT: &str = concat!("steersman/", env!("CARGO_PKG_VERSION"));
+
+/// Objects are listed in pages of this size, as kubectl does.
+const PAGE: u32 = 500;
+
+impl Connection {
+    pub(crate) fn open(arguments: &ConnectionArguments) -> Result<Connection> {
+        let config = arguments.config()?;
+        Ok(Connection {
+            client: client(config.clone())?,
+            server: config.server.to_string(),
+            namespace: config.namespace.clone().unwrap_or_else(|| "default".into()),
+            config,
+        })
+    }
+
+    /// The same credentials for another server. Its certificate is checked against `authority`, or else
+    /// against the one of the kubeconfig.
+    pub(crate) fn elsewhere(&self, address: &str, authority: Option<PathBuf>) -> Result<Client> {
+        let mut config = self.config.clone();
+        config.server = Server::parse(address, http::uri::Scheme::HTTPS)?;
+        config.proxy = None;
+        if let Some(authority) = authority {
+            config.tls.authorities = Some(Material::File(authority));
+        }
+        client(config)
+    }
+
+    pub(crate) async fn get(
+        &self,
+        resource: &ResourceType,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Value, client::Error> {
+        let namespace = if resource.namespaced { namespace } else { "" };
+        let body = self.client.get(resource, namespace, name).await?;
+        Ok(typed(
+            serde_json::from_slice(&body).unwrap_or_default(),
+            resource,
+        ))
+    }
+
+    /// All objects of a kind, in all namespaces for "".
+    pub(crate) async fn list(
+        &self,
+        resource: &ResourceType,
+        namespace: &str,
+        label_selector: Option<String>,
+    ) -> Result<Vec<Value>, client::Error> {
+        let namespace = if resource.namespaced { namespace } else { "" };
+        let mut options = ListOptions {
+            label_selector,
+            limit: Some(PAGE),
+            ..ListOptions::default()
+        };
+        let mut found = Vec::new();
+        loop {
+            let page = self.client.list(resource, namespace, &options).await?;
+            let items = page
+                .items
+                .iter()
+                .map(|item| typed(serde_json::from_slice(item).unwrap_or_default(), resource));
+            found.extend(items);
+            match page.continue_token {
+                Some(token) => options.continue_token = Some(token),
+                None => return Ok(found),
+            }
+        }
+    }
+}
+
+/// Items of lists do not say what they are.
+fn typed(mut object: Value, resource: &ResourceType) -> Value {
+    if let Some(map) = object.as_object_mut() {
+        map.insert("apiVersion".into(), Value::from(&*resource.api_version()));
+        map.insert("kind".into(), Value::from(&*resource.kind));
+    }
+    object
+}

@@ -1,0 +1,152 @@
+//! `steersman preview`: what would happen if these manifests were applied.
+//!
+//! Reads files ([`input`]) and, if asked to, a cluster ([`cluster`]); the preview itself is the simulator's.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is where users are spoken to"
+)]
+
+mod cluster;
+mod input;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use api::Time;
+use clap::{Args, ValueEnum};
+use simulator::preview::{self, BEGIN, Manifest, Preview, Setup, Style};
+
+use crate::connect::ConnectionArguments;
+
+/// Runs the real controllers on manifests, on a virtual clock: how does this rollout behave, before I apply it?
+///
+/// Starts from an empty cluster, or from the state of a real one (--context, or --kubeconfig), or from a file
+/// (--snapshot: what `kubectl get ... -o yaml` printed, or plain manifests). Nothing is ever written to a
+/// cluster. Exits with 0 if everything completes, 2 if something does not, 1 if the input is wrong.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  steersman preview -f web.yaml
+  steersman preview -f new/ --snapshot old.yaml --ready-after 30s
+  steersman preview -f web.yaml --context production --fail-image web:2.0
+  kustomize build . | steersman preview -f - --output svg > rollout.svg")]
+pub(crate) struct Arguments {
+    /// What to apply: a file, a folder (its .yaml, .yml and .json files), or - for standard input
+    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true)]
+    filenames: Vec<PathBuf>,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+    /// Start from the objects of this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["context", "kubeconfig"])]
+    snapshot: Option<PathBuf>,
+    /// How long pods take to become ready once their containers run
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    ready_after: Duration,
+    /// An image that cannot be pulled, such as web:bad; can be given several times
+    #[arg(long, value_name = "IMAGE")]
+    fail_image: Vec<String>,
+    /// How many nodes to simulate [default: those of the state, or 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=5000))]
+    nodes: Option<u64>,
+    /// How much virtual time to give it
+    #[arg(long = "for", value_name = "DURATION", default_value = "30m", value_parser = parse_duration)]
+    length: Duration,
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+    Svg,
+}
+
+/// What a rollout that does not complete exits with.
+const INCOMPLETE: u8 = 2;
+
+pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
+    let manifests = input::read(&arguments.filenames)?;
+    if manifests.is_empty() {
+        bail!("there is no object in what was given by -f");
+    }
+    let setup = setup(arguments, manifests)?;
+    for missing in &setup.missing {
+        eprintln!("goes on without {missing}");
+    }
+    let preview = preview::preview(&setup)?;
+    print(&preview, arguments.output)?;
+    Ok(match preview.completes {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(INCOMPLETE),
+    })
+}
+
+fn setup(arguments: &Arguments, manifests: Vec<Manifest>) -> Result<Setup> {
+    let asked = &arguments.connection;
+    let (state, missing) = match &arguments.snapshot {
+        Some(file) => (input::read(std::slice::from_ref(file))?, Vec::new()),
+        None if asked.context.is_some() || asked.kubeconfig.is_some() => cluster::read(asked)?,
+        None => (Vec::new(), Vec::new()),
+    };
+    // Times in objects of a cluster are of today; without any, the same input gives the same preview.
+    let lived = |manifest: &Manifest| manifest.object["metadata"]["uid"].is_string();
+    let begin = match state.iter().any(lived) {
+        true => runtime::clock::wall().now().time(),
+        false => Time::from_unix(BEGIN),
+    };
+    Ok(Setup {
+        manifests,
+        state,
+        begin,
+        ready_after: arguments.ready_after,
+        fail_images: arguments.fail_image.clone(),
+        nodes: arguments
+            .nodes
+            .and_then(|count| usize::try_from(count).ok()),
+        length: arguments.length,
+        missing,
+    })
+}
+
+fn print(preview: &Preview, output: Output) -> Result<()> {
+    match output {
+        Output::Text => print!("{}", preview::text(preview, style())),
+        Output::Json => println!("{}", serde_json::to_string_pretty(preview)?),
+        Output::Svg => print!("{}", preview::svg(preview)),
+    }
+    Ok(())
+}
+
+/// Where the width is not known: what fits a terminal of the usual size and most logs.
+const USUAL_WIDTH: usize = 100;
+
+/// What the terminal can do, by what the environment says of it.
+fn style() -> Style {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let colour = std::io::stdout().is_terminal()
+        && variable("NO_COLOR").is_none()
+        && variable("TERM").is_some_and(|terminal| terminal != "dumb");
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .find_map(variable);
+    let unicode = locale.is_none_or(|locale| {
+        let locale = locale.to_uppercase();
+        locale.contains("UTF-8") || locale.contains("UTF8")
+    });
+    let columns = variable("COLUMNS").and_then(|columns| columns.parse().ok());
+    Style {
+        width: columns.unwrap_or(USUAL_WIDTH),
+        colour,
+        unicode,
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    nodes::behaviour::parse_duration(text)
+        .ok_or_else(|| format!("{text:?} is not a duration such as 20s, 1m30s or 2h"))
+}

@@ -1,0 +1,146 @@
+//! Who knows why: a manager of ours, or else our own plans on a copy of the objects.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use bytes::Bytes;
+use client::Client;
+use explain::{Decisions, Facts, Source};
+use http::Request;
+use serde::Deserialize;
+
+use super::gather::decided_about;
+use crate::connect::Connection;
+
+/// Where decisions are asked for.
+pub(crate) struct Manager {
+    client: Client,
+    address: String,
+    /// It was named by the user, so that its silence is an error.
+    asked_for: bool,
+}
+
+/// What the manager said, or why nobody did.
+pub(crate) enum Heard {
+    Decisions {
+        address: String,
+        by_object: BTreeMap<String, Vec<Decisions>>,
+    },
+    Nobody(String),
+}
+
+impl Manager {
+    pub(crate) fn reach(
+        connection: &Connection,
+        address: Option<&str>,
+        authority: Option<PathBuf>,
+    ) -> Result<Manager> {
+        Ok(match address {
+            Some(address) => Manager {
+                client: connection.elsewhere(address, authority)?,
+                address: address.to_owned(),
+                asked_for: true,
+            },
+            None => Manager {
+                client: connection.client.clone(),
+                address: connection.server.clone(),
+                asked_for: false,
+            },
+        })
+    }
+
+    pub(crate) async fn hear(&self, facts: &Facts) -> Result<Heard> {
+        let mut by_object = BTreeMap::new();
+        for object in decided_about(facts) {
+            let text = |pointer: &str| {
+                let found = object.pointer(pointer).and_then(serde_json::Value::as_str);
+                found.unwrap_or_default().to_owned()
+            };
+            let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+            match self.about(&namespace, &name).await {
+                Ok(heard) => {
+                    let key = Facts::key(&text("/kind"), &namespace, &name);
+                    by_object.insert(key, heard);
+                }
+                Err(error) if self.asked_for => bail!("{}", self.silence(&error)),
+                Err(error) if error.is_forbidden() => {
+                    let why = "you may not read /debug/controllers/, which a rule with nonResourceURLs would allow";
+                    return Ok(Heard::Nobody(why.to_owned()));
+                }
+                Err(_) => {
+                    let why = "no manager of ours answers there; --manager names one";
+                    return Ok(Heard::Nobody(why.to_owned()));
+                }
+            }
+        }
+        Ok(Heard::Decisions {
+            address: self.address.clone(),
+            by_object,
+        })
+    }
+
+    /// Why the manager that was named could not be asked.
+    fn silence(&self, error: &client::Error) -> String {
+        let told = client::describe(error);
+        let hint = match (error.is_forbidden(), told.contains("certificate")) {
+            (true, _) => "; you need `get` on the nonResourceURL /debug/controllers/*",
+            (_, true) => {
+                "; --manager-certificate-authority names who signed its certificate, or the certificate itself (kube-controller-manager.crt in its --cert-dir)"
+            }
+            _ => "",
+        };
+        format!("cannot ask the manager at {}: {told}{hint}", self.address)
+    }
+
+    async fn about(&self, namespace: &str, name: &str) -> Result<Vec<Decisions>, client::Error> {
+        #[derive(Deserialize)]
+        struct Answer {
+            controllers: Vec<Decisions>,
+        }
+        let prefix = manager::serving::DECISIONS;
+        // Names of objects need no escaping, but for those of roles with colons, which may stand as they are.
+        let target = format!("{prefix}?namespace={namespace}&name={name}");
+        let request = Request::get(&target)
+            .header(http::header::ACCEPT, "application/json")
+            .body(Bytes::new())
+            .map_err(|error| client::Error::InvalidRequest(format!("{target:?}: {error}")))?;
+        let body = self.client.request(request).await?;
+        match serde_json::from_slice::<Answer>(&body) {
+            Ok(answer) => Ok(answer.controllers),
+            Err(error) => Err(client::Error::InvalidRequest(format!(
+                "{target:?} was answered by something else: {error}"
+            ))),
+        }
+    }
+}
+
+/// Adds the decisions to the facts: those heard, or those that our own controllers make on a copy. Call it
+/// outside of any runtime: the copy has its own time.
+pub(crate) fn complete(mut facts: Facts, heard: Heard) -> Facts {
+    match heard {
+        Heard::Decisions { address, by_object } => {
+            facts.source = Source::Manager(address);
+            facts.decisions = by_object;
+        }
+        Heard::Nobody(why) => {
+            facts.source = Source::Objects(why);
+            facts.decisions = on_a_copy(&facts);
+        }
+    }
+    facts
+}
+
+fn on_a_copy(facts: &Facts) -> BTreeMap<String, Vec<Decisions>> {
+    let mut decisions: BTreeMap<String, Vec<Decisions>> = BTreeMap::new();
+    let objects = std::iter::once(&facts.object).chain(&facts.related);
+    for decided in simulator::preview::decide(objects.cloned().collect(), facts.now) {
+        let kind = decided.controller.trim_end_matches("-controller");
+        let key = Facts::key(kind, &decided.namespace, &decided.name);
+        decisions.entry(key).or_default().push(Decisions {
+            controller: decided.controller.to_owned(),
+            decisions: vec![decided.decision],
+        });
+    }
+    decisions
+}

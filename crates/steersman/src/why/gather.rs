@@ -1,0 +1,177 @@
+//! Reads what an explanation rests on. Nothing is written.
+
+use anyhow::{Result, bail};
+use api::ResourceType;
+use controllers::discovery::Discovery;
+use explain::{Facts, Source};
+use serde_json::Value;
+
+use crate::connect::Connection;
+
+pub(crate) struct Gatherer<'a> {
+    pub(crate) connection: &'a Connection,
+    pub(crate) discovery: &'a Discovery,
+    pub(crate) namespace: &'a str,
+}
+
+impl Gatherer<'_> {
+    /// The object and what has to do with it. What may not be read is named and left out.
+    pub(crate) async fn facts(&self, resource: &ResourceType, name: &str) -> Result<Facts> {
+        let object = match self.connection.get(resource, self.namespace, name).await {
+            Ok(object) => object,
+            Err(error) => bail!("{}", self.cannot_read(resource, name, &error)),
+        };
+        let now = runtime::clock::wall().now().time();
+        // Whoever tells is known later.
+        let source = Source::Objects(String::new());
+        let mut facts = Facts::new(now, source, object);
+        match &*resource.kind {
+            "Namespace" => self.content(name, &mut facts).await,
+            "Deployment"
+            | "ReplicaSet"
+            | "ReplicationController"
+            | "StatefulSet"
+            | "DaemonSet"
+            | "Job" => self.workload(&mut facts).await,
+            "Pod" => self.owners(&mut facts).await,
+            _ => {}
+        }
+        if resource.namespaced {
+            self.add("events", None, &mut facts).await;
+            let (events, others) = std::mem::take(&mut facts.related)
+                .into_iter()
+                .partition(|object| object["kind"] == "Event");
+            (facts.events, facts.related) = (events, others);
+        }
+        Ok(facts)
+    }
+
+    fn cannot_read(&self, resource: &ResourceType, name: &str, error: &client::Error) -> String {
+        let kind = resource.kind.to_lowercase();
+        let place = match resource.namespaced {
+            true => format!(" in namespace {}", self.namespace),
+            false => String::new(),
+        };
+        if error.is_not_found() {
+            let hint = match resource.namespaced {
+                true => "; another one is given by -n",
+                false => "",
+            };
+            return format!("there is no {kind}/{name}{place}{hint}");
+        }
+        format!(
+            "cannot read {kind}/{name}{place}: {}",
+            client::describe(error)
+        )
+    }
+
+    async fn workload(&self, facts: &mut Facts) {
+        let selector = explain::selector_of(&facts.object).map(|selector| selector.to_string());
+        if let Some(selector) = selector.filter(|selector| !selector.is_empty()) {
+            let held = match facts.object["kind"].as_str() {
+                Some("Deployment") => Some("replicasets"),
+                Some("StatefulSet" | "DaemonSet") => Some("controllerrevisions"),
+                _ => None,
+            };
+            for plural in held.into_iter().chain(["pods"]) {
+                self.add(plural, Some(&selector), facts).await;
+            }
+        }
+        for plural in ["persistentvolumeclaims", "poddisruptionbudgets"] {
+            self.add(plural, None, facts).await;
+        }
+        if facts.object["kind"] == "DaemonSet" {
+            self.add("nodes", None, facts).await;
+        }
+        self.owners(facts).await;
+    }
+
+    /// Who controls the object.
+    async fn owners(&self, facts: &mut Facts) {
+        let owners = facts.object["metadata"]["ownerReferences"].clone();
+        for owner in owners.as_array().into_iter().flatten() {
+            let text = |field: &str| owner[field].as_str().unwrap_or_default();
+            if owner["controller"] != true {
+                continue;
+            }
+            let Some(resource) = self.discovery.find(text("apiVersion"), text("kind")) else {
+                continue;
+            };
+            match self
+                .connection
+                .get(resource, self.namespace, text("name"))
+                .await
+            {
+                Ok(found) => facts.related.push(found),
+                Err(error) => facts
+                    .missing
+                    .push(self.cannot_read(resource, text("name"), &error)),
+            }
+        }
+        if facts.object["kind"] == "Pod" {
+            for plural in ["persistentvolumeclaims", "poddisruptionbudgets"] {
+                self.add(plural, None, facts).await;
+            }
+        }
+    }
+
+    /// Everything that is left in a namespace that is going.
+    async fn content(&self, namespace: &str, facts: &mut Facts) {
+        if facts.object["metadata"]["deletionTimestamp"].is_null() {
+            return;
+        }
+        let kinds = self.discovery.preferred(&["list", "delete"]);
+        for served in kinds.filter(|served| served.resource.namespaced) {
+            // Events come and go with what they are about, and the same ones are served twice.
+            if served.resource.kind == "Event" {
+                continue;
+            }
+            match self
+                .connection
+                .list(&served.resource, namespace, None)
+                .await
+            {
+                Ok(found) => facts.related.extend(found),
+                Err(error) => facts.missing.push(cannot_list(&served.resource, &error)),
+            }
+        }
+        facts.missing.extend(self.discovery.failure());
+    }
+
+    async fn add(&self, plural: &str, selector: Option<&str>, facts: &mut Facts) {
+        let Some(resource) = self.discovery.named(plural) else {
+            return;
+        };
+        let selector = selector.map(str::to_owned);
+        match self
+            .connection
+            .list(resource, self.namespace, selector)
+            .await
+        {
+            Ok(found) => facts.related.extend(found),
+            Err(error) => facts.missing.push(cannot_list(resource, &error)),
+        }
+    }
+}
+
+/// `pods: you may not list them`
+pub(crate) fn cannot_list(resource: &ResourceType, error: &client::Error) -> String {
+    let plural = &resource.plural;
+    match error.is_forbidden() {
+        true => format!("{plural}: you may not list them"),
+        false => format!("{plural}: {}", client::describe(error)),
+    }
+}
+
+/// The objects of the facts that controllers decide about: the one asked about, and its sets or owner.
+pub(crate) fn decided_about(facts: &Facts) -> impl Iterator<Item = &Value> {
+    let sets = facts.related.iter().filter(|object| {
+        matches!(
+            object["kind"].as_str(),
+            Some(
+                "ReplicaSet" | "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicationController"
+            )
+        )
+    });
+    std::iter::once(&facts.object).chain(sets)
+}

@@ -1,0 +1,5 @@
+//! `steersman why` and `steersman preview`, as operators and pipelines meet them.
+
+mod cluster;
+mod preview;
+mod why;

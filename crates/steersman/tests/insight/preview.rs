@@ -1,0 +1,207 @@
+//! `steersman preview` as an operator and a pipeline meet it.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use crate::cluster::{Cluster, steersman, text};
+use api::ResourceType;
+
+const DEPLOYMENTS: ResourceType =
+    ResourceType::namespaced("apps", "v1", "deployments", "Deployment");
+
+fn deployment(image: &str) -> String {
+    format!(
+        "apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web}}
+spec:
+  replicas: 4
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{app: web}}}}
+    spec: {{containers: [{{name: main, image: '{image}'}}]}}
+"
+    )
+}
+
+/// A directory with these files; it stays until the system cleans up.
+fn files(name: &str, all: &[(&str, &str)]) -> std::path::PathBuf {
+    let directory =
+        std::env::temp_dir().join(format!("steersman-preview-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a temporary directory can be made");
+    for (file, content) in all {
+        std::fs::write(directory.join(file), content).expect("the directory can be written to");
+    }
+    directory
+}
+
+#[test]
+fn the_exit_code_says_whether_it_completes() {
+    let directory = files(
+        "exit",
+        &[
+            ("old.yaml", &deployment("web:1")),
+            ("new.yaml", &deployment("web:2")),
+            ("bad.yaml", &deployment("web:bad")),
+        ],
+    );
+    let path = |file: &str| directory.join(file).display().to_string();
+    let (old, new, bad) = (path("old.yaml"), path("new.yaml"), path("bad.yaml"));
+    let output = steersman(&["preview", "-f", &new, "--snapshot", &old]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.starts_with("Completes in 20s.\n"), "{told}");
+    assert!(told.contains("never fewer than 3 of 4 available"), "{told}");
+    assert!(
+        !told.contains('\u{1b}'),
+        "no colours where there is no terminal"
+    );
+
+    let arguments = [
+        "preview",
+        "-f",
+        &bad,
+        "--snapshot",
+        &old,
+        "--fail-image",
+        "web:bad",
+        "--for",
+        "5m",
+    ];
+    let output = steersman(&arguments);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.starts_with("Does not complete within 5m.\n"), "{told}");
+
+    let output = steersman(&[
+        "preview",
+        "-f",
+        &new,
+        "--snapshot",
+        &old,
+        "--output",
+        "json",
+        "--ready-after",
+        "30s",
+    ]);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(
+        (
+            &told["completes"],
+            &told["workloads"][0]["minimumAvailable"]
+        ),
+        (&true.into(), &3.into())
+    );
+    assert!(
+        told["seconds"]
+            .as_f64()
+            .is_some_and(|seconds| (59.0..62.0).contains(&seconds))
+    );
+    let output = steersman(&["preview", "-f", &new, "--output", "svg"]);
+    assert!(text(&output.stdout).starts_with("<svg "));
+}
+
+#[test]
+fn bad_input_is_named_with_its_place() {
+    let directory = files(
+        "bad",
+        &[
+            ("broken.yaml", "a: b\n  c: [\n"),
+            (
+                "unknown.yaml",
+                "apiVersion: a.io/v1\nkind: Foo\nmetadata: {name: x}\n",
+            ),
+            ("empty.yaml", "# nothing\n"),
+            ("good.yaml", &deployment("web:1")),
+        ],
+    );
+    let check = |file: &str, more: &[&str], expected: &str| {
+        let path = directory.join(file).display().to_string();
+        let mut arguments = vec!["preview", "-f", &path];
+        arguments.extend(more);
+        let output = steersman(&arguments);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{file}: {told}");
+        assert!(output.stdout.is_empty(), "{file}");
+        assert!(told.contains(expected), "{file}: {told}");
+    };
+    check(
+        "broken.yaml",
+        &[],
+        "broken.yaml: line 2: mapping values are not allowed",
+    );
+    check(
+        "unknown.yaml",
+        &[],
+        "unknown.yaml: line 1: no kind \"Foo\" is known in \"a.io/v1\"",
+    );
+    check(
+        "empty.yaml",
+        &[],
+        "there is no object in what was given by -f",
+    );
+    check("nope.yaml", &[], "cannot read");
+    check(
+        "good.yaml",
+        &["--kubeconfig", "/nonexistent"],
+        "no cluster to ask",
+    );
+    check(
+        "good.yaml",
+        &["--snapshot", "/nonexistent"],
+        "cannot read /nonexistent",
+    );
+    let output = steersman(&["preview", "-f", "x", "--ready-after", "soon"]);
+    assert!(text(&output.stderr).contains("is not a duration such as 20s"));
+}
+
+#[test]
+fn folders_and_standard_input() {
+    let directory = files(
+        "folder",
+        &[
+            ("a.yaml", &deployment("web:1")),
+            ("notes.txt", "not a manifest"),
+        ],
+    );
+    let output = steersman(&["preview", "-f", &directory.display().to_string()]);
+    assert!(text(&output.stdout).contains("deployment/web in default: done"));
+    let mut process = Command::new(env!("CARGO_BIN_EXE_steersman"))
+        .args(["preview", "-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut input = process.stdin.take().expect("it was asked for");
+    input
+        .write_all(deployment("web:1").as_bytes())
+        .expect("it reads its input");
+    drop(input);
+    let output = process.wait_with_output().expect("it ends");
+    assert!(text(&output.stdout).contains("you apply it; it is new: standard input"));
+}
+
+#[test]
+fn a_running_cluster_is_read_and_never_written() {
+    let cluster = Cluster::start("preview");
+    cluster.apply(&DEPLOYMENTS, "default", "web", &deployment("web:1"));
+    // It need not have settled: the copy does that by itself.
+    let new = cluster.file("new.yaml", &deployment("web:2"));
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    let output = steersman(&["preview", "-f", &new, "--kubeconfig", &kubeconfig]);
+    let told = text(&output.stdout);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{told}{}",
+        text(&output.stderr)
+    );
+    assert!(told.contains("you apply a change"), "{told}");
+    assert!(told.contains("the given state on 3 nodes"), "{told}");
+    let after = cluster.get(&DEPLOYMENTS, "default", "web");
+    assert_eq!(after["metadata"]["generation"], 1);
+    assert_eq!(
+        after["spec"]["template"]["spec"]["containers"][0]["image"],
+        "web:1"
+    );
+}

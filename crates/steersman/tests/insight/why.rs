@@ -1,0 +1,240 @@
+//! `steersman why` against a running cluster, as an operator meets it.
+
+use crate::cluster::{Cluster, steersman, text};
+use api::ResourceType;
+
+const DEPLOYMENTS: ResourceType =
+    ResourceType::namespaced("apps", "v1", "deployments", "Deployment");
+const NAMESPACES: ResourceType = ResourceType::cluster("", "v1", "namespaces", "Namespace");
+const CONFIG_MAPS: ResourceType = ResourceType::namespaced("", "v1", "configmaps", "ConfigMap");
+
+fn deployment(image: &str) -> String {
+    format!(
+        "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web}}
+spec:
+  replicas: 3
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{app: web}}}}
+    spec: {{containers: [{{name: main, image: '{image}'}}]}}
+"
+    )
+}
+
+/// Asks until the answer says all of this: the cluster takes a moment.
+fn ask(cluster: &Cluster, arguments: &[&str], expected: &[&str]) -> String {
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    let mut all = vec!["why", "--kubeconfig", &kubeconfig];
+    all.extend(arguments);
+    let mut told = String::new();
+    // Each try takes tens of milliseconds; a cluster that has not got there after 300 will not.
+    for _ in 0..300 {
+        let output = steersman(&all);
+        told = text(&output.stdout) + &text(&output.stderr);
+        if expected.iter().all(|words| told.contains(words)) {
+            return told;
+        }
+    }
+    panic!("{expected:?} is not in:\n{told}");
+}
+
+#[test]
+fn from_a_deployment_down_to_the_pod_that_blocks() {
+    let cluster = Cluster::start("why-deployment");
+    cluster.apply(&DEPLOYMENTS, "default", "web", &deployment("web:1"));
+    ask(
+        &cluster,
+        &["deploy/web"],
+        &["is complete: all 3 pods are updated and available"],
+    );
+    cluster.apply(&DEPLOYMENTS, "default", "web", &deployment("web:missing"));
+    ask(
+        &cluster,
+        &["deployments", "web", "-n", "default"],
+        &[
+            "deployment/web in default: does not get on: 1 of 3 pods are updated",
+            "creates web-",
+            "old replicas kept:",
+            "counts as stuck at",
+            "cannot pull image \"web:missing\"",
+            "kubectl rollout undo deployment/web -n default",
+            "Told by the controllers themselves, at https://127.0.0.1:",
+        ],
+    );
+    let json = ask(
+        &cluster,
+        &["deploy/web", "--output", "json"],
+        &["\"state\": \"stuck\""],
+    );
+    let told: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!(told["object"], "deployment/web");
+    assert_eq!(
+        told["help"]["command"],
+        "kubectl rollout undo deployment/web -n default"
+    );
+    assert!(
+        told["inTheWay"][0]["object"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("pod/web-"))
+    );
+
+    let limited = limited_user(&cluster).display().to_string();
+    let output = steersman(&["why", "deploy/web", "--kubeconfig", &limited]);
+    let told = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(
+        told.contains("not read    persistentvolumeclaims: you may not list them\n"),
+        "{told}"
+    );
+    assert!(
+        told.contains("Told by the objects alone (you may not read /debug/controllers/"),
+        "{told}"
+    );
+    assert!(told.contains("old replicas kept: 3 are left"), "{told}");
+}
+
+/// Somebody who may read Deployments and what belongs to them, and nothing else.
+fn limited_user(cluster: &Cluster) -> std::path::PathBuf {
+    let accounts = ResourceType::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
+    let roles = ResourceType::cluster(
+        "rbac.authorization.k8s.io",
+        "v1",
+        "clusterroles",
+        "ClusterRole",
+    );
+    let bindings = ResourceType::cluster(
+        "rbac.authorization.k8s.io",
+        "v1",
+        "clusterrolebindings",
+        "ClusterRoleBinding",
+    );
+    let account = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: limited}}";
+    cluster.apply(&accounts, "default", "limited", account);
+    let role = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: limited}
+rules:
+- {apiGroups: [apps, ''], resources: [deployments, replicasets, pods], verbs: [get, list]}";
+    cluster.apply(&roles, "", "limited", role);
+    let binding = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: limited}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: limited}
+subjects: [{kind: ServiceAccount, name: limited, namespace: default}]";
+    cluster.apply(&bindings, "", "limited", binding);
+    cluster.kubeconfig_of("limited")
+}
+
+#[test]
+fn a_controller_manager_is_asked_on_its_secure_port() {
+    let mut cluster = Cluster::start_with("why-manager", &["--controller-manager=external"]);
+    let (manager, certificate) = cluster.start_manager();
+    cluster.apply(&DEPLOYMENTS, "default", "web", &deployment("web:1"));
+    let told_by = format!("Told by the controllers themselves, at {manager}.");
+    ask(
+        &cluster,
+        &[
+            "deploy/web",
+            "--manager",
+            &manager,
+            "--manager-certificate-authority",
+            &certificate,
+        ],
+        &[
+            "is complete: all 3 pods are updated and available",
+            "creates web-",
+            &told_by,
+        ],
+    );
+    ask(
+        &cluster,
+        &["deploy/web", "--manager", &manager],
+        &[
+            "cannot ask the manager at",
+            "--manager-certificate-authority names who signed its certificate",
+        ],
+    );
+    ask(
+        &cluster,
+        &["deploy/web"],
+        &["Told by the objects alone (no manager of ours answers there; --manager names one)"],
+    );
+}
+
+#[test]
+fn a_namespace_that_does_not_go() {
+    let cluster = Cluster::start("why-namespace");
+    let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: old}}";
+    cluster.apply(&NAMESPACES, "", "old", namespace);
+    let held =
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: held, finalizers: [example.com/keep]}}";
+    cluster.apply(&CONFIG_MAPS, "old", "held", held);
+    ask(&cluster, &["ns/old"], &["is active; nobody has deleted it"]);
+    cluster.delete(&NAMESPACES, "old");
+    ask(
+        &cluster,
+        &["ns/old"],
+        &[
+            "does not go: configmap/held held by finalizer example.com/keep",
+            "1 objects are held by finalizer example.com/keep",
+            "kubectl patch configmap/held -n old --type=merge",
+        ],
+    );
+}
+
+#[test]
+fn questions_that_have_no_answer() {
+    let check = |arguments: &[&str], expected: &str| {
+        let output = steersman(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        let told = text(&output.stderr);
+        assert!(
+            told.starts_with("error: ") && told.contains(expected),
+            "{arguments:?}: {told}"
+        );
+    };
+    check(
+        &["why", "web"],
+        "\"web\" names no object; write KIND/NAME, such as deploy/web",
+    );
+    check(&["why", "deploy/web"], "no cluster is up");
+    let cluster = Cluster::start("why-nothing");
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    let with = |more: &[&'static str]| {
+        let mut all = vec![
+            "why".to_owned(),
+            "--kubeconfig".to_owned(),
+            kubeconfig.clone(),
+        ];
+        all.extend(more.iter().map(|word| (*word).to_owned()));
+        all
+    };
+    for (more, expected) in [
+        (
+            &["deploy/nope"][..],
+            "there is no deployment/nope in namespace default; another one is given by -n",
+        ),
+        (&["wheels/x"], "has no resource \"wheels\""),
+        (
+            &["ns/default", "--manager", "https://127.0.0.1:1"],
+            "cannot ask the manager at https://127.0.0.1:1",
+        ),
+        (&["ns/default", "--context", "nope"], "nope"),
+    ] {
+        let arguments = with(more);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        check(&arguments, expected);
+    }
+    drop(cluster);
+    // Its kubeconfig is gone with it.
+    check(
+        &["why", "ns/default", "--kubeconfig", &kubeconfig],
+        "cannot read",
+    );
+}

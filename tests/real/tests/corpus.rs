@@ -1,0 +1,66 @@
+//! The same requests to kube-apiserver and to ours: the answers must be the same.
+
+use std::path::{Path, PathBuf};
+
+use real_tests::corpus::{self, Observed, Story, compare};
+use real_tests::embedded::Embedded;
+use real_tests::{Api, Cluster, ClusterOptions, installation};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
+}
+
+fn play_all(api: &Api, stories: &[Story]) -> Vec<Vec<Observed>> {
+    let play = |story| corpus::play(api, story).expect("both servers answer all requests");
+    stories.iter().map(play).collect()
+}
+
+/// `CORPUS=pods,crd` plays just those stories; then entries for the others may explain nothing.
+#[test]
+fn our_api_server_answers_as_kube_apiserver_does() {
+    let Some(installation) = installation::for_test() else {
+        return;
+    };
+    let mut stories = corpus::load(&folder()).unwrap();
+    let chosen = std::env::var("CORPUS").ok();
+    if let Some(chosen) = &chosen {
+        stories.retain(|story| chosen.split(',').any(|name| name == story.name));
+    }
+    let options = ClusterOptions {
+        apiserver_flags: vec!["--service-cluster-ip-range=10.0.0.0/24".to_owned()],
+        ..ClusterOptions::default()
+    };
+    let cluster = Cluster::start(&installation, options).unwrap();
+    // The name of our administrator, which some objects carry.
+    let (_, theirs) = cluster
+        .user("corpus", "kubernetes-admin", Some("system:masters"))
+        .unwrap();
+    let embedded = Embedded::start(&cluster.path("embedded")).unwrap();
+    let (theirs, ours) = std::thread::scope(|scope| {
+        let theirs = scope.spawn(|| play_all(&theirs, &stories));
+        let ours = play_all(&embedded.api, &stories);
+        (theirs.join().unwrap(), ours)
+    });
+    let known = compare::known(&folder().join("known.yml")).unwrap();
+    let mut found = Vec::new();
+    for ((story, theirs), ours) in stories.iter().zip(&theirs).zip(&ours) {
+        found.extend(compare::differences(&story.name, theirs, ours));
+    }
+    let (rest, used) = compare::unexplained(found, &known);
+    let shown: Vec<String> = rest.iter().map(ToString::to_string).collect();
+    assert!(
+        rest.is_empty(),
+        "{} differences:\n{}",
+        rest.len(),
+        shown.join("\n")
+    );
+    let unused = known
+        .iter()
+        .enumerate()
+        .filter(|(index, entry)| !entry.sometimes && !used.contains(index));
+    let unused: Vec<String> = unused.map(|(_, entry)| entry.shown()).collect();
+    assert!(
+        chosen.is_some() || unused.is_empty(),
+        "these known differences are gone: {unused:?}"
+    );
+}
