@@ -128,6 +128,10 @@ impl Judge {
         self.lock().views_may_lag = true;
     }
 
+    pub(crate) fn expect_slow_requests(&self) {
+        self.lock().past.is_slow = true;
+    }
+
     /// From here on this manager may write only while the lease names it.
     pub(crate) fn stands(&self, manager: usize, identity: &str) {
         let mut inner = self.lock();

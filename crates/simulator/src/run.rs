@@ -67,6 +67,9 @@ impl<'a> Run<'a> {
         if scenario.views_may_lag() {
             cluster.judge().expect_lag();
         }
+        if scenario.faults.slow > 0 {
+            cluster.judge().expect_slow_requests();
+        }
         let user = User::new(cluster.user());
         cluster.start_nodes(scenario.nodes);
         let mut run = Run {

@@ -50,7 +50,7 @@ impl Fence {
     }
 
     async fn write(mut self, request: Request<Bytes>) -> Result<Response<Body>, BoxError> {
-        if crate::mutation::on("no-fence") {
+        if crate::mutation::on("lead-without-lease") {
             return self.inner.clone().oneshot(request).await;
         }
         if self.open_until().is_none() {

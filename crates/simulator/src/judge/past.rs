@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use api::{MicroTime, Uid};
 
-/// How long a decision may take from the look at the world to the write: latencies of a claim, a live
-/// look and the write itself, each up to two seconds.
-pub(super) const REACTION: Duration = Duration::from_secs(10);
+/// How long a decision may take from the look at the world to the write where requests are slow: a claim,
+/// a live look and the write itself, each up to two seconds.
+const SLOW_REACTION: Duration = Duration::from_secs(10);
+
+/// Where they are not: hardly any time passes.
+const REACTION: Duration = Duration::from_millis(100);
 
 /// Long enough for every cache to be complete again, and every expectation to have run out.
 const AMNESTY: Duration = Duration::from_secs(6 * 60);
@@ -24,6 +27,8 @@ pub(super) struct Past {
     /// When somebody other than its controller did something to the pods of an owner.
     disturbed: BTreeMap<Uid, MicroTime>,
     forgiven_at: Option<MicroTime>,
+    /// Requests may take long.
+    pub(super) is_slow: bool,
 }
 
 /// What one generation of an owner asked for.
@@ -61,8 +66,13 @@ impl Past {
 
     /// Was it gone for so long that whoever acts for it must know?
     pub(super) fn is_long_gone(&self, uid: &Uid, now: MicroTime) -> bool {
+        let reaction = if self.is_slow {
+            SLOW_REACTION
+        } else {
+            REACTION
+        };
         let ended = self.ended.get(uid);
-        ended.is_some_and(|at| now.since(*at) > REACTION)
+        ended.is_some_and(|at| now.since(*at) > reaction)
     }
 
     pub(super) fn disturb(&mut self, owner: &Uid, at: MicroTime) {

@@ -121,9 +121,13 @@ impl Mirror {
 
     /// Nothing is half gone, and no pod that a workload selects is without an owner.
     fn no_leftovers(&self) -> Verdict {
-        let going = |meta: &&Meta| meta.is_terminating();
-        if let Some(meta) = self.all().find(going) {
-            return Err(format!("{} is still being deleted", meta.key()));
+        // Volumes are the provisioner's, and one whose claim came back with a restored server is stuck.
+        let going = self
+            .metas
+            .values()
+            .find(|(plural, meta)| meta.is_terminating() && plural != "persistentvolumes");
+        if let Some((plural, meta)) = going {
+            return Err(format!("{plural} {} is still being deleted", meta.key()));
         }
         for (plural, meta) in self.metas.values() {
             let namespace = &meta.namespace;
