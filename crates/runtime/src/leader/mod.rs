@@ -242,6 +242,9 @@ impl LeaderElector {
                     tracing::warn!(lease = %self.lock, holder = self.holder(), "another has taken the lease");
                     return;
                 }
+                Some(Err(_)) if crate::mutation::on("lead-without-lease") => {
+                    self.lead(Instant::now());
+                }
                 Some(Err(_)) => {
                     tracing::warn!(
                         lease = %self.lock,
@@ -305,7 +308,8 @@ impl LeaderElector {
         };
         self.observe(&current);
         let ours = current.holder == self.config.identity;
-        if !ours && !current.holder.is_empty() && self.is_valid() {
+        let steals = crate::mutation::on("steal-lease");
+        if !ours && !current.holder.is_empty() && self.is_valid() && !steals {
             self.may_hold = false;
             return Attempt::HeldByOther;
         }
