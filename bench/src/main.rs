@@ -13,6 +13,7 @@ mod head_to_head;
 mod process;
 mod report;
 mod runtime;
+mod simulate;
 mod up;
 
 use std::process::ExitCode;
@@ -27,7 +28,7 @@ struct Bench {
     run: fn(&[String], &mut Report) -> Result<()>,
 }
 
-const BENCHES: [Bench; 5] = [
+const BENCHES: [Bench; 6] = [
     Bench {
         name: "apiserver",
         about: "our API server beside kube-apiserver and etcd: start, memory, creates, lists, watchers",
@@ -42,6 +43,11 @@ const BENCHES: [Bench; 5] = [
         name: "process",
         about: "our controller manager beside Go's: idle, start, takeover, standby, size",
         run: process::run,
+    },
+    Bench {
+        name: "simulate",
+        about: "the simulator: speed, seeds an hour, same bytes, crashes after each write",
+        run: simulate::run,
     },
     Bench {
         name: "runtime",

@@ -29,7 +29,7 @@ struct Command {
     run: fn(&[String]) -> Result<()>,
 }
 
-const COMMANDS: [Command; 9] = [
+const COMMANDS: [Command; 10] = [
     Command {
         name: "test",
         arguments: "[--no-real]",
@@ -65,6 +65,12 @@ const COMMANDS: [Command; 9] = [
         arguments: "[name] [arguments]",
         about: "list the benches, or run one in release mode; figures go to target/bench/<name>.jsonl",
         run: bench::run,
+    },
+    Command {
+        name: "simulate-bugs",
+        arguments: "",
+        about: "put bugs in on purpose, one at a time, and see that the simulator finds each",
+        run: test::simulate_bugs,
     },
     Command {
         name: "picture",

@@ -7,6 +7,12 @@ use anyhow::{Result, bail};
 use crate::steps::{Done, Steps, succeed};
 use crate::{parity, real, schema, tidy, workspace};
 
+/// The crate that is too slow without optimization.
+const SIMULATOR: &str = "steersman-simulator";
+
+/// What two cores do in a few minutes. Longer runs are for `steersman simulate --seeds`.
+const SEEDS: &str = "2000";
+
 /// The crate whose integration tests need the real servers.
 const REAL_TESTS: &str = "real-tests";
 
@@ -21,9 +27,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let mut steps = Steps::default();
     static_checks(&mut steps)?;
     steps.command(
-        "unit, in-process and simulator tests",
-        cargo(&["test", "--workspace", "--exclude", REAL_TESTS]),
+        "unit and in-process tests",
+        cargo(&[
+            "test",
+            "--workspace",
+            "--exclude",
+            REAL_TESTS,
+            "--exclude",
+            SIMULATOR,
+        ]),
     )?;
+    simulator(&mut steps)?;
     steps.command(
         "tests of the real bed's own parts",
         cargo(&["test", "--package", REAL_TESTS, "--lib"]),
@@ -69,6 +83,47 @@ fn static_checks(steps: &mut Steps) -> Result<()> {
     );
     steps.command("documentation", documentation)?;
     steps.run("licences and sources of dependencies", licences)
+}
+
+/// The simulator's own tests, and seeds: in a profile of its own, as they run our crates by the thousand.
+fn simulator(steps: &mut Steps) -> Result<()> {
+    steps.command(
+        "simulator tests",
+        cargo(&["test", "--profile", "sim", "--package", SIMULATOR]),
+    )?;
+    steps.command(
+        "simulator seeds",
+        cargo(&[
+            "run",
+            "--profile",
+            "sim",
+            "--package",
+            "steersman",
+            "--",
+            "simulate",
+            "--seeds",
+            SEEDS,
+            "--jobs",
+            "2",
+        ]),
+    )
+}
+
+/// `cargo xtask simulate-bugs`: every seeded bug must be found; prints the table of docs/simulator.md.
+pub(crate) fn simulate_bugs(_: &[String]) -> Result<()> {
+    succeed(&mut cargo(&[
+        "test",
+        "--profile",
+        "sim",
+        "--package",
+        SIMULATOR,
+        "--features",
+        "seeded-bugs",
+        "--test",
+        "seeded_bugs",
+        "--",
+        "--nocapture",
+    ]))
 }
 
 fn licences() -> Result<Done> {

@@ -15,6 +15,7 @@ pub mod defaults;
 mod discovery;
 mod embed;
 mod fields;
+mod inspect;
 pub mod kinds;
 mod metrics;
 mod opaque;
@@ -39,6 +40,7 @@ pub mod validation;
 pub mod warnings;
 
 pub use embed::{Handler, RestoreError};
+pub use inspect::Changed;
 pub use server::{ApiServer, Error, Options, Storage};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

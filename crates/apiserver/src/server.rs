@@ -17,7 +17,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// A handle on a running server; clones share it.
 #[derive(Clone)]
 pub struct ApiServer {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 pub struct Options {

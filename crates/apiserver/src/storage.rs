@@ -8,6 +8,7 @@ mod disk;
 mod event;
 mod object;
 mod packed;
+mod reopen;
 mod snapshot;
 mod table;
 mod transaction;

@@ -271,6 +271,7 @@ fn elect(
         retry_period: election.retry_period.to_std(),
         release_on_exit: gates.enabled(Gate::ControllerManagerReleaseLeaderElectionLockOnExit),
         coordinated,
+        watch: true,
     };
     let candidacy = coordinated.then(|| {
         let versions = process.options.gates.versions();

@@ -81,6 +81,7 @@ async fn run_one(
     }
     let mut running = ready.run(stop.clone());
     tokio::select! {
+        biased;
         () = &mut running => {}
         () = async {
             stop.stopped().await;

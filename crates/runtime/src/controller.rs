@@ -180,6 +180,9 @@ impl Controller {
     }
 
     fn retry(&self, key: &Key, reason: &str) {
+        if crate::mutation::on("never-retry") {
+            return;
+        }
         let failures = self.queue.failures(key);
         if self.retries_max.is_some_and(|max| failures >= max) {
             info!(controller = self.name, %key, reason, failures, "giving up until it changes");

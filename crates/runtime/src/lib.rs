@@ -9,6 +9,8 @@ pub mod clock;
 pub mod controller;
 pub mod expectations;
 pub mod informer;
+pub mod latch;
+pub mod mutation;
 pub mod pace;
 pub mod queue;
 pub mod rate_limit;

@@ -78,6 +78,9 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
         if delay.is_zero() {
             return self.add(item);
         }
+        if crate::mutation::on("lose-delayed-keys") && delay > Duration::from_secs(1) {
+            return;
+        }
         let due = Instant::now() + delay;
         let sooner = {
             let mut state = self.lock();
@@ -282,6 +285,9 @@ impl<T: Clone + Eq + Hash + Ord> State<T> {
             return (false, Duration::ZERO);
         };
         let worked = now - known.held_since.take().unwrap_or(now);
+        if crate::mutation::on("lose-dirty-keys") {
+            known.wanted_since = None;
+        }
         let again = known.wanted_since.is_some();
         if again {
             self.ready.push_back(item.clone());

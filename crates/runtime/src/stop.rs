@@ -1,27 +1,26 @@
 //! The signal to stop, handed down from the top.
 
-use tokio::sync::watch;
+use crate::latch::Latch;
 
 /// Becomes stopped once, for good. Clones share the signal.
 #[derive(Clone)]
-pub struct Stop(watch::Receiver<bool>);
+pub struct Stop(Latch);
 
 /// The other end: stops on [`Stopper::stop`] and when it is dropped.
-pub struct Stopper(watch::Sender<bool>);
+pub struct Stopper(Latch);
 
 impl Stop {
     pub fn new() -> (Stopper, Stop) {
-        let (sender, receiver) = watch::channel(false);
-        (Stopper(sender), Stop(receiver))
+        let latch = Latch::default();
+        (Stopper(latch.clone()), Stop(latch))
     }
 
     pub fn is_stopped(&self) -> bool {
-        *self.0.borrow() || self.0.has_changed().is_err()
+        self.0.is_set()
     }
 
     pub async fn stopped(&self) {
-        // An error means that the stopper is gone, which is a stop as well.
-        let _ = self.0.clone().wait_for(|stopped| *stopped).await;
+        self.0.wait().await;
     }
 
     /// Runs `future` until it is done or the signal comes.
@@ -36,7 +35,7 @@ impl Stop {
 
 impl Stopper {
     pub fn stop(&self) {
-        self.0.send_replace(true);
+        self.0.set();
     }
 }
 

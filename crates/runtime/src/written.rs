@@ -37,6 +37,9 @@ impl Written {
 
     /// Has a cache at `cached` seen what the key wrote? A revision that was seen is forgotten.
     pub fn seen(&self, key: &Key, cached: u64) -> bool {
+        if crate::mutation::on("skip-expectations") {
+            return true;
+        }
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = held.get(key).is_some_and(|newest| {
             newest.resource_version > cached && newest.at.elapsed() <= EXPIRY

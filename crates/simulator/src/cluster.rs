@@ -1,27 +1,26 @@
-//! The cluster: API server, nodes, and a manager that can be crashed and started again.
+//! The cluster: API server, nodes, and managers that can be crashed and started again.
 
-use std::sync::{Arc, Mutex, PoisonError};
+mod managers;
+mod observer;
+
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use api::{Clock, Rng, Time};
 use apiserver::{ApiServer, Options as ServerOptions};
-use bytes::Bytes;
-use client::{Body, BoxError, Client, Transport};
-use http::{Method, Request, Response};
-use manager::built::{Memory, Parts};
-use manager::run::{Manager, select};
-use manager::{Command, Options};
+use client::{Client, Transport};
 use runtime::decisions::Decisions;
-use runtime::informer::StreamOptions;
-use runtime::metrics::Metrics;
 use runtime::stop::Stopper;
-use runtime::{Informers, Stop, Task, spawn};
-use tower::util::BoxCloneSyncService;
-use tower::{Service, ServiceExt};
+use runtime::{Stop, Task, spawn};
 
 use crate::faults::Gremlin;
-use crate::mirror::Mirror;
+use crate::front::Front;
+use crate::judge::Judge;
 use crate::trace::{Actor, Trace};
+
+use managers::Running;
+pub(crate) use managers::{LEASE, default_options};
+use observer::{CrashPoint, Observer};
 
 /// Runs begin on New Year 2024.
 const BEGIN: i64 = 1_704_067_200;
@@ -31,42 +30,35 @@ pub struct Cluster {
     pub clock: Clock,
     pub rng: Rng,
     pub decisions: Decisions,
-    server: ApiServer,
+    front: Front,
     trace: Trace,
-    mirror: Arc<tokio::sync::Mutex<Mirror>>,
-    broken: Arc<Mutex<Option<String>>>,
+    judge: Judge,
     crash: Arc<CrashPoint>,
     gremlin: Gremlin,
-    running: Option<(Stopper, Task<()>)>,
+    managers: Vec<Option<Running>>,
+    /// How many managers were started so far: each has an identity of its own.
+    started: usize,
     nodes: Option<(Stopper, Task<()>)>,
-}
-
-/// The manager dies right after its nth write, if that is set.
-#[derive(Default)]
-pub(crate) struct CrashPoint {
-    after_write: Mutex<Option<u64>>,
-    reached: tokio::sync::Notify,
 }
 
 impl Cluster {
     pub fn new(seed: u64, gremlin: impl FnOnce(&Rng) -> Gremlin) -> Cluster {
         let rng = Rng::from_seed(seed);
         let clock = runtime::clock::following_tokio(Time::from_unix(BEGIN));
-        let server = ApiServer::open(ServerOptions::in_memory(clock.clone(), rng.fork()))
-            .unwrap_or_else(|error| panic!("the embedded API server starts in memory: {error}"));
-        let mirror = Mirror::new(Client::new(server.transport()));
+        let server = prepared().reopened(0, clock.clone(), rng.fork());
+        let gremlin = gremlin(&rng);
         Cluster {
             decisions: Decisions::new(),
             trace: Trace::new(clock.clone()),
-            mirror: Arc::new(tokio::sync::Mutex::new(mirror)),
-            broken: Arc::default(),
+            judge: Judge::new(&server, clock.clone(), gremlin.clone()),
+            front: Front::new(server),
             crash: Arc::default(),
-            gremlin: gremlin(&rng),
-            running: None,
+            gremlin,
+            managers: Vec::new(),
+            started: 0,
             nodes: None,
             clock,
             rng,
-            server,
         }
     }
 
@@ -83,16 +75,13 @@ impl Cluster {
         &self.gremlin
     }
 
-    pub(crate) async fn mirror(&self) -> tokio::sync::MutexGuard<'_, Mirror> {
-        self.mirror.lock().await
+    pub(crate) fn judge(&self) -> &Judge {
+        &self.judge
     }
 
     /// The first thing that must not have happened.
     pub fn broken(&self) -> Option<String> {
-        self.broken
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.judge.broken()
     }
 
     pub fn start_nodes(&mut self, count: usize) {
@@ -103,163 +92,52 @@ impl Cluster {
         self.nodes = Some((stopper, spawn(cluster.run(stop))));
     }
 
-    pub fn start_manager(&mut self) {
-        let transport = self.gremlin.between(self.watched(Actor::Manager));
-        let (stopper, stop) = Stop::new();
-        let manager = self.manager(&transport);
-        self.running = Some((stopper, spawn(manager.run(None, stop))));
-    }
-
-    /// As `kill -9`: every task of the manager is gone at this very moment.
-    pub fn crash_manager(&mut self) {
-        self.running = None;
-    }
-
-    /// Crashes the manager right after its `nth` write from the start of the run.
-    pub fn crash_after_write(&self, nth: Option<u64>) {
-        *self
-            .crash
-            .after_write
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = nth;
-    }
-
-    pub async fn crash_point_reached(&self) {
-        self.crash.reached.notified().await;
-    }
-
-    fn manager(&self, transport: &Transport) -> Manager {
-        let options = match Options::parse(["--controllers=*"], "simulator", manager::built::has) {
-            Ok(Command::Run(options)) => options,
-            _ => unreachable!("the default flags are valid"),
-        };
-        let stream = StreamOptions {
-            rng: self.rng.fork(),
-            resync: None,
-        };
-        let transport = transport.clone();
-        let informers = Informers::new(Client::new(transport.clone()), stream.clone());
-        Manager {
-            parts: Parts {
-                informers: Arc::new(informers),
-                metadata: Client::new(transport.clone()),
-                collector: Memory::new(Client::new(transport.clone()), stream),
-                root_ca: None,
-                service_account_key: None,
-                config: options.config.clone(),
-                gates: options.gates.for_controllers(),
-                clock: self.clock.clone(),
-                rng: self.rng.fork(),
-                metrics: Metrics::new(),
-                decisions: self.decisions.clone(),
-            },
-            selected: select(&options.config.generic.controllers, &options.gates),
-            clients: Arc::new(move |_| {
-                Box::pin(std::future::ready(Ok(Client::new(transport.clone()))))
-            }),
-            patience: Duration::from_secs(1),
+    /// The API server dies now and comes back later, without its last `lost` changes.
+    pub(crate) async fn restart_server(&self, lost: u64, down: Duration) {
+        let old = self.front.server();
+        self.front.take_down();
+        tokio::time::sleep(down).await;
+        let server = old.reopened(lost, self.clock.clone(), self.rng.fork());
+        if lost > 0 {
+            self.judge.start_over(&server);
         }
+        self.front.bring_back(server);
     }
 
     /// The server as one actor sees it: every write is traced, mirrored and checked.
     fn watched(&self, actor: Actor) -> Transport {
-        let observer = Observer {
+        Observer {
             actor,
             trace: self.trace.clone(),
-            mirror: self.mirror.clone(),
-            broken: self.broken.clone(),
+            judge: self.judge.clone(),
+            front: self.front.clone(),
             crash: self.crash.clone(),
+        }
+        .transport()
+    }
+
+    /// Crashes the manager right after its `nth` write from the start of the run.
+    pub fn crash_after_write(&self, nth: Option<u64>) {
+        self.crash.set(nth);
+    }
+
+    pub async fn crash_point_reached(&self) {
+        self.crash.reached().await;
+    }
+}
+
+/// A server with the objects that every server is born with. Making them takes longer than many a run,
+/// and they are the same for all.
+fn prepared() -> &'static ApiServer {
+    static PREPARED: OnceLock<ApiServer> = OnceLock::new();
+    PREPARED.get_or_init(|| {
+        let clock = Clock::fixed(Time::from_unix(BEGIN));
+        let options = ServerOptions {
+            // Who wrote which field is a tenth of the work of a run, and nobody here reads it.
+            track_fields: false,
+            ..ServerOptions::in_memory(clock, Rng::from_seed(0))
         };
-        let inner = self.server.transport();
-        BoxCloneSyncService::new(tower::service_fn(move |request: Request<Bytes>| {
-            let (observer, inner) = (observer.clone(), inner.clone());
-            async move { observer.pass(inner, request).await }
-        }))
-    }
-}
-
-#[derive(Clone)]
-struct Observer {
-    actor: Actor,
-    trace: Trace,
-    mirror: Arc<tokio::sync::Mutex<Mirror>>,
-    broken: Arc<Mutex<Option<String>>>,
-    crash: Arc<CrashPoint>,
-}
-
-impl Observer {
-    async fn pass(
-        &self,
-        mut inner: Transport,
-        request: Request<Bytes>,
-    ) -> Result<Response<Body>, BoxError> {
-        if request.method() == Method::GET {
-            return inner.ready().await?.call(request).await;
-        }
-        let (method, path) = (request.method().clone(), request.uri().path().to_string());
-        let body = request.body().clone();
-        let response = inner.ready().await?.call(request).await?;
-        let (head, answer) = response.into_parts();
-        let answer = http_body_util::BodyExt::collect(answer).await?.to_bytes();
-        let count = self
-            .trace
-            .note(self.actor, &method, &path, &body, head.status.as_u16());
-        if head.status.is_success() {
-            self.look(&path, &answer).await;
-        }
-        if self.actor == Actor::Manager {
-            self.maybe_crash(count).await;
-        }
-        let body = http_body_util::Full::new(answer);
-        let body = http_body_util::BodyExt::map_err(body, |never| match never {});
-        Ok(Response::from_parts(
-            head,
-            http_body_util::BodyExt::boxed_unsync(body),
-        ))
-    }
-
-    async fn look(&self, path: &str, answer: &Bytes) {
-        let Some((plural, namespace, name)) = place(path, answer) else {
-            return;
-        };
-        let seen = self
-            .mirror
-            .lock()
-            .await
-            .refresh(&plural, &namespace, &name)
-            .await;
-        if let Err(problem) = seen {
-            let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
-            broken.get_or_insert(problem);
-        }
-    }
-
-    /// The write took effect, but its answer never arrives: the process is gone.
-    async fn maybe_crash(&self, count: u64) {
-        let due = *self
-            .crash
-            .after_write
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if due == Some(count) {
-            self.trace
-                .remark(Actor::Manager, format!("crashes after write {count}"));
-            self.crash.reached.notify_one();
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-/// Plural, namespace and name of the object that a write was about.
-fn place(path: &str, answer: &Bytes) -> Option<(String, String, String)> {
-    let mut parts = path.split("/namespaces/").nth(1)?.split('/');
-    let (namespace, plural) = (parts.next()?, parts.next()?);
-    let name = match parts.next() {
-        Some(name) => name.to_string(),
-        None => {
-            let made: serde_json::Value = serde_json::from_slice(answer).ok()?;
-            made["metadata"]["name"].as_str()?.to_string()
-        }
-    };
-    Some((plural.to_string(), namespace.to_string(), name))
+        ApiServer::open(options)
+            .unwrap_or_else(|error| panic!("the embedded API server starts in memory: {error}"))
+    })
 }

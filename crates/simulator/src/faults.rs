@@ -1,27 +1,39 @@
-//! The gremlin between the manager and the API server.
+//! The gremlin between a manager and the API server: what goes wrong with requests and watches.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+mod watches;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use api::Rng;
+use api::{Rng, Uid};
 use bytes::Bytes;
 use client::{Body, BoxError, Transport};
-use futures_util::StreamExt;
 use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Full, StreamBody};
+use http_body_util::{BodyExt, Full};
+use tokio::time::Instant;
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
-/// How often things go wrong: one in so many requests. Zero means never.
+use crate::bell::Bell;
+
+/// How often things go wrong: one in so many requests, watches or events. Zero means never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     pub lost_before: usize,
     pub lost_after: usize,
-    pub refused: usize,
+    pub conflict: usize,
+    pub too_many: usize,
+    pub internal: usize,
+    pub timeout: usize,
     pub slow: usize,
+    pub slow_list: usize,
     pub watch_cut: usize,
     pub watch_frozen: usize,
+    pub watch_expired: usize,
+    pub duplicate: usize,
 }
 
 impl Faults {
@@ -37,15 +49,52 @@ impl Faults {
         Faults {
             lost_before: one_in(60),
             lost_after: one_in(60),
-            refused: one_in(60),
+            conflict: one_in(100),
+            too_many: one_in(100),
+            internal: one_in(100),
+            timeout: one_in(100),
             slow: one_in(10),
+            slow_list: one_in(10),
             watch_cut: one_in(40),
             watch_frozen: one_in(10),
+            watch_expired: one_in(40),
+            duplicate: one_in(40),
         }
+    }
+
+    /// Each class by its name, for the command line and for shrinking.
+    pub fn classes(&mut self) -> [(&'static str, &mut usize); 12] {
+        [
+            ("lost-before", &mut self.lost_before),
+            ("lost-after", &mut self.lost_after),
+            ("conflict", &mut self.conflict),
+            ("too-many-requests", &mut self.too_many),
+            ("internal-error", &mut self.internal),
+            ("timeout", &mut self.timeout),
+            ("slow", &mut self.slow),
+            ("slow-list", &mut self.slow_list),
+            ("watch-cut", &mut self.watch_cut),
+            ("watch-frozen", &mut self.watch_frozen),
+            ("watch-expired", &mut self.watch_expired),
+            ("duplicate", &mut self.duplicate),
+        ]
     }
 }
 
-/// Does what [`Faults`] says, until it is told to rest.
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut faults = *self;
+        let named: Vec<String> = faults
+            .classes()
+            .iter()
+            .filter(|(_, one_in)| **one_in > 0)
+            .map(|(name, one_in)| format!("{name} 1/{one_in}"))
+            .collect();
+        f.write_str(&named.join(", "))
+    }
+}
+
+/// Does what [`Faults`] says, until it is told to rest. Clones share it.
 #[derive(Clone)]
 pub struct Gremlin(Arc<Inner>);
 
@@ -53,7 +102,19 @@ struct Inner {
     faults: Faults,
     rng: Rng,
     resting: AtomicBool,
-    done: AtomicU64,
+    cuts: Bell,
+    expiries: Bell,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    done: BTreeMap<&'static str, u64>,
+    frozen: BTreeMap<&'static str, Instant>,
+    delayed: BTreeMap<&'static str, (Instant, Duration)>,
+    isolated: BTreeMap<usize, Instant>,
+    /// How many creations each owner cannot know the outcome of.
+    ambiguous: BTreeMap<Uid, i32>,
 }
 
 impl Gremlin {
@@ -62,25 +123,63 @@ impl Gremlin {
             faults,
             rng,
             resting: AtomicBool::new(false),
-            done: AtomicU64::new(0),
+            cuts: Bell::default(),
+            expiries: Bell::default(),
+            state: Mutex::default(),
         }))
     }
 
-    /// No more trouble from here on.
+    /// No more trouble from here on, and none that still lasts.
     pub fn rest(&self) {
         self.0.resting.store(true, Ordering::Relaxed);
+        let mut state = self.lock();
+        state.frozen.clear();
+        state.delayed.clear();
+        state.isolated.clear();
     }
 
-    /// How many faults were injected.
-    pub fn count(&self) -> u64 {
-        self.0.done.load(Ordering::Relaxed)
+    /// How many faults were injected, by class.
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.lock().done.clone()
     }
 
-    pub fn between(&self, inner: Transport) -> Transport {
+    /// Counts trouble that others make.
+    pub(crate) fn count(&self, class: &'static str) {
+        *self.lock().done.entry(class).or_default() += 1;
+    }
+
+    pub(crate) fn freeze(&self, plural: &'static str, lasts: Duration) {
+        self.lock().frozen.insert(plural, Instant::now() + lasts);
+    }
+
+    pub(crate) fn delay(&self, plural: &'static str, by: Duration, lasts: Duration) {
+        let until = Instant::now() + lasts;
+        self.lock().delayed.insert(plural, (until, by));
+    }
+
+    pub(crate) fn isolate(&self, manager: usize, lasts: Duration) {
+        self.lock().isolated.insert(manager, Instant::now() + lasts);
+    }
+
+    pub(crate) fn cut_watches(&self) {
+        self.0.cuts.ring();
+    }
+
+    pub(crate) fn expire_watches(&self) {
+        self.0.expiries.ring();
+    }
+
+    /// How many more pods than wanted an owner may have made, because it was not told that it did.
+    pub(crate) fn ambiguous(&self, owner: &Uid) -> i32 {
+        self.lock().ambiguous.get(owner).copied().unwrap_or(0)
+    }
+
+    /// The transport of one manager, with the gremlin in between.
+    pub fn between(&self, inner: Transport, manager: usize) -> Transport {
         let gremlin = self.clone();
         BoxCloneSyncService::new(tower::service_fn(move |request: Request<Bytes>| {
             let (gremlin, inner) = (gremlin.clone(), inner.clone());
-            async move { gremlin.pass(inner, request).await }
+            async move { gremlin.pass(inner, request, manager).await }
         }))
     }
 
@@ -88,85 +187,104 @@ impl Gremlin {
         &self,
         mut inner: Transport,
         request: Request<Bytes>,
+        manager: usize,
     ) -> Result<Response<Body>, BoxError> {
         let faults = &self.0.faults;
-        if self.strikes(faults.slow) {
-            let millis = self.0.rng.below(2000) as u64;
-            tokio::time::sleep(Duration::from_millis(millis)).await;
-        }
-        if self.strikes(faults.lost_before) {
+        let is_read = request.method() == Method::GET;
+        let plural = watches::listed(&request);
+        self.hold_up(is_read && plural.is_some(), manager).await?;
+        if self.strikes("lost-before", faults.lost_before) {
             return Err("the request was lost".into());
         }
-        let is_read = request.method() == Method::GET;
-        if !is_read && self.strikes(faults.refused) {
-            return self.refusal();
+        if !is_read && let Some(refusal) = self.refusal()? {
+            return Ok(refusal);
         }
-        let is_watch = is_read
-            && request
-                .uri()
-                .query()
-                .is_some_and(|query| query.contains("watch="));
+        let (is_create, body) = (request.method() == Method::POST, request.body().clone());
+        let is_watch = is_read && watches::is_watch(&request);
         let response = inner.ready().await?.call(request).await?;
-        if !is_read && self.strikes(faults.lost_after) {
+        if !is_read && self.strikes("lost-after", faults.lost_after) {
+            if is_create {
+                self.note_ambiguous(&body);
+            }
             return Err("the answer was lost".into());
         }
-        Ok(if is_watch {
-            self.spoil(response)
-        } else {
-            response
+        Ok(match plural {
+            Some(plural) if is_watch => self.spoil(response, plural, manager),
+            _ => response,
         })
     }
 
-    /// A watch that is cut after some events, or that stands still for a while.
-    fn spoil(&self, response: Response<Body>) -> Response<Body> {
-        let faults = &self.0.faults;
-        let cut = self.strikes(faults.watch_cut).then(|| self.0.rng.below(30));
-        let frozen = self
-            .strikes(faults.watch_frozen)
-            .then(|| self.0.rng.below(30));
-        if cut.is_none() && frozen.is_none() {
-            return response;
+    /// Latency, and the wall around an isolated manager.
+    async fn hold_up(&self, is_list: bool, manager: usize) -> Result<(), BoxError> {
+        if self.is_isolated(manager).is_some() {
+            // What a client waits for a connection before it gives up, more or less.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            return Err("no route to the API server".into());
         }
-        let millis = self.0.rng.below(20_000) as u64;
-        let (head, body) = response.into_parts();
-        let frames = body
-            .into_data_stream()
-            .enumerate()
-            .then(move |(index, frame)| async move {
-                if frozen == Some(index) {
-                    tokio::time::sleep(Duration::from_millis(millis)).await;
-                }
-                frame.map(http_body::Frame::data)
-            });
-        let body = match cut {
-            Some(count) => StreamBody::new(frames.take(count)).boxed_unsync(),
-            None => StreamBody::new(frames).boxed_unsync(),
+        let faults = &self.0.faults;
+        let slow = match is_list {
+            true => self.strikes("slow-list", faults.slow_list),
+            false => self.strikes("slow", faults.slow),
         };
-        Response::from_parts(head, body)
+        if slow {
+            let most = if is_list { 10_000 } else { 2000 };
+            let millis = self.0.rng.below(most) as u64;
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+        }
+        Ok(())
     }
 
-    fn refusal(&self) -> Result<Response<Body>, BoxError> {
-        let (code, reason) = match self.0.rng.below(4) {
-            0 => (409, "Conflict"),
-            1 => (429, "TooManyRequests"),
-            2 => (500, "InternalError"),
-            _ => (504, "Timeout"),
-        };
-        let status = serde_json::json!({
-            "kind": "Status", "apiVersion": "v1", "status": "Failure",
-            "message": "the gremlin says no", "reason": reason, "code": code,
-        });
-        let body = Full::new(Bytes::from(status.to_string())).map_err(|never| match never {});
-        Ok(Response::builder()
-            .status(code)
-            .header("content-type", "application/json")
-            .body(body.boxed_unsync())?)
+    fn is_isolated(&self, manager: usize) -> Option<Instant> {
+        let until = self.lock().isolated.get(&manager).copied();
+        until.filter(|until| Instant::now() < *until)
     }
 
-    fn strikes(&self, one_in: usize) -> bool {
+    fn note_ambiguous(&self, body: &Bytes) {
+        let object: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+        let owner = object["metadata"]["ownerReferences"][0]["uid"].as_str();
+        if let Some(owner) = owner {
+            *self.lock().ambiguous.entry(owner.into()).or_default() += 1;
+        }
+    }
+
+    fn refusal(&self) -> Result<Option<Response<Body>>, BoxError> {
+        let faults = &self.0.faults;
+        let refusals = [
+            ("conflict", faults.conflict, 409, "Conflict"),
+            ("too-many-requests", faults.too_many, 429, "TooManyRequests"),
+            ("internal-error", faults.internal, 500, "InternalError"),
+            ("timeout", faults.timeout, 504, "Timeout"),
+        ];
+        for (class, one_in, code, reason) in refusals {
+            if self.strikes(class, one_in) {
+                return refuse(code, reason).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    fn strikes(&self, class: &'static str, one_in: usize) -> bool {
         let strikes =
             one_in > 0 && !self.0.resting.load(Ordering::Relaxed) && self.0.rng.chance(one_in);
-        self.0.done.fetch_add(u64::from(strikes), Ordering::Relaxed);
+        if strikes {
+            self.count(class);
+        }
         strikes
     }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn refuse(code: u16, reason: &str) -> Result<Response<Body>, BoxError> {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "message": "the gremlin says no", "reason": reason, "code": code,
+    });
+    let body = Full::new(Bytes::from(status.to_string())).map_err(|never| match never {});
+    Ok(Response::builder()
+        .status(code)
+        .header("content-type", "application/json")
+        .body(body.boxed_unsync())?)
 }

@@ -2,23 +2,32 @@
 //!
 //! The same manager, API server, scheduler and kubelets that run in production, called directly.
 //! Time is tokio's paused time: it jumps to the next timer when nobody has anything to do. All
-//! randomness comes from the seed, so a run can be replayed byte for byte: [`run_seed`] gives a hash
+//! randomness comes from the seed, so a run can be replayed byte for byte: [`Report::hash`] is a hash
 //! over every write.
 //!
-//! A run has three parts. A seeded user creates workloads and changes them, while a seeded gremlin
-//! loses requests, cuts watches and crashes the manager. Then both stop and the cluster must
-//! converge. Then nothing may be written any more.
+//! A run has three parts. A user does what the [`Scenario`] says, while a gremlin loses requests, cuts
+//! watches, and managers, nodes and the API server die. Then all trouble stops and the cluster must
+//! converge. Then nothing may be written any more, and it must have ended as the same wishes end in a
+//! world without trouble ([`verify()`]). What breaks is made smaller until it is easy to read ([`shrink()`]).
 
+mod bell;
 mod cluster;
 mod faults;
-mod mirror;
+mod front;
+mod judge;
 pub mod preview;
 mod report;
 mod run;
+mod scenario;
+mod shrink;
 mod trace;
 mod user;
+mod verify;
 
 pub use cluster::Cluster;
 pub use faults::{Faults, Gremlin};
 pub use report::{Failure, Report};
-pub use run::{Plan, crash_points, run_plan, run_seed};
+pub use run::{run_scenario, timeline_of};
+pub use scenario::{Action, Scenario, Step, Target, Trouble, Wish, library};
+pub use shrink::{Cut, shrink};
+pub use verify::{explain, run_seed, verify};

@@ -1,21 +1,28 @@
 //! What a run came to.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// One run of one seed.
+use crate::scenario::Scenario;
+
+/// One run of one scenario.
 #[derive(Clone, Debug)]
 pub struct Report {
+    pub name: String,
     pub seed: u64,
     /// Over every write: the same seed always gives the same.
     pub hash: u64,
     pub virtual_time: Duration,
     pub manager_writes: u64,
     pub writes: u64,
-    pub faults: u64,
+    /// Faults injected, by class.
+    pub faults: BTreeMap<&'static str, u64>,
     pub crashes: u64,
     pub checks: u64,
     pub end_state: Vec<String>,
+    /// Which of the user's wishes were granted.
+    pub granted: Vec<bool>,
     pub failure: Option<Failure>,
 }
 
@@ -24,17 +31,30 @@ pub struct Report {
 pub struct Failure {
     pub problem: String,
     pub timeline: Vec<String>,
+    /// The smallest scenario that still breaks, if somebody looked for it, and how to replay it.
+    pub shrunk: Option<Scenario>,
+    pub replay: String,
+}
+
+impl Report {
+    pub fn is_broken(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    pub fn fault_count(&self) -> u64 {
+        self.faults.values().sum()
+    }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} writes ({} by the manager), {} faults, {} crashes, {} checks, {:.0} virtual seconds",
-            self.seed,
+            "{}: {} writes ({} by the manager), {} faults, {} crashes, {} checks, {:.0} virtual seconds",
+            self.name,
             self.writes,
             self.manager_writes,
-            self.faults,
+            self.fault_count(),
             self.crashes,
             self.checks,
             self.virtual_time.as_secs_f64(),
@@ -43,13 +63,23 @@ impl fmt::Display for Report {
             writeln!(f, "  {line}")?;
         }
         writeln!(f, "  hash {:016x}", self.hash)?;
-        if let Some(failure) = &self.failure {
-            writeln!(f, "\nBROKEN: {}", failure.problem)?;
-            for line in &failure.timeline {
-                writeln!(f, "  {line}")?;
-            }
-            writeln!(f, "\nreplay: steersman simulate --seed {}", self.seed)?;
+        match &self.failure {
+            Some(failure) => write!(f, "\n{failure}"),
+            None => Ok(()),
         }
-        Ok(())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "BROKEN: {}", self.problem)?;
+        if let Some(shrunk) = &self.shrunk {
+            writeln!(f, "\nthe smallest scenario found that breaks it:\n{shrunk}")?;
+        }
+        writeln!(f, "timeline:")?;
+        for line in &self.timeline {
+            writeln!(f, "  {line}")?;
+        }
+        writeln!(f, "\nreplay: {}", self.replay)
     }
 }

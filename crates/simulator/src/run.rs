@@ -2,37 +2,15 @@
 
 use std::time::Duration;
 
-use crate::cluster::Cluster;
-use crate::faults::{Faults, Gremlin};
+use api::{Gates, MicroTime};
+use tokio::time::Instant;
+
+use crate::cluster::{Cluster, default_options};
+use crate::faults::Gremlin;
 use crate::report::{Failure, Report};
-use crate::trace::Actor;
+use crate::scenario::{Action, Scenario, Trouble};
+use crate::trace::{Actor, time_of_day};
 use crate::user::User;
-
-/// What to run. Everything else follows from the seed.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    pub seed: u64,
-    pub faults: bool,
-    pub actions: usize,
-    pub nodes: usize,
-    /// Crash the manager after this write of its own.
-    pub crash_after_write: Option<u64>,
-    /// Crash it at random moments too.
-    pub random_crashes: bool,
-}
-
-impl Plan {
-    pub fn for_seed(seed: u64) -> Plan {
-        Plan {
-            seed,
-            faults: true,
-            actions: 12,
-            nodes: 3,
-            crash_after_write: None,
-            random_crashes: true,
-        }
-    }
-}
 
 /// The cluster has this long to converge once the trouble is over: longer than the longest back-off
 /// that a short run can build up, and than any deadline in it.
@@ -41,155 +19,264 @@ const PATIENCE: Duration = Duration::from_secs(30 * 60);
 /// Nothing may be written for this long once it has converged.
 const REST: Duration = Duration::from_secs(120);
 
-/// Runs a seed on a thread-local runtime with virtual time.
-pub fn run_seed(seed: u64) -> Report {
-    run_plan(Plan::for_seed(seed))
+/// A user looks again after this time whether what they fixed has come right.
+const TIDY_EVERY: Duration = Duration::from_secs(60);
+
+/// Runs a scenario on a thread-local runtime with virtual time.
+pub fn run_scenario(scenario: &Scenario) -> Report {
+    runtime().block_on(async {
+        let mut run = Run::start(scenario);
+        let problem = run.play_until_broken().await.err();
+        run.report(problem)
+    })
 }
 
-pub fn run_plan(plan: Plan) -> Report {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+/// What happened in a run. It can be had at any time: the same scenario always goes the same way.
+pub fn timeline_of(scenario: &Scenario) -> Vec<String> {
+    runtime().block_on(async {
+        let mut run = Run::start(scenario);
+        // How it ended is known already.
+        let _ = run.play_until_broken().await;
+        run.timeline()
+    })
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
-        .expect("a runtime without IO needs nothing from the system");
-    runtime.block_on(run(plan))
+        .expect("a runtime without IO needs nothing from the system")
 }
 
-/// How many writes the manager does in the calm run of a seed: each is a place to crash after.
-pub fn crash_points(seed: u64) -> u64 {
-    let calm = Plan {
-        faults: false,
-        random_crashes: false,
-        ..Plan::for_seed(seed)
-    };
-    run_plan(calm).manager_writes
-}
-
-async fn run(plan: Plan) -> Report {
-    let start = tokio::time::Instant::now();
-    let mut cluster = Cluster::new(plan.seed, |rng| {
-        let faults = Faults::from_seed(&rng.fork());
-        Gremlin::new(
-            if plan.faults {
-                faults
-            } else {
-                Faults::default()
-            },
-            rng.fork(),
-        )
-    });
-    cluster.crash_after_write(plan.crash_after_write);
-    let mut user = User::new(cluster.user(), cluster.rng.fork());
-    user.settle_in().await;
-    cluster.start_nodes(plan.nodes);
-    cluster.start_manager();
-    let mut crashes = trouble(&mut cluster, &mut user, plan).await;
-    cluster.gremlin().rest();
-    user.resume_all().await;
-    crashes += calm(&mut cluster).await;
-    let problem = match cluster.broken() {
-        Some(problem) => Some(problem),
-        None => rest(&cluster).await.err(),
-    };
-    report(&cluster, plan.seed, start.elapsed(), crashes, problem).await
-}
-
-/// The user acts, the gremlin acts, the manager may die.
-async fn trouble(cluster: &mut Cluster, user: &mut User, plan: Plan) -> u64 {
-    let rng = cluster.rng.fork();
-    let mut crashes = 0;
-    for _ in 0..plan.actions {
-        let did = user.act().await;
-        cluster.trace().remark(Actor::User, did);
-        let pause = Duration::from_millis(rng.below(8000) as u64);
-        crashes += pass_time(cluster, pause).await;
-        if plan.random_crashes && rng.chance(6) {
-            cluster.trace().remark(Actor::Manager, "crashes".into());
-            cluster.crash_manager();
-            tokio::time::sleep(Duration::from_millis(rng.below(3000) as u64)).await;
-            cluster.start_manager();
-            crashes += 1;
-        }
-    }
-    crashes
-}
-
-/// Lets time pass; a manager that reaches its crash point is started again a second later.
-async fn pass_time(cluster: &mut Cluster, duration: Duration) -> u64 {
-    let end = tokio::time::Instant::now() + duration;
-    let mut crashes = 0;
-    loop {
-        let crashed = tokio::time::timeout_at(end, cluster.crash_point_reached()).await;
-        if crashed.is_err() {
-            return crashes;
-        }
-        cluster.crash_manager();
-        cluster.crash_after_write(None);
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        cluster.start_manager();
-        crashes += 1;
-    }
-}
-
-/// Waits until the manager has written nothing for a while, or patience ends.
-async fn calm(cluster: &mut Cluster) -> u64 {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    let mut crashes = 0;
-    while tokio::time::Instant::now() < deadline {
-        crashes += pass_time(cluster, Duration::from_secs(10)).await;
-        let quiet = cluster
-            .clock
-            .now()
-            .since(cluster.trace().last_manager_write());
-        if quiet > REST && cluster.mirror().await.check_converged().is_ok() {
-            break;
-        }
-    }
-    crashes
-}
-
-/// Converged, and silent.
-async fn rest(cluster: &Cluster) -> Result<(), String> {
-    cluster.mirror().await.check_converged()?;
-    let before = cluster.trace().writes(Actor::Manager);
-    tokio::time::sleep(REST).await;
-    let written = cluster.trace().writes(Actor::Manager) - before;
-    if written > 0 {
-        return Err(format!(
-            "the manager wrote {written} times although everything has converged"
-        ));
-    }
-    match cluster.broken() {
-        Some(problem) => Err(problem),
-        None => Ok(()),
-    }
-}
-
-async fn report(
-    cluster: &Cluster,
-    seed: u64,
-    elapsed: Duration,
+struct Run<'a> {
+    scenario: &'a Scenario,
+    cluster: Cluster,
+    user: User,
+    gates: Gates,
+    start: Instant,
     crashes: u64,
-    problem: Option<String>,
-) -> Report {
-    let trace = cluster.trace();
-    let mirror = cluster.mirror().await;
-    Report {
-        seed,
-        hash: trace.hash(),
-        virtual_time: elapsed,
-        manager_writes: trace.writes(Actor::Manager),
-        writes: [Actor::User, Actor::Nodes, Actor::Manager]
-            .map(|actor| trace.writes(actor))
-            .iter()
-            .sum(),
-        faults: cluster.gremlin().count(),
-        crashes,
-        checks: mirror.checks,
-        end_state: mirror.end_state(),
-        failure: problem.map(|problem| Failure {
-            problem,
-            timeline: trace.lines(),
-        }),
+}
+
+impl<'a> Run<'a> {
+    fn start(scenario: &'a Scenario) -> Run<'a> {
+        let mut cluster = Cluster::new(scenario.seed, |rng| {
+            Gremlin::new(scenario.faults, rng.fork())
+        });
+        cluster.crash_after_write(scenario.crash_after_write);
+        if scenario.views_may_lag() {
+            cluster.judge().expect_lag();
+        }
+        if scenario.faults.slow > 0 {
+            cluster.judge().expect_slow_requests();
+        }
+        let user = User::new(cluster.user());
+        cluster.start_nodes(scenario.nodes);
+        let mut run = Run {
+            scenario,
+            cluster,
+            user,
+            gates: default_options().gates.for_controllers(),
+            start: Instant::now(),
+            crashes: 0,
+        };
+        for manager in 0..scenario.managers {
+            run.start_manager(manager);
+        }
+        run
+    }
+
+    /// What is broken is told at once: the rest of the run would only bury it.
+    async fn play_until_broken(&mut self) -> Result<(), String> {
+        let judge = self.cluster.judge().clone();
+        tokio::select! {
+            biased;
+            problem = judge.breaks() => Err(problem),
+            outcome = self.play() => outcome,
+        }
+    }
+
+    async fn play(&mut self) -> Result<(), String> {
+        for step in &self.scenario.steps {
+            let due = self.start + step.at;
+            self.pass_time(due.saturating_duration_since(Instant::now()))
+                .await;
+            self.perform(&step.action).await;
+        }
+        self.calm().await;
+        self.rest().await
+    }
+
+    fn start_manager(&mut self, number: usize) {
+        match self.scenario.managers {
+            0 | 1 => self.cluster.start_manager(),
+            _ => {
+                let skew = self.scenario.skew * u32::try_from(number).unwrap_or(0);
+                self.cluster.start_contender(number, skew);
+            }
+        }
+    }
+
+    async fn perform(&mut self, action: &Action) {
+        if let Some(class) = action.class() {
+            self.cluster.gremlin().count(class);
+        }
+        match action {
+            Action::User(wish) => {
+                let did = self.user.act(wish).await;
+                self.cluster.trace().remark(Actor::User, did);
+            }
+            Action::Trouble(trouble) => {
+                let remark = trouble.to_string();
+                self.cluster.trace().remark(Actor::Manager(0, ""), remark);
+                self.make(trouble).await;
+            }
+        }
+    }
+
+    async fn make(&mut self, trouble: &Trouble) {
+        let gremlin = self.cluster.gremlin().clone();
+        match trouble {
+            Trouble::CrashManager { manager, down } => {
+                self.cluster.crash_contender(*manager);
+                self.crashes += 1;
+                tokio::time::sleep(*down).await;
+                self.start_manager(*manager);
+            }
+            Trouble::RestartServer { lost, down } => {
+                self.cluster.restart_server(*lost, *down).await;
+            }
+            Trouble::SilenceNode(node) => {
+                self.user
+                    .annotate_node(*node, nodes::behaviour::NODE_SILENT, true)
+                    .await;
+            }
+            Trouble::WakeNode(node) => {
+                self.user
+                    .annotate_node(*node, nodes::behaviour::NODE_SILENT, false)
+                    .await;
+            }
+            Trouble::LoseNode(node) => {
+                self.user
+                    .annotate_node(*node, nodes::behaviour::NODE_GONE, true)
+                    .await;
+            }
+            Trouble::ReturnNodes => self.cluster.start_nodes(self.scenario.nodes),
+            Trouble::Freeze { plural, lasts } => gremlin.freeze(plural, *lasts),
+            Trouble::Delay { plural, by, lasts } => gremlin.delay(plural, *by, *lasts),
+            Trouble::CutWatches => gremlin.cut_watches(),
+            Trouble::ExpireWatches => gremlin.expire_watches(),
+            Trouble::Isolate { manager, lasts } => gremlin.isolate(*manager, *lasts),
+        }
+    }
+
+    /// Lets time pass; a manager that reaches its crash point is started again a second later.
+    async fn pass_time(&mut self, duration: Duration) {
+        let end = Instant::now() + duration;
+        loop {
+            let crashed = tokio::time::timeout_at(end, self.cluster.crash_point_reached()).await;
+            if crashed.is_err() {
+                return;
+            }
+            self.cluster.crash_manager();
+            self.cluster.crash_after_write(None);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            self.start_manager(0);
+            self.crashes += 1;
+        }
+    }
+
+    /// The trouble is over. Waits until the managers have written nothing for a while, or patience ends.
+    async fn calm(&mut self) {
+        self.cluster.gremlin().rest();
+        let loses =
+            |step: &crate::Step| matches!(step.action, Action::Trouble(Trouble::LoseNode(_)));
+        if self.scenario.steps.iter().any(loses) {
+            self.cluster.start_nodes(self.scenario.nodes);
+            // They have to be there before they can be put right.
+            self.pass_time(Duration::from_secs(10)).await;
+        }
+        self.user.settle(self.scenario.nodes).await;
+        let deadline = Instant::now() + PATIENCE;
+        let mut next_tidy = Instant::now() + TIDY_EVERY;
+        while Instant::now() < deadline {
+            self.pass_time(Duration::from_secs(10)).await;
+            if Instant::now() >= next_tidy {
+                self.user.tidy().await;
+                next_tidy = Instant::now() + TIDY_EVERY;
+            }
+            let last = self.cluster.trace().last_manager_write();
+            let quiet = self.cluster.clock.now().since(last);
+            if quiet > REST && self.cluster.judge().check_converged(self.gates).is_ok() {
+                break;
+            }
+        }
+    }
+
+    /// Converged, silent, and nothing left over.
+    async fn rest(&mut self) -> Result<(), String> {
+        let (judge, trace) = (self.cluster.judge(), self.cluster.trace());
+        judge.check_converged(self.gates)?;
+        let before = trace.manager_writes();
+        tokio::time::sleep(REST).await;
+        let written = trace.manager_writes() - before;
+        if written > 0 {
+            return Err(format!(
+                "managers wrote {written} times although everything has converged"
+            ));
+        }
+        for running in self.cluster.managers() {
+            judge.check_caches(&running.informers)?;
+        }
+        Ok(())
+    }
+
+    fn report(&self, problem: Option<String>) -> Report {
+        let (trace, judge) = (self.cluster.trace(), self.cluster.judge());
+        let scenario = self.scenario;
+        Report {
+            name: scenario.name.clone(),
+            seed: scenario.seed,
+            hash: trace.hash(),
+            virtual_time: self.start.elapsed(),
+            manager_writes: trace.manager_writes(),
+            writes: trace.writes().iter().sum(),
+            faults: self.cluster.gremlin().counts(),
+            crashes: self.crashes,
+            checks: judge.checks(),
+            end_state: judge.with_mirror(crate::judge::Mirror::end_state),
+            granted: self.user.granted.clone(),
+            failure: problem.map(|problem| Failure {
+                problem,
+                timeline: self.timeline(),
+                shrunk: None,
+                replay: String::new(),
+            }),
+        }
+    }
+
+    /// Writes and decisions, in the order in which they came.
+    fn timeline(&self) -> Vec<String> {
+        let writes = self.cluster.trace().lines();
+        let from = writes.first().map(|(at, _)| *at).unwrap_or_default();
+        let mut lines: Vec<(MicroTime, String)> = Vec::new();
+        let decisions = &self.cluster.decisions;
+        for controller in decisions.controllers() {
+            let short = controller.trim_end_matches("-controller");
+            for key in decisions.keys(controller) {
+                for decision in decisions.get(controller, &key) {
+                    let said: Vec<&str> = decision.lines().collect();
+                    let (time, said) = (time_of_day(decision.at), said.join("; "));
+                    if decision.at >= from && !said.is_empty() {
+                        let line = format!("{time} {short:<18} decides for {key}: {said}");
+                        lines.push((decision.at, line));
+                    }
+                }
+            }
+        }
+        // Decisions come before the writes of the same moment, which follow from them.
+        lines.extend(writes);
+        lines.sort_by_key(|(at, _)| *at);
+        lines.into_iter().map(|(_, line)| line).collect()
     }
 }

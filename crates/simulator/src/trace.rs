@@ -15,7 +15,8 @@ use rustc_hash::FxHasher;
 pub(crate) enum Actor {
     User,
     Nodes,
-    Manager,
+    /// A manager, and the controller in it; empty for what the process itself does.
+    Manager(usize, &'static str),
 }
 
 /// A log of writes. Clones share it.
@@ -30,13 +31,18 @@ struct Inner {
 }
 
 /// Enough for a person to see how it came to this.
-const LINES_MAX: usize = 400;
+const LINES_MAX: usize = 1000;
 
-#[derive(Clone)]
-pub(crate) struct Line {
+struct Line {
     at: MicroTime,
     actor: Actor,
-    text: String,
+    text: Text,
+}
+
+/// A write is put into words only if somebody reads it.
+enum Text {
+    Write(Method, String, u16),
+    Remark(String),
 }
 
 impl Trace {
@@ -66,42 +72,51 @@ impl Trace {
         inner.hash.write(path.as_bytes());
         inner.hash.write(body);
         inner.hash.write_u16(answer);
-        inner.writes[actor as usize] += 1;
-        if actor == Actor::Manager {
+        // The election goes on for as long as there are two: it is no sign of unrest.
+        let is_lease = path.contains("/leases/");
+        if matches!(actor, Actor::Manager(..)) && !is_lease {
             inner.last_manager_write = at;
         }
-        if inner.lines.len() == LINES_MAX {
-            inner.lines.pop_front();
+        // Heartbeats would bury everything else.
+        if is_lease {
+            return 0;
         }
-        let text = format!("{method} {} -> {answer}", brief(path));
-        inner.lines.push_back(Line { at, actor, text });
-        inner.writes[actor as usize]
+        if !(actor == Actor::Nodes && path.starts_with("/api/v1/nodes/")) {
+            let text = Text::Write(method.clone(), path.to_owned(), answer);
+            inner.push(Line { at, actor, text });
+        }
+        inner.writes[actor.number()] += 1;
+        inner.writes[actor.number()]
     }
 
     /// A line for the person alone: a fault, a crash, an action.
     pub(crate) fn remark(&self, actor: Actor, text: String) {
         let at = self.1.now();
-        let mut inner = self.lock();
-        if inner.lines.len() == LINES_MAX {
-            inner.lines.pop_front();
-        }
-        inner.lines.push_back(Line { at, actor, text });
+        let text = Text::Remark(text);
+        self.lock().push(Line { at, actor, text });
     }
 
     pub(crate) fn hash(&self) -> u64 {
         self.lock().hash.finish()
     }
 
-    pub(crate) fn writes(&self, actor: Actor) -> u64 {
-        self.lock().writes[actor as usize]
+    /// Writes of users, nodes and managers; leases do not count.
+    pub(crate) fn writes(&self) -> [u64; 3] {
+        self.lock().writes
+    }
+
+    pub(crate) fn manager_writes(&self) -> u64 {
+        self.writes()[2]
     }
 
     pub(crate) fn last_manager_write(&self) -> MicroTime {
         self.lock().last_manager_write
     }
 
-    pub(crate) fn lines(&self) -> Vec<String> {
-        self.lock().lines.iter().map(ToString::to_string).collect()
+    pub(crate) fn lines(&self) -> Vec<(MicroTime, String)> {
+        let inner = self.lock();
+        let lines = inner.lines.iter();
+        lines.map(|line| (line.at, line.to_string())).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -109,20 +124,56 @@ impl Trace {
     }
 }
 
-fn brief(path: &str) -> &str {
-    path.split_once("/namespaces/")
-        .map_or(path, |(_, rest)| rest)
+impl Inner {
+    fn push(&mut self, line: Line) {
+        if self.lines.len() == LINES_MAX {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(line);
+    }
+}
+
+impl Actor {
+    fn number(self) -> usize {
+        match self {
+            Actor::User => 0,
+            Actor::Nodes => 1,
+            Actor::Manager(..) => 2,
+        }
+    }
+}
+
+/// The time of day is enough: runs last minutes, and every run begins on the same day.
+pub(crate) fn time_of_day(at: MicroTime) -> String {
+    at.to_string()[11..23].to_owned()
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Actor::User => f.pad("user"),
+            Actor::Nodes => f.pad("nodes"),
+            Actor::Manager(number, "") => f.pad(&format!("manager-{number}")),
+            Actor::Manager(0, controller) => f.pad(controller.trim_end_matches("-controller")),
+            Actor::Manager(number, controller) => {
+                let controller = controller.trim_end_matches("-controller");
+                f.pad(&format!("{controller}-{number}"))
+            }
+        }
+    }
 }
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The time of day is enough: runs last minutes, and every run begins on the same day.
-        let time = self.at.to_string();
-        let actor = match self.actor {
-            Actor::User => "user",
-            Actor::Nodes => "nodes",
-            Actor::Manager => "manager",
-        };
-        write!(f, "{} {actor:<8} {}", &time[11..23], self.text)
+        let (time, actor) = (time_of_day(self.at), self.actor);
+        match &self.text {
+            Text::Write(method, path, answer) => {
+                let brief = path
+                    .split_once("/namespaces/")
+                    .map_or(path.as_str(), |(_, rest)| rest);
+                write!(f, "{time} {actor:<18} {method} {brief} -> {answer}")
+            }
+            Text::Remark(text) => write!(f, "{time} {actor:<18} {text}"),
+        }
     }
 }

@@ -1,186 +1,350 @@
-//! A seeded user: creates workloads and changes their mind.
+//! A user who does what the scenario says, and cleans up in the end.
 
-use api::Rng;
-use api::kinds::{Deployment, Namespace, Pod, ReplicaSet};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use api::kinds::{DaemonSet, Deployment, Namespace, Node, Pod, ReplicaSet, StatefulSet};
 use api::{Resource, ResourceType};
-use client::{Client, DeleteOptions, ListOptions, Patch, Propagation};
+use bytes::Bytes;
+use client::{Client, DeleteOptions, Error, ListOptions, Patch, Propagation};
 use serde_json::{Value, json};
 
-pub(crate) const NAMESPACE: &str = "default";
+use crate::scenario::{GOOD_VERSION, Target, Wish, version_patch};
 
 pub(crate) struct User {
     client: Client,
-    rng: Rng,
-    made: usize,
+    /// Whether each wish was granted, in order: two runs can be compared only if these agree.
+    pub(crate) granted: Vec<bool>,
+    /// A node that was gone comes back without the labels that it had.
+    labels: BTreeMap<usize, &'static str>,
 }
 
-/// No run has more workloads than this: small worlds find bugs faster.
-const WORKLOADS_MAX: usize = 4;
+/// What was deleted may take a while to be gone; after that the user gives up.
+const PATIENCE: Duration = Duration::from_secs(180);
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Annotations of versions that never get well.
+const AILMENTS: [&str; 3] = [
+    "steersman.dev/never-ready",
+    "steersman.dev/crash-after",
+    "steersman.dev/image-pull-failure",
+];
 
 impl User {
-    pub(crate) fn new(client: Client, rng: Rng) -> User {
+    pub(crate) fn new(client: Client) -> User {
         User {
             client,
-            rng,
-            made: 0,
+            granted: Vec::new(),
+            labels: BTreeMap::new(),
         }
     }
 
-    /// What other controllers would have made: a namespace with its service account.
-    pub(crate) async fn settle_in(&self) {
-        let accounts = ResourceType::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
-        for (resource, namespace) in [(&Namespace::TYPE, ""), (&accounts, NAMESPACE)] {
-            let object = json!({
-                "apiVersion": resource.api_version(), "kind": resource.kind,
-                "metadata": {"name": "default"},
-            });
-            // They may be there already.
-            let _ = self
-                .client
-                .create(resource, namespace, object.to_string())
-                .await;
+    /// Does one thing; says how it went.
+    pub(crate) async fn act(&mut self, wish: &Wish) -> String {
+        let outcome = self.try_until_answered(wish).await;
+        self.granted.push(outcome.is_ok());
+        if let Wish::LabelNode(node, pool) = wish {
+            self.labels.insert(*node, pool);
+        }
+        match outcome {
+            Ok(()) => format!("{wish}"),
+            Err(error) => format!("{wish}: refused: {error}"),
         }
     }
 
-    /// Does one thing; says what.
-    pub(crate) async fn act(&mut self) -> String {
-        if self.made < WORKLOADS_MAX && (self.made == 0 || self.rng.chance(3)) {
-            return self.create().await;
-        }
-        let name = format!("w{}", self.rng.below(self.made));
-        match self.rng.below(8) {
-            0 | 1 => {
-                let replicas = self.rng.below(8);
-                self.patch(&name, json!({"spec": {"replicas": replicas}}))
-                    .await;
-                format!("scales {name} to {replicas}")
-            }
-            2 | 3 => {
-                let image = format!("app:{}", self.rng.below(4));
-                let container = json!([{"name": "c", "image": image}]);
-                self.patch(
-                    &name,
-                    json!({"spec": {"template": {"spec": {"containers": container}}}}),
-                )
-                .await;
-                format!("sets {name} to {image}")
-            }
-            4 => {
-                let paused = self.rng.chance(2);
-                self.patch(&name, json!({"spec": {"paused": paused}})).await;
-                format!("pauses {name}: {paused}")
-            }
-            5 | 6 => self.delete_some_pod().await,
-            _ => self.orphan_some_pod().await,
-        }
-    }
-
-    /// Leaves nothing paused: a paused rollout never completes.
-    pub(crate) async fn resume_all(&self) {
-        for number in 0..self.made {
-            self.patch(&format!("w{number}"), json!({"spec": {"paused": false}}))
-                .await;
-        }
-    }
-
-    async fn create(&mut self) -> String {
-        let name = format!("w{}", self.made);
-        self.made += 1;
-        let rng = &self.rng;
-        let replicas = rng.below(7);
-        let min_ready = if rng.chance(3) { rng.below(15) } else { 0 };
-        let labels = json!({"app": name});
-        let template = json!({
-            "metadata": {"labels": labels},
-            "spec": {"containers": [{"name": "c", "image": "app:0"}]},
-        });
-        let mut spec = json!({
-            "replicas": replicas, "minReadySeconds": min_ready,
-            "selector": {"matchLabels": labels}, "template": template,
-        });
-        // Plain ReplicaSets are rarer, but they are where adoption shows.
-        let resource = if rng.chance(4) {
-            ReplicaSet::TYPE
-        } else {
-            Deployment::TYPE
-        };
-        if resource == Deployment::TYPE {
-            spec["strategy"] = match rng.below(3) {
-                0 => json!({"type": "Recreate"}),
-                1 => {
-                    json!({"rollingUpdate": {"maxSurge": rng.below(3) + 1, "maxUnavailable": rng.below(3)}})
+    /// A server that is down, or a name that is still taken, is worth waiting for.
+    async fn try_until_answered(&self, wish: &Wish) -> Result<(), Error> {
+        let end = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let outcome = self.attempt(wish).await;
+            let worth_it = match &outcome {
+                Err(error) if error.is_transport() => true,
+                Err(error) if matches!(wish, Wish::Create(..) | Wish::CreatePod(..)) => {
+                    error.is_already_exists() || error.is_namespace_terminating()
                 }
-                _ => json!({"rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "50%"}}),
+                Err(error) if matches!(wish, Wish::CreateNamespace(_)) => {
+                    error.is_already_exists() && self.is_terminating(wish).await
+                }
+                _ => false,
             };
-            spec["revisionHistoryLimit"] = json!(rng.below(4));
+            if !worth_it || tokio::time::Instant::now() >= end {
+                return outcome;
+            }
+            tokio::time::sleep(RETRY).await;
         }
-        let object = json!({
-            "apiVersion": "apps/v1", "kind": resource.kind,
-            "metadata": {"name": name}, "spec": spec,
-        });
-        let made = self
+    }
+
+    async fn is_terminating(&self, wish: &Wish) -> bool {
+        let Wish::CreateNamespace(name) = wish else {
+            return false;
+        };
+        let held = self.client.get_as::<Namespace>("", name).await;
+        held.is_ok_and(|held| held.metadata.is_terminating())
+    }
+
+    async fn attempt(&self, wish: &Wish) -> Result<(), Error> {
+        match wish {
+            Wish::Create(target, object) => {
+                self.create(&target.resource, target.namespace, object)
+                    .await
+            }
+            Wish::CreatePod(target, object) => {
+                self.create(&Pod::TYPE, target.namespace, object).await
+            }
+            Wish::CreateNamespace(name) => {
+                let object =
+                    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+                self.create(&Namespace::TYPE, "", &object).await
+            }
+            Wish::Change(target, patch, _) => {
+                self.strategic(&target.resource, target.namespace, &target.name, patch)
+                    .await
+            }
+            Wish::Delete(target, policy) => {
+                let (resource, name) = (&target.resource, &target.name);
+                self.delete(resource, target.namespace, name, *policy).await
+            }
+            Wish::DeleteNamespace(name) => {
+                self.delete(&Namespace::TYPE, "", name, Propagation::Background)
+                    .await
+            }
+            Wish::LabelNode(node, pool) => {
+                let patch = json!({"metadata": {"labels": {"pool": pool}}});
+                self.patch_node(*node, &patch).await
+            }
+            Wish::TaintNode(node, on) => {
+                let taint = json!({"key": "trouble", "value": "true", "effect": "NoSchedule"});
+                let taints = if *on { json!([taint]) } else { json!([]) };
+                self.patch_node(*node, &json!({"spec": {"taints": taints}}))
+                    .await
+            }
+            Wish::DeletePod(target, nth)
+            | Wish::EvictPod(target, nth)
+            | Wish::StrayPod(target, nth)
+            | Wish::DisownPod(target, nth)
+            | Wish::AddGhostOwner(target, nth) => match self.nth_pod(target, *nth).await? {
+                Some(pod) => self.touch(wish, &pod).await,
+                None => Ok(()),
+            },
+        }
+    }
+
+    async fn touch(&self, wish: &Wish, pod: &Pod) -> Result<(), Error> {
+        let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
+        let patch = match wish {
+            Wish::StrayPod(..) => json!({"metadata": {"labels": {"app": "stray"}}}),
+            Wish::DisownPod(..) => json!({"metadata": {"ownerReferences": null}}),
+            Wish::AddGhostOwner(..) => {
+                let mut owners = json!(&*pod.metadata.owners);
+                let ghost = json!({
+                    "apiVersion": "v1", "kind": "ConfigMap", "name": "ghost",
+                    "uid": "00000000-dead-dead-dead-000000000000",
+                });
+                if let Value::Array(owners) = &mut owners {
+                    owners.push(ghost);
+                }
+                json!({"metadata": {"ownerReferences": owners}})
+            }
+            Wish::EvictPod(..) => {
+                let eviction = json!({
+                    "apiVersion": "policy/v1", "kind": "Eviction",
+                    "metadata": {"name": &**name, "namespace": namespace},
+                });
+                let body = Bytes::from(eviction.to_string());
+                let evicted = self
+                    .client
+                    .create_subresource(&Pod::TYPE, namespace, name, "eviction", body)
+                    .await;
+                return evicted.map(drop);
+            }
+            _ => {
+                return self
+                    .delete(&Pod::TYPE, namespace, name, Propagation::Background)
+                    .await;
+            }
+        };
+        let patch = Patch::Merge(patch.to_string().into());
+        let patched = self
             .client
-            .create(&resource, NAMESPACE, object.to_string())
+            .patch(&Pod::TYPE, namespace, name, None, &patch)
             .await;
-        format!(
-            "creates {} {name} with {replicas} replicas: {}",
-            resource.kind,
-            made.is_ok()
-        )
+        patched.map(drop)
     }
 
-    /// A workload is a Deployment or a ReplicaSet: whichever has the name.
-    async fn patch(&self, name: &str, patch: Value) {
-        for resource in [Deployment::TYPE, ReplicaSet::TYPE] {
-            let body = Patch::Strategic(patch.to_string().into());
-            // The other kind has no such object, and a ReplicaSet knows no pause: both are fine.
-            let _ = self
-                .client
-                .patch(&resource, NAMESPACE, name, None, &body)
-                .await;
-        }
+    /// Pods of a workload, oldest first; there may be fewer.
+    async fn nth_pod(&self, target: &Target, nth: usize) -> Result<Option<Pod>, Error> {
+        let mut pods = self.all::<Pod>().await?;
+        pods.retain(|pod| {
+            let meta = &pod.metadata;
+            meta.namespace == target.namespace
+                && meta.labels.get("app") == Some(target.name.as_str())
+                && !meta.is_terminating()
+        });
+        pods.sort_by(|one, two| {
+            let order = |pod: &Pod| (pod.metadata.created_at, pod.metadata.name.clone());
+            order(one).cmp(&order(two))
+        });
+        let count = pods.len().max(1);
+        Ok(pods.into_iter().nth(nth % count))
     }
 
-    async fn some_pod(&self) -> Option<String> {
+    async fn all<K: Resource>(&self) -> Result<Vec<K>, Error> {
         let page = self
             .client
-            .list(&Pod::TYPE, NAMESPACE, &ListOptions::default())
-            .await
-            .ok()?;
-        let count = page.items.len();
-        let chosen = page.items.get(self.rng.below(count.max(1)))?;
-        let pod = Pod::decode(chosen).ok()?;
-        Some(pod.metadata.name.to_string())
+            .list(&K::TYPE, "", &ListOptions::default())
+            .await?;
+        let decoded = page.items.iter().filter_map(|item| K::decode(item).ok());
+        Ok(decoded.collect())
     }
 
-    async fn delete_some_pod(&self) -> String {
-        let Some(name) = self.some_pod().await else {
-            return "finds no pod to delete".into();
-        };
+    async fn create(
+        &self,
+        resource: &ResourceType,
+        namespace: &str,
+        object: &Value,
+    ) -> Result<(), Error> {
+        let made = self
+            .client
+            .create(resource, namespace, object.to_string())
+            .await;
+        made.map(drop)
+    }
+
+    async fn strategic(
+        &self,
+        resource: &ResourceType,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+    ) -> Result<(), Error> {
+        let patch = Patch::Strategic(patch.to_string().into());
+        let patched = self
+            .client
+            .patch(resource, namespace, name, None, &patch)
+            .await;
+        patched.map(drop)
+    }
+
+    async fn patch_node(&self, node: usize, patch: &Value) -> Result<(), Error> {
+        let patch = Patch::Merge(patch.to_string().into());
+        let name = format!("node-{node}");
+        let patched = self
+            .client
+            .patch(&Node::TYPE, "", &name, None, &patch)
+            .await;
+        patched.map(drop)
+    }
+
+    async fn delete(
+        &self,
+        resource: &ResourceType,
+        namespace: &str,
+        name: &str,
+        policy: Propagation,
+    ) -> Result<(), Error> {
         let options = DeleteOptions {
-            propagation: Some(Propagation::Background),
+            propagation: Some(policy),
             ..DeleteOptions::default()
         };
         let deleted = self
             .client
-            .delete(&Pod::TYPE, NAMESPACE, &name, &options)
+            .delete(resource, namespace, name, &options)
             .await;
-        format!("deletes pod {name}: {}", deleted.is_ok())
+        deleted.map(drop)
     }
 
-    async fn orphan_some_pod(&self) -> String {
-        let Some(name) = self.some_pod().await else {
-            return "finds no pod to relabel".into();
-        };
-        let patch = Patch::Merge(
-            json!({"metadata": {"labels": {"app": "stray"}}})
-                .to_string()
-                .into(),
-        );
-        let patched = self
-            .client
-            .patch(&Pod::TYPE, NAMESPACE, &name, None, &patch)
+    /// A node's kubelet falls silent, or the machine is gone.
+    pub(crate) async fn annotate_node(&self, node: usize, annotation: &str, on: bool) {
+        let value = if on { json!("true") } else { Value::Null };
+        let patch = json!({"metadata": {"annotations": {annotation: value}}});
+        // A node that is gone cannot be annotated, and need not be.
+        let _ = self.patch_node(node, &patch).await;
+    }
+
+    /// Leaves nothing behind that can never be finished: nothing paused, no node tainted, every workload
+    /// at a version that works.
+    pub(crate) async fn settle(&self, nodes: usize) {
+        for node in 0..nodes {
+            self.annotate_node(node, nodes::behaviour::NODE_SILENT, false)
+                .await;
+            let _ = self
+                .patch_node(node, &json!({"spec": {"taints": []}}))
+                .await;
+            if let Some(pool) = self.labels.get(&node) {
+                let patch = json!({"metadata": {"labels": {"pool": pool}}});
+                let _ = self.patch_node(node, &patch).await;
+            }
+        }
+        self.finish::<Deployment>(json!({"paused": false})).await;
+        // What is replaced by hand, or kept below a partition, would stay at a bad version forever.
+        let all = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}});
+        self.finish::<StatefulSet>(json!({"updateStrategy": all}))
             .await;
-        format!("relabels pod {name}: {}", patched.is_ok())
+        let all =
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}});
+        self.finish::<DaemonSet>(json!({"updateStrategy": all}))
+            .await;
+    }
+
+    async fn finish<K: Resource>(&self, spec: Value) {
+        for object in self.all::<K>().await.unwrap_or_default() {
+            let mut patch = version_patch(GOOD_VERSION, false);
+            for (field, value) in spec.as_object().into_iter().flatten() {
+                patch["spec"][field] = value.clone();
+            }
+            let meta = object.meta();
+            // It may be on its way out.
+            let _ = self
+                .strategic(&K::TYPE, &meta.namespace, &meta.name, &patch)
+                .await;
+        }
+    }
+
+    /// Takes away what cannot get well by itself: orphans of bad versions, and pods of bad versions that
+    /// their sets wait for (an ordered StatefulSet waits forever for a pod that never gets ready).
+    pub(crate) async fn tidy(&self) {
+        for (set, is_ill) in self.all_with_health::<ReplicaSet>().await {
+            if is_ill && set.metadata.controller().is_none() {
+                self.remove(&set).await;
+            }
+        }
+        for (pod, is_ill) in self.all_with_health::<Pod>().await {
+            let meta = &pod.metadata;
+            let owner = meta.controller();
+            let is_waited_for = owner.is_none_or(|owner| owner.kind != "ReplicaSet");
+            // The name of a pod that left a StatefulSet is still taken.
+            let is_stray = meta.labels.get("app") == Some("stray");
+            if (is_waited_for && is_ill || is_stray) && !meta.is_terminating() {
+                self.remove(&pod).await;
+            }
+        }
+    }
+
+    async fn remove<K: Resource>(&self, object: &K) {
+        let meta = object.meta();
+        // It may be gone already.
+        let _ = self
+            .delete(
+                &K::TYPE,
+                &meta.namespace,
+                &meta.name,
+                Propagation::Background,
+            )
+            .await;
+    }
+
+    /// Objects, and whether they are of a version that never gets well. Views leave annotations out.
+    async fn all_with_health<K: Resource>(&self) -> Vec<(K, bool)> {
+        let page = self
+            .client
+            .list(&K::TYPE, "", &ListOptions::default())
+            .await;
+        let items = page.map(|page| page.items).unwrap_or_default();
+        let read = |item: &Bytes| {
+            let text = String::from_utf8_lossy(item);
+            let is_ill = AILMENTS.iter().any(|ailment| text.contains(ailment));
+            Some((K::decode(item).ok()?, is_ill))
+        };
+        items.iter().filter_map(read).collect()
     }
 }

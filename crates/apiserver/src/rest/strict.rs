@@ -198,4 +198,28 @@ mod tests {
     fn depth_is_limited() {
         assert!(json("[".repeat(100_000).as_bytes()).is_err());
     }
+
+    #[test]
+    fn aliases_that_multiply_are_refused() {
+        let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
+        for level in 1..9 {
+            let below = format!("*a{},", level - 1).repeat(10);
+            bomb.push_str(&format!("a{level}: &a{level} [{below}]\n"));
+        }
+        assert!(yaml(bomb.as_bytes()).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300)) {
+            let _ = json(&bytes);
+            let _ = yaml(&bytes);
+        }
+
+        #[test]
+        fn what_parses_parses_as_everywhere(text in "[\\[\\]{}:,\"a0-9.e\\\\ -]{0,60}") {
+            let plain = serde_json::from_str::<Value>(&text).ok();
+            proptest::prop_assert_eq!(json(text.as_bytes()).ok().map(|read| read.value), plain);
+        }
+    }
 }

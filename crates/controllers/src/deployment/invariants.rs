@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use api::IntOrString;
 use api::kinds::{Deployment, ReplicaSet};
 
-use super::limits::{history_limit, is_complete, most_replicas, must_stay_available};
+use super::limits::{history_limit, is_complete};
 
 /// Nothing is left to do: one set has the template and all pods, the others are empty and no more
 /// than the history holds, and the status says so.
@@ -71,7 +72,7 @@ pub fn safe(
 ) -> Result<(), String> {
     let key = deployment.metadata.key();
     let asked: i32 = owned(deployment, sets).map(|set| set.replicas()).sum();
-    let most = most_replicas(deployment).max(most_before);
+    let most = bounds(deployment).1.max(most_before);
     if asked > most {
         return Err(format!(
             "{key} asks for {asked} pods, at most {most} are allowed"
@@ -85,19 +86,75 @@ pub fn safe(
     Ok(())
 }
 
-/// A rollout takes away no pod that must stay: the sets ask for enough that `available` can reach
-/// the minimum again.
-pub fn keeps_enough(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> Result<(), String> {
-    if deployment.spec.strategy.recreate {
+/// A rollout takes away no pod that must stay: the sets ask for enough that availability can reach
+/// the minimum again. `least_before` is the smallest minimum that the Deployment has had, for as long as
+/// its controller may not know better.
+pub fn keeps_enough(
+    deployment: &Deployment,
+    sets: &[Arc<ReplicaSet>],
+    least_before: i32,
+) -> Result<(), String> {
+    if deployment.spec.strategy.recreate || deployment.metadata.is_terminating() {
         return Ok(());
     }
     let asked: i32 = owned(deployment, sets).map(|set| set.replicas()).sum();
-    let least = must_stay_available(deployment);
+    let least = bounds(deployment).0.min(least_before);
     if asked < least {
         let key = deployment.metadata.key();
         return Err(format!("{key} asks for {asked} pods, {least} must stay"));
     }
     Ok(())
+}
+
+/// With the strategy Recreate a set gets pods only when no other set has any.
+pub fn recreates(
+    deployment: &Deployment,
+    sets: &[Arc<ReplicaSet>],
+    grown: &ReplicaSet,
+    has_pods: impl Fn(&ReplicaSet) -> bool,
+) -> Result<(), String> {
+    let meta = &deployment.metadata;
+    // A Deployment whose strategy or template was just changed has had no say in its pods yet.
+    let settled = meta.generation == deployment.status.observed_generation;
+    if !deployment.spec.strategy.recreate || !settled {
+        return Ok(());
+    }
+    let mut others = owned(deployment, sets).filter(|set| set.metadata.uid != grown.metadata.uid);
+    match others.find(|set| has_pods(set)) {
+        Some(other) => Err(format!(
+            "{} is to be recreated, but {} gets pods while {} still has some",
+            meta.key(),
+            grown.metadata.name,
+            other.metadata.name
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The fewest pods that must stay and the most that may be, reckoned here and not by the code that is
+/// being judged: surge rounds up, unavailability down, and not both may be zero.
+pub fn bounds(deployment: &Deployment) -> (i32, i32) {
+    let (strategy, replicas) = (&deployment.spec.strategy, deployment.replicas());
+    if strategy.recreate {
+        return (0, replicas);
+    }
+    let share = |amount: Option<&IntOrString>, up: bool| match amount {
+        Some(IntOrString::Int(number)) => *number,
+        Some(IntOrString::Text(text)) => {
+            let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
+            let hundredths = percent * i64::from(replicas);
+            let whole = hundredths / 100 + i64::from(up && hundredths % 100 > 0);
+            i32::try_from(whole).unwrap_or(i32::MAX)
+        }
+        None => 0,
+    };
+    let surge = share(strategy.max_surge.as_ref(), true);
+    let mut unavailable = share(strategy.max_unavailable.as_ref(), false);
+    if surge == 0 && unavailable == 0 {
+        unavailable = 1;
+    }
+    let least = replicas - unavailable.min(replicas);
+    (least, replicas.saturating_add(surge))
 }
 
 fn owned<'a>(

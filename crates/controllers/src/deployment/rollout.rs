@@ -25,7 +25,8 @@ pub(super) fn recreate(work: &mut Work<'_>) {
     if scaled {
         return;
     }
-    if let Some((set, pods)) = old_pods(work) {
+    let early = runtime::mutation::on("recreate-without-waiting");
+    if let Some((set, pods)) = old_pods(work).filter(|_| !early) {
         work.reasons.push(Reason::OldPodsRun { set, pods });
         return;
     }

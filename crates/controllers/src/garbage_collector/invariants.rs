@@ -34,6 +34,36 @@ pub fn converged<'a>(objects: impl Iterator<Item = &'a Meta> + Clone) -> Result<
     Ok(())
 }
 
+/// Who asked for their dependents to be spared, or to go first, is gone only after that was done. `gone`
+/// is the last state of an object that is no more, `objects` are all others.
+pub fn kept_its_word<'a>(
+    gone: &Meta,
+    mut objects: impl Iterator<Item = &'a Meta>,
+) -> Result<(), String> {
+    let (orphans, waits) = (
+        gone.has_finalizer(super::graph::ORPHAN),
+        gone.has_finalizer(super::graph::FOREGROUND),
+    );
+    let left = objects.find(|other| {
+        other.owners.iter().any(|owner| {
+            owner.uid == gone.uid && (orphans || waits && owner.block_owner_deletion == Some(true))
+        })
+    });
+    match left {
+        Some(left) if orphans => Err(format!(
+            "{} is gone and {} was not orphaned first",
+            gone.key(),
+            left.key()
+        )),
+        Some(left) => Err(format!(
+            "{} is gone before {}, which it had to wait for",
+            gone.key(),
+            left.key()
+        )),
+        None => Ok(()),
+    }
+}
+
 /// The collector never deletes what has a living owner that is not itself being deleted.
 /// `deleted` is the state that the collector deleted, `objects` all others at that moment.
 pub fn safe<'a>(deleted: &Meta, mut objects: impl Iterator<Item = &'a Meta>) -> Result<(), String> {

@@ -54,7 +54,7 @@ pub use changes::{Wakes, Warning};
 pub use decide::{Action, OwnerState, Reason, decide};
 pub use graph::Graph;
 pub use identity::Identity;
-pub use invariants::{converged, safe};
+pub use invariants::{converged, kept_its_word, safe};
 pub use memory::{GraphHandle, Memory};
 pub use monitors::SharedKind;
 

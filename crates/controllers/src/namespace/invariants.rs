@@ -1,5 +1,6 @@
-//! What must hold once nothing changes any more.
+//! What must hold: always ([`safe`]), and once nothing changes any more ([`converged`]).
 
+use api::Meta;
 use api::kinds::Namespace;
 
 /// A namespace that is being deleted is held by content with finalizers, or by a finalizer of somebody
@@ -27,4 +28,15 @@ pub fn converged(namespace: &Namespace, content: usize) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// The controller empties a namespace only when that is being deleted. `deleted` is what it deleted.
+pub fn safe(namespace: Option<&Namespace>, deleted: &Meta) -> Result<(), String> {
+    match namespace {
+        Some(namespace) if !namespace.metadata.is_terminating() => Err(format!(
+            "{} was deleted although its namespace lives",
+            deleted.key()
+        )),
+        _ => Ok(()),
+    }
 }

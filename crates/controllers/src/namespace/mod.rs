@@ -38,7 +38,7 @@ use crate::workload::status::{put_status, revision};
 use conditions::Findings;
 
 pub use conditions::update_conditions;
-pub use invariants::converged;
+pub use invariants::{converged, safe};
 
 /// The name in `--controllers`.
 pub const NAME: &str = "namespace-controller";
@@ -120,6 +120,10 @@ impl NamespaceController {
         let findings = self.empty(&namespace, now).await;
         self.record(key, &findings, now);
         self.write_conditions(&mut namespace, &findings, now).await;
+        if runtime::mutation::on("finalize-before-empty") {
+            self.finalize(namespace).await?;
+            return Ok(Next::AwaitChange);
+        }
         if let Some(failure) = findings.failure() {
             return Err(Error::Retry(failure));
         }

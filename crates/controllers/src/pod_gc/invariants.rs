@@ -1,4 +1,4 @@
-//! What must hold once nothing changes any more.
+//! What must hold: always ([`safe`]), and once nothing changes any more ([`converged`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,4 +23,19 @@ pub fn converged(pods: &[Arc<Pod>], nodes: &[Arc<Node>], threshold: usize) -> Re
         )),
         None => Ok(()),
     }
+}
+
+/// No pod goes that runs on a node which is there: `pod` is what the controller deleted.
+pub fn safe(pod: &Pod, nodes: &[Arc<Node>]) -> Result<(), String> {
+    let has_node = nodes
+        .iter()
+        .any(|node| *node.metadata.name == *pod.node_name);
+    if has_node && !pod.is_finished() && !pod.metadata.is_terminating() {
+        return Err(format!(
+            "{} was deleted although it runs on {}, which exists",
+            pod.metadata.key(),
+            pod.node_name
+        ));
+    }
+    Ok(())
 }

@@ -37,7 +37,7 @@ use serde_json::json;
 
 use crate::Tools;
 
-pub use invariants::converged;
+pub use invariants::{converged, safe};
 pub use plan::{Collect, Reason, plan};
 
 /// The name in `--controllers`.

@@ -51,6 +51,28 @@ pub fn safe<K: ReplicaOwner>(owner: &K, pods: &[Arc<Pod>], most_wanted: i32) -> 
     Ok(())
 }
 
+/// Of two pods the one that is not ready goes first: `taken` was deleted by the controller, `pods` are
+/// those that are left. Holds as long as the controller sees them as they are.
+pub fn ranked<K: ReplicaOwner>(owner: &K, pods: &[Arc<Pod>], taken: &Pod) -> Result<(), String> {
+    if owner.replicas() == 0 {
+        // All of them go, in any order.
+        return Ok(());
+    }
+    // A deletion cost is worth less than readiness, so the latter alone decides here.
+    let spared = owned_active(owner, pods)
+        .into_iter()
+        .find(|pod| !pod.is_ready() && pod.metadata.uid != taken.metadata.uid);
+    match spared {
+        Some(spared) if taken.is_ready() => Err(format!(
+            "{} deleted {}, which was ready, and spared {}, which is not",
+            owner.meta().key(),
+            taken.metadata.name,
+            spared.metadata.name
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn owned_active<'a, K: ReplicaOwner>(owner: &K, pods: &'a [Arc<Pod>]) -> Vec<&'a Arc<Pod>> {
     let uid = &owner.meta().uid;
     pods.iter()

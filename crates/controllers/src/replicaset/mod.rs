@@ -53,7 +53,7 @@ use crate::workload::{
     Cached, Claimer, Freshness, PodControl, StatusWindow, availability, pod_body,
 };
 
-pub use invariants::{converged, safe};
+pub use invariants::{converged, ranked, safe};
 pub use owner::ReplicaOwner;
 pub use plan::{Plan, Reason, plan};
 pub use snapshot::Snapshot;

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use api::kinds::Pod;
 use api::{MicroTime, Time};
 
+use runtime::mutation;
+
 use super::owner::ReplicaOwner;
 use super::ranking::{Chosen, rank_for_deletion};
 use super::snapshot::Snapshot;
@@ -66,7 +68,8 @@ pub fn plan<K: ReplicaOwner>(
     let have = snapshot.active.len();
     let wanted = usize::try_from(want).unwrap_or(0);
     if have < wanted {
-        let creating = (wanted - have).min(burst);
+        let extra = usize::from(mutation::on("one-pod-too-many"));
+        let creating = (wanted - have + extra).min(burst);
         return Plan::Create {
             count: creating,
             reason: Reason::TooFew {

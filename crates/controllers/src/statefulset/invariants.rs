@@ -1,11 +1,15 @@
-//! What must hold: always ([`safe`], [`in_order`]), and once nothing changes any more ([`converged`]).
+//! What must hold: always ([`safe`], [`born_well`]), always but for what others do ([`in_order`],
+//! [`one_at_a_time`]), and once nothing changes any more ([`converged`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::kinds::{ControllerRevision, Pod, PodManagement, StatefulSet};
+use api::kinds::{
+    ClaimRetentionPolicy, ControllerRevision, PersistentVolumeClaim, Pod, PodManagement,
+    StatefulSet,
+};
 
-use super::identity::{ordinal, ordinals, revision};
+use super::identity::{claim_name, claim_templates, ordinal, ordinals, revision};
 use super::plan::{Which, wanted_revision};
 
 /// Nothing is left to do: a pod at each ordinal and nowhere else, each of the right revision, and a
@@ -123,6 +127,114 @@ pub fn in_order(set: &StatefulSet, pods: &[Arc<Pod>]) -> Result<(), String> {
         Some(gap) => Err(format!(
             "{} has a pod with ordinal {last} and none with {gap}",
             set.metadata.key()
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A pod of an ordered set is made when all before it are ready: `made` was just created.
+/// Holds as long as nobody else touches the pods.
+pub fn after_ready(set: &StatefulSet, pods: &[Arc<Pod>], made: &Pod) -> Result<(), String> {
+    if set.spec.pod_management_policy == PodManagement::Parallel {
+        return Ok(());
+    }
+    let place = ordinal(set, made);
+    let mut before = owned(set, pods).filter(|pod| ordinal(set, pod) < place);
+    match before.find(|pod| !pod.is_ready()) {
+        Some(early) => Err(format!(
+            "{}: {} was made before {} was ready",
+            set.metadata.key(),
+            made.metadata.name,
+            early.metadata.name
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Claims of ordinals that the set no longer wants are gone, if they are to be deleted.
+pub fn claims_converged(
+    set: &StatefulSet,
+    claims: &[Arc<PersistentVolumeClaim>],
+) -> Result<(), String> {
+    let policy = &set.spec.persistent_volume_claim_retention_policy;
+    if policy.when_scaled != ClaimRetentionPolicy::Delete || set.metadata.is_terminating() {
+        return Ok(());
+    }
+    for template in claim_templates(set) {
+        let prefix = format!("{template}-{}-", set.metadata.name);
+        let is_left = |claim: &&Arc<PersistentVolumeClaim>| {
+            let place = claim.metadata.name.strip_prefix(&*prefix);
+            let place = place.and_then(|digits| digits.parse::<i32>().ok());
+            place.is_some_and(|place| !ordinals(set).contains(&place))
+        };
+        if let Some(left) = claims.iter().find(is_left) {
+            let key = set.metadata.key();
+            return Err(format!(
+                "{key} no longer needs {} and keeps it",
+                left.metadata.name
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A pod is born with its own name, ordinal, revision and claims.
+pub fn born_well(set: &StatefulSet, pod: &Pod) -> Result<(), String> {
+    let name = &pod.metadata.name;
+    let Some(place) = ordinal(set, pod) else {
+        return Err(format!(
+            "{name} is no name for a pod of {}",
+            set.metadata.key()
+        ));
+    };
+    let labels = &pod.metadata.labels;
+    if labels.get("statefulset.kubernetes.io/pod-name") != Some(name) || revision(pod).is_empty() {
+        return Err(format!("{name} does not carry its name and revision"));
+    }
+    for template in claim_templates(set) {
+        let claim = claim_name(set, &template, place);
+        if !pod
+            .volumes()
+            .iter()
+            .any(|volume| volume.claim_name == *claim)
+        {
+            return Err(format!("{name} does not use its claim {claim}"));
+        }
+    }
+    Ok(())
+}
+
+/// A rolling update of an ordered set takes one pod, and only when all others are there: `taken` was
+/// deleted by the controller, `pods` are those after that.
+///
+/// Holds while nobody else touches the pods and `maxUnavailable` is not in use.
+pub fn one_at_a_time(set: &StatefulSet, pods: &[Arc<Pod>], taken: &Pod) -> Result<(), String> {
+    let policy = set.spec.pod_management_policy;
+    let first = set
+        .spec
+        .ordinals
+        .start
+        .saturating_add(set.spec.update_strategy.partition);
+    let kept =
+        ordinal(set, taken).is_some_and(|place| place < first && ordinals(set).contains(&place));
+    if kept && !taken.is_finished() {
+        return Err(format!(
+            "{} is below the partition and was taken",
+            taken.metadata.name
+        ));
+    }
+    let condemned = ordinal(set, taken).is_none_or(|place| !ordinals(set).contains(&place));
+    let parallel = policy == PodManagement::Parallel;
+    if parallel && condemned || set.spec.update_strategy.max_unavailable.is_some() {
+        return Ok(());
+    }
+    let mut others = owned(set, pods).filter(|pod| pod.metadata.uid != taken.metadata.uid);
+    match others.find(|pod| pod.metadata.is_terminating()) {
+        Some(other) => Err(format!(
+            "{}: {} was taken while {} was still going",
+            set.metadata.key(),
+            taken.metadata.name,
+            other.metadata.name
         )),
         None => Ok(()),
     }

@@ -58,7 +58,9 @@ use metrics::StatefulSetMetrics;
 
 pub use apply::Outcome;
 pub use claims::{ClaimWork, Claims, Holder};
-pub use invariants::{converged, in_order, safe};
+pub use invariants::{
+    after_ready, born_well, claims_converged, converged, in_order, one_at_a_time, safe,
+};
 pub use plan::{Plan, Step, Which, plan};
 pub use reason::Reason;
 pub use revisions::{Choice, Revisions, choose};

@@ -82,7 +82,12 @@ pub(super) fn differs(set: &StatefulSet, status: &StatefulSetStatus) -> bool {
 /// Do only the counts differ? Then the write can wait for more of them.
 pub(super) fn differs_in_counts_alone(set: &StatefulSet, status: &StatefulSetStatus) -> bool {
     let held = &set.status;
-    status.observed_generation <= held.observed_generation
+    // Without `rollingUpdate` this one decides the revision of the next pod: if it were late, an update
+    // would delete the pod that it has just made, over and over.
+    let decides = !set.spec.update_strategy.has_rolling_update
+        && status.current_replicas != held.current_replicas;
+    !decides
+        && status.observed_generation <= held.observed_generation
         && status.current_revision == held.current_revision
         && status.update_revision == held.update_revision
 }

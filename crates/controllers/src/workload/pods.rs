@@ -6,6 +6,7 @@ use api::{OwnerRef, Resource, Template};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Error};
 use runtime::events::{EventType, ObjectRef, Recorder};
+use runtime::mutation;
 use serde::Deserialize;
 
 /// Creates and deletes pods on behalf of an owner.
@@ -61,7 +62,7 @@ impl PodControl {
     pub async fn delete(&self, owner: &ObjectRef, pod: &Pod) -> Result<(), Error> {
         let meta = &pod.metadata;
         let options = DeleteOptions {
-            uid: Some(meta.uid.clone()),
+            uid: (!mutation::on("delete-by-name")).then(|| meta.uid.clone()),
             ..DeleteOptions::default()
         };
         match self

@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use api::{Resource, ResourceType, Rng};
 use client::Client;
-use tokio::sync::watch;
 
+use crate::latch::Latch;
+use crate::mutation;
 use crate::stop::Stop;
 use crate::store::{Index, Store};
 
@@ -53,7 +54,7 @@ pub struct Informer<K> {
     metadata_only: bool,
     store: Arc<Store<K>>,
     listeners: Mutex<Arc<[Listener<K>]>>,
-    synced: watch::Sender<bool>,
+    synced: Latch,
 }
 
 /// How a stream behaves; the same for all informers of a process.
@@ -76,7 +77,7 @@ impl<K: Resource> Informer<K> {
             metadata_only,
             store: Arc::new(Store::new()),
             listeners: Mutex::new(Arc::from([])),
-            synced: watch::Sender::new(false),
+            synced: Latch::default(),
         }
     }
 
@@ -111,11 +112,11 @@ impl<K: Resource> Informer<K> {
     }
 
     pub fn is_synced(&self) -> bool {
-        *self.synced.borrow()
+        self.synced.is_set()
     }
 
     pub fn synced(&self) -> Synced {
-        Synced::new(self.resource.to_string(), self.synced.subscribe())
+        Synced::new(self.resource.to_string(), self.synced.clone())
     }
 
     /// Keeps the store in step until the signal comes.
@@ -129,6 +130,8 @@ impl<K: Resource> Informer<K> {
         match self.store.put(new.clone()) {
             None => self.tell(|| Change::Added(&new)),
             Some(old) if *old == *new => {}
+            Some(_)
+                if mutation::on("drop-updates-of-terminating") && new.meta().is_terminating() => {}
             // Deleted and made anew between two looks: these are two objects.
             Some(old) if old.meta().uid != new.meta().uid => {
                 self.tell(|| Change::Deleted(&old));
@@ -145,6 +148,9 @@ impl<K: Resource> Informer<K> {
     fn delete(&self, last: K) {
         let meta = last.meta();
         let version = meta.resource_version;
+        if mutation::on("keep-deleted-in-cache") {
+            return;
+        }
         let known = self.store.remove(&meta.namespace, &meta.name);
         self.store.advance(version);
         if known.is_some() {
@@ -156,9 +162,11 @@ impl<K: Resource> Informer<K> {
     /// Ends a listing: what it did not contain is gone.
     fn end_round(&self) {
         for gone in self.store.end_round() {
-            self.tell(|| Change::Deleted(&gone));
+            if !mutation::on("drop-synthetic-deletes") {
+                self.tell(|| Change::Deleted(&gone));
+            }
         }
-        self.synced.send_replace(true);
+        self.synced.set();
     }
 
     fn resync(&self) {

@@ -117,7 +117,9 @@ impl<K: Resource> Reflector<'_, K> {
             }
             End::Forgotten => {
                 debug!(%resource, "our revision is too old for the server, listing again");
-                self.place = Place::Unknown;
+                if !crate::mutation::on("ignore-gone") {
+                    self.place = Place::Unknown;
+                }
                 self.backoff.wait(None).await;
             }
             End::Failed(error) if error.is_not_found() => {

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::Resource;
 use client::Client;
-use tokio::sync::watch;
 
 use super::{Informer, StreamOptions};
+use crate::latch::Latch;
 use crate::spawn::{Task, spawn};
 use crate::stop::Stop;
 use crate::store::Store;
@@ -151,20 +151,19 @@ impl Informers {
 #[derive(Clone)]
 pub struct Synced {
     kind: String,
-    done: watch::Receiver<bool>,
+    done: Latch,
 }
 
 impl Synced {
-    pub(super) fn new(kind: String, done: watch::Receiver<bool>) -> Synced {
+    pub(super) fn new(kind: String, done: Latch) -> Synced {
         Synced { kind, done }
     }
 
     pub fn is_done(&self) -> bool {
-        *self.done.borrow()
+        self.done.is_set()
     }
 
     pub async fn wait(&self) {
-        // An error means that the informer is gone; its reader is about to be as well.
-        let _ = self.done.clone().wait_for(|done| *done).await;
+        self.done.wait().await;
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::json::Node;
 use api::{MicroTime, ResourceType, Uid};
 use bytes::Bytes;
-use client::Client;
+use client::{Client, WatchOptions, WatchStream};
 use serde::Deserialize;
 
 use crate::events::ObjectRef;
@@ -54,6 +54,9 @@ pub(super) enum Error {
     #[error("the lease has not been read yet")]
     NotRead,
 }
+
+/// How long the server keeps a watch: as long as informers ask for at most.
+const WATCH_SECONDS: u32 = 600;
 
 static LEASES: ResourceType =
     ResourceType::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
@@ -109,6 +112,16 @@ impl Lock {
         self.keep(&answer).map(drop)
     }
 
+    /// The lease as it changes, the present state first.
+    pub(super) async fn watch(&self) -> Result<WatchStream, client::Error> {
+        let options = WatchOptions {
+            field_selector: Some(format!("metadata.name={}", self.name)),
+            timeout_seconds: Some(WATCH_SECONDS),
+            ..WatchOptions::default()
+        };
+        self.client.watch(&LEASES, &self.namespace, &options).await
+    }
+
     /// What events are about; `None` before the lease was seen.
     pub(super) fn object(&self) -> Option<ObjectRef> {
         let seen = self.seen.as_ref()?;
@@ -139,6 +152,15 @@ impl fmt::Display for Lock {
 }
 
 impl Record {
+    /// A lease that nobody holds.
+    pub(super) fn free() -> Record {
+        Spec::default().into()
+    }
+
+    pub(super) fn read(lease: &[u8]) -> Result<Record, serde_json::Error> {
+        serde_json::from_slice::<View>(lease).map(|view| view.spec.into())
+    }
+
     fn write_to(&self, lease: &mut Node) {
         let time = |time: Option<MicroTime>| Node::of(&time);
         lease.set(&["spec", "holderIdentity"], Node::text(&self.holder));

@@ -12,6 +12,7 @@
 mod coordinated;
 mod fence;
 mod lease;
+mod news;
 
 pub use coordinated::Candidacy;
 pub use fence::{Fence, NotLeading};
@@ -27,6 +28,7 @@ use crate::Stop;
 use crate::events::{EventType, Recorder};
 use crate::metrics::LeaderMetrics;
 use lease::{Lock, Record};
+use news::News;
 
 /// A candidate for a lease. Spawn [`LeaderElector::run`].
 pub struct LeaderElector {
@@ -40,6 +42,7 @@ pub struct LeaderElector {
     observed: Option<Observed>,
     /// A write of ours may have given us the lease, whether or not we saw the answer.
     may_hold: bool,
+    news: News,
 }
 
 /// Which lease, who we are, and how patient everyone is.
@@ -60,6 +63,8 @@ pub struct LeaseConfig {
     pub release_on_exit: bool,
     /// The API server picks the leader; see [`Candidacy`].
     pub coordinated: bool,
+    /// Watch the lease while standing by, to take it as soon as it is free.
+    pub watch: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +121,7 @@ impl LeaseConfig {
             retry_period: Duration::from_secs(2),
             release_on_exit: true,
             coordinated: false,
+            watch: true,
         }
     }
 
@@ -161,6 +167,7 @@ impl LeaderElector {
             leadership: watch::Sender::new(Leadership::Standby { holder: None }),
             observed: None,
             may_hold: false,
+            news: News::new(),
         })
     }
 
@@ -220,10 +227,34 @@ impl LeaderElector {
                 }
                 Some(Attempt::HeldByOther | Attempt::Failed) => self.stand_by(),
             }
-            let wait = 1.0 + self.rng.unit() * JITTER_FACTOR;
-            let wait = self.config.retry_period.mul_f64(wait);
-            if stop.or(tokio::time::sleep(wait)).await.is_none() {
+            if stop.or(self.wait_for_turn()).await.is_none() {
                 return false;
+            }
+        }
+    }
+
+    /// Until the next try: a retry period and some, or as soon as the lease is free by what is known of it.
+    async fn wait_for_turn(&mut self) {
+        let wait = 1.0 + self.rng.unit() * JITTER_FACTOR;
+        let retry_at = Instant::now() + self.config.retry_period.mul_f64(wait);
+        loop {
+            let expires_at = self.observed.as_ref().and_then(Observed::expires_at);
+            let due = match expires_at.filter(|expiry| *expiry > Instant::now()) {
+                Some(expiry) if self.config.watch => retry_at.min(expiry),
+                _ => retry_at,
+            };
+            let news = async {
+                match self.config.watch {
+                    true => self.news.next(&self.lock).await,
+                    false => std::future::pending().await,
+                }
+            };
+            let Ok(record) = tokio::time::timeout_at(due, news).await else {
+                return;
+            };
+            self.observe(&record);
+            if record.holder.is_empty() {
+                return;
             }
         }
     }
@@ -241,6 +272,9 @@ impl LeaderElector {
                 Some(Ok(None)) => {
                     tracing::warn!(lease = %self.lock, holder = self.holder(), "another has taken the lease");
                     return;
+                }
+                Some(Err(_)) if crate::mutation::on("lead-without-lease") => {
+                    self.lead(Instant::now());
                 }
                 Some(Err(_)) => {
                     tracing::warn!(
@@ -305,7 +339,8 @@ impl LeaderElector {
         };
         self.observe(&current);
         let ours = current.holder == self.config.identity;
-        if !ours && !current.holder.is_empty() && self.is_valid() {
+        let steals = crate::mutation::on("steal-lease");
+        if !ours && !current.holder.is_empty() && self.is_valid() && !steals {
             self.may_hold = false;
             return Attempt::HeldByOther;
         }
@@ -448,11 +483,13 @@ impl LeaderElector {
 
 impl Observed {
     fn is_valid(&self, now: Instant) -> bool {
+        self.expires_at().is_none_or(|end| end > now)
+    }
+
+    /// A duration beyond what the clock can count never ends.
+    fn expires_at(&self) -> Option<Instant> {
         let seconds = u64::try_from(self.record.duration_seconds).unwrap_or(0);
-        // A duration beyond what the clock can count never ends.
-        self.since
-            .checked_add(Duration::from_secs(seconds))
-            .is_none_or(|end| end > now)
+        self.since.checked_add(Duration::from_secs(seconds))
     }
 }
 

@@ -131,7 +131,7 @@ fn ends_well(mut state: Snapshot, paused_first: bool) -> Result<(), TestCaseErro
             && next.deployment.status == state.deployment.status
         {
             prop_assert_eq!(converged(&next.deployment, &next.sets), Ok(()));
-            prop_assert_eq!(keeps_enough(&next.deployment, &next.sets), Ok(()));
+            prop_assert_eq!(keeps_enough(&next.deployment, &next.sets, i32::MAX), Ok(()));
             return Ok(());
         }
         most = wanted(next.sets.iter().map(|set| &**set));

@@ -50,6 +50,24 @@ async fn an_update_replaces_one_pod_at_a_time_from_the_top() {
     assert_eq!(set["status"]["currentReplicas"], 3);
 }
 
+/// The API server leaves `rollingUpdate` out when only the type is given; then the status decides which
+/// revision the next pod is of, and must not be late.
+#[tokio::test(start_paused = true)]
+async fn an_update_without_parameters_makes_no_pod_of_the_old_revision_again() {
+    let mut set = parallel(stateful_set(2));
+    set["spec"]["updateStrategy"] = json!({"type": "RollingUpdate"});
+    let world = started(set, Gates::default(), false).await;
+    set_image(&world, "nginx:2").await;
+    roll_out(&world).await;
+    assert_eq!(images(&world).await, "web-0=nginx:2 web-1=nginx:2");
+    let writes = world.writes();
+    let is_create = |write: &&testkit::Write| {
+        write.method == http::Method::POST && write.path.ends_with("/pods")
+    };
+    let created = writes.iter().filter(is_create).count();
+    assert_eq!(created, 2, "each pod is made once");
+}
+
 // Upstream: TestStatefulSetControlRollingUpdateWithPartition.
 #[tokio::test(start_paused = true)]
 async fn a_partition_holds_the_lower_pods_back_even_when_they_are_replaced() {

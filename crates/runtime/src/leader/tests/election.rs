@@ -103,6 +103,28 @@ async fn a_clean_exit_releases_the_lease_and_another_takes_it_at_its_next_try() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_watches_the_lease_takes_it_the_moment_it_is_free() {
+    let server = LeaseServer::default();
+    let watching = |config: &mut LeaseConfig| config.watch = true;
+    let a = Candidate::with(&server, "a", clock(), watching);
+    pass(1.0).await;
+    let b = Candidate::with(&server, "b", clock(), watching);
+    pass(9.0).await;
+    a.stop().await;
+    pass(0.01).await;
+    assert!(b.may_write(), "released");
+    let c = Candidate::with(&server, "c", clock(), watching);
+    pass(10.5).await;
+    // A crash: the last renewal was at most a retry period ago, and c has seen it when it came.
+    let renewed = server.lease()["spec"]["renewTime"].clone();
+    drop(b);
+    pass(12.9).await;
+    assert!(!c.may_write(), "before the lease has expired");
+    pass(2.1).await;
+    assert!(c.may_write(), "last renewed {renewed}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_release_on_exit_the_lease_keeps_its_holder() {
     let server = LeaseServer::default();
     let a = Candidate::with(&server, "a", clock(), |config| {

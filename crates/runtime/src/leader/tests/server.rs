@@ -6,8 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::{Body, BoxError, Transport};
 use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 #[derive(Clone, Default)]
 pub(super) struct LeaseServer(Arc<Mutex<State>>);
@@ -18,6 +19,7 @@ struct State {
     revision: u64,
     /// Method and, for writes, the spec that was sent.
     requests: Vec<String>,
+    watchers: Vec<mpsc::UnboundedSender<Value>>,
 }
 
 impl LeaseServer {
@@ -66,6 +68,21 @@ impl LeaseServer {
         self.0.lock().unwrap().lease = None;
     }
 
+    fn watch(&self) -> Body {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let mut state = self.0.lock().unwrap();
+        if let Some(lease) = &state.lease {
+            let event = json!({"type": "ADDED", "object": lease});
+            sender.send(event).unwrap();
+        }
+        state.watchers.push(sender);
+        let lines = futures_util::stream::unfold(receiver, |mut receiver| async {
+            let line = format!("{}\n", receiver.recv().await?);
+            Some((Ok(http_body::Frame::data(Bytes::from(line))), receiver))
+        });
+        Body::new(StreamBody::new(lines))
+    }
+
     fn handle(&self, request: &Request<Bytes>) -> (u16, Value) {
         let mut state = self.0.lock().unwrap();
         let sent: Value = serde_json::from_slice(request.body()).unwrap_or_default();
@@ -95,6 +112,9 @@ impl State {
         lease["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         lease["metadata"]["uid"] = json!("6ba7b810-9dad-11d1-80b4-00c04fd430c8");
         self.lease = Some(lease.clone());
+        let event = json!({"type": "MODIFIED", "object": lease});
+        self.watchers
+            .retain(|watcher| watcher.send(event.clone()).is_ok());
         lease
     }
 }
@@ -147,6 +167,13 @@ impl Link {
             }
             // The way there takes as long as the way back.
             Fault::Slow(each_way) => tokio::time::sleep(each_way).await,
+        }
+        if request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("watch=true"))
+        {
+            return Ok(Response::new(self.server.watch()));
         }
         let (code, body) = self.server.handle(&request);
         if let Fault::Slow(each_way) = fault {

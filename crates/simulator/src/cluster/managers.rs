@@ -1,0 +1,159 @@
+//! Managers: alone, or two that contend for the lease.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use api::{Clock, MicroTime};
+use client::{Client, Transport};
+use manager::built::{Memory, Parts};
+use manager::run::{Manager, select};
+use manager::{Command, Options};
+use runtime::informer::StreamOptions;
+use runtime::leader::{Fence, LeaderElector, LeaseConfig};
+use runtime::metrics::Metrics;
+use runtime::stop::Stopper;
+use runtime::{Informers, Stop, Task, spawn};
+
+use super::Cluster;
+use crate::trace::Actor;
+
+/// A manager that runs. Dropping it is `kill -9`: every task of it is gone at this very moment.
+pub(crate) struct Running {
+    _stopper: Stopper,
+    _tasks: Vec<Task<()>>,
+    pub(crate) informers: Arc<Informers>,
+}
+
+/// Where managers contend, as upstream's do.
+pub(crate) const LEASE: (&str, &str) = ("kube-system", "kube-controller-manager");
+
+impl Cluster {
+    /// The one manager, which leads without asking anyone.
+    pub fn start_manager(&mut self) {
+        self.start(0, None);
+    }
+
+    /// One of several, which leads only while it holds the lease. Its clock is `skew` ahead.
+    pub(crate) fn start_contender(&mut self, number: usize, skew: Duration) {
+        self.start(number, Some(skew));
+    }
+
+    /// As `kill -9`.
+    pub fn crash_manager(&mut self) {
+        self.crash_contender(0);
+    }
+
+    pub(crate) fn crash_contender(&mut self, number: usize) {
+        if let Some(slot) = self.managers.get_mut(number) {
+            *slot = None;
+        }
+    }
+
+    pub(crate) fn managers(&self) -> impl Iterator<Item = &Running> {
+        self.managers.iter().flatten()
+    }
+
+    fn start(&mut self, number: usize, contends: Option<Duration>) {
+        self.started += 1;
+        let clock = ahead(&self.clock, contends.unwrap_or_default());
+        let (stopper, stop) = Stop::new();
+        let mut tasks = Vec::new();
+        let leadership = contends.map(|_| {
+            let identity = format!("manager-{number}_{}", self.started);
+            self.judge.stands(number, &identity);
+            let transport = self.transport_of(number, "");
+            let config = LeaseConfig::new(LEASE.0, LEASE.1, &identity);
+            let client = Client::new(transport);
+            let elector = LeaderElector::new(client, config, clock.clone(), self.rng.fork(), None)
+                .expect("the default lease settings are valid");
+            let leadership = elector.leadership();
+            tasks.push(spawn(elector.run(stop.clone())));
+            leadership
+        });
+        let fenced = leadership.clone();
+        let fence = move |transport: Transport| match &fenced {
+            Some(leadership) => Fence::around(transport, leadership.clone()),
+            None => transport,
+        };
+        let manager = self.manager(number, clock, fence);
+        let informers = manager.parts.informers.clone();
+        tasks.push(spawn(manager.run(leadership, stop)));
+        if self.managers.len() <= number {
+            self.managers.resize_with(number + 1, || None);
+        }
+        self.managers[number] = Some(Running {
+            _stopper: stopper,
+            _tasks: tasks,
+            informers,
+        });
+    }
+
+    fn transport_of(&self, number: usize, controller: &'static str) -> Transport {
+        let watched = self.watched(Actor::Manager(number, controller));
+        self.gremlin.between(watched, number)
+    }
+
+    fn manager(
+        &self,
+        number: usize,
+        clock: Clock,
+        fence: impl Fn(Transport) -> Transport,
+    ) -> Manager {
+        let options = default_options();
+        let stream = StreamOptions {
+            rng: self.rng.fork(),
+            resync: None,
+        };
+        let own = Client::new(self.transport_of(number, ""));
+        let informers = Informers::new(own.clone(), stream.clone());
+        let selected = select(&options.config.generic.controllers, &options.gates);
+        let clients: Vec<(&'static str, Client)> = selected
+            .iter()
+            .map(|descriptor| {
+                let transport = self.transport_of(number, descriptor.name);
+                (descriptor.name, Client::new(fence(transport)))
+            })
+            .collect();
+        Manager {
+            parts: Parts {
+                informers: Arc::new(informers),
+                metadata: own.clone(),
+                collector: Memory::new(own.clone(), stream),
+                root_ca: None,
+                service_account_key: None,
+                config: options.config.clone(),
+                gates: options.gates.for_controllers(),
+                clock,
+                rng: self.rng.fork(),
+                metrics: Metrics::new(),
+                decisions: self.decisions.clone(),
+            },
+            selected,
+            clients: Arc::new(move |descriptor| {
+                let found = clients.iter().find(|(name, _)| *name == descriptor.name);
+                let client = found.map_or_else(|| own.clone(), |(_, client)| client.clone());
+                Box::pin(std::future::ready(Ok(client)))
+            }),
+            patience: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The flags that every manager here runs with. Reading all of them takes longer than starting one.
+pub(crate) fn default_options() -> &'static Options {
+    static OPTIONS: OnceLock<Options> = OnceLock::new();
+    OPTIONS.get_or_init(|| {
+        match Options::parse(["--controllers=*"], "simulator", manager::built::has) {
+            Ok(Command::Run(options)) => *options,
+            _ => unreachable!("the default flags are valid"),
+        }
+    })
+}
+
+fn ahead(clock: &Clock, by: Duration) -> Clock {
+    if by.is_zero() {
+        return clock.clone();
+    }
+    let (clock, by) = (clock.clone(), i64::try_from(by.as_micros()).unwrap_or(0));
+    Clock::new(move || MicroTime::from_unix_micros(clock.now().unix_micros() + by))
+}

@@ -1,0 +1,82 @@
+//! Between an actor and the API server: every write is traced, judged, and may be the last one.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use client::{Body, BoxError, Transport};
+use http::{Method, Request, Response};
+use tower::ServiceExt;
+use tower::util::BoxCloneSyncService;
+
+use crate::front::Front;
+use crate::judge::{Judge, Place};
+use crate::trace::{Actor, Trace};
+
+#[derive(Clone)]
+pub(super) struct Observer {
+    pub(super) actor: Actor,
+    pub(super) trace: Trace,
+    pub(super) judge: Judge,
+    pub(super) front: Front,
+    pub(super) crash: Arc<CrashPoint>,
+}
+
+/// The manager dies right after its nth write, if that is set.
+#[derive(Default)]
+pub(super) struct CrashPoint {
+    after_write: Mutex<Option<u64>>,
+    reached: tokio::sync::Notify,
+}
+
+impl CrashPoint {
+    pub(super) fn set(&self, nth: Option<u64>) {
+        let mut held = self.after_write.lock();
+        **held.as_mut().unwrap_or_else(|poisoned| poisoned.get_mut()) = nth;
+    }
+
+    pub(super) async fn reached(&self) {
+        self.reached.notified().await;
+    }
+
+    fn is_due(&self, count: u64) -> bool {
+        let held = self.after_write.lock();
+        *held.unwrap_or_else(PoisonError::into_inner) == Some(count)
+    }
+}
+
+impl Observer {
+    pub(super) fn transport(self) -> Transport {
+        let inner = self.front.transport();
+        BoxCloneSyncService::new(tower::service_fn(move |request: Request<Bytes>| {
+            let (observer, inner) = (self.clone(), inner.clone());
+            async move { observer.pass(inner, request).await }
+        }))
+    }
+
+    async fn pass(
+        &self,
+        inner: Transport,
+        request: Request<Bytes>,
+    ) -> Result<Response<Body>, BoxError> {
+        self.judge.count(self.actor);
+        if request.method() == Method::GET {
+            return inner.oneshot(request).await;
+        }
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let body = request.body().clone();
+        let place = Place::of(&path);
+        self.judge.before(self.actor, &method, &place, &body);
+        let response = inner.oneshot(request).await?;
+        let code = response.status().as_u16();
+        let count = self.trace.note(self.actor, &method, &path, &body, code);
+        self.judge.look(&self.front.server(), self.actor, &place);
+        if matches!(self.actor, Actor::Manager(..)) && self.crash.is_due(count) {
+            // The write took effect, but its answer never arrives: the process is gone.
+            let remark = format!("crashes after write {count}");
+            self.trace.remark(self.actor, remark);
+            self.crash.reached.notify_one();
+            std::future::pending::<()>().await;
+        }
+        Ok(response)
+    }
+}

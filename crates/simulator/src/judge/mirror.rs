@@ -1,0 +1,210 @@
+//! What is really in the API server, object by object.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::kinds::{
+    ControllerRevision, DaemonSet, Deployment, Metadata, Namespace, Node, PersistentVolumeClaim,
+    Pod, ReplicaSet, ReplicationController, StatefulSet,
+};
+use api::{Meta, Resource, Uid};
+use apiserver::Changed;
+use runtime::triggers::by_controller;
+use runtime::{IndexValue, Store};
+
+use crate::cluster::LEASE;
+
+pub(crate) struct Mirror {
+    pub(crate) pods: Store<Pod>,
+    pub(crate) sets: Store<ReplicaSet>,
+    pub(crate) controllers: Store<ReplicationController>,
+    pub(crate) deployments: Store<Deployment>,
+    pub(crate) stateful: Store<StatefulSet>,
+    pub(crate) daemons: Store<DaemonSet>,
+    pub(crate) revisions: Store<ControllerRevision>,
+    pub(crate) claims: Store<PersistentVolumeClaim>,
+    pub(crate) nodes: Store<Node>,
+    pub(crate) namespaces: Store<Namespace>,
+    /// Everything but events, as the garbage collector sees it.
+    pub(crate) metas: BTreeMap<Uid, (String, Meta)>,
+    pub(crate) events: usize,
+    /// Who holds the managers' lease.
+    pub(crate) leader: Option<String>,
+}
+
+/// One object, as far as checks care what it is.
+#[derive(Clone)]
+pub(crate) enum Object {
+    Pod(Arc<Pod>),
+    Set(Arc<ReplicaSet>),
+    Controller(Arc<ReplicationController>),
+    Deployment(Arc<Deployment>),
+    Stateful(Arc<StatefulSet>),
+    Daemon(Arc<DaemonSet>),
+    Revision(Arc<ControllerRevision>),
+    Claim(Arc<PersistentVolumeClaim>),
+    Node(Arc<Node>),
+    Namespace(Arc<Namespace>),
+    Other(Arc<Metadata>),
+}
+
+impl Object {
+    pub(crate) fn meta(&self) -> &Meta {
+        match self {
+            Object::Pod(object) => &object.metadata,
+            Object::Set(object) => &object.metadata,
+            Object::Controller(object) => &object.metadata,
+            Object::Deployment(object) => &object.metadata,
+            Object::Stateful(object) => &object.metadata,
+            Object::Daemon(object) => &object.metadata,
+            Object::Revision(object) => &object.metadata,
+            Object::Claim(object) => &object.metadata,
+            Object::Node(object) => &object.metadata,
+            Object::Namespace(object) => &object.metadata,
+            Object::Other(object) => &object.metadata,
+        }
+    }
+
+    /// `status.observedGeneration`, where there is one.
+    pub(crate) fn observed(&self) -> Option<i64> {
+        Some(match self {
+            Object::Set(object) => object.status.observed_generation,
+            Object::Controller(object) => object.status.observed_generation,
+            Object::Deployment(object) => object.status.observed_generation,
+            Object::Stateful(object) => object.status.observed_generation,
+            Object::Daemon(object) => object.status.observed_generation,
+            _ => return None,
+        })
+    }
+}
+
+impl Mirror {
+    pub(super) fn new() -> Mirror {
+        let mirror = Mirror {
+            pods: Store::new(),
+            sets: Store::new(),
+            controllers: Store::new(),
+            deployments: Store::new(),
+            stateful: Store::new(),
+            daemons: Store::new(),
+            revisions: Store::new(),
+            claims: Store::new(),
+            nodes: Store::new(),
+            namespaces: Store::new(),
+            metas: BTreeMap::new(),
+            events: 0,
+            leader: None,
+        };
+        mirror.pods.add_index(&by_controller());
+        mirror.sets.add_index(&by_controller());
+        mirror.revisions.add_index(&by_controller());
+        mirror
+    }
+
+    /// Takes a change in; gives the object before and after it.
+    pub(super) fn apply(&mut self, changed: &Changed) -> (Option<Object>, Option<Object>) {
+        let (before, after) = match changed.plural.as_str() {
+            "pods" => keep(&self.pods, changed, Object::Pod),
+            "replicasets" => keep(&self.sets, changed, Object::Set),
+            "replicationcontrollers" => keep(&self.controllers, changed, Object::Controller),
+            "deployments" => keep(&self.deployments, changed, Object::Deployment),
+            "statefulsets" => keep(&self.stateful, changed, Object::Stateful),
+            "daemonsets" => keep(&self.daemons, changed, Object::Daemon),
+            "controllerrevisions" => keep(&self.revisions, changed, Object::Revision),
+            "persistentvolumeclaims" => keep(&self.claims, changed, Object::Claim),
+            "nodes" => keep(&self.nodes, changed, Object::Node),
+            "namespaces" => keep(&self.namespaces, changed, Object::Namespace),
+            "events" => {
+                self.events += 1;
+                return (None, None);
+            }
+            "leases" => {
+                self.note_lease(changed);
+                return (None, None);
+            }
+            _ => self.other(changed),
+        };
+        match (&after, &before) {
+            (Some(object), _) => {
+                let meta = object.meta();
+                let entry = (changed.plural.clone(), meta.clone());
+                self.metas.insert(meta.uid.clone(), entry);
+            }
+            (None, Some(object)) => {
+                self.metas.remove(&object.meta().uid);
+            }
+            (None, None) => {}
+        }
+        (before, after)
+    }
+
+    /// A kind that no check looks into.
+    fn other(&mut self, changed: &Changed) -> (Option<Object>, Option<Object>) {
+        let Ok(object) = Metadata::decode(&changed.body) else {
+            return (None, None);
+        };
+        let object = Object::Other(Arc::new(object));
+        let held = self.metas.get(&object.meta().uid).map(|(_, meta)| {
+            Object::Other(Arc::new(Metadata {
+                metadata: meta.clone(),
+            }))
+        });
+        match changed.is_deleted {
+            true => (held.or(Some(object)), None),
+            false => (held, Some(object)),
+        }
+    }
+
+    fn note_lease(&mut self, changed: &Changed) {
+        if (changed.namespace.as_str(), changed.name.as_str()) != LEASE {
+            return;
+        }
+        let lease: serde_json::Value = serde_json::from_slice(&changed.body).unwrap_or_default();
+        let holder = lease["spec"]["holderIdentity"].as_str();
+        self.leader = holder
+            .filter(|holder| !holder.is_empty() && !changed.is_deleted)
+            .map(str::to_owned);
+    }
+
+    pub(crate) fn pods_of(&self, owner: &Uid) -> Vec<Arc<Pod>> {
+        let value = IndexValue::Uid(owner.clone());
+        self.pods.by(&by_controller(), &value)
+    }
+
+    pub(crate) fn sets_of(&self, owner: &Uid) -> Vec<Arc<ReplicaSet>> {
+        let value = IndexValue::Uid(owner.clone());
+        self.sets.by(&by_controller(), &value)
+    }
+
+    pub(crate) fn revisions_of(&self, owner: &Uid) -> Vec<Arc<ControllerRevision>> {
+        let value = IndexValue::Uid(owner.clone());
+        self.revisions.by(&by_controller(), &value)
+    }
+
+    pub(crate) fn deployment_of(&self, set: &ReplicaSet) -> Option<Arc<Deployment>> {
+        let owner = set.metadata.controller()?;
+        let found = self
+            .deployments
+            .find(&set.metadata.namespace, &owner.name)?;
+        (found.metadata.uid == owner.uid).then_some(found)
+    }
+}
+
+fn keep<K: Resource>(
+    store: &Store<K>,
+    changed: &Changed,
+    wrap: fn(Arc<K>) -> Object,
+) -> (Option<Object>, Option<Object>) {
+    let (namespace, name) = (&changed.namespace, &changed.name);
+    if changed.is_deleted {
+        return (store.remove(namespace, name).map(wrap), None);
+    }
+    match K::decode(&changed.body) {
+        Ok(object) => {
+            let object = Arc::new(object);
+            (store.put(object.clone()).map(wrap), Some(wrap(object)))
+        }
+        // What the views cannot read is the business of other tests.
+        Err(_) => (store.find(namespace, name).map(wrap), None),
+    }
+}

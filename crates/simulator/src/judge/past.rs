@@ -1,0 +1,96 @@
+//! What the judge remembers: a controller may act on what it saw a moment ago.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use api::{MicroTime, Uid};
+
+/// How long a decision may take from the look at the world to the write where requests are slow: a claim,
+/// a live look and the write itself, each up to two seconds.
+const SLOW_REACTION: Duration = Duration::from_secs(10);
+
+/// Where they are not: hardly any time passes.
+const REACTION: Duration = Duration::from_millis(100);
+
+/// Long enough for every cache to be complete again, and every expectation to have run out.
+const AMNESTY: Duration = Duration::from_secs(6 * 60);
+
+/// A name that is taken is tried again with a back-off that grows to a quarter of an hour.
+const DISTURBANCE: Duration = Duration::from_secs(40 * 60);
+
+#[derive(Default)]
+pub(super) struct Past {
+    /// Of each owner: generation and the bounds that it set.
+    bounds: BTreeMap<Uid, Vec<Bounds>>,
+    /// When an object began to go away.
+    ended: BTreeMap<Uid, MicroTime>,
+    /// When somebody other than its controller did something to the pods of an owner.
+    disturbed: BTreeMap<Uid, MicroTime>,
+    forgiven_at: Option<MicroTime>,
+    /// Requests may take long.
+    pub(super) is_slow: bool,
+}
+
+/// What one generation of an owner asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) generation: i64,
+    pub(super) most: i32,
+    pub(super) least: i32,
+}
+
+impl Past {
+    pub(super) fn note_bounds(&mut self, owner: &Uid, bounds: Bounds) {
+        let held = self.bounds.entry(owner.clone()).or_default();
+        match held.last_mut() {
+            Some(last) if last.generation == bounds.generation => *last = bounds,
+            _ => held.push(bounds),
+        }
+    }
+
+    /// The widest bounds that a controller may act on which has seen `observed` and possibly no more.
+    pub(super) fn bounds_since(&self, owner: &Uid, observed: i64) -> Option<(i32, i32)> {
+        let held = self.bounds.get(owner)?;
+        let seen = held
+            .iter()
+            .rposition(|bounds| bounds.generation <= observed)
+            .unwrap_or(0);
+        let most = held[seen..].iter().map(|bounds| bounds.most).max()?;
+        let least = held[seen..].iter().map(|bounds| bounds.least).min()?;
+        Some((least, most))
+    }
+
+    pub(super) fn note_end(&mut self, uid: &Uid, at: MicroTime) {
+        self.ended.entry(uid.clone()).or_insert(at);
+    }
+
+    /// Was it gone for so long that whoever acts for it must know?
+    pub(super) fn is_long_gone(&self, uid: &Uid, now: MicroTime) -> bool {
+        let reaction = if self.is_slow {
+            SLOW_REACTION
+        } else {
+            REACTION
+        };
+        let ended = self.ended.get(uid);
+        ended.is_some_and(|at| now.since(*at) > reaction)
+    }
+
+    pub(super) fn disturb(&mut self, owner: &Uid, at: MicroTime) {
+        self.disturbed.insert(owner.clone(), at);
+    }
+
+    /// Has nobody else touched the owner's pods for a while?
+    pub(super) fn is_undisturbed(&self, owner: &Uid, now: MicroTime) -> bool {
+        let at = self.disturbed.get(owner);
+        at.is_none_or(|at| now.since(*at) > DISTURBANCE)
+    }
+
+    /// The server lost changes: for a while nobody can be held to what they have seen.
+    pub(super) fn forgive(&mut self, at: MicroTime) {
+        self.forgiven_at = Some(at);
+    }
+
+    pub(super) fn is_forgiven(&self, now: MicroTime) -> bool {
+        self.forgiven_at.is_some_and(|at| now.since(at) < AMNESTY)
+    }
+}

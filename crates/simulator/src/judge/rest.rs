@@ -1,0 +1,170 @@
+//! What must hold when nothing changes any more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::kinds::{DaemonSet, Pod};
+use api::{Gates, Meta, Resource, Uid};
+use controllers::{
+    daemonset, deployment, garbage_collector, namespace, pod_gc, replicaset, statefulset,
+};
+use runtime::{Informers, Store};
+
+use super::{Judge, Mirror};
+
+type Verdict = Result<(), String>;
+
+/// upstream's `--terminated-pod-gc-threshold`; no run has so many pods.
+const FINISHED_PODS_MAX: usize = 12_500;
+
+impl Judge {
+    /// Is every object as it should be?
+    pub(crate) fn check_converged(&self, gates: Gates) -> Verdict {
+        let mut inner = self.lock();
+        let now = inner.clock.now();
+        inner.checks += 1;
+        inner.mirror.converged(gates, now)
+    }
+
+    /// Does a manager's cache hold what the server holds?
+    pub(crate) fn check_caches(&self, informers: &Informers) -> Verdict {
+        let mut inner = self.lock();
+        inner.checks += 1;
+        let mirror = &inner.mirror;
+        same(&mirror.pods, &informers.store())?;
+        same(&mirror.sets, &informers.store())?;
+        same(&mirror.controllers, &informers.store())?;
+        same(&mirror.deployments, &informers.store())?;
+        same(&mirror.stateful, &informers.store())?;
+        same(&mirror.daemons, &informers.store())?;
+        same(&mirror.revisions, &informers.store())?;
+        same(&mirror.namespaces, &informers.store())
+    }
+}
+
+fn same<K: Resource + PartialEq>(truth: &Store<K>, cache: &Arc<Store<K>>) -> Verdict {
+    let held: BTreeMap<Uid, Arc<K>> = by_uid(cache);
+    for object in truth.list() {
+        match held.get(&object.meta().uid) {
+            Some(cached) if **cached == *object => {}
+            Some(_) => {
+                return Err(format!(
+                    "the cache of {} is behind for {}",
+                    K::TYPE,
+                    object.key()
+                ));
+            }
+            None => return Err(format!("the cache of {} lacks {}", K::TYPE, object.key())),
+        }
+    }
+    if held.len() != truth.len() {
+        let (cached, real) = (held.len(), truth.len());
+        return Err(format!(
+            "the cache of {} holds {cached} objects, the server {real}",
+            K::TYPE
+        ));
+    }
+    Ok(())
+}
+
+fn by_uid<K: Resource>(store: &Store<K>) -> BTreeMap<Uid, Arc<K>> {
+    let objects = store.list().into_iter();
+    objects
+        .map(|object| (object.meta().uid.clone(), object))
+        .collect()
+}
+
+impl Mirror {
+    fn converged(&self, gates: Gates, now: api::MicroTime) -> Verdict {
+        for set in self.sets.list() {
+            replicaset::converged(&*set, &self.pods_of(&set.metadata.uid))?;
+        }
+        for set in self.controllers.list() {
+            replicaset::converged(&*set, &self.pods_of(&set.metadata.uid))?;
+        }
+        for deployment in self.deployments.list() {
+            let uid = &deployment.metadata.uid;
+            deployment::converged(&deployment, &self.sets_of(uid))?;
+        }
+        for set in self.stateful.list() {
+            let uid = &set.metadata.uid;
+            statefulset::converged(&set, &self.pods_of(uid), &self.revisions_of(uid))?;
+            let claims = self.claims.in_namespace(&set.metadata.namespace);
+            statefulset::claims_converged(&set, &claims)?;
+        }
+        for set in self.daemons.list() {
+            self.daemon_converged(&set, gates, now)?;
+        }
+        pod_gc::converged(&self.pods.list(), &self.nodes.list(), FINISHED_PODS_MAX)?;
+        for held in self.namespaces.list() {
+            let name = &*held.metadata.name;
+            let content = self.all().filter(|meta| meta.namespace == *name).count();
+            namespace::converged(&held, content)?;
+        }
+        garbage_collector::converged(self.all())?;
+        self.no_leftovers()
+    }
+
+    fn daemon_converged(&self, set: &Arc<DaemonSet>, gates: Gates, now: api::MicroTime) -> Verdict {
+        let uid = &set.metadata.uid;
+        let newest = self
+            .revisions_of(uid)
+            .into_iter()
+            .max_by_key(|held| held.revision);
+        let hash = newest.and_then(|held| {
+            let hash = held.metadata.labels.get("controller-revision-hash");
+            hash.map(str::to_owned)
+        });
+        let (nodes, pods) = (self.nodes.list(), self.pods_of(uid));
+        daemonset::converged(set, &nodes, &pods, &hash.unwrap_or_default(), gates, now)
+    }
+
+    /// Nothing is half gone, and no pod that a workload selects is without an owner.
+    fn no_leftovers(&self) -> Verdict {
+        // Volumes are the provisioner's, and one whose claim came back with a restored server is stuck.
+        let going = self
+            .metas
+            .values()
+            .find(|(plural, meta)| meta.is_terminating() && plural != "persistentvolumes");
+        if let Some((plural, meta)) = going {
+            return Err(format!("{plural} {} is still being deleted", meta.key()));
+        }
+        for (plural, meta) in self.metas.values() {
+            let namespace = &meta.namespace;
+            if !namespace.is_empty() && self.namespaces.find("", namespace).is_none() {
+                return Err(format!("{plural} {} is in no namespace", meta.key()));
+            }
+        }
+        for set in self.sets.list() {
+            let owned = self.pods_of(&set.metadata.uid);
+            let selects =
+                |pod: &Arc<Pod>| replicaset::ReplicaOwner::selects(&*set, &pod.metadata.labels);
+            if let Some(pod) = owned.iter().find(|pod| pod.is_active() && !selects(pod)) {
+                let (pod, set) = (&pod.metadata.name, &set.metadata.name);
+                return Err(format!(
+                    "{pod} is not selected by {set} and was not released"
+                ));
+            }
+        }
+        let orphan = |pod: &&Arc<Pod>| pod.metadata.controller().is_none() && pod.is_active();
+        for pod in self.pods.list().iter().filter(orphan) {
+            let meta = &pod.metadata;
+            let sets = self.sets.in_namespace(&meta.namespace);
+            let selects = |set: &&Arc<api::kinds::ReplicaSet>| {
+                replicaset::ReplicaOwner::selects(&***set, &meta.labels)
+            };
+            if let Some(set) = sets.iter().find(selects) {
+                let name = &set.metadata.name;
+                return Err(format!(
+                    "{} is selected by {name} and was not adopted",
+                    meta.key()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Meta> + Clone {
+        self.metas.values().map(|(_, meta)| meta)
+    }
+}

@@ -1,0 +1,406 @@
+//! What must hold after every single write.
+
+use api::kinds::{Pod, ReplicaSet, StatefulSet};
+use api::{Meta, Uid};
+use apiserver::Changed;
+use bytes::Bytes;
+use controllers::replicaset::ReplicaOwner;
+use controllers::{
+    daemonset, deployment, garbage_collector, namespace, pod_gc, replicaset, statefulset,
+};
+use http::Method;
+
+use super::mirror::Object;
+use super::past::Bounds;
+use super::{Inner, Place};
+use crate::trace::Actor;
+
+type Verdict = Result<(), String>;
+
+const COLLECTOR: &str = "garbage-collector-controller";
+const NAMESPACES: &str = "namespace-controller";
+const POD_COLLECTOR: &str = "pod-garbage-collector-controller";
+
+impl Inner {
+    /// A request that must not even be sent.
+    pub(super) fn check_request(
+        &mut self,
+        actor: Actor,
+        method: &Method,
+        place: &Place,
+        body: &Bytes,
+    ) -> Verdict {
+        let Actor::Manager(number, controller) = actor else {
+            return Ok(());
+        };
+        if matches!(place.plural.as_str(), "leases" | "events") || controller.is_empty() {
+            return Ok(());
+        }
+        self.checks += 1;
+        if let Some(identity) = self.identities.get(&number)
+            && self.mirror.leader.as_ref() != Some(identity)
+        {
+            let leader = self.mirror.leader.as_deref().unwrap_or("nobody");
+            return Err(format!(
+                "{controller} of {identity} writes to {} although {leader} holds the lease",
+                place.plural
+            ));
+        }
+        let by_name = *method == Method::DELETE && place.name.is_some();
+        if by_name && controller != NAMESPACES {
+            let options: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+            if options["preconditions"]["uid"].as_str().is_none() {
+                let name = place.name.as_deref().unwrap_or_default();
+                return Err(format!(
+                    "{controller} deletes {} {}/{name} by its name alone: another one may have it by now",
+                    place.plural, place.namespace
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_change(
+        &mut self,
+        by: Option<Actor>,
+        changed: &Changed,
+        before: Option<&Object>,
+        after: Option<&Object>,
+    ) -> Verdict {
+        self.remember(by, before, after);
+        let Some(Actor::Manager(_, controller)) = by else {
+            return Ok(());
+        };
+        self.checks += 1;
+        self.check_word(before, after)?;
+        self.check_deletion(controller, changed, before, after)?;
+        self.check_adoption(before, after)?;
+        if self.past.is_forgiven(self.clock.now()) {
+            return Ok(());
+        }
+        self.check_progress(before, after)?;
+        match (before, after) {
+            (None, Some(Object::Pod(pod))) => self.check_created_pod(pod),
+            (Some(Object::Pod(before)), after) if is_ending(Some(&before.metadata), after) => {
+                self.check_taken_pod(controller, before)
+            }
+            (before, Some(Object::Set(after))) => {
+                let before = match before {
+                    Some(Object::Set(before)) => before.replicas(),
+                    _ => 0,
+                };
+                self.check_resized_set(before, after)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes what later checks need to know of the past.
+    fn remember(&mut self, by: Option<Actor>, before: Option<&Object>, after: Option<&Object>) {
+        let now = self.clock.now();
+        let (uid, bounds) = match after {
+            Some(Object::Set(set)) => (&set.metadata.uid, exactly(&set.metadata, set.replicas())),
+            Some(Object::Controller(set)) => (
+                &set.metadata.uid,
+                exactly(&set.metadata, ReplicaOwner::replicas(&**set)),
+            ),
+            Some(Object::Deployment(deployment)) => {
+                let (least, most) = deployment::bounds(deployment);
+                let generation = deployment.metadata.generation;
+                (
+                    &deployment.metadata.uid,
+                    Bounds {
+                        generation,
+                        most,
+                        least,
+                    },
+                )
+            }
+            _ => (
+                &Uid::default(),
+                Bounds {
+                    generation: -1,
+                    most: 0,
+                    least: 0,
+                },
+            ),
+        };
+        if bounds.generation >= 0 {
+            self.past.note_bounds(uid, bounds);
+        }
+        let meta = before.map(Object::meta);
+        if let Some(meta) = meta.filter(|meta| is_ending(Some(meta), after)) {
+            self.past.note_end(&meta.uid, now);
+        }
+        // A pod that its owner's controller did not touch itself.
+        if let Some(Object::Pod(pod)) = after.or(before) {
+            let owner = pod.metadata.controller();
+            let own = matches!(by, Some(Actor::Manager(_, name)) if name != COLLECTOR && name != POD_COLLECTOR);
+            let lively = before.is_some() && by == Some(Actor::Nodes) && !is_worse(before, after);
+            if let Some(owner) = owner.filter(|_| !own && !lively && before.is_some()) {
+                self.past.disturb(&owner.uid, now);
+            }
+        }
+    }
+
+    /// Whoever deletes must have the right to.
+    fn check_deletion(
+        &mut self,
+        controller: &str,
+        changed: &Changed,
+        before: Option<&Object>,
+        after: Option<&Object>,
+    ) -> Verdict {
+        let Some(before) = before.filter(|before| is_ending(Some(before.meta()), after)) else {
+            return Ok(());
+        };
+        let meta = before.meta();
+        match controller {
+            COLLECTOR if after.is_none() && meta.is_terminating() => Ok(()),
+            COLLECTOR => {
+                let others = self.mirror.metas.values().map(|(_, meta)| meta);
+                garbage_collector::safe(meta, others.filter(|other| other.uid != meta.uid))
+            }
+            NAMESPACES => {
+                let held = self.mirror.namespaces.find("", &meta.namespace);
+                namespace::safe(held.as_deref(), meta)
+            }
+            POD_COLLECTOR => {
+                let Object::Pod(pod) = before else {
+                    return Err(format!(
+                        "{controller} deleted {} {}",
+                        changed.plural,
+                        meta.key()
+                    ));
+                };
+                pod_gc::safe(pod, &self.mirror.nodes.list())
+            }
+            _ => check_ownership(controller, changed, before),
+        }
+    }
+
+    /// The collector lets nothing go before it has done what was asked for.
+    fn check_word(&self, before: Option<&Object>, after: Option<&Object>) -> Verdict {
+        let Some(before) = before.map(Object::meta).filter(|_| after.is_none()) else {
+            return Ok(());
+        };
+        let others = self.mirror.metas.values().map(|(_, meta)| meta);
+        garbage_collector::kept_its_word(before, others)
+    }
+
+    /// Nobody is adopted by the dead.
+    fn check_adoption(&self, before: Option<&Object>, after: Option<&Object>) -> Verdict {
+        let (Some(before), Some(after)) = (before.map(Object::meta), after.map(Object::meta))
+        else {
+            return Ok(());
+        };
+        let Some(owner) = after.controller().filter(|_| before.controller().is_none()) else {
+            return Ok(());
+        };
+        if self.past.is_long_gone(&owner.uid, self.clock.now()) {
+            return Err(format!(
+                "{} was adopted by {} {}, which is being deleted or gone",
+                after.key(),
+                owner.kind,
+                owner.name
+            ));
+        }
+        Ok(())
+    }
+
+    /// What a controller says to have seen, it cannot unsee.
+    fn check_progress(&self, before: Option<&Object>, after: Option<&Object>) -> Verdict {
+        let (Some(before), Some(after)) = (before, after) else {
+            return Ok(());
+        };
+        match (before.observed(), after.observed()) {
+            (Some(was), Some(is)) if is < was => Err(format!(
+                "{}: observedGeneration went from {was} back to {is}",
+                after.meta().key()
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_created_pod(&mut self, pod: &Pod) -> Verdict {
+        let Some(owner) = pod.metadata.controller() else {
+            return Ok(());
+        };
+        let (namespace, name) = (&pod.metadata.namespace, &owner.name);
+        let pods = self.mirror.pods_of(&owner.uid);
+        let slack = self.gremlin.ambiguous(&owner.uid);
+        match owner.kind.as_str() {
+            "ReplicaSet" => {
+                let Some(set) = self.mirror.sets.find(namespace, name) else {
+                    return Ok(());
+                };
+                let most = self.most(&owner.uid, set.status.observed_generation);
+                replicaset::safe(&*set, &pods, most + slack)?;
+                self.check_recreate(&set)
+            }
+            "ReplicationController" => {
+                let Some(set) = self.mirror.controllers.find(namespace, name) else {
+                    return Ok(());
+                };
+                let most = self.most(&owner.uid, set.status.observed_generation);
+                replicaset::safe(&*set, &pods, most + slack)
+            }
+            "StatefulSet" => {
+                let Some(set) = self.mirror.stateful.find(namespace, name) else {
+                    return Ok(());
+                };
+                statefulset::safe(&set, &pods)?;
+                statefulset::born_well(&set, pod)?;
+                if self.is_blameless(&set) {
+                    return Ok(());
+                }
+                statefulset::in_order(&set, &pods)?;
+                statefulset::after_ready(&set, &pods, pod)
+            }
+            "DaemonSet" if slack == 0 => match self.mirror.daemons.find(namespace, name) {
+                Some(set) => daemonset::safe(&set, &pods),
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// A controller took a pod away: were enough left?
+    fn check_taken_pod(&mut self, controller: &str, pod: &Pod) -> Verdict {
+        let Some(owner) = pod.metadata.controller() else {
+            return Ok(());
+        };
+        if controller == "replicaset-controller" && !self.views_may_lag {
+            let found = self.mirror.sets.find(&pod.metadata.namespace, &owner.name);
+            let pods = self.mirror.pods_of(&owner.uid);
+            return found.map_or(Ok(()), |set| replicaset::ranked(&*set, &pods, pod));
+        }
+        if controller != "statefulset-controller" {
+            return Ok(());
+        }
+        let found = self
+            .mirror
+            .stateful
+            .find(&pod.metadata.namespace, &owner.name);
+        let Some(set) = found.filter(|set| set.metadata.uid == owner.uid) else {
+            return Ok(());
+        };
+        match self.is_blameless(&set) {
+            true => Ok(()),
+            false => statefulset::one_at_a_time(&set, &self.mirror.pods_of(&owner.uid), pod),
+        }
+    }
+
+    /// Did somebody else touch the pods, or could the controller not see them?
+    fn is_blameless(&self, set: &StatefulSet) -> bool {
+        let (meta, now) = (&set.metadata, self.clock.now());
+        self.views_may_lag
+            || meta.generation != set.status.observed_generation
+            || !self.past.is_undisturbed(&meta.uid, now)
+    }
+
+    fn check_resized_set(&mut self, before: i32, set: &ReplicaSet) -> Verdict {
+        let Some(deployment) = self.mirror.deployment_of(set) else {
+            return Ok(());
+        };
+        let uid = &deployment.metadata.uid;
+        let sets = self.mirror.sets_of(uid);
+        let observed = deployment.status.observed_generation;
+        let Some((least, most)) = self.past.bounds_since(uid, self.seen(observed)) else {
+            return Ok(());
+        };
+        if set.replicas() > before {
+            deployment::safe(&deployment, &sets, most)
+        } else if set.replicas() < before {
+            deployment::keeps_enough(&deployment, &sets, least)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A Deployment that recreates has no pods of two templates.
+    fn check_recreate(&self, set: &ReplicaSet) -> Verdict {
+        let Some(deployment) = self.mirror.deployment_of(set) else {
+            return Ok(());
+        };
+        let uid = &deployment.metadata.uid;
+        if self.views_may_lag
+            || !self
+                .past
+                .is_undisturbed(&set.metadata.uid, self.clock.now())
+        {
+            return Ok(());
+        }
+        let sets = self.mirror.sets_of(uid);
+        let has_pods = |set: &ReplicaSet| {
+            let pods = self.mirror.pods_of(&set.metadata.uid);
+            pods.iter().any(|pod| pod.is_active())
+        };
+        deployment::recreates(&deployment, &sets, set, has_pods)
+    }
+
+    /// The most that a replica owner may want, as far as its controller may know.
+    fn most(&self, owner: &Uid, observed: i64) -> i32 {
+        let bounds = self.past.bounds_since(owner, self.seen(observed));
+        bounds.map_or(i32::MAX / 2, |(_, most)| most)
+    }
+
+    /// What was observed by one manager says nothing about what another has seen.
+    fn seen(&self, observed: i64) -> i64 {
+        match self.identities.len() {
+            0 | 1 => observed,
+            _ => 0,
+        }
+    }
+}
+
+fn exactly(meta: &Meta, replicas: i32) -> Bounds {
+    Bounds {
+        generation: meta.generation,
+        most: replicas,
+        least: replicas,
+    }
+}
+
+/// Did the object begin to go away, or go, in this change?
+fn is_ending(before: Option<&Meta>, after: Option<&Object>) -> bool {
+    let was_ending = before.is_some_and(Meta::is_terminating);
+    let ends = after.is_none_or(|after| after.meta().is_terminating());
+    ends && !was_ending
+}
+
+/// Did the nodes do something to the pod that its owner has to make up for?
+fn is_worse(before: Option<&Object>, after: Option<&Object>) -> bool {
+    match (before, after) {
+        (Some(Object::Pod(before)), Some(Object::Pod(after))) => {
+            (before.is_ready() && !after.is_ready())
+                || (!before.is_finished() && after.is_finished())
+        }
+        (Some(Object::Pod(before)), None) => !before.metadata.is_terminating(),
+        _ => false,
+    }
+}
+
+/// A workload controller deletes nothing but its own.
+fn check_ownership(controller: &str, changed: &Changed, before: &Object) -> Verdict {
+    let kind = match controller {
+        "replicaset-controller" => "ReplicaSet",
+        "replicationcontroller-controller" => "ReplicationController",
+        "statefulset-controller" => "StatefulSet",
+        "daemonset-controller" => "DaemonSet",
+        "deployment-controller" => "Deployment",
+        _ => return Ok(()),
+    };
+    let meta = before.meta();
+    // An owner that was taken away a moment ago may not have been missed yet.
+    match meta.controller() {
+        Some(owner) if owner.kind != kind => Err(format!(
+            "{controller} deleted {} {}, which belongs to {} {}",
+            changed.plural,
+            meta.key(),
+            owner.kind,
+            owner.name
+        )),
+        _ => Ok(()),
+    }
+}

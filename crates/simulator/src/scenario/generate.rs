@@ -1,0 +1,233 @@
+//! A scenario from a seed: some are calm, some are wild, all are small.
+
+use std::time::Duration;
+
+use api::kinds::Pod;
+use api::{Resource, Rng};
+use client::Propagation;
+use serde_json::json;
+
+use super::workloads::{Workload, draw, draw_change, draw_kind};
+use super::{Action, Scenario, Step, Target, Trouble, Wish};
+use crate::faults::Faults;
+
+/// The namespace that is there from the start, and the one that comes and goes.
+const NAMESPACES: [&str; 2] = ["default", "shop"];
+
+/// No run has more workloads than this: small worlds find bugs faster.
+const WORKLOADS_MAX: usize = 4;
+
+/// Kinds whose watches can be troubled one by one.
+const WATCHED: [&str; 10] = [
+    "pods",
+    "pods",
+    "replicasets",
+    "replicationcontrollers",
+    "deployments",
+    "statefulsets",
+    "daemonsets",
+    "controllerrevisions",
+    "nodes",
+    "namespaces",
+];
+
+impl Scenario {
+    pub fn from_seed(seed: u64) -> Scenario {
+        let rng = Rng::from_seed(seed ^ 0x5eed);
+        let nodes = 1 + rng.below(4);
+        let managers = if rng.chance(4) { 2 } else { 1 };
+        let skewed = managers == 2 && rng.chance(2);
+        let mut draft = Draft {
+            rng: rng.fork(),
+            nodes,
+            managers,
+            workloads: Vec::new(),
+            pods: 0,
+            steps: Vec::new(),
+            at: Duration::ZERO,
+        };
+        // Trouble comes in all mixes; a quarter of the runs have none but a user who changes their mind.
+        let troubled = !rng.chance(4);
+        for _ in 0..8 + rng.below(10) {
+            draft.wish();
+            if troubled && rng.chance(3) {
+                draft.trouble();
+            }
+            draft.at += Duration::from_millis(rng.below(8000) as u64);
+        }
+        draft.steps.sort_by_key(|step| step.at);
+        Scenario {
+            name: format!("seed {seed}"),
+            seed,
+            nodes,
+            managers,
+            skew: Duration::from_secs(if skewed { 1 + rng.below(5) as u64 } else { 0 }),
+            faults: if troubled {
+                Faults::from_seed(&rng)
+            } else {
+                Faults::default()
+            },
+            crash_after_write: None,
+            steps: draft.steps,
+        }
+    }
+}
+
+struct Draft {
+    rng: Rng,
+    nodes: usize,
+    managers: usize,
+    workloads: Vec<Workload>,
+    pods: usize,
+    steps: Vec<Step>,
+    at: Duration,
+}
+
+impl Draft {
+    fn push(&mut self, at: Duration, action: Action) {
+        self.steps.push(Step { at, action });
+    }
+
+    fn wish(&mut self) {
+        let made = self.workloads.len();
+        let wish = if made == 0 || (made < WORKLOADS_MAX && self.rng.chance(3)) {
+            self.create()
+        } else {
+            self.act()
+        };
+        self.push(self.at, Action::User(wish));
+    }
+
+    fn create(&mut self) -> Wish {
+        let number = self.workloads.len();
+        let namespace = NAMESPACES[usize::from(self.rng.chance(4))];
+        let target = Target {
+            resource: draw_kind(&self.rng),
+            namespace,
+            name: format!("w{number}"),
+        };
+        if namespace != NAMESPACES[0] {
+            self.push(self.at, Action::User(Wish::CreateNamespace(namespace)));
+        }
+        // Overlapping selectors are a mistake that users make.
+        let shared = number > 0 && self.rng.chance(12);
+        let app = if shared { "w0" } else { target.name.as_str() }.to_owned();
+        let object = draw(&self.rng, &target, &app);
+        self.workloads.push(Workload {
+            target: target.clone(),
+            app,
+            versions: vec![0],
+        });
+        Wish::Create(target, object)
+    }
+
+    fn act(&mut self) -> Wish {
+        let chosen = self.rng.below(self.workloads.len());
+        let target = self.workloads[chosen].target.clone();
+        let nth = self.rng.below(6);
+        match self.rng.below(20) {
+            0..=9 => {
+                let (patch, what) = draw_change(&self.rng, &mut self.workloads[chosen]);
+                Wish::Change(target, patch, what)
+            }
+            10 | 11 => Wish::DeletePod(target, nth),
+            12 => Wish::EvictPod(target, nth),
+            13 => Wish::StrayPod(target, nth),
+            14 => Wish::DisownPod(target, nth),
+            15 => Wish::AddGhostOwner(target, nth),
+            16 => self.bare_pod(target),
+            17 => self.delete(chosen),
+            18 if self.rng.chance(2) => {
+                let pool = ["a", "b"][self.rng.below(2)];
+                Wish::LabelNode(self.rng.below(self.nodes), pool)
+            }
+            18 => Wish::TaintNode(self.rng.below(self.nodes), self.rng.chance(2)),
+            _ if self.rng.chance(2) => Wish::DeleteNamespace(NAMESPACES[1]),
+            _ => self.delete(chosen),
+        }
+    }
+
+    fn bare_pod(&mut self, target: Target) -> Wish {
+        self.pods += 1;
+        let name = format!("bare-{}", self.pods);
+        let pod = json!({
+            "apiVersion": "v1", "kind": Pod::TYPE.kind,
+            "metadata": {
+                "name": name, "namespace": target.namespace,
+                "labels": {"app": target.name, "version": "0"},
+            },
+            "spec": {"containers": [{"name": "c", "image": "app:0"}]},
+        });
+        Wish::CreatePod(target, pod)
+    }
+
+    /// Deletes a workload; half the time it comes back under the same name.
+    fn delete(&mut self, chosen: usize) -> Wish {
+        let target = self.workloads[chosen].target.clone();
+        let policy = [
+            Propagation::Background,
+            Propagation::Foreground,
+            Propagation::Orphan,
+        ][self.rng.below(3)];
+        if self.rng.chance(2) {
+            let later = self.at + Duration::from_millis(500 + self.rng.below(8000) as u64);
+            let mut object = draw(&self.rng, &target, &self.workloads[chosen].app);
+            if let Some(spec) = object["spec"].as_object_mut() {
+                // UPSTREAM: pods that were orphaned without claims cannot be given any, and a StatefulSet
+                // that adopts them tries forever.
+                spec.remove("volumeClaimTemplates");
+            }
+            self.push(later, Action::User(Wish::Create(target.clone(), object)));
+        }
+        Wish::Delete(target, policy)
+    }
+
+    fn trouble(&mut self) {
+        let millis = |most: usize| Duration::from_millis(self.rng.below(most) as u64);
+        let plural = WATCHED[self.rng.below(WATCHED.len())];
+        let node = self.rng.below(self.nodes);
+        let manager = self.rng.below(self.managers);
+        let (at, later) = (self.at + millis(4000), self.at + millis(30_000));
+        let trouble = match self.rng.below(12) {
+            0..=2 => Trouble::CrashManager {
+                manager,
+                down: millis(4000),
+            },
+            3 => Trouble::RestartServer {
+                lost: 0,
+                down: millis(5000),
+            },
+            4 => Trouble::RestartServer {
+                lost: self.rng.below(12) as u64,
+                down: millis(5000),
+            },
+            5 | 6 => Trouble::Freeze {
+                plural,
+                lasts: millis(25_000),
+            },
+            7 => Trouble::Delay {
+                plural,
+                by: millis(3000),
+                lasts: millis(30_000),
+            },
+            8 => Trouble::CutWatches,
+            9 => Trouble::ExpireWatches,
+            10 if self.managers > 1 => Trouble::Isolate {
+                manager,
+                lasts: millis(40_000),
+            },
+            10 => {
+                self.push(later, Action::Trouble(Trouble::WakeNode(node)));
+                Trouble::SilenceNode(node)
+            }
+            _ => {
+                self.push(
+                    later + Duration::from_secs(60),
+                    Action::Trouble(Trouble::ReturnNodes),
+                );
+                Trouble::LoseNode(node)
+            }
+        };
+        self.push(at, Action::Trouble(trouble));
+    }
+}

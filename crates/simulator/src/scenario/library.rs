@@ -1,0 +1,322 @@
+//! Scenarios with a name: what users do every day, one thing at a time.
+//!
+//! They have no trouble of their own. They are for `--scenario`, where the seed brings the trouble, and
+//! for crashes after each single write.
+
+use std::time::Duration;
+
+use api::kinds::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use api::{Resource, ResourceType, Rng};
+use client::Propagation;
+use serde_json::{Value, json};
+
+use super::workloads::version_patch;
+use super::{Action, Scenario, Step, Target, Trouble, Wish};
+use crate::faults::Faults;
+
+/// A scenario of the library: its name, what it is about, and its wishes with their seconds.
+pub struct Named {
+    pub name: &'static str,
+    pub about: &'static str,
+    wishes: fn() -> Vec<(u64, Wish)>,
+}
+
+pub const LIBRARY: [Named; 9] = [
+    Named {
+        name: "rolling-update",
+        about: "a Deployment of 4 gets a new version, and then another one half way",
+        wishes: || {
+            vec![
+                (
+                    0,
+                    create::<Deployment>(deployment(
+                        4,
+                        json!({"maxSurge": 1, "maxUnavailable": 1}),
+                    )),
+                ),
+                (20, version::<Deployment>(1)),
+                (23, version::<Deployment>(2)),
+            ]
+        },
+    },
+    Named {
+        name: "recreate",
+        about: "a Deployment that recreates gets a new version",
+        wishes: || {
+            let mut spec = deployment(3, json!(null));
+            spec["strategy"] = json!({"type": "Recreate"});
+            vec![
+                (0, create::<Deployment>(spec)),
+                (20, version::<Deployment>(1)),
+            ]
+        },
+    },
+    Named {
+        name: "scale",
+        about: "a Deployment goes from 2 to 6 to 1",
+        wishes: || {
+            vec![
+                (
+                    0,
+                    create::<Deployment>(deployment(
+                        2,
+                        json!({"maxSurge": 1, "maxUnavailable": 0}),
+                    )),
+                ),
+                (15, scale::<Deployment>(6)),
+                (25, scale::<Deployment>(1)),
+            ]
+        },
+    },
+    Named {
+        name: "pause-undo",
+        about: "a rollout is paused half way, resumed, and undone",
+        wishes: || {
+            let pause = |paused: bool| {
+                change::<Deployment>(json!({"spec": {"paused": paused}}), "pauses or resumes")
+            };
+            vec![
+                (
+                    0,
+                    create::<Deployment>(deployment(
+                        4,
+                        json!({"maxSurge": 1, "maxUnavailable": 1}),
+                    )),
+                ),
+                (20, version::<Deployment>(1)),
+                (22, pause(true)),
+                (30, pause(false)),
+                (32, version::<Deployment>(0)),
+            ]
+        },
+    },
+    Named {
+        name: "orphan-adopt",
+        about: "a ReplicaSet is deleted without its pods, and a new one adopts them",
+        wishes: || {
+            let spec = json!({"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template()});
+            vec![
+                (0, create::<ReplicaSet>(spec.clone())),
+                (
+                    15,
+                    Wish::Delete(target::<ReplicaSet>(), Propagation::Orphan),
+                ),
+                (20, create::<ReplicaSet>(spec)),
+                (30, Wish::StrayPod(target::<ReplicaSet>(), 0)),
+            ]
+        },
+    },
+    Named {
+        name: "stateful-update",
+        about: "a StatefulSet of 3 with claims gets a new version and shrinks",
+        wishes: || {
+            vec![
+                (0, create::<StatefulSet>(stateful(3))),
+                (40, version::<StatefulSet>(1)),
+                (80, scale::<StatefulSet>(1)),
+            ]
+        },
+    },
+    Named {
+        name: "daemons",
+        about: "a DaemonSet gets a new version while nodes are tainted and untainted",
+        wishes: || {
+            let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "template": template()});
+            vec![
+                (0, create::<DaemonSet>(spec)),
+                (15, version::<DaemonSet>(1)),
+                (17, Wish::TaintNode(0, true)),
+                (30, Wish::TaintNode(0, false)),
+                (35, Wish::DeletePod(target::<DaemonSet>(), 1)),
+            ]
+        },
+    },
+    Named {
+        name: "cascade",
+        about: "a Deployment is deleted in the foreground, comes back, and is deleted in the background",
+        wishes: || {
+            let spec = deployment(3, json!({"maxSurge": 1, "maxUnavailable": 0}));
+            vec![
+                (0, create::<Deployment>(spec.clone())),
+                (
+                    15,
+                    Wish::Delete(target::<Deployment>(), Propagation::Foreground),
+                ),
+                (20, create::<Deployment>(spec)),
+                (
+                    40,
+                    Wish::Delete(target::<Deployment>(), Propagation::Background),
+                ),
+            ]
+        },
+    },
+    Named {
+        name: "namespace",
+        about: "a namespace with a Deployment in it is deleted",
+        wishes: || {
+            let spec = deployment(2, json!({"maxSurge": 1, "maxUnavailable": 0}));
+            let target = Target {
+                namespace: "shop",
+                ..target::<Deployment>()
+            };
+            let object = object(&target.resource, "shop", spec);
+            vec![
+                (0, Wish::CreateNamespace("shop")),
+                (1, Wish::Create(target, object)),
+                (20, Wish::DeleteNamespace("shop")),
+            ]
+        },
+    },
+];
+
+/// The scenario of that name, without any trouble.
+pub fn find(name: &str) -> Option<Scenario> {
+    LIBRARY
+        .iter()
+        .find(|named| named.name == name)
+        .map(Named::scenario)
+}
+
+/// A busy cluster for measuring: ten nodes, 200 pods, one of four Deployments changes every fifteen seconds.
+pub fn busy(lasts: Duration) -> Scenario {
+    let mut scenario = LIBRARY[0].scenario();
+    scenario.name = "busy".to_owned();
+    scenario.nodes = 10;
+    scenario.steps.clear();
+    let target = |number: u64| Target {
+        name: format!("web{}", number % 4),
+        ..target::<Deployment>()
+    };
+    let mut wish = |at: u64, wish: Wish| {
+        let (at, action) = (Duration::from_secs(at), Action::User(wish));
+        scenario.steps.push(Step { at, action });
+    };
+    for number in 0..4 {
+        let app = target(number).name;
+        let mut spec = deployment(50, json!({"maxSurge": "25%", "maxUnavailable": "25%"}));
+        spec["selector"]["matchLabels"]["app"] = json!(app);
+        spec["template"]["metadata"]["labels"]["app"] = json!(app);
+        let mut object = object(&Deployment::TYPE, "default", spec);
+        object["metadata"]["name"] = json!(app);
+        wish(0, Wish::Create(target(number), object));
+    }
+    for number in 1..lasts.as_secs() / 15 {
+        let version = usize::try_from(number).unwrap_or(0);
+        let what = format!("sets version {version}");
+        wish(
+            15 * number,
+            Wish::Change(target(number), version_patch(version, false), what),
+        );
+    }
+    scenario
+}
+
+/// A cluster in which nothing happens for a long time.
+pub fn idle(lasts: Duration) -> Scenario {
+    let mut scenario = LIBRARY[2].scenario();
+    scenario.name = "idle".to_owned();
+    scenario.steps.truncate(1);
+    let action = Action::Trouble(Trouble::WakeNode(0));
+    scenario.steps.push(Step { at: lasts, action });
+    scenario
+}
+
+impl Named {
+    pub fn scenario(&self) -> Scenario {
+        let step = |(seconds, wish)| Step {
+            at: Duration::from_secs(seconds),
+            action: Action::User(wish),
+        };
+        Scenario {
+            name: self.name.to_owned(),
+            seed: 0,
+            nodes: 3,
+            managers: 1,
+            skew: Duration::ZERO,
+            faults: Faults::default(),
+            crash_after_write: None,
+            steps: (self.wishes)().into_iter().map(step).collect(),
+        }
+    }
+}
+
+impl Scenario {
+    /// The same wishes, with the trouble that a seed brings.
+    pub fn troubled(mut self, seed: u64) -> Scenario {
+        let rng = Rng::from_seed(seed ^ 0x7206_b1ed);
+        self.seed = seed;
+        self.faults = Faults::from_seed(&rng);
+        for _ in 0..rng.below(3) {
+            let manager = 0;
+            let down = Duration::from_millis(rng.below(4000) as u64);
+            let at = Duration::from_millis(rng.below(60_000) as u64);
+            let action = Action::Trouble(Trouble::CrashManager { manager, down });
+            self.steps.push(Step { at, action });
+        }
+        self.steps.sort_by_key(|step| step.at);
+        self
+    }
+}
+
+fn target<K: Resource>() -> Target {
+    Target {
+        resource: K::TYPE,
+        namespace: "default",
+        name: "web".to_owned(),
+    }
+}
+
+fn object(resource: &ResourceType, namespace: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": resource.api_version(), "kind": resource.kind,
+        "metadata": {"name": "web", "namespace": namespace}, "spec": spec,
+    })
+}
+
+fn create<K: Resource>(spec: Value) -> Wish {
+    Wish::Create(target::<K>(), object(&K::TYPE, "default", spec))
+}
+
+fn change<K: Resource>(patch: Value, what: &str) -> Wish {
+    Wish::Change(target::<K>(), patch, what.to_owned())
+}
+
+fn version<K: Resource>(version: usize) -> Wish {
+    change::<K>(
+        version_patch(version, false),
+        &format!("sets version {version}"),
+    )
+}
+
+fn scale<K: Resource>(replicas: usize) -> Wish {
+    change::<K>(
+        json!({"spec": {"replicas": replicas}}),
+        &format!("scales to {replicas}"),
+    )
+}
+
+fn template() -> Value {
+    json!({
+        "metadata": {"labels": {"app": "web", "version": "0"}, "annotations": {"steersman.dev/ready-delay": "1s"}},
+        "spec": {"terminationGracePeriodSeconds": 2, "containers": [{"name": "c", "image": "app:0"}]},
+    })
+}
+
+fn deployment(replicas: usize, rolling: Value) -> Value {
+    json!({
+        "replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template(),
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling}, "revisionHistoryLimit": 1,
+    })
+}
+
+fn stateful(replicas: usize) -> Value {
+    json!({
+        "replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template(),
+        "serviceName": "web",
+        "volumeClaimTemplates": [{
+            "metadata": {"name": "data"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        }],
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Delete"},
+    })
+}

@@ -1,0 +1,55 @@
+//! Many runs at a time, with a line that says how far it is.
+
+use std::io::IsTerminal;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use simulator::{Cut, Scenario, explain, verify};
+
+use super::summary::{SHOWN, Sum};
+
+/// Runs the scenario of each number on one of `jobs` threads; the first that break are shrunk. `drawn`
+/// gives a scenario and the arguments that name it.
+pub(super) fn run(
+    jobs: u64,
+    numbers: Range<u64>,
+    drawn: impl Fn(u64) -> (Scenario, String) + Sync,
+) -> Sum {
+    let (next, sum) = (AtomicU64::new(numbers.start), Mutex::new(Sum::new()));
+    let total = numbers.end - numbers.start;
+    let progress = std::io::stderr().is_terminal();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.min(total) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= numbers.end {
+                        return;
+                    }
+                    let (scenario, source) = drawn(number);
+                    let mut report = verify(&scenario);
+                    if let Some(failure) = &mut report.failure {
+                        let arguments = Cut::none(&scenario).arguments(&scenario);
+                        failure.replay = format!("steersman simulate {source}{arguments}");
+                    }
+                    let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+                    sum.add(number, report);
+                    if progress {
+                        eprint!("\r{}", sum.progress(total));
+                    }
+                }
+            });
+        }
+    });
+    if progress {
+        eprintln!();
+    }
+    let mut sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    sum.finish();
+    for (number, report) in sum.broken.iter_mut().take(SHOWN) {
+        let (scenario, source) = drawn(*number);
+        *report = explain(&scenario, &source);
+    }
+    sum
+}

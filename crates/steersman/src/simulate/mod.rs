@@ -1,0 +1,188 @@
+//! `steersman simulate`: seeds, faults, checks.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is where users are spoken to"
+)]
+
+mod many;
+mod summary;
+
+use std::process::ExitCode;
+
+use clap::Args;
+use simulator::{Cut, Scenario, explain, library};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Replay one seed and tell all about it
+    #[arg(long, conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// Run this many seeds
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
+    /// The first of the seeds
+    #[arg(long, default_value_t = 0, conflicts_with = "seed")]
+    first: u64,
+    /// How many at a time
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=256))]
+    jobs: u64,
+    /// Play a scenario of the library instead of one that the seed draws; without a seed it has no trouble
+    #[arg(long)]
+    scenario: Option<String>,
+    /// List the scenarios of the library
+    #[arg(long, exclusive = true)]
+    list: bool,
+    /// Crash the manager after each write in turn
+    #[arg(long, requires = "scenario", conflicts_with_all = ["seed", "seeds", "crash_after_write"])]
+    crash_after_each_write: bool,
+    /// Crash the manager right after this write
+    #[arg(long, conflicts_with = "seeds")]
+    crash_after_write: Option<u64>,
+    /// Keep only these steps of the scenario, as 0,3,4
+    #[arg(long, conflicts_with = "seeds")]
+    steps: Option<String>,
+    /// Keep only these classes of faults, as lost-after,slow; or none
+    #[arg(long, conflicts_with = "seeds")]
+    faults: Option<String>,
+    /// Tell all that happened, even if nothing broke
+    #[arg(long, conflicts_with = "seeds")]
+    timeline: bool,
+    /// How many managers there are
+    #[arg(long, conflicts_with = "seeds", value_parser = clap::value_parser!(u8).range(1..=2))]
+    managers: Option<u8>,
+}
+
+/// What a broken check exits with.
+const BROKEN: u8 = 2;
+
+/// How many seeds are run when nobody says.
+const SEEDS: u64 = 100;
+
+pub(crate) fn main(arguments: &Arguments) -> ExitCode {
+    match run(arguments) {
+        Ok(false) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::from(BROKEN),
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether something was broken; an error says what is wrong with the arguments.
+fn run(arguments: &Arguments) -> Result<bool, String> {
+    if arguments.list {
+        for named in &library::LIBRARY {
+            println!("{:<16} {}", named.name, named.about);
+        }
+        return Ok(false);
+    }
+    if arguments.crash_after_each_write {
+        return crash_after_each_write(arguments);
+    }
+    let alone = arguments.scenario.is_some() && arguments.seeds.is_none();
+    match arguments.seed {
+        Some(seed) => one(arguments, Some(seed)),
+        None if alone => one(arguments, None),
+        None => {
+            let count = arguments.seeds.unwrap_or(SEEDS);
+            let last = arguments.first.checked_add(count);
+            let last = last.ok_or("--first and --seeds together are too large")?;
+            // Whether the name is known is found out before the first run.
+            scenario(arguments, None)?;
+            let drawn = |seed| {
+                let scenario = scenario(arguments, Some(seed));
+                let scenario = scenario.unwrap_or_else(|_| Scenario::from_seed(seed));
+                (scenario, source(arguments, Some(seed)))
+            };
+            let sum = many::run(arguments.jobs, arguments.first..last, drawn);
+            print!("{sum}");
+            Ok(sum.is_broken())
+        }
+    }
+}
+
+fn one(arguments: &Arguments, seed: Option<u64>) -> Result<bool, String> {
+    let whole = scenario(arguments, seed)?;
+    let cut = Cut::parse(
+        &whole,
+        arguments.steps.as_deref(),
+        arguments.faults.as_deref(),
+        arguments.managers.map(usize::from),
+    )?;
+    let small = cut.apply(&whole);
+    let source = source(arguments, seed);
+    let report = match cut == Cut::none(&whole) {
+        true => explain(&whole, &source),
+        // It has been cut already: whoever asks wants to see just this.
+        false => {
+            let mut report = simulator::verify(&small);
+            if let Some(failure) = &mut report.failure {
+                failure.replay = format!("steersman simulate {source}{}", cut.arguments(&whole));
+                failure.shrunk = Some(small.clone());
+            }
+            report
+        }
+    };
+    if arguments.timeline && !report.is_broken() {
+        println!("{small}");
+        for line in simulator::timeline_of(&small) {
+            println!("  {line}");
+        }
+    }
+    print!("{report}");
+    Ok(report.is_broken())
+}
+
+/// The scenario that the arguments name, before anything is cut from it.
+fn scenario(arguments: &Arguments, seed: Option<u64>) -> Result<Scenario, String> {
+    let mut scenario = match (&arguments.scenario, seed) {
+        (None, seed) => Scenario::from_seed(seed.unwrap_or(0)),
+        (Some(name), seed) => {
+            let found = library::find(name).ok_or_else(|| {
+                let names: Vec<&str> = library::LIBRARY.iter().map(|named| named.name).collect();
+                format!(
+                    "--scenario: there is no scenario {name:?}; there are {}",
+                    names.join(", ")
+                )
+            })?;
+            match seed {
+                Some(seed) => found.troubled(seed),
+                None => found,
+            }
+        }
+    };
+    scenario.crash_after_write = arguments.crash_after_write;
+    Ok(scenario)
+}
+
+/// The arguments that give the same scenario again.
+fn source(arguments: &Arguments, seed: Option<u64>) -> String {
+    let name = arguments
+        .scenario
+        .as_ref()
+        .map(|name| format!("--scenario {name}"));
+    let seed = seed.map(|seed| format!("--seed {seed}"));
+    let words: Vec<String> = name.into_iter().chain(seed).collect();
+    words.join(" ")
+}
+
+fn crash_after_each_write(arguments: &Arguments) -> Result<bool, String> {
+    let calm = scenario(arguments, None)?;
+    let undisturbed = simulator::run_scenario(&calm);
+    if undisturbed.is_broken() {
+        print!("{undisturbed}");
+        return Ok(true);
+    }
+    let writes = undisturbed.manager_writes;
+    let sum = many::run(arguments.jobs, 1..writes + 1, |write| {
+        let mut crashed = calm.clone();
+        crashed.crash_after_write = Some(write);
+        (crashed, source(arguments, None))
+    });
+    println!("crashes after each of {writes} writes of {}", calm.name);
+    print!("{sum}");
+    Ok(sum.is_broken())
+}

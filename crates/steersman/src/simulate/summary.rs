@@ -1,0 +1,123 @@
+//! What many runs came to.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Instant;
+
+use simulator::Report;
+
+pub(super) struct Sum {
+    started: Instant,
+    elapsed_seconds: f64,
+    runs: u64,
+    virtual_seconds: f64,
+    writes: u64,
+    faults: BTreeMap<&'static str, u64>,
+    crashes: u64,
+    checks: u64,
+    pub(super) broken: Vec<(u64, Report)>,
+}
+
+/// More failures than a person reads at once; the others are named.
+pub(super) const SHOWN: usize = 3;
+
+/// As wide as half a terminal.
+const BAR: u64 = 40;
+
+impl Sum {
+    pub(super) fn new() -> Sum {
+        Sum {
+            started: now(),
+            elapsed_seconds: 0.0,
+            runs: 0,
+            virtual_seconds: 0.0,
+            writes: 0,
+            faults: BTreeMap::new(),
+            crashes: 0,
+            checks: 0,
+            broken: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, number: u64, report: Report) {
+        self.runs += 1;
+        self.virtual_seconds += report.virtual_time.as_secs_f64();
+        self.writes += report.writes;
+        for (class, count) in &report.faults {
+            *self.faults.entry(class).or_default() += count;
+        }
+        self.crashes += report.crashes;
+        self.checks += report.checks;
+        if report.is_broken() {
+            self.broken.push((number, report));
+        }
+    }
+
+    pub(super) fn finish(&mut self) {
+        self.elapsed_seconds = now().duration_since(self.started).as_secs_f64();
+        self.broken.sort_by_key(|(number, _)| *number);
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        !self.broken.is_empty()
+    }
+
+    pub(super) fn progress(&self, total: u64) -> String {
+        let filled = usize::try_from(self.runs * BAR / total.max(1)).unwrap_or(0);
+        let empty = usize::try_from(BAR).unwrap_or(0).saturating_sub(filled);
+        let elapsed = now().duration_since(self.started).as_secs_f64();
+        let left = elapsed / self.runs.max(1) as f64 * (total - self.runs) as f64;
+        format!(
+            "[{}{}] {} of {total}, {} broken, {left:.0} s left ",
+            "#".repeat(filled),
+            "-".repeat(empty),
+            self.runs,
+            self.broken.len(),
+        )
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long people wait is real time"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let elapsed = self.elapsed_seconds.max(1e-9);
+        writeln!(f, "runs              {}", self.runs)?;
+        writeln!(f, "virtual seconds   {:.0}", self.virtual_seconds)?;
+        writeln!(f, "real seconds      {elapsed:.1}")?;
+        writeln!(
+            f,
+            "speed             {:.0} times real time",
+            self.virtual_seconds / elapsed
+        )?;
+        writeln!(
+            f,
+            "runs an hour      {:.0}",
+            self.runs as f64 / elapsed * 3600.0
+        )?;
+        writeln!(f, "writes            {}", self.writes)?;
+        writeln!(f, "crashes survived  {}", self.crashes)?;
+        writeln!(f, "checks evaluated  {}", self.checks)?;
+        writeln!(f, "faults injected   {}", self.faults.values().sum::<u64>())?;
+        for (class, count) in &self.faults {
+            writeln!(f, "  {class:<32} {count}")?;
+        }
+        writeln!(f, "broken            {}", self.broken.len())?;
+        for (_, report) in self.broken.iter().take(SHOWN) {
+            writeln!(f, "\n{report}")?;
+        }
+        for (_, report) in self.broken.iter().skip(SHOWN) {
+            let failure = report.failure.as_ref();
+            let (problem, replay) =
+                failure.map_or(("", ""), |failure| (&failure.problem, &failure.replay));
+            writeln!(f, "\n{}: BROKEN: {problem}\nreplay: {replay}", report.name)?;
+        }
+        Ok(())
+    }
+}
