@@ -49,6 +49,18 @@ impl Expectations {
         })
     }
 
+    /// How long until the key may be acted upon if nothing is seen; `None` when it may be now. Whoever
+    /// expects something looks again then: the event that would wake it may be the one that was lost.
+    pub fn wait(&self, key: &Key) -> Option<Duration> {
+        let now = self.clock.now();
+        self.with(|held| {
+            let held = held.get(key).filter(|held| !held.is_fulfilled())?;
+            // A moment later, because it is then that the time is over.
+            let left = EXPIRY.checked_sub(now.since(held.since))?;
+            Some(left + Duration::from_millis(1))
+        })
+    }
+
     /// Expects `count` creations, and nothing else any more.
     pub fn expect_creations(&self, key: &Key, count: usize) {
         let since = self.clock.now();
@@ -150,6 +162,21 @@ mod tests {
             MicroTime::from_unix_micros(read.load(Ordering::Relaxed) * 1_000_000)
         });
         (Expectations::new(clock), seconds, Key::new("ns", "rs"))
+    }
+
+    #[test]
+    fn says_how_long_to_wait_for_what_was_lost() {
+        let (expectations, seconds, key) = fixture();
+        assert_eq!(expectations.wait(&key), None);
+        expectations.expect_creations(&key, 1);
+        seconds.store(100, Ordering::Relaxed);
+        let wait = expectations.wait(&key).unwrap();
+        assert_eq!(wait, Duration::from_millis(200_001));
+        seconds.store(301, Ordering::Relaxed);
+        assert!(expectations.satisfied(&key) && expectations.wait(&key).is_none());
+        seconds.store(100, Ordering::Relaxed);
+        expectations.creation_observed(&key);
+        assert_eq!(expectations.wait(&key), None);
     }
 
     // Upstream: TestControllerExpectations.

@@ -264,7 +264,7 @@ impl DaemonSetController {
         let (written, computed_at) = (written?, now);
         let now = self.tools.clock.now();
         let available = until_available(snapshot, &status, computed_at, now);
-        let waits = [written, plan.wait, available];
+        let waits = [written, plan.wait, available, self.expectations.wait(key)];
         match waits.into_iter().flatten().min() {
             Some(wait) => Ok(Next::After(wait)),
             None => Ok(Next::AwaitChange),

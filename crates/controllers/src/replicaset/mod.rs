@@ -211,7 +211,7 @@ impl<K: ReplicaOwner> ReplicaController<K> {
 
         let now = self.tools.clock.now();
         let status = status::compute(&snapshot, &outcome, now);
-        let later = self
+        let written = self
             .write_status(key, &snapshot, &outcome, &status, now)
             .await?;
         if let Some(failure) = outcome.failure {
@@ -219,6 +219,7 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         }
         let computed_at = now;
         let now = self.tools.clock.now();
+        let later = [written, self.expectations.wait(key)];
         Ok(next(&snapshot, &status, later, computed_at, now))
     }
 
@@ -326,11 +327,12 @@ impl<K: ReplicaOwner> ReplicaController<K> {
     }
 }
 
-/// When to look again if nothing happens: a status that waits its turn, or a pod that becomes available.
+/// When to look again if nothing happens: a status that waits its turn, pods that were expected and do not
+/// show up, or a pod that becomes available.
 fn next<K: ReplicaOwner>(
     snapshot: &Snapshot<K>,
     status: &api::kinds::ReplicaSetStatus,
-    status_wait: Option<Duration>,
+    waits: [Option<Duration>; 2],
     computed_at: MicroTime,
     now: MicroTime,
 ) -> Next {
@@ -345,7 +347,7 @@ fn next<K: ReplicaOwner>(
             )
             .unwrap_or(Duration::from_secs(min_ready_seconds.unsigned_abs().into()))
         });
-    match status_wait.into_iter().chain(availability).min() {
+    match waits.into_iter().flatten().chain(availability).min() {
         Some(wait) => Next::After(wait),
         None => Next::AwaitChange,
     }

@@ -21,6 +21,9 @@ const COLLECTOR: &str = "garbage-collector-controller";
 const NAMESPACES: &str = "namespace-controller";
 const POD_COLLECTOR: &str = "pod-garbage-collector-controller";
 
+/// After this long every cache has an object, whatever stands still: longer than the longest trouble.
+const SEEN_BY_ALL_SECONDS: i64 = 120;
+
 impl Inner {
     /// A request that must not even be sent.
     pub(super) fn check_request(
@@ -184,8 +187,12 @@ impl Inner {
         let Some(before) = before.map(Object::meta).filter(|_| after.is_none()) else {
             return Ok(());
         };
+        // What a controller makes while its owner is being deleted may come too late for the collector,
+        // upstream's as ours: it can only keep its word to dependents that it could have seen.
+        let asked_at = before.deleted_at.unwrap_or_default().unix();
+        let seen = |meta: &&Meta| meta.created_at.unix() + SEEN_BY_ALL_SECONDS <= asked_at;
         let others = self.mirror.metas.values().map(|(_, meta)| meta);
-        garbage_collector::kept_its_word(before, others)
+        garbage_collector::kept_its_word(before, others.filter(seen))
     }
 
     /// Nobody is adopted by the dead.

@@ -197,8 +197,9 @@ impl Draft {
                 lost: 0,
                 down: millis(5000),
             },
+            // No tail is lost here: simulated kubelets do not get over pods that come back from the dead.
             4 => Trouble::RestartServer {
-                lost: self.rng.below(12) as u64,
+                lost: 0,
                 down: millis(5000),
             },
             5 | 6 => Trouble::Freeze {
