@@ -2,7 +2,7 @@
 //!
 //! [`preview`] loads the present state, lets it settle, applies manifests and watches until all is complete or
 //! time is up: a [`Preview`] is the timeline, the counts of pods over time, and what to be warned of.
-//! [`decide`] asks for one plan of each workload and writes nothing; `steersman why` uses it where no manager
+//! [`decide()`] asks for one plan of each workload and writes nothing; `steersman why` uses it where no manager
 //! of ours can be asked.
 
 mod chart;
