@@ -50,7 +50,7 @@ fn pod(json: &mut String, number: usize, revision: usize, beat: usize) {
         let comma = if container > 0 { "," } else { "" };
         let _ = write!(
             json,
-            r#"{comma}{{"name":"c{container}","image":"registry.example.com/shop/service-{set}:v1.2.{container}","args":["--config=/etc/service/config.yaml","--listen=:8080"],"ports":[{{"name":"http","containerPort":8080,"protocol":"TCP"}},{{"name":"metrics","containerPort":9090,"protocol":"TCP"}}],"env":[{{"name":"POD_NAME","valueFrom":{{"fieldRef":{{"apiVersion":"v1","fieldPath":"metadata.name"}}}}}},{{"name":"LOG_LEVEL","value":"info"}},{{"name":"REGION","value":"eu-central-1"}}],"resources":{{"limits":{{"cpu":"500m","memory":"512Mi"}},"requests":{{"cpu":"100m","memory":"128Mi"}}}},"volumeMounts":[{{"name":"config","mountPath":"/etc/service"}},{{"name":"cache","mountPath":"/var/cache"}},{{"name":"kube-api-access-{suffix}","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}}],"livenessProbe":{{"httpGet":{{"path":"/healthz","port":"http","scheme":"HTTP"}},"initialDelaySeconds":10,"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3}},"readinessProbe":{{"httpGet":{{"path":"/ready","port":"http","scheme":"HTTP"}},"timeoutSeconds":1,"periodSeconds":5,"successThreshold":1,"failureThreshold":3}},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent","securityContext":{{"runAsNonRoot":true,"readOnlyRootFilesystem":true,"allowPrivilegeEscalation":false}}}}"#
+            r#"{comma}{{"name":"c{container}","image":"registry.example.com/shop/service-{set}:v1.2.{container}","ports":[{{"name":"http","containerPort":8080,"protocol":"TCP"}},{{"name":"metrics","containerPort":9090,"protocol":"TCP"}}],"env":[{{"name":"POD_NAME","valueFrom":{{"fieldRef":{{"apiVersion":"v1","fieldPath":"metadata.name"}}}}}}],"resources":{{"limits":{{"cpu":"500m","memory":"512Mi"}},"requests":{{"cpu":"100m","memory":"128Mi"}}}},"volumeMounts":[{{"name":"config","mountPath":"/etc/service"}},{{"name":"cache","mountPath":"/var/cache"}},{{"name":"kube-api-access-{suffix}","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}}],"readinessProbe":{{"httpGet":{{"path":"/ready","port":"http","scheme":"HTTP"}},"timeoutSeconds":1,"periodSeconds":5,"successThreshold":1,"failureThreshold":3}},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}}"#
         );
     }
     let _ = write!(
@@ -83,7 +83,7 @@ fn pod(json: &mut String, number: usize, revision: usize, beat: usize) {
         let comma = if container > 0 { "," } else { "" };
         let _ = write!(
             json,
-            r#"{comma}{{"name":"c{container}","state":{{"running":{{"startedAt":"2026-03-01T10:00:01Z"}}}},"lastState":{{}},"ready":true,"restartCount":0,"image":"registry.example.com/shop/service-{set}:v1.2.{container}","imageID":"registry.example.com/shop/service-{set}@sha256:{set:064x}","containerID":"containerd://{number:064x}","started":true,"allocatedResources":{{"cpu":"100m","memory":"128Mi"}}}}"#
+            r#"{comma}{{"name":"c{container}","state":{{"running":{{"startedAt":"2026-03-01T10:00:01Z"}}}},"lastState":{{}},"ready":true,"restartCount":0,"image":"registry.example.com/shop/service-{set}:v1.2.{container}","imageID":"registry.example.com/shop/service-{set}@sha256:{set:064x}","containerID":"containerd://{number:064x}","started":true}}"#
         );
     }
     json.push_str(r#"],"qosClass":"Burstable"}}"#);
