@@ -15,7 +15,7 @@ use crate::embedded::Embedded;
 use crate::http::Api;
 use crate::wait::{self, Seen};
 
-/// What has not changed for so long does not change by itself: there is no disk and no other user.
+/// What has not changed for so long does not change by itself: the server is here, and has no other user.
 const QUIET: Duration = Duration::from_millis(500);
 /// Between two looks, which cost the server a list of every kind.
 const LOOK: Duration = Duration::from_millis(100);
