@@ -15,6 +15,14 @@ pub(crate) struct Gathered {
     pub(crate) events: Vec<Value>,
 }
 
+/// The text at a place of an object; empty where there is none.
+pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
 /// Kinds beside the workloads that a report speaks of.
 const OTHERS: [&str; 5] = [
     "Node",

@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use api::{Key, Time};
 use explain::Line;
 use serde::Serialize;
-use serde_json::Value;
 
-use super::facts::Gathered;
+use super::facts::{self, Gathered};
 use super::log::Noted;
 use super::report::{Workload, seconds};
 use super::run::Run;
@@ -185,12 +184,7 @@ fn warned(run: &Run, gathered: &Gathered, noted: &Noted) -> Vec<Entry> {
     let mut told = BTreeSet::new();
     let mut found = Vec::new();
     for event in &gathered.events {
-        let text = |pointer: &str| {
-            event
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
+        let text = |pointer: &str| facts::text(event, pointer);
         let reason = text("/reason");
         if text("/type") != "Warning" || !TOLD.contains(&reason) {
             continue;

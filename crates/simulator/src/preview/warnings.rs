@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Setup;
-use super::facts::Gathered;
+use super::facts::{self, Gathered};
 use super::log::Noted;
 use super::report::{Workload, seconds};
 use super::run::Run;
@@ -164,12 +164,7 @@ fn quotas(run: &Run, gathered: &Gathered) -> Vec<Warning> {
     let mut told = BTreeSet::new();
     let mut found = Vec::new();
     for event in &gathered.events {
-        let text = |pointer: &str| {
-            event
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
+        let text = |pointer: &str| facts::text(event, pointer);
         let Some((_, rest)) = text("/message").split_once("exceeded quota: ") else {
             continue;
         };
