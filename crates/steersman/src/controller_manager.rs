@@ -44,8 +44,8 @@ pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> Ex
     }
 }
 
-/// Decoding and planning are quick: one thread keeps up with any API server, and a second one costs
-/// a fifth more CPU for waking each other, and memory.
+/// Decoding and planning are quick: one thread keeps up with an API server, and a second one only costs
+/// memory and the CPU for waking each other.
 const WORKERS: usize = 1;
 
 fn fail(errors: &Errors) -> ExitCode {
