@@ -37,7 +37,8 @@ fn created(sent: Value, answer: &Value) -> Value {
         admission::mutate(context, &request, &mut object, None).unwrap();
         strategy::prepare_create(kind, &mut object, context.now);
         assert_eq!(crate::validation::create(kind, &object), [], "{name}");
-        admission::validate(context, &request, &object, None).unwrap();
+        let mut verdict = admission::review(context, &request, &object, None).unwrap();
+        admission::charge(context, &request, &object, None, &mut verdict).unwrap();
     };
     in_cluster(text(answer, "metadata.creationTimestamp"), prepare);
     object

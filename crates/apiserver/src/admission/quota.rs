@@ -134,7 +134,7 @@ pub(crate) fn recount(registry: &Registry, transaction: &mut Transaction<'_>) {
             set(&mut quota, path, texts);
         }
         if *at(&quota, "status") != before {
-            transaction.put(quotas, &stored.key, &mut quota, None);
+            transaction.put(quotas, &stored.key, &quota, None);
         }
     }
 }
