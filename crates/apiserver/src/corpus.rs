@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::admission::{self, Networks, Operation, Request, User, store::Store};
+use crate::admission::{self, Networks, Operation, Request, store::Store};
+use crate::auth::Identity;
 use crate::fields::{copy, text};
 use crate::{defaults, kinds, schema, strategy};
 
@@ -55,14 +56,14 @@ fn in_cluster(now: &str, run: impl FnOnce(&admission::Context<'_>)) {
     ]);
     let context = admission::Context {
         cluster: &cluster,
-        user: &User {
-            name: "admin".to_owned(),
+        user: &Identity {
+            user: "admin".to_owned(),
             uid: "1".to_owned(),
             groups: vec![
                 "system:masters".to_owned(),
                 "system:authenticated".to_owned(),
             ],
-            ..User::default()
+            ..Identity::default()
         },
         now,
         random: &api::Rng::from_seed(1),

@@ -1,7 +1,7 @@
 //! Where the generic machinery asks what it must know about a kind: types, defaults, strategy, validation,
 //! admission, tables. Everything here forwards; the knowledge is in the modules it names.
 
-use crate::admission::{self, Change, Operation, Request, User, Verdict};
+use crate::admission::{self, Change, Operation, Request, Verdict};
 use crate::auth::rules::Attributes;
 use crate::auth::{Identity, escalation};
 use crate::crd::{self, CustomVersion, lifecycle, structural};
@@ -205,15 +205,9 @@ impl Context {
         admission: &Admission<'_>,
         ask: impl FnOnce(&admission::Context<'_>, &Request<'_>) -> Result<T, Status>,
     ) -> Result<T, Status> {
-        let user = User {
-            name: self.identity.user.clone(),
-            uid: self.identity.uid.clone(),
-            groups: self.identity.groups.clone(),
-            extra: self.identity.extra.clone(),
-        };
         let context = admission::Context {
             cluster: &State(&self.shared),
-            user: &user,
+            user: &self.identity,
             now: &self.shared.now(),
             random: &self.shared.rng,
             networks: &self.shared.networks,
@@ -282,32 +276,28 @@ fn carry_out(shared: &Shared, transaction: &mut Transaction<'_>, change: Change)
 struct State<'a>(&'a Shared);
 
 impl admission::Cluster for State<'_> {
-    fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Value> {
+    fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let key = if kind.namespaced {
             format!("{namespace}/{name}")
         } else {
             name.to_owned()
         };
-        Some(self.0.store.get(kind, &key)?.value(kind))
+        let stored = self.0.store.get(kind, &key)?;
+        Some(self.0.parsed.value(kind, &stored))
     }
 
-    fn list(&self, kind: &Kind, namespace: &str) -> Vec<Value> {
+    fn list(&self, kind: &Kind, namespace: &str) -> Vec<Arc<Value>> {
         let prefix = if namespace.is_empty() {
             String::new()
         } else {
             format!("{namespace}/")
         };
         let stored = self.0.store.list_newest(kind, &prefix);
-        stored.iter().map(|stored| stored.value(kind)).collect()
+        let parsed = stored.iter().map(|one| self.0.parsed.value(kind, one));
+        parsed.collect()
     }
 
-    fn may(&self, user: &User, verb: &str, resource: &str, name: &str) -> bool {
-        let identity = Identity {
-            user: user.name.clone(),
-            uid: user.uid.clone(),
-            groups: user.groups.clone(),
-            extra: user.extra.clone(),
-        };
+    fn may(&self, user: &Identity, verb: &str, resource: &str, name: &str) -> bool {
         let group = "certificates.k8s.io";
         let asked = Attributes {
             verb,
@@ -316,7 +306,7 @@ impl admission::Cluster for State<'_> {
             name,
             ..Attributes::default()
         };
-        self.0.rbac.allows(&self.0.store, &identity, &asked)
+        self.0.rbac.allows(&self.0.store, user, &asked)
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) fn record_user(context: &Context<'_>, request: &mut Value) {
     for name in ["spec.uid", "spec.groups", "spec.extra"] {
         remove(request, name);
     }
-    set(request, "spec.username", user.name.as_str());
+    set(request, "spec.username", user.user.as_str());
     if !user.uid.is_empty() {
         set(request, "spec.uid", user.uid.as_str());
     }

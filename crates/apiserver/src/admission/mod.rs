@@ -31,31 +31,23 @@ pub(crate) use namespace::check_lifecycle;
 pub(crate) use node_restriction::check as check_node;
 pub(crate) use quota::recount as recount_quotas;
 
+use crate::auth::Identity;
 use crate::kinds::{self, Kind, Subresource};
 use crate::status::{Status, Subject};
 
 /// Read access to the state that a write is about to change.
 pub trait Cluster {
-    fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Value>;
+    fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Value>>;
     /// All objects of a kind in a namespace, or in all of them for "".
-    fn list(&self, kind: &Kind, namespace: &str) -> Vec<Value>;
+    fn list(&self, kind: &Kind, namespace: &str) -> Vec<Arc<Value>>;
     /// Whether the user may act on a signer (`approve`, `sign`) in `certificates.k8s.io`.
-    fn may(&self, user: &User, verb: &str, resource: &str, name: &str) -> bool;
-}
-
-/// Who asks.
-#[derive(Clone, Debug, Default)]
-pub struct User {
-    pub name: String,
-    pub uid: String,
-    pub groups: Vec<String>,
-    pub extra: std::collections::BTreeMap<String, Vec<String>>,
+    fn may(&self, user: &Identity, verb: &str, resource: &str, name: &str) -> bool;
 }
 
 /// Everything a decision may depend on.
 pub struct Context<'a> {
     pub cluster: &'a dyn Cluster,
-    pub user: &'a User,
+    pub user: &'a Identity,
     /// As objects spell it: `2006-01-02T15:04:05Z`.
     pub now: &'a str,
     pub random: &'a api::Rng,

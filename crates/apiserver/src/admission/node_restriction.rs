@@ -2,6 +2,8 @@
 //!
 //! The node authorizer cannot look into what is written; this can. Mirrors `plugin/pkg/admission/noderestriction`.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::certificates::common_name;
@@ -50,11 +52,11 @@ pub(crate) fn check(
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    let Some(node) = node_of(&context.user.name, &context.user.groups) else {
+    let Some(node) = node_of(&context.user.user, &context.user.groups) else {
         return Ok(());
     };
     if node.is_empty() {
-        let user = &context.user.name;
+        let user = &context.user.user;
         return Err(request.forbidden(&format!("could not determine node from user \"{user}\"")));
     }
     let restriction = Restriction {
@@ -313,7 +315,7 @@ impl Restriction<'_> {
         if self.is_meant_for(&pod, audience) {
             return Ok(());
         }
-        let user = &self.context.user.name;
+        let user = &self.context.user.user;
         refuse(format!(
             "audience \"{audience}\" not found in pod spec volume, {user} is not authorized to request tokens for this audience"
         ))
@@ -334,7 +336,7 @@ impl Restriction<'_> {
         })
     }
 
-    fn driver_of(&self, pod: &Value, volume: &Value) -> Option<Value> {
+    fn driver_of(&self, pod: &Value, volume: &Value) -> Option<Arc<Value>> {
         let cluster = self.context.cluster;
         let claim = if at(volume, "ephemeral").is_object() {
             format!("{}-{}", text(pod, "metadata.name"), text(volume, "name"))
@@ -396,7 +398,7 @@ impl Restriction<'_> {
         plural: &str,
         namespace: &str,
         name: &str,
-    ) -> Result<Value, Refused> {
+    ) -> Result<Arc<Value>, Refused> {
         let group = "";
         let found = self
             .context

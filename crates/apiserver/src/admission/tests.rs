@@ -53,9 +53,9 @@ impl Case {
         let store = Store::of(&self.objects);
         let context = Context {
             cluster: &store,
-            user: &User {
-                name: "jane".to_owned(),
-                ..User::default()
+            user: &Identity {
+                user: "jane".to_owned(),
+                ..Identity::default()
             },
             now: "2026-01-02T03:04:05Z",
             random: &api::Rng::from_seed(7),
