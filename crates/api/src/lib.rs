@@ -13,6 +13,7 @@ pub mod gates;
 pub mod hash;
 pub mod intern;
 pub mod json;
+mod json_path;
 pub mod key;
 pub mod kinds;
 pub mod labels;

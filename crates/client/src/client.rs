@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT, WARNING};
 use http::{Method, Request, Response};
 use tokio::time::Instant;
@@ -300,20 +301,37 @@ impl Client {
             .await
     }
 
-    async fn whole_answer(&self, request: Request<Bytes>, pace: Pace) -> Result<Bytes, Error> {
-        let description = describe(&request);
-        let method = request.method().clone();
-        let response = self.send(request, &description, pace).await?;
-        let body = response::collect(response.into_body(), &description);
-        let body = in_time(&description, body).await?;
-        if let Some(metrics) = &self.metrics {
-            metrics.received(&method, body.len());
-        }
-        Ok(body)
+    /// Boxed, because every future that asks for something would else contain all of this, and code to drop it
+    /// at each place where it waits.
+    fn whole_answer(
+        &self,
+        request: Request<Bytes>,
+        pace: Pace,
+    ) -> BoxFuture<'_, Result<Bytes, Error>> {
+        Box::pin(async move {
+            let description = describe(&request);
+            let method = request.method().clone();
+            let response = self.send(request, &description, pace).await?;
+            let body = response::collect(response.into_body(), &description);
+            let body = in_time(&description, body).await?;
+            if let Some(metrics) = &self.metrics {
+                metrics.received(&method, body.len());
+            }
+            Ok(body)
+        })
     }
 
     /// Sends, and sends again while the server asks for it. Answers successes alone.
-    async fn send(
+    fn send<'a>(
+        &'a self,
+        request: Request<Bytes>,
+        description: &'a str,
+        pace: Pace,
+    ) -> BoxFuture<'a, Result<Response<Body>, Error>> {
+        Box::pin(self.send_again(request, description, pace))
+    }
+
+    async fn send_again(
         &self,
         mut request: Request<Bytes>,
         description: &str,
