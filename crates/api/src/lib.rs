@@ -11,6 +11,7 @@ pub mod clock;
 pub mod collections;
 pub mod gates;
 pub mod hash;
+mod http_date;
 pub mod intern;
 pub mod json;
 mod json_path;

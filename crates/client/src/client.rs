@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT, WARNING};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderValue, USER_AGENT, WARNING};
 use http::{Method, Request, Response};
 use tokio::time::Instant;
 use tower::ServiceExt;
@@ -15,7 +15,7 @@ use crate::{
     Body, DeleteOptions, Encoding, Error, Flow, ListOptions, ListPage, Metrics, Patch, Status,
     Token, Transport, WatchOptions, WatchStream, list, path, response,
 };
-use api::{Resource, ResourceType};
+use api::{Resource, ResourceType, Time};
 
 /// Talks to one API server under one identity. Cheap to clone; clones share transport and flow control.
 #[derive(Clone)]
@@ -288,6 +288,15 @@ impl Client {
     /// Any path at all: discovery, `/healthz`, a scale through an arbitrary group.
     pub async fn request(&self, request: Request<Bytes>) -> Result<Bytes, Error> {
         self.whole_answer(request, Pace::Other).await
+    }
+
+    /// What time it is where the server is; none if it does not say.
+    pub async fn server_time(&self) -> Result<Option<Time>, Error> {
+        let request = build(Method::GET, "/version", JSON, None)?;
+        let response = self.send(request, "GET /version", Pace::Other).await?;
+        let date = response.headers().get(DATE);
+        let date = date.and_then(|date| date.to_str().ok());
+        Ok(date.and_then(Time::from_http_date))
     }
 
     /// One request about one object.
