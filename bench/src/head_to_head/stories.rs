@@ -23,7 +23,7 @@ const DEFAULT_FLAGS_PODS: usize = 300;
 /// Go's garbage collector runs late: memory is read after this much quiet.
 pub(crate) const SETTLE: Duration = Duration::from_secs(10);
 /// How long an idle manager is watched.
-pub(crate) const IDLE: Duration = Duration::from_secs(15);
+const IDLE: Duration = Duration::from_secs(15);
 
 pub(crate) struct Story {
     pub(crate) name: &'static str,
