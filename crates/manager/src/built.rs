@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::kinds::{
-    ControllerRevision, DaemonSet, Deployment, PersistentVolumeClaim, Pod, ReplicaSet,
+    ControllerRevision, DaemonSet, Deployment, Job, PersistentVolumeClaim, Pod, ReplicaSet,
     ReplicationController, StatefulSet,
 };
 use api::{Clock, Gates, Rng};
@@ -13,7 +13,7 @@ use controllers::garbage_collector::{self, SharedKind};
 pub use controllers::garbage_collector::{GraphHandle, Memory};
 use controllers::service_account_token::Signer;
 use controllers::{
-    Tools, cluster_role_aggregation, daemonset, deployment, legacy_token_cleaner, namespace,
+    Tools, cluster_role_aggregation, daemonset, deployment, job, legacy_token_cleaner, namespace,
     pod_gc, replicaset, root_ca_publisher, service_account, service_account_token, statefulset,
     ttl, ttl_after_finished,
 };
@@ -143,6 +143,27 @@ pub const BUILT: &[Built] = &[
         },
     },
     Built {
+        name: job::NAME,
+        component: "job-controller",
+        build: |parts, tools| {
+            let workers = workers(parts.config.job_controller.concurrent_syncs);
+            let job::Controllers { jobs, orphans } =
+                job::controller(&parts.informers, tools, workers);
+            let jobs = Ready::of(jobs, parts, "job");
+            orphans.queue.measure(&parts.metrics, "job_orphan_pod");
+            Some(Ready {
+                name: job::NAME,
+                run: Box::new(move |stop| {
+                    let both =
+                        futures_util::future::join(jobs.run(stop.clone()), orphans.run(stop));
+                    Box::pin(async move {
+                        both.await;
+                    })
+                }),
+            })
+        },
+    },
+    Built {
         name: "deployment-controller",
         component: "deployment-controller",
         build: |parts, tools| {
@@ -239,6 +260,7 @@ fn cached_kinds(informers: &Informers) -> Vec<SharedKind> {
         SharedKind::of::<Deployment>(informers),
         SharedKind::of::<StatefulSet>(informers),
         SharedKind::of::<DaemonSet>(informers),
+        SharedKind::of::<Job>(informers),
         SharedKind::of::<ControllerRevision>(informers),
         SharedKind::of::<PersistentVolumeClaim>(informers),
     ]
