@@ -12,7 +12,7 @@ use client::config::Environment;
 use manager::logging::Logging;
 use manager::{Command, Errors, Options, Process, built, process};
 
-use crate::signals;
+use crate::{rhythm, signals};
 
 pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> ExitCode {
     let options = match Options::parse(arguments, program, built::has) {
@@ -25,10 +25,9 @@ pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> Ex
     };
     let clock = runtime::clock::wall();
     let logging = Logging::install(&options.logging, clock.clone());
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .enable_all()
-        .build();
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(WORKERS).enable_all();
+    let runtime = rhythm::keep(&mut builder).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
