@@ -75,3 +75,64 @@ pub fn finished_at(pod: &Pod) -> Time {
         .or_else(deleted)
         .unwrap_or(pod.metadata.created_at)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::round::{at, now, pod};
+    use super::*;
+
+    // Upstream: TestNewBackoffRecord.
+    #[test]
+    fn failures_since_the_last_success_count() {
+        let pods = |text: &str| text.split_whitespace().map(pod).collect::<Vec<_>>();
+        let after = |known: (u32, i64), succeeded: &str, failed: &str| {
+            let (succeeded, failed) = (pods(succeeded), pods(failed));
+            let known = Backoff {
+                failures_since_success: known.0,
+                last_failure: (known.0 > 0).then(|| at(known.1)),
+            };
+            let succeeded: Vec<&Pod> = succeeded.iter().map(|pod| &**pod).collect();
+            let failed: Vec<&Pod> = failed.iter().map(|pod| &**pod).collect();
+            let after = known.after(&succeeded, &failed);
+            let ago = after.last_failure.map(|last| now().since(last).as_secs());
+            (after.failures_since_success, ago)
+        };
+        assert_eq!(after((0, 0), "", ""), (0, None));
+        assert_eq!(after((2, 30), "", ""), (2, Some(30)));
+        assert_eq!(
+            after((0, 0), "", "a:failed,ended=9 b:failed,ended=5"),
+            (2, Some(5))
+        );
+        assert_eq!(after((2, 30), "", "a:failed,ended=9"), (3, Some(9)));
+        assert_eq!(after((2, 30), "a:succeeded,ended=9", ""), (0, None));
+        let failed = "a:failed,ended=20 b:failed,ended=5 c:failed,ended=9";
+        assert_eq!(after((2, 30), "d:succeeded,ended=9", failed), (1, Some(5)));
+        assert_eq!(after((0, 0), "d:succeeded,ended=1", failed), (0, None));
+    }
+
+    // Upstream: TestGetRemainingBackoffTime.
+    #[test]
+    fn the_wait_doubles_up_to_ten_minutes() {
+        let waits = [0, 1, 2, 3, 6, 7, 8, 4_000_000_000]
+            .map(|failures| wait(failures, at(0), now()).as_secs());
+        assert_eq!(waits, [0, 10, 20, 40, 320, 600, 600, 600]);
+        assert_eq!(wait(2, at(15), now()).as_secs(), 5);
+        assert_eq!(wait(2, at(25), now()).as_secs(), 0);
+        assert_eq!(wait(1, at(-5), now()).as_secs(), 15, "by another clock");
+    }
+
+    // Upstream: TestGetFinishedTime.
+    #[test]
+    fn the_end_of_a_pod_is_told_as_well_as_can_be() {
+        let ago = |facts: &str| {
+            now()
+                .since(finished_at(&pod(&format!("a:failed,{facts}"))))
+                .as_secs()
+        };
+        assert_eq!(ago("exit=1,ended=7"), 3600, "its containers know best");
+        assert_eq!(ago("ended=7"), 7);
+        assert_eq!(ago("going"), 1);
+        assert_eq!(ago(""), 3600, "when it was created");
+        assert_eq!(ago("ready"), 3600, "a pod that is ready has not ended");
+    }
+}

@@ -29,6 +29,7 @@
 mod assess;
 mod backoff;
 mod indexes;
+mod invariants;
 mod memory;
 mod metrics;
 mod orphans;
@@ -65,6 +66,7 @@ use crate::Tools;
 use crate::workload::{Cached, Freshness, PodControl};
 
 pub use assess::{Assessment, assess};
+pub use invariants::{converged, counted_once, safe};
 pub use plan::{Act, Plan, plan};
 pub use reason::Reason;
 pub use snapshot::{Remembered, Snapshot};

@@ -46,7 +46,8 @@ impl fmt::Display for Reason {
                 write!(f, "ends ({}): {}", how.reason, how.message)?;
                 match deleting {
                     0 => Ok(()),
-                    pods => write!(f, "; deletes the {pods} pods that still run"),
+                    1 => f.write_str("; deletes the pod that still runs"),
+                    many => write!(f, "; deletes the {many} pods that still run"),
                 }
             }
             Reason::AwaitingOwnWrites => f.write_str(
@@ -56,22 +57,28 @@ impl fmt::Display for Reason {
                 f.write_str("is being deleted: its pods are left to the garbage collector")
             }
             Reason::Suspended { deleting: 0 } => f.write_str("is suspended: wants no pods"),
-            Reason::Suspended { deleting } => write!(f, "is suspended: deletes {deleting} pods"),
+            Reason::Suspended { deleting } => {
+                write!(f, "is suspended: deletes {}", pods(*deleting))
+            }
             Reason::TooMany {
                 have,
                 want,
                 deleting,
-            } => write!(f, "has {have} pods and wants {want}: deletes {deleting}"),
+            } => write!(
+                f,
+                "has {} and wants {want}: deletes {deleting}",
+                pods(*have)
+            ),
             Reason::TooFew {
                 have,
                 want,
                 creating,
             } => write!(f, "has {have} of {want} pods: creates {creating}"),
             Reason::BacksOff { failures, until } => {
-                let times = if *failures == 1 { "pod" } else { "pods" };
+                let failed = pods(usize::try_from(*failures).unwrap_or(usize::MAX));
                 write!(
                     f,
-                    "waits until {until} before it replaces a pod: {failures} {times} failed since the last success"
+                    "waits until {until} before it replaces a pod: {failed} failed since the last success"
                 )
             }
             Reason::Enough {
@@ -80,16 +87,30 @@ impl fmt::Display for Reason {
                 succeeded,
                 completions,
             } => {
-                write!(f, "has the {have} pods it wants; {succeeded}")?;
+                write!(f, "has the {} it wants; {succeeded}", pods(*have))?;
                 if let Some(completions) = completions {
                     write!(f, " of {completions}")?;
                 }
                 f.write_str(" succeeded")?;
                 match awaited {
                     0 => Ok(()),
-                    pods => write!(f, "; {pods} pods are replaced only when they are gone"),
+                    1 => f.write_str(
+                        "; a pod that is being deleted is replaced only when it has ended",
+                    ),
+                    many => write!(
+                        f,
+                        "; {many} pods that are being deleted are replaced only when they have ended"
+                    ),
                 }
             }
         }
+    }
+}
+
+/// `1 pod`, `3 pods`
+fn pods(count: usize) -> String {
+    match count {
+        1 => "1 pod".to_owned(),
+        many => format!("{many} pods"),
     }
 }

@@ -193,35 +193,6 @@ async fn without_the_gate_a_suspended_job_keeps_its_start_time() {
     .assert_eq(&told);
 }
 
-#[tokio::test(start_paused = true)]
-async fn many_pods_are_counted_five_hundred_at_a_time() {
-    let mut story = Story::begin().await;
-    story
-        .create(json!({"completions": 700, "parallelism": 700}))
-        .await;
-    story.world.settle().await;
-    let pods = story.world.pod_names().await;
-    assert_eq!(pods.len(), 700);
-    for name in &pods {
-        story
-            .world
-            .pod_status(name, json!({"phase": "Succeeded"}))
-            .await;
-    }
-    story.world.settle().await;
-    let uncounted: Vec<usize> = story
-        .world
-        .writes()
-        .iter()
-        .filter_map(|write| write.body["status"]["uncountedTerminatedPods"]["succeeded"].as_array())
-        .map(Vec::len)
-        .collect();
-    assert_eq!(uncounted, [500, 200]);
-    let job = story.job().await;
-    assert_eq!(job["status"]["succeeded"], 700);
-    assert_eq!(job["status"]["conditions"][1]["type"], "Complete");
-}
-
 /// A new process finds what the old one left half done.
 #[tokio::test(start_paused = true)]
 async fn what_a_crash_left_uncounted_is_counted_once() {

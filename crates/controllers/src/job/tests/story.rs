@@ -156,7 +156,7 @@ pub fn job(spec: Value) -> Value {
 }
 
 /// A status in a line: counts, lists, and conditions that are not over.
-fn brief(status: &Value) -> String {
+pub fn brief(status: &Value) -> String {
     let mut words = Vec::new();
     for (field, value) in status.as_object().into_iter().flatten() {
         match field.as_str() {
