@@ -253,6 +253,22 @@ impl Client {
         .await
     }
 
+    /// Patches, and answers no more than the metadata of what came of it; see [`Client::create_tersely`].
+    pub async fn patch_tersely(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        name: &str,
+        patch: &Patch,
+    ) -> Result<Bytes, Error> {
+        let path = path::object(rt, namespace, name, None)?;
+        let target = format!("{path}{}", patch.query().as_str());
+        let content_type = HeaderValue::from_static(patch.content_type());
+        let content = Some((content_type, patch.body().clone()));
+        let request = build(Method::PATCH, &target, METADATA, content)?;
+        self.whole_answer(request, Pace::Telling).await
+    }
+
     /// Answers the metadata of the deleted object, or a `Status` when it is gone at once.
     pub async fn delete(
         &self,

@@ -9,6 +9,7 @@ pub mod daemonset;
 pub mod deployment;
 pub mod discovery;
 pub mod garbage_collector;
+pub mod job;
 pub mod legacy_token_cleaner;
 pub mod namespace;
 pub mod node_lifecycle;

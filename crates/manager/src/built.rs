@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::kinds::{
-    ControllerRevision, DaemonSet, Deployment, PersistentVolumeClaim, Pod, ReplicaSet,
+    ControllerRevision, DaemonSet, Deployment, Job, PersistentVolumeClaim, Pod, ReplicaSet,
     ReplicationController, StatefulSet,
 };
 use api::{Clock, Gate, Gates, Rng};
@@ -13,7 +13,7 @@ use controllers::garbage_collector::{self, SharedKind};
 pub use controllers::garbage_collector::{GraphHandle, Memory};
 use controllers::service_account_token::Signer;
 use controllers::{
-    Tools, cluster_role_aggregation, daemonset, deployment, legacy_token_cleaner, namespace,
+    Tools, cluster_role_aggregation, daemonset, deployment, job, legacy_token_cleaner, namespace,
     node_lifecycle, pod_gc, replicaset, root_ca_publisher, service_account, service_account_token,
     statefulset, taint_eviction, ttl, ttl_after_finished,
 };
@@ -140,6 +140,20 @@ pub const BUILT: &[Built] = &[
             let workers = workers(parts.config.daemon_set_controller.concurrent_syncs);
             let controller = daemonset::controller(&parts.informers, tools, workers);
             Some(Ready::of(controller, parts, "daemonset"))
+        },
+    },
+    Built {
+        name: job::NAME,
+        component: "job-controller",
+        build: |parts, tools| {
+            let workers = workers(parts.config.job_controller.concurrent_syncs);
+            let job::Controllers { jobs, orphans } =
+                job::controller(&parts.informers, tools, workers);
+            let jobs = jobs
+                .measured(&parts.metrics, "job")
+                .explained(&parts.decisions);
+            orphans.queue.measure(&parts.metrics, "job_orphan_pod");
+            Some(Ready::together(job::NAME, vec![jobs, orphans]))
         },
     },
     Built {
@@ -295,6 +309,7 @@ fn cached_kinds(informers: &Informers) -> Vec<SharedKind> {
         SharedKind::of::<Deployment>(informers),
         SharedKind::of::<StatefulSet>(informers),
         SharedKind::of::<DaemonSet>(informers),
+        SharedKind::of::<Job>(informers),
         SharedKind::of::<ControllerRevision>(informers),
         SharedKind::of::<PersistentVolumeClaim>(informers),
     ]

@@ -11,6 +11,17 @@ use serde_json::{Value, json};
 
 use crate::http::Api;
 
+/// How a pod ended, besides its phase.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ending<'a> {
+    pub reason: &'a str,
+    pub exit_code: Option<i32>,
+    /// When the container ended, an RFC 3339 time.
+    pub at: &'a str,
+    /// A condition that is true from then on.
+    pub condition: Option<&'a str>,
+}
+
 /// Acts on the pods of one namespace.
 #[derive(Clone)]
 pub struct Kubelet {
@@ -58,12 +69,22 @@ impl Kubelet {
     }
 
     /// A terminal phase: `Succeeded` or `Failed`.
-    pub fn set_phase(&self, pod: &str, phase: &str, reason: &str) -> Result<()> {
-        let mut status = json!({"phase": phase, "conditions": [
-            {"type": "Ready", "status": "False", "reason": format!("Pod{phase}")},
-        ]});
-        if !reason.is_empty() {
-            status["reason"] = json!(reason);
+    pub fn set_phase(&self, pod: &str, phase: &str, ending: &Ending<'_>) -> Result<()> {
+        let mut conditions =
+            vec![json!({"type": "Ready", "status": "False", "reason": format!("Pod{phase}")})];
+        if let Some(condition) = ending.condition {
+            conditions.push(json!({"type": condition, "status": "True"}));
+        }
+        let mut status = json!({"phase": phase, "conditions": conditions});
+        if !ending.reason.is_empty() {
+            status["reason"] = json!(ending.reason);
+        }
+        if let Some(code) = ending.exit_code {
+            let ended = json!({"exitCode": code, "finishedAt": ending.at});
+            status["containerStatuses"] = json!([{
+                "name": "main", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                "state": {"terminated": ended},
+            }]);
         }
         self.patch_status(pod, &status)
     }

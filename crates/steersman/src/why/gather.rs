@@ -169,7 +169,12 @@ pub(crate) fn decided_about(facts: &Facts) -> impl Iterator<Item = &Value> {
         matches!(
             object["kind"].as_str(),
             Some(
-                "ReplicaSet" | "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicationController"
+                "ReplicaSet"
+                    | "Deployment"
+                    | "StatefulSet"
+                    | "DaemonSet"
+                    | "ReplicationController"
+                    | "Job"
             )
         )
     });

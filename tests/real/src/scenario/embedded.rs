@@ -41,7 +41,10 @@ pub fn run_embedded(folder: &Path, scenarios: &[Scenario]) -> Result<BTreeMap<St
         };
         results.extend(run::side_by_side(AT_A_TIME, &part, &|_| {}, |scenario| {
             let namespace = run::namespace_of(scenario);
-            run::take_steps(&server.api, scenario, &|| settle(&server.api, &namespace))?;
+            let quiet = scenario.quiet().unwrap_or(QUIET);
+            run::take_steps(&server.api, scenario, &|| {
+                settle(&server.api, &namespace, quiet)
+            })?;
             run::clean_up(&server.api, &namespace)
         })?);
         ensure!(manager.ended().is_none(), "{}", manager.last_lines());
@@ -74,14 +77,14 @@ fn warm_up(api: &Api) -> Result<()> {
 }
 
 /// Waits until nothing in a namespace has changed for a while.
-fn settle(api: &Api, namespace: &str) -> Result<()> {
+fn settle(api: &Api, namespace: &str, quiet: Duration) -> Result<()> {
     let started = Instant::now();
     let mut last = (String::new(), started);
     loop {
         let now = versions(api, namespace)?;
         if now != last.0 {
             last = (now, Instant::now());
-        } else if last.1.elapsed() >= QUIET {
+        } else if last.1.elapsed() >= quiet {
             return Ok(());
         }
         if started.elapsed() > QUIET_DEADLINE {

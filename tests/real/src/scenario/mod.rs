@@ -15,6 +15,7 @@ mod step;
 mod tail;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -51,7 +52,23 @@ impl Scenario {
     /// Is the story about what cleans up behind others? Such controllers would disturb stories of workloads.
     pub fn is_housekeeping(&self) -> bool {
         let kind = self.name.split('-').next().unwrap_or("");
-        !["deployment", "replicaset", "rc", "statefulset", "daemonset"].contains(&kind)
+        ![
+            "deployment",
+            "replicaset",
+            "rc",
+            "statefulset",
+            "daemonset",
+            "job",
+        ]
+        .contains(&kind)
+    }
+
+    /// How long a manager may be silent and still have something to do, if that is longer than usual: jobs
+    /// gather the events of their pods for a second, and look again a second after they wrote.
+    pub(crate) fn quiet(&self) -> Option<Duration> {
+        self.name
+            .starts_with("job-")
+            .then_some(Duration::from_millis(2500))
     }
 
     /// The controllers that the story is about; its name begins with its kind.
@@ -63,6 +80,7 @@ impl Scenario {
             "rc" => vec!["replicationcontroller-controller"],
             "statefulset" => vec!["statefulset-controller"],
             "daemonset" => vec!["daemonset-controller"],
+            "job" => vec!["job-controller"],
             "gc" => vec!["garbage-collector-controller"],
             "namespace" => vec!["namespace-controller"],
             "serviceaccount" => vec!["serviceaccount-controller"],

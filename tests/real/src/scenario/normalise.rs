@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::audit::Entry;
 
 /// Fields that differ between any two runs, wherever they occur.
-const VOLATILE: [&str; 13] = [
+const VOLATILE: [&str; 18] = [
     "uid",
     "resourceVersion",
     "creationTimestamp",
@@ -19,6 +19,12 @@ const VOLATILE: [&str; 13] = [
     "firstTimestamp",
     "eventTime",
     "startTime",
+    "completionTime",
+    "finishedAt",
+    "startedAt",
+    // The labels of a job's pods that carry its uid.
+    "controller-uid",
+    "batch.kubernetes.io/controller-uid",
     "selfLink",
     "deletionTimestamp",
 ];

@@ -22,12 +22,13 @@ use crate::wait::{self, Seen};
 /// Scenarios mostly wait for silence, so two cores carry several at a time.
 const AT_A_TIME: usize = 8;
 /// What scenarios of workloads are about; others would only add noise of their own.
-pub(super) const WORKLOADS: [&str; 6] = [
+pub(super) const WORKLOADS: [&str; 7] = [
     "deployment-controller",
     "replicaset-controller",
     "replicationcontroller-controller",
     "statefulset-controller",
     "daemonset-controller",
+    "job-controller",
     "garbage-collector-controller",
 ];
 
@@ -131,7 +132,7 @@ pub(super) fn side_by_side<T: Send>(
 fn play(api: &Api, tail: &Tail, scenario: &Scenario) -> Result<Record> {
     let namespace = namespace_of(scenario);
     tail.watch(&namespace);
-    take_steps(api, scenario, &|| tail.settle(&namespace))?;
+    take_steps(api, scenario, &|| tail.settle(&namespace, scenario.quiet()))?;
     let record = Record::take(api, &namespace, &tail.writes(&namespace)?)?;
     clean_up(api, &namespace)?;
     Ok(record)
