@@ -31,6 +31,7 @@ gates! {
     MaxUnavailableStatefulSet = false,
     OrderedNamespaceDeletion = true,
     PodDeletionCost = true,
+    SeparateTaintEvictionController = true,
     StaleControllerConsistencyDaemonSet = true,
     StaleControllerConsistencyReplicaSet = true,
     StaleControllerConsistencyStatefulSet = true,

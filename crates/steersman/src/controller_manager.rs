@@ -12,7 +12,7 @@ use client::config::Environment;
 use manager::logging::Logging;
 use manager::{Command, Errors, Options, Process, built, process};
 
-use crate::signals;
+use crate::{rhythm, signals};
 
 pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> ExitCode {
     let options = match Options::parse(arguments, program, built::has) {
@@ -27,9 +27,8 @@ pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> Ex
     let logging = Logging::install(&options.logging, clock.clone());
     // Decoding and planning are quick: one thread keeps up with an API server, and a second one only costs
     // memory and the CPU for waking each other.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = rhythm::keep(builder.enable_all()).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -9,6 +9,7 @@ mod controller_revision;
 mod daemonset;
 mod deployment;
 mod job;
+mod lease;
 mod metadata;
 mod namespace;
 mod node;
@@ -29,9 +30,10 @@ pub use deployment::{
     Deployment, DeploymentSpec, DeploymentStatus, DeploymentStrategy, ROLLBACK_TO, RollbackTo,
 };
 pub use job::{Job, JobSpec, JobStatus};
+pub use lease::{Lease, LeaseSpec};
 pub use metadata::Metadata;
 pub use namespace::{Namespace, NamespaceSpec, NamespaceStatus};
-pub use node::{Node, NodeSpec, NodeStatus};
+pub use node::{Heartbeat, Node, NodeSpec, NodeStatus};
 pub use persistent_volume_claim::PersistentVolumeClaim;
 pub use pod::{POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodOwn, PodStatus, Volume};
 pub use replicaset::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};

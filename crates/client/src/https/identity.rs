@@ -123,6 +123,13 @@ impl Identity {
         Ok(self.lock().credential.clone())
     }
 
+    /// What to connect with now. A connection is rare, and whoever rotated a certificate expects the next one to show
+    /// it, so the files are looked at however recently they were.
+    pub(super) fn for_new_connection(&self) -> Credential {
+        self.reload_if_changed();
+        self.lock().credential.clone()
+    }
+
     /// The server refused this credential: is there another by now?
     pub(super) async fn renew(&self, refused: &Credential) -> Option<Credential> {
         self.reload_if_changed();

@@ -102,7 +102,7 @@ impl Https {
         let mut tried = 0;
         loop {
             tried += 1;
-            let mut lease = self.pool.checkout(lane, credential).await?;
+            let mut lease = self.pool.checkout(lane, credential, &self.identity).await?;
             let request = self.prepare(request, credential, &lease)?;
             let is_read = request.method() == Method::GET;
             let reused = lease.is_reused();

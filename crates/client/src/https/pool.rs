@@ -13,7 +13,7 @@ use hyper::client::conn::{http1, http2};
 
 use super::connect::{Connection, connect};
 use super::error::ConnectError;
-use super::identity::Credential;
+use super::identity::{Credential, Identity};
 use super::lease::{IdleHttp1, Lease};
 use crate::config::Server;
 use crate::metrics::TransportMetrics;
@@ -77,11 +77,12 @@ impl Pool {
         }
     }
 
-    /// A place on a connection made with this credential; connects when there is none.
+    /// A place on a connection made with this credential; where there is none, connects with the newest there is.
     pub(super) async fn checkout(
         &self,
         lane: Lane,
         credential: &Credential,
+        identity: &Identity,
     ) -> Result<Lease, ConnectError> {
         let lane = match lane {
             Lane::Requests => &self.requests,
@@ -98,12 +99,12 @@ impl Pool {
         if let Some(failure) = lane.failure_since(attempts_before) {
             return Err(failure);
         }
-        let proxy = self.proxy.as_ref();
-        let connected = connect(&self.server, proxy, credential, &self.metrics).await;
+        let (newest, proxy) = (identity.for_new_connection(), self.proxy.as_ref());
+        let connected = connect(&self.server, proxy, &newest, &self.metrics).await;
         let mut connections = lane.lock();
         connections.attempts += 1;
         connections.failure = connected.as_ref().err().cloned();
-        Ok(connections.admit(connected?, credential))
+        Ok(connections.admit(connected?, &newest))
     }
 }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::intern::Istr;
 use crate::meta::Meta;
 use crate::resource::{DecodeError, Resource, ResourceType, decode_json, decode_protobuf};
+use crate::taints::Toleration;
 use crate::time::{MicroTime, Time};
 use wire::Wire;
 
@@ -37,6 +38,7 @@ pub struct PodBody {
     pub restart_policy: Istr,
     pub subdomain: Istr,
     pub host_network: bool,
+    pub tolerations: Box<[Toleration]>,
 }
 
 /// The part of a pod that its controller sets per pod: StatefulSet identity, DaemonSet node.
