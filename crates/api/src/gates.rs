@@ -32,6 +32,7 @@ gates! {
     MutableSchedulingDirectivesForSuspendedJobs = true,
     OrderedNamespaceDeletion = true,
     PodDeletionCost = true,
+    SeparateTaintEvictionController = true,
     StaleControllerConsistencyDaemonSet = true,
     StaleControllerConsistencyJob = true,
     StaleControllerConsistencyReplicaSet = true,

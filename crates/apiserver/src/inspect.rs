@@ -76,6 +76,7 @@ impl ApiServer {
                 tokens: Tokens::new(None, shared.tokens.issuer.clone()),
                 rbac: Rbac::default(),
                 metrics: crate::metrics::Metrics::default(),
+                parsed: crate::parsed::Parsed::default(),
                 expiry: Expiry::default(),
                 track_fields: shared.track_fields,
                 openapi: crate::openapi::OpenApi::default(),

@@ -101,6 +101,15 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
         self.add_after(item, delay);
     }
 
+    /// Adds the item after a delay that grows up to `most`, for failures that are not the item's own.
+    pub fn add_rate_limited_within(&self, item: T, most: Duration) {
+        if let Some(metrics) = self.metrics.get() {
+            metrics.on_retry();
+        }
+        let delay = self.lock().limiter.delay_within(&item, most);
+        self.add_after(item, delay);
+    }
+
     /// The item is fine again: its next failure starts with the shortest delay.
     pub fn forget(&self, item: &T) {
         self.lock().limiter.forget(item);

@@ -9,6 +9,7 @@ mod controller_revision;
 mod daemonset;
 mod deployment;
 mod job;
+mod lease;
 mod metadata;
 mod namespace;
 mod node;
@@ -33,9 +34,10 @@ pub use job::{
     JOB_TRACKING, Job, JobSpec, JobStatus, OnExitCodes, OnPodCondition, PodFailurePolicy,
     PodFailureRule, SuccessPolicy, SuccessRule, UncountedPods,
 };
+pub use lease::{Lease, LeaseSpec};
 pub use metadata::Metadata;
 pub use namespace::{Namespace, NamespaceSpec, NamespaceStatus};
-pub use node::{Node, NodeSpec, NodeStatus};
+pub use node::{Heartbeat, Node, NodeSpec, NodeStatus};
 pub use persistent_volume_claim::PersistentVolumeClaim;
 pub use pod::{
     Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodOwn, PodStatus, Volume,

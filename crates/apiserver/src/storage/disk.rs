@@ -396,9 +396,9 @@ mod tests {
         let store = Store::new(Durability::Disk(Disk::new()), 100, 1, 1);
         let kind = crate::kinds::find("", "ConfigMap").expect("it is built in");
         let put = |name: &str, text: &str| {
-            let mut value = json!({"metadata": {"name": name}, "data": {"k": text}});
+            let value = json!({"metadata": {"name": name}, "data": {"k": text}});
             let written: Result<_, ()> =
-                store.write(|transaction| Ok(transaction.put(kind, name, &mut value, None)));
+                store.write(|transaction| Ok(transaction.put(kind, name, &value, None)));
             written.expect("puts do not fail").1
         };
         let Durability::Disk(disk) = &store.durability else {

@@ -16,6 +16,7 @@ use super::error::ConnectError;
 use super::identity::{Credential, Identity};
 use super::lease::{IdleHttp1, Lease};
 use crate::config::Server;
+use crate::metrics::TransportMetrics;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
@@ -33,6 +34,7 @@ const MAX_HTTP2_CONNECTIONS: usize = 8;
 pub(super) struct Pool {
     server: Server,
     proxy: Option<Uri>,
+    metrics: TransportMetrics,
     requests: LaneState,
     watches: LaneState,
 }
@@ -61,7 +63,7 @@ struct Shared {
 }
 
 impl Pool {
-    pub(super) fn new(server: Server, proxy: Option<Uri>) -> Pool {
+    pub(super) fn new(server: Server, proxy: Option<Uri>, metrics: TransportMetrics) -> Pool {
         let lane = || LaneState {
             connections: Mutex::new(Connections::default()),
             connecting: tokio::sync::Mutex::new(()),
@@ -69,6 +71,7 @@ impl Pool {
         Pool {
             server,
             proxy,
+            metrics,
             requests: lane(),
             watches: lane(),
         }
@@ -96,8 +99,8 @@ impl Pool {
         if let Some(failure) = lane.failure_since(attempts_before) {
             return Err(failure);
         }
-        let newest = identity.for_new_connection();
-        let connected = connect(&self.server, self.proxy.as_ref(), &newest).await;
+        let (newest, proxy) = (identity.for_new_connection(), self.proxy.as_ref());
+        let connected = connect(&self.server, proxy, &newest, &self.metrics).await;
         let mut connections = lane.lock();
         connections.attempts += 1;
         connections.failure = connected.as_ref().err().cloned();

@@ -21,7 +21,7 @@ impl Gatherer<'_> {
             Ok(object) => object,
             Err(error) => bail!("{}", self.cannot_read(resource, name, &error)),
         };
-        let now = runtime::clock::wall().now().time();
+        let now = self.connection.now().await;
         // Whoever tells is known later.
         let source = Source::Objects(String::new());
         let mut facts = Facts::new(now, source, object);

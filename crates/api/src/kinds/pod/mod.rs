@@ -16,6 +16,7 @@ use std::time::Duration;
 use crate::intern::Istr;
 use crate::meta::Meta;
 use crate::resource::{DecodeError, Resource, ResourceType, decode_json, decode_protobuf};
+use crate::taints::Toleration;
 use crate::time::{MicroTime, Time};
 use wire::Wire;
 
@@ -38,6 +39,7 @@ pub struct PodBody {
     pub restart_policy: Istr,
     pub subdomain: Istr,
     pub host_network: bool,
+    pub tolerations: Box<[Toleration]>,
 }
 
 /// What few pods have: StatefulSet identity, DaemonSet node, how a Job's pod ended.

@@ -14,6 +14,7 @@ use crate::kinds::{
 use crate::meta::{Meta, WireMeta, WireTime, or_default};
 use crate::node_affinity::{Affinity, NodeSelectorOperator};
 use crate::protobuf::{Malformed, Message, Value, descend};
+use crate::taints::Toleration;
 use crate::time::Time;
 
 /// Conditions besides Ready that controllers read.
@@ -50,6 +51,7 @@ impl From<Wire<'_>> for Pod {
                 restart_policy: spec.restart_policy,
                 subdomain: spec.subdomain,
                 host_network: spec.host_network,
+                tolerations: spec.tolerations.into(),
             }),
             node_name: spec.node_name,
         }
@@ -76,6 +78,8 @@ struct Spec<'a> {
     init_containers: Vec<Container<'a>>,
     #[serde(deserialize_with = "or_default")]
     volumes: Vec<WireVolume<'a>>,
+    #[serde(deserialize_with = "or_default")]
+    tolerations: Vec<Toleration>,
     #[serde(rename = "affinity", deserialize_with = "node_by_name")]
     meant_for: Istr,
 }
@@ -369,6 +373,21 @@ impl<'a> Message<'a> for Spec<'a> {
             17 => self.subdomain = value.text()?.into(),
             18 => self.meant_for = node_by_name_in_message(value)?,
             20 => self.init_containers.push(value.message()?),
+            22 => self.tolerations.push(value.message()?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for Toleration {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            1 => self.key = value.text()?.into(),
+            2 => self.operator = value.text()?.into(),
+            3 => self.value = value.text()?.into(),
+            4 => self.effect = value.text()?.into(),
+            5 => self.toleration_seconds = Some(value.number()?),
             _ => {}
         }
         Ok(())
