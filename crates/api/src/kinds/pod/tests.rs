@@ -184,6 +184,22 @@ fn protobuf_and_json_give_the_same_view() {
     assert_eq!(pod.metadata.finalizers.len() + pod.metadata.owners.len(), 2);
 }
 
+/// The same of a pod of a job that failed.
+#[test]
+fn protobuf_and_json_agree_on_how_a_pod_ended() {
+    let json = Pod::decode(include_bytes!("testdata/job-pod.json")).unwrap();
+    let pod = Pod::decode_protobuf(include_bytes!("testdata/job-pod.pb")).unwrap();
+    assert_eq!(format!("{json:#?}"), format!("{pod:#?}"));
+    let ended = pod.ended().unwrap();
+    assert_eq!(ended.at, Time::parse("2026-03-01T10:00:30Z"));
+    let exit = |exit: &Exit| (exit.container.to_string(), exit.code);
+    let failures: Vec<(String, i32)> = ended.failures.iter().map(exit).collect();
+    assert_eq!(failures, [("main".into(), 42), ("once".into(), 5)]);
+    assert_eq!(pod.status.restarts_in_all, 10);
+    assert_eq!(pod.status.conditions.len(), 4);
+    assert_eq!(pod.metadata.annotations.len(), 3, "those of jobs");
+}
+
 #[test]
 fn a_broken_message_is_named_or_refused() {
     let message = include_bytes!("testdata/pod.pb");
