@@ -8,7 +8,7 @@ use crate::auth::{Identity, StaticToken};
 use crate::kinds::Registry;
 use crate::storage::{Store, TableKey};
 use crate::{Body, BoxError, Transport, rest};
-use api::{Clock, Rng};
+use api::{Clock, Rng, Time};
 use bytes::Bytes;
 use http::{Request, Response};
 use std::path::PathBuf;
@@ -186,6 +186,11 @@ impl ApiServer {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// What time it is here.
+    pub fn now(&self) -> Time {
+        self.shared.clock.now().time()
     }
 
     /// Answers one request on behalf of an authenticated user.
