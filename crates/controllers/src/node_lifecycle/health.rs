@@ -167,12 +167,18 @@ impl Silenced {
     }
 }
 
-impl fmt::Display for Silenced {
+/// Says that the node is called silent, and why.
+impl fmt::Display for Look {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = match self.never_reported {
-            true => "its kubelet never reported it",
-            false => "its kubelet has stopped reporting",
+        let why = match self.silenced.iter().any(|one| !one.never_reported) {
+            true => "its kubelet has stopped reporting",
+            false => "its kubelet has never reported",
         };
-        write!(f, "sets {} to Unknown: {why}", self.condition)
+        let all: Vec<&str> = self.silenced.iter().map(|one| one.condition).collect();
+        write!(
+            f,
+            "calls it silent: {why}, so {} are Unknown",
+            all.join(", ")
+        )
     }
 }

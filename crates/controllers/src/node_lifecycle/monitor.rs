@@ -143,8 +143,7 @@ impl Lifecycle {
                 let fell = was_ready && look.is_down();
                 return Ok((node, look, fell));
             }
-            let lines = look.silenced.iter().map(ToString::to_string);
-            self.tell(&node.key(), lines);
+            self.tell(&node.key(), [look.to_string()].into_iter());
             match self.silence(&node, &look).await {
                 Ok(written) => {
                     self.remember(&written, &look);

@@ -8,6 +8,7 @@ mod compare;
 mod embedded;
 mod expand;
 mod normalise;
+mod part;
 mod record;
 mod resources;
 mod run;
@@ -22,6 +23,7 @@ use serde::Deserialize;
 
 pub use compare::{Difference, KnownDifferences, compare};
 pub use embedded::run_embedded;
+pub use part::Part;
 pub use record::Record;
 pub use run::{Run, run_all};
 pub use step::Step;
@@ -49,18 +51,16 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Is the story about what cleans up behind others? Such controllers would disturb stories of workloads.
-    pub fn is_housekeeping(&self) -> bool {
-        let kind = self.name.split('-').next().unwrap_or("");
-        ![
-            "deployment",
-            "replicaset",
-            "rc",
-            "statefulset",
-            "daemonset",
-            "job",
-        ]
-        .contains(&kind)
+    /// Which stories it is played along with: controllers that clean up behind others, or that look after nodes,
+    /// would disturb stories of workloads.
+    pub fn part(&self) -> Part {
+        match self.name.split('-').next().unwrap_or("") {
+            "deployment" | "replicaset" | "rc" | "statefulset" | "daemonset" | "job" => {
+                Part::Workloads
+            }
+            "node" | "taint" => Part::Nodes,
+            _ => Part::Housekeeping,
+        }
     }
 
     /// How long a manager may be silent and still have something to do, if that is longer than usual: jobs
@@ -90,6 +90,8 @@ impl Scenario {
             "ttl" => vec!["ttl-controller"],
             "finished" => vec!["ttl-after-finished-controller"],
             "clusterrole" => vec!["clusterrole-aggregation-controller"],
+            "node" => vec!["node-lifecycle-controller", "taint-eviction-controller"],
+            "taint" => vec!["taint-eviction-controller"],
             _ => vec!["a controller of its kind"],
         };
         // Only the garbage collector ends what a deletion began.

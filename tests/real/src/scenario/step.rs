@@ -356,6 +356,9 @@ impl Player<'_> {
     fn create_node(&self, node: &Node) -> Result<()> {
         let name = format!("{}-{}", self.namespace, node.name);
         let mut labels = node.labels.clone();
+        for value in labels.values_mut() {
+            *value = value.replace("$NS", self.namespace);
+        }
         labels.insert("scenario".to_owned(), self.namespace.to_owned());
         labels.insert("kubernetes.io/hostname".to_owned(), name.clone());
         let mut spec = json!({"unschedulable": node.unschedulable});

@@ -42,7 +42,7 @@ fn first_come_first_served_and_once() {
     assert_eq!(waiting.next(at(2)), Turn::Nobody);
 }
 
-// Upstream: TestDelNode, TestTryRemovingWhileTry, TestClear.
+// Upstream: TestDelNode, TestTryRemovingWhileTry.
 #[test]
 fn a_node_that_is_forgotten_may_come_again() {
     let mut waiting = queue(1.0, &["a", "b", "c"]);

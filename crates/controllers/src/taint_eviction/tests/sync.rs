@@ -146,23 +146,69 @@ async fn a_taint_that_goes_in_time_calls_it_off() {
     assert_eq!(world.written(), "PATCH pods/a/status\nDELETE pods/a");
 }
 
+/// Gives the pod another time for which it tolerates the taint; `None` is for ever.
+async fn tolerate(world: &World, name: &str, seconds: Option<i64>) {
+    let mut toleration = json!({"key": "down", "operator": "Exists", "effect": "NoExecute"});
+    if let Some(seconds) = seconds {
+        toleration["tolerationSeconds"] = json!(seconds);
+    }
+    let pod = world.get(&Pod::TYPE, name).await.unwrap();
+    // Admission has added some of its own, which must stay.
+    let mut tolerations = pod["spec"]["tolerations"].as_array().unwrap().clone();
+    tolerations.retain(|held| held["key"] != "down");
+    tolerations.insert(0, toleration);
+    world
+        .patch(
+            &Pod::TYPE,
+            name,
+            json!({"spec": {"tolerations": tolerations}}),
+        )
+        .await;
+}
+
 // Upstream: TestUpdatePod.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_learns_to_tolerate_may_stay() {
+async fn a_pod_whose_tolerations_change_is_looked_at_again() {
     let world = world().await;
-    make_pod(&world, "a", Some(60)).await;
+    for name in ["forever", "longer"] {
+        make_pod(&world, name, Some(60)).await;
+    }
     taint(&world, down()).await;
     seconds(30).await;
-    let forever = json!([
-        {"key": "down", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60},
-        {"key": "down", "effect": "NoExecute"},
-    ]);
-    // What is there already counts first, and that is an end after a minute.
-    world
-        .patch(&Pod::TYPE, "a", json!({"spec": {"tolerations": forever}}))
-        .await;
-    seconds(100).await;
-    assert_eq!(world.written(), "PATCH pods/a/status\nDELETE pods/a");
+    tolerate(&world, "forever", None).await;
+    tolerate(&world, "longer", Some(1000)).await;
+    seconds(29).await;
+    assert_eq!(world.written(), "");
+    seconds(2).await;
+    // UPSTREAM: what was decided stays decided.
+    assert_eq!(
+        world.written(),
+        "PATCH pods/longer/status\nDELETE pods/longer"
+    );
+    let events = world.events().await.join("\n");
+    assert!(
+        events.contains("Cancelling deletion of Pod default/forever"),
+        "{events}"
+    );
+}
+
+// Upstream: TestCreateNode.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_with_its_taints_drives_away_who_waits_there() {
+    let world = world().await;
+    world.delete(&Node::TYPE, "n1").await;
+    make_pod(&world, "now", None).await;
+    make_pod(&world, "soon", Some(10)).await;
+    world.settle().await;
+    assert_eq!(world.written(), "");
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {"taints": down()},
+    });
+    world.create(&Node::TYPE, node).await;
+    seconds(1).await;
+    assert_eq!(world.written(), "PATCH pods/now/status\nDELETE pods/now");
+    seconds(10).await;
+    assert_eq!(world.written(), "PATCH pods/soon/status\nDELETE pods/soon");
 }
 
 // Upstream: TestDeletePod, TestCancelAndRead.
