@@ -82,7 +82,7 @@ fn build_missing(
 }
 
 /// Builds one package under a temporary name and renames it: a binary that exists is complete.
-fn go_build(module: &Path, package: &str, stamps: &str, output: &Path) -> Result<()> {
+pub fn go_build(module: &Path, package: &str, stamps: &str, output: &Path) -> Result<()> {
     let started = Instant::now();
     eprintln!(
         "building {} (minutes the first time, never again)",

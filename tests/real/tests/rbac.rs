@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use real_tests::audit;
-use real_tests::kubelet::{AutomaticKubelet, Heartbeats, Kubelet};
+use real_tests::kubelet::{AutomaticKubelet, Ending, Heartbeats, Kubelet};
 use real_tests::wait::{self, Seen};
 use real_tests::{Cluster, ClusterOptions, Flavor, Manager, ManagerOptions, installation, manager};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const APPS: &str = "/apis/apps/v1/namespaces/default";
+const BATCH: &str = "/apis/batch/v1/namespaces/default";
 
 /// A node that falls silent is noticed while the test lasts.
 const SHORT_PATIENCE: [&str; 2] = ["--node-monitor-period=1s", "--node-monitor-grace-period=8s"];
@@ -92,6 +93,7 @@ fn never_refused(flavor: Flavor, kinds: &[(&str, &str, &str)]) {
             .delete(&path, &json!({"propagationPolicy": "Foreground"}))
             .unwrap();
     }
+    run_job(&cluster);
     wait::until("the last pod to go", PATIENCE, || {
         let pods = cluster.api.list("/api/v1/namespaces/default/pods")?;
         Ok(if pods.is_empty() {
@@ -110,7 +112,7 @@ fn never_refused(flavor: Flavor, kinds: &[(&str, &str, &str)]) {
         .filter(audit::Entry::is_manager)
         .collect();
     let controllers = kinds.iter().map(|(_, _, controller)| controller);
-    for controller in controllers.chain(&HOUSEKEEPERS) {
+    for controller in controllers.chain(&HOUSEKEEPERS).chain(&["job-controller"]) {
         let account = format!(":{}", service_account(controller));
         let acted = by_manager
             .iter()
@@ -124,6 +126,29 @@ fn never_refused(flavor: Flavor, kinds: &[(&str, &str, &str)]) {
     // That is no lack of rights: nobody may create anything in a namespace that goes away.
     refused.retain(|line| !line.ends_with("because it is being terminated"));
     assert_eq!(refused, [] as [String; 0]);
+}
+
+/// A job that counts a pod, lets others go, deletes them, and is deleted itself.
+fn run_job(cluster: &Cluster) {
+    let (jobs, path) = (format!("{BATCH}/jobs"), format!("{BATCH}/jobs/job"));
+    let mut job = workload("Job");
+    job["apiVersion"] = json!("batch/v1");
+    let mut template = job["spec"]["template"].take();
+    template["spec"]["restartPolicy"] = json!("Never");
+    job["spec"] = json!({"parallelism": 2, "completions": 4, "template": template});
+    cluster.api.create(&jobs, &job).unwrap();
+    wait_status(cluster, &path, "ready", 2);
+    let kubelet = Kubelet::new(&cluster.api, "default");
+    let pod = kubelet.pods("app=job").unwrap().remove(0);
+    let name = pod["metadata"]["name"].as_str().unwrap();
+    let ending = Ending::default();
+    kubelet.set_phase(name, "Succeeded", &ending).unwrap();
+    wait_status(cluster, &path, "succeeded", 1);
+    let patch = json!({"spec": {"suspend": true}});
+    cluster.api.merge_patch(&path, &patch).unwrap();
+    wait_status(cluster, &path, "active", 0);
+    let options = json!({"propagationPolicy": "Background"});
+    cluster.api.delete(&path, &options).unwrap();
 }
 
 /// Those that write in [`keep_house`], apart from the tokens controller, which acts as the manager itself.
@@ -289,8 +314,10 @@ fn wait_status(cluster: &Cluster, path: &str, field: &str, expected: u64) {
     wait::until(path, PATIENCE, || {
         let object = cluster.api.get(path)?;
         let seen = object["status"][field].as_u64().unwrap_or(0);
-        let done = seen == expected
-            && object["status"]["observedGeneration"] == object["metadata"]["generation"];
+        // Jobs do not say which generation they have seen.
+        let observed = &object["status"]["observedGeneration"];
+        let current = object["kind"] == "Job" || *observed == object["metadata"]["generation"];
+        let done = seen == expected && current;
         Ok(if done {
             Seen::Ready(())
         } else {

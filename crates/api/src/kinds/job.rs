@@ -208,6 +208,24 @@ mod tests {
         );
     }
 
+    // Upstream: TestFinishedCondition.
+    #[test]
+    fn a_job_is_over_when_a_condition_says_so() {
+        let over = |type_: &str, status: &str| {
+            let conditions = format!(
+                r#"[{{"type":"X","status":"True"}},{{"type":"{type_}","status":"{status}"}}]"#
+            );
+            let json = format!(r#"{{"status":{{"conditions":{conditions}}}}}"#);
+            let job = Job::decode(json.as_bytes()).unwrap();
+            job.finished().map(|condition| condition.type_.to_string())
+        };
+        assert_eq!(over("Complete", "True").as_deref(), Some("Complete"));
+        assert_eq!(over("Failed", "True").as_deref(), Some("Failed"));
+        assert_eq!(over("Failed", "False"), None);
+        assert_eq!(over("Complete", "Unknown"), None);
+        assert_eq!(over("FailureTarget", "True"), None);
+    }
+
     #[test]
     fn policies_are_read() {
         let job = Job::decode(

@@ -49,3 +49,45 @@ fn is_held_in_vain(jobs: &Store<Job>, pod: &Pod) -> bool {
     resolve_owner(jobs, &pod.metadata.namespace, owner)
         .is_none_or(|job| job.external_manager().is_none() && job.finished().is_some())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    // Upstream: TestSyncOrphanPod.
+    #[test]
+    fn only_a_job_of_ours_that_runs_keeps_its_pods() {
+        let jobs = Store::new();
+        let put = |name: &str, spec: Value, status: Value| {
+            let meta = json!({"name": name, "namespace": "default", "uid": name});
+            let job = json!({"metadata": meta, "spec": spec, "status": status});
+            jobs.put(Arc::new(Job::decode(job.to_string().as_bytes()).unwrap()));
+        };
+        let over = json!({"conditions": [{"type": "Failed", "status": "True"}]});
+        let others = json!({"managedBy": "example.com/other"});
+        put("runs", json!({}), json!({}));
+        put("over", json!({}), over.clone());
+        put("others", others, over);
+        let held = |api_version: &str, kind: &str, name: &str, controller: bool| {
+            let owner = json!({
+                "apiVersion": api_version, "kind": kind, "name": name, "uid": name, "controller": controller,
+            });
+            let meta = json!({
+                "name": "p", "namespace": "default", "uid": "p", "ownerReferences": [owner],
+                "finalizers": ["batch.kubernetes.io/job-tracking"],
+            });
+            let pod = Pod::decode(json!({"metadata": meta}).to_string().as_bytes()).unwrap();
+            is_held_in_vain(&jobs, &pod)
+        };
+        assert!(!held("batch/v1", "Job", "runs", true));
+        assert!(held("batch/v1", "Job", "runs", false), "nobody controls it");
+        assert!(held("batch/v1", "Job", "over", true));
+        assert!(held("batch/v1", "Job", "gone", true));
+        assert!(!held("batch/v1", "Job", "others", true));
+        assert!(!held("batch/v1", "CronJob", "gone", true));
+        assert!(!held("example/v1", "Job", "gone", true));
+        let free = Pod::decode(br#"{"metadata":{"name":"p"}}"#).unwrap();
+        assert!(!is_held_in_vain(&jobs, &free), "has no finalizer");
+    }
+}

@@ -181,3 +181,42 @@ fn ensure(conditions: &mut Vec<Condition>, new: Condition) -> bool {
     }
     changed
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::round::now;
+    use super::*;
+
+    // Upstream: TestEnsureJobConditions.
+    #[test]
+    fn a_condition_changes_in_its_place_and_never_comes_as_false() {
+        let given = |type_: &str, status: ConditionStatus, message: &str| Condition {
+            status,
+            ..condition(type_, "r", message, now())
+        };
+        let check = |held: &[Condition], new: Condition, changes: bool, expected: &[&str]| {
+            let mut conditions = held.to_vec();
+            assert_eq!(ensure(&mut conditions, new), changes);
+            let told: Vec<String> = conditions
+                .iter()
+                .map(|one| format!("{}={} {}", one.type_, one.status, one.message))
+                .collect();
+            assert_eq!(told, expected);
+        };
+        use ConditionStatus::{False, True};
+        let two = [given("Other", True, "m"), given(SUSPENDED, True, "m")];
+        check(
+            &[],
+            given(SUSPENDED, True, "m"),
+            true,
+            &["Suspended=True m"],
+        );
+        check(&[], given(SUSPENDED, False, "m"), false, &[]);
+        let same = ["Other=True m", "Suspended=True m"];
+        check(&two, given(SUSPENDED, True, "m"), false, &same);
+        let resumed = ["Other=True m", "Suspended=False m"];
+        check(&two, given(SUSPENDED, False, "m"), true, &resumed);
+        let reworded = ["Other=True m", "Suspended=True n"];
+        check(&two, given(SUSPENDED, True, "n"), true, &reworded);
+    }
+}

@@ -146,3 +146,21 @@ pub async fn release(client: &Client, pod: &Pod) -> Result<u64, Error> {
         .await?;
     Ok(revision(&answer))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Upstream: TestPodGenerateNameWithIndex.
+    #[test]
+    fn a_generated_name_has_room_for_its_index() {
+        assert_eq!(generate_name("job", 7), "job-7-");
+        let long = "a".repeat(60);
+        let name = generate_name(&long, 123_456);
+        assert_eq!((name.len(), name.ends_with("a-123456-")), (58, true));
+        assert_eq!(
+            generate_name(&"a".repeat(55), 1),
+            format!("{}-1-", "a".repeat(55))
+        );
+    }
+}

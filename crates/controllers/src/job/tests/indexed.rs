@@ -202,6 +202,29 @@ async fn a_policy_fails_an_index() {
         PUT jobs/j/status active=1 failed=1 failedIndexes=0 ready=0 start=00:00 terminating=0"#]].assert_eq(&story.tell().await);
 }
 
+// Upstream: TestGetNewIndexFailureCountValue.
+#[tokio::test(start_paused = true)]
+async fn an_ignored_failure_of_an_index_is_counted_apart() {
+    let mut story = Story::begin().await;
+    let rule = json!({"action": "Ignore", "onExitCodes": {"operator": "In", "values": [7]}});
+    let more = json!({"backoffLimitPerIndex": 1, "podFailurePolicy": {"rules": [rule]}});
+    story.create(with(indexed(1, 1), more)).await;
+    let mut told = Vec::new();
+    for (number, code) in [(1, 7), (2, 1)] {
+        story.exit(number, code).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        story.tell().await;
+        let pod = story.pod(number + 1);
+        let pod = story.world.get(&Pod::TYPE, &pod).await.unwrap();
+        told.push(pod["metadata"]["annotations"].to_string());
+    }
+    let expected = [
+        r#"{"batch.kubernetes.io/job-completion-index":"0","batch.kubernetes.io/job-index-failure-count":"0","batch.kubernetes.io/job-index-ignored-failure-count":"1"}"#,
+        r#"{"batch.kubernetes.io/job-completion-index":"0","batch.kubernetes.io/job-index-failure-count":"1","batch.kubernetes.io/job-index-ignored-failure-count":"1"}"#,
+    ];
+    assert_eq!(told, expected);
+}
+
 // Upstream: TestSuccessPolicy (integration).
 #[tokio::test(start_paused = true)]
 async fn a_leader_is_enough() {

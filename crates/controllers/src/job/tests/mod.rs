@@ -10,4 +10,5 @@ pub(super) mod round;
 mod running;
 mod stale;
 mod story;
+mod trouble;
 mod wakeups;

@@ -11,6 +11,7 @@ use crate::Tools;
 /// Pods are called `p1`, `p2` and so on, in the order in which they were first seen.
 pub struct Story {
     pub world: World,
+    pub metrics: runtime::Metrics,
     pods: Vec<(String, String)>,
 }
 
@@ -25,12 +26,14 @@ impl Story {
             gates,
             ..Tools::from(&world)
         };
+        let metrics = tools.metrics.clone();
         let controllers = controller(&world.informers, tools, 5);
         world.run(controllers.jobs.run(world.stop()));
         world.run(controllers.orphans.run(world.stop()));
         world.start().await;
         Story {
             world,
+            metrics,
             pods: Vec::new(),
         }
     }
