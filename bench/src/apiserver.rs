@@ -220,7 +220,7 @@ fn watchers(api: &Api) -> Result<f64> {
         let body = move || {
             let mut seen = 0;
             let mut own = Vec::with_capacity(WATCHED_WRITES);
-            let _ = api.watch(&watch, Duration::from_secs(60), |_| {
+            let _ = api.watch_lines(&watch, Duration::from_secs(60), |_| {
                 let now = origin.elapsed().as_nanos() as u64;
                 if seen == 0 {
                     // The first write only shows that the watch is open.

@@ -77,6 +77,7 @@ impl ApiServer {
                 rbac: Rbac::default(),
                 metrics: crate::metrics::Metrics::default(),
                 parsed: crate::parsed::Parsed::default(),
+                shapes: crate::apply::Shapes::default(),
                 expiry: Expiry::default(),
                 track_fields: shared.track_fields,
                 openapi: crate::openapi::OpenApi::default(),

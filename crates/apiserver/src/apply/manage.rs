@@ -432,22 +432,35 @@ fn merge_ancient(entries: &mut Vec<Entry>) {
 }
 
 fn entry_value(entry: Entry) -> Value {
-    let manager = entry.manager;
-    let operation = match manager.operation {
-        Operation::Apply => "Apply",
-        Operation::Update => "Update",
-    };
-    let mut value = json!({
-        "manager": manager.name, "operation": operation, "apiVersion": manager.api_version,
-        "fieldsType": "FieldsV1", "fieldsV1": entry.fields.into_value(),
-    });
-    if !entry.time.is_empty() {
-        value["time"] = json!(entry.time);
+    entry
+        .manager
+        .entry_at(&entry.time, entry.fields.into_value())
+}
+
+impl Manager {
+    /// The entry of managedFields for what it does now.
+    pub(super) fn entry(&self, fields: Value) -> Value {
+        self.entry_at(&self.time(), fields)
     }
-    if !manager.subresource.is_empty() {
-        value["subresource"] = json!(manager.subresource);
+
+    fn entry_at(&self, time: &str, fields: Value) -> Value {
+        let operation = match self.operation {
+            Operation::Apply => "Apply",
+            Operation::Update => "Update",
+        };
+        let mut value = json!({
+            "manager": self.name, "operation": operation, "apiVersion": self.api_version,
+            "fieldsType": "FieldsV1",
+        });
+        value["fieldsV1"] = fields;
+        if !time.is_empty() {
+            value["time"] = json!(time);
+        }
+        if !self.subresource.is_empty() {
+            value["subresource"] = json!(self.subresource);
+        }
+        value
     }
-    value
 }
 
 #[cfg(test)]

@@ -166,6 +166,18 @@ impl Context {
         }
     }
 
+    /// The managedFields of a new object. What comes back is the text of `fieldsV1`, which is then null in the
+    /// object until it is printed.
+    pub(crate) fn manage_new(&self, new: &mut Value, dry_run: bool) -> Option<Arc<str>> {
+        if dry_run || !self.shared.track_fields || self.applying {
+            self.manage_fields(&self.kind, new, None);
+            return None;
+        }
+        let manager = self.manager(Operation::Update);
+        let shapes = &self.shared.shapes;
+        shapes.record(&self.kind, new, &manager, self.unwritten())
+    }
+
     /// Keeps managedFields true through a write that is not an apply.
     pub(crate) fn manage_fields(&self, kind: &Kind, new: &mut Value, old: Option<&Value>) {
         if self.shared.track_fields && !self.applying {

@@ -38,10 +38,11 @@ impl Context {
                 .store
                 .write(|transaction| self.create_in(transaction, value, opaque, dry_run))?
         } else {
-            let checked = self.check_new(value, opaque, dry_run)?;
+            // Dropping the object takes as long as storing it: nobody should wait for that either.
+            let mut checked = self.check_new(value, opaque, dry_run)?;
             shared
                 .store
-                .write(|transaction| self.keep_new(transaction, checked, dry_run))?
+                .write(|transaction| self.keep_new(transaction, &mut checked, dry_run))?
         };
         self.settle(revision).await?;
         self.show(201, &object)
@@ -55,8 +56,8 @@ impl Context {
         opaque: Option<String>,
         dry_run: bool,
     ) -> Result<Arc<Stored>, Status> {
-        let checked = self.check_new(value, opaque, dry_run)?;
-        self.keep_new(transaction, checked, dry_run)
+        let mut checked = self.check_new(value, opaque, dry_run)?;
+        self.keep_new(transaction, &mut checked, dry_run)
     }
 
     /// Completes and checks a new object. Others may write meanwhile, as upstream's admission has it, too.
@@ -87,7 +88,7 @@ impl Context {
         if kind.generation || kind.custom().is_some() {
             metadata_mut(&mut value).remove("generation");
         }
-        self.manage_fields(&self.kind, &mut value, None);
+        let fields = self.manage_new(&mut value, dry_run);
         convert::to_storage(&self.kind, &mut value);
         retype(&kind, &mut value);
         let name = text(&value, "name").to_owned();
@@ -102,7 +103,10 @@ impl Context {
         }
         let verdict = self.verdict(&admission, &value, None)?;
         Ok(Checked {
-            draft: (!dry_run).then(|| Draft::new(&kind, &value, opaque.as_deref())),
+            draft: (!dry_run).then(|| {
+                let (opaque, fields) = (opaque.as_deref(), fields.as_deref());
+                Draft::with_fields(&kind, &value, opaque, fields)
+            }),
             name,
             value,
             opaque,
@@ -115,7 +119,7 @@ impl Context {
     fn keep_new(
         &mut self,
         transaction: &mut Transaction<'_>,
-        checked: Checked,
+        checked: &mut Checked,
         dry_run: bool,
     ) -> Result<Arc<Stored>, Status> {
         let kind = self.stored_kind.clone();
@@ -131,14 +135,9 @@ impl Context {
             }
             return Err(status);
         }
-        self.charge(
-            transaction,
-            &admission,
-            &checked.value,
-            None,
-            checked.verdict,
-        )?;
-        Ok(match checked.draft {
+        let verdict = std::mem::take(&mut checked.verdict);
+        self.charge(transaction, &admission, &checked.value, None, verdict)?;
+        Ok(match checked.draft.take() {
             Some(draft) => self.keep(transaction, &key, draft),
             None => {
                 let opaque = checked.opaque.as_deref();

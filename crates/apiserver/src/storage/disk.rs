@@ -20,8 +20,9 @@ const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const FORMAT: u64 = 1;
 const FILE: &str = "steersman.redb";
 
-/// redb's cache: the objects are in memory already, so just enough for the tree's inner pages.
-const CACHE_BYTES: usize = 8 * 1024 * 1024;
+/// redb's cache: the objects are in memory already, so just enough for the tree's inner pages and for what one
+/// commit of a few dozen objects writes.
+const CACHE_BYTES: usize = 2 * 1024 * 1024;
 
 /// How many failed ranges are remembered for writers that have not yet looked: they look at once.
 const FAILURES_KEPT: usize = 1024;

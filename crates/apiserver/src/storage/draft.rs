@@ -28,9 +28,20 @@ pub(crate) struct Draft {
 impl Draft {
     /// `opaque` replaces the `data` of a ControllerRevision byte for byte.
     pub(crate) fn new(kind: &Kind, value: &Value, opaque: Option<&str>) -> Draft {
+        Draft::with_fields(kind, value, opaque, None)
+    }
+
+    /// `fields` stands for the `fieldsV1` of all managed fields.
+    pub(crate) fn with_fields(
+        kind: &Kind,
+        value: &Value,
+        opaque: Option<&str>,
+        fields: Option<&str>,
+    ) -> Draft {
         let mut writer = Writer {
             text: Vec::with_capacity(USUAL_BYTES),
             gap: 0,
+            fields,
         };
         writer.object(value, opaque);
         let (labels, fields) = selectable(kind, value);
@@ -68,12 +79,13 @@ pub(super) fn selectable(kind: &Kind, value: &Value) -> (Texts, Texts) {
     )
 }
 
-struct Writer {
+struct Writer<'a> {
     text: Vec<u8>,
     gap: usize,
+    fields: Option<&'a str>,
 }
 
-impl Writer {
+impl Writer<'_> {
     /// Everything but the type, in the order of names as [`super::encode_body`] has it: the two are compared.
     fn object(&mut self, value: &Value, opaque: Option<&str>) {
         let nothing = Map::new();
@@ -111,12 +123,34 @@ impl Writer {
                 self.revision();
             }
             self.name(name);
-            self.value(member);
+            match self.fields.filter(|_| name == "managedFields") {
+                Some(fields) => self.managed_fields(member, fields),
+                None => self.value(member),
+            }
         }
         if self.gap == 0 {
             self.revision();
         }
         self.text.push(b'}');
+    }
+
+    fn managed_fields(&mut self, entries: &Value, fields: &str) {
+        self.text.push(b'[');
+        for entry in entries.as_array().into_iter().flatten() {
+            if self.text.last() != Some(&b'[') {
+                self.text.push(b',');
+            }
+            self.text.push(b'{');
+            for (name, member) in entry.as_object().into_iter().flatten() {
+                self.name(name);
+                match name.as_str() {
+                    "fieldsV1" => self.text.extend_from_slice(fields.as_bytes()),
+                    _ => self.value(member),
+                }
+            }
+            self.text.push(b'}');
+        }
+        self.text.push(b']');
     }
 
     fn revision(&mut self) {
@@ -163,5 +197,16 @@ mod tests {
                 assert_eq!(stored.body(), super::super::encode_body(&value, opaque));
             }
         }
+    }
+
+    #[test]
+    fn fields_that_are_known_as_text_are_put_in_their_place() {
+        let kind = crate::kinds::find("", "ConfigMap").expect("it is built in");
+        let fields = "{\"f:data\":{}}";
+        let mut value = json!({"metadata": {"managedFields": [{"fieldsV1": null, "manager": "me"}], "uid": "u"}});
+        let stored = Draft::with_fields(kind, &value, None, Some(fields)).stored("a".into(), 7);
+        value["metadata"]["resourceVersion"] = json!("7");
+        value["metadata"]["managedFields"][0]["fieldsV1"] = serde_json::from_str(fields).unwrap();
+        assert_eq!(stored.body(), super::super::encode_body(&value, None));
     }
 }
