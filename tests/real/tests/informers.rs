@@ -25,7 +25,7 @@ fn informers_of_client_go_see_the_same_on_both_servers() {
     };
     let program = installation.informers();
     if !program.is_file() {
-        eprintln!("skipped: run `cargo xtask real build` for the program on client-go");
+        installation::say("skipped: `cargo xtask real build` builds the program on client-go");
         return;
     }
     let cluster = Cluster::start(&installation, ClusterOptions::default()).unwrap();
