@@ -213,6 +213,9 @@ fn pending_indexes(snapshot: &Snapshot, assessed: &Assessment, wanted: usize) ->
 /// Pods that have to go: those whose index is none of the job's or taken twice, and so many others that
 /// at least `least` go.
 fn surplus(job: &Job, active: &[Arc<Pod>], least: usize) -> Vec<Arc<Pod>> {
+    if least == 0 && !job.is_indexed() {
+        return Vec::new();
+    }
     let mut sorted: Vec<&Arc<Pod>> = active.iter().collect();
     sorted.sort_by_key(|pod| deletion_rank(pod));
     let (mut leaving, mut staying) = (Vec::new(), Vec::new());

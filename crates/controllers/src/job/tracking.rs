@@ -80,7 +80,7 @@ impl Tracking {
         let job = &*snapshot.job;
         let mut pods: Vec<&Arc<Pod>> = snapshot.pods.iter().collect();
         if job.is_indexed() {
-            pods.sort_by_key(|pod| completion_index(pod));
+            pods.sort_by_cached_key(|pod| completion_index(pod));
         }
         let mut new_indexes = BTreeSet::new();
         for pod in pods.into_iter().filter(|pod| snapshot.is_tracked(pod)) {
