@@ -4,6 +4,7 @@
 //! Listeners run inline, right after the store has changed: there is no buffer between them and the
 //! stream that could grow. They must be quick, and they are: a trigger maps a change to keys.
 
+mod freshness;
 mod reflector;
 mod registry;
 
@@ -15,11 +16,13 @@ use std::time::Duration;
 
 use api::{Resource, ResourceType, Rng};
 use client::Client;
+use tokio::time::Instant;
 
 use crate::latch::Latch;
 use crate::mutation;
 use crate::stop::Stop;
 use crate::store::{Index, Store};
+use freshness::Freshness;
 
 pub use registry::{Informers, Synced};
 
@@ -55,6 +58,7 @@ pub struct Informer<K> {
     store: Arc<Store<K>>,
     listeners: Mutex<Arc<[Listener<K>]>>,
     synced: Latch,
+    freshness: Freshness,
 }
 
 /// How a stream behaves; the same for all informers of a process.
@@ -78,6 +82,7 @@ impl<K: Resource> Informer<K> {
             store: Arc::new(Store::new()),
             listeners: Mutex::new(Arc::from([])),
             synced: Latch::default(),
+            freshness: Freshness::default(),
         }
     }
 
@@ -116,7 +121,16 @@ impl<K: Resource> Informer<K> {
     }
 
     pub fn synced(&self) -> Synced {
-        Synced::new(self.resource.to_string(), self.synced.clone())
+        Synced::new(
+            self.resource.to_string(),
+            self.synced.clone(),
+            self.freshness.clone(),
+        )
+    }
+
+    /// From here on the store counts as synced only when it is as new as this moment.
+    pub fn demand_fresh(&self, since: Instant) {
+        self.freshness.demand(since);
     }
 
     /// Keeps the store in step until the signal comes.
@@ -159,14 +173,15 @@ impl<K: Resource> Informer<K> {
         }
     }
 
-    /// Ends a listing: what it did not contain is gone.
-    fn end_round(&self) {
+    /// Ends a listing that began at this moment: what it did not contain is gone.
+    fn end_round(&self, began: Instant) {
         for gone in self.store.end_round() {
             if !mutation::on("drop-synthetic-deletes") {
                 self.tell(|| Change::Deleted(&gone));
             }
         }
         self.synced.set();
+        self.freshness.prove(began);
     }
 
     fn resync(&self) {

@@ -11,6 +11,7 @@ use api::{Resource, Rng};
 use bytes::Bytes;
 use client::{
     Client, Encoding, Error, ListOptions, ResourceVersionMatch, WatchEvent, WatchOptions,
+    WatchStream,
 };
 use futures_util::StreamExt;
 use tokio::time::Instant;
@@ -28,6 +29,14 @@ const WATCH_SECONDS: u32 = 300;
 /// nobody waits for them by the second.
 const MISSING_RETRY: Duration = Duration::from_secs(30);
 
+/// A listing of so many objects is one small answer: upstream's page. Stores with more wait a moment for a
+/// sign from their stream before they list again.
+const CHEAP: usize = PAGE as usize;
+
+/// How long a stream has to show that it is alive. Large kinds are busy ones: there something changes
+/// within this time, and the whole takeover has a second.
+const SIGN_OF_LIFE: Duration = Duration::from_millis(300);
+
 /// Where we are with the server.
 enum Place {
     /// Nothing known: everything has to be listed.
@@ -42,6 +51,8 @@ enum End {
     Quiet,
     /// By itself, but too early: before any event, or within its listing.
     Cut,
+    /// Somebody needs to know that nothing is missing, and the stream could not show it.
+    Doubted,
     /// The server no longer knows our revision.
     Forgotten,
     /// The server does not speak WatchList.
@@ -63,12 +74,24 @@ pub(super) async fn run<K: Resource>(
         backoff: Backoff::new(options.rng.clone()),
         next_resync: options.resync.map(|every| Instant::now() + every),
         listed: false,
+        asked_at: Instant::now(),
+        sign: None,
         missing: false,
     };
     loop {
+        if !informer.freshness.is_met() {
+            reflector.place = Place::Unknown;
+        }
         let end = reflector.step().await;
         reflector.settle(end).await;
     }
+}
+
+/// A sign of life that a stream is waited for.
+struct Sign {
+    /// What the server was at, when it was asked.
+    revision: u64,
+    asked_at: Instant,
 }
 
 struct Reflector<'a, K> {
@@ -81,6 +104,10 @@ struct Reflector<'a, K> {
     next_resync: Option<Instant>,
     /// A listing is under way: the next "initial events end" completes it.
     listed: bool,
+    /// When the stream or listing was asked for.
+    asked_at: Instant,
+    /// What the stream has to reach to show that it misses nothing.
+    sign: Option<Sign>,
     /// The server does not serve the kind; that was said once.
     missing: bool,
 }
@@ -107,6 +134,7 @@ impl<K: Resource> Reflector<'_, K> {
         let resource = self.informer.resource();
         match end {
             End::Quiet => {}
+            End::Doubted => self.place = Place::Unknown,
             End::Unsupported => {
                 debug!(%resource, "the server refuses WatchList, using list and watch");
                 self.watch_list = false;
@@ -156,11 +184,12 @@ impl<K: Resource> Reflector<'_, K> {
             protobuf: K::PROTOBUF,
             ..WatchOptions::default()
         };
+        self.asked_at = Instant::now();
         let opened = self
             .client
             .watch(self.informer.resource(), "", &options)
             .await;
-        let mut stream = match opened {
+        let stream = match opened {
             Ok(stream) => stream,
             Err(error) => return refused(error, from_start),
         };
@@ -171,13 +200,42 @@ impl<K: Resource> Reflector<'_, K> {
             self.informer.store.begin_round();
         }
         self.listed = !from_start;
-        let encoding = stream.encoding();
         let deadline = Instant::now() + deadline(timeout_seconds);
+        let (end, events) = self.follow(stream, deadline, from_start).await;
+        match end {
+            // Half a listing is none; and a server that closes watches at once must not be asked
+            // in a tight loop.
+            End::Quiet if !self.listed || events == 0 => End::Cut,
+            end => {
+                // It has delivered: the next trouble is a new one.
+                if events > 0 && self.listed {
+                    self.backoff.reset();
+                }
+                end
+            }
+        }
+    }
+
+    /// Takes events until the stream ends; gives how many there were.
+    async fn follow(
+        &mut self,
+        mut stream: WatchStream,
+        deadline: Instant,
+        from_start: bool,
+    ) -> (End, u64) {
+        let encoding = stream.encoding();
         let mut events: u64 = 0;
-        let end = loop {
+        self.sign = None;
+        loop {
+            let give_up = self.sign.as_ref().map(|sign| sign.asked_at + SIGN_OF_LIFE);
             let event = tokio::select! {
                 biased;
                 event = stream.next() => event,
+                () = self.informer.freshness.lacking() => match self.ask_for_sign().await {
+                    true => continue,
+                    false => return (End::Doubted, events),
+                },
+                () = sleep_until(give_up) => return (End::Doubted, events),
                 () = sleep_until(self.next_resync) => {
                     self.resync();
                     continue;
@@ -193,20 +251,9 @@ impl<K: Resource> Reflector<'_, K> {
                 }
             };
             if let Some(end) = end {
-                break end;
+                return (end, events);
             }
-        };
-        match end {
-            // Half a listing is none; and a server that closes watches at once must not be asked
-            // in a tight loop.
-            End::Quiet if !self.listed || events == 0 => End::Cut,
-            end => {
-                // It has delivered: the next trouble is a new one.
-                if events > 0 && self.listed {
-                    self.backoff.reset();
-                }
-                end
-            }
+            self.look_for_sign();
         }
     }
 
@@ -231,7 +278,7 @@ impl<K: Resource> Reflector<'_, K> {
                 if initial_events_end && !self.listed {
                     self.listed = true;
                     self.informer.store.reset_version(resource_version);
-                    self.informer.end_round();
+                    self.informer.end_round(self.asked_at);
                 }
                 self.reached(resource_version);
                 self.informer.store.advance(resource_version);
@@ -248,7 +295,37 @@ impl<K: Resource> Reflector<'_, K> {
         }
     }
 
+    /// Asks the server where it is, so that the stream can show that it is there too. False where a new
+    /// listing costs no more than that.
+    async fn ask_for_sign(&mut self) -> bool {
+        if !self.listed || self.informer.store.len() <= CHEAP {
+            return false;
+        }
+        let options = ListOptions {
+            limit: Some(1),
+            metadata_only: true,
+            ..ListOptions::default()
+        };
+        let asked_at = Instant::now();
+        let asking = self.client.list(self.informer.resource(), "", &options);
+        let Ok(Ok(page)) = tokio::time::timeout(SIGN_OF_LIFE, asking).await else {
+            return false;
+        };
+        let revision = page.resource_version;
+        self.sign = Some(Sign { revision, asked_at });
+        self.look_for_sign();
+        true
+    }
+
+    fn look_for_sign(&mut self) {
+        let at = self.informer.store.resource_version();
+        if let Some(sign) = self.sign.take_if(|sign| sign.revision <= at) {
+            self.informer.freshness.prove(sign.asked_at);
+        }
+    }
+
     async fn list(&mut self) -> Result<u64, Error> {
+        self.asked_at = Instant::now();
         self.informer.store.begin_round();
         let mut options = ListOptions {
             limit: Some(PAGE),
@@ -272,7 +349,7 @@ impl<K: Resource> Reflector<'_, K> {
             }
             let Some(token) = page.continue_token else {
                 self.informer.store.reset_version(page.resource_version);
-                self.informer.end_round();
+                self.informer.end_round(self.asked_at);
                 return Ok(page.resource_version);
             };
             options.continue_token = Some(token);
