@@ -146,31 +146,34 @@ fn pod(number: usize) -> Value {
 
 /// How many pods a second are created by all clients together.
 fn creates(api: &Api) -> Result<f64> {
+    let bodies = bodies(0, CREATES);
     let started = Instant::now();
-    create_range(api, 0, CREATES)?;
+    create_all(api, &bodies)?;
     Ok(CREATES as f64 / started.elapsed().as_secs_f64())
 }
 
 fn fill(api: &Api) -> Result<()> {
-    create_range(api, CREATES, LISTED)
+    create_all(api, &bodies(CREATES, LISTED))
 }
 
-fn create_range(api: &Api, first: usize, end: usize) -> Result<()> {
-    let next = AtomicUsize::new(first);
+/// Printed before the clock starts: the clients share the machine with the server.
+fn bodies(first: usize, end: usize) -> Vec<String> {
+    (first..end).map(|number| pod(number).to_string()).collect()
+}
+
+fn create_all(api: &Api, bodies: &[String]) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let path = pods();
     let worker = || -> Result<()> {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= end {
-                return Ok(());
-            }
-            let body = pod(number).to_string();
-            let answer = api.send("POST", &pods(), "application/json", body.as_bytes())?;
+        while let Some(body) = bodies.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let answer = api.send("POST", &path, "application/json", body.as_bytes())?;
             ensure!(
                 answer.status == 201,
                 "a creation answered {}",
                 answer.status
             );
         }
+        Ok(())
     };
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(worker)).collect();
@@ -217,7 +220,7 @@ fn watchers(api: &Api) -> Result<f64> {
         let body = move || {
             let mut seen = 0;
             let mut own = Vec::with_capacity(WATCHED_WRITES);
-            let _ = api.watch(&watch, Duration::from_secs(60), |_| {
+            let _ = api.watch_lines(&watch, Duration::from_secs(60), |_| {
                 let now = origin.elapsed().as_nanos() as u64;
                 if seen == 0 {
                     // The first write only shows that the watch is open.

@@ -6,6 +6,7 @@
 //! alone where both cause the same writes, so both are shown.
 
 mod chart;
+mod housekeeping;
 pub(crate) mod stage;
 pub(crate) mod stories;
 mod summary;

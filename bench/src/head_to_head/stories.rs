@@ -8,8 +8,8 @@ use real_tests::kubelet::AutomaticKubelet;
 use real_tests::{Cluster, Flavor, Manager, ManagerOptions};
 use serde_json::{Value, json};
 
-use super::Options;
 use super::stage::{Phase, Stage, deployment, make_ready, same_controllers, template, until};
+use super::{Options, housekeeping};
 
 /// Sizes at 100 percent. Large enough that start-up does not count, small enough that a story with
 /// three rounds of both managers stays below three minutes on two cores.
@@ -23,7 +23,7 @@ const DEFAULT_FLAGS_PODS: usize = 300;
 /// Go's garbage collector runs late: memory is read after this much quiet.
 pub(crate) const SETTLE: Duration = Duration::from_secs(10);
 /// How long an idle manager is watched.
-pub(crate) const IDLE: Duration = Duration::from_secs(15);
+const IDLE: Duration = Duration::from_secs(15);
 
 pub(crate) struct Story {
     pub(crate) name: &'static str,
@@ -32,7 +32,7 @@ pub(crate) struct Story {
     pub(crate) run: fn(&Installation, &Options, bool) -> Result<Vec<Phase>>,
 }
 
-pub(crate) const STORIES: [Story; 8] = [
+pub(crate) const STORIES: [Story; 10] = [
     Story {
         name: "idle",
         about: "all built controllers with nothing to do",
@@ -69,6 +69,16 @@ pub(crate) const STORIES: [Story; 8] = [
         run: default_flags,
     },
     Story {
+        name: "limited",
+        about: "a Deployment deleted at 200 requests a second",
+        run: housekeeping::deleted_at_a_limit,
+    },
+    Story {
+        name: "namespace",
+        about: "a namespace with objects of twenty kinds deleted",
+        run: housekeeping::namespace,
+    },
+    Story {
         name: "failover",
         about: "the leader stops, or crashes, and the standby takes over",
         run: failover,
@@ -76,7 +86,7 @@ pub(crate) const STORIES: [Story; 8] = [
 ];
 
 /// Runs a story for each manager, each on servers of its own.
-fn both(
+pub(super) fn both(
     installation: &Installation,
     options: &Options,
     reverse: bool,
@@ -108,7 +118,7 @@ fn turns(options: &Options, reverse: bool) -> [Flavor; 2] {
     }
 }
 
-fn size(options: &Options, items: usize) -> usize {
+pub(super) fn size(options: &Options, items: usize) -> usize {
     (items * options.percent / 100).max(1)
 }
 
@@ -123,7 +133,7 @@ pub(crate) fn wait_status(cluster: &Cluster, path: &str, fields: &[(&str, usize)
     })
 }
 
-fn delete_and_wait(cluster: &Cluster, path: &str, app: &str) -> Result<()> {
+pub(super) fn delete_and_wait(cluster: &Cluster, path: &str, app: &str) -> Result<()> {
     cluster
         .api
         .delete(path, &json!({"propagationPolicy": "Background"}))?;

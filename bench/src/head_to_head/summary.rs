@@ -49,7 +49,7 @@ pub(crate) const MEASURES: [Measure; 6] = [
 ];
 
 /// Goals as ratios to Go in the same run: the budgets of the design, by story, phase and measure.
-const GOALS: [(&str, f64); 15] = [
+const GOALS: [(&str, f64); 17] = [
     ("idle.idle.resident", 0.114),
     ("deployment.up.cpu", 0.2),
     ("deployment.up.requests", 1.0),
@@ -59,6 +59,8 @@ const GOALS: [(&str, f64); 15] = [
     ("deployment.deleted.cpu", 0.2),
     ("deployment.deleted.requests", 1.0),
     ("deployment.deleted.wall", 0.5),
+    ("limited.deleted.wall", 0.5),
+    ("namespace.gone.wall", 0.5),
     ("rolling.rolled.cpu", 0.2),
     ("rolling.rolled.wall", 1.0),
     ("cached.filled.cpu", 0.1),

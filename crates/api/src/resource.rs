@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use crate::json_path;
 use crate::key::Key;
 use crate::meta::{Meta, WireMeta};
 use crate::protobuf::{self, Malformed, Message, Value};
@@ -135,15 +136,17 @@ pub struct DecodeError {
     pub problem: String,
 }
 
-/// Decodes JSON into any view; on failure decodes once more to find the path and the object's name.
+/// Decodes JSON into any view; a failure names the object and the place.
 pub fn decode_json<'a, T: Deserialize<'a>>(
     resource: &ResourceType,
     json: &'a [u8],
 ) -> Result<T, DecodeError> {
-    serde_json::from_slice(json).map_err(|_| explain::<T>(resource, json))
+    serde_json::from_slice(json).map_err(|error| explain(resource, json, &error))
 }
 
-fn explain<'a, T: Deserialize<'a>>(resource: &ResourceType, json: &'a [u8]) -> DecodeError {
+/// Not generic, and reads the text again instead of decoding it again: whatever is instantiated for each kind is
+/// code that every process carries.
+fn explain(resource: &ResourceType, json: &[u8], error: &serde_json::Error) -> DecodeError {
     #[derive(Deserialize, Default)]
     #[serde(default)]
     struct Named {
@@ -156,22 +159,14 @@ fn explain<'a, T: Deserialize<'a>>(resource: &ResourceType, json: &'a [u8]) -> D
         namespace: String,
     }
 
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let (path, problem) = match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
-        Err(error) => (error.path().to_string(), error.into_inner().to_string()),
-        Ok(_) => match deserializer.end() {
-            Err(error) => (String::from("."), error.to_string()),
-            Ok(()) => (String::from("."), String::from("cannot be decoded")),
-        },
-    };
     let name = serde_json::from_slice::<Named>(json)
         .unwrap_or_default()
         .metadata;
     DecodeError {
         kind: resource.kind.to_string(),
         object: object_name(&name.namespace, &name.name),
-        path,
-        problem,
+        path: json_path::of_error(json, error),
+        problem: error.to_string(),
     }
 }
 

@@ -12,6 +12,8 @@ pub const SUBDOMAIN_MAX: usize = 253;
 
 const DNS1123_LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const DNS1123_SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
+const DNS1123_SUBDOMAIN_WITH_UNDERSCORE: &str =
+    r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
 const DNS1035_LABEL: &str = "[a-z]([-a-z0-9]*[a-z0-9])?";
 const LABEL_KEY: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const LABEL_VALUE: &str = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
@@ -92,6 +94,28 @@ pub fn validate_dns1123_label(name: &str) -> Vec<String> {
 /// DNS labels joined by dots, as the names of most objects must be.
 pub fn validate_dns1123_subdomain(name: &str) -> Vec<String> {
     subdomain_faults(name, too_many_characters)
+}
+
+/// As [`validate_dns1123_subdomain`], with underscores but for the ends: DNS search paths have them.
+pub fn validate_dns1123_subdomain_with_underscore(name: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if name.len() > SUBDOMAIN_MAX {
+        faults.push(too_many_characters(SUBDOMAIN_MAX));
+    }
+    let is_label = |label: &str| {
+        // One underscore may come first, as in the names of services.
+        let label = label.strip_prefix('_').unwrap_or(label);
+        let outer = [label.chars().next(), label.chars().last()];
+        !outer.contains(&Some('_')) && is_dns1123_label(&label.replace('_', "-"))
+    };
+    if !name.split('.').all(is_label) {
+        faults.push(rule(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character",
+            DNS1123_SUBDOMAIN_WITH_UNDERSCORE,
+            &["example.com"],
+        ));
+    }
+    faults
 }
 
 /// A DNS label that starts with a letter, as the names of services were long required to be.
@@ -297,6 +321,11 @@ mod tests {
             validate_dns1123_subdomain,
             &["a", "a.b", "0.0", "a-1.b-2", long(253)],
             &["", "A", "a..b", ".a", "a.", "a.-b", "a_b.c", long(254)],
+        );
+        check(
+            validate_dns1123_subdomain_with_underscore,
+            &["a", "_a", "_a._b", "a_b.c-d", "a__b"],
+            &["", "_", "a_", "__a", "_-a", "a..b", "A", "a._", long(254)],
         );
         check(
             validate_dns1035_label,

@@ -9,9 +9,11 @@ mod manage;
 mod merge;
 mod schema;
 mod set;
+mod shapes;
 
 pub(crate) use items::repeated_item;
 pub(crate) use manage::{Manager, Operation, apply, update};
+pub(crate) use shapes::Shapes;
 
 /// Whether an object says who manages it.
 pub(crate) fn has_managed_fields(value: &serde_json::Value) -> bool {

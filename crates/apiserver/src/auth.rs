@@ -3,6 +3,7 @@
 pub(crate) mod authenticate;
 pub(crate) mod escalation;
 pub(crate) mod impersonate;
+pub(crate) mod nodes;
 pub(crate) mod rbac;
 pub(crate) mod rules;
 pub(crate) mod tokens;

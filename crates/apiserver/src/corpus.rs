@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::admission::{self, Networks, Operation, Request, User, store::Store};
+use crate::admission::{self, Networks, Operation, Request, store::Store};
+use crate::auth::Identity;
 use crate::fields::{copy, text};
 use crate::{defaults, kinds, schema, strategy};
 
@@ -37,7 +38,8 @@ fn created(sent: Value, answer: &Value) -> Value {
         admission::mutate(context, &request, &mut object, None).unwrap();
         strategy::prepare_create(kind, &mut object, context.now);
         assert_eq!(crate::validation::create(kind, &object), [], "{name}");
-        admission::validate(context, &request, &object, None).unwrap();
+        let mut verdict = admission::review(context, &request, &object, None).unwrap();
+        admission::charge(context, &request, &object, None, &mut verdict).unwrap();
     };
     in_cluster(text(answer, "metadata.creationTimestamp"), prepare);
     object
@@ -54,14 +56,14 @@ fn in_cluster(now: &str, run: impl FnOnce(&admission::Context<'_>)) {
     ]);
     let context = admission::Context {
         cluster: &cluster,
-        user: &User {
-            name: "admin".to_owned(),
+        user: &Identity {
+            user: "admin".to_owned(),
             uid: "1".to_owned(),
             groups: vec![
                 "system:masters".to_owned(),
                 "system:authenticated".to_owned(),
             ],
-            ..User::default()
+            ..Identity::default()
         },
         now,
         random: &api::Rng::from_seed(1),

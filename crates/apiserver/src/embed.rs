@@ -61,7 +61,7 @@ impl ApiServer {
         let stored = convert::storage_kind(&registry, &known);
         convert::to_storage(&known, &mut object);
         write(shared, |transaction| {
-            transaction.put(&stored, &key, &mut object, opaque.as_deref());
+            transaction.put(&stored, &key, &object, opaque.as_deref());
         });
         if crate::semantics::is_definition(&known) {
             lifecycle::register(shared);

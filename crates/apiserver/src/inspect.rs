@@ -76,6 +76,8 @@ impl ApiServer {
                 tokens: Tokens::new(None, shared.tokens.issuer.clone()),
                 rbac: Rbac::default(),
                 metrics: crate::metrics::Metrics::default(),
+                parsed: crate::parsed::Parsed::default(),
+                shapes: crate::apply::Shapes::default(),
                 expiry: Expiry::default(),
                 track_fields: shared.track_fields,
                 openapi: crate::openapi::OpenApi::default(),

@@ -20,6 +20,7 @@ pub mod kinds;
 mod metrics;
 mod opaque;
 mod openapi;
+mod parsed;
 mod patch;
 pub mod pki;
 pub mod proto;

@@ -1,7 +1,7 @@
 //! Where the generic machinery asks what it must know about a kind: types, defaults, strategy, validation,
 //! admission, tables. Everything here forwards; the knowledge is in the modules it names.
 
-use crate::admission::{self, Change, Operation, Request, User};
+use crate::admission::{self, Change, Operation, Request, Verdict};
 use crate::auth::rules::Attributes;
 use crate::auth::{Identity, escalation};
 use crate::crd::{self, CustomVersion, lifecycle, structural};
@@ -127,24 +127,40 @@ impl Context {
     /// Mutating admission, before the kind's strategy.
     pub(crate) fn mutate(
         &self,
-        transaction: &Transaction<'_>,
         admission: &Admission<'_>,
         new: &mut Value,
         old: Option<&Value>,
     ) -> Result<(), Status> {
-        self.admission(transaction, admission, |context, request| {
+        self.admission(admission, |context, request| {
             admission::mutate(context, request, new, old)
         })
     }
 
-    /// Validating admission, after validation. What is to be written along with the object is written.
-    pub(crate) fn admit(
-        &mut self,
-        transaction: &mut Transaction<'_>,
+    /// Whether a kubelet may write to a subresource that is no object of its own.
+    pub(crate) fn check_node(&self, object: &Value) -> Result<(), Status> {
+        let admission = Admission {
+            operation: Operation::Create,
+            kind: &self.stored_kind,
+            name: &self.info.name,
+            dry_run: false,
+        };
+        self.admission(&admission, |context, request| {
+            admission::check_node(context, request, object, None)
+        })
+    }
+
+    /// Whether the namespace still takes what is written to it.
+    pub(crate) fn check_lifecycle(&self, admission: &Admission<'_>) -> Result<(), Status> {
+        self.admission(admission, admission::check_lifecycle)
+    }
+
+    /// The part of validating admission that has no effect beyond its verdict, after validation.
+    pub(crate) fn verdict(
+        &self,
         admission: &Admission<'_>,
         new: &Value,
         old: Option<&Value>,
-    ) -> Result<(), Status> {
+    ) -> Result<Verdict, Status> {
         let namespace = if admission.kind.namespaced {
             self.info.namespace.as_str()
         } else {
@@ -152,17 +168,30 @@ impl Context {
         };
         escalation::check(
             &self.shared,
-            transaction,
             &self.identity,
             admission.kind,
             namespace,
             new,
             old,
         )?;
-        let verdict = self.admission(transaction, admission, |context, request| {
-            admission::validate(context, request, new, old)
+        self.admission(admission, |context, request| {
+            admission::review(context, request, new, old)
+        })
+    }
+
+    /// The rest of validating admission: what is to be written along with the object is written.
+    pub(crate) fn charge(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        admission: &Admission<'_>,
+        new: &Value,
+        old: Option<&Value>,
+        mut verdict: Verdict,
+    ) -> Result<(), Status> {
+        self.admission(admission, |context, request| {
+            admission::charge(context, request, new, old, &mut verdict)
         })?;
-        self.warnings.extend(verdict.warnings);
+        self.warnings.append(&mut verdict.warnings);
         if !admission.dry_run {
             for change in verdict.changes {
                 carry_out(&self.shared, transaction, change);
@@ -173,22 +202,12 @@ impl Context {
 
     fn admission<T>(
         &self,
-        transaction: &Transaction<'_>,
         admission: &Admission<'_>,
         ask: impl FnOnce(&admission::Context<'_>, &Request<'_>) -> Result<T, Status>,
     ) -> Result<T, Status> {
-        let user = User {
-            name: self.identity.user.clone(),
-            uid: self.identity.uid.clone(),
-            groups: self.identity.groups.clone(),
-            extra: self.identity.extra.clone(),
-        };
         let context = admission::Context {
-            cluster: &State {
-                transaction,
-                shared: &self.shared,
-            },
-            user: &user,
+            cluster: &State(&self.shared),
+            user: &self.identity,
             now: &self.shared.now(),
             random: &self.shared.rng,
             networks: &self.shared.networks,
@@ -241,7 +260,7 @@ fn carry_out(shared: &Shared, transaction: &mut Transaction<'_>, change: Change)
                 metadata_mut(&mut value);
                 stamp(shared, &mut value);
             }
-            transaction.put(&kind, &key, &mut value, None);
+            transaction.put(&kind, &key, &value, None);
         }
         Change::Delete {
             kind,
@@ -253,42 +272,32 @@ fn carry_out(shared: &Shared, transaction: &mut Transaction<'_>, change: Change)
     }
 }
 
-/// The state within a write, as admission reads it.
-struct State<'a, 'b> {
-    transaction: &'a Transaction<'b>,
-    shared: &'a Shared,
-}
+/// The newest state, as admission reads it: within a write, what that write will change.
+struct State<'a>(&'a Shared);
 
-impl admission::Cluster for State<'_, '_> {
-    fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Value> {
+impl admission::Cluster for State<'_> {
+    fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let key = if kind.namespaced {
             format!("{namespace}/{name}")
         } else {
             name.to_owned()
         };
-        Some(self.transaction.get(kind, &key)?.value(kind))
+        let stored = self.0.store.get(kind, &key)?;
+        Some(self.0.parsed.value(kind, &stored))
     }
 
-    fn list(&self, kind: &Kind, namespace: &str) -> Vec<Value> {
+    fn list(&self, kind: &Kind, namespace: &str) -> Vec<Arc<Value>> {
         let prefix = if namespace.is_empty() {
             String::new()
         } else {
             format!("{namespace}/")
         };
-        self.transaction
-            .list(kind, &prefix)
-            .iter()
-            .map(|stored| stored.value(kind))
-            .collect()
+        let stored = self.0.store.list_newest(kind, &prefix);
+        let parsed = stored.iter().map(|one| self.0.parsed.value(kind, one));
+        parsed.collect()
     }
 
-    fn may(&self, user: &User, verb: &str, resource: &str, name: &str) -> bool {
-        let identity = Identity {
-            user: user.name.clone(),
-            uid: user.uid.clone(),
-            groups: user.groups.clone(),
-            extra: user.extra.clone(),
-        };
+    fn may(&self, user: &Identity, verb: &str, resource: &str, name: &str) -> bool {
         let group = "certificates.k8s.io";
         let asked = Attributes {
             verb,
@@ -297,9 +306,7 @@ impl admission::Cluster for State<'_, '_> {
             name,
             ..Attributes::default()
         };
-        self.shared
-            .rbac
-            .allows(&self.shared.store, &identity, &asked)
+        self.0.rbac.allows(&self.0.store, user, &asked)
     }
 }
 
@@ -373,7 +380,7 @@ pub(crate) fn boot(shared: &Arc<Shared>, advertise: Option<(std::net::IpAddr, u1
             if transaction.get(&kind, &key).is_none() {
                 metadata_mut(&mut value);
                 stamp(shared, &mut value);
-                transaction.put(&kind, &key, &mut value, None);
+                transaction.put(&kind, &key, &value, None);
             }
         }
         Ok(())

@@ -9,6 +9,7 @@ use crate::status::Status;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use http::header::{DATE, HeaderValue};
 use http::{Request, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -106,9 +107,17 @@ async fn connection(
         .and_then(|leaf| identity_of(leaf));
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (server, certificate) = (server.clone(), certificate.clone());
-        // Infallible, because every failure is an answer.
-        async move { Ok::<_, std::convert::Infallible>(answer(server, request, certificate).await) }
-            .boxed()
+        async move {
+            let date = server.now().to_http_date();
+            let mut response = answer(server, request, certificate).await;
+            // Whoever asks how old something is must count from here: time may pass faster than on the wall.
+            if let Ok(date) = HeaderValue::try_from(date) {
+                response.headers_mut().insert(DATE, date);
+            }
+            // Infallible, because every failure is an answer.
+            Ok::<_, std::convert::Infallible>(response)
+        }
+        .boxed()
     });
     let mut builder = auto::Builder::new(Executor(executor));
     builder

@@ -8,7 +8,7 @@ use crate::auth::{Identity, StaticToken};
 use crate::kinds::Registry;
 use crate::storage::{Store, TableKey};
 use crate::{Body, BoxError, Transport, rest};
-use api::{Clock, Rng};
+use api::{Clock, Rng, Time};
 use bytes::Bytes;
 use http::{Request, Response};
 use std::path::PathBuf;
@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) tokens: Tokens,
     pub(crate) rbac: Rbac,
     pub(crate) metrics: crate::metrics::Metrics,
+    pub(crate) parsed: crate::parsed::Parsed,
+    pub(crate) shapes: crate::apply::Shapes,
     pub(crate) expiry: rest::expiry::Expiry,
     pub(crate) track_fields: bool,
     pub(crate) openapi: crate::openapi::OpenApi,
@@ -120,6 +122,8 @@ impl ApiServer {
             tokens: Tokens::new(options.service_account_key, options.issuer),
             rbac: Rbac::default(),
             metrics: crate::metrics::Metrics::default(),
+            parsed: crate::parsed::Parsed::default(),
+            shapes: crate::apply::Shapes::default(),
             expiry: rest::expiry::Expiry::default(),
             track_fields: options.track_fields,
             openapi: crate::openapi::OpenApi::default(),
@@ -182,6 +186,11 @@ impl ApiServer {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// What time it is here.
+    pub fn now(&self) -> Time {
+        self.shared.clock.now().time()
     }
 
     /// Answers one request on behalf of an authenticated user.

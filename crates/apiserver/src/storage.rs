@@ -5,6 +5,7 @@
 //! watcher, because watchers read the log at their own pace and are told `410` when it has moved past them.
 
 mod disk;
+mod draft;
 mod event;
 mod object;
 mod packed;
@@ -14,6 +15,7 @@ mod table;
 mod transaction;
 
 pub(crate) use disk::{Durability, Found, open};
+pub(crate) use draft::Draft;
 pub(crate) use event::{Change, Event};
 pub(crate) use object::{Stored, encode_body, split_key, type_prefix};
 pub(crate) use snapshot::Tail;
@@ -93,7 +95,7 @@ impl Store {
                 &row.key,
                 row.revision,
                 row.body,
-                &mut table.packer,
+                &table.packer,
             ));
             table.objects.insert(object.key.clone(), object);
         }
@@ -159,10 +161,12 @@ impl Store {
         &self,
         body: impl FnOnce(&mut Transaction<'_>) -> Result<T, E>,
     ) -> Result<(T, u64), E> {
-        let _writer = lock(&self.core.writer);
+        let writer = lock(&self.core.writer);
         let mut transaction = Transaction::new(self);
         let result = body(&mut transaction);
-        let revision = transaction.finish();
+        let (revision, behind) = transaction.finish();
+        drop(writer);
+        behind.iter().for_each(table::Behind::pack);
         Ok((result?, revision))
     }
 

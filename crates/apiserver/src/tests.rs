@@ -7,6 +7,7 @@ mod delete;
 mod durable;
 mod embed;
 mod hostile;
+mod nodes;
 mod reopened;
 mod verbs;
 mod watch;

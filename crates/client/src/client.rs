@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT, WARNING};
+use futures_util::future::BoxFuture;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderValue, USER_AGENT, WARNING};
 use http::{Method, Request, Response};
 use tokio::time::Instant;
 use tower::ServiceExt;
@@ -14,7 +15,7 @@ use crate::{
     Body, DeleteOptions, Encoding, Error, Flow, ListOptions, ListPage, Metrics, Patch, Status,
     Token, Transport, WatchOptions, WatchStream, list, path, response,
 };
-use api::{Resource, ResourceType};
+use api::{Resource, ResourceType, Time};
 
 /// Talks to one API server under one identity. Cheap to clone; clones share transport and flow control.
 #[derive(Clone)]
@@ -252,6 +253,22 @@ impl Client {
         .await
     }
 
+    /// Patches, and answers no more than the metadata of what came of it; see [`Client::create_tersely`].
+    pub async fn patch_tersely(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        name: &str,
+        patch: &Patch,
+    ) -> Result<Bytes, Error> {
+        let path = path::object(rt, namespace, name, None)?;
+        let target = format!("{path}{}", patch.query().as_str());
+        let content_type = HeaderValue::from_static(patch.content_type());
+        let content = Some((content_type, patch.body().clone()));
+        let request = build(Method::PATCH, &target, METADATA, content)?;
+        self.whole_answer(request, Pace::Telling).await
+    }
+
     /// Answers the metadata of the deleted object, or a `Status` when it is gone at once.
     pub async fn delete(
         &self,
@@ -289,6 +306,15 @@ impl Client {
         self.whole_answer(request, Pace::Other).await
     }
 
+    /// What time it is where the server is; none if it does not say.
+    pub async fn server_time(&self) -> Result<Option<Time>, Error> {
+        let request = build(Method::GET, "/version", JSON, None)?;
+        let response = self.send(request, "GET /version", Pace::Other).await?;
+        let date = response.headers().get(DATE);
+        let date = date.and_then(|date| date.to_str().ok());
+        Ok(date.and_then(Time::from_http_date))
+    }
+
     /// One request about one object.
     async fn exchange(
         &self,
@@ -300,20 +326,37 @@ impl Client {
             .await
     }
 
-    async fn whole_answer(&self, request: Request<Bytes>, pace: Pace) -> Result<Bytes, Error> {
-        let description = describe(&request);
-        let method = request.method().clone();
-        let response = self.send(request, &description, pace).await?;
-        let body = response::collect(response.into_body(), &description);
-        let body = in_time(&description, body).await?;
-        if let Some(metrics) = &self.metrics {
-            metrics.received(&method, body.len());
-        }
-        Ok(body)
+    /// Boxed, because every future that asks for something would else contain all of this, and code to drop it
+    /// at each place where it waits.
+    fn whole_answer(
+        &self,
+        request: Request<Bytes>,
+        pace: Pace,
+    ) -> BoxFuture<'_, Result<Bytes, Error>> {
+        Box::pin(async move {
+            let description = describe(&request);
+            let method = request.method().clone();
+            let response = self.send(request, &description, pace).await?;
+            let body = response::collect(response.into_body(), &description);
+            let body = in_time(&description, body).await?;
+            if let Some(metrics) = &self.metrics {
+                metrics.received(&method, body.len());
+            }
+            Ok(body)
+        })
     }
 
     /// Sends, and sends again while the server asks for it. Answers successes alone.
-    async fn send(
+    fn send<'a>(
+        &'a self,
+        request: Request<Bytes>,
+        description: &'a str,
+        pace: Pace,
+    ) -> BoxFuture<'a, Result<Response<Body>, Error>> {
+        Box::pin(self.send_again(request, description, pace))
+    }
+
+    async fn send_again(
         &self,
         mut request: Request<Bytes>,
         description: &str,

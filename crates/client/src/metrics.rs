@@ -1,11 +1,13 @@
 //! The `rest_client_*` metrics, with upstream's names, labels and buckets.
 
+mod transport;
+
+pub(crate) use transport::{AuthorityReload, Expiry, PluginCall, TransportMetrics};
+
 use std::time::Duration;
 
 use http::Method;
-use prometheus::{
-    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry,
-};
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
 use crate::Error;
 
@@ -18,8 +20,7 @@ pub struct Metrics {
     waiting: HistogramVec,
     request_size: HistogramVec,
     response_size: HistogramVec,
-    transports: IntGauge,
-    transports_created: IntCounterVec,
+    transport: TransportMetrics,
 }
 
 const SECONDS: &[f64] = &[
@@ -41,21 +42,6 @@ const BYTES: &[f64] = &[
     16_777_216.0,
 ];
 
-/// Ten minutes to four years.
-const CERTIFICATE_AGES: &[f64] = &[
-    600.0,
-    1800.0,
-    3600.0,
-    14400.0,
-    86400.0,
-    604_800.0,
-    2_592_000.0,
-    7_776_000.0,
-    15_552_000.0,
-    31_104_000.0,
-    124_416_000.0,
-];
-
 impl Metrics {
     /// Creates them all in a registry. They can be there only once.
     pub fn register(registry: &Registry) -> Result<Metrics, prometheus::Error> {
@@ -70,12 +56,6 @@ impl Metrics {
             registry.register(Box::new(counter.clone()))?;
             Ok::<_, prometheus::Error>(counter)
         };
-        let transports = IntGauge::new(
-            "rest_client_transport_cache_entries",
-            "Transports that are in use.",
-        )?;
-        registry.register(Box::new(transports.clone()))?;
-        register_plugin_metrics(registry)?;
         Ok(Metrics {
             requests: counter(
                 "rest_client_requests_total",
@@ -107,46 +87,21 @@ impl Metrics {
                 "Size of response bodies by verb and host.",
                 BYTES,
             )?,
-            transports,
-            transports_created: counter(
-                "rest_client_transport_create_calls_total",
-                "Transports asked for, by whether there was one (hit) or one was made (miss).",
-                &["result"],
-            )?,
+            transport: TransportMetrics::register(registry)?,
         })
     }
 
-    /// Someone needed a transport; say whether there was one already.
-    pub fn transport_asked_for(&self, found: bool) {
-        let result = if found { "hit" } else { "miss" };
-        self.transports_created.with_label_values(&[result]).inc();
-        if !found {
-            self.transports.inc();
-        }
+    pub(crate) fn transport(&self) -> &TransportMetrics {
+        &self.transport
     }
 
     pub(crate) fn for_host(&self, host: &str) -> HostMetrics {
+        self.transport.asked_for(true);
         HostMetrics {
             metrics: self.clone(),
             host: host.into(),
         }
     }
-}
-
-/// Upstream shows these two even where no exec plugin is configured: certificates that never expire, none rotated.
-fn register_plugin_metrics(registry: &Registry) -> Result<(), prometheus::Error> {
-    let ttl = Gauge::new(
-        "rest_client_exec_plugin_ttl_seconds",
-        "Seconds until the first certificate of an exec plugin expires; infinite without one.",
-    )?;
-    ttl.set(f64::INFINITY);
-    registry.register(Box::new(ttl))?;
-    let options = HistogramOpts::new(
-        "rest_client_exec_plugin_certificate_rotation_age",
-        "How long certificates of exec plugins lived before they were rotated, in seconds.",
-    );
-    let ages = Histogram::with_opts(options.buckets(CERTIFICATE_AGES.to_vec()))?;
-    registry.register(Box::new(ages))
 }
 
 /// The metrics of the clients of one host.
@@ -208,3 +163,6 @@ fn code_label(code: Result<u16, &Error>) -> String {
     };
     code.map_or_else(|| "<error>".to_owned(), |code| code.to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,7 +56,7 @@ const WAITS: [&str; 17] = [
 ];
 
 /// Words that begin what a controller does.
-const ACTS: [&str; 13] = [
+const ACTS: [&str; 17] = [
     "creates ",
     "scales ",
     "deletes ",
@@ -70,6 +70,10 @@ const ACTS: [&str; 13] = [
     "releases ",
     "may keep secrets",
     "signs ",
+    "calls it silent",
+    "taints it with ",
+    "takes the taint ",
+    "labels it ",
 ];
 
 /// Tells what a line is about by the words that reasons are written in.

@@ -14,6 +14,7 @@ mod disruption;
 mod facts;
 mod finalizers;
 mod help;
+mod job;
 mod json;
 mod namespace;
 mod pod;
@@ -118,6 +119,7 @@ pub fn explain(facts: &Facts) -> Explanation {
         "Deployment" => deployment::tell(facts, &mut told),
         "ReplicaSet" | "ReplicationController" => replicas::tell(facts, &mut told),
         "StatefulSet" | "DaemonSet" => sets::tell(facts, &mut told),
+        "Job" => job::tell(facts, &mut told),
         "Pod" => pod::tell(facts, &mut told),
         "Namespace" => namespace::tell(facts, &mut told),
         _ => {}

@@ -134,12 +134,6 @@ pub(crate) fn note_paused_writes(facts: &Facts, object: &Value, told: &mut Telli
 
 /// The API server's refusal to create pods, by the condition, the last failure or the events.
 pub(crate) fn note_refusal(facts: &Facts, set: &Value, told: &mut Telling<'_>) -> bool {
-    let failure = condition(set, "ReplicaFailure").filter(|held| text(held, "/status") == "True");
-    let decided = facts
-        .decisions_about(set)
-        .into_iter()
-        .filter_map(|heard| heard.decisions.last()?.failure.clone())
-        .next();
     let missing = match text(set, "/kind") {
         "DaemonSet" => {
             number(set, "/status/desiredNumberScheduled")
@@ -147,8 +141,24 @@ pub(crate) fn note_refusal(facts: &Facts, set: &Value, told: &mut Telling<'_>) -
         }
         _ => wanted(set) - number(set, "/status/replicas"),
     };
+    note_refusal_of(facts, set, missing > 0, told)
+}
+
+/// The same for an owner that has pods `missing`.
+pub(crate) fn note_refusal_of(
+    facts: &Facts,
+    set: &Value,
+    missing: bool,
+    told: &mut Telling<'_>,
+) -> bool {
+    let failure = condition(set, "ReplicaFailure").filter(|held| text(held, "/status") == "True");
+    let decided = facts
+        .decisions_about(set)
+        .into_iter()
+        .filter_map(|heard| heard.decisions.last()?.failure.clone())
+        .next();
     let events = facts.messages(set, "FailedCreate");
-    let told_by_event = (missing > 0).then(|| events.first().copied()).flatten();
+    let told_by_event = missing.then(|| events.first().copied()).flatten();
     let message = failure
         .map(|held| text(held, "/message").to_owned())
         .or(decided)

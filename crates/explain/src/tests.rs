@@ -1,5 +1,6 @@
 //! What people are told, from facts in YAML.
 
+mod jobs;
 mod pods;
 mod workloads;
 

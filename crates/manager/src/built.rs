@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use api::kinds::{
-    ControllerRevision, DaemonSet, Deployment, PersistentVolumeClaim, Pod, ReplicaSet,
+    ControllerRevision, DaemonSet, Deployment, Job, PersistentVolumeClaim, Pod, ReplicaSet,
     ReplicationController, StatefulSet,
 };
-use api::{Clock, Gates, Rng};
+use api::{Clock, Gate, Gates, Rng};
 use client::Client;
 use controllers::garbage_collector::{self, SharedKind};
 
 pub use controllers::garbage_collector::{GraphHandle, Memory};
 use controllers::service_account_token::Signer;
 use controllers::{
-    Tools, cluster_role_aggregation, daemonset, deployment, legacy_token_cleaner, namespace,
-    pod_gc, replicaset, root_ca_publisher, service_account, service_account_token, statefulset,
-    ttl, ttl_after_finished,
+    Tools, cluster_role_aggregation, daemonset, deployment, job, legacy_token_cleaner, namespace,
+    node_lifecycle, pod_gc, replicaset, root_ca_publisher, service_account, service_account_token,
+    statefulset, taint_eviction, ttl, ttl_after_finished,
 };
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use runtime::controller::Controller;
 use runtime::decisions::Decisions;
 use runtime::events::Recorder;
@@ -143,6 +143,20 @@ pub const BUILT: &[Built] = &[
         },
     },
     Built {
+        name: job::NAME,
+        component: "job-controller",
+        build: |parts, tools| {
+            let workers = workers(parts.config.job_controller.concurrent_syncs);
+            let job::Controllers { jobs, orphans } =
+                job::controller(&parts.informers, tools, workers);
+            let jobs = jobs
+                .measured(&parts.metrics, "job")
+                .explained(&parts.decisions);
+            orphans.queue.measure(&parts.metrics, "job_orphan_pod");
+            Some(Ready::together(job::NAME, vec![jobs, orphans]))
+        },
+    },
+    Built {
         name: "deployment-controller",
         component: "deployment-controller",
         build: |parts, tools| {
@@ -180,6 +194,31 @@ pub const BUILT: &[Built] = &[
             // UPSTREAM: five workers, without a flag.
             let controller = ttl::controller(&parts.informers, tools, 5);
             Some(Ready::of(controller, parts, "ttlcontroller"))
+        },
+    },
+    Built {
+        name: "node-lifecycle-controller",
+        component: "node-controller",
+        build: |parts, tools| {
+            let settings = node_lifecycle_settings(&parts.config);
+            // UPSTREAM: where the gate is off, which only older versions allow, evicting is part of this one.
+            let is_separate = parts.gates.enabled(Gate::SeparateTaintEvictionController);
+            let evicting = (!is_separate).then(|| taint_eviction_loop(parts, tools.clone()));
+            let loops = node_lifecycle::controller(&parts.informers, tools, settings);
+            let measured = |controller: Controller, queue| {
+                let controller = controller.measured(&parts.metrics, queue);
+                controller.explained(&parts.decisions)
+            };
+            let all = [
+                measured(loops.nodes, "node_lifecycle_controller"),
+                measured(loops.pods, "node_lifecycle_controller_pods"),
+                loops.monitor,
+                loops.tainter,
+            ];
+            Some(Ready::together(
+                node_lifecycle::NAME,
+                all.into_iter().chain(evicting).collect(),
+            ))
         },
     },
     Built {
@@ -228,7 +267,38 @@ pub const BUILT: &[Built] = &[
             Some(Ready::of(controller, parts, "root_ca_cert_publisher"))
         },
     },
+    Built {
+        name: "taint-eviction-controller",
+        component: "taint-eviction-controller",
+        build: |parts, tools| {
+            let controller = taint_eviction_loop(parts, tools);
+            Some(Ready::together(taint_eviction::NAME, vec![controller]))
+        },
+    },
 ];
+
+fn node_lifecycle_settings(config: &Config) -> node_lifecycle::Settings {
+    let lifecycle = &config.node_lifecycle_controller;
+    node_lifecycle::Settings {
+        period: config.kube_cloud_shared.node_monitor_period.to_std(),
+        patience: node_lifecycle::Patience {
+            monitor: lifecycle.monitor_grace_period.to_std(),
+            startup: lifecycle.startup_grace_period.to_std(),
+        },
+        rates: node_lifecycle::Rates {
+            usual: lifecycle.eviction_rate,
+            secondary: lifecycle.secondary_eviction_rate,
+            large_zone: lifecycle.large_cluster_size_threshold,
+            unhealthy_share: lifecycle.unhealthy_zone_threshold,
+        },
+    }
+}
+
+fn taint_eviction_loop(parts: &Parts, tools: Tools) -> Controller {
+    taint_eviction::controller(&parts.informers, tools)
+        .measured(&parts.metrics, "noexec_taint_pod")
+        .explained(&parts.decisions)
+}
 
 /// Kinds that some controller caches in any case: the garbage collector listens there.
 fn cached_kinds(informers: &Informers) -> Vec<SharedKind> {
@@ -239,6 +309,7 @@ fn cached_kinds(informers: &Informers) -> Vec<SharedKind> {
         SharedKind::of::<Deployment>(informers),
         SharedKind::of::<StatefulSet>(informers),
         SharedKind::of::<DaemonSet>(informers),
+        SharedKind::of::<Job>(informers),
         SharedKind::of::<ControllerRevision>(informers),
         SharedKind::of::<PersistentVolumeClaim>(informers),
     ]
@@ -295,6 +366,17 @@ impl Ready {
         Ready {
             name: controller.name,
             run: Box::new(move |stop| Box::pin(controller.run(stop))),
+        }
+    }
+
+    /// A controller of several loops, which end together.
+    fn together(name: &'static str, loops: Vec<Controller>) -> Ready {
+        Ready {
+            name,
+            run: Box::new(move |stop| {
+                let all = loops.into_iter().map(move |part| part.run(stop.clone()));
+                Box::pin(async { drop(join_all(all).await) })
+            }),
         }
     }
 

@@ -64,7 +64,7 @@ impl Process {
         let started = clock.now().time();
         let metrics = Metrics::new();
         let service_account_key = service_account_key(&options)?;
-        let connected = connect(&options, environment, &clock)?;
+        let connected = connect(&options, environment, &clock, metrics.rest())?;
         let router = Arc::new(Router::default());
         let health = Arc::new(Health::default());
         // With no other check an endpoint still answers for the process itself.
@@ -139,13 +139,15 @@ fn connect(
     options: &Options,
     environment: &Environment,
     clock: &Clock,
+    metrics: &client::Metrics,
 ) -> Result<Connected, Error> {
     let kubeconfig = options.config.generic.client_connection.kubeconfig.as_str();
     let kubeconfig = (!kubeconfig.is_empty()).then(|| Path::new(kubeconfig));
     let failed = |source| connection_error("kubeconfig", source);
     let config =
         Config::from_flags(kubeconfig, Some(&options.master), environment).map_err(failed)?;
-    let transport = |config| client::https::transport(config, clock.clone()).map_err(failed);
+    let transport =
+        |config| client::https::measured_transport(config, clock.clone(), metrics).map_err(failed);
     let bare = match options
         .config
         .kube_cloud_shared
@@ -221,22 +223,23 @@ async fn bind(
     if options.serving.address.is_none() {
         return Ok(None);
     }
-    let reviewer =
-        |flag: &'static str, path: Option<&Path>| -> Result<Option<client::Client>, Errors> {
-            // UPSTREAM: without a kubeconfig, the pod's own account is used; outside a pod there is nobody to ask.
-            let config = match Config::from_flags(path, None, environment) {
-                Ok(config) => config,
-                Err(_) if path.is_none() => return Ok(None),
-                Err(source) => return Err(connection_error(flag, source).into()),
-            };
-            let host = config.server.authority.to_string();
-            let transport = client::https::transport(config, clock.clone())
-                .map_err(|source| connection_error(flag, source))?;
-            let client = client::Client::new(transport).with_metrics(metrics.rest(), &host);
-            Ok(Some(
-                client.with_user_agent(&version::user_agent("delegated-auth")),
-            ))
+    let reviewer = |flag: &'static str,
+                    path: Option<&Path>|
+     -> Result<Option<client::Client>, Errors> {
+        // UPSTREAM: without a kubeconfig, the pod's own account is used; outside a pod there is nobody to ask.
+        let config = match Config::from_flags(path, None, environment) {
+            Ok(config) => config,
+            Err(_) if path.is_none() => return Ok(None),
+            Err(source) => return Err(connection_error(flag, source).into()),
         };
+        let host = config.server.authority.to_string();
+        let transport = client::https::measured_transport(config, clock.clone(), metrics.rest())
+            .map_err(|source| connection_error(flag, source))?;
+        let client = client::Client::new(transport).with_metrics(metrics.rest(), &host);
+        Ok(Some(
+            client.with_user_agent(&version::user_agent("delegated-auth")),
+        ))
+    };
     let (authentication, authorization) = (&options.authentication, &options.authorization);
     let tokens = reviewer(
         "authentication-kubeconfig",

@@ -60,6 +60,12 @@ impl Error {
             _ => None,
         }
     }
+
+    /// Did the API server say nothing at all?
+    fn is_unanswered(&self) -> bool {
+        self.client()
+            .is_some_and(|error| error.is_transport() || error.is_timeout())
+    }
 }
 
 /// A controller, ready to run.
@@ -79,6 +85,10 @@ pub struct Controller {
 /// A key whose caches lag behind our own writes is looked at again this soon; most of the time the
 /// event that it waits for wakes it earlier.
 const STALE_RETRY: Duration = Duration::from_millis(20);
+
+/// An API server that does not answer says nothing about the key: it is not given up, however long that lasts, and
+/// waits no longer than this once the server is back.
+const UNANSWERED_RETRY: Duration = Duration::from_secs(10);
 
 impl Controller {
     /// Counts what this controller does; `queue_name` is upstream's name for its queue.
@@ -172,7 +182,7 @@ impl Controller {
                 ReconcileResult::Terminal
             }
             Ok(Err(error)) => {
-                self.retry(key, &error.to_string());
+                self.retry(key, &error);
                 ReconcileResult::Retry
             }
             Err(panic) => {
@@ -183,9 +193,15 @@ impl Controller {
         }
     }
 
-    fn retry(&self, key: &Key, reason: &str) {
+    fn retry(&self, key: &Key, error: &Error) {
         if crate::mutation::on("never-retry") {
             return;
+        }
+        let reason = error.to_string();
+        if error.is_unanswered() {
+            debug!(controller = self.name, %key, reason, "no answer from the API server, will retry");
+            let most = UNANSWERED_RETRY;
+            return self.queue.add_rate_limited_within(key.clone(), most);
         }
         let failures = self.queue.failures(key);
         if self.retries_max.is_some_and(|max| failures >= max) {
@@ -319,6 +335,24 @@ mod tests {
             calls(|_| Err(Error::Retry("no".into())), Some(2)).await,
             [0, 5, 15]
         );
+    }
+
+    fn unreachable() -> Error {
+        let source = "connection refused".into();
+        let request = "GET /".to_owned();
+        Error::Client(client::Error::Transport { request, source })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_away_is_no_reason_to_give_up() {
+        let script = |count| match count {
+            ..16 => Err(unreachable()),
+            _ => Ok(Next::AwaitChange),
+        };
+        let calls = calls(script, Some(2)).await;
+        assert_eq!(calls.len(), 16);
+        assert_eq!(calls[..4], [0, 5, 15, 35]);
+        assert_eq!(calls[15] - calls[14], 10_000, "and it is soon seen again");
     }
 
     #[tokio::test(start_paused = true)]

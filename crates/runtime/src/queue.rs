@@ -103,6 +103,15 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
         self.add_after(item, delay);
     }
 
+    /// Adds the item after a delay that grows up to `most`, for failures that are not the item's own.
+    pub fn add_rate_limited_within(&self, item: T, most: Duration) {
+        if let Some(metrics) = self.metrics.get() {
+            metrics.on_retry();
+        }
+        let delay = self.lock().limiter.delay_within(&item, most);
+        self.add_after(item, delay);
+    }
+
     /// The item is fine again: its next failure starts with the shortest delay.
     pub fn forget(&self, item: &T) {
         if crate::mutation::on("never-forgive") {
@@ -233,7 +242,7 @@ pub struct Contents<T> {
 }
 
 impl<T: Clone + Eq + Hash + Ord + Display + Send + 'static> Queue<T> {
-    /// Measures this queue under `name`, from now on.
+    /// Measures this queue under `name`: what is in it, and what comes.
     pub fn measure(self: &Arc<Self>, metrics: &Metrics, name: &str) {
         let handle = metrics.queue(name);
         let queue = Arc::downgrade(self);
@@ -242,6 +251,13 @@ impl<T: Clone + Eq + Hash + Ord + Display + Send + 'static> Queue<T> {
             .loose_ends()
             .watch(name, move || Some(look.upgrade()?.loose_ends()));
         handle.watch_unfinished(move || Some(queue.upgrade()?.work_under_way()));
+        // Nothing is added between counting and measuring.
+        let state = self.lock();
+        let waiting = state
+            .items
+            .values()
+            .filter(|item| item.wanted_since.is_some());
+        handle.begin(waiting.count());
         // A second name for the same queue would count everything twice.
         let _ = self.metrics.set(handle);
     }
@@ -423,6 +439,21 @@ mod tests {
 
     async fn next(queue: &Queue<&'static str>) -> &'static str {
         queue.get().await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_when_measuring_begins_is_counted() {
+        let metrics = Metrics::new();
+        for (waiting, taken) in [(2, 1), (1, 1), (0, 0)] {
+            let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+            (0..waiting).for_each(|number| queue.add(number));
+            queue.measure(&metrics, "q");
+            assert_eq!(metrics.queue("q").depth(), waiting, "as a new term begins");
+            for _ in 0..taken {
+                queue.get().await;
+            }
+            assert_eq!(metrics.queue("q").depth(), waiting - taken);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -54,16 +54,23 @@ impl<T: Hash + Eq + Clone> RateLimiter<T> {
     /// Counts one more failure of `item` and says how long it has to wait.
     pub fn delay(&mut self, item: &T, now: Instant) -> Duration {
         let failures = self.failures.entry(item.clone()).or_insert(0);
-        // 2^63 is past every maximum already.
-        let factor = 1_u64 << (*failures).min(63);
+        let exponential = exponential(self.base, *failures).min(self.max);
         *failures += 1;
-        let exponential = Duration::try_from_secs_f64(self.base.as_secs_f64() * factor as f64)
-            .unwrap_or(self.max)
-            .min(self.max);
         match &mut self.bucket {
             Some(bucket) => exponential.max(bucket.reserve(now)),
             None => exponential,
         }
+    }
+
+    /// The same for a failure that is not the item's own: it waits no longer than `most`, takes no turn from
+    /// others, and from there on its failures are not counted.
+    pub fn delay_within(&mut self, item: &T, most: Duration) -> Duration {
+        let failures = self.failures.entry(item.clone()).or_insert(0);
+        let wait = exponential(self.base, *failures).min(self.max);
+        if wait < most {
+            *failures += 1;
+        }
+        wait.min(most)
     }
 
     pub fn forget(&mut self, item: &T) {
@@ -78,6 +85,13 @@ impl<T: Hash + Eq + Clone> RateLimiter<T> {
     pub fn failures(&self, item: &T) -> u32 {
         self.failures.get(item).copied().unwrap_or(0)
     }
+}
+
+/// The base, doubled with each failure.
+fn exponential(base: Duration, failures: u32) -> Duration {
+    // 2^63 is past every maximum already.
+    let factor = 1_u64 << failures.min(63);
+    Duration::try_from_secs_f64(base.as_secs_f64() * factor as f64).unwrap_or(Duration::MAX)
 }
 
 /// A token bucket that hands out tokens of the future.
@@ -115,6 +129,19 @@ impl Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_the_items_fault_waits_less_and_counts_less() {
+        let mut limiter = RateLimiter::new(Backoff::DEFAULT);
+        let most = Duration::from_millis(50);
+        let mut waits = |count: usize| -> Vec<u128> {
+            let wait = |_| limiter.delay_within(&"a", most).as_millis();
+            (0..count).map(wait).collect()
+        };
+        assert_eq!(waits(6), [5, 10, 20, 40, 50, 50]);
+        waits(1000);
+        assert_eq!(limiter.failures(&"a"), 4);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn doubles_up_to_the_maximum() {

@@ -7,9 +7,12 @@ use std::task::{Context, Poll};
 use tokio::task::{JoinError, JoinHandle};
 
 /// Starts a task. It ends when it is done or when its [`Task`] is dropped.
+///
+/// Boxed here, because the machinery around a task is compiled for each type of future that is not: with boxes
+/// it is compiled once, and what is not there need not be in memory. Tasks are few and live long.
 pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Task<T> {
     #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
-    let handle = tokio::spawn(future);
+    let handle = tokio::spawn(Box::pin(future) as Pin<Box<dyn Future<Output = T> + Send>>);
     Task(Some(handle))
 }
 

@@ -107,13 +107,8 @@ impl<K: Resource, O: Resource> Owned<K, O> {
         }
     }
 
-    /// The owner that a reference means: same kind, name and uid.
     fn resolve(&self, namespace: &str, reference: &OwnerRef) -> Option<Arc<O>> {
-        if reference.kind != *O::TYPE.kind {
-            return None;
-        }
-        let owner = self.owners.find(namespace, &reference.name)?;
-        (owner.meta().uid == reference.uid).then_some(owner)
+        resolve_owner(&self.owners, namespace, reference)
     }
 
     fn wake_all_matching(&self, object: &K) {
@@ -124,6 +119,19 @@ impl<K: Resource, O: Resource> Owned<K, O> {
             }
         }
     }
+}
+
+/// The owner that a reference means: same kind, name and uid.
+pub fn resolve_owner<O: Resource>(
+    owners: &Store<O>,
+    namespace: &str,
+    reference: &OwnerRef,
+) -> Option<Arc<O>> {
+    if reference.kind != *O::TYPE.kind {
+        return None;
+    }
+    let owner = owners.find(namespace, &reference.name)?;
+    (owner.meta().uid == reference.uid).then_some(owner)
 }
 
 /// No second wake-up.

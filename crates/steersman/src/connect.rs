@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use api::ResourceType;
+use api::{ResourceType, Time};
 use clap::Args;
 use client::config::{Config, Environment, Material, Server};
 use client::{Client, ListOptions, https};
@@ -117,6 +117,15 @@ impl Connection {
             config.tls.insecure = false;
         }
         client(config)
+    }
+
+    /// What time it is in the cluster: its clock may be ahead of ours, or run at another speed. A server that does
+    /// not say is taken to agree with us.
+    pub(crate) async fn now(&self) -> Time {
+        match self.client.server_time().await {
+            Ok(Some(time)) => time,
+            _ => runtime::clock::wall().now().time(),
+        }
     }
 
     pub(crate) async fn get(

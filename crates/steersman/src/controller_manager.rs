@@ -12,7 +12,7 @@ use client::config::Environment;
 use manager::logging::Logging;
 use manager::{Command, Errors, Options, Process, built, process};
 
-use crate::signals;
+use crate::{rhythm, signals};
 
 pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> ExitCode {
     let options = match Options::parse(arguments, program, built::has) {
@@ -25,14 +25,14 @@ pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> Ex
     };
     let clock = runtime::clock::wall();
     let logging = Logging::install(&options.logging, clock.clone());
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .enable_all()
-        .build();
+    // Decoding and planning are quick: one thread keeps up with an API server, and a second one only costs
+    // memory and the CPU for waking each other.
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = rhythm::keep(builder.enable_all()).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("Error: cannot start threads: {error}");
+            eprintln!("Error: cannot wait for the network: {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -43,10 +43,6 @@ pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> Ex
         Err(errors) => fail(&errors),
     }
 }
-
-/// Decoding and planning are quick: one thread keeps up with an API server, and a second one only costs
-/// memory and the CPU for waking each other.
-const WORKERS: usize = 1;
 
 fn fail(errors: &Errors) -> ExitCode {
     eprintln!("Error: {errors}");

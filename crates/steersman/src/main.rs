@@ -7,6 +7,7 @@ mod connect;
 mod controller_manager;
 mod files;
 mod preview;
+mod rhythm;
 mod running;
 mod signals;
 mod simulate;

@@ -24,7 +24,14 @@ pub fn build(minor: Option<u32>) -> Result<Built> {
     if minor.is_none_or(|minor| Some(minor) == pinned_minor) {
         let installation = Installation::of(KUBERNETES)?;
         let module = manifest_directory().join("servers");
-        return build_missing(installation, &|| Ok(module.clone()));
+        let built = build_missing(installation, &|| Ok(module.clone()))?;
+        if let Built::Complete(installation) = &built
+            && !installation.informers().is_file()
+            && go_is_installed()
+        {
+            go_build(&module, "./informers", "", &installation.informers())?;
+        }
+        return Ok(built);
     }
     let minor = minor.context("no minor release given")?;
     if let Ok(installation) = Installation::of_minor(minor) {
@@ -75,7 +82,7 @@ fn build_missing(
 }
 
 /// Builds one package under a temporary name and renames it: a binary that exists is complete.
-fn go_build(module: &Path, package: &str, stamps: &str, output: &Path) -> Result<()> {
+pub fn go_build(module: &Path, package: &str, stamps: &str, output: &Path) -> Result<()> {
     let started = Instant::now();
     eprintln!(
         "building {} (minutes the first time, never again)",

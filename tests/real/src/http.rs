@@ -222,6 +222,24 @@ impl Api {
         quiet: Duration,
         mut each: impl FnMut(&Value) -> bool,
     ) -> Result<()> {
+        let mut unreadable = None;
+        self.watch_lines(path, quiet, |line| match serde_json::from_slice(line) {
+            Ok(event) => each(&event),
+            Err(error) => {
+                unreadable = Some(error);
+                false
+            }
+        })?;
+        unreadable.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// As `watch`, with lines as they come.
+    pub fn watch_lines(
+        &self,
+        path: &str,
+        quiet: Duration,
+        mut each: impl FnMut(&[u8]) -> bool,
+    ) -> Result<()> {
         let mut connection = self.connect(quiet)?;
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/json\r\nUser-Agent: real-tests\r\n\r\n"
@@ -241,7 +259,7 @@ impl Api {
             }
             while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = pending.drain(..=end).collect();
-                if !each(&serde_json::from_slice(&line)?) {
+                if !each(&line) {
                     return Ok(());
                 }
             }

@@ -1,6 +1,7 @@
 //! Where the built servers live: a cache outside the source tree, keyed by version, shared by all clones.
 
 use std::env;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -57,6 +58,14 @@ impl Installation {
         } else {
             self.kubernetes.join(name)
         }
+    }
+
+    /// Our own program on client-go, named after what it is built from: another source is another file.
+    pub fn informers(&self) -> PathBuf {
+        let mut hasher = DefaultHasher::new();
+        include_str!("../servers/informers/main.go").hash(&mut hasher);
+        self.kubernetes
+            .join(format!("informers-{:016x}", hasher.finish()))
     }
 
     /// Every binary of the set, in the order in which they are worth building.

@@ -11,6 +11,17 @@ use serde_json::{Value, json};
 
 use crate::http::Api;
 
+/// How a pod ended, besides its phase.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ending<'a> {
+    pub reason: &'a str,
+    pub exit_code: Option<i32>,
+    /// When the container ended, an RFC 3339 time.
+    pub at: &'a str,
+    /// A condition that is true from then on.
+    pub condition: Option<&'a str>,
+}
+
 /// Acts on the pods of one namespace.
 #[derive(Clone)]
 pub struct Kubelet {
@@ -58,12 +69,22 @@ impl Kubelet {
     }
 
     /// A terminal phase: `Succeeded` or `Failed`.
-    pub fn set_phase(&self, pod: &str, phase: &str, reason: &str) -> Result<()> {
-        let mut status = json!({"phase": phase, "conditions": [
-            {"type": "Ready", "status": "False", "reason": format!("Pod{phase}")},
-        ]});
-        if !reason.is_empty() {
-            status["reason"] = json!(reason);
+    pub fn set_phase(&self, pod: &str, phase: &str, ending: &Ending<'_>) -> Result<()> {
+        let mut conditions =
+            vec![json!({"type": "Ready", "status": "False", "reason": format!("Pod{phase}")})];
+        if let Some(condition) = ending.condition {
+            conditions.push(json!({"type": condition, "status": "True"}));
+        }
+        let mut status = json!({"phase": phase, "conditions": conditions});
+        if !ending.reason.is_empty() {
+            status["reason"] = json!(ending.reason);
+        }
+        if let Some(code) = ending.exit_code {
+            let ended = json!({"exitCode": code, "finishedAt": ending.at});
+            status["containerStatuses"] = json!([{
+                "name": "main", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                "state": {"terminated": ended},
+            }]);
         }
         self.patch_status(pod, &status)
     }
@@ -196,4 +217,73 @@ fn serve_share(
         }
         !stopping.load(Ordering::Relaxed)
     })
+}
+
+/// Kubelets' signs of life: renews the leases of all nodes with the label `alive=true`.
+pub struct Heartbeats {
+    stopping: Arc<AtomicBool>,
+    worker: Option<JoinHandle<()>>,
+}
+
+/// Well within the grace period that scenarios give.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
+
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+
+impl Heartbeats {
+    /// Also makes a node that is always there: where no node at all is ready, nobody is driven away.
+    pub fn start(api: &Api) -> Result<Heartbeats> {
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": "steady", "labels": {"alive": "true"}},
+        });
+        api.create("/api/v1/nodes", &node)?;
+        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        api.strategic_patch("/api/v1/nodes/steady/status", &ready)?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        let (api, told) = (api.clone(), Arc::clone(&stopping));
+        let worker = std::thread::spawn(move || {
+            while !told.load(Ordering::Relaxed) {
+                // A server that is busy is asked again.
+                let _ = renew_all(&api);
+                std::thread::sleep(RENEW_EVERY);
+            }
+        });
+        Ok(Heartbeats {
+            stopping,
+            worker: Some(worker),
+        })
+    }
+}
+
+impl Drop for Heartbeats {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        if let Some(worker) = self.worker.take() {
+            let _ = worker.join();
+        }
+    }
+}
+
+fn renew_all(api: &Api) -> Result<()> {
+    for node in api.list("/api/v1/nodes?labelSelector=alive%3Dtrue")? {
+        let name = node["metadata"]["name"].as_str().unwrap_or("");
+        let path = format!("{LEASES}/{name}");
+        let found = api.find(&path)?;
+        // What counts is that it is another time than before; who reads it goes by a clock of their own.
+        let renewals = found.as_ref().map_or(0, |lease| {
+            lease["spec"]["leaseTransitions"].as_u64().unwrap_or(0) + 1
+        });
+        let (minutes, seconds) = (renewals / 60 % 60, renewals % 60);
+        let hours = renewals / 3600;
+        let spec = json!({
+            "holderIdentity": name, "leaseDurationSeconds": 40, "leaseTransitions": renewals,
+            "renewTime": format!("2026-01-01T{hours:02}:{minutes:02}:{seconds:02}.000000Z"),
+        });
+        match found {
+            Some(_) => api.merge_patch(&path, &json!({"spec": spec}))?,
+            None => api.create(LEASES, &json!({"metadata": {"name": name}, "spec": spec}))?,
+        };
+    }
+    Ok(())
 }

@@ -40,6 +40,20 @@ pub struct Usage {
     pub peak_resident_bytes: u64,
 }
 
+/// The CPU time of each thread of a process in nanoseconds, where hundredths of a second are too coarse.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CpuTimes(BTreeMap<String, u64>);
+
+impl CpuTimes {
+    /// Seconds that were used since an earlier look. What threads used that have ended since is not seen.
+    pub fn seconds_since(&self, earlier: &CpuTimes) -> f64 {
+        let used = self.0.iter().map(|(thread, nanoseconds)| {
+            nanoseconds.saturating_sub(earlier.0.get(thread).copied().unwrap_or(0))
+        });
+        used.sum::<u64>() as f64 / 1e9
+    }
+}
+
 impl Process {
     /// Starts `program`, with its output appended to `<logs>/<name>.log`.
     pub fn start(name: &str, program: &Path, arguments: &[String], logs: &Path) -> Result<Process> {
@@ -135,6 +149,10 @@ impl Process {
         usage_of(self.child.id()).with_context(|| format!("cannot measure {}", self.name))
     }
 
+    pub fn cpu_times(&self) -> Result<CpuTimes> {
+        cpu_times_of(self.child.id()).with_context(|| format!("cannot measure {}", self.name))
+    }
+
     /// The end of its log, for a failure that a person reads.
     pub fn last_lines(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
@@ -199,6 +217,23 @@ pub fn usage_of(pid: u32) -> Result<Usage> {
     parse_usage(&stat, &status).with_context(|| format!("/proc/{pid} does not read as expected"))
 }
 
+fn cpu_times_of(pid: u32) -> Result<CpuTimes> {
+    let mut times = BTreeMap::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let thread = thread?;
+        // A thread may end between the two looks.
+        let Ok(text) = fs::read_to_string(thread.path().join("schedstat")) else {
+            continue;
+        };
+        let spent = text.split_whitespace().next().unwrap_or_default();
+        let spent = spent
+            .parse()
+            .context("schedstat does not begin with nanoseconds")?;
+        times.insert(thread.file_name().to_string_lossy().into_owned(), spent);
+    }
+    Ok(CpuTimes(times))
+}
+
 fn repeated_errors(log: &str) -> BTreeMap<String, usize> {
     let mut errors = BTreeMap::new();
     for line in log.lines().filter(|line| line.starts_with('E')) {
@@ -252,6 +287,27 @@ mod tests {
                 resident_bytes: 1 << 20,
                 peak_resident_bytes: 2 << 20
             }
+        );
+    }
+
+    #[test]
+    fn cpu_is_summed_over_the_threads_that_are_there() {
+        let times = |times: &[(&str, u64)]| {
+            CpuTimes(
+                times
+                    .iter()
+                    .map(|(thread, time)| ((*thread).to_owned(), *time))
+                    .collect(),
+            )
+        };
+        let before = times(&[("1", 1_000_000), ("2", 5_000_000)]);
+        let after = times(&[("1", 4_000_000), ("3", 2_000_000)]);
+        assert_eq!(after.seconds_since(&before), 0.005);
+        assert!(
+            cpu_times_of(std::process::id())
+                .unwrap()
+                .seconds_since(&before)
+                > 0.0
         );
     }
 

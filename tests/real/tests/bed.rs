@@ -1,12 +1,13 @@
 //! The bed itself: before it judges anything, it must stand.
 
+use std::net::TcpListener;
 use std::time::Duration;
 
-use real_tests::audit;
 use real_tests::installation::{self, KUBERNETES};
 use real_tests::kubelet::Kubelet;
 use real_tests::wait::{self, Seen};
 use real_tests::{Cluster, ClusterOptions, Flavor, Manager, ManagerOptions};
+use real_tests::{audit, building};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -108,6 +109,46 @@ fn a_server_that_dies_at_its_start_is_named_with_its_last_words() {
         failure.contains("unknown flag: --no-such-flag"),
         "{failure}"
     );
+}
+
+#[test]
+fn a_port_that_somebody_else_has_taken_is_named() {
+    let Some(installation) = installation::for_test() else {
+        return;
+    };
+    let mut cluster = Cluster::start(&installation, ClusterOptions::default()).unwrap();
+    cluster.take_apiserver().unwrap().kill();
+    let squatter = TcpListener::bind(cluster.address()).unwrap();
+    let failure = format!("{:#}", cluster.start_apiserver().err().unwrap());
+    drop(squatter);
+    for part in [
+        "kube-apiserver ended at its start",
+        "address already in use",
+        "kube-apiserver.log",
+    ] {
+        assert!(failure.contains(part), "{failure}");
+    }
+}
+
+#[test]
+fn a_go_build_that_fails_is_named_and_leaves_nothing_behind() {
+    if installation::for_test().is_none() {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("steersman-broken-go-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("go.mod"), "module broken\n\ngo 1.21\n").unwrap();
+    std::fs::write(
+        folder.join("main.go"),
+        "package main\n\nfunc main() { no }\n",
+    )
+    .unwrap();
+    let failure = building::go_build(&folder, "./", "", &folder.join("out/broken"));
+    let left = std::fs::read_dir(folder.join("out")).unwrap().count();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let failure = format!("{:#}", failure.err().unwrap());
+    assert!(failure.contains("go build of ./ in"), "{failure}");
+    assert_eq!(left, 0);
 }
 
 #[test]

@@ -4,13 +4,17 @@
 use std::time::Duration;
 
 use real_tests::audit;
-use real_tests::kubelet::AutomaticKubelet;
+use real_tests::kubelet::{AutomaticKubelet, Ending, Heartbeats, Kubelet};
 use real_tests::wait::{self, Seen};
 use real_tests::{Cluster, ClusterOptions, Flavor, Manager, ManagerOptions, installation, manager};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const APPS: &str = "/apis/apps/v1/namespaces/default";
+const BATCH: &str = "/apis/batch/v1/namespaces/default";
+
+/// A node that falls silent is noticed while the test lasts.
+const SHORT_PATIENCE: [&str; 2] = ["--node-monitor-period=1s", "--node-monitor-grace-period=8s"];
 
 const KINDS: [(&str, &str, &str); 3] = [
     ("Deployment", "deployments", "deployment-controller"),
@@ -44,6 +48,7 @@ fn never_refused(flavor: Flavor, kinds: &[(&str, &str, &str)]) {
         .unwrap();
     let options = ManagerOptions {
         use_service_account_credentials: true,
+        flags: SHORT_PATIENCE.map(str::to_owned).to_vec(),
         ..ManagerOptions::default()
     };
     let mut running = Manager::start(&cluster, flavor, &options).unwrap();
@@ -88,6 +93,7 @@ fn never_refused(flavor: Flavor, kinds: &[(&str, &str, &str)]) {
             .delete(&path, &json!({"propagationPolicy": "Foreground"}))
             .unwrap();
     }
+    run_job(&cluster);
     wait::until("the last pod to go", PATIENCE, || {
         let pods = cluster.api.list("/api/v1/namespaces/default/pods")?;
         Ok(if pods.is_empty() {
@@ -106,7 +112,7 @@ fn never_refused(flavor: Flavor, kinds: &[(&str, &str, &str)]) {
         .filter(audit::Entry::is_manager)
         .collect();
     let controllers = kinds.iter().map(|(_, _, controller)| controller);
-    for controller in controllers.chain(&HOUSEKEEPERS) {
+    for controller in controllers.chain(&HOUSEKEEPERS).chain(&["job-controller"]) {
         let account = format!(":{}", service_account(controller));
         let acted = by_manager
             .iter()
@@ -122,11 +128,35 @@ fn never_refused(flavor: Flavor, kinds: &[(&str, &str, &str)]) {
     assert_eq!(refused, [] as [String; 0]);
 }
 
+/// A job that counts a pod, lets others go, deletes them, and is deleted itself.
+fn run_job(cluster: &Cluster) {
+    let (jobs, path) = (format!("{BATCH}/jobs"), format!("{BATCH}/jobs/job"));
+    let mut job = workload("Job");
+    job["apiVersion"] = json!("batch/v1");
+    let mut template = job["spec"]["template"].take();
+    template["spec"]["restartPolicy"] = json!("Never");
+    job["spec"] = json!({"parallelism": 2, "completions": 4, "template": template});
+    cluster.api.create(&jobs, &job).unwrap();
+    wait_status(cluster, &path, "ready", 2);
+    let kubelet = Kubelet::new(&cluster.api, "default");
+    let pod = kubelet.pods("app=job").unwrap().remove(0);
+    let name = pod["metadata"]["name"].as_str().unwrap();
+    let ending = Ending::default();
+    kubelet.set_phase(name, "Succeeded", &ending).unwrap();
+    wait_status(cluster, &path, "succeeded", 1);
+    let patch = json!({"spec": {"suspend": true}});
+    cluster.api.merge_patch(&path, &patch).unwrap();
+    wait_status(cluster, &path, "active", 0);
+    let options = json!({"propagationPolicy": "Background"});
+    cluster.api.delete(&path, &options).unwrap();
+}
+
 /// Those that write in [`keep_house`], apart from the tokens controller, which acts as the manager itself.
-const HOUSEKEEPERS: [&str; 8] = [
+const HOUSEKEEPERS: [&str; 9] = [
     "clusterrole-aggregation-controller",
     "garbage-collector-controller",
     "namespace-controller",
+    "node-lifecycle-controller",
     "pod-garbage-collector-controller",
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
@@ -194,8 +224,34 @@ fn keep_house(cluster: &Cluster) {
     api.create(roles, &all).unwrap();
     wait_field(cluster, &format!("{roles}/all"), "/rules/0/verbs");
 
+    lose_a_node(cluster);
     api.delete("/api/v1/namespaces/shop", &json!({})).unwrap();
     wait_gone(cluster, "/api/v1/namespaces/shop");
+}
+
+/// A node that falls silent, and a pod there that has to leave.
+fn lose_a_node(cluster: &Cluster) {
+    let api = &cluster.api;
+    let _others = Heartbeats::start(api).unwrap();
+    api.create("/api/v1/nodes", &json!({"metadata": {"name": "lost"}}))
+        .unwrap();
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    api.strategic_patch("/api/v1/nodes/lost/status", &ready)
+        .unwrap();
+    let tolerates = json!([{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}]);
+    let pod = json!({
+        "metadata": {"name": "left"},
+        "spec": {"tolerations": tolerates, "containers": [{"name": "main", "image": "example.invalid/main"}]},
+    });
+    api.create("/api/v1/namespaces/shop/pods", &pod).unwrap();
+    let kubelet = Kubelet::new(api, "shop");
+    kubelet.bind("left", "lost").unwrap();
+    kubelet
+        .set_ready("left", true, "2026-01-01T00:00:00Z")
+        .unwrap();
+    let pod = "/api/v1/namespaces/shop/pods/left";
+    wait_field(cluster, pod, "/metadata/deletionTimestamp");
+    kubelet.finish("left").unwrap();
 }
 
 fn wait_present(cluster: &Cluster, path: &str) {
@@ -231,6 +287,7 @@ fn service_account(controller: &str) -> &str {
         "root-ca-certificate-publisher-controller" => "root-ca-cert-publisher",
         "serviceaccount-controller" => "service-account-controller",
         "daemonset-controller" => "daemon-set-controller",
+        "node-lifecycle-controller" | "taint-eviction-controller" => "node-controller",
         other => other,
     }
 }
@@ -257,8 +314,10 @@ fn wait_status(cluster: &Cluster, path: &str, field: &str, expected: u64) {
     wait::until(path, PATIENCE, || {
         let object = cluster.api.get(path)?;
         let seen = object["status"][field].as_u64().unwrap_or(0);
-        let done = seen == expected
-            && object["status"]["observedGeneration"] == object["metadata"]["generation"];
+        // Jobs do not say which generation they have seen.
+        let observed = &object["status"]["observedGeneration"];
+        let current = object["kind"] == "Job" || *observed == object["metadata"]["generation"];
+        let done = seen == expected && current;
         Ok(if done {
             Seen::Ready(())
         } else {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use real_tests::audit::{self, Level};
-use real_tests::kubelet::{AutomaticKubelet, Kubelet};
+use real_tests::kubelet::{AutomaticKubelet, Ending, Kubelet};
 use real_tests::wait::{self, Seen};
 use real_tests::{Cluster, ClusterOptions, Flavor, Manager, ManagerOptions, installation, manager};
 use serde_json::{Value, json};
@@ -15,6 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How long the new manager is watched before it is believed to leave everything alone.
 const WATCHED: Duration = Duration::from_secs(8);
 const APPS: &str = "/apis/apps/v1/namespaces/default";
+const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
 #[derive(Clone, Copy)]
 struct Workload {
@@ -78,6 +79,7 @@ fn swap(first: Flavor, second: Flavor, workloads: &[Workload]) {
     };
     let cluster = Cluster::start(&installation, options).unwrap();
     let controllers = workloads.iter().flat_map(|workload| workload.controllers);
+    let controllers = controllers.chain(&["job-controller"]);
     let options = ManagerOptions {
         controllers: controllers.map(|name| (*name).to_owned()).collect(),
         use_service_account_credentials: true,
@@ -100,6 +102,7 @@ fn swap(first: Flavor, second: Flavor, workloads: &[Workload]) {
         leaves_everything_alone(&cluster, &mut running, &before);
         if round == 1 {
             rollout_goes_on(&cluster);
+            finish_job(&cluster);
         }
         running.stop().unwrap();
     }
@@ -119,6 +122,7 @@ fn build_workloads(cluster: &Cluster, workloads: &[Workload]) {
     }
     {
         let _kubelet = AutomaticKubelet::start(api, "default", 2);
+        begin_job(cluster);
         for workload in workloads {
             let path = format!("{APPS}/{}", workload.plural);
             api.create(&path, &object(workload.kind, workload.name, 3))
@@ -180,6 +184,49 @@ fn build_workloads(cluster: &Cluster, workloads: &[Workload]) {
     );
 }
 
+/// A job with one of three indexes done and two under way.
+fn begin_job(cluster: &Cluster) {
+    let mut template = template("work", "1");
+    template["spec"]["restartPolicy"] = json!("Never");
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "work"},
+        "spec": {
+            "completionMode": "Indexed", "completions": 3, "parallelism": 2, "backoffLimitPerIndex": 1,
+            "template": template,
+        },
+    });
+    cluster.api.create(JOBS, &job).unwrap();
+    wait_job(cluster, "/status/ready", &json!(2));
+    end_pods(
+        cluster,
+        "app=work,batch.kubernetes.io/job-completion-index=0",
+    );
+    wait_job(cluster, "/status/completedIndexes", &json!("0"));
+    wait_job(cluster, "/status/ready", &json!(2));
+}
+
+fn finish_job(cluster: &Cluster) {
+    for index in [1, 2] {
+        let selector = format!("app=work,batch.kubernetes.io/job-completion-index={index}");
+        end_pods(cluster, &selector);
+    }
+    wait_job(cluster, "/status/conditions/1/type", &json!("Complete"));
+    wait_job(cluster, "/status/succeeded", &json!(3));
+}
+
+fn end_pods(cluster: &Cluster, selector: &str) {
+    let kubelet = Kubelet::new(&cluster.api, "default");
+    for pod in kubelet.pods(selector).unwrap() {
+        let name = pod["metadata"]["name"].as_str().unwrap();
+        let ending = Ending::default();
+        kubelet.set_phase(name, "Succeeded", &ending).unwrap();
+    }
+}
+
+fn wait_job(cluster: &Cluster, pointer: &str, expected: &Value) {
+    wait_at(cluster, &format!("{JOBS}/work"), pointer, expected);
+}
+
 fn template(name: &str, version: &str) -> Value {
     json!({
         "metadata": {"labels": {"app": name}},
@@ -237,8 +284,12 @@ fn wait_complete(cluster: &Cluster, plural: &str, name: &str) {
 }
 
 fn wait_field(cluster: &Cluster, target: &str, pointer: &str, expected: &Value) {
-    wait::until(target, PATIENCE, || {
-        let object = cluster.api.get(&format!("{APPS}/{target}"))?;
+    wait_at(cluster, &format!("{APPS}/{target}"), pointer, expected);
+}
+
+fn wait_at(cluster: &Cluster, path: &str, pointer: &str, expected: &Value) {
+    wait::until(path, PATIENCE, || {
+        let object = cluster.api.get(path)?;
         let seen = object.pointer(pointer).cloned().unwrap_or(Value::Null);
         Ok(if seen == *expected {
             Seen::Ready(())

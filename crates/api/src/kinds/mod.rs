@@ -9,6 +9,7 @@ mod controller_revision;
 mod daemonset;
 mod deployment;
 mod job;
+mod lease;
 mod metadata;
 mod namespace;
 mod node;
@@ -28,12 +29,19 @@ pub use daemonset::{DaemonSet, DaemonSetSpec, DaemonSetStatus, DaemonSetStrategy
 pub use deployment::{
     Deployment, DeploymentSpec, DeploymentStatus, DeploymentStrategy, ROLLBACK_TO, RollbackTo,
 };
-pub use job::{Job, JobSpec, JobStatus};
+pub use job::{
+    JOB_COMPLETION_INDEX, JOB_CONTROLLER, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT,
+    JOB_TRACKING, Job, JobSpec, JobStatus, OnExitCodes, OnPodCondition, PodFailurePolicy,
+    PodFailureRule, SuccessPolicy, SuccessRule, UncountedPods,
+};
+pub use lease::{Lease, LeaseSpec};
 pub use metadata::Metadata;
 pub use namespace::{Namespace, NamespaceSpec, NamespaceStatus};
-pub use node::{Node, NodeSpec, NodeStatus};
+pub use node::{Heartbeat, Node, NodeSpec, NodeStatus};
 pub use persistent_volume_claim::PersistentVolumeClaim;
-pub use pod::{POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodOwn, PodStatus, Volume};
+pub use pod::{
+    Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodOwn, PodStatus, Volume,
+};
 pub use replicaset::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec};
 pub use secret::{SERVICE_ACCOUNT_TOKEN, Secret};

@@ -2,10 +2,11 @@
 
 use serde::Deserialize;
 
-use crate::conditions::Condition;
+use crate::conditions::{self, Condition};
 use crate::meta::{Meta, or_default};
 use crate::resource::ResourceType;
 use crate::taints::Taint;
+use crate::time::Time;
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]
 #[serde(default)]
@@ -27,19 +28,73 @@ pub struct NodeSpec {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(from = "WireStatus")]
 pub struct NodeStatus {
-    #[serde(deserialize_with = "without_heartbeats")]
     pub conditions: Vec<Condition>,
+    /// When the kubelet last reported, as its Ready condition says.
+    pub heartbeat: Heartbeat,
 }
 
-/// A kubelet refreshes its heartbeat every few minutes; that alone must wake nobody.
-fn without_heartbeats<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<Condition>, D::Error> {
-    let mut conditions: Vec<Condition> = or_default(deserializer)?;
-    for condition in &mut conditions {
-        condition.last_update_time = None;
+/// A kubelet refreshes its heartbeat every few minutes; that alone must wake nobody, so all heartbeats
+/// are equal. Who wants to know about them compares the times.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heartbeat(pub Option<Time>);
+
+impl PartialEq for Heartbeat {
+    fn eq(&self, _: &Heartbeat) -> bool {
+        true
     }
-    Ok(conditions)
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireStatus {
+    #[serde(deserialize_with = "or_default")]
+    conditions: Vec<Condition>,
+}
+
+impl From<WireStatus> for NodeStatus {
+    fn from(wire: WireStatus) -> NodeStatus {
+        let WireStatus { mut conditions } = wire;
+        let ready = conditions::find(&conditions, "Ready");
+        let heartbeat = Heartbeat(ready.and_then(|ready| ready.last_update_time));
+        for condition in &mut conditions {
+            condition.last_update_time = None;
+        }
+        NodeStatus {
+            conditions,
+            heartbeat,
+        }
+    }
+}
+
+impl Node {
+    pub fn ready(&self) -> Option<&Condition> {
+        conditions::find(&self.status.conditions, "Ready")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Resource;
+
+    fn node(heartbeat: &str, status: &str) -> Node {
+        let json = format!(
+            r#"{{"metadata":{{"name":"a"}},"status":{{"conditions":[
+                {{"type":"Ready","status":"{status}","lastHeartbeatTime":"{heartbeat}"}}]}}}}"#
+        );
+        Node::decode(json.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_heartbeat_is_kept_but_is_no_difference() {
+        let (one, two) = (
+            node("2024-01-01T00:00:00Z", "True"),
+            node("2024-01-01T00:05:00Z", "True"),
+        );
+        assert_eq!(one, two);
+        assert_ne!(one.status.heartbeat.0, two.status.heartbeat.0);
+        assert_ne!(one, node("2024-01-01T00:00:00Z", "False"));
+    }
 }

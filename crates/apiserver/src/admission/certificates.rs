@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use x509_parser::x509::X509Name;
 
 use super::{Context, Operation, Request};
 use crate::fields::{at, remove, set, text};
@@ -18,7 +19,7 @@ pub(super) fn record_user(context: &Context<'_>, request: &mut Value) {
     for name in ["spec.uid", "spec.groups", "spec.extra"] {
         remove(request, name);
     }
-    set(request, "spec.username", user.name.as_str());
+    set(request, "spec.username", user.user.as_str());
     if !user.uid.is_empty() {
         set(request, "spec.uid", user.uid.as_str());
     }
@@ -99,17 +100,28 @@ fn check_subject(request: &Request<'_>, new: &Value) -> Result<(), Status> {
 }
 
 fn organizations(encoded: &str) -> Option<Vec<String>> {
+    with_subject(encoded, |subject| {
+        let names = subject.iter_organization();
+        names
+            .filter_map(|name| name.as_str().ok().map(str::to_owned))
+            .collect()
+    })
+}
+
+/// The common name that a request (PEM, in base64) asks for.
+pub(super) fn common_name(encoded: &str) -> Option<String> {
+    with_subject(encoded, |subject| {
+        let name = subject.iter_common_name().next()?;
+        name.as_str().ok().map(str::to_owned)
+    })?
+}
+
+fn with_subject<T>(encoded: &str, read: impl FnOnce(&X509Name<'_>) -> T) -> Option<T> {
     use x509_parser::prelude::FromDer as _;
     let pem = STANDARD.decode(encoded).ok()?;
     let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).ok()?;
     let (_, request) =
         x509_parser::certification_request::X509CertificationRequest::from_der(&pem.contents)
             .ok()?;
-    let subject = &request.certification_request_info.subject;
-    Some(
-        subject
-            .iter_organization()
-            .filter_map(|name| name.as_str().ok().map(str::to_owned))
-            .collect(),
-    )
+    Some(read(&request.certification_request_info.subject))
 }

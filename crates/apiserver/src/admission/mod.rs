@@ -1,16 +1,17 @@
 //! What the server decides about a request beyond the object's own rules: the default admission
 //! plugins of kube-apiserver, as functions over what is stored.
 //!
-//! [`mutate`] runs on the defaulted object before its strategy, [`validate`] after validation, as
-//! upstream orders them. Both read the cluster through [`Cluster`], so they see the very state that
-//! the write will change; what they want written beside the object (quota usage, IP addresses) comes
-//! back as [`Change`]s for the same transaction.
+//! [`mutate`] runs on the defaulted object before its strategy, [`review`] after validation, as
+//! upstream orders them, and [`charge`] within the write, so that it sees the very state that the write
+//! will change; what it wants written beside the object (quota usage, IP addresses) comes back as
+//! [`Change`]s for the same transaction. All read the cluster through [`Cluster`].
 
 mod allocation;
 mod certificates;
 mod limits;
 mod namespace;
 mod networking;
+mod node_restriction;
 mod pod_security;
 mod pods;
 mod quota;
@@ -26,33 +27,27 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use allocation::{Cidr, Networks, released_by_deletion};
+pub(crate) use namespace::check_lifecycle;
+pub(crate) use node_restriction::check as check_node;
 pub(crate) use quota::recount as recount_quotas;
 
+use crate::auth::Identity;
 use crate::kinds::{self, Kind, Subresource};
 use crate::status::{Status, Subject};
 
 /// Read access to the state that a write is about to change.
 pub trait Cluster {
-    fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Value>;
+    fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Value>>;
     /// All objects of a kind in a namespace, or in all of them for "".
-    fn list(&self, kind: &Kind, namespace: &str) -> Vec<Value>;
+    fn list(&self, kind: &Kind, namespace: &str) -> Vec<Arc<Value>>;
     /// Whether the user may act on a signer (`approve`, `sign`) in `certificates.k8s.io`.
-    fn may(&self, user: &User, verb: &str, resource: &str, name: &str) -> bool;
-}
-
-/// Who asks.
-#[derive(Clone, Debug, Default)]
-pub struct User {
-    pub name: String,
-    pub uid: String,
-    pub groups: Vec<String>,
-    pub extra: std::collections::BTreeMap<String, Vec<String>>,
+    fn may(&self, user: &Identity, verb: &str, resource: &str, name: &str) -> bool;
 }
 
 /// Everything a decision may depend on.
 pub struct Context<'a> {
     pub cluster: &'a dyn Cluster,
-    pub user: &'a User,
+    pub user: &'a Identity,
     /// As objects spell it: `2006-01-02T15:04:05Z`.
     pub now: &'a str,
     pub random: &'a api::Rng,
@@ -88,7 +83,7 @@ pub enum Change {
     },
 }
 
-/// What [`validate`] has to say about a request that it lets through.
+/// What [`review`] and [`charge`] have to say about a request that it lets through.
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// For `Warning` headers.
@@ -104,14 +99,19 @@ pub fn mutate(
     old: Option<&Value>,
 ) -> Result<(), Status> {
     namespace::check_lifecycle(context, request)?;
+    let creating = request.operation == Operation::Create && request.subresource.is_none();
+    // UPSTREAM: a pod gets its service account first.
+    if !(creating && request.is("", "Pod")) {
+        node_restriction::check(context, request, object, old)?;
+    }
     if request.operation == Operation::Delete {
         return Ok(());
     }
-    let creating = request.operation == Operation::Create && request.subresource.is_none();
     match (&*request.kind.group, &*request.kind.kind) {
         ("", "Pod") if creating => {
             limits::set_defaults(context, request, object);
             service_account::admit(context, request, object)?;
+            node_restriction::check(context, request, object, old)?;
             pods::set_priority(context, request, object)?;
             pods::add_default_tolerations(object);
             pods::apply_runtime_class(context, request, object)?;
@@ -144,8 +144,8 @@ pub fn mutate(
     Ok(())
 }
 
-/// Lets the plugins refuse a request, or say what else is to be written.
-pub fn validate(
+/// Lets the plugins refuse a request. What they read may change before the write, as it may upstream.
+pub fn review(
     context: &Context<'_>,
     request: &Request<'_>,
     object: &Value,
@@ -163,9 +163,33 @@ pub fn validate(
     storage::check_resize(context, request, object, old)?;
     certificates::check(context, request, object, old)?;
     pod_security::check(context, request, object, old, &mut verdict)?;
-    quota::check(context, request, object, old, &mut verdict)?;
-    allocation::record(request, object, old, &mut verdict);
     Ok(verdict)
+}
+
+/// Takes what a request uses up (quota, addresses), or refuses it: within the write.
+pub fn charge(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    object: &Value,
+    old: Option<&Value>,
+    verdict: &mut Verdict,
+) -> Result<(), Status> {
+    if request.operation == Operation::Delete {
+        return Ok(());
+    }
+    quota::check(context, request, object, old, verdict)?;
+    allocation::record(request, object, old, verdict);
+    Ok(())
+}
+
+/// Whether mutating admission of a kind takes something that no other request may get: then all of it happens
+/// within the write.
+pub(crate) fn allocates(kind: &Kind) -> bool {
+    kind.is("", "Service")
+}
+
+pub(crate) fn namespaces() -> &'static Arc<Kind> {
+    built_in("", "Namespace")
 }
 
 impl Request<'_> {

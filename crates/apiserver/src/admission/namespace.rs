@@ -7,7 +7,7 @@ use crate::status::{Cause, Status, Subject};
 /// The namespaces that the server itself needs.
 const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
 
-pub(super) fn check_lifecycle(context: &Context<'_>, request: &Request<'_>) -> Result<(), Status> {
+pub(crate) fn check_lifecycle(context: &Context<'_>, request: &Request<'_>) -> Result<(), Status> {
     if request.is("", "Namespace") {
         let forbidden = request.operation == Operation::Delete && IMMORTAL.contains(&request.name);
         return if forbidden {

@@ -1,5 +1,7 @@
 //! DefaultIngressClass.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::storage::newest;
@@ -19,7 +21,7 @@ pub(super) fn set_default_class(context: &Context<'_>, ingress: &mut Value) {
     let classes = context
         .cluster
         .list(built_in("networking.k8s.io", "IngressClass"), "");
-    let is_default = |class: &Value| {
+    let is_default = |class: &Arc<Value>| {
         entry(
             class,
             "metadata.annotations",

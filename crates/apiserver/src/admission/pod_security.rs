@@ -3,6 +3,8 @@
 
 mod checks;
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{Context, Operation, Request, Verdict, built_in};
@@ -172,7 +174,7 @@ fn check_namespace(
     debug_assert!(old.is_object());
     let level = enforced(namespace);
     let pods = context.cluster.list(built_in("", "Pod"), request.name);
-    let violating = |pod: &Value| {
+    let violating = |pod: &Arc<Value>| {
         let found = level.violations(at(pod, "metadata"), at(pod, "spec"));
         let reasons: Vec<_> = found
             .iter()

@@ -1,5 +1,7 @@
 //! Priority, DefaultTolerationSeconds, RuntimeClass and TaintNodesByCondition.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::{Context, Operation, Request, built_in};
@@ -62,7 +64,7 @@ pub(super) fn set_priority(
 }
 
 /// Of several defaults (there should be one), the lowest value hurts least.
-fn default_class(context: &Context<'_>) -> Option<Value> {
+fn default_class(context: &Context<'_>) -> Option<Arc<Value>> {
     let classes = context
         .cluster
         .list(built_in("scheduling.k8s.io", "PriorityClass"), "");

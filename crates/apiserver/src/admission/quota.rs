@@ -35,7 +35,7 @@ pub(super) fn check(
     let quotas = context
         .cluster
         .list(built_in("", "ResourceQuota"), request.namespace);
-    for mut quota in quotas {
+    for quota in quotas {
         if !matches_scopes(&quota, request.kind, object) {
             continue;
         }
@@ -95,6 +95,7 @@ pub(super) fn check(
             .into_iter()
             .map(|(resource, amount)| (resource, amount.to_string().into()))
             .collect();
+        let mut quota = Value::clone(&quota);
         set(&mut quota, "status.used", total);
         verdict
             .changes
@@ -134,7 +135,7 @@ pub(crate) fn recount(registry: &Registry, transaction: &mut Transaction<'_>) {
             set(&mut quota, path, texts);
         }
         if *at(&quota, "status") != before {
-            transaction.put(quotas, &stored.key, &mut quota, None);
+            transaction.put(quotas, &stored.key, &quota, None);
         }
     }
 }

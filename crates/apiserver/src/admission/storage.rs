@@ -1,5 +1,7 @@
 //! DefaultStorageClass, StorageObjectInUseProtection and PersistentVolumeClaimResize.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{Context, Operation, Request, built_in};
@@ -21,7 +23,7 @@ pub(super) fn set_default_class(context: &Context<'_>, claim: &mut Value) {
     let classes = context
         .cluster
         .list(built_in("storage.k8s.io", "StorageClass"), "");
-    let is_default = |class: &Value| {
+    let is_default = |class: &Arc<Value>| {
         [
             "storageclass.kubernetes.io/is-default-class",
             "storageclass.beta.kubernetes.io/is-default-class",
@@ -38,7 +40,7 @@ pub(super) fn set_default_class(context: &Context<'_>, claim: &mut Value) {
     }
 }
 
-pub(super) fn newest(objects: impl Iterator<Item = Value>) -> Option<Value> {
+pub(super) fn newest(objects: impl Iterator<Item = Arc<Value>>) -> Option<Arc<Value>> {
     objects.min_by(|a, b| {
         let created = |object: &Value| text(object, "metadata.creationTimestamp").to_owned();
         let name = |object: &Value| text(object, "metadata.name").to_owned();

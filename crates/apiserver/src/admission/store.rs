@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use super::{Cluster, User};
+use std::sync::Arc;
+
+use super::Cluster;
+use crate::auth::Identity;
 use crate::fields::text;
 use crate::kinds::Kind;
 
@@ -15,22 +18,23 @@ impl Store {
 }
 
 impl Cluster for Store {
-    fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Value> {
+    fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Value>> {
         self.list(kind, namespace)
             .into_iter()
             .find(|object| text(object, "metadata.name") == name)
     }
 
-    fn list(&self, kind: &Kind, namespace: &str) -> Vec<Value> {
+    fn list(&self, kind: &Kind, namespace: &str) -> Vec<Arc<Value>> {
         let matches = |object: &&Value| {
             text(object, "kind") == kind.kind
                 && text(object, "apiVersion") == kind.api_version()
                 && (namespace.is_empty() || text(object, "metadata.namespace") == namespace)
         };
-        self.0.iter().filter(matches).cloned().collect()
+        let matching = self.0.iter().filter(matches);
+        matching.cloned().map(Arc::new).collect()
     }
 
-    fn may(&self, _: &User, _: &str, resource: &str, name: &str) -> bool {
+    fn may(&self, _: &Identity, _: &str, resource: &str, name: &str) -> bool {
         resource == "signers" && name.starts_with("allowed.io/")
     }
 }

@@ -53,9 +53,9 @@ impl Case {
         let store = Store::of(&self.objects);
         let context = Context {
             cluster: &store,
-            user: &User {
-                name: "jane".to_owned(),
-                ..User::default()
+            user: &Identity {
+                user: "jane".to_owned(),
+                ..Identity::default()
             },
             now: "2026-01-02T03:04:05Z",
             random: &api::Rng::from_seed(7),
@@ -64,8 +64,9 @@ impl Case {
         let mut object = object.clone();
         crate::defaults::apply(kind, &mut object);
         mutate(&context, &request, &mut object, old).map_err(|status| status.message)?;
-        let verdict =
-            validate(&context, &request, &object, old).map_err(|status| status.message)?;
+        let reviewed = review(&context, &request, &object, old);
+        let mut verdict = reviewed.map_err(|status| status.message)?;
+        charge(&context, &request, &object, old, &mut verdict).map_err(|status| status.message)?;
         Ok((object, verdict))
     }
 

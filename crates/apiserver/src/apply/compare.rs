@@ -1,7 +1,7 @@
 //! What differs between two objects, and which fields an object sets, as sets of fields.
 
 use super::schema::{Place, Relation};
-use super::set::FieldSet;
+use super::set::{FieldSet, Node};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -14,20 +14,28 @@ pub(super) struct Comparison {
 
 impl Comparison {
     pub(super) fn of(place: Place<'_>, left: &Value, right: &Value) -> Comparison {
-        let mut comparison = Comparison::default();
-        comparison.walk(place, &mut Vec::new(), Some(left), Some(right));
-        comparison
+        let found = Found::at(place, Some(left), Some(right));
+        Comparison {
+            added: found.added.below,
+            modified: found.modified.below,
+            removed: found.removed.below,
+        }
     }
+}
 
-    fn walk(
-        &mut self,
-        place: Place<'_>,
-        path: &mut Vec<String>,
-        left: Option<&Value>,
-        right: Option<&Value>,
-    ) {
+/// What differs at a place and below it.
+#[derive(Default)]
+struct Found {
+    added: Node,
+    modified: Node,
+    removed: Node,
+}
+
+impl Found {
+    fn at(place: Place<'_>, left: Option<&Value>, right: Option<&Value>) -> Found {
+        let mut found = Found::default();
         let Some(shown) = right.filter(|value| !value.is_null()).or(left).or(right) else {
-            return;
+            return found;
         };
         let relation = place.relation(shown);
         let empty = |value: Option<&Value>| match value {
@@ -37,59 +45,77 @@ impl Comparison {
             Some(_) => false,
         };
         let mixed = !empty(left) && !empty(right) && !same_type(left, right);
-        if relation == Relation::Leaf || mixed || (empty(left) && empty(right)) {
-            match (left, right) {
-                (None, Some(_)) => self.added.insert(path),
-                (Some(_), None) => self.removed.insert(path),
-                (left, right) if left != right => self.modified.insert(path),
-                _ => {}
-            }
-            return;
+        let whole = relation == Relation::Leaf || mixed || (empty(left) && empty(right));
+        match (left, right) {
+            (None, Some(_)) => found.added.member = true,
+            (Some(_), None) => found.removed.member = true,
+            (left, right) if whole && left != right => found.modified.member = true,
+            _ => {}
+        }
+        if whole {
+            return found;
         }
         if relation == Relation::Map {
-            self.walk_map(place, path, left, right);
+            found.compare_maps(place, left, right);
         } else {
-            self.walk_list(place, &relation, path, left, right);
+            found.compare_lists(place, &relation, left, right);
         }
-        match (left, right) {
-            (None, Some(_)) => self.added.insert(path),
-            (Some(_), None) => self.removed.insert(path),
-            _ => {}
+        found
+    }
+
+    /// Takes what was found below, under the name that it has here.
+    fn take(&mut self, element: String, below: Found) {
+        let Found {
+            added,
+            modified,
+            removed,
+        } = below;
+        match (!added.is_empty(), !modified.is_empty(), !removed.is_empty()) {
+            (false, false, false) => {}
+            // By far the most: nothing is cloned.
+            (true, false, false) => self.added.below.put(element, added),
+            (changed, modifies, removes) => {
+                if changed {
+                    self.added.below.put(element.clone(), added);
+                }
+                if modifies {
+                    self.modified.below.put(element.clone(), modified);
+                }
+                if removes {
+                    self.removed.below.put(element, removed);
+                }
+            }
         }
     }
 
-    fn walk_map(
-        &mut self,
-        place: Place<'_>,
-        path: &mut Vec<String>,
-        left: Option<&Value>,
-        right: Option<&Value>,
-    ) {
+    fn compare_maps(&mut self, place: Place<'_>, left: Option<&Value>, right: Option<&Value>) {
         let (left, right) = (
             left.and_then(Value::as_object),
             right.and_then(Value::as_object),
         );
-        let keys = left.into_iter().chain(right).flat_map(|map| map.keys());
-        let mut keys: Vec<&String> = keys.collect();
-        keys.sort();
-        keys.dedup();
-        for key in keys {
-            path.push(format!("f:{key}"));
-            self.walk(
-                place.member(key),
-                path,
-                left.and_then(|map| map.get(key)),
-                right.and_then(|map| map.get(key)),
+        let mut names: Vec<&String> = left
+            .into_iter()
+            .chain(right)
+            .flat_map(|map| map.keys())
+            .collect();
+        if left.is_some_and(|left| !left.is_empty()) {
+            names.sort();
+            names.dedup();
+        }
+        for name in names {
+            let below = Found::at(
+                place.member(name),
+                left.and_then(|map| map.get(name)),
+                right.and_then(|map| map.get(name)),
             );
-            path.pop();
+            self.take(["f:", name].concat(), below);
         }
     }
 
-    fn walk_list(
+    fn compare_lists(
         &mut self,
         place: Place<'_>,
         relation: &Relation,
-        path: &mut Vec<String>,
         left: Option<&Value>,
         right: Option<&Value>,
     ) {
@@ -105,9 +131,7 @@ impl Comparison {
             }
         }
         for (identity, (left, right)) in items {
-            path.push(identity);
-            self.walk(place.item(), path, left, right);
-            path.pop();
+            self.take(identity, Found::at(place.item(), left, right));
         }
     }
 }
@@ -122,24 +146,20 @@ fn same_type(left: Option<&Value>, right: Option<&Value>) -> bool {
 
 /// The fields that an applied configuration sets.
 pub(super) fn fields_of(place: Place<'_>, value: &Value) -> FieldSet {
-    let mut set = FieldSet::default();
-    collect(place, value, &mut Vec::new(), &mut set);
-    set
+    collect(place, value).below
 }
 
-fn collect(place: Place<'_>, value: &Value, path: &mut Vec<String>, set: &mut FieldSet) {
+fn collect(place: Place<'_>, value: &Value) -> Node {
+    let mut node = Node::default();
     match place.relation(value) {
-        Relation::Leaf => set.insert(path),
+        Relation::Leaf => node.member = true,
         Relation::Map => {
-            for (key, member) in value.as_object().into_iter().flatten() {
-                path.push(format!("f:{key}"));
-                collect(place.member(key), member, path, set);
+            for (name, member) in value.as_object().into_iter().flatten() {
+                let mut below = collect(place.member(name), member);
                 let empty =
                     member.is_null() || member.as_object().is_some_and(serde_json::Map::is_empty);
-                if empty || !place.declares(key) {
-                    set.insert(path);
-                }
-                path.pop();
+                below.member |= empty || !place.declares(name);
+                node.below.put(["f:", name].concat(), below);
             }
         }
         relation => {
@@ -147,11 +167,11 @@ fn collect(place: Place<'_>, value: &Value, path: &mut Vec<String>, set: &mut Fi
                 let Some(identity) = place.identity(&relation, item) else {
                     continue;
                 };
-                path.push(identity);
-                collect(place.item(), item, path, set);
-                set.insert(path);
-                path.pop();
+                let mut below = collect(place.item(), item);
+                below.member = true;
+                node.below.put(identity, below);
             }
         }
     }
+    node
 }

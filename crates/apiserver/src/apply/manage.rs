@@ -16,6 +16,7 @@ const ANCIENT: &str = "ancient-changes";
 const KUBECTL: &str = "kubectl";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+const SCALE_VERSION: &str = "autoscaling/v1";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -37,11 +38,15 @@ pub(crate) struct Manager {
 impl Manager {
     /// UPSTREAM: changes through scale carry no time.
     fn time(&self) -> String {
-        if self.subresource == "scale" {
+        if self.is_scale() {
             String::new()
         } else {
             self.now.clone()
         }
+    }
+
+    fn is_scale(&self) -> bool {
+        self.subresource == "scale"
     }
 }
 
@@ -86,26 +91,15 @@ pub(crate) fn update(
         Some(_) => return,
         None => Vec::new(),
     };
-    let custom = kind.custom().and_then(|version| version.scale.as_ref());
-    let replicas = custom.map_or(".spec.replicas", |scale| scale.spec_replicas.as_str());
-    let replicas: Vec<String> = replicas
-        .split('.')
-        .skip(1)
-        .map(|step| format!("f:{step}"))
-        .collect();
-    let owned = entries
-        .iter()
-        .any(|entry| entry.fields.contains_at_or_below(&replicas));
-    if manager.subresource == "scale" && !owned {
+    if manager.is_scale() && !replicas_are_owned(kind, &entries) {
         // UPSTREAM: where nobody owns the replicas, a scale has no managed fields to be kept.
         return;
     }
     let nothing = empty(kind);
     let comparison = Comparison::of(place, old.unwrap_or(&nothing), new);
-    let mut gained = comparison.added.clone();
+    let (mut gained, mut lost) = (comparison.added, comparison.removed);
     gained.union(&comparison.modified);
     strip(&mut gained);
-    let mut lost = comparison.removed.clone();
     for path in reset {
         gained.remove_tree(path);
         lost.remove_tree(path);
@@ -152,23 +146,7 @@ pub(crate) fn apply(
     let place = Place::of(kind);
     let nothing = empty(kind);
     let mut entries = live.map(read).unwrap_or_default();
-    if let Some(live) = live
-        && entries.is_empty()
-    {
-        let mut fields = Comparison::of(place, &nothing, live).added;
-        strip(&mut fields);
-        reset.iter().for_each(|path| fields.remove_tree(path));
-        let before = Manager {
-            name: BEFORE_FIRST_APPLY.into(),
-            operation: Operation::Update,
-            ..manager.clone()
-        };
-        entries.push(Entry {
-            manager: before,
-            time: manager.now.clone(),
-            fields,
-        });
-    }
+    entries.extend(live.and_then(|live| before_first(kind, live, &entries, manager, reset)));
     let mut fields = fields_of(place, config);
     strip(&mut fields);
     for path in reset {
@@ -193,7 +171,7 @@ pub(crate) fn apply(
         lost.remove_tree(path);
     }
     let force = force || (manager.name == KUBECTL && own_before(place, live, &entries, &changed));
-    resolve_conflicts(&mut entries, &changed, force)?;
+    resolve_conflicts(&mut entries, &changed, force, manager)?;
     for entry in &mut entries {
         entry.fields = entry.fields.difference(&lost);
     }
@@ -204,7 +182,7 @@ pub(crate) fn apply(
         Some(previous) if unchanged && changed.is_empty() && comparison.removed.is_empty() => {
             previous.time.clone()
         }
-        _ => manager.now.clone(),
+        _ => manager.time(),
     };
     let entry = Entry {
         manager: manager.clone(),
@@ -216,7 +194,56 @@ pub(crate) fn apply(
     Ok(merged)
 }
 
-/// Fields that others own and that would change: a conflict, or, by force, no longer theirs.
+/// What was there before anyone's fields were kept belongs to nobody in particular.
+fn before_first(
+    kind: &Kind,
+    live: &Value,
+    entries: &[Entry],
+    manager: &Manager,
+    reset: &[&[&str]],
+) -> Option<Entry> {
+    let mut fields = FieldSet::default();
+    if manager.is_scale() {
+        let path = replicas_path(kind);
+        let found = path.iter().fold(live, |value, step| &value[&step[2..]]);
+        // UPSTREAM: a Scale does not show that there are none.
+        if replicas_are_owned(kind, entries) || found.as_i64().unwrap_or(0) == 0 {
+            return None;
+        }
+        fields.insert(&path);
+    } else if entries.is_empty() {
+        fields = Comparison::of(Place::of(kind), &empty(kind), live).added;
+        strip(&mut fields);
+        reset.iter().for_each(|path| fields.remove_tree(path));
+    } else {
+        return None;
+    }
+    Some(Entry {
+        manager: Manager {
+            name: BEFORE_FIRST_APPLY.into(),
+            operation: Operation::Update,
+            ..manager.clone()
+        },
+        time: manager.time(),
+        fields,
+    })
+}
+
+/// Where the replicas of a kind are.
+fn replicas_path(kind: &Kind) -> Vec<String> {
+    let custom = kind.custom().and_then(|version| version.scale.as_ref());
+    let replicas = custom.map_or(".spec.replicas", |scale| scale.spec_replicas.as_str());
+    let steps = replicas.split('.').skip(1);
+    steps.map(|step| format!("f:{step}")).collect()
+}
+
+fn replicas_are_owned(kind: &Kind, entries: &[Entry]) -> bool {
+    let path = replicas_path(kind);
+    entries
+        .iter()
+        .any(|entry| entry.fields.contains_at_or_below(&path))
+}
+
 /// UPSTREAM: kubectl may take over what it applied before there was server-side apply, which it wrote down in
 /// an annotation: a dispute about nothing else is none.
 fn own_before(
@@ -236,7 +263,13 @@ fn own_before(
     })
 }
 
-fn resolve_conflicts(entries: &mut [Entry], changed: &FieldSet, force: bool) -> Result<(), Status> {
+/// Fields that others own and that would change: a conflict, or, by force, no longer theirs.
+fn resolve_conflicts(
+    entries: &mut [Entry],
+    changed: &FieldSet,
+    force: bool,
+    applier: &Manager,
+) -> Result<(), Status> {
     let mut conflicts = Vec::new();
     for entry in entries.iter_mut() {
         let disputed = entry.fields.intersection(changed);
@@ -246,7 +279,12 @@ fn resolve_conflicts(entries: &mut [Entry], changed: &FieldSet, force: bool) -> 
         if force {
             entry.fields = entry.fields.difference(&disputed);
         }
-        conflicts.push((entry.manager.clone(), disputed));
+        let mut owner = entry.manager.clone();
+        if applier.is_scale() {
+            // UPSTREAM: through scale, everyone's fields are those of a Scale.
+            owner.api_version = SCALE_VERSION.to_owned();
+        }
+        conflicts.push((owner, disputed));
     }
     if force || conflicts.is_empty() {
         Ok(())
@@ -305,17 +343,17 @@ fn strip(set: &mut FieldSet) {
         set.remove_tree(path);
     }
     for name in [
-        "name",
-        "namespace",
-        "creationTimestamp",
-        "selfLink",
-        "uid",
-        "clusterName",
-        "generation",
-        "managedFields",
-        "resourceVersion",
+        "f:name",
+        "f:namespace",
+        "f:creationTimestamp",
+        "f:selfLink",
+        "f:uid",
+        "f:clusterName",
+        "f:generation",
+        "f:managedFields",
+        "f:resourceVersion",
     ] {
-        set.remove_tree(&["f:metadata", &format!("f:{name}")]);
+        set.remove_tree(&["f:metadata", name]);
     }
     set.remove("f:metadata");
 }
@@ -361,7 +399,7 @@ fn write(value: &mut Value, mut entries: Vec<Entry>) {
             .then_with(|| a.manager.name.cmp(&b.manager.name))
     });
     merge_ancient(&mut entries);
-    let list: Vec<Value> = entries.iter().map(entry_value).collect();
+    let list: Vec<Value> = entries.into_iter().map(entry_value).collect();
     let metadata = metadata_mut(value);
     if list.is_empty() {
         metadata.remove("managedFields");
@@ -393,23 +431,36 @@ fn merge_ancient(entries: &mut Vec<Entry>) {
     }
 }
 
-fn entry_value(entry: &Entry) -> Value {
-    let manager = &entry.manager;
-    let operation = match manager.operation {
-        Operation::Apply => "Apply",
-        Operation::Update => "Update",
-    };
-    let mut value = json!({
-        "manager": manager.name, "operation": operation, "apiVersion": manager.api_version,
-        "fieldsType": "FieldsV1", "fieldsV1": entry.fields.to_value(),
-    });
-    if !entry.time.is_empty() {
-        value["time"] = json!(entry.time);
+fn entry_value(entry: Entry) -> Value {
+    entry
+        .manager
+        .entry_at(&entry.time, entry.fields.into_value())
+}
+
+impl Manager {
+    /// The entry of managedFields for what it does now.
+    pub(super) fn entry(&self, fields: Value) -> Value {
+        self.entry_at(&self.time(), fields)
     }
-    if !manager.subresource.is_empty() {
-        value["subresource"] = json!(manager.subresource);
+
+    fn entry_at(&self, time: &str, fields: Value) -> Value {
+        let operation = match self.operation {
+            Operation::Apply => "Apply",
+            Operation::Update => "Update",
+        };
+        let mut value = json!({
+            "manager": self.name, "operation": operation, "apiVersion": self.api_version,
+            "fieldsType": "FieldsV1",
+        });
+        value["fieldsV1"] = fields;
+        if !time.is_empty() {
+            value["time"] = json!(time);
+        }
+        if !self.subresource.is_empty() {
+            value["subresource"] = json!(self.subresource);
+        }
+        value
     }
-    value
 }
 
 #[cfg(test)]

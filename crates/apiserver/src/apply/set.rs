@@ -1,19 +1,26 @@
 //! Sets of fields, in the shape of FieldsV1.
 
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
 
 /// A set of paths. A path element is spelled as in FieldsV1: `f:name`, `k:{...}`, `v:...`, `i:0`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FieldSet {
-    children: BTreeMap<String, Node>,
+    /// In the order of their elements. A list, because sets are small and every write makes a few.
+    children: Vec<(String, Node)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Node {
+pub(super) struct Node {
     /// The path that ends here is in the set.
-    member: bool,
-    below: FieldSet,
+    pub(super) member: bool,
+    pub(super) below: FieldSet,
+}
+
+impl Node {
+    /// Neither it nor anything below it is in the set.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.member && self.below.is_empty()
+    }
 }
 
 impl FieldSet {
@@ -21,27 +28,47 @@ impl FieldSet {
         self.children.is_empty()
     }
 
+    fn find(&self, element: &str) -> Result<usize, usize> {
+        self.children
+            .binary_search_by(|(candidate, _)| candidate.as_str().cmp(element))
+    }
+
+    fn get(&self, element: &str) -> Option<&Node> {
+        let index = self.find(element).ok()?;
+        Some(&self.children[index].1)
+    }
+
     pub(super) fn insert(&mut self, path: &[String]) {
         let Some((first, rest)) = path.split_first() else {
             return;
         };
-        let node = self.children.entry(first.clone()).or_default();
-        if rest.is_empty() {
-            node.member = true;
-        } else {
-            node.below.insert(rest);
+        let mut node = Node {
+            member: rest.is_empty(),
+            ..Node::default()
+        };
+        node.below.insert(rest);
+        self.put(first.clone(), node);
+    }
+
+    /// Adds what is below an element; nothing for an empty node.
+    pub(super) fn put(&mut self, element: String, node: Node) {
+        if node.is_empty() {
+            return;
+        }
+        match self.find(&element) {
+            Ok(index) => self.children[index].1.union(&node),
+            Err(index) => self.children.insert(index, (element, node)),
         }
     }
 
     /// Whether the path or anything below it is in the set.
     pub(super) fn contains_at_or_below(&self, path: &[String]) -> bool {
-        self.node(path)
-            .is_some_and(|node| node.member || !node.below.is_empty())
+        self.node(path).is_some_and(|node| !node.is_empty())
     }
 
     fn node(&self, path: &[String]) -> Option<&Node> {
         let (first, rest) = path.split_first()?;
-        let node = self.children.get(first)?;
+        let node = self.get(first)?;
         if rest.is_empty() {
             Some(node)
         } else {
@@ -51,9 +78,10 @@ impl FieldSet {
 
     pub(super) fn union(&mut self, other: &FieldSet) {
         for (element, node) in &other.children {
-            let mine = self.children.entry(element.clone()).or_default();
-            mine.member |= node.member;
-            mine.below.union(&node.below);
+            match self.find(element) {
+                Ok(index) => self.children[index].1.union(node),
+                Err(index) => self.children.insert(index, (element.clone(), node.clone())),
+            }
         }
     }
 
@@ -68,15 +96,15 @@ impl FieldSet {
     /// Keeps what `keep` says of (in this set, in the other), for every path of this set.
     fn combine(&self, other: &FieldSet, keep: fn(bool, bool) -> bool) -> FieldSet {
         let nothing = Node::default();
-        let mut children = BTreeMap::new();
+        let mut children = Vec::new();
         for (element, mine) in &self.children {
-            let theirs = other.children.get(element).unwrap_or(&nothing);
+            let theirs = other.get(element).unwrap_or(&nothing);
             let node = Node {
                 member: keep(mine.member, theirs.member),
                 below: mine.below.combine(&theirs.below, keep),
             };
-            if node.member || !node.below.is_empty() {
-                children.insert(element.clone(), node);
+            if !node.is_empty() {
+                children.push((element.clone(), node));
             }
         }
         FieldSet { children }
@@ -87,24 +115,23 @@ impl FieldSet {
         let Some((first, rest)) = path.split_first() else {
             return;
         };
-        if rest.is_empty() {
-            self.children.remove(*first);
+        let Ok(index) = self.find(first) else {
             return;
-        }
-        if let Some(node) = self.children.get_mut(*first) {
-            node.below.remove_tree(rest);
-            if !node.member && node.below.is_empty() {
-                self.children.remove(*first);
-            }
+        };
+        let node = &mut self.children[index].1;
+        node.below.remove_tree(rest);
+        if rest.is_empty() || node.is_empty() {
+            self.children.remove(index);
         }
     }
 
     /// Drops one path but not what is below it.
     pub(super) fn remove(&mut self, path: &str) {
-        if let Some(node) = self.children.get_mut(path) {
+        if let Ok(index) = self.find(path) {
+            let node = &mut self.children[index].1;
             node.member = false;
-            if node.below.is_empty() {
-                self.children.remove(path);
+            if node.is_empty() {
+                self.children.remove(index);
             }
         }
     }
@@ -128,14 +155,15 @@ impl FieldSet {
     }
 
     /// FieldsV1: a member with children says so with ".".
-    pub(super) fn to_value(&self) -> Value {
+    pub(super) fn into_value(self) -> Value {
         let mut map = Map::new();
-        for (element, node) in &self.children {
-            let mut value = node.below.to_value();
-            if node.member && !node.below.is_empty() {
+        for (element, node) in self.children {
+            let with_children = node.member && !node.below.is_empty();
+            let mut value = node.below.into_value();
+            if with_children {
                 value["."] = json!({});
             }
-            map.insert(element.clone(), value);
+            map.insert(element, value);
         }
         Value::Object(map)
     }
@@ -149,16 +177,20 @@ impl FieldSet {
             .filter(|(element, _)| *element != ".")
         {
             let children = FieldSet::from_value(below);
-            let member = children.is_empty() || below.get(".").is_some();
-            set.children.insert(
-                element.clone(),
-                Node {
-                    member,
-                    below: children,
-                },
-            );
+            let node = Node {
+                member: children.is_empty() || below.get(".").is_some(),
+                below: children,
+            };
+            set.put(element.clone(), node);
         }
         set
+    }
+}
+
+impl Node {
+    fn union(&mut self, other: &Node) {
+        self.member |= other.member;
+        self.below.union(&other.below);
     }
 }
 
@@ -191,7 +223,7 @@ mod tests {
     fn fields_v1_round_trips() {
         let value = json!({"f:metadata": {"f:labels": {".": {}, "f:a": {}}}, "f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:image": {}}}}});
         let set = FieldSet::from_value(&value);
-        assert_eq!(set.to_value(), value);
+        assert_eq!(set.clone().into_value(), value);
         let texts: Vec<String> = set.paths().iter().map(|path| path_text(path)).collect();
         assert_eq!(
             texts,
@@ -208,7 +240,13 @@ mod tests {
     fn algebra() {
         let a = FieldSet::from_value(&json!({"f:x": {"f:y": {}, "f:z": {}}}));
         let b = FieldSet::from_value(&json!({"f:x": {"f:y": {}}, "f:w": {}}));
-        assert_eq!(a.intersection(&b).to_value(), json!({"f:x": {"f:y": {}}}));
-        assert_eq!(a.difference(&b).to_value(), json!({"f:x": {"f:z": {}}}));
+        assert_eq!(
+            a.intersection(&b).clone().into_value(),
+            json!({"f:x": {"f:y": {}}})
+        );
+        assert_eq!(
+            a.difference(&b).clone().into_value(),
+            json!({"f:x": {"f:z": {}}})
+        );
     }
 }

@@ -6,7 +6,6 @@ use super::{Identity, MASTERS};
 use crate::kinds::{self, Kind};
 use crate::server::Shared;
 use crate::status::{Status, Subject};
-use crate::storage::Transaction;
 use serde_json::Value;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -14,7 +13,6 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 /// 403 if writing a role or binding would grant more than its writer holds.
 pub(crate) fn check(
     shared: &Shared,
-    transaction: &Transaction<'_>,
     identity: &Identity,
     kind: &Kind,
     namespace: &str,
@@ -64,7 +62,7 @@ pub(crate) fn check(
             } else {
                 role.to_owned()
             };
-            let stored = transaction.get(role_kind, &key);
+            let stored = shared.store.get(role_kind, &key);
             if !excused && stored.is_none() {
                 return Err(Status::not_found(Subject {
                     group: GROUP,

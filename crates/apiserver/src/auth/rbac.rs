@@ -1,12 +1,13 @@
 //! RBAC: the rules that bindings give to users, compiled when roles or bindings change.
 
 use super::rules::{Attributes, Rule};
-use super::{Identity, MASTERS};
+use super::{Identity, MASTERS, nodes};
 use crate::kinds;
 use crate::rest::RequestInfo;
 use crate::server::Shared;
 use crate::status::{Status, Subject};
 use crate::storage::{Store, split_key};
+use api::selector::FieldSelector;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,7 +45,11 @@ impl Rbac {
         identity: &Identity,
         info: &RequestInfo,
     ) -> Result<(), Status> {
-        let asked = attributes(info);
+        let selected = selected_name(info);
+        let mut asked = attributes(info);
+        if asked.name.is_empty() {
+            asked.name = &selected;
+        }
         if self.allows(&shared.store, identity, &asked) {
             return Ok(());
         }
@@ -55,7 +60,9 @@ impl Rbac {
         if identity.is_in("system:unauthenticated") {
             return Err(Status::unauthorized());
         }
-        Err(refusal(identity, &asked))
+        let node = nodes::decide(&shared.store, identity, &asked);
+        let why = node.and_then(Result::err).unwrap_or_default();
+        Err(refusal(identity, &asked, &why))
     }
 
     pub(crate) fn allows(
@@ -65,6 +72,7 @@ impl Rbac {
         asked: &Attributes<'_>,
     ) -> bool {
         identity.is_in(MASTERS)
+            || nodes::decide(store, identity, asked).is_some_and(|decision| decision.is_ok())
             || self
                 .rules_of(store, identity, asked.namespace)
                 .iter()
@@ -209,7 +217,22 @@ fn attributes(info: &RequestInfo) -> Attributes<'_> {
         subresource: &info.subresource,
         name: &info.name,
         path: "",
+        field_selector: info.query.get("fieldSelector"),
     }
+}
+
+/// UPSTREAM: who lists or watches by a name asks for the one object.
+fn selected_name(info: &RequestInfo) -> String {
+    if !matches!(info.verb, "list" | "watch" | "deletecollection") {
+        return String::new();
+    }
+    let selector = FieldSelector::parse(info.query.get("fieldSelector")).ok();
+    let named = selector.iter().flat_map(|selector| selector.requirements());
+    let mut named = named.filter(|one| one.field == "metadata.name" && !one.negated);
+    named
+        .next()
+        .map(|one| one.value.clone())
+        .unwrap_or_default()
 }
 
 fn is_public(path: &str) -> bool {
@@ -219,7 +242,7 @@ fn is_public(path: &str) -> bool {
             .any(|prefix| path.starts_with(prefix))
 }
 
-fn refusal(identity: &Identity, asked: &Attributes<'_>) -> Status {
+fn refusal(identity: &Identity, asked: &Attributes<'_>, more: &str) -> Status {
     let user = &identity.user;
     if !asked.path.is_empty() {
         let why = format!(
@@ -245,10 +268,14 @@ fn refusal(identity: &Identity, asked: &Attributes<'_>) -> Status {
     } else {
         format!("in the namespace \"{}\"", asked.namespace)
     };
-    let why = format!(
+    let mut why = format!(
         "User \"{user}\" cannot {} resource \"{resource}\" in API group \"{}\" {scope}",
         asked.verb, asked.group
     );
+    if !more.is_empty() {
+        why.push_str(": ");
+        why.push_str(more);
+    }
     Status::forbidden(
         Subject {
             group: asked.group,

@@ -23,6 +23,7 @@ pub(crate) struct Attributes<'a> {
     pub(crate) name: &'a str,
     /// For requests that are not about resources.
     pub(crate) path: &'a str,
+    pub(crate) field_selector: &'a str,
 }
 
 impl Rule {

@@ -87,7 +87,7 @@ pub(crate) fn clean_up(shared: &Shared, transaction: &mut Transaction<'_>, name:
                 let metadata = metadata_mut(&mut value);
                 metadata.insert("deletionTimestamp".into(), json!(shared.now()));
                 metadata.insert("deletionGracePeriodSeconds".into(), json!(0));
-                transaction.put(custom, &object.key, &mut value, None);
+                transaction.put(custom, &object.key, &value, None);
             }
         }
         if !transaction.list(custom, "").is_empty() {
@@ -106,6 +106,6 @@ pub(crate) fn clean_up(shared: &Shared, transaction: &mut Transaction<'_>, name:
         transaction.remove(kind, name);
     } else {
         metadata_mut(&mut definition).insert("finalizers".into(), Value::Array(rest));
-        transaction.put(kind, name, &mut definition, None);
+        transaction.put(kind, name, &definition, None);
     }
 }

@@ -3,6 +3,7 @@
 use super::Context;
 use super::body::{MAX_MANAGER_NAME, read_yaml};
 use super::metadata::text;
+use super::strict::Read;
 use crate::apply::{self, Manager, Operation};
 use crate::kinds::{Kind, Subresource};
 use crate::status::{Cause, Status};
@@ -12,40 +13,13 @@ use http::Response;
 use serde_json::Value;
 use std::sync::Arc;
 
+pub(super) const APPLY_PATCH: &str = "application/apply-patch+yaml";
+
 impl Context {
     pub(super) async fn apply(&mut self, dry_run: bool) -> Result<Response<Body>, Status> {
-        let name = self.info.query.get("fieldManager").to_owned();
-        if name.is_empty() {
-            let cause = Cause::new(
-                "fieldManager",
-                "FieldValueRequired",
-                "Required value: is required for apply patch",
-            );
-            return Err(Status::invalid(
-                "meta.k8s.io",
-                "PatchOptions",
-                "",
-                vec![cause],
-            ));
-        }
-        let read = read_yaml(&self.body)?;
-        let (mut config, duplicates) = (read.value, read.duplicates);
-        if !config.is_object() {
-            return Err(Status::bad_request("an applied configuration is an object"));
-        }
         let (api_version, kind) = (self.kind.api_version(), self.kind.kind.to_string());
-        if config["apiVersion"] != api_version.as_str() || config["kind"] != kind.as_str() {
-            let given = |member: &str| config[member].as_str().unwrap_or_default().to_owned();
-            let message = format!(
-                "invalid object type: {}, Kind={}",
-                slashed(&given("apiVersion")),
-                given("kind")
-            );
-            return Err(Status::bad_request(message));
-        }
-        if apply::has_managed_fields(&config) {
-            return Err(Status::bad_request("metadata.managedFields must be nil"));
-        }
+        let read = self.configuration(&api_version, &kind)?;
+        let (mut config, duplicates) = (read.value, read.duplicates);
         self.check_declared(&config)?;
         self.settle_name(&mut config)?;
         self.settle_namespace(&mut config)?;
@@ -57,25 +31,48 @@ impl Context {
         self.show(outcome.0, &outcome.1)
     }
 
+    /// The body of an apply: an object of that type, by someone with a name.
+    pub(super) fn configuration(&self, api_version: &str, kind: &str) -> Result<Read, Status> {
+        if self.info.query.get("fieldManager").is_empty() {
+            let cause = Cause::new(
+                "fieldManager",
+                "FieldValueRequired",
+                "Required value: is required for apply patch",
+            );
+            return Err(Status::invalid_options("PatchOptions", cause));
+        }
+        let read = read_yaml(&self.body)?;
+        let config = &read.value;
+        if !config.is_object() {
+            return Err(Status::bad_request("an applied configuration is an object"));
+        }
+        if config["apiVersion"] != api_version || config["kind"] != kind {
+            let given = |member: &str| config[member].as_str().unwrap_or_default();
+            let message = format!(
+                "invalid object type: {}, Kind={}",
+                slashed(given("apiVersion")),
+                given("kind")
+            );
+            return Err(Status::bad_request(message));
+        }
+        if apply::has_managed_fields(config) {
+            return Err(Status::bad_request("metadata.managedFields must be nil"));
+        }
+        Ok(read)
+    }
+
     /// UPSTREAM: a field that the schema does not have cannot be owned, whatever fieldValidation says,
     /// nor can an item that is in a list twice.
     fn check_declared(&self, config: &Value) -> Result<(), Status> {
         let (_, unknown) = semantics::decode(&self.kind, config.clone())?;
         let fault = match unknown.first() {
-            Some(first) => format!(".{first}: field not declared in schema"),
+            Some(first) => undeclared(first),
             None => match apply::repeated_item(&self.kind, config) {
                 Some(fault) => fault,
                 None => return Ok(()),
             },
         };
-        let message = format!(
-            "failed to create typed patch object ({}/{}; {}, Kind={}): {fault}",
-            text(config, "namespace"),
-            text(config, "name"),
-            slashed(&self.kind.api_version()),
-            self.kind.kind
-        );
-        Err(Status::unexpected(message))
+        Err(untyped(config, &fault))
     }
 
     fn apply_in(
@@ -169,6 +166,18 @@ impl Context {
         }
     }
 
+    /// The managedFields of a new object. What comes back is the text of `fieldsV1`, which is then null in the
+    /// object until it is printed.
+    pub(crate) fn manage_new(&self, new: &mut Value, dry_run: bool) -> Option<Arc<str>> {
+        if dry_run || !self.shared.track_fields || self.applying {
+            self.manage_fields(&self.kind, new, None);
+            return None;
+        }
+        let manager = self.manager(Operation::Update);
+        let shapes = &self.shared.shapes;
+        shapes.record(&self.kind, new, &manager, self.unwritten())
+    }
+
     /// Keeps managedFields true through a write that is not an apply.
     pub(crate) fn manage_fields(&self, kind: &Kind, new: &mut Value, old: Option<&Value>) {
         if self.shared.track_fields && !self.applying {
@@ -176,6 +185,22 @@ impl Context {
             apply::update(kind, new, old, &manager, self.unwritten());
         }
     }
+}
+
+pub(super) fn undeclared(path: &str) -> String {
+    format!(".{path}: field not declared in schema")
+}
+
+/// UPSTREAM: a configuration that does not fit its type is answered with a 500.
+pub(super) fn untyped(config: &Value, fault: &str) -> Status {
+    let given = |member: &str| config[member].as_str().unwrap_or_default();
+    Status::unexpected(format!(
+        "failed to create typed patch object ({}/{}; {}, Kind={}): {fault}",
+        text(config, "namespace"),
+        text(config, "name"),
+        slashed(given("apiVersion")),
+        given("kind")
+    ))
 }
 
 /// UPSTREAM: here the core group's version is `/v1`.

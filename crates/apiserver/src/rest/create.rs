@@ -1,11 +1,13 @@
 //! Create.
 
 use super::Context;
+use super::body::Decoded;
 use super::metadata::{generate_name, is_deleting, metadata_mut, stamp, text};
-use crate::admission::Operation;
+use crate::admission::{self, Operation, Verdict};
+use crate::kinds::Kind;
 use crate::semantics::Admission;
 use crate::status::{Cause, Status};
-use crate::storage::{Stored, Transaction};
+use crate::storage::{Draft, Stored, Transaction};
 use crate::{Body, convert, semantics};
 use http::Response;
 use serde_json::{Value, json};
@@ -14,14 +16,34 @@ use std::sync::Arc;
 /// UPSTREAM: how often a generated name that is taken is tried again.
 const NAME_ATTEMPTS: usize = 8;
 
+/// A new object that has passed every check that can be made before the write has its turn.
+struct Checked {
+    name: String,
+    value: Value,
+    opaque: Option<String>,
+    /// What is to be stored; a dry run stores nothing.
+    draft: Option<Draft>,
+    verdict: Verdict,
+    /// The last change of any namespace that the checks saw.
+    namespaces: u64,
+}
+
 impl Context {
     pub(super) async fn create(&mut self) -> Result<Response<Body>, Status> {
         let dry_run = self.info.query.dry_run("CreateOptions")?;
-        let decoded = self.decode_object()?;
+        let Decoded { value, opaque } = self.decode_object()?;
         let shared = self.shared.clone();
-        let (object, revision) = shared.store.write(|transaction| {
-            self.create_in(transaction, decoded.value, decoded.opaque, dry_run)
-        })?;
+        let (object, revision) = if admission::allocates(&self.stored_kind) {
+            shared
+                .store
+                .write(|transaction| self.create_in(transaction, value, opaque, dry_run))?
+        } else {
+            // Dropping the object takes as long as storing it: nobody should wait for that either.
+            let mut checked = self.check_new(value, opaque, dry_run)?;
+            shared
+                .store
+                .write(|transaction| self.keep_new(transaction, &mut checked, dry_run))?
+        };
         self.settle(revision).await?;
         self.show(201, &object)
     }
@@ -30,10 +52,21 @@ impl Context {
     pub(crate) fn create_in(
         &mut self,
         transaction: &mut Transaction<'_>,
-        mut value: Value,
+        value: Value,
         opaque: Option<String>,
         dry_run: bool,
     ) -> Result<Arc<Stored>, Status> {
+        let mut checked = self.check_new(value, opaque, dry_run)?;
+        self.keep_new(transaction, &mut checked, dry_run)
+    }
+
+    /// Completes and checks a new object. Others may write meanwhile, as upstream's admission has it, too.
+    fn check_new(
+        &mut self,
+        mut value: Value,
+        opaque: Option<String>,
+        dry_run: bool,
+    ) -> Result<Checked, Status> {
         self.settle_namespace(&mut value)?;
         let kind = self.stored_kind.clone();
         semantics::default(&self.kind, &mut value);
@@ -42,7 +75,7 @@ impl Context {
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        self.name_new(transaction, &mut value)?;
+        self.name_new(&mut value)?;
         for member in [
             "uid",
             "resourceVersion",
@@ -55,33 +88,62 @@ impl Context {
         if kind.generation || kind.custom().is_some() {
             metadata_mut(&mut value).remove("generation");
         }
-        self.manage_fields(&self.kind, &mut value, None);
+        let fields = self.manage_new(&mut value, dry_run);
         convert::to_storage(&self.kind, &mut value);
         retype(&kind, &mut value);
         let name = text(&value, "name").to_owned();
-        let admission = Admission {
-            operation: Operation::Create,
-            kind: &kind,
-            name: &name,
-            dry_run,
-        };
-        self.mutate(transaction, &admission, &mut value, None)?;
+        let namespaces = self.shared.store.last_change(admission::namespaces());
+        let admission = creation(&kind, &name, dry_run);
+        self.mutate(&admission, &mut value, None)?;
         stamp(&self.shared, &mut value);
         semantics::prepare_create(&self.shared, &kind, &mut value);
         let causes = semantics::validate_create(&kind, &value);
         if !causes.is_empty() {
             return Err(self.invalid(&name, causes));
         }
-        let key = self.key(&name);
+        let verdict = self.verdict(&admission, &value, None)?;
+        Ok(Checked {
+            draft: (!dry_run).then(|| {
+                let (opaque, fields) = (opaque.as_deref(), fields.as_deref());
+                Draft::with_fields(&kind, &value, opaque, fields)
+            }),
+            name,
+            value,
+            opaque,
+            verdict,
+            namespaces,
+        })
+    }
+
+    /// Stores a new object if nothing is there and its namespace still takes it.
+    fn keep_new(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        checked: &mut Checked,
+        dry_run: bool,
+    ) -> Result<Arc<Stored>, Status> {
+        let kind = self.stored_kind.clone();
+        let key = self.key(&checked.name);
+        let admission = creation(&kind, &checked.name, dry_run);
+        if self.shared.store.last_change(admission::namespaces()) != checked.namespaces {
+            self.check_lifecycle(&admission)?;
+        }
         if let Some(existing) = transaction.get(&kind, &key) {
-            let mut status = Status::already_exists(self.subject_named(&name));
+            let mut status = Status::already_exists(self.subject_named(&checked.name));
             if is_deleting(&existing.value(&kind)) {
                 status.message = format!("object is being deleted: {}", status.message);
             }
             return Err(status);
         }
-        self.admit(transaction, &admission, &value, None)?;
-        Ok(self.store(transaction, &key, &mut value, opaque.as_deref(), dry_run))
+        let verdict = std::mem::take(&mut checked.verdict);
+        self.charge(transaction, &admission, &checked.value, None, verdict)?;
+        Ok(match checked.draft.take() {
+            Some(draft) => self.keep(transaction, &key, draft),
+            None => {
+                let opaque = checked.opaque.as_deref();
+                self.store(transaction, &key, &checked.value, opaque, dry_run)
+            }
+        })
     }
 
     /// Writes the object, or, for a dry run, just says what would have been written.
@@ -89,26 +151,30 @@ impl Context {
         &self,
         transaction: &mut Transaction<'_>,
         key: &str,
-        value: &mut Value,
+        value: &Value,
         opaque: Option<&str>,
         dry_run: bool,
     ) -> Arc<Stored> {
         let kind = &self.stored_kind;
-        if !dry_run {
-            let object = transaction.put(kind, key, value, opaque);
-            if kind.is("", "Event") {
-                self.shared
-                    .expiry
-                    .written(&self.shared, transaction, &object.key, object.revision);
-            }
-            return object;
+        if dry_run {
+            let body = crate::storage::encode_body(value, opaque);
+            return Arc::new(Stored::new(kind, key.into(), 0, value, body));
         }
-        let body = crate::storage::encode_body(value, opaque);
-        Arc::new(Stored::new(kind, key.into(), 0, value, body))
+        self.keep(transaction, key, Draft::new(kind, value, opaque))
+    }
+
+    fn keep(&self, transaction: &mut Transaction<'_>, key: &str, draft: Draft) -> Arc<Stored> {
+        let object = transaction.put_draft(&self.stored_kind, key, draft);
+        if self.stored_kind.is("", "Event") {
+            self.shared
+                .expiry
+                .written(&self.shared, transaction, &object.key, object.revision);
+        }
+        object
     }
 
     /// A name from `generateName` if none is given.
-    fn name_new(&self, transaction: &Transaction<'_>, value: &mut Value) -> Result<(), Status> {
+    fn name_new(&self, value: &mut Value) -> Result<(), Status> {
         if !text(value, "name").is_empty() {
             return Ok(());
         }
@@ -124,9 +190,8 @@ impl Context {
         let free = (0..NAME_ATTEMPTS)
             .map(|_| generate_name(&self.shared, &prefix))
             .find(|name| {
-                transaction
-                    .get(&self.stored_kind, &self.key(name))
-                    .is_none()
+                let key = self.key(name);
+                self.shared.store.get(&self.stored_kind, &key).is_none()
             });
         let name = free.ok_or_else(|| Status::already_exists(self.subject_named(&prefix)))?;
         metadata_mut(value).insert("name".into(), json!(name));
@@ -134,8 +199,17 @@ impl Context {
     }
 }
 
+fn creation<'a>(kind: &'a Kind, name: &'a str, dry_run: bool) -> Admission<'a> {
+    Admission {
+        operation: Operation::Create,
+        kind,
+        name,
+        dry_run,
+    }
+}
+
 /// Gives a value the type under which it is stored.
-pub(crate) fn retype(kind: &crate::kinds::Kind, value: &mut Value) {
+pub(crate) fn retype(kind: &Kind, value: &mut Value) {
     if let Some(map) = value.as_object_mut() {
         map.insert("apiVersion".into(), json!(kind.api_version()));
         map.insert("kind".into(), json!(kind.kind));

@@ -129,7 +129,7 @@ impl Context {
             name: &name,
             dry_run: options.dry_run,
         };
-        self.mutate(transaction, &admission, &mut Value::Null, Some(&value))?;
+        self.mutate(&admission, &mut Value::Null, Some(&value))?;
         if kind.is("", "Namespace") {
             return self.delete_namespace(transaction, &old, value, options);
         }

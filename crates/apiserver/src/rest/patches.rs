@@ -1,6 +1,7 @@
 //! PATCH: the stored object at the version asked for, changed, then updated.
 
 use super::Context;
+use super::applying::APPLY_PATCH;
 use super::body::{content_type, parse_patch};
 use super::metadata::text;
 use super::strict::Read;
@@ -17,7 +18,7 @@ const MAX_DEPTH: usize = 120;
 impl Context {
     pub(super) async fn patch(&mut self) -> Result<Response<Body>, Status> {
         let dry_run = self.info.query.dry_run("PatchOptions")?;
-        if content_type(&self.headers) == "application/apply-patch+yaml" {
+        if content_type(&self.headers) == APPLY_PATCH {
             return self.apply(dry_run).await;
         }
         if self.info.query.has("force") {

@@ -3,8 +3,8 @@
 use super::body::{parse, settle_type};
 use super::{Context, response};
 use crate::Body;
-use crate::auth::Identity;
 use crate::auth::rules::{Attributes, Rule};
+use crate::auth::{Identity, nodes};
 use crate::status::{Cause, Status};
 use http::Response;
 use serde_json::{Map, Value, json};
@@ -139,7 +139,7 @@ impl Context {
                 resource: plural,
                 subresource,
                 name,
-                path: "",
+                ..Attributes::default()
             }
         } else {
             Attributes {
@@ -148,13 +148,19 @@ impl Context {
                 ..Attributes::default()
             }
         };
+        let node = nodes::decide(&self.shared.store, identity, &asked);
         let allowed = self
             .shared
             .rbac
             .allows(&self.shared.store, identity, &asked);
         let mut status = json!({"allowed": allowed});
-        if allowed && !identity.is_in(crate::auth::MASTERS) {
-            status["reason"] = json!("RBAC: allowed by a role that is bound to the user");
+        match node {
+            Some(Err(why)) if !allowed && !why.is_empty() => status["reason"] = json!(why),
+            Some(Ok(())) => {}
+            _ if allowed && !identity.is_in(crate::auth::MASTERS) => {
+                status["reason"] = json!("RBAC: allowed by a role that is bound to the user");
+            }
+            _ => {}
         }
         Ok(status)
     }
@@ -186,7 +192,13 @@ impl Context {
         let (urls, resources): (Vec<&Rule>, Vec<&Rule>) =
             rules.iter().partition(|rule| !rule.urls.is_empty());
         let values = |rules: Vec<&Rule>| rules.into_iter().map(Rule::to_value).collect::<Vec<_>>();
-        json!({"resourceRules": values(resources), "nonResourceRules": values(urls), "incomplete": false})
+        let mut status = json!({"resourceRules": values(resources), "nonResourceRules": values(urls), "incomplete": false});
+        if nodes::node_of(&self.identity.user, &self.identity.groups).is_some() {
+            status["incomplete"] = json!(true);
+            status["evaluationError"] =
+                json!("node authorizer does not support user rule resolution");
+        }
+        status
     }
 }
 

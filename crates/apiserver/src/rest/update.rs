@@ -105,7 +105,7 @@ impl Context {
         };
         // UPSTREAM: what admission and the strategy change after this belongs to nobody.
         self.manage_fields(&kind, &mut new, Some(&old_value));
-        self.mutate(transaction, &admission, &mut new, Some(&old_value))?;
+        self.mutate(&admission, &mut new, Some(&old_value))?;
         semantics::prepare_update(&self.shared, &kind, self.subresource, &mut new, &old_value);
         let causes = semantics::validate_update(&kind, self.subresource, &new, &old_value);
         if !causes.is_empty() {
@@ -126,8 +126,9 @@ impl Context {
                 .get(&kind, &old.key)
                 .ok_or_else(|| Status::not_found(self.subject()));
         }
-        self.admit(transaction, &admission, &new, Some(&old_value))?;
-        Ok(self.store(transaction, &old.key, &mut new, opaque.as_deref(), dry_run))
+        let verdict = self.verdict(&admission, &new, Some(&old_value))?;
+        self.charge(transaction, &admission, &new, Some(&old_value), verdict)?;
+        Ok(self.store(transaction, &old.key, &new, opaque.as_deref(), dry_run))
     }
 
     /// resourceVersion and uid in the body, if given, must be those of the stored object.

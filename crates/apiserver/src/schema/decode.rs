@@ -86,6 +86,9 @@ impl Decoder {
                 Err(error) => failure = Some(error),
             }
             self.path.pop();
+            if tells_empty_from_missing(ty, field) {
+                return !value.is_null();
+            }
             let kept = keeps(field, value);
             // UPSTREAM: storage does not tell an empty list from none.
             if kept && is_empty_collection(field, value) {
@@ -218,6 +221,12 @@ fn keeps(field: &Field, value: &Value) -> bool {
         Value::Array(items) => !items.is_empty(),
         Value::Object(entries) => !entries.is_empty() || matches!(field.ty, Shape::Ref(_)),
     }
+}
+
+/// UPSTREAM: default policies are for who leaves them out; an empty list is refused. It is never stored, so that
+/// nothing is lost by keeping it.
+fn tells_empty_from_missing(ty: &Type, field: &Field) -> bool {
+    field.name == "policies" && ty.name == "api.autoscaling.v2.HPAScalingRules"
 }
 
 fn is_empty_collection(field: &Field, value: &Value) -> bool {

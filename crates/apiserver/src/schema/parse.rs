@@ -30,6 +30,7 @@ pub(super) fn tables(text: &'static str) -> Result<Tables, String> {
             atomic: false,
             embedded: false,
             fields: Box::default(),
+            by_length: Box::default(),
             inlined: Box::default(),
         };
         for word in words {
@@ -52,6 +53,7 @@ pub(super) fn tables(text: &'static str) -> Result<Tables, String> {
             }
         }
         fields.sort_by_key(|field: &Field| field.name);
+        built.by_length = by_length(&fields)?;
         built.fields = fields.into_boxed_slice();
         built.inlined = inlined.into_boxed_slice();
         types.push(built);
@@ -63,6 +65,18 @@ pub(super) fn tables(text: &'static str) -> Result<Tables, String> {
         }
     }
     Ok(Tables { types, by_kind })
+}
+
+fn by_length(fields: &[Field]) -> Result<Box<[u8]>, String> {
+    let too_many = |_| "a type has more than 256 fields".to_owned();
+    let mut places = (0..fields.len())
+        .map(|place| u8::try_from(place).map_err(too_many))
+        .collect::<Result<Vec<u8>, String>>()?;
+    places.sort_by_key(|place| {
+        let name = fields[usize::from(*place)].name;
+        (name.len(), name)
+    });
+    Ok(places.into_boxed_slice())
 }
 
 fn is_type(line: &str) -> bool {

@@ -20,8 +20,9 @@ const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const FORMAT: u64 = 1;
 const FILE: &str = "steersman.redb";
 
-/// redb's cache: the objects are in memory already, so just enough for the tree's inner pages.
-const CACHE_BYTES: usize = 8 * 1024 * 1024;
+/// redb's cache: the objects are in memory already, so just enough for the tree's inner pages and for what one
+/// commit of a few dozen objects writes.
+const CACHE_BYTES: usize = 2 * 1024 * 1024;
 
 /// How many failed ranges are remembered for writers that have not yet looked: they look at once.
 const FAILURES_KEPT: usize = 1024;
@@ -396,9 +397,9 @@ mod tests {
         let store = Store::new(Durability::Disk(Disk::new()), 100, 1, 1);
         let kind = crate::kinds::find("", "ConfigMap").expect("it is built in");
         let put = |name: &str, text: &str| {
-            let mut value = json!({"metadata": {"name": name}, "data": {"k": text}});
+            let value = json!({"metadata": {"name": name}, "data": {"k": text}});
             let written: Result<_, ()> =
-                store.write(|transaction| Ok(transaction.put(kind, name, &mut value, None)));
+                store.write(|transaction| Ok(transaction.put(kind, name, &value, None)));
             written.expect("puts do not fail").1
         };
         let Durability::Disk(disk) = &store.durability else {

@@ -1,8 +1,8 @@
 //! One stored object: its compact JSON and the little that lists and watches select by.
 
+use super::draft::selectable;
 use super::packed::{Packed, Packer};
 use crate::kinds::Kind;
-use crate::selector::field_value;
 use bytes::Bytes;
 use serde_json::Value;
 use std::sync::{Arc, Mutex};
@@ -29,18 +29,23 @@ impl Stored {
         value: &Value,
         body: Bytes,
     ) -> Stored {
-        let labels = value["metadata"]["labels"]
-            .as_object()
-            .into_iter()
-            .flatten();
-        let labels = labels.filter_map(|(key, value)| Some([key.as_str(), value.as_str()?]));
-        let fields = kind.selectable_fields.iter();
+        let (labels, fields) = selectable(kind, value);
+        Stored::from_parts(key, revision, Packed::Plain(body), labels, fields)
+    }
+
+    pub(super) fn from_parts(
+        key: Arc<str>,
+        revision: u64,
+        body: Packed,
+        labels: Texts,
+        fields: Texts,
+    ) -> Stored {
         Stored {
             key,
             revision,
-            body: Mutex::new(Packed::Plain(body)),
-            labels: Texts::new(labels.flatten()),
-            fields: Texts::new(fields.map(|field| field_value(kind, value, field))),
+            body: Mutex::new(body),
+            labels,
+            fields,
         }
     }
 
@@ -50,7 +55,7 @@ impl Stored {
         key: &str,
         revision: u64,
         body: Vec<u8>,
-        packer: &mut Packer,
+        packer: &Mutex<Packer>,
     ) -> Stored {
         let value: Value = serde_json::from_slice(&body).unwrap_or_default();
         let body = Bytes::from(body.into_boxed_slice());
@@ -73,11 +78,13 @@ impl Stored {
     }
 
     /// Makes it small: from now on a read has to unpack it.
-    pub(crate) fn pack(&self, packer: &mut Packer) {
-        let mut body = super::lock(&self.body);
-        if let Packed::Plain(plain) = &*body {
-            *body = packer.pack(plain.clone());
-        }
+    pub(crate) fn pack(&self, packer: &Mutex<Packer>) {
+        let Packed::Plain(plain) = super::lock(&self.body).clone() else {
+            return;
+        };
+        // Compressed while nobody is kept waiting: not for the body, not for the dictionary.
+        let packed = super::packed::pack(packer, plain);
+        *super::lock(&self.body) = packed;
     }
 
     /// The same object with another body, for another revision.
@@ -135,13 +142,13 @@ impl Stored {
 
 /// Short texts in one allocation; there are millions of them.
 #[derive(Clone, Default)]
-struct Texts(Box<str>);
+pub(super) struct Texts(Box<str>);
 
 /// In no label, and in no field that anyone could ask for.
 const BETWEEN: char = '\0';
 
 impl Texts {
-    fn new(texts: impl Iterator<Item = impl AsRef<str>>) -> Texts {
+    pub(super) fn new(texts: impl Iterator<Item = impl AsRef<str>>) -> Texts {
         let mut all = String::new();
         for text in texts {
             all.extend(text.as_ref().chars().filter(|char| *char != BETWEEN));

@@ -6,7 +6,7 @@
 //! order, and from nothing else.
 
 use bytes::Bytes;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The JSON of one object.
 #[derive(Clone)]
@@ -37,29 +37,35 @@ const DICTIONARY_BYTES: usize = 12 * 1024;
 /// than they save.
 const USES_MIN: u32 = 100;
 
+/// Packs a body with the dictionary of its kind, and lets the dictionary learn from it.
+pub(super) fn pack(packer: &Mutex<Packer>, body: Bytes) -> Packed {
+    if !SIZES.contains(&body.len()) {
+        return Packed::Plain(body);
+    }
+    let dictionary = super::lock(packer).dictionary.clone();
+    let Some(dictionary) = dictionary else {
+        super::lock(packer).learn(&body);
+        return Packed::Plain(body);
+    };
+    let bytes = lz4_flex::block::compress_with_dict(&body, &dictionary);
+    // A pod among its like comes down to a tenth.
+    super::lock(packer).used(&body, bytes.len() * 4 > body.len());
+    // It has to be worth a reference to the dictionary.
+    if bytes.len() * 5 > body.len() * 4 {
+        return Packed::Plain(body);
+    }
+    Packed::Compressed {
+        bytes: bytes.into_boxed_slice(),
+        length: u32::try_from(body.len()).expect("it is within SIZES"),
+        dictionary,
+    }
+}
+
 impl Packer {
-    pub(crate) fn pack(&mut self, body: Bytes) -> Packed {
-        if !SIZES.contains(&body.len()) {
-            return Packed::Plain(body);
-        }
-        let Some(dictionary) = self.dictionary.clone() else {
-            self.learn(&body);
-            return Packed::Plain(body);
-        };
-        let bytes = lz4_flex::block::compress_with_dict(&body, &dictionary);
+    fn used(&mut self, body: &[u8], does_badly: bool) {
         self.uses += 1;
-        // A pod among its like comes down to a tenth.
-        if bytes.len() * 4 > body.len() && self.uses >= USES_MIN {
-            self.learn(&body);
-        }
-        // It has to be worth a reference to the dictionary.
-        if bytes.len() * 5 > body.len() * 4 {
-            return Packed::Plain(body);
-        }
-        Packed::Compressed {
-            bytes: bytes.into_boxed_slice(),
-            length: u32::try_from(body.len()).expect("it is within SIZES"),
-            dictionary,
+        if does_badly && self.uses >= USES_MIN {
+            self.learn(body);
         }
     }
 
@@ -118,9 +124,9 @@ mod tests {
 
     #[test]
     fn what_is_alike_is_kept_once_and_found_again() {
-        let mut packer = Packer::default();
+        let packer = Mutex::default();
         let all: Vec<Packed> = (0..1000)
-            .map(|number| packer.pack(pod("web", number)))
+            .map(|number| pack(&packer, pod("web", number)))
             .collect();
         for (number, packed) in all.iter().enumerate() {
             assert_eq!(packed.unpack(), pod("web", number));
@@ -132,13 +138,13 @@ mod tests {
 
     #[test]
     fn a_new_sort_of_objects_is_learned() {
-        let mut packer = Packer::default();
+        let packer = Mutex::default();
         for number in 0..200 {
-            packer.pack(pod("web", number));
-            packer.pack(pod("other", number));
+            pack(&packer, pod("web", number));
+            pack(&packer, pod("other", number));
         }
         for kind in ["web", "other"] {
-            let packed = packer.pack(pod(kind, 7));
+            let packed = pack(&packer, pod(kind, 7));
             assert!(kept(&packed) < 200, "{kind}: {}", kept(&packed));
             assert_eq!(packed.unpack(), pod(kind, 7));
         }
@@ -146,13 +152,13 @@ mod tests {
 
     #[test]
     fn what_does_not_shrink_is_left_alone() {
-        let mut packer = Packer::default();
+        let packer = Mutex::default();
         let noise = |seed: u64| -> Bytes {
             let rng = api::Rng::from_seed(seed);
             (0..1000).map(|_| (rng.next_u64() % 256) as u8).collect()
         };
         for seed in 0..300 {
-            let packed = packer.pack(noise(seed));
+            let packed = pack(&packer, noise(seed));
             assert!(matches!(packed, Packed::Plain(_)));
             assert_eq!(packed.unpack(), noise(seed));
         }
@@ -161,7 +167,7 @@ mod tests {
             Bytes::from_static(b"{}"),
             Bytes::from(vec![b'x'; 100_000]),
         ] {
-            assert_eq!(packer.pack(body.clone()).unpack(), body);
+            assert_eq!(pack(&packer, body.clone()).unpack(), body);
         }
     }
 }

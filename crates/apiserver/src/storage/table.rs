@@ -4,7 +4,7 @@ use super::packed::Packer;
 use super::{Event, Stored};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
 /// (group, plural)
@@ -16,7 +16,8 @@ const KEPT_AT_HAND: usize = 512;
 
 pub(super) struct Table {
     pub(super) objects: BTreeMap<Arc<str>, Arc<Stored>>,
-    pub(super) packer: Packer,
+    /// Locked on its own: packing takes a while, and nobody should wait for it.
+    pub(super) packer: Arc<Mutex<Packer>>,
     /// Oldest first.
     pub(super) log: VecDeque<Arc<Event>>,
     /// Changes up to this revision are no longer in the log.
@@ -29,7 +30,7 @@ impl Table {
     pub(super) fn new(floor: u64) -> Table {
         Table {
             objects: BTreeMap::new(),
-            packer: Packer::default(),
+            packer: Arc::default(),
             log: VecDeque::new(),
             floor,
             changed: Arc::new(Notify::new()),
@@ -40,23 +41,36 @@ impl Table {
         self.log.back().map_or(0, |event| event.revision)
     }
 
-    pub(super) fn record(&mut self, event: Event, capacity: usize) {
+    /// Adds a change to the log. What watchers that keep up are long past comes back, to be packed.
+    pub(super) fn record(&mut self, event: Event, capacity: usize) -> Option<Behind> {
         if self.log.len() >= capacity
             && let Some(oldest) = self.log.pop_front()
         {
             self.floor = oldest.revision;
         }
         self.log.push_back(Arc::new(event));
-        // Watchers that keep up are long past it.
-        if let Some(behind) = self.log.len().checked_sub(KEPT_AT_HAND + 1) {
-            let event = &self.log[behind];
-            event.drop_line();
-            event.object.pack(&mut self.packer);
-        }
+        let behind = self.log.len().checked_sub(KEPT_AT_HAND + 1)?;
+        Some(Behind {
+            event: self.log[behind].clone(),
+            packer: self.packer.clone(),
+        })
     }
 
     /// Index of the first event after a revision.
     pub(super) fn after(&self, revision: u64) -> usize {
         self.log.partition_point(|event| event.revision <= revision)
+    }
+}
+
+/// A change that is kept, but no longer at hand.
+pub(super) struct Behind {
+    event: Arc<Event>,
+    packer: Arc<Mutex<Packer>>,
+}
+
+impl Behind {
+    pub(super) fn pack(&self) {
+        self.event.drop_line();
+        self.event.object.pack(&self.packer);
     }
 }

@@ -1,7 +1,7 @@
 //! One write in progress: reads see what it already wrote.
 
-use super::table::Table;
-use super::{Change, Event, Store, Stored, encode_body};
+use super::table::{Behind, Table};
+use super::{Change, Draft, Event, Store, Stored, encode_body};
 use crate::kinds::Kind;
 use serde_json::Value;
 use std::sync::Arc;
@@ -10,11 +10,17 @@ pub(crate) struct Transaction<'a> {
     store: &'a Store,
     /// The revision of the last put, 0 if there was none.
     last: u64,
+    /// What fell behind in the logs, to be packed when the next write has its turn.
+    behind: Vec<Behind>,
 }
 
 impl<'a> Transaction<'a> {
     pub(super) fn new(store: &'a Store) -> Transaction<'a> {
-        Transaction { store, last: 0 }
+        Transaction {
+            store,
+            last: 0,
+            behind: Vec::new(),
+        }
     }
 
     pub(crate) fn get(&self, kind: &Kind, key: &str) -> Option<Arc<Stored>> {
@@ -31,14 +37,18 @@ impl<'a> Transaction<'a> {
         &mut self,
         kind: &Kind,
         key: &str,
-        value: &mut Value,
+        value: &Value,
         opaque: Option<&str>,
     ) -> Arc<Stored> {
-        let revision = self.store.read().revision + 1;
-        value["metadata"]["resourceVersion"] = Value::from(revision.to_string());
-        let body = encode_body(value, opaque);
+        self.put_draft(kind, key, Draft::new(kind, value, opaque))
+    }
+
+    /// As [`Transaction::put`], with an object that was made ready before.
+    pub(crate) fn put_draft(&mut self, kind: &Kind, key: &str, draft: Draft) -> Arc<Stored> {
         let mut inner = self.store.modify();
         let floor = inner.base;
+        let revision = inner.revision + 1;
+        inner.revision = revision;
         let table = inner
             .tables
             .entry(kind.storage.clone())
@@ -48,7 +58,7 @@ impl<'a> Transaction<'a> {
         let key: Arc<str> = previous
             .as_ref()
             .map_or_else(|| key.into(), |previous| previous.key.clone());
-        let object = Arc::new(Stored::new(kind, key.clone(), revision, value, body));
+        let object = Arc::new(draft.stored(key.clone(), revision));
         table.objects.insert(key, object.clone());
         let change = if previous.is_some() {
             Change::Modified
@@ -57,8 +67,8 @@ impl<'a> Transaction<'a> {
         };
         let before = previous.clone();
         let event = Event::new(revision, change, object.clone(), previous);
-        table.record(event, self.store.log_capacity);
-        inner.revision = revision;
+        self.behind
+            .extend(table.record(event, self.store.log_capacity));
         drop(inner);
         self.store.durability.put(kind, &object, before);
         self.last = revision;
@@ -76,7 +86,8 @@ impl<'a> Transaction<'a> {
         table.objects.remove(key);
         let object = last.clone();
         let event = Event::new(revision, Change::Deleted, object, Some(previous));
-        table.record(event, self.store.log_capacity);
+        self.behind
+            .extend(table.record(event, self.store.log_capacity));
         inner.revision = revision;
         drop(inner);
         self.store.durability.remove(kind, before, revision);
@@ -84,18 +95,19 @@ impl<'a> Transaction<'a> {
         Some(last)
     }
 
-    /// Hands the write over to be made durable; without a disk it is visible now.
-    pub(super) fn finish(self) -> u64 {
+    /// Hands the write over to be made durable; without a disk it is visible now. What comes back with the
+    /// revision is to be packed.
+    pub(super) fn finish(self) -> (u64, Vec<Behind>) {
         if self.last == 0 {
             // Nothing written: what was read may still be on its way to the disk.
-            return self.store.read().revision;
+            return (self.store.read().revision, self.behind);
         }
         if self.store.durability.is_memory() {
             self.store.modify().advance(self.last);
         } else {
             self.store.durability.submit(self.last);
         }
-        self.last
+        (self.last, self.behind)
     }
 }
 

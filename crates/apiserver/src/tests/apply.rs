@@ -149,3 +149,37 @@ async fn bad_applies_are_refused() {
         400
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn replicas_are_applied_through_scale() {
+    let server = Server::new();
+    server.post(DEPLOYMENTS, deployment("web")).await;
+    let apply = |manager: &str, replicas: u32, force: bool| {
+        let path = format!("{DEPLOYMENTS}/web/scale?fieldManager={manager}&force={force}");
+        let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": replicas}});
+        let server = &server;
+        async move {
+            let body = scale.to_string().into();
+            server
+                .call(Method::PATCH, &path, "application/apply-patch+yaml", body)
+                .await
+        }
+    };
+    let (code, status) = apply("ci", 6, false).await;
+    let message = "Apply failed with 1 conflict: conflict with \"unknown\" using autoscaling/v1: .spec.replicas";
+    assert_eq!((code, &status["message"]), (409, &json!(message)));
+    let (code, scale) = apply("ci", 6, true).await;
+    assert_eq!((code, &scale["spec"]["replicas"]), (200, &json!(6)));
+    let (code, status) = apply("other", 5, false).await;
+    assert_eq!(code, 409, "{status}");
+    let (_, object) = server.get(&format!("{DEPLOYMENTS}/web")).await;
+    let owned = object["metadata"]["managedFields"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|entry| entry["manager"] == "ci")
+        .unwrap();
+    let expected = json!({"apiVersion": "apps/v1", "fieldsType": "FieldsV1", "manager": "ci", "operation": "Apply",
+        "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}});
+    assert_eq!(owned, &expected);
+}

@@ -381,3 +381,103 @@ async fn deep_and_large_bodies_are_refused() {
         .await;
     assert!((400..500).contains(&code), "{code}");
 }
+
+/// The text with one byte replaced, or cut off there.
+fn damaged(text: &str, rng: &api::Rng) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    let place = rng.below(bytes.len());
+    if rng.below(4) == 0 {
+        bytes.truncate(place);
+    } else {
+        bytes[place] = b"ABCdef019-_.%="[rng.below(14)];
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn damaged_tokens_are_refused() {
+    let server = Server::new();
+    server.service_account().await;
+    let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    let (_, answer) = server.post(path, json!({"spec": {}})).await;
+    let token = answer["status"]["token"].as_str().unwrap();
+    let rng = api::Rng::from_seed(7);
+    let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let review = |token: String| server.post(reviews, json!({"spec": {"token": token}}));
+    let (_, answer) = review(token.to_owned()).await;
+    assert_eq!(answer["status"]["authenticated"], true);
+    // The last letter of a signature has bits that mean nothing.
+    let (meaning, _) = token.split_at(token.len() - 1);
+    for _ in 0..500 {
+        let damaged = damaged(meaning, &rng);
+        if damaged == meaning || damaged.is_empty() {
+            continue;
+        }
+        let tail = &token[token.len() - 1..];
+        let (code, answer) = review(format!("{damaged}{tail}")).await;
+        assert_eq!(code, 201);
+        assert_ne!(answer["status"]["authenticated"], true, "{damaged}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn damaged_continue_tokens_are_answered() {
+    let server = Server::new();
+    for name in ["a", "b", "c"] {
+        server.config_map(name, json!({})).await;
+    }
+    let (_, page) = server.get(&format!("{CONFIG_MAPS}?limit=1")).await;
+    let token = page["metadata"]["continue"].as_str().unwrap();
+    let rng = api::Rng::from_seed(7);
+    for _ in 0..500 {
+        let token = damaged(token, &rng);
+        let (code, answer) = server
+            .get(&format!("{CONFIG_MAPS}?limit=1&continue={token}"))
+            .await;
+        assert!(matches!(code, 200 | 400 | 410), "{token}: {code} {answer}");
+    }
+}
+
+/// A definition's schema is the only type that nests in itself.
+#[tokio::test(start_paused = true)]
+async fn deep_protobuf_is_refused() {
+    let field = |number: u8, body: &[u8]| -> Vec<u8> {
+        let mut out = vec![number << 3 | 2];
+        let mut length = body.len();
+        while length > 0x7f {
+            out.push((length & 0x7f) as u8 | 0x80);
+            length >>= 7;
+        }
+        out.push(length as u8);
+        out.extend_from_slice(body);
+        out
+    };
+    let mut schema = Vec::new();
+    for _ in 0..2000 {
+        // JSONSchemaProps.not, through which a schema holds another.
+        schema = [vec![0xe2, 0x01], field(0, &schema)[1..].to_vec()].concat();
+    }
+    let validation = field(1, &schema);
+    let version = [field(1, b"v1"), field(4, &validation)].concat();
+    let spec = [field(1, b"example.com"), field(7, &version)].concat();
+    let object = [field(1, &field(1, b"deep.example.com")), field(2, &spec)].concat();
+    let ty = [
+        field(1, b"apiextensions.k8s.io/v1"),
+        field(2, b"CustomResourceDefinition"),
+    ]
+    .concat();
+    let body = [b"k8s\0".to_vec(), field(1, &ty), field(2, &object)].concat();
+    let (code, answer) = Server::new()
+        .call(
+            Method::POST,
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            "application/vnd.kubernetes.protobuf",
+            body.into(),
+        )
+        .await;
+    assert_eq!(code, 400, "{answer}");
+    assert!(
+        answer["message"].as_str().unwrap().contains("deep"),
+        "{answer}"
+    );
+}

@@ -209,3 +209,32 @@ async fn other_namespaces_and_kinds_stay_out() {
     server.pod("p", "").await;
     assert!(events.quiet().await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn thousands_watch_and_one_that_sleeps_is_dropped() {
+    const WATCHERS: usize = 5_000;
+    const WRITES: usize = 12;
+    // The log is shorter than what is written, so that who does not read is left behind.
+    let server = Server::with_log(WRITES - 2);
+    let at = revision(&server.config_map("first", json!({})).await);
+    let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={at}");
+    let mut sleeper = Events::open(&server, &path).await;
+    let mut watchers = Vec::new();
+    for _ in 0..WATCHERS {
+        watchers.push(Events::open(&server, &path).await);
+    }
+    for number in 0..WRITES {
+        let name = format!("m{number}");
+        // It is answered although nobody has read what was written before.
+        server.config_map(&name, json!({})).await;
+        for watcher in &mut watchers {
+            assert_eq!(watcher.take(1).await, [format!("ADDED {name}")]);
+        }
+    }
+    let dropped = sleeper.next().await.unwrap();
+    assert_eq!(
+        (&dropped["type"], &dropped["object"]["code"]),
+        (&json!("ERROR"), &json!(410))
+    );
+    assert!(sleeper.next().await.is_none(), "the stream has ended");
+}

@@ -180,19 +180,40 @@ fn dns(errors: &mut Errors, spec: &Place<'_>) {
     for server in servers.items() {
         errors.syntax(&server, ip_address);
     }
-    for search in config.field("searches").items() {
-        // A domain may end in a dot, and one dot alone is the root.
-        let name = search.text().strip_suffix('.').unwrap_or(search.text());
-        if search.text() != "." {
-            for fault in syntax::validate_dns1123_subdomain(&name.replace('_', "a")) {
-                errors.invalid(&search, &fault);
-            }
+    searches(errors, &config.field("searches"));
+    for option in config.field("options").items() {
+        if option.field("name").text().is_empty() {
+            errors.required(&option, "must not be empty");
         }
     }
-    let options = config.field("options");
-    for option in options.items() {
-        if option.field("name").text().is_empty() {
-            errors.required(&options, "must not be empty");
+}
+
+/// UPSTREAM: what a resolver takes.
+const SEARCH_PATHS_MAX: usize = 32;
+const SEARCH_LETTERS_MAX: usize = 2048;
+
+fn searches(errors: &mut Errors, searches: &Place<'_>) {
+    if searches.len() > SEARCH_PATHS_MAX {
+        let why = format!("must not have more than {SEARCH_PATHS_MAX} search paths");
+        errors.invalid(searches, &why);
+    }
+    // With the blanks between them.
+    let letters: usize = searches.items().map(|search| search.text().len() + 1).sum();
+    if letters > SEARCH_LETTERS_MAX + 1 {
+        let why = format!(
+            "must not have more than {SEARCH_LETTERS_MAX} characters (including spaces) in the search list"
+        );
+        errors.invalid(searches, &why);
+    }
+    for search in searches.items() {
+        // A domain may end in a dot, and one dot alone is the root.
+        if search.text() != "." {
+            let name = search.text().strip_suffix('.').unwrap_or(search.text());
+            let name = Value::from(name);
+            errors.syntax(
+                &search.showing(&name),
+                syntax::validate_dns1123_subdomain_with_underscore,
+            );
         }
     }
 }

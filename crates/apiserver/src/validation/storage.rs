@@ -1,6 +1,6 @@
 //! Volumes and claims, storage classes, attachments and CSI objects.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::syntax;
 use serde_json::{Value, json};
@@ -291,12 +291,41 @@ pub(super) fn storage_class(errors: &mut Errors, root: &Place<'_>) {
     } else {
         errors.required(&binding, "")
     }
-    let topologies = root.field("allowedTopologies");
+    allowed_topologies(errors, &root.field("allowedTopologies"));
+}
+
+fn allowed_topologies(errors: &mut Errors, topologies: &Place<'_>) {
+    // UPSTREAM: the list of what came before starts with as many empty terms as there are terms, so that an
+    // empty term counts as a repetition.
+    let mut before = vec![BTreeMap::new(); topologies.len()];
     for topology in topologies.items() {
         let expressions = topology.field("matchLabelExpressions");
+        let mut term: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for expression in expressions.items() {
-            errors.need(&expression.field("values"));
-            errors.syntax(&expression.field("key"), syntax::validate_qualified_name);
+            let values = expression.field("values");
+            let values = values.items().map(|value| value.text().to_owned());
+            term.insert(expression.field("key").text().to_owned(), values.collect());
+        }
+        topology_term(errors, &expressions);
+        for _ in before.iter().filter(|other| **other == term) {
+            errors.duplicate(&expressions.showing(&Value::from("")));
+        }
+        before.push(term);
+    }
+}
+
+fn topology_term(errors: &mut Errors, expressions: &Place<'_>) {
+    let mut keys = BTreeSet::new();
+    for expression in expressions.items() {
+        let (key, values) = (expression.field("key"), expression.field("values"));
+        errors.need(&values);
+        let mut seen = BTreeSet::new();
+        for value in values.items().filter(|value| !seen.insert(value.text())) {
+            errors.duplicate(&value);
+        }
+        errors.syntax(&key, syntax::validate_qualified_name);
+        if !keys.insert(key.text().to_owned()) {
+            errors.duplicate(&key);
         }
     }
 }

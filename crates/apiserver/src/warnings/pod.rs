@@ -23,7 +23,9 @@ fn described(said: &mut Vec<String>, prefix: &str, pod: &Value) {
     for (key, _) in entries(pod, "spec.nodeSelector") {
         said.extend(renamed_label(key).map(|why| format!("{spec}.nodeSelector[{key}]: {why}")));
     }
-    affinity(said, &format!("{spec}.affinity"), at(pod, "spec.affinity"));
+    if at(pod, "spec.affinity").is_object() {
+        affinity(said, &format!("{spec}.affinity"), at(pod, "spec.affinity"));
+    }
     for (index, constraint) in list(pod, "spec.topologySpreadConstraints")
         .iter()
         .enumerate()
@@ -144,26 +146,20 @@ fn addresses_and_secrets(said: &mut Vec<String>, spec: &str, pod: &Value) {
 
 fn volumes(said: &mut Vec<String>, spec: &str, pod: &Value) {
     for (index, volume) in list(pod, "spec.volumes").iter().enumerate() {
-        for (kind, why) in [
-            (
-                "gitRepo",
-                "deprecated in v1.11, and disabled by default in v1.33+",
-            ),
-            ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
-            ("flocker", "deprecated in v1.22, non-functional in v1.25+"),
-            ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
-            ("quobyte", "deprecated in v1.22, non-functional in v1.25+"),
-            (
-                "photonPersistentDisk",
-                "deprecated in v1.11, non-functional in v1.16+",
-            ),
-            ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
-            ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
-            ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
-        ] {
-            if at(volume, kind).is_object() {
-                said.push(format!("{spec}.volumes[{index}].{kind}: {why}"));
-            }
+        // A volume has a name and one source.
+        for (kind, _) in volume.as_object().into_iter().flatten() {
+            let why = match kind.as_str() {
+                "gitRepo" => "deprecated in v1.11, and disabled by default in v1.33+",
+                "scaleIO" => "deprecated in v1.16, non-functional in v1.22+",
+                "flocker" | "storageos" | "quobyte" => {
+                    "deprecated in v1.22, non-functional in v1.25+"
+                }
+                "photonPersistentDisk" => "deprecated in v1.11, non-functional in v1.16+",
+                "glusterfs" => "deprecated in v1.25, non-functional in v1.26+",
+                "cephfs" | "rbd" => "deprecated in v1.28, non-functional in v1.31+",
+                _ => continue,
+            };
+            said.push(format!("{spec}.volumes[{index}].{kind}: {why}"));
         }
     }
 }
@@ -171,17 +167,16 @@ fn volumes(said: &mut Vec<String>, spec: &str, pod: &Value) {
 fn containers(said: &mut Vec<String>, spec: &str, pod: &Value) {
     let mut ports: BTreeMap<(String, i64), String> = BTreeMap::new();
     for name in ["initContainers", "containers"] {
-        for (index, container) in list(pod, &format!("spec.{name}")).iter().enumerate() {
+        for (index, container) in list(at(pod, "spec"), name).iter().enumerate() {
             let place = format!("{spec}.{name}[{index}]");
+            let resources = at(container, "resources");
             for list_name in ["limits", "requests"] {
                 for resource in ["memory", "ephemeral-storage"] {
-                    let amount = at(container, &format!("resources.{list_name}.{resource}"));
-                    fractional(
-                        said,
-                        &format!("{place}.resources.{list_name}"),
-                        resource,
-                        amount,
-                    );
+                    let amount = &resources[list_name][resource];
+                    if !amount.is_null() {
+                        let place = format!("{place}.resources.{list_name}");
+                        fractional(said, &place, resource, amount);
+                    }
                 }
             }
             environment(said, &place, container);
@@ -197,8 +192,8 @@ fn environment(said: &mut Vec<String>, place: &str, container: &Value) {
     for (index, variable) in list(container, "env").iter().enumerate() {
         let name = text(variable, "name");
         // A variable made of another of that name is a way to extend it.
-        let extends = text(variable, "value").contains(&format!("$({name})"));
-        if !seen.insert(name) && !extends {
+        let extends = || text(variable, "value").contains(&format!("$({name})"));
+        if !seen.insert(name) && !extends() {
             said.push(format!("{place}.env[{index}]: hides previous definition of \"{name}\", which may be dropped when using apply"));
         }
     }

@@ -486,6 +486,8 @@ async fn what_a_client_does_is_counted() {
         rest_client_response_size_bytes_sum{host="api:6443",verb="POST"} 5
         rest_client_response_size_bytes_count{host="api:6443",verb="POST"} 1
         rest_client_transport_cache_entries 0
+        rest_client_transport_cert_rotation_gc_calls_total 0
+        rest_client_transport_create_calls_total{result="hit"} 1
     "#]]
     .assert_eq(&(counted.join("\n") + "\n"));
 }

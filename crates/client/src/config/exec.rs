@@ -10,6 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Child;
 
 use super::ConfigError;
+use crate::metrics::{PluginCall, TransportMetrics};
 
 /// How to obtain a credential by running a command.
 #[derive(Clone, PartialEq)]
@@ -55,8 +56,22 @@ impl ExecVersion {
 }
 
 impl ExecConfig {
-    /// Runs the plugin once.
-    pub(crate) async fn run(&self) -> Result<ExecCredential, ConfigError> {
+    /// Runs the plugin once, and counts how it ended.
+    pub(crate) async fn run(
+        &self,
+        metrics: &TransportMetrics,
+    ) -> Result<ExecCredential, ConfigError> {
+        let finished = self.output().await;
+        metrics.plugin_called(match &finished {
+            Ok(_) => PluginCall::Succeeded,
+            Err((call, _)) => *call,
+        });
+        let output = finished.map_err(|(_, error)| error)?;
+        parse(&output, self.version).map_err(|problem| self.failed(problem))
+    }
+
+    /// What the plugin prints.
+    async fn output(&self) -> Result<Vec<u8>, (PluginCall, ConfigError)> {
         let input = Input {
             kind: "ExecCredential",
             api_version: self.version.as_str(),
@@ -76,15 +91,22 @@ impl ExecConfig {
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .kill_on_drop(true);
-        let mut child = command.spawn().map_err(|error| self.not_started(&error))?;
+        let mut child = command
+            .spawn()
+            .map_err(|error| (PluginCall::NotFound, self.not_started(&error)))?;
+        let broken = |problem: String| (PluginCall::Broken, self.failed(problem));
         let Ok(finished) = tokio::time::timeout(PLUGIN_TIMEOUT, output_of(&mut child)).await else {
-            return Err(self.failed(format!("no answer within {} s", PLUGIN_TIMEOUT.as_secs())));
+            let seconds = PLUGIN_TIMEOUT.as_secs();
+            return Err(broken(format!("no answer within {seconds} s")));
         };
-        let (status, output) = finished.map_err(|error| self.failed(error.to_string()))?;
+        let (status, output) = finished.map_err(|error| broken(error.to_string()))?;
         if !status.success() {
-            return Err(self.failed(format!("it ended with {status}")));
+            // UPSTREAM: a plugin that a signal ended has the code -1.
+            let code = status.code().unwrap_or(-1);
+            let error = self.failed(format!("it ended with {status}"));
+            return Err((PluginCall::Failed(code), error));
         }
-        parse(&output, self.version).map_err(|problem| self.failed(problem))
+        Ok(output)
     }
 
     /// Where the kubeconfig gives a path, it is relative to the kubeconfig; a bare name is looked up in `PATH`.
@@ -222,7 +244,8 @@ mod tests {
             echo "{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/v1\",
             \"status\":{\"token\":\"t-$SECRET\",\"expirationTimestamp\":\"2030-01-01T00:00:00Z\"}}""#,
         );
-        let credential = plugin.run().await.unwrap();
+        let metrics = TransportMetrics::unseen().unwrap();
+        let credential = plugin.run(&metrics).await.unwrap();
         assert_eq!(credential.token.as_deref(), Some("t-s3"));
         assert_eq!(
             credential.expires_at,
@@ -234,7 +257,7 @@ mod tests {
     async fn what_is_wrong_with_a_plugin_is_said_in_a_sentence() {
         async fn check(plugin: ExecConfig, problem: &str) {
             let error = plugin
-                .run()
+                .run(&TransportMetrics::unseen().unwrap())
                 .await
                 .err()
                 .expect("the plugin was believed")
@@ -288,7 +311,7 @@ mod tests {
     async fn a_plugin_that_hangs_is_ended() {
         tokio::time::pause();
         let error = shell("exec sleep 600")
-            .run()
+            .run(&TransportMetrics::unseen().unwrap())
             .await
             .err()
             .expect("the plugin was believed");

@@ -1,5 +1,6 @@
 //! Opening one connection: TCP, perhaps through a proxy, then TLS, then HTTP.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
@@ -15,11 +16,13 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use super::error::ConnectError;
 use super::identity::Credential;
 use crate::config::Server;
+use crate::metrics::TransportMetrics;
 
 /// A new connection, ready for requests.
 pub(super) enum Connection {
@@ -56,8 +59,10 @@ pub(super) async fn connect(
     server: &Server,
     proxy: Option<&Uri>,
     credential: &Credential,
+    metrics: &TransportMetrics,
 ) -> Result<Connection, ConnectError> {
-    match tokio::time::timeout(CONNECT_TIMEOUT, open(server, proxy, credential)).await {
+    let opening = open(server, proxy, credential, metrics);
+    match tokio::time::timeout(CONNECT_TIMEOUT, opening).await {
         Ok(connection) => connection,
         Err(_) => Err(ConnectError::TimedOut {
             server: server.to_string(),
@@ -70,10 +75,11 @@ async fn open(
     server: &Server,
     proxy: Option<&Uri>,
     credential: &Credential,
+    metrics: &TransportMetrics,
 ) -> Result<Connection, ConnectError> {
     let tcp = match proxy {
-        Some(proxy) => tunnel(server, proxy).await?,
-        None => dial(server.host(), server.port())
+        Some(proxy) => tunnel(server, proxy, metrics).await?,
+        None => dial(server.host(), server.port(), metrics)
             .await
             .map_err(|source| ConnectError::unreachable(server, source))?,
     };
@@ -99,15 +105,28 @@ async fn open(
     }
 }
 
-async fn dial(host: &str, port: u16) -> std::io::Result<TcpStream> {
-    let tcp = TcpStream::connect((host, port)).await?;
+async fn dial(host: &str, port: u16, metrics: &TransportMetrics) -> std::io::Result<TcpStream> {
+    let tcp = match host.parse::<IpAddr>() {
+        Ok(address) => TcpStream::connect((address, port)).await?,
+        Err(_) => {
+            let asked_at = Instant::now();
+            let found = tokio::net::lookup_host((host, port)).await;
+            metrics.resolved(host, asked_at.elapsed());
+            let addresses: Vec<SocketAddr> = found?.collect();
+            TcpStream::connect(&addresses[..]).await?
+        }
+    };
     // Requests are small and someone waits for each of them.
     tcp.set_nodelay(true)?;
     Ok(tcp)
 }
 
 /// Asks an HTTP proxy for a tunnel.
-async fn tunnel(server: &Server, proxy: &Uri) -> Result<TcpStream, ConnectError> {
+async fn tunnel(
+    server: &Server,
+    proxy: &Uri,
+    metrics: &TransportMetrics,
+) -> Result<TcpStream, ConnectError> {
     let host = proxy.host().unwrap_or_default();
     let failed = |problem: String| ConnectError::Proxy {
         // Without the user name and password that the URL may carry.
@@ -115,7 +134,7 @@ async fn tunnel(server: &Server, proxy: &Uri) -> Result<TcpStream, ConnectError>
         server: server.to_string(),
         problem,
     };
-    let mut tcp = dial(host, proxy.port_u16().unwrap_or(80))
+    let mut tcp = dial(host, proxy.port_u16().unwrap_or(80), metrics)
         .await
         .map_err(|error| failed(error.to_string()))?;
     let bracketed = if server.host().contains(':') {

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 use super::files::Watched;
 use super::tls;
 use crate::config::exec::ExecCredential;
-use crate::config::{Auth, Config, ConfigError, ExecConfig, TlsSettings};
+use crate::config::{Auth, Config, ConfigError, ExecConfig, Material, TlsSettings};
+use crate::metrics::{AuthorityReload, Expiry, TransportMetrics};
 
 /// How stale a rotated file may be. Rotation leaves minutes or hours of overlap; a stat every so often costs nothing.
 const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
@@ -38,6 +39,9 @@ pub(super) struct Identity {
     auth: Auth,
     tls_settings: TlsSettings,
     clock: api::Clock,
+    metrics: TransportMetrics,
+    /// When the plugin's certificate expires.
+    expiry: Expiry,
     state: Mutex<State>,
     /// Held while a plugin runs, so that one run serves everyone who waits.
     plugin_turn: tokio::sync::Mutex<()>,
@@ -60,7 +64,11 @@ struct Plugin {
 }
 
 impl Identity {
-    pub(super) fn new(config: Config, clock: api::Clock) -> Result<Identity, ConfigError> {
+    pub(super) fn new(
+        config: Config,
+        clock: api::Clock,
+        metrics: TransportMetrics,
+    ) -> Result<Identity, ConfigError> {
         let Config {
             server,
             tls: tls_settings,
@@ -96,7 +104,9 @@ impl Identity {
         Ok(Identity {
             auth,
             tls_settings,
+            expiry: metrics.expiry(&clock),
             clock,
+            metrics,
             state: Mutex::new(state),
             plugin_turn,
         })
@@ -111,6 +121,13 @@ impl Identity {
             self.run_plugin_if_needed(exec, None).await?;
         }
         Ok(self.lock().credential.clone())
+    }
+
+    /// What to connect with now. A connection is rare, and whoever rotated a certificate expects the next one to show
+    /// it, so the files are looked at however recently they were.
+    pub(super) fn for_new_connection(&self) -> Credential {
+        self.reload_if_changed();
+        self.lock().credential.clone()
     }
 
     /// The server refused this credential: is there another by now?
@@ -141,7 +158,7 @@ impl Identity {
             return Err(exec.failed(problem));
         }
         let finished = exec
-            .run()
+            .run(&self.metrics)
             .await
             .and_then(|credential| self.adopt(credential));
         let mut state = self.lock();
@@ -189,6 +206,7 @@ impl Identity {
             .and_then(|plugin| plugin.credential.certificate.as_ref());
         if credential.certificate.as_ref() != old_certificate {
             let tls = tls::configure(&self.tls_settings, credential.certificate.as_ref())?;
+            self.measure_rotation(old_certificate, credential.certificate.as_ref());
             state.credential.tls = Arc::new(tls);
             state.credential.generation += 1;
         }
@@ -203,6 +221,15 @@ impl Identity {
         Ok(())
     }
 
+    fn measure_rotation(&self, old: Option<&tls::KeyPair>, new: Option<&tls::KeyPair>) {
+        if let Some(old) = old.and_then(tls::validity) {
+            let age = self.clock.now().since(old.start);
+            self.metrics.certificate_rotated(age);
+        }
+        self.expiry
+            .set(new.and_then(tls::validity).map(|new| new.end));
+    }
+
     /// A file that is half written or gone for a moment is no reason to stop: the old credential stays.
     fn reload_if_changed(&self) {
         let mut state = self.lock();
@@ -210,7 +237,15 @@ impl Identity {
         if !state.files.changed() {
             return;
         }
-        match self.read_again(&mut state) {
+        let read = self.read_again(&mut state);
+        if let Some(Material::File(_)) = &self.tls_settings.authorities {
+            self.metrics.authorities_reloaded(match &read {
+                Ok(()) => AuthorityReload::Updated,
+                Err(ConfigError::MissingFile { .. }) => AuthorityReload::Unreadable,
+                Err(_) => AuthorityReload::Unusable,
+            });
+        }
+        match read {
             Ok(()) => tracing::info!("credentials changed on disk and were read again"),
             Err(error) => {
                 tracing::warn!(%error, "credentials changed on disk but cannot be used; keeping the old ones");

@@ -25,7 +25,8 @@ use self::identity::Identity;
 use self::lease::{Lease, Protocol, SendError};
 use self::pool::{Lane, Pool};
 use crate::config::{Config, ConfigError, Impersonate, Server};
-use crate::{Body, BoxError, Transport};
+use crate::metrics::TransportMetrics;
+use crate::{Body, BoxError, Metrics, Transport};
 
 /// How often one request is handed to another connection because the one it was given turned out to be closed.
 const MAX_CONNECTIONS_TRIED: usize = 3;
@@ -33,12 +34,31 @@ const MAX_CONNECTIONS_TRIED: usize = 3;
 /// Connects lazily. Certificates and keys are read at once, so that what is wrong with them is known at the start.
 /// The clock judges when a plugin's credential expires.
 pub fn transport(config: Config, clock: api::Clock) -> Result<Transport, ConfigError> {
+    let unseen = TransportMetrics::unseen().expect("names and labels in our code are valid");
+    open(config, clock, unseen)
+}
+
+/// The same, and counts what it does.
+pub fn measured_transport(
+    config: Config,
+    clock: api::Clock,
+    metrics: &Metrics,
+) -> Result<Transport, ConfigError> {
+    metrics.transport().asked_for(false);
+    open(config, clock, metrics.transport().clone())
+}
+
+fn open(
+    config: Config,
+    clock: api::Clock,
+    metrics: TransportMetrics,
+) -> Result<Transport, ConfigError> {
     let impersonation = impersonation_headers(config.impersonate.as_ref())?;
     let https = Arc::new(Https {
         server: config.server.clone(),
         impersonation,
-        pool: Pool::new(config.server.clone(), config.proxy.clone()),
-        identity: Identity::new(config, clock)?,
+        pool: Pool::new(config.server.clone(), config.proxy.clone(), metrics.clone()),
+        identity: Identity::new(config, clock, metrics)?,
     });
     Ok(Transport::new(tower::service_fn(move |request| {
         let https = Arc::clone(&https);
@@ -82,7 +102,7 @@ impl Https {
         let mut tried = 0;
         loop {
             tried += 1;
-            let mut lease = self.pool.checkout(lane, credential).await?;
+            let mut lease = self.pool.checkout(lane, credential, &self.identity).await?;
             let request = self.prepare(request, credential, &lease)?;
             let is_read = request.method() == Method::GET;
             let reused = lease.is_reused();

@@ -13,9 +13,10 @@ use hyper::client::conn::{http1, http2};
 
 use super::connect::{Connection, connect};
 use super::error::ConnectError;
-use super::identity::Credential;
+use super::identity::{Credential, Identity};
 use super::lease::{IdleHttp1, Lease};
 use crate::config::Server;
+use crate::metrics::TransportMetrics;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
@@ -33,6 +34,7 @@ const MAX_HTTP2_CONNECTIONS: usize = 8;
 pub(super) struct Pool {
     server: Server,
     proxy: Option<Uri>,
+    metrics: TransportMetrics,
     requests: LaneState,
     watches: LaneState,
 }
@@ -61,7 +63,7 @@ struct Shared {
 }
 
 impl Pool {
-    pub(super) fn new(server: Server, proxy: Option<Uri>) -> Pool {
+    pub(super) fn new(server: Server, proxy: Option<Uri>, metrics: TransportMetrics) -> Pool {
         let lane = || LaneState {
             connections: Mutex::new(Connections::default()),
             connecting: tokio::sync::Mutex::new(()),
@@ -69,16 +71,18 @@ impl Pool {
         Pool {
             server,
             proxy,
+            metrics,
             requests: lane(),
             watches: lane(),
         }
     }
 
-    /// A place on a connection made with this credential; connects when there is none.
+    /// A place on a connection made with this credential; where there is none, connects with the newest there is.
     pub(super) async fn checkout(
         &self,
         lane: Lane,
         credential: &Credential,
+        identity: &Identity,
     ) -> Result<Lease, ConnectError> {
         let lane = match lane {
             Lane::Requests => &self.requests,
@@ -95,11 +99,12 @@ impl Pool {
         if let Some(failure) = lane.failure_since(attempts_before) {
             return Err(failure);
         }
-        let connected = connect(&self.server, self.proxy.as_ref(), credential).await;
+        let (newest, proxy) = (identity.for_new_connection(), self.proxy.as_ref());
+        let connected = connect(&self.server, proxy, &newest, &self.metrics).await;
         let mut connections = lane.lock();
         connections.attempts += 1;
         connections.failure = connected.as_ref().err().cloned();
-        Ok(connections.admit(connected?, credential))
+        Ok(connections.admit(connected?, &newest))
     }
 }
 

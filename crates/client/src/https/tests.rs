@@ -1,6 +1,7 @@
 //! The transport against a TLS server on loopback: here protocols and faults.
 
 mod bad_input;
+mod measured;
 mod rotation;
 mod server;
 

@@ -1,13 +1,16 @@
 //! From certificates in PEM to a TLS configuration.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use api::{MicroTime, Time};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
 
 use crate::config::{ConfigError, Material, TlsSettings};
 
@@ -20,10 +23,22 @@ const SYSTEM_AUTHORITIES: &[&str] = &[
     "/etc/ssl/cert.pem",
 ];
 
+/// Certificate chain and key of an exec plugin, in PEM.
+pub(super) type KeyPair = (Vec<u8>, Vec<u8>);
+
+/// When a certificate may be used; none where that cannot be read.
+pub(super) fn validity((chain, _): &KeyPair) -> Option<Range<MicroTime>> {
+    let leaf = CertificateDer::pem_slice_iter(chain).next()?.ok()?;
+    let (_, certificate) = X509Certificate::from_der(&leaf).ok()?;
+    let validity = certificate.validity();
+    let at = |time: ASN1Time| Time::from_unix(time.timestamp()).micro();
+    Some(at(validity.not_before)..at(validity.not_after))
+}
+
 /// Reads all certificates and keys. A certificate from an exec plugin takes the place of the configured one.
 pub(super) fn configure(
     settings: &TlsSettings,
-    from_plugin: Option<&(Vec<u8>, Vec<u8>)>,
+    from_plugin: Option<&KeyPair>,
 ) -> Result<ClientConfig, ConfigError> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))

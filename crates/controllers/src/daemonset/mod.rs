@@ -54,6 +54,7 @@ use runtime::{Error, Expectations, Informers, Next, Queue, Reconcile, Store, Wri
 
 use crate::Tools;
 use crate::workload::claim::wants_orphan;
+use crate::workload::on_node::by_node;
 use crate::workload::status::put_status_with_retry;
 use crate::workload::{
     Cached, Claimer, Freshness, History, PodControl, StatusWindow, availability,
@@ -61,7 +62,7 @@ use crate::workload::{
 
 use backoff::FailedPods;
 use revisions::Keeper;
-use triggers::{NodeTrigger, by_node};
+use triggers::NodeTrigger;
 
 pub use apply::Outcome;
 pub use eligibility::{Eligibility, Unfit, Verdict};

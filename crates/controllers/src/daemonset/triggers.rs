@@ -8,25 +8,14 @@ use std::sync::Arc;
 use api::kinds::{DaemonSet, Node, Pod};
 use api::{Gates, Resource};
 use runtime::informer::Change;
-use runtime::{Index, IndexValue, Informer, Queue, Store};
+use runtime::{Informer, Queue, Store};
 
 use super::eligibility::Eligibility;
-
-/// Finds pods by the node that they are bound to.
-pub(super) fn by_node() -> Index<Pod> {
-    Index {
-        name: "node",
-        values: |pod: &Pod, found| {
-            if !pod.node_name.is_empty() {
-                found(IndexValue::Text(pod.node_name.clone()));
-            }
-        },
-    }
-}
+use crate::workload::on_node::pods_on;
 
 pub(super) struct NodeTrigger {
     pub sets: Arc<Store<DaemonSet>>,
-    /// Needs the index [`by_node`].
+    /// Needs the index [`by_node`](crate::workload::on_node::by_node).
     pub pods: Arc<Store<Pod>>,
     pub queue: Arc<Queue>,
     pub gates: Gates,
@@ -43,8 +32,7 @@ impl NodeTrigger {
     }
 
     fn changed(&self, node: &Node) {
-        let name = IndexValue::Text((&*node.metadata.name).into());
-        let pods = self.pods.by(&by_node(), &name);
+        let pods = pods_on(&self.pods, &node.metadata.name);
         for set in self.sets.list() {
             let verdict = Eligibility::new(&set, self.gates).verdict(node);
             let uid = &set.metadata.uid;

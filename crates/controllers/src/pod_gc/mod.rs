@@ -36,6 +36,7 @@ use runtime::{Error, Informers, Next, Queue, Reconcile, Store};
 use serde_json::json;
 
 use crate::Tools;
+use crate::workload::disruption::disruption_target;
 
 pub use invariants::{converged, safe};
 pub use plan::{Collect, Reason, plan};
@@ -237,20 +238,8 @@ fn failed_status(pod: &Pod, reason: Reason, now: MicroTime) -> serde_json::Value
         status["observedGeneration"] = json!(generation);
     }
     if reason == Reason::NodeGone {
-        let since = pod
-            .condition("DisruptionTarget")
-            .filter(|held| held.status == "True")
-            .and_then(|held| held.last_transition_time)
-            .unwrap_or(now.time());
-        let mut condition = json!({
-            "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
-            "message": "PodGC: node no longer exists",
-            "lastProbeTime": null, "lastTransitionTime": since,
-        });
-        if generation > 0 {
-            condition["observedGeneration"] = json!(generation);
-        }
-        status["conditions"] = json!([condition]);
+        let message = "PodGC: node no longer exists";
+        status["conditions"] = json!([disruption_target(pod, "DeletionByPodGC", message, now)]);
     }
     json!({"metadata": {"uid": pod.metadata.uid}, "status": status})
 }

@@ -15,7 +15,7 @@
 //!
 //! **Deliberate differences**: deletions carry the pod's uid as a precondition; counts in the
 //! status of a set that is changing fast are written at most once in 100 ms, never later than that
-//! after the last change.
+//! after the last change, and a large set is not looked at more often.
 
 mod invariants;
 mod owner;
@@ -61,6 +61,9 @@ pub use status::compute;
 
 /// Upstream's `BurstReplicas`: a set is looked at again after this many creations or deletions.
 pub const BURST: usize = 500;
+
+/// From this many pods on, looking at each of them for every single change of one would be most of the work.
+const LARGE: i32 = 200;
 
 pub struct ReplicaController<K: ReplicaOwner> {
     tools: Tools,
@@ -178,6 +181,9 @@ impl<K: ReplicaOwner> ReplicaController<K> {
             self.forget(key);
             return Ok(Next::AwaitChange);
         };
+        if let Some(rest) = self.rest(key, &owner) {
+            return Ok(Next::After(rest));
+        }
         let may_act = self.expectations.satisfied(key);
         let Ok(selector) = owner.selector() else {
             return Err(Error::Terminal(format!("the selector of {key} is invalid")));
@@ -222,6 +228,16 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         let now = self.tools.clock.now();
         let later = [written, self.expectations.wait(key)];
         Ok(next(&snapshot, &status, later, computed_at, now))
+    }
+
+    /// How long a large set need not be looked at: its counts have just been written and wait their turn to be
+    /// written again, and nobody has changed what it should be.
+    fn rest(&self, key: &Key, owner: &K) -> Option<Duration> {
+        let status = owner.status();
+        let large = status.replicas >= LARGE && owner.replicas() >= LARGE;
+        let asked = status.observed_generation != owner.meta().generation;
+        let rest = self.status_window.until_open(key, self.tools.clock.now());
+        rest.filter(|_| large && !asked)
     }
 
     fn forget(&self, key: &Key) {

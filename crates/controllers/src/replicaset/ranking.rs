@@ -93,8 +93,8 @@ impl Order {
         if one.node_name.is_empty() != two.node_name.is_empty() {
             return one.node_name.is_empty();
         }
-        if phase_rank(one) != phase_rank(two) {
-            return phase_rank(one) < phase_rank(two);
+        if one.status.phase.progress() != two.status.phase.progress() {
+            return one.status.phase.progress() < two.status.phase.progress();
         }
         if one.is_ready() != two.is_ready() {
             return !one.is_ready();
@@ -145,21 +145,13 @@ impl Order {
     }
 }
 
-fn phase_rank(pod: &Pod) -> u8 {
-    match pod.status.phase {
-        Phase::Pending => 0,
-        Phase::Unknown => 1,
-        Phase::Running | Phase::Succeeded | Phase::Failed => 2,
-    }
-}
-
 impl Ranked<'_> {
     fn explain(&self, gates: Gates) -> Chosen {
         let pod = &**self.pod;
         let cost = pod.deletion_cost();
         let because = if pod.node_name.is_empty() {
             Because::NotScheduled
-        } else if phase_rank(pod) < 2 {
+        } else if pod.status.phase.progress() < Phase::Running.progress() {
             Because::Phase(pod.status.phase)
         } else if !pod.is_ready() {
             Because::NotReady

@@ -51,6 +51,8 @@ pub struct Claimer<'a> {
     client: &'a Client,
     owner: &'a Meta,
     reference: OwnerRef,
+    /// Comes with an adoption and goes with a release.
+    finalizer: Option<&'static str>,
     live: Live<'a>,
 }
 
@@ -67,11 +69,21 @@ impl<'a> Claimer<'a> {
             client,
             owner: owner.meta(),
             reference: controller_reference(owner),
+            finalizer: None,
             live: Live {
                 client,
                 resource: O::TYPE,
                 seen: OnceCell::new(),
             },
+        }
+    }
+
+    /// What is claimed is held by this finalizer as well.
+    #[must_use]
+    pub fn with_finalizer(self, name: &'static str) -> Claimer<'a> {
+        Claimer {
+            finalizer: Some(name),
+            ..self
         }
     }
 
@@ -114,9 +126,12 @@ impl<'a> Claimer<'a> {
             let (kind, key, uid) = (&K::TYPE.kind, meta.key(), &meta.uid);
             Error::Retry(format!("can't adopt {kind} {key} ({uid}): {reason}"))
         })?;
-        let patch = serde_json::json!({
+        let mut patch = serde_json::json!({
             "metadata": {"ownerReferences": [self.reference], "uid": meta.uid}
         });
+        if let Some(name) = self.finalizer {
+            patch["metadata"]["finalizers"] = serde_json::json!([name]);
+        }
         match self.patch::<K>(meta, patch, written).await {
             Ok(()) => Ok(true),
             // Gone meanwhile: nothing to adopt.
@@ -127,12 +142,16 @@ impl<'a> Claimer<'a> {
 
     async fn release<K: Resource>(&self, object: &K, written: &Written) -> Result<(), Error> {
         let meta = object.meta();
-        let patch = serde_json::json!({
+        let mut patch = serde_json::json!({
             "metadata": {
                 "ownerReferences": [{"$patch": "delete", "uid": self.owner.uid}],
                 "uid": meta.uid,
             }
         });
+        if let Some(name) = self.finalizer {
+            let removed = "$deleteFromPrimitiveList/finalizers";
+            patch["metadata"][removed] = serde_json::json!([name]);
+        }
         match self.patch::<K>(meta, patch, written).await {
             // Gone, or another object of that name by now (422 for the wrong uid): released either way.
             Err(error) if error.is_not_found() || error.is_invalid() => Ok(()),

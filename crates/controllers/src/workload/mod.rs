@@ -2,8 +2,10 @@
 
 pub mod availability;
 pub mod claim;
+pub mod disruption;
 mod freshness;
 pub mod history;
+pub mod on_node;
 pub mod pods;
 pub mod status;
 mod status_window;

@@ -214,14 +214,19 @@ impl Loaded {
     ) -> Result<Loaded, Error> {
         let fingerprint = fingerprint(files);
         let chain = files::read_certificates(flag, &files.0)?;
-        let bad = |path: &Path, problem| Error::BadFile {
+        let bad = |flag, path: &Path, problem| Error::BadFile {
             flag,
             path: path.to_owned(),
             problem,
         };
-        check_validity(&chain[0], clock).map_err(|problem| bad(&files.0, problem))?;
-        let key = files::read_private_key(flag, &files.1)?;
-        Loaded::new(chain, key, fingerprint).map_err(|problem| bad(&files.1, problem))
+        check_validity(&chain[0], clock).map_err(|problem| bad(flag, &files.0, problem))?;
+        // Certificate and key have flags of their own, except where one flag names both.
+        let key_flag = match flag {
+            "tls-cert-file" => "tls-private-key-file",
+            flag => flag,
+        };
+        let key = files::read_private_key(key_flag, &files.1)?;
+        Loaded::new(chain, key, fingerprint).map_err(|problem| bad(key_flag, &files.1, problem))
     }
 
     fn new(

@@ -14,8 +14,9 @@ mod tests;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use api::{Resource, ResourceType, Rng};
-use client::Client;
+use api::{DecodeError, Resource, ResourceType, Rng};
+use bytes::Bytes;
+use client::{Client, Encoding};
 use tokio::time::Instant;
 
 use crate::latch::Latch;
@@ -24,6 +25,7 @@ use crate::stop::Stop;
 use crate::store::{Index, Store};
 use freshness::Freshness;
 
+use reflector::Target;
 pub use registry::{Informers, Synced};
 
 /// What happened to one object.
@@ -135,11 +137,18 @@ impl<K: Resource> Informer<K> {
 
     /// Keeps the store in step until the signal comes.
     pub async fn run(&self, client: Client, options: StreamOptions, stop: Stop) {
-        stop.or(reflector::run(self, &client, &options)).await;
+        keep_in_step(self, client, options, stop).await;
+    }
+
+    fn decode(bytes: &Bytes, encoding: Encoding) -> Result<K, DecodeError> {
+        match encoding {
+            Encoding::Json => K::decode(bytes),
+            Encoding::Protobuf => K::decode_protobuf(bytes),
+        }
     }
 
     /// Puts an object in and tells the listeners, unless nothing changed that they could read.
-    fn upsert(&self, object: K) {
+    fn put(&self, object: K) {
         let new = Arc::new(object);
         match self.store.put(new.clone()) {
             None => self.tell(|| Change::Added(&new)),
@@ -159,7 +168,7 @@ impl<K: Resource> Informer<K> {
     }
 
     /// Removes an object; `last` is its final state where the server sent one.
-    fn delete(&self, last: K) {
+    fn remove(&self, last: K) {
         let meta = last.meta();
         let version = meta.resource_version;
         if mutation::on("keep-deleted-in-cache") {
@@ -170,26 +179,6 @@ impl<K: Resource> Informer<K> {
         if known.is_some() {
             let last = Arc::new(last);
             self.tell(|| Change::Deleted(&last));
-        }
-    }
-
-    /// Ends a listing that began at this moment: what it did not contain is gone.
-    fn end_round(&self, began: Instant) {
-        for gone in self.store.end_round() {
-            if !mutation::on("drop-synthetic-deletes") {
-                self.tell(|| Change::Deleted(&gone));
-            }
-        }
-        self.synced.set();
-        self.freshness.prove(began);
-    }
-
-    fn resync(&self) {
-        for object in self.store.list() {
-            self.tell(|| Change::Updated {
-                old: &object,
-                new: &object,
-            });
         }
     }
 
@@ -208,6 +197,83 @@ impl<K: Resource> Informer<K> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl<K: Resource> Target for Informer<K> {
+    fn resource(&self) -> &ResourceType {
+        &self.resource
+    }
+
+    fn metadata_only(&self) -> bool {
+        self.metadata_only
+    }
+
+    fn protobuf(&self) -> bool {
+        K::PROTOBUF
+    }
+
+    fn is_synced(&self) -> bool {
+        self.synced.is_set()
+    }
+
+    fn upsert(&self, object: &Bytes, encoding: Encoding) -> Result<u64, DecodeError> {
+        let object = Self::decode(object, encoding)?;
+        let revision = object.meta().resource_version;
+        self.put(object);
+        Ok(revision)
+    }
+
+    fn delete(&self, object: &Bytes, encoding: Encoding) -> Result<u64, DecodeError> {
+        let object = Self::decode(object, encoding)?;
+        let revision = object.meta().resource_version;
+        self.remove(object);
+        Ok(revision)
+    }
+
+    fn begin_round(&self) {
+        self.store.begin_round();
+    }
+
+    fn end_round(&self, revision: u64, asked_at: Instant) {
+        self.store.reset_version(revision);
+        for gone in self.store.end_round() {
+            if !mutation::on("drop-synthetic-deletes") {
+                self.tell(|| Change::Deleted(&gone));
+            }
+        }
+        self.synced.set();
+        self.freshness.prove(asked_at);
+    }
+
+    fn advance(&self, revision: u64) {
+        self.store.advance(revision);
+    }
+
+    fn resync(&self) {
+        for object in self.store.list() {
+            self.tell(|| Change::Updated {
+                old: &object,
+                new: &object,
+            });
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.store.len()
+    }
+
+    fn revision(&self) -> u64 {
+        self.store.resource_version()
+    }
+
+    fn freshness(&self) -> &Freshness {
+        &self.freshness
+    }
+}
+
+/// What [`Informer::run`] does for any kind.
+async fn keep_in_step(target: &dyn Target, client: Client, options: StreamOptions, stop: Stop) {
+    stop.or(reflector::run(target, &client, &options)).await;
 }
 
 impl<K: Resource> Default for Informer<K> {

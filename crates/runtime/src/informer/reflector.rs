@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use api::{Resource, Rng};
+use api::{DecodeError, ResourceType, Rng};
 use bytes::Bytes;
 use client::{
     Client, Encoding, Error, ListOptions, ResourceVersionMatch, WatchEvent, WatchOptions,
@@ -17,7 +17,8 @@ use futures_util::StreamExt;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::{Informer, StreamOptions};
+use super::StreamOptions;
+use super::freshness::Freshness;
 
 /// Upstream's page size for lists that the server does not serve from its cache.
 const PAGE: u32 = 500;
@@ -60,13 +61,34 @@ enum End {
     Failed(Error),
 }
 
-pub(super) async fn run<K: Resource>(
-    informer: &Informer<K>,
-    client: &Client,
-    options: &StreamOptions,
-) {
+/// What is kept in step, whatever its kind: streaming is compiled once, not once for each kind.
+pub(super) trait Target: Send + Sync {
+    fn resource(&self) -> &ResourceType;
+    /// Is it enough to ask for metadata?
+    fn metadata_only(&self) -> bool;
+    /// Is it asked for in protobuf where the server speaks it?
+    fn protobuf(&self) -> bool;
+    fn is_synced(&self) -> bool;
+    /// Takes what the server sent and tells its revision.
+    fn upsert(&self, object: &Bytes, encoding: Encoding) -> Result<u64, DecodeError>;
+    /// Takes the last state of what is gone and tells its revision.
+    fn delete(&self, object: &Bytes, encoding: Encoding) -> Result<u64, DecodeError>;
+    fn begin_round(&self);
+    /// Ends a listing that shows this revision and was asked for at that moment: what it did not contain is
+    /// gone.
+    fn end_round(&self, revision: u64, asked_at: Instant);
+    /// Nothing older than this revision is still to come.
+    fn advance(&self, revision: u64);
+    fn resync(&self);
+    fn len(&self) -> usize;
+    /// The newest revision that it reflects.
+    fn revision(&self) -> u64;
+    fn freshness(&self) -> &Freshness;
+}
+
+pub(super) async fn run(target: &dyn Target, client: &Client, options: &StreamOptions) {
     let mut reflector = Reflector {
-        informer,
+        target,
         client,
         options,
         place: Place::Unknown,
@@ -79,7 +101,7 @@ pub(super) async fn run<K: Resource>(
         missing: false,
     };
     loop {
-        if !informer.freshness.is_met() {
+        if !target.freshness().is_met() {
             reflector.place = Place::Unknown;
         }
         let end = reflector.step().await;
@@ -94,8 +116,8 @@ struct Sign {
     asked_at: Instant,
 }
 
-struct Reflector<'a, K> {
-    informer: &'a Informer<K>,
+struct Reflector<'a> {
+    target: &'a dyn Target,
     client: &'a Client,
     options: &'a StreamOptions,
     place: Place,
@@ -112,7 +134,7 @@ struct Reflector<'a, K> {
     missing: bool,
 }
 
-impl<K: Resource> Reflector<'_, K> {
+impl Reflector<'_> {
     /// One stream (or one listing), from its beginning to its end.
     async fn step(&mut self) -> End {
         match self.place {
@@ -131,7 +153,7 @@ impl<K: Resource> Reflector<'_, K> {
 
     /// Draws the consequences of how a stream ended.
     async fn settle(&mut self, end: End) {
-        let resource = self.informer.resource();
+        let resource = self.target.resource();
         match end {
             End::Quiet => {}
             End::Doubted => self.place = Place::Unknown,
@@ -180,24 +202,24 @@ impl<K: Resource> Reflector<'_, K> {
             send_initial_events: from_start,
             allow_bookmarks: true,
             timeout_seconds: Some(timeout_seconds),
-            metadata_only: self.informer.metadata_only,
-            protobuf: K::PROTOBUF,
+            metadata_only: self.target.metadata_only(),
+            protobuf: self.target.protobuf(),
             ..WatchOptions::default()
         };
         self.asked_at = Instant::now();
         let opened = self
             .client
-            .watch(self.informer.resource(), "", &options)
+            .watch(self.target.resource(), "", &options)
             .await;
         let stream = match opened {
             Ok(stream) => stream,
             Err(error) => return refused(error, from_start),
         };
         if std::mem::take(&mut self.missing) {
-            info!(resource = %self.informer.resource(), "the API server serves this kind now");
+            info!(resource = %self.target.resource(), "the API server serves this kind now");
         }
         if from_start {
-            self.informer.store.begin_round();
+            self.target.begin_round();
         }
         self.listed = !from_start;
         let deadline = Instant::now() + deadline(timeout_seconds);
@@ -231,7 +253,7 @@ impl<K: Resource> Reflector<'_, K> {
             let event = tokio::select! {
                 biased;
                 event = stream.next() => event,
-                () = self.informer.freshness.lacking() => match self.ask_for_sign().await {
+                () = self.target.freshness().lacking() => match self.ask_for_sign().await {
                     true => continue,
                     false => return (End::Doubted, events),
                 },
@@ -260,16 +282,10 @@ impl<K: Resource> Reflector<'_, K> {
     fn on_event(&mut self, event: WatchEvent, encoding: Encoding, from_start: bool) -> Option<End> {
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                if let Some(object) = self.decode(&object, encoding) {
-                    self.reached(object.meta().resource_version);
-                    self.informer.upsert(object);
-                }
+                self.took(self.target.upsert(&object, encoding));
             }
             WatchEvent::Deleted(object) => {
-                if let Some(object) = self.decode(&object, encoding) {
-                    self.reached(object.meta().resource_version);
-                    self.informer.delete(object);
-                }
+                self.took(self.target.delete(&object, encoding));
             }
             WatchEvent::Bookmark {
                 resource_version,
@@ -277,11 +293,10 @@ impl<K: Resource> Reflector<'_, K> {
             } => {
                 if initial_events_end && !self.listed {
                     self.listed = true;
-                    self.informer.store.reset_version(resource_version);
-                    self.informer.end_round(self.asked_at);
+                    self.target.end_round(resource_version, self.asked_at);
                 }
                 self.reached(resource_version);
-                self.informer.store.advance(resource_version);
+                self.target.advance(resource_version);
             }
             WatchEvent::Error(error) => return Some(refused(error, from_start && !self.listed)),
         }
@@ -298,7 +313,7 @@ impl<K: Resource> Reflector<'_, K> {
     /// Asks the server where it is, so that the stream can show that it is there too. False where a new
     /// listing costs no more than that.
     async fn ask_for_sign(&mut self) -> bool {
-        if !self.listed || self.informer.store.len() <= CHEAP {
+        if !self.listed || self.target.len() <= CHEAP {
             return false;
         }
         let options = ListOptions {
@@ -307,7 +322,7 @@ impl<K: Resource> Reflector<'_, K> {
             ..ListOptions::default()
         };
         let asked_at = Instant::now();
-        let asking = self.client.list(self.informer.resource(), "", &options);
+        let asking = self.client.list(self.target.resource(), "", &options);
         let Ok(Ok(page)) = tokio::time::timeout(SIGN_OF_LIFE, asking).await else {
             return false;
         };
@@ -318,21 +333,21 @@ impl<K: Resource> Reflector<'_, K> {
     }
 
     fn look_for_sign(&mut self) {
-        let at = self.informer.store.resource_version();
+        let at = self.target.revision();
         if let Some(sign) = self.sign.take_if(|sign| sign.revision <= at) {
-            self.informer.freshness.prove(sign.asked_at);
+            self.target.freshness().prove(sign.asked_at);
         }
     }
 
     async fn list(&mut self) -> Result<u64, Error> {
         self.asked_at = Instant::now();
-        self.informer.store.begin_round();
+        self.target.begin_round();
         let mut options = ListOptions {
             limit: Some(PAGE),
-            metadata_only: self.informer.metadata_only,
+            metadata_only: self.target.metadata_only(),
             ..ListOptions::default()
         };
-        if !self.informer.is_synced() {
+        if !self.target.is_synced() {
             // The first list may come from the server's cache: cheap, and as fresh as a watch.
             options.resource_version = Some("0".into());
             options.resource_version_match = Some(ResourceVersionMatch::NotOlderThan);
@@ -340,16 +355,15 @@ impl<K: Resource> Reflector<'_, K> {
         loop {
             let page = self
                 .client
-                .list(self.informer.resource(), "", &options)
+                .list(self.target.resource(), "", &options)
                 .await?;
             for json in &page.items {
-                if let Some(object) = self.decode(json, Encoding::Json) {
-                    self.informer.upsert(object);
+                if let Err(error) = self.target.upsert(json, Encoding::Json) {
+                    skip(&error);
                 }
             }
             let Some(token) = page.continue_token else {
-                self.informer.store.reset_version(page.resource_version);
-                self.informer.end_round(self.asked_at);
+                self.target.end_round(page.resource_version, self.asked_at);
                 return Ok(page.resource_version);
             };
             options.continue_token = Some(token);
@@ -358,25 +372,23 @@ impl<K: Resource> Reflector<'_, K> {
         }
     }
 
-    /// An object that does not decode is reported and skipped; it never stops the stream.
-    fn decode(&self, bytes: &Bytes, encoding: Encoding) -> Option<K> {
-        let decoded = match encoding {
-            Encoding::Json => K::decode(bytes),
-            Encoding::Protobuf => K::decode_protobuf(bytes),
-        };
-        match decoded {
-            Ok(object) => Some(object),
-            Err(error) => {
-                warn!(%error, "skipping an object that this version cannot read");
-                None
-            }
+    /// Notes how far an object of a watch brought us.
+    fn took(&mut self, revision: Result<u64, DecodeError>) {
+        match revision {
+            Ok(revision) => self.reached(revision),
+            Err(error) => skip(&error),
         }
     }
 
     fn resync(&mut self) {
         self.next_resync = self.options.resync.map(|every| Instant::now() + every);
-        self.informer.resync();
+        self.target.resync();
     }
+}
+
+/// An object that does not decode is reported and skipped; it never stops the stream.
+fn skip(error: &DecodeError) {
+    warn!(%error, "skipping an object that this version cannot read");
 }
 
 fn refused(error: Error, from_start: bool) -> End {

@@ -9,7 +9,7 @@ use client::Client;
 use tokio::time::Instant;
 
 use super::freshness::Freshness;
-use super::{Informer, StreamOptions};
+use super::{Informer, StreamOptions, Target, keep_in_step};
 use crate::latch::Latch;
 use crate::spawn::{Task, spawn};
 use crate::stop::Stop;
@@ -81,15 +81,11 @@ impl Informers {
     }
 
     fn entry<K: Resource>(&self, informer: &Arc<Informer<K>>) -> Entry {
-        let (client, options, to_run) =
-            (self.client.clone(), self.options.clone(), informer.clone());
+        let target: Arc<dyn Target> = informer.clone();
         Entry {
             type_id: TypeId::of::<K>(),
             informer: informer.clone(),
-            start: Box::new(move |stop| {
-                let (informer, client, options) = (to_run.clone(), client.clone(), options.clone());
-                spawn(async move { informer.run(client, options, stop).await })
-            }),
+            start: starter(target, self.client.clone(), self.options.clone()),
             clear_listeners: {
                 let informer = informer.clone();
                 Box::new(move || informer.clear_listeners())
@@ -160,6 +156,18 @@ impl Informers {
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Starts the stream of one kind.
+fn starter(
+    target: Arc<dyn Target>,
+    client: Client,
+    options: StreamOptions,
+) -> Box<dyn Fn(Stop) -> Task<()> + Send + Sync> {
+    Box::new(move |stop| {
+        let (target, client, options) = (target.clone(), client.clone(), options.clone());
+        spawn(async move { keep_in_step(&*target, client, options, stop).await })
+    })
 }
 
 /// Tells when an informer's first listing is complete, and its store as new as was demanded.

@@ -45,6 +45,12 @@ impl QueueMetrics {
         }
     }
 
+    /// A queue with so many items takes the place of the one that had this name before.
+    pub fn begin(&self, waiting: usize) {
+        self.adds.inc_by(waiting as u64);
+        self.depth.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+    }
+
     /// An item entered the queue. Not for one that was in it already.
     pub fn on_add(&self) {
         self.adds.inc();

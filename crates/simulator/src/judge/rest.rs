@@ -6,7 +6,8 @@ use std::sync::Arc;
 use api::kinds::{DaemonSet, Pod};
 use api::{Gates, Meta, Resource, Uid};
 use controllers::{
-    daemonset, deployment, garbage_collector, namespace, pod_gc, replicaset, statefulset,
+    daemonset, deployment, garbage_collector, namespace, node_lifecycle, pod_gc, replicaset,
+    statefulset,
 };
 use runtime::{Informers, Metrics, Store};
 
@@ -146,6 +147,8 @@ impl Mirror {
         for set in self.daemons.list() {
             self.daemon_converged(&set, gates, now)?;
         }
+        // In the end every node speaks.
+        node_lifecycle::converged(&self.nodes.list(), |_| true)?;
         pod_gc::converged(&self.pods.list(), &self.nodes.list(), FINISHED_PODS_MAX)?;
         for held in self.namespaces.list() {
             let name = &*held.metadata.name;

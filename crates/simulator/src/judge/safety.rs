@@ -8,7 +8,8 @@ use apiserver::Changed;
 use bytes::Bytes;
 use controllers::replicaset::ReplicaOwner;
 use controllers::{
-    daemonset, deployment, garbage_collector, namespace, pod_gc, replicaset, statefulset,
+    daemonset, deployment, garbage_collector, namespace, node_lifecycle, pod_gc, replicaset,
+    statefulset, taint_eviction,
 };
 use http::Method;
 
@@ -22,6 +23,14 @@ type Verdict = Result<(), String>;
 const COLLECTOR: &str = "garbage-collector-controller";
 const NAMESPACES: &str = "namespace-controller";
 const POD_COLLECTOR: &str = "pod-garbage-collector-controller";
+
+/// Controllers that touch pods which others own.
+const OUTSIDERS: [&str; 4] = [
+    COLLECTOR,
+    POD_COLLECTOR,
+    node_lifecycle::NAME,
+    taint_eviction::NAME,
+];
 
 /// After this long every cache has an object, whatever stands still: longer than the longest trouble.
 const SEEN_BY_ALL_SECONDS: i64 = 120;
@@ -86,6 +95,11 @@ impl Inner {
         self.check_word(before, after)?;
         self.check_deletion(controller, changed, before, after)?;
         self.check_adoption(before, after)?;
+        if let (Some(Object::Node(before)), Some(Object::Node(after))) = (before, after)
+            && controller == node_lifecycle::NAME
+        {
+            node_lifecycle::safe(before, after)?;
+        }
         self.check_housekeeping(controller, before, after)?;
         self.check_progress(before, after)?;
         match (before, after) {
@@ -148,7 +162,7 @@ impl Inner {
         // A pod that its owner's controller did not touch itself.
         if let Some(Object::Pod(pod)) = after.or(before) {
             let owner = pod.metadata.controller();
-            let own = matches!(by, Some(Actor::Manager(_, name)) if name != COLLECTOR && name != POD_COLLECTOR);
+            let own = matches!(by, Some(Actor::Manager(_, name)) if !OUTSIDERS.contains(&name));
             let lively = before.is_some() && by == Some(Actor::Nodes) && !is_worse(before, after);
             if let Some(owner) = owner.filter(|_| !own && !lively && before.is_some()) {
                 self.past.disturb(&owner.uid, now);
@@ -188,6 +202,17 @@ impl Inner {
                 };
                 pod_gc::safe(pod, &self.mirror.nodes.list())
             }
+            taint_eviction::NAME => match before {
+                Object::Pod(pod) => {
+                    let node = self.mirror.nodes.find("", &pod.node_name);
+                    taint_eviction::safe(pod, node.as_deref(), None, self.clock.now(), false)
+                }
+                _ => Err(format!(
+                    "{controller} deleted {} {}",
+                    changed.plural,
+                    meta.key()
+                )),
+            },
             _ => check_ownership(controller, changed, before),
         }
     }

@@ -1,6 +1,7 @@
 //! The present state of a cluster: read, never written.
 
 use anyhow::{Result, bail};
+use api::Time;
 use serde_json::Value;
 use simulator::preview::Manifest;
 
@@ -32,16 +33,26 @@ const KINDS: [&str; 21] = [
     "pods",
 ];
 
-/// The objects, and what could not be read.
-pub(crate) fn read(arguments: &ConnectionArguments) -> Result<(Vec<Manifest>, Vec<String>)> {
+/// What was read.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) objects: Vec<Manifest>,
+    /// What could not be read.
+    pub(crate) missing: Vec<String>,
+    /// The cluster's time, where it was a cluster that was read.
+    pub(crate) now: Option<Time>,
+}
+
+pub(crate) fn read(arguments: &ConnectionArguments) -> Result<State> {
     let tokio = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     tokio.block_on(read_all(&Connection::open(arguments)?))
 }
 
-async fn read_all(connection: &Connection) -> Result<(Vec<Manifest>, Vec<String>)> {
+async fn read_all(connection: &Connection) -> Result<State> {
     let discovery = read_discovery(connection).await?;
+    let now = connection.now().await;
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for kind in KINDS {
         let Some(resource) = discovery.named(kind) else {
@@ -64,5 +75,9 @@ async fn read_all(connection: &Connection) -> Result<(Vec<Manifest>, Vec<String>
         line: 0,
         object,
     };
-    Ok((found.into_iter().map(manifest).collect(), missing))
+    Ok(State {
+        objects: found.into_iter().map(manifest).collect(),
+        missing,
+        now: Some(now),
+    })
 }

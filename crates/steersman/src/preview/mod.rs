@@ -88,20 +88,24 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
 
 fn setup(arguments: &Arguments, manifests: Vec<Manifest>) -> Result<Setup> {
     let asked = &arguments.connection;
-    let (state, missing) = match &arguments.snapshot {
-        Some(file) => (input::read(std::slice::from_ref(file))?, Vec::new()),
+    let state = match &arguments.snapshot {
+        Some(file) => cluster::State {
+            objects: input::read(std::slice::from_ref(file))?,
+            ..cluster::State::default()
+        },
         None if asked.context.is_some() || asked.kubeconfig.is_some() => cluster::read(asked)?,
-        None => (Vec::new(), Vec::new()),
+        None => cluster::State::default(),
     };
     // Times in objects of a cluster are of today; without any, the same input gives the same preview.
     let lived = |manifest: &Manifest| manifest.object["metadata"]["uid"].is_string();
-    let begin = match state.iter().any(lived) {
-        true => runtime::clock::wall().now().time(),
-        false => Time::from_unix(BEGIN),
+    let begin = match (state.objects.iter().any(lived), state.now) {
+        (true, Some(now)) => now,
+        (true, None) => runtime::clock::wall().now().time(),
+        (false, _) => Time::from_unix(BEGIN),
     };
     Ok(Setup {
         manifests,
-        state,
+        state: state.objects,
         begin,
         ready_after: arguments.ready_after,
         fail_images: arguments.fail_image.clone(),
@@ -109,7 +113,7 @@ fn setup(arguments: &Arguments, manifests: Vec<Manifest>) -> Result<Setup> {
             .nodes
             .and_then(|count| usize::try_from(count).ok()),
         length: arguments.length,
-        missing,
+        missing: state.missing,
     })
 }
 

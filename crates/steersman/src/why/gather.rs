@@ -21,7 +21,7 @@ impl Gatherer<'_> {
             Ok(object) => object,
             Err(error) => bail!("{}", self.cannot_read(resource, name, &error)),
         };
-        let now = runtime::clock::wall().now().time();
+        let now = self.connection.now().await;
         // Whoever tells is known later.
         let source = Source::Objects(String::new());
         let mut facts = Facts::new(now, source, object);
@@ -169,7 +169,12 @@ pub(crate) fn decided_about(facts: &Facts) -> impl Iterator<Item = &Value> {
         matches!(
             object["kind"].as_str(),
             Some(
-                "ReplicaSet" | "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicationController"
+                "ReplicaSet"
+                    | "Deployment"
+                    | "StatefulSet"
+                    | "DaemonSet"
+                    | "ReplicationController"
+                    | "Job"
             )
         )
     });

@@ -238,3 +238,11 @@ fn questions_that_have_no_answer() {
         "cannot read",
     );
 }
+
+/// Ten minutes of the cluster take some seconds of ours: by our own clock nothing could be that old.
+#[test]
+fn ages_are_counted_by_the_clusters_clock() {
+    let cluster = Cluster::start_with("why-speed", &["--speed=1000"]);
+    cluster.apply(&DEPLOYMENTS, "default", "web", &deployment("web:1"));
+    ask(&cluster, &["deploy/web"], &["m ago", "creates web-"]);
+}

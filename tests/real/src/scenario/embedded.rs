@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use serde_json::json;
 
-use super::Scenario;
 use super::resources::{self, RECORDED};
-use super::run::{self, FINISHED_PODS, HOUSEKEEPING, WORKLOADS};
+use super::{Part, Scenario, run};
 use crate::embedded::Embedded;
 use crate::http::Api;
 use crate::wait::{self, Seen};
@@ -28,22 +27,28 @@ const START_DEADLINE: Duration = Duration::from_secs(60);
 /// Plays all scenarios with our manager on our API server, with what they keep and log in `folder`.
 pub fn run_embedded(folder: &Path, scenarios: &[Scenario]) -> Result<BTreeMap<String, Result<()>>> {
     let mut results = BTreeMap::new();
-    for (name, housekeeping) in [("workloads", false), ("housekeeping", true)] {
-        let mut part = scenarios.to_vec();
-        part.retain(|scenario| scenario.is_housekeeping() == housekeeping);
-        let server = Embedded::start(&folder.join(name))?;
-        let mut manager = if housekeeping {
-            server.start_our_manager(&HOUSEKEEPING, &[FINISHED_PODS.to_owned()])?
-        } else {
-            let manager = server.start_our_manager(&WORKLOADS, &[])?;
+    for part in Part::ALL {
+        let mut scenarios = scenarios.to_vec();
+        scenarios.retain(|scenario| scenario.part() == part);
+        let server = Embedded::start(&folder.join(part.name()))?;
+        let mut manager = server.start_our_manager(part.controllers(), &part.flags())?;
+        if part == Part::Workloads {
             warm_up(&server.api)?;
-            manager
-        };
-        results.extend(run::side_by_side(AT_A_TIME, &part, &|_| {}, |scenario| {
-            let namespace = run::namespace_of(scenario);
-            run::take_steps(&server.api, scenario, &|| settle(&server.api, &namespace))?;
-            run::clean_up(&server.api, &namespace)
-        })?);
+        }
+        let _heartbeats = run::heartbeats(&server.api, part)?;
+        results.extend(run::side_by_side(
+            AT_A_TIME,
+            &scenarios,
+            &|_| {},
+            |scenario| {
+                let namespace = run::namespace_of(scenario);
+                let quiet = scenario.quiet().unwrap_or(QUIET);
+                run::take_steps(&server.api, scenario, &|| {
+                    settle(&server.api, &namespace, quiet)
+                })?;
+                run::clean_up(&server.api, &namespace)
+            },
+        )?);
         ensure!(manager.ended().is_none(), "{}", manager.last_lines());
     }
     Ok(results)
@@ -74,14 +79,14 @@ fn warm_up(api: &Api) -> Result<()> {
 }
 
 /// Waits until nothing in a namespace has changed for a while.
-fn settle(api: &Api, namespace: &str) -> Result<()> {
+fn settle(api: &Api, namespace: &str, quiet: Duration) -> Result<()> {
     let started = Instant::now();
     let mut last = (String::new(), started);
     loop {
         let now = versions(api, namespace)?;
         if now != last.0 {
             last = (now, Instant::now());
-        } else if last.1.elapsed() >= QUIET {
+        } else if last.1.elapsed() >= quiet {
             return Ok(());
         }
         if started.elapsed() > QUIET_DEADLINE {

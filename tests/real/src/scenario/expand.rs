@@ -8,6 +8,7 @@ pub(crate) fn expand(object: &Value, namespace: &str) -> Value {
     let mut object = substitute(object, namespace);
     let is_daemon = object["kind"] == "DaemonSet";
     let is_plain_selector = object["kind"] == "ReplicationController";
+    let is_job = object["kind"] == "Job";
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
         return object;
     };
@@ -22,8 +23,12 @@ pub(crate) fn expand(object: &Value, namespace: &str) -> Value {
             // Scenarios share a cluster: each sees only its own nodes.
             template["spec"]["nodeSelector"] = json!({"scenario": namespace});
         }
+        if is_job {
+            template["spec"]["restartPolicy"] = json!("Never");
+        }
         spec.insert("template".to_owned(), template);
-        if !spec.contains_key("selector") {
+        // The server gives a job its selector.
+        if !is_job && !spec.contains_key("selector") {
             let labels = json!({"app": app});
             let selector = if is_plain_selector {
                 labels

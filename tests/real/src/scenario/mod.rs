@@ -8,6 +8,7 @@ mod compare;
 mod embedded;
 mod expand;
 mod normalise;
+mod part;
 mod record;
 mod resources;
 mod run;
@@ -15,12 +16,14 @@ mod step;
 mod tail;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 pub use compare::{Difference, KnownDifferences, compare};
 pub use embedded::run_embedded;
+pub use part::Part;
 pub use record::Record;
 pub use run::{Run, run_all};
 pub use step::Step;
@@ -48,10 +51,24 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Is the story about what cleans up behind others? Such controllers would disturb stories of workloads.
-    pub fn is_housekeeping(&self) -> bool {
-        let kind = self.name.split('-').next().unwrap_or("");
-        !["deployment", "replicaset", "rc", "statefulset", "daemonset"].contains(&kind)
+    /// Which stories it is played along with: controllers that clean up behind others, or that look after nodes,
+    /// would disturb stories of workloads.
+    pub fn part(&self) -> Part {
+        match self.name.split('-').next().unwrap_or("") {
+            "deployment" | "replicaset" | "rc" | "statefulset" | "daemonset" | "job" => {
+                Part::Workloads
+            }
+            "node" | "taint" => Part::Nodes,
+            _ => Part::Housekeeping,
+        }
+    }
+
+    /// How long a manager may be silent and still have something to do, if that is longer than usual: jobs
+    /// gather the events of their pods for a second, and look again a second after they wrote.
+    pub(crate) fn quiet(&self) -> Option<Duration> {
+        self.name
+            .starts_with("job-")
+            .then_some(Duration::from_millis(2500))
     }
 
     /// The controllers that the story is about; its name begins with its kind.
@@ -63,6 +80,7 @@ impl Scenario {
             "rc" => vec!["replicationcontroller-controller"],
             "statefulset" => vec!["statefulset-controller"],
             "daemonset" => vec!["daemonset-controller"],
+            "job" => vec!["job-controller"],
             "gc" => vec!["garbage-collector-controller"],
             "namespace" => vec!["namespace-controller"],
             "serviceaccount" => vec!["serviceaccount-controller"],
@@ -72,6 +90,8 @@ impl Scenario {
             "ttl" => vec!["ttl-controller"],
             "finished" => vec!["ttl-after-finished-controller"],
             "clusterrole" => vec!["clusterrole-aggregation-controller"],
+            "node" => vec!["node-lifecycle-controller", "taint-eviction-controller"],
+            "taint" => vec!["taint-eviction-controller"],
             _ => vec!["a controller of its kind"],
         };
         // Only the garbage collector ends what a deletion began.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::audit::Entry;
 
 /// Fields that differ between any two runs, wherever they occur.
-const VOLATILE: [&str; 13] = [
+const VOLATILE: [&str; 20] = [
     "uid",
     "resourceVersion",
     "creationTimestamp",
@@ -15,10 +15,18 @@ const VOLATILE: [&str; 13] = [
     "lastTransitionTime",
     "lastUpdateTime",
     "lastProbeTime",
+    "lastHeartbeatTime",
+    "timeAdded",
     "lastTimestamp",
     "firstTimestamp",
     "eventTime",
     "startTime",
+    "completionTime",
+    "finishedAt",
+    "startedAt",
+    // The labels of a job's pods that carry its uid.
+    "controller-uid",
+    "batch.kubernetes.io/controller-uid",
     "selfLink",
     "deletionTimestamp",
 ];
@@ -102,6 +110,14 @@ impl Names {
                     // UPSTREAM: a StatefulSet's claims become volumes in the order of a Go map.
                     if let (true, Value::Array(volumes)) = (key == "volumes", &mut value) {
                         volumes.sort_by_key(|volume| volume["name"].to_string());
+                    }
+                    // Found by their type: a patch may put a new one in front where an update puts it last.
+                    if let (true, Value::Array(conditions)) = (key == "conditions", &mut value) {
+                        conditions.sort_by_key(|condition| condition["type"].to_string());
+                    }
+                    // Two loops of one controller give them, and either may come first.
+                    if let (true, Value::Array(taints)) = (key == "taints", &mut value) {
+                        taints.sort_by_key(ToString::to_string);
                     }
                     (key.clone(), value)
                 };

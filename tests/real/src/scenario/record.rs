@@ -103,7 +103,18 @@ fn objects(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String,
 
 fn events(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String, u64>> {
     let mut events: BTreeMap<String, u64> = BTreeMap::new();
-    for event in api.list(&format!("/api/v1/namespaces/{namespace}/events"))? {
+    let mut all = api.list(&format!("/api/v1/namespaces/{namespace}/events"))?;
+    // Events of nodes are in the default namespace.
+    let own = format!("{namespace}-");
+    let of_nodes = api.list("/api/v1/namespaces/default/events")?;
+    all.extend(of_nodes.into_iter().filter(|event| {
+        let involved = &event["involvedObject"];
+        involved["kind"] == "Node"
+            && involved["name"]
+                .as_str()
+                .is_some_and(|name| name.starts_with(&own))
+    }));
+    for event in all {
         let text = |value: &Value| names.text(value.as_str().unwrap_or(""));
         let involved = &event["involvedObject"];
         let line = format!(

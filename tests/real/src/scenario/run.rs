@@ -11,41 +11,17 @@ use serde_json::json;
 use super::record::Record;
 use super::step::Player;
 use super::tail::Tail;
-use super::{Scenario, resources};
+use super::{Part, Scenario, resources};
 use crate::audit::Level;
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::http::Api;
 use crate::installation::Installation;
+use crate::kubelet::Heartbeats;
 use crate::manager::{Flavor, Manager, ManagerOptions};
 use crate::wait::{self, Seen};
 
 /// Scenarios mostly wait for silence, so two cores carry several at a time.
 const AT_A_TIME: usize = 8;
-/// What scenarios of workloads are about; others would only add noise of their own.
-pub(super) const WORKLOADS: [&str; 6] = [
-    "deployment-controller",
-    "replicaset-controller",
-    "replicationcontroller-controller",
-    "statefulset-controller",
-    "daemonset-controller",
-    "garbage-collector-controller",
-];
-
-/// What scenarios of housekeeping are about.
-pub(super) const HOUSEKEEPING: [&str; 9] = [
-    "clusterrole-aggregation-controller",
-    "garbage-collector-controller",
-    "namespace-controller",
-    "pod-garbage-collector-controller",
-    "root-ca-certificate-publisher-controller",
-    "serviceaccount-controller",
-    "serviceaccount-token-controller",
-    "ttl-after-finished-controller",
-    "ttl-controller",
-];
-
-/// So few finished pods may stay, in the whole cluster: one scenario makes more.
-pub(super) const FINISHED_PODS: &str = "--terminated-pod-gc-threshold=2";
 
 /// How long a new namespace may be without its default account.
 const ACCOUNT_DEADLINE: Duration = Duration::from_secs(30);
@@ -61,21 +37,25 @@ pub fn run_all(
     progress: &(dyn Fn(&str) + Sync),
 ) -> Result<Run> {
     let mut results = Run::new();
-    for housekeeping in [false, true] {
-        let mut part = scenarios.to_vec();
-        part.retain(|scenario| scenario.is_housekeeping() == housekeeping);
-        if part.is_empty() {
+    for part in Part::ALL {
+        let mut scenarios = scenarios.to_vec();
+        scenarios.retain(|scenario| scenario.part() == part);
+        if scenarios.is_empty() {
             continue;
         }
-        let mut options = ManagerOptions {
-            controllers: WORKLOADS.map(str::to_owned).to_vec(),
+        let options = ManagerOptions {
+            controllers: part.controllers().iter().map(ToString::to_string).collect(),
+            flags: part.flags(),
             ..ManagerOptions::default()
         };
-        if housekeeping {
-            options.controllers = HOUSEKEEPING.map(str::to_owned).to_vec();
-            options.flags.push(FINISHED_PODS.to_owned());
-        }
-        results.extend(run_part(installation, flavor, &options, &part, progress)?);
+        results.extend(run_part(
+            installation,
+            flavor,
+            part,
+            &options,
+            &scenarios,
+            progress,
+        )?);
     }
     Ok(results)
 }
@@ -83,6 +63,7 @@ pub fn run_all(
 fn run_part(
     installation: &Installation,
     flavor: Flavor,
+    part: Part,
     options: &ManagerOptions,
     scenarios: &[Scenario],
     progress: &(dyn Fn(&str) + Sync),
@@ -93,12 +74,21 @@ fn run_part(
     };
     let cluster = Cluster::start(installation, cluster_options)?;
     let mut manager = Manager::start(&cluster, flavor, options)?;
+    let _heartbeats = heartbeats(&cluster.api, part)?;
     let tail = Tail::new(cluster.audit_log());
     let results = side_by_side(AT_A_TIME, scenarios, progress, |scenario| {
         play(&cluster.api, &tail, scenario)
     })?;
     manager.check_alive()?;
     Ok(results)
+}
+
+/// Nodes live where somebody looks whether they do.
+pub(super) fn heartbeats(api: &Api, part: Part) -> Result<Option<Heartbeats>> {
+    match part {
+        Part::Nodes => Heartbeats::start(api).map(Some),
+        Part::Workloads | Part::Housekeeping => Ok(None),
+    }
 }
 
 /// Plays several at a time.
@@ -131,7 +121,7 @@ pub(super) fn side_by_side<T: Send>(
 fn play(api: &Api, tail: &Tail, scenario: &Scenario) -> Result<Record> {
     let namespace = namespace_of(scenario);
     tail.watch(&namespace);
-    take_steps(api, scenario, &|| tail.settle(&namespace))?;
+    take_steps(api, scenario, &|| tail.settle(&namespace, scenario.quiet()))?;
     let record = Record::take(api, &namespace, &tail.writes(&namespace)?)?;
     clean_up(api, &namespace)?;
     Ok(record)
@@ -149,7 +139,7 @@ pub(super) fn take_steps(
     settle: &dyn Fn() -> Result<()>,
 ) -> Result<()> {
     let namespace = namespace_of(scenario);
-    prepare(api, &namespace, scenario.is_housekeeping())?;
+    prepare(api, &namespace, scenario.part() == Part::Housekeeping)?;
     let player = Player {
         api,
         namespace: &namespace,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{expand, resources};
 use crate::http::Api;
-use crate::kubelet::Kubelet;
+use crate::kubelet::{Ending, Kubelet};
 use crate::wait::{self, Seen};
 
 /// How long a state that a scenario waits for may take: a loaded machine is slow, not wrong.
@@ -86,6 +86,10 @@ pub struct Pods {
     node: Option<String>,
     #[serde(default)]
     reason: String,
+    /// How the container ended, for `failed` and `succeeded`.
+    exit_code: Option<i32>,
+    /// A condition that is true from then on.
+    condition: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -108,6 +112,17 @@ enum PodState {
     Deleted,
     /// Ends pods that are being deleted, as their kubelet would.
     Finished,
+}
+
+impl Pods {
+    fn ending<'a>(&'a self, at: &'a str) -> Ending<'a> {
+        Ending {
+            at,
+            reason: &self.reason,
+            exit_code: self.exit_code,
+            condition: self.condition.as_deref(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -265,8 +280,10 @@ impl Player<'_> {
             match change.set {
                 PodState::Ready => kubelet.set_ready(name, true, since)?,
                 PodState::Unready => kubelet.set_ready(name, false, since)?,
-                PodState::Failed => kubelet.set_phase(name, "Failed", &change.reason)?,
-                PodState::Succeeded => kubelet.set_phase(name, "Succeeded", &change.reason)?,
+                PodState::Failed => kubelet.set_phase(name, "Failed", &change.ending(since))?,
+                PodState::Succeeded => {
+                    kubelet.set_phase(name, "Succeeded", &change.ending(since))?
+                }
                 PodState::Deleted => self.api.delete(
                     &resources::object(&format!("pod/{name}"), self.namespace)?,
                     &json!({}),
@@ -339,6 +356,9 @@ impl Player<'_> {
     fn create_node(&self, node: &Node) -> Result<()> {
         let name = format!("{}-{}", self.namespace, node.name);
         let mut labels = node.labels.clone();
+        for value in labels.values_mut() {
+            *value = value.replace("$NS", self.namespace);
+        }
         labels.insert("scenario".to_owned(), self.namespace.to_owned());
         labels.insert("kubernetes.io/hostname".to_owned(), name.clone());
         let mut spec = json!({"unschedulable": node.unschedulable});

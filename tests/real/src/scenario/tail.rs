@@ -44,12 +44,13 @@ impl Tail {
     }
 
     /// Waits until the manager has written nothing in a namespace for a while.
-    pub(crate) fn settle(&self, namespace: &str) -> Result<()> {
+    pub(crate) fn settle(&self, namespace: &str, quiet: Option<Duration>) -> Result<()> {
+        let quiet = quiet.unwrap_or(QUIET);
         let started = Instant::now();
         loop {
             let last = self.refreshed(|state| state.last_write.get(namespace).copied())?;
             let quiet_since = last.map_or(started, |last| last.max(started));
-            if quiet_since.elapsed() >= QUIET {
+            if quiet_since.elapsed() >= quiet {
                 return Ok(());
             }
             if started.elapsed() > QUIET_DEADLINE {

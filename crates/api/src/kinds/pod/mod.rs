@@ -2,7 +2,8 @@
 //!
 //! Pods are most of what a controller manager holds, so this is the one view that is squeezed:
 //! what comes from the template is hash-consed in a [`PodBody`], conditions that nobody reads are
-//! dropped, annotations too but for the one that ranks deletions.
+//! dropped, annotations too but for the one that ranks deletions and those of jobs. How containers
+//! ended is kept for pods that are meant to end, and nowhere else.
 
 mod wire;
 
@@ -15,6 +16,7 @@ use std::time::Duration;
 use crate::intern::Istr;
 use crate::meta::Meta;
 use crate::resource::{DecodeError, Resource, ResourceType, decode_json, decode_protobuf};
+use crate::taints::Toleration;
 use crate::time::{MicroTime, Time};
 use wire::Wire;
 
@@ -37,9 +39,10 @@ pub struct PodBody {
     pub restart_policy: Istr,
     pub subdomain: Istr,
     pub host_network: bool,
+    pub tolerations: Box<[Toleration]>,
 }
 
-/// The part of a pod that its controller sets per pod: StatefulSet identity, DaemonSet node.
+/// What few pods have: StatefulSet identity, DaemonSet node, how a Job's pod ended.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct PodOwn {
     pub hostname: Istr,
@@ -47,6 +50,23 @@ pub struct PodOwn {
     pub volumes: Box<[Volume]>,
     /// The one node that the pod's affinity allows by name, if it does that: a daemon's node.
     pub meant_for: Istr,
+    /// Of pods that are not restarted for ever, as those of jobs.
+    pub ended: Option<Box<Ended>>,
+}
+
+/// How the containers of a pod ended.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Ended {
+    /// When the last of them did; `None` while one of them has not.
+    pub at: Option<Time>,
+    /// Those that failed: containers first, then init containers.
+    pub failures: Box<[Exit]>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exit {
+    pub container: Istr,
+    pub code: i32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,11 +82,13 @@ pub struct PodStatus {
     /// When the Ready condition last changed, whatever it says now.
     pub ready_changed_at: Option<Time>,
     pub reason: Istr,
-    /// Conditions that some controller reads, besides Ready.
+    /// Conditions that some controller reads, besides Ready; all of them where a job's policy may ask.
     pub conditions: Box<[PodCondition]>,
     /// The highest restart count of a container, and of a sidecar.
     pub restarts: i32,
     pub sidecar_restarts: i32,
+    /// Restarts of all containers and init containers together.
+    pub restarts_in_all: i32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +107,17 @@ pub enum Phase {
     Succeeded,
     Failed,
     Unknown,
+}
+
+impl Phase {
+    /// How far a pod has come, as upstream ranks active pods: the less the sooner it may go.
+    pub fn progress(self) -> u8 {
+        match self {
+            Phase::Pending => 0,
+            Phase::Unknown => 1,
+            Phase::Running | Phase::Succeeded | Phase::Failed => 2,
+        }
+    }
 }
 
 impl Pod {
@@ -154,6 +187,10 @@ impl Pod {
 
     pub fn hostname(&self) -> &str {
         self.own.as_ref().map_or("", |own| &own.hostname)
+    }
+
+    pub fn ended(&self) -> Option<&Ended> {
+        self.own.as_ref()?.ended.as_deref()
     }
 
     pub fn volumes(&self) -> &[Volume] {

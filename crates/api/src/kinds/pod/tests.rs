@@ -87,6 +87,69 @@ fn counts_restarts_of_containers_and_sidecars() {
 }
 
 #[test]
+fn how_containers_ended_is_kept_where_pods_end() {
+    let ended = |policy: &str, containers: &str, init: &str| {
+        let spec = r#""initContainers":[{"name":"once"},{"name":"side","restartPolicy":"Always"}]"#;
+        let pod = pod(&format!(
+            r#"{{"spec":{{"restartPolicy":"{policy}",{spec}}},"status":{{"containerStatuses":[{containers}],"initContainerStatuses":[{init}]}}}}"#
+        ));
+        let told = pod.ended().map(|ended| {
+            let failures = ended.failures.iter();
+            let failures: Vec<String> = failures
+                .map(|exit| format!("{}:{}", exit.container, exit.code))
+                .collect();
+            (ended.at.map(Time::unix), failures.join(" "))
+        });
+        told.unwrap_or_default()
+    };
+    let one = |name: &str, code: i32, second: i32| {
+        format!(
+            r#"{{"name":"{name}","state":{{"terminated":{{"exitCode":{code},"finishedAt":"1970-01-01T00:00:{second:02}Z"}}}}}}"#
+        )
+    };
+    let runs = r#"{"name":"b","state":{"running":{}}}"#;
+    let (a, b) = (one("a", 3, 10), one("b", 0, 20));
+    let both = format!("{a},{b}");
+    assert_eq!(ended("Never", &both, ""), (Some(20), "a:3".into()));
+    assert_eq!(ended("Always", &both, ""), (None, String::new()));
+    assert_eq!(
+        ended("OnFailure", &format!("{a},{runs}"), ""),
+        (None, "a:3".into())
+    );
+    // Sidecars end last; other init containers are long done.
+    let (once, side) = (one("once", 5, 50), one("side", 0, 30));
+    assert_eq!(
+        ended("Never", &a, &format!("{once},{side}")),
+        (Some(30), "a:3 once:5".into())
+    );
+    assert_eq!(
+        ended("Never", &a, r#"{"name":"side","state":{}}"#),
+        (None, "a:3".into())
+    );
+    let nameless = r#"{"name":"a","state":{"terminated":{"exitCode":1,"finishedAt":null}}}"#;
+    assert_eq!(ended("Never", nameless, ""), (None, "a:1".into()));
+}
+
+#[test]
+fn all_conditions_are_kept_where_a_policy_may_ask() {
+    let kept = |policy: &str, phase: &str| {
+        let conditions = r#"[{"type":"Ready","status":"False"},{"type":"Mine","status":"True"},{"type":"DisruptionTarget","status":"True"}]"#;
+        let pod = pod(&format!(
+            r#"{{"spec":{{"restartPolicy":"{policy}"}},"status":{{"phase":"{phase}","conditions":{conditions}}}}}"#
+        ));
+        pod.status.conditions.len()
+    };
+    assert_eq!(
+        (
+            kept("Never", "Failed"),
+            kept("Never", "Running"),
+            kept("Always", "Failed")
+        ),
+        (3, 1, 1)
+    );
+}
+
+#[test]
 fn pods_of_one_template_share_their_body() {
     let one = pod(
         r#"{"metadata":{"name":"a"},"spec":{"restartPolicy":"Always","volumes":[{"name":"kube-api-access-x1"}]}}"#,
@@ -119,6 +182,22 @@ fn protobuf_and_json_give_the_same_view() {
     assert_eq!((pod.status.restarts, pod.status.sidecar_restarts), (5, 3));
     assert!(pod.is_ready() && pod.is_terminating() && pod.condition("DisruptionTarget").is_some());
     assert_eq!(pod.metadata.finalizers.len() + pod.metadata.owners.len(), 2);
+}
+
+/// The same of a pod of a job that failed.
+#[test]
+fn protobuf_and_json_agree_on_how_a_pod_ended() {
+    let json = Pod::decode(include_bytes!("testdata/job-pod.json")).unwrap();
+    let pod = Pod::decode_protobuf(include_bytes!("testdata/job-pod.pb")).unwrap();
+    assert_eq!(format!("{json:#?}"), format!("{pod:#?}"));
+    let ended = pod.ended().unwrap();
+    assert_eq!(ended.at, Time::parse("2026-03-01T10:00:30Z"));
+    let exit = |exit: &Exit| (exit.container.to_string(), exit.code);
+    let failures: Vec<(String, i32)> = ended.failures.iter().map(exit).collect();
+    assert_eq!(failures, [("main".into(), 42), ("once".into(), 5)]);
+    assert_eq!(pod.status.restarts_in_all, 10);
+    assert_eq!(pod.status.conditions.len(), 4);
+    assert_eq!(pod.metadata.annotations.len(), 3, "those of jobs");
 }
 
 #[test]

@@ -4,15 +4,29 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer};
 
-use super::{POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodOwn, PodStatus, Volume};
+use super::{
+    Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodOwn, PodStatus, Volume,
+};
 use crate::intern::{Istr, Pool};
+use crate::kinds::{
+    JOB_COMPLETION_INDEX, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT,
+};
 use crate::meta::{Meta, WireMeta, WireTime, or_default};
 use crate::node_affinity::{Affinity, NodeSelectorOperator};
 use crate::protobuf::{Malformed, Message, Value, descend};
+use crate::taints::Toleration;
 use crate::time::Time;
 
 /// Conditions besides Ready that controllers read.
 const NOTED: [&str; 1] = ["DisruptionTarget"];
+
+/// Annotations that controllers read.
+const ANNOTATIONS: [&str; 4] = [
+    POD_DELETION_COST,
+    JOB_COMPLETION_INDEX,
+    JOB_INDEX_FAILURE_COUNT,
+    JOB_INDEX_IGNORED_FAILURE_COUNT,
+];
 
 static BODIES: Pool<PodBody> = Pool::new();
 
@@ -26,15 +40,18 @@ impl From<Wire<'_>> for Pod {
         metadata.generate_name = None;
         metadata.annotations = metadata
             .annotations
-            .filtered(|key| key == POD_DELETION_COST);
+            .filtered(|key| ANNOTATIONS.contains(&key));
+        // A job's policy may ask for any condition of a pod that failed, or counts as failed.
+        let judged = spec.may_end() && (status.phase == "Failed" || metadata.is_terminating());
         Pod {
             metadata,
-            status: status.view(&spec),
-            own: spec.own(),
+            status: status.view(&spec, judged),
+            own: spec.own(status.ended(&spec)),
             body: BODIES.intern(PodBody {
                 restart_policy: spec.restart_policy,
                 subdomain: spec.subdomain,
                 host_network: spec.host_network,
+                tolerations: spec.tolerations.into(),
             }),
             node_name: spec.node_name,
         }
@@ -61,6 +78,8 @@ struct Spec<'a> {
     init_containers: Vec<Container<'a>>,
     #[serde(deserialize_with = "or_default")]
     volumes: Vec<WireVolume<'a>>,
+    #[serde(deserialize_with = "or_default")]
+    tolerations: Vec<Toleration>,
     #[serde(rename = "affinity", deserialize_with = "node_by_name")]
     meant_for: Istr,
 }
@@ -124,10 +143,30 @@ struct ContainerStatus<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
     restart_count: i32,
+    #[serde(deserialize_with = "or_default")]
+    state: ContainerState,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ContainerState {
+    terminated: Option<Terminated>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Terminated {
+    exit_code: i32,
+    finished_at: Option<Time>,
 }
 
 impl Spec<'_> {
-    fn own(&self) -> Option<Box<PodOwn>> {
+    /// Is the pod meant to end some day? Those of jobs are.
+    fn may_end(&self) -> bool {
+        matches!(&*self.restart_policy, "Never" | "OnFailure")
+    }
+
+    fn own(&self, ended: Option<Box<Ended>>) -> Option<Box<PodOwn>> {
         let volumes: Box<[Volume]> = self
             .volumes
             .iter()
@@ -139,12 +178,16 @@ impl Spec<'_> {
                 })
             })
             .collect();
-        let nothing = self.hostname.is_empty() && volumes.is_empty() && self.meant_for.is_empty();
+        let nothing = self.hostname.is_empty()
+            && volumes.is_empty()
+            && self.meant_for.is_empty()
+            && ended.is_none();
         (!nothing).then(|| {
             Box::new(PodOwn {
                 hostname: self.hostname.clone(),
                 volumes,
                 meant_for: self.meant_for.clone(),
+                ended,
             })
         })
     }
@@ -157,7 +200,7 @@ impl Spec<'_> {
 }
 
 impl Status<'_> {
-    fn view(&self, spec: &Spec<'_>) -> PodStatus {
+    fn view(&self, spec: &Spec<'_>, judged: bool) -> PodStatus {
         let ready = self
             .conditions
             .iter()
@@ -175,14 +218,59 @@ impl Status<'_> {
             reason: self.reason.clone(),
             restarts: highest(&self.container_statuses, |_| true),
             sidecar_restarts: highest(&self.init_container_statuses, |name| spec.is_sidecar(name)),
+            restarts_in_all: self
+                .all_containers()
+                .fold(0, |sum, status| sum.saturating_add(status.restart_count)),
             conditions: self
                 .conditions
                 .iter()
-                .filter(|condition| NOTED.contains(&&*condition.type_))
+                .filter(|condition| judged || NOTED.contains(&&*condition.type_))
                 .map(Condition::view)
                 .collect(),
         }
     }
+
+    fn all_containers(&self) -> impl Iterator<Item = &ContainerStatus<'_>> {
+        self.container_statuses
+            .iter()
+            .chain(&self.init_container_statuses)
+    }
+
+    fn ended(&self, spec: &Spec<'_>) -> Option<Box<Ended>> {
+        if !spec.may_end() {
+            return None;
+        }
+        let ended = Ended {
+            at: self.ended_at(spec),
+            failures: self.all_containers().filter_map(failure).collect(),
+        };
+        (ended != Ended::default()).then(|| Box::new(ended))
+    }
+
+    /// When the last container ended. Sidecars outlive the others, so they count too.
+    fn ended_at(&self, spec: &Spec<'_>) -> Option<Time> {
+        let at = |status: &ContainerStatus<'_>| status.state.terminated.as_ref()?.finished_at;
+        let containers = latest(None, self.container_statuses.iter().map(at));
+        // UPSTREAM: sidecars alone give a time, even while a container runs.
+        let sidecars = self
+            .init_container_statuses
+            .iter()
+            .filter(|status| spec.is_sidecar(&status.name));
+        latest(containers, sidecars.map(at))
+    }
+}
+
+/// The latest of these times and of `before`; none if one of them is missing.
+fn latest(before: Option<Time>, mut times: impl Iterator<Item = Option<Time>>) -> Option<Time> {
+    times.try_fold(before, |latest, at| at.map(|at| latest.max(Some(at))))?
+}
+
+fn failure(status: &ContainerStatus<'_>) -> Option<Exit> {
+    let code = status.state.terminated.as_ref()?.exit_code;
+    (code != 0).then(|| Exit {
+        container: Istr::new(&status.name),
+        code,
+    })
 }
 
 impl Condition<'_> {
@@ -285,6 +373,21 @@ impl<'a> Message<'a> for Spec<'a> {
             17 => self.subdomain = value.text()?.into(),
             18 => self.meant_for = node_by_name_in_message(value)?,
             20 => self.init_containers.push(value.message()?),
+            22 => self.tolerations.push(value.message()?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for Toleration {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            1 => self.key = value.text()?.into(),
+            2 => self.operator = value.text()?.into(),
+            3 => self.value = value.text()?.into(),
+            4 => self.effect = value.text()?.into(),
+            5 => self.toleration_seconds = Some(value.number()?),
             _ => {}
         }
         Ok(())
@@ -360,9 +463,30 @@ impl<'a> Message<'a> for Condition<'a> {
 
 impl<'a> Message<'a> for ContainerStatus<'a> {
     fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        /// The state of a container that has ended, within its state.
+        const TERMINATED: [u32; 1] = [3];
         match field {
             1 => self.name = value.text()?.into(),
+            2 => descend(value, &TERMINATED, &mut |terminated| {
+                self.state.terminated = Some(terminated.message()?);
+                Ok(())
+            })?,
             5 => self.restart_count = i32::try_from(value.number()?).unwrap_or(i32::MAX),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for Terminated {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            1 => self.exit_code = i32::try_from(value.number()?).unwrap_or(i32::MAX),
+            6 => {
+                // An absent time is an empty message.
+                let time = value.message::<WireTime>()?.0;
+                self.finished_at = (time != Time::default()).then_some(time);
+            }
             _ => {}
         }
         Ok(())

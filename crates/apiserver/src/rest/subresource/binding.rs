@@ -110,7 +110,7 @@ impl Context {
         }
         mark_scheduled(&mut pod, self.shared.now_seconds());
         if !dry_run {
-            transaction.put(&pods, &key, &mut pod, None);
+            transaction.put(&pods, &key, &pod, None);
         }
         Ok(())
     }

@@ -24,6 +24,7 @@ impl Context {
         settle_type(&mut eviction, "policy/v1", "Eviction")?;
         self.settle_name(&mut eviction)?;
         self.settle_namespace(&mut eviction)?;
+        self.check_node(&eviction)?;
         let mut options = DeleteOptions {
             dry_run: self.info.query.dry_run("CreateOptions")?,
             ..DeleteOptions::default()
@@ -79,7 +80,7 @@ impl Context {
         {
             list.retain(|known| known["type"] != "DisruptionTarget");
             list.push(condition);
-            transaction.put(&self.stored_kind, key, &mut pod, None);
+            transaction.put(&self.stored_kind, key, &pod, None);
         }
     }
 
@@ -118,7 +119,7 @@ impl Context {
         }
         self.take_one(&mut budget, pod.name(), stored.name())?;
         if !dry_run {
-            transaction.put(&kind, &stored.key, &mut budget, None);
+            transaction.put(&kind, &stored.key, &budget, None);
         }
         Ok(())
     }

@@ -1,15 +1,19 @@
 //! The scale subresource: replicas of anything that has them, as `autoscaling/v1` Scale.
 
+use crate::apply::{self, Operation};
 use crate::kinds::Kind;
-use crate::rest::body::{parse, settle_type};
+use crate::rest::applying::{APPLY_PATCH, undeclared, untyped};
+use crate::rest::body::{content_type, parse, settle_type};
 use crate::rest::metadata::{metadata_mut, text};
 use crate::rest::{Context, response};
 use crate::status::{Cause, Status};
 use crate::storage::{Stored, Transaction};
-use crate::{Body, semantics};
+use crate::{Body, schema, semantics};
 use http::Response;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+
+const SCALE_VERSION: &str = "autoscaling/v1";
 
 impl Context {
     pub(super) async fn get_scale(&mut self) -> Result<Response<Body>, Status> {
@@ -20,19 +24,69 @@ impl Context {
 
     pub(super) async fn update_scale(&mut self) -> Result<Response<Body>, Status> {
         let mut scale = parse(&self.headers, &self.body, "Scale")?;
-        settle_type(&mut scale, "autoscaling/v1", "Scale")?;
+        settle_type(&mut scale, SCALE_VERSION, "Scale")?;
         self.settle_name(&mut scale)?;
         self.settle_namespace(&mut scale)?;
         self.write_scale(move |_, _| Ok(scale)).await
     }
 
     pub(super) async fn patch_scale(&mut self) -> Result<Response<Body>, Status> {
+        if content_type(&self.headers) == APPLY_PATCH {
+            return self.apply_scale().await;
+        }
         let changes = crate::rest::body::parse_patch(&self.body)?.value;
         self.write_scale(move |context, mut scale| {
             context.change(&mut scale, changes)?;
             Ok(scale)
         })
         .await
+    }
+
+    /// Applies to the object what the Scale says of its replicas. UPSTREAM: the fields of a Scale are kept as
+    /// those of the object that it is a view of.
+    async fn apply_scale(&mut self) -> Result<Response<Body>, Status> {
+        let dry_run = self.info.query.dry_run("PatchOptions")?;
+        let mut config = self.configuration(SCALE_VERSION, "Scale")?.value;
+        let ty = schema::type_for("autoscaling", "v1", "Scale");
+        if let Some(ty) = ty {
+            let decoded = schema::decode(ty, config.clone())
+                .map_err(|error| untyped(&config, &error.to_string()))?;
+            if let Some(unknown) = decoded.unknown.first() {
+                return Err(untyped(&config, &undeclared(unknown)));
+            }
+        }
+        self.settle_name(&mut config)?;
+        self.settle_namespace(&mut config)?;
+        let shared = self.shared.clone();
+        let (object, revision) = shared
+            .store
+            .write(|transaction| self.apply_scale_in(transaction, &config, dry_run))?;
+        self.settle(revision).await?;
+        Ok(response::value(200, &scale_of(&self.kind, &object)?))
+    }
+
+    fn apply_scale_in(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        config: &Value,
+        dry_run: bool,
+    ) -> Result<Arc<Stored>, Status> {
+        let key = self.key(&self.info.name);
+        let old = transaction
+            .get(&self.stored_kind, &key)
+            .ok_or_else(|| Status::not_found(self.subject()))?;
+        let mut wanted = json!({});
+        if let Some(replicas) = config["spec"].get("replicas") {
+            set_replicas(&self.kind, &mut wanted, replicas.clone());
+        }
+        let live = old.value(&self.stored_kind);
+        let manager = self.manager(Operation::Apply);
+        let force = self.info.query.flag("force");
+        let merged = apply::apply(&self.kind, Some(&live), &wanted, &manager, force, &[])?;
+        let mut scale = config.clone();
+        scale["spec"]["replicas"] = at(&merged, replicas_path(&self.kind)).clone();
+        self.applying = true;
+        self.replace_replicas(transaction, &old, merged, &scale, dry_run)
     }
 
     async fn write_scale(
@@ -59,6 +113,19 @@ impl Context {
             .get(&self.stored_kind, &key)
             .ok_or_else(|| Status::not_found(self.subject()))?;
         let scale = change(self, scale_of(&self.kind, &old)?)?;
+        let value = old.value(&self.stored_kind);
+        self.replace_replicas(transaction, &old, value, &scale, dry_run)
+    }
+
+    /// Writes an object with the replicas of a Scale, under the Scale's preconditions.
+    fn replace_replicas(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        old: &Stored,
+        mut value: Value,
+        scale: &Value,
+        dry_run: bool,
+    ) -> Result<Arc<Stored>, Status> {
         let replicas = match &scale["spec"]["replicas"] {
             Value::Null => 0,
             value => value.as_i64().ok_or_else(|| {
@@ -75,18 +142,17 @@ impl Context {
                 vec![cause],
             ));
         }
-        let mut value = old.value(&self.stored_kind);
-        set_replicas(&self.kind, &mut value, replicas);
+        set_replicas(&self.kind, &mut value, json!(replicas));
         let wanted = (
-            text(&scale, "resourceVersion").to_owned(),
-            text(&scale, "uid").to_owned(),
+            text(scale, "resourceVersion").to_owned(),
+            text(scale, "uid").to_owned(),
         );
         let metadata = metadata_mut(&mut value);
         metadata.insert("resourceVersion".into(), json!(wanted.0));
         metadata.insert("uid".into(), json!(wanted.1));
         semantics::default(&self.stored_kind, &mut value);
         self.subresource = None;
-        self.replace_in(transaction, &old, value, None, dry_run)
+        self.replace_in(transaction, old, value, None, dry_run)
     }
 }
 
@@ -142,19 +208,21 @@ fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
         .fold(value, |value, member| &value[member])
 }
 
-fn set_replicas(kind: &Kind, value: &mut Value, replicas: i64) {
-    let path = kind
-        .custom()
+fn replicas_path(kind: &Kind) -> &str {
+    kind.custom()
         .and_then(|version| version.scale.as_ref())
-        .map_or(".spec.replicas", |paths| &paths.spec_replicas);
+        .map_or(".spec.replicas", |paths| &paths.spec_replicas)
+}
+
+fn set_replicas(kind: &Kind, value: &mut Value, replicas: Value) {
     let mut place = value;
-    for member in path.trim_start_matches('.').split('.') {
+    for member in replicas_path(kind).trim_start_matches('.').split('.') {
         if !place.is_object() {
             *place = json!({});
         }
         place = &mut place[member];
     }
-    *place = json!(replicas);
+    *place = replicas;
 }
 
 /// A selector as text: a plain map (ReplicationController) or the JSON form with expressions.

@@ -23,6 +23,7 @@ impl Context {
         let account = account.value(&self.stored_kind);
         let mut request = parse(&self.headers, &self.body, "TokenRequest")?;
         settle_type(&mut request, "authentication.k8s.io/v1", "TokenRequest")?;
+        self.check_node(&request)?;
         let spec = request["spec"].clone();
         let seconds = spec["expirationSeconds"]
             .as_i64()

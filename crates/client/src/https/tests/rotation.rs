@@ -1,6 +1,5 @@
 //! Credentials that change while we run: on disk, by expiry, by a plugin.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -18,29 +17,46 @@ async fn let_ten_seconds_pass() {
     tokio::time::resume();
 }
 
-#[tokio::test]
-async fn a_client_certificate_is_rotated_on_disk() {
-    let server = TestServer::builder()
+/// Puts a certificate for a client of this name into the directory, in place of the last one.
+fn rotate(server: &TestServer, directory: &Directory, name: &str) -> ClientCertificate {
+    let (certificate, key) = server.authority.issue_client(name);
+    ClientCertificate {
+        certificate: Material::File(directory.write("client.crt", certificate)),
+        key: Material::File(directory.write("client.key", key)),
+    }
+}
+
+fn client_with_files(server: &TestServer, directory: &Directory) -> crate::Client {
+    let mut config = config(server);
+    config.tls.client = Some(rotate(server, directory, "first"));
+    client(config)
+}
+
+async fn server_that_names_its_clients() -> TestServer {
+    TestServer::builder()
         .ask_for_certificates()
         .start(|request| Reply::text(request.client_name.clone().unwrap_or_default()))
-        .await;
+        .await
+}
+
+#[tokio::test]
+async fn a_new_connection_shows_the_newest_certificate() {
+    let server = server_that_names_its_clients().await;
     let directory = Directory::new();
-    let write = |name: &str| -> (PathBuf, PathBuf) {
-        let (certificate, key) = server.authority.issue_client(name);
-        (
-            directory.write("client.crt", certificate),
-            directory.write("client.key", key),
-        )
-    };
-    let (certificate, key) = write("first");
-    let mut config = config(&server);
-    config.tls.client = Some(ClientCertificate {
-        certificate: Material::File(certificate),
-        key: Material::File(key),
-    });
-    let client = client(config);
+    let client = client_with_files(&server, &directory);
     assert_eq!(get(&client).await.as_deref(), Ok("first"));
-    write("the-second");
+    rotate(&server, &directory, "the-second");
+    server.close_connections().await;
+    assert_eq!(get(&client).await.as_deref(), Ok("the-second"));
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_rotated_on_disk() {
+    let server = server_that_names_its_clients().await;
+    let directory = Directory::new();
+    let client = client_with_files(&server, &directory);
+    assert_eq!(get(&client).await.as_deref(), Ok("first"));
+    rotate(&server, &directory, "the-second");
     assert_eq!(
         get(&client).await.as_deref(),
         Ok("first"),

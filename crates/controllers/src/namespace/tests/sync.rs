@@ -60,10 +60,10 @@ async fn a_namespace_goes_with_all_that_is_in_it() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(world.written(), "", "it is alive");
     world.delete(&Namespace::TYPE, "shop").await;
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    tokio::time::sleep(Duration::from_millis(1900)).await;
     assert!(
         world.written().is_empty(),
-        "five seconds for all to hear of it"
+        "two seconds for all to hear of it"
     );
     world.settle().await;
     world.settle().await;

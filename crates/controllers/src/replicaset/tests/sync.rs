@@ -167,6 +167,36 @@ async fn a_pod_that_is_being_deleted_is_replaced_at_once() {
     assert_eq!(set["status"]["terminatingReplicas"], 1);
 }
 
+/// Both wait for the turn of the counts; a small one would replace the pod at once.
+#[tokio::test(start_paused = true)]
+async fn a_large_set_rests_after_its_counts_were_written_unless_it_is_asked_for_more() {
+    let world = world::<ReplicaSet>().await;
+    world
+        .create(&ReplicaSet::TYPE, replica_set(super::super::LARGE))
+        .await;
+    world.settle().await;
+    let first = world.pod_names().await.remove(0);
+    world.make_ready(&first).await;
+    let moment = Duration::from_millis(20);
+    tokio::time::sleep(moment).await;
+    assert_eq!(
+        world.written(),
+        "POST pods ×200\nPUT replicasets/web/status ×2"
+    );
+
+    world.delete(&Pod::TYPE, &first).await;
+    tokio::time::sleep(moment).await;
+    assert_eq!(world.written(), "", "it rests");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(world.written(), "POST pods\nPUT replicasets/web/status");
+
+    world
+        .patch(&ReplicaSet::TYPE, "web", json!({"spec": {"replicas": 201}}))
+        .await;
+    tokio::time::sleep(moment).await;
+    assert!(world.written().starts_with("POST pods"), "asked for more");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failed_pod_is_replaced() {
     let world = world::<ReplicaSet>().await;

@@ -1,0 +1,207 @@
+//! The managed fields of new objects, remembered by the objects' shape.
+//!
+//! Which fields a new object sets follows from the names in it and not from the values, but for the few by which
+//! list items are told apart. Ten thousand pods of one template set the same fields, and finding out which is
+//! a third of the work of creating one. So the text of `fieldsV1` is kept with the shape it belongs to.
+
+use super::manage::{Manager, update};
+use crate::kinds::Kind;
+use crate::rest::metadata_mut;
+use crate::schema::{self, ListType};
+use api::collections::HashMap;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+/// So many templates are in use at the same time, at most. All shapes are forgotten when there are more, which
+/// costs as much as if none had been kept.
+const KEPT: usize = 64;
+
+/// A larger object is one of its kind.
+const LARGEST: usize = 16 * 1024;
+
+#[derive(Default)]
+pub(crate) struct Shapes(Mutex<HashMap<Vec<u8>, Arc<str>>>);
+
+impl Shapes {
+    /// Records that `manager` made a new object. If the shape is known, `fieldsV1` is left null in the object and
+    /// its text comes back, to be put there when the object is printed.
+    pub(crate) fn record(
+        &self,
+        kind: &Kind,
+        new: &mut Value,
+        manager: &Manager,
+        reset: &[&[&str]],
+    ) -> Option<Arc<str>> {
+        if kind.custom().is_some() || new["metadata"].get("managedFields").is_some() {
+            update(kind, new, None, manager, reset);
+            return None;
+        }
+        let mut shape = Vec::with_capacity(4096);
+        put_text(&mut shape, &manager.api_version);
+        put_text(&mut shape, &kind.kind);
+        put_shape(&mut shape, new, false);
+        let known = self.lock().get(&shape).cloned();
+        if known.is_some() {
+            let entry = manager.entry(Value::Null);
+            metadata_mut(new).insert("managedFields".into(), json!([entry]));
+            return known;
+        }
+        update(kind, new, None, manager, reset);
+        let fields = new.pointer("/metadata/managedFields/0/fieldsV1");
+        if let Some(fields) = fields.filter(|_| shape.len() <= LARGEST) {
+            let mut shapes = self.lock();
+            if shapes.len() >= KEPT {
+                shapes.clear();
+            }
+            shapes.insert(shape, fields.to_string().into());
+        }
+        None
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Vec<u8>, Arc<str>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Names of members by which items of some list are told apart.
+static KEYS: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
+    let fields = schema::all_types().flat_map(|ty| ty.fields.iter());
+    let keys = fields.flat_map(|field| match &field.list_type {
+        ListType::Map(keys) => keys.to_vec(),
+        ListType::Atomic | ListType::Set => Vec::new(),
+    });
+    keys.collect()
+});
+
+/// Writes what decides about the fields of a value: names, emptiness, and what tells items apart.
+fn put_shape(out: &mut Vec<u8>, value: &Value, in_list: bool) {
+    match value {
+        Value::Null => out.push(b'n'),
+        Value::Bool(false) => out.push(b'f'),
+        Value::Bool(true) => out.push(b't'),
+        Value::Number(number) if number.as_f64() == Some(0.0) => out.push(b'0'),
+        Value::Number(_) => out.push(b'1'),
+        Value::String(text) if text.is_empty() => out.push(b'e'),
+        Value::String(_) => out.push(b's'),
+        Value::Array(items) => {
+            out.push(b'[');
+            for item in items {
+                match item {
+                    Value::Object(_) | Value::Array(_) => put_shape(out, item, true),
+                    scalar => put_scalar(out, scalar),
+                }
+            }
+            out.push(b']');
+        }
+        Value::Object(members) => {
+            out.push(b'{');
+            for (name, member) in members {
+                put_text(out, name);
+                let scalar = !member.is_object() && !member.is_array();
+                if in_list && scalar && KEYS.contains(name.as_str()) {
+                    put_scalar(out, member);
+                } else {
+                    put_shape(out, member, false);
+                }
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+fn put_scalar(out: &mut Vec<u8>, value: &Value) {
+    out.push(b'=');
+    match value {
+        Value::String(text) => put_text(out, text),
+        other => {
+            out.push(b'#');
+            put_text(out, &other.to_string());
+        }
+    }
+}
+
+/// With its length, so that no text can pass for what follows it.
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(&text.len().to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Operation;
+    use super::*;
+
+    fn manager() -> Manager {
+        Manager {
+            name: "me".to_owned(),
+            operation: Operation::Update,
+            api_version: "v1".to_owned(),
+            subresource: String::new(),
+            now: "2026-01-02T03:04:05Z".to_owned(),
+        }
+    }
+
+    /// What is recorded for an object, whether or not its shape was known.
+    fn record(shapes: &Shapes, object: &Value) -> (Value, bool) {
+        let kind = crate::kinds::find("", "Pod").expect("it is built in");
+        let mut new = object.clone();
+        let known = shapes.record(kind, &mut new, &manager(), &[&["f:status"]]);
+        if let Some(text) = &known {
+            new["metadata"]["managedFields"][0]["fieldsV1"] = serde_json::from_str(text).unwrap();
+        }
+        (new, known.is_some())
+    }
+
+    fn pod(change: &str, value: Value) -> Value {
+        let mut pod = json!({
+            "metadata": {"name": "a", "labels": {"app": "web"}, "finalizers": ["x"]},
+            "spec": {"containers": [{"name": "c", "image": "i", "command": ["a"],
+                "ports": [{"containerPort": 80, "protocol": "TCP"}], "env": [{"name": "A", "value": "1"}]}]},
+        });
+        *pod.pointer_mut(change).expect("it is there") = value;
+        pod
+    }
+
+    #[test]
+    fn what_is_remembered_is_what_would_have_been_found() {
+        let shapes = Shapes::default();
+        let plain = pod("/metadata/name", json!("a"));
+        assert!(!record(&shapes, &plain).1);
+        let container = "/spec/containers/0";
+        let table = [
+            (pod("/metadata/name", json!("b")), true),
+            (pod("/metadata/labels", json!({"app": "db"})), true),
+            (pod(&format!("{container}/image"), json!("j")), true),
+            (pod(&format!("{container}/env/0/value"), json!("2")), true),
+            (pod("/metadata/labels", json!({"apps": "web"})), false),
+            (pod("/metadata/finalizers", json!(["y"])), false),
+            (pod(&format!("{container}/name"), json!("d")), false),
+            (pod(&format!("{container}/image"), json!("")), false),
+            (pod(&format!("{container}/env/0/name"), json!("B")), false),
+            (pod(&format!("{container}/env"), json!([])), false),
+            (
+                pod(&format!("{container}/ports/0/containerPort"), json!(81)),
+                false,
+            ),
+        ];
+        for (object, known) in table {
+            let (remembered, hit) = record(&shapes, &object);
+            assert_eq!(hit, known, "{object}");
+            let (found, _) = record(&Shapes::default(), &object);
+            assert_eq!(remembered, found);
+        }
+    }
+
+    #[test]
+    fn only_so_many_are_kept() {
+        let shapes = Shapes::default();
+        for number in 0..KEPT * 3 {
+            record(
+                &shapes,
+                &pod("/metadata/labels", json!({number.to_string(): "x"})),
+            );
+        }
+        assert!(shapes.lock().len() <= KEPT);
+    }
+}

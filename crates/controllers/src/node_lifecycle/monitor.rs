@@ -1,0 +1,328 @@
+//! The round: looks at the health of all nodes, and at their zones.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::conditions::ConditionStatus;
+use api::kinds::Node;
+use api::{Key, Resource, Uid};
+use client::Error;
+use futures_util::{StreamExt, stream};
+use tokio::time::Instant;
+
+use super::health::{Look, look};
+use super::taints::{self, Change};
+use super::zones::{self, Count, State, Turn, Zones};
+use super::{LEASES, Lifecycle, NODE_WORKERS};
+use crate::workload::on_node::pods_on;
+
+/// UPSTREAM: a node whose conditions cannot be written is tried for a tenth of a second.
+const TRIES: usize = 5;
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// A node with this label does not count for the state of its zone.
+const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
+
+/// A node that was looked at.
+struct Checked {
+    node: Arc<Node>,
+    is_ready: bool,
+    /// What it is to be tainted with in its turn.
+    taint: Option<Change>,
+}
+
+impl Lifecycle {
+    pub(super) async fn look_at_all(&self) {
+        let started = Instant::now();
+        let nodes = self.nodes.list();
+        let new = self.register(&nodes);
+        let checked: Vec<Checked> = stream::iter(nodes)
+            .map(|node| {
+                let is_new = new.contains(&*node.metadata.name);
+                self.check(node, is_new)
+            })
+            .buffer_unordered(NODE_WORKERS)
+            .filter_map(std::future::ready)
+            .collect()
+            .await;
+        self.judge_zones(checked).await;
+        self.metrics.on_all(started.elapsed());
+    }
+
+    /// Notes who came and who went since the last round; gives the names of those who came.
+    fn register(&self, nodes: &[Arc<Node>]) -> BTreeSet<Arc<str>> {
+        let mut new = BTreeSet::new();
+        let mut gone: Vec<(Arc<str>, Uid)> = Vec::new();
+        {
+            let (now, rates) = (self.steady.now(), self.settings.rates);
+            let mut memory = self.memory();
+            let present: BTreeSet<&str> = nodes.iter().map(|node| &*node.metadata.name).collect();
+            memory.known.retain(|name, uid| {
+                let stays = present.contains(&**name);
+                if !stays {
+                    gone.push((name.clone(), uid.clone()));
+                }
+                stays
+            });
+            for (name, _) in &gone {
+                memory.seen.remove(name);
+                memory.unmarked.remove(name);
+                for zone in memory.zones.values_mut() {
+                    zone.waiting.forget(name);
+                }
+            }
+            for node in nodes {
+                let (meta, zone) = (&node.metadata, taints::zone(node));
+                if !memory.zones.contains_key(&zone) {
+                    memory.zone(&zone, &rates, now);
+                    self.metrics.on_zone(&zone);
+                }
+                let known = memory.known.insert(meta.name.clone(), meta.uid.clone());
+                if known.is_none() {
+                    new.insert(meta.name.clone());
+                }
+            }
+        }
+        for node in nodes {
+            let (name, uid) = (&node.metadata.name, &node.metadata.uid);
+            if new.contains(name) {
+                let said = format!("event: Registered Node {name} in Controller");
+                self.node_event(name, uid, "RegisteredNode", &said);
+            }
+        }
+        for (name, uid) in gone {
+            let said = format!("event: Removing Node {name} from Controller");
+            self.node_event(&name, &uid, "RemovingNode", &said);
+        }
+        new
+    }
+
+    /// Looks at one node and does what follows for it and its pods. None if that could not be found out.
+    async fn check(&self, node: Arc<Node>, is_new: bool) -> Option<Checked> {
+        let started = Instant::now();
+        let (name, key) = (node.metadata.name.clone(), node.key());
+        let node = match is_new {
+            // UPSTREAM: who is seen for the first time gets the benefit of the doubt, after a restart too.
+            true => self.let_stay(node, "seen for the first time").await,
+            false => node,
+        };
+        let checked = self.find_health(node).await;
+        self.metrics.on_node(started.elapsed());
+        let (node, look, fell) = match checked {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(node = &*name, %error, "cannot find out about the health of a node, its pods stay");
+                return None;
+            }
+        };
+        let (node, taint) = match &look.says {
+            Some(ConditionStatus::True) => (self.let_stay(node, "ready").await, None),
+            Some(says) => self.drive_away_or_queue(node, says).await,
+            None => (node, None),
+        };
+        if look.says.is_some() {
+            self.mark_pods(&key, &node, &look, fell).await;
+        }
+        Some(Checked {
+            node,
+            is_ready: look.says == Some(ConditionStatus::True),
+            taint,
+        })
+    }
+
+    /// Finds out how the node is and writes it down where it is silent. Gives the node as it is then, and
+    /// whether it was ready until now.
+    async fn find_health(&self, mut node: Arc<Node>) -> Result<(Arc<Node>, Look, bool), Error> {
+        let (mut was_ready, mut tries) = (false, 1);
+        loop {
+            let look = self.look(&node);
+            // A write may have come through although its answer did not: what was seen first counts.
+            was_ready |= look.said == ConditionStatus::True;
+            if look.silenced.is_empty() {
+                let fell = was_ready && look.is_down();
+                return Ok((node, look, fell));
+            }
+            self.tell(&node.key(), [look.to_string()].into_iter());
+            match self.silence(&node, &look).await {
+                Ok(written) => {
+                    self.remember(&written, &look);
+                    let fell = was_ready && look.is_down();
+                    return Ok((written, look, fell));
+                }
+                Err(error) if tries == TRIES => return Err(error),
+                Err(_) => tries += 1,
+            }
+            tokio::time::sleep(AGAIN).await;
+            node = self.ask_for(&node).await?;
+        }
+    }
+
+    fn look(&self, node: &Node) -> Look {
+        let lease = self.leases.find(LEASES, &node.metadata.name);
+        let mut memory = self.memory();
+        let seen = memory.seen.get(&node.metadata.name);
+        let (now, patience) = (self.steady.now(), self.settings.patience);
+        let look = look(node, lease.as_deref(), seen, now, patience);
+        let mut seen = look.seen.clone();
+        // Until it is written, it is as it was.
+        seen.ready = node.ready().map(|ready| ready.status.clone());
+        memory.seen.insert(node.metadata.name.clone(), seen);
+        look
+    }
+
+    fn remember(&self, node: &Node, look: &Look) {
+        let seen = look.seen.clone();
+        let mut memory = self.memory();
+        memory.seen.insert(node.metadata.name.clone(), seen);
+    }
+
+    /// Takes the taints away that drive pods away, if there are any.
+    async fn let_stay(&self, node: Arc<Node>, why: &str) -> Arc<Node> {
+        let name = &node.metadata.name;
+        if let Some(zone) = self.memory().zones.get_mut(&taints::zone(&node)) {
+            zone.waiting.forget(name);
+        }
+        self.retaint_now(node, &taints::reachable(), why).await
+    }
+
+    /// A node that is down is tainted in its turn; one that has the other taint of the two, at once. Gives the
+    /// node as it is then, and what it is still to be tainted with.
+    async fn drive_away_or_queue(
+        &self,
+        node: Arc<Node>,
+        says: &ConditionStatus,
+    ) -> (Arc<Node>, Option<Change>) {
+        let Some(change) = taints::eviction(says) else {
+            return (node, None);
+        };
+        let has = |taint| taints::has(&node.spec.taints, taint);
+        if change.remove.iter().any(has) {
+            let why = "it is down in another way";
+            return (self.retaint_now(node, &change, why).await, None);
+        }
+        let is_tainted = change.add.iter().all(has);
+        (node, (!is_tainted).then_some(change))
+    }
+
+    /// Puts a node into the queue of its zone.
+    fn queue_for_taint(&self, node: Arc<Node>, change: &Change) {
+        let (zone, key) = (taints::zone(&node), node.key());
+        let (is_new, rate) = {
+            let (now, rates) = (self.steady.now(), self.settings.rates);
+            let mut memory = self.memory();
+            let waiting = &mut memory.zone(&zone, &rates, now).waiting;
+            waiting.readmit(&key.name);
+            (waiting.add(node), waiting.rate())
+        };
+        if is_new {
+            let line = format!("waits for its turn: {change}, {rate} nodes a second in its zone");
+            self.tell(&key, [line].into_iter());
+            self.turns.add(Key::new("", &zone));
+        }
+    }
+
+    /// Changes taints without a turn, if that changes anything. Gives the node as it is then.
+    async fn retaint_now(&self, node: Arc<Node>, change: &Change, why: &str) -> Arc<Node> {
+        let now = self.tools.clock.now().time();
+        if change.applied(&node.spec.taints, now).is_none() {
+            return node;
+        }
+        let (key, held) = (node.key(), node.clone());
+        self.tell(&key, [format!("{change}: {why}")].into_iter());
+        self.retaint(node, change).await.unwrap_or_else(|error| {
+            tracing::warn!(node = %key, %error, "cannot change taints, will try again in the next round");
+            held
+        })
+    }
+
+    /// When a node goes down, its pods are not ready any more, and nobody else is there to say so.
+    async fn mark_pods(&self, key: &Key, node: &Node, look: &Look, fell: bool) {
+        let (name, uid) = (&node.metadata.name, &node.metadata.uid);
+        if fell {
+            self.node_event(name, uid, "NodeNotReady", "status is now: NodeNotReady");
+        }
+        let is_late = look.is_down() && self.memory().unmarked.contains(name);
+        if fell || is_late {
+            let marked = self.mark_pods_unready(pods_on(&self.pods, name)).await;
+            if let Err(error) = marked {
+                tracing::warn!(node = %key, %error, "cannot mark all pods of a node that is down, will try again");
+                self.memory().unmarked.insert(name.clone());
+                return;
+            }
+        }
+        self.memory().unmarked.remove(name);
+    }
+
+    /// Sets the pace of each zone by how many of its nodes are down. Only then do new ones wait for their turn:
+    /// when nobody is ready, nobody is to be tainted.
+    async fn judge_zones(&self, checked: Vec<Checked>) {
+        let mut counts: Zones<Count> = Zones::new();
+        for Checked { node, is_ready, .. } in &checked {
+            if node.metadata.labels.get(EXCLUDED).is_some() {
+                continue;
+            }
+            let count = counts.entry(taints::zone(node)).or_default();
+            match is_ready {
+                true => count.ready += 1,
+                false => count.down += 1,
+            }
+        }
+        if self.set_pace(&counts) == Turn::AllDown {
+            tracing::warn!("no node is ready: nobody is driven away until one is");
+            let why = "no node of the cluster is ready, so the trouble may be between us and them";
+            for Checked { node, .. } in checked {
+                self.let_stay(node, why).await;
+            }
+            return;
+        }
+        for Checked { node, taint, .. } in checked {
+            if let Some(change) = taint {
+                self.queue_for_taint(node, &change);
+            }
+        }
+    }
+
+    fn set_pace(&self, counts: &Zones<Count>) -> Turn {
+        let (now, rates) = (self.steady.now(), self.settings.rates);
+        let mut memory = self.memory();
+        let was: Zones<State> = memory
+            .zones
+            .iter()
+            .map(|(name, zone)| (name.clone(), zone.state))
+            .collect();
+        let verdict = zones::judge(&was, counts, &rates);
+        for (name, count) in counts {
+            self.metrics.on_count(name, *count);
+        }
+        let peopled: BTreeSet<String> = self
+            .nodes
+            .list()
+            .iter()
+            .map(|node| taints::zone(node))
+            .collect();
+        for name in was.keys().filter(|name| !counts.contains_key(*name)) {
+            // None of its nodes counts: it is as a new one.
+            self.metrics.on_count(name, Count::default());
+            memory.zone(name, &rates, now).state = State::Initial;
+        }
+        memory.zones.retain(|name, _| peopled.contains(name));
+        for (name, state) in &verdict.states {
+            // A node that moved since the round began brings its zone along.
+            memory.zone(name, &rates, now).state = *state;
+        }
+        for (name, rate) in &verdict.rates {
+            let state = verdict.states.get(name).copied().unwrap_or_default();
+            tracing::info!(zone = %name.replace('\0', ""), %state, rate, "zone is in a new state");
+            memory.zone(name, &rates, now).waiting.set_rate(*rate, now);
+            self.turns.add(Key::new("", name));
+        }
+        if verdict.turn == Turn::SomeUp {
+            tracing::info!("some nodes are ready again: all have their grace period anew");
+            for seen in memory.seen.values_mut() {
+                seen.alive_at = now;
+            }
+        }
+        verdict.turn
+    }
+}

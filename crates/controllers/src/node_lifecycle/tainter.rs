@@ -1,0 +1,70 @@
+//! Turns: nodes that are down get the taint that drives their pods away, one after the other.
+
+use std::sync::Arc;
+
+use api::Resource;
+use api::kinds::Node;
+use client::Error;
+use runtime::Next;
+
+use super::waiting::Turn;
+use super::{Lifecycle, taints};
+
+impl Lifecycle {
+    /// Gives the nodes of a zone their turns, until it is nobody's turn.
+    pub(super) async fn take_turns(&self, zone: &str) -> Next {
+        loop {
+            let now = self.steady.now();
+            let turn = match self.memory().zones.get_mut(zone) {
+                Some(zone) => zone.waiting.next(now),
+                None => Turn::Nobody,
+            };
+            match turn {
+                Turn::Nobody => return Next::AwaitChange,
+                Turn::In(wait) => return Next::After(wait),
+                Turn::Of(node) => self.take_turn(zone, node).await,
+            }
+        }
+    }
+
+    async fn take_turn(&self, zone: &str, node: Arc<Node>) {
+        let Some(node) = self.newest(node) else {
+            return;
+        };
+        let done = self.drive_away(zone, node.clone()).await;
+        if let Err(error) = done {
+            let name = &*node.metadata.name;
+            tracing::warn!(node = name, %error, "cannot taint a node that is down, it waits again");
+            if let Some(zone) = self.memory().zones.get_mut(zone) {
+                zone.waiting.put_back(node);
+            }
+        }
+    }
+
+    /// Gives the node the taint for what its Ready condition says; none if it is ready after all.
+    async fn drive_away(&self, zone: &str, node: Arc<Node>) -> Result<(), Error> {
+        let Some(change) = node
+            .ready()
+            .and_then(|ready| taints::eviction(&ready.status))
+        else {
+            return Ok(());
+        };
+        self.tell(
+            &node.key(),
+            [format!("{change}: it is its turn")].into_iter(),
+        );
+        match self.retaint(node, &change).await {
+            Ok(_) => self.metrics.on_eviction(zone),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// The node as the cache has it, or as it came where the cache is behind; none if it is gone.
+    fn newest(&self, node: Arc<Node>) -> Option<Arc<Node>> {
+        let cached = self.nodes.find("", &node.metadata.name)?;
+        let is_older = cached.metadata.resource_version < node.metadata.resource_version;
+        Some(if is_older { node } else { cached })
+    }
+}

@@ -1,0 +1,307 @@
+//! Pods that have to leave their node because of a taint with the effect `NoExecute`.
+//!
+//! **Converges**: no pod is on a node with a `NoExecute` taint that it does not tolerate, or not any longer.
+//!
+//! **Woken by**: a change of the `NoExecute` taints of a node, for all its pods; a pod that is bound, or whose
+//! tolerations change; a pod that is gone; time, when a toleration ends.
+//!
+//! **Writes**: patches the condition `DisruptionTarget` and deletes the pod; emits `TaintManagerEviction`, also
+//! when a deletion that was planned is off.
+//!
+//! **Mirrors** `pkg/controller/tainteviction`. A toleration's time counts from when this process first saw the
+//! taints; a restart, or another leader, begins anew.
+//!
+//! **Deliberate differences**: a deletion that fails is tried again until it works, not five times; it carries the
+//! pod's uid, so a namesake that came since is safe, and events do too; a pod that is on its way out for this
+//! very reason is not deleted again; the duration metric counts seconds.
+
+mod invariants;
+mod plan;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use api::kinds::{Node, Pod};
+use api::{Clock, Gate, Key, MicroTime, Resource, Uid};
+use client::{DeleteOptions, Patch};
+use futures_util::future::BoxFuture;
+use prometheus::{Histogram, IntCounter};
+use runtime::controller::Controller;
+use runtime::events::{EventType, ObjectRef};
+use runtime::metrics::Stability;
+use runtime::rate_limit::Backoff;
+use runtime::{Change, Error, Informer, Informers, Metrics, Next, Queue, Reconcile, Store};
+use serde_json::json;
+
+use crate::Tools;
+use crate::workload::disruption::{disruption_target, is_marked};
+use crate::workload::on_node::{by_node, pods_on};
+
+pub use invariants::{converged, safe};
+pub use plan::{Plan, Reason, Scheduled, no_execute, plan};
+
+/// The name in `--controllers`.
+pub const NAME: &str = "taint-eviction-controller";
+
+/// UPSTREAM: eight workers, without a flag.
+const WORKERS: usize = 8;
+
+/// The reason that the condition of a pod gives.
+const MARK: &str = "DeletionByTaintManager";
+
+pub struct TaintEviction {
+    tools: Tools,
+    /// Starts at the time of day and is never set: tolerations are measured by it.
+    steady: Clock,
+    pods: Arc<Store<Pod>>,
+    nodes: Arc<Store<Node>>,
+    scheduled: Arc<Evictions>,
+    deleted: IntCounter,
+    latency: Histogram,
+}
+
+/// Pods that are going to leave, with the uid that is meant.
+#[derive(Default)]
+struct Evictions(Mutex<BTreeMap<Key, (Uid, Scheduled)>>);
+
+pub fn controller(informers: &Informers, tools: Tools) -> Controller {
+    let (pods, nodes) = (informers.of::<Pod>(), informers.of::<Node>());
+    pods.add_index(&by_node());
+    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+    let scheduled = Arc::new(Evictions::default());
+    watch_pods(&pods, nodes.store().clone(), &queue, scheduled.clone());
+    watch_nodes(&nodes, pods.store().clone(), &queue, scheduled.clone());
+    let (deleted, latency) = measures(&tools.metrics);
+    Controller {
+        name: NAME,
+        queue,
+        workers: WORKERS,
+        retries_max: None,
+        waits_for: vec![pods.synced(), nodes.synced()],
+        metrics: None,
+        reconciler: Arc::new(TaintEviction {
+            steady: runtime::clock::following_tokio_from(tools.clock.now()),
+            tools,
+            pods: pods.store().clone(),
+            nodes: nodes.store().clone(),
+            scheduled,
+            deleted,
+            latency,
+        }),
+    }
+}
+
+/// A pod that comes to a node with taints, or tolerates something else than before. Most pods are on nodes without
+/// such taints and wake nobody: should a taint come, the node wakes them.
+fn watch_pods(
+    pods: &Informer<Pod>,
+    nodes: Arc<Store<Node>>,
+    queue: &Arc<Queue>,
+    scheduled: Arc<Evictions>,
+) {
+    let queue = queue.clone();
+    pods.on_change(move |change| {
+        let pod = change.object();
+        let wakes = match change {
+            Change::Deleted(pod) => scheduled.get(&pod.key()).is_some(),
+            Change::Updated { old, new }
+                if old.node_name == new.node_name
+                    && old.body.tolerations == new.body.tolerations =>
+            {
+                false
+            }
+            _ => {
+                let node = nodes.find("", &pod.node_name);
+                node.is_some_and(|node| !no_execute(&node).is_empty())
+            }
+        };
+        if wakes {
+            queue.add(pod.key());
+        }
+    });
+}
+
+/// A node whose taints have changed wakes all its pods that this may matter to. A node that is gone wakes nobody.
+fn watch_nodes(
+    nodes: &Informer<Node>,
+    pods: Arc<Store<Pod>>,
+    queue: &Arc<Queue>,
+    scheduled: Arc<Evictions>,
+) {
+    let queue = queue.clone();
+    nodes.on_change(move |change| {
+        let (before, node) = match change {
+            Change::Added(node) => (None, node),
+            Change::Updated { old, new } => (Some(no_execute(old)), new),
+            Change::Deleted(_) => return,
+        };
+        let taints = no_execute(node);
+        if before.is_some_and(|before| before == taints) {
+            return;
+        }
+        for pod in pods_on(&pods, &node.metadata.name) {
+            let key = pod.key();
+            if !taints.is_empty() || scheduled.get(&key).is_some() {
+                queue.add(key);
+            }
+        }
+    });
+}
+
+fn measures(metrics: &Metrics) -> (IntCounter, Histogram) {
+    let deleted = metrics.counter(
+        "taint_eviction_controller_pod_deletions_total",
+        "Pods that were deleted because of a taint of their node",
+        Stability::Alpha,
+        &[],
+    );
+    let latency = metrics.histogram(
+        "taint_eviction_controller_pod_deletion_duration_seconds",
+        "Time between when a pod has to leave its node and its deletion",
+        Stability::Alpha,
+        &[],
+        // Upstream's buckets.
+        &[
+            0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0,
+        ],
+    );
+    (
+        deleted.with_label_values::<&str>(&[]),
+        latency.with_label_values::<&str>(&[]),
+    )
+}
+
+impl Reconcile for TaintEviction {
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.sync(key))
+    }
+}
+
+impl TaintEviction {
+    async fn sync(&self, key: &Key) -> Result<Next, Error> {
+        let held = self.scheduled.get(key);
+        let pod = self.pods.get(key).filter(|pod| !pod.node_name.is_empty());
+        let is_same = |uid: &Uid| pod.as_ref().is_some_and(|pod| pod.metadata.uid == *uid);
+        let held = held.and_then(|(uid, scheduled)| {
+            if is_same(&uid) {
+                return Some(scheduled);
+            }
+            self.call_off(key, &uid);
+            None
+        });
+        let Some(pod) = pod else {
+            return Ok(Next::AwaitChange);
+        };
+        let now = self.steady.now();
+        let node = self.nodes.find("", &pod.node_name);
+        let operators = self
+            .tools
+            .gates
+            .enabled(Gate::TaintTolerationComparisonOperators);
+        let plan = plan(&pod, node.as_deref(), held, now, operators);
+        // A pod that nothing was or is to happen to is not worth a line.
+        if held.is_some() || !matches!(plan, Plan::Stay(_)) {
+            let (now, lines) = (self.tools.clock.now(), [plan.to_string()].into_iter());
+            self.tools.decisions.record(NAME, key, now, lines);
+        }
+        match plan {
+            Plan::Stay(_) => {
+                if held.is_some() {
+                    self.call_off(key, &pod.metadata.uid);
+                }
+                Ok(Next::AwaitChange)
+            }
+            Plan::Leave(scheduled, _) => {
+                self.scheduled.set(key, &pod.metadata.uid, scheduled);
+                Ok(Next::After(scheduled.at.since(now)))
+            }
+            Plan::LeaveNow(reason) => {
+                if held.is_some() && reason != Reason::TimeIsUp {
+                    // UPSTREAM: what was planned for later is off, because it happens now.
+                    self.call_off(key, &pod.metadata.uid);
+                }
+                let due = held.map_or(now, |held| held.at.min(now));
+                self.evict(key, &pod, due).await?;
+                Ok(Next::AwaitChange)
+            }
+        }
+    }
+
+    /// Nothing comes of what was planned.
+    fn call_off(&self, key: &Key, uid: &Uid) {
+        self.scheduled.forget(key);
+        self.event(key, uid, format!("Cancelling deletion of Pod {key}"));
+    }
+
+    async fn evict(&self, key: &Key, pod: &Pod, due: MicroTime) -> Result<(), client::Error> {
+        let is_marked = is_marked(pod, MARK);
+        if is_marked && pod.metadata.is_terminating() {
+            self.scheduled.forget(key);
+            return Ok(());
+        }
+        match self.mark_and_delete(pod, is_marked).await {
+            // Somebody was faster, or another one has its name.
+            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            Err(error) => return Err(error),
+            Ok(()) => {
+                let message = format!("Marking for deletion Pod {key}");
+                self.event(key, &pod.metadata.uid, message);
+                self.deleted.inc();
+                let late = self.steady.now().since(due);
+                self.latency.observe(late.as_secs_f64());
+            }
+        }
+        self.scheduled.forget(key);
+        Ok(())
+    }
+
+    async fn mark_and_delete(&self, pod: &Pod, is_marked: bool) -> Result<(), client::Error> {
+        let (client, meta) = (&self.tools.client, &pod.metadata);
+        let (namespace, name) = (&meta.namespace, &meta.name);
+        if !is_marked {
+            let message = "Taint manager: deleting due to NoExecute taint";
+            let condition = disruption_target(pod, MARK, message, self.tools.clock.now());
+            let patch =
+                json!({"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}});
+            let patch = Patch::Strategic(patch.to_string().into());
+            client
+                .patch(&Pod::TYPE, namespace, name, Some("status"), &patch)
+                .await?;
+        }
+        let options = DeleteOptions {
+            uid: Some(meta.uid.clone()),
+            ..DeleteOptions::default()
+        };
+        client
+            .delete(&Pod::TYPE, namespace, name, &options)
+            .await
+            .map(drop)
+    }
+
+    fn event(&self, key: &Key, uid: &Uid, message: String) {
+        let pod = ObjectRef::named(&Pod::TYPE, &key.namespace, &key.name, uid.clone());
+        let recorder = &self.tools.recorder;
+        recorder.event(&pod, EventType::Normal, "TaintManagerEviction", message);
+    }
+}
+
+impl Evictions {
+    fn get(&self, key: &Key) -> Option<(Uid, Scheduled)> {
+        self.lock().get(key).cloned()
+    }
+
+    fn set(&self, key: &Key, uid: &Uid, scheduled: Scheduled) {
+        self.lock().insert(key.clone(), (uid.clone(), scheduled));
+    }
+
+    fn forget(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, (Uid, Scheduled)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

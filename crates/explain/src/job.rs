@@ -1,0 +1,174 @@
+//! Jobs: how far they are, why they wait, and why they failed.
+
+use serde_json::Value;
+
+use crate::facts::Facts;
+use crate::json::{condition, number, text, time, truth};
+use crate::pod::{Cause, trouble};
+use crate::replicas::note_refusal_of;
+use crate::words::{pods, short};
+use crate::{State, Telling, help};
+
+pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
+    let job = &facts.object;
+    told.wants(wants(job));
+    told.sees(sees(job));
+    if let Some(done) = held(job, "Complete") {
+        let at = text(done, "/lastTransitionTime");
+        let succeeded = pods(number(job, "/status/succeeded"));
+        return told.conclude(
+            State::Settled,
+            format!("is complete since {at}: {succeeded} succeeded"),
+        );
+    }
+    if let Some(failed) = held(job, "Failed") {
+        let why = text(failed, "/message");
+        told.conclude(State::Stuck, format!("has failed: {why}"));
+        return offer_logs(facts, told);
+    }
+    if let Some(manager) = other_manager(job) {
+        let verdict = format!("is managed by {manager}, not by the job controller");
+        return told.conclude(State::Progressing, verdict);
+    }
+    if truth(job, "/spec/suspend") {
+        let name = text(job, "/metadata/name");
+        let command =
+            format!("patch job {name} --type=merge -p '{{\"spec\":{{\"suspend\":false}}}}'");
+        told.offer(help::on(facts, &command, "resumes it"));
+        return told.conclude(
+            State::Stuck,
+            "is suspended: it runs when somebody resumes it",
+        );
+    }
+    if note_refusal_of(facts, job, number(job, "/status/active") == 0, told) {
+        return told.conclude(State::Stuck, "the API server refuses to create its pods");
+    }
+    let stuck = note_pods(facts, told);
+    conclude(job, told, stuck);
+}
+
+fn conclude(job: &Value, told: &mut Telling<'_>, stuck: bool) {
+    let count = progress(job);
+    let ending = [
+        ("FailureTarget", "fails"),
+        ("SuccessCriteriaMet", "has done enough"),
+    ]
+    .into_iter()
+    .find_map(|(type_, word)| Some((held(job, type_)?, word)));
+    if let Some((ending, word)) = ending {
+        let left = pods(number(job, "/status/terminating"));
+        let why = text(ending, "/message");
+        let verdict = format!("{word} ({why}); waits for {left} to end");
+        return told.conclude(State::Progressing, verdict);
+    }
+    let state = if stuck {
+        State::Stuck
+    } else {
+        State::Progressing
+    };
+    let first = told.explanation.in_the_way.first().cloned();
+    let wait = told.explanation.waits.first().cloned();
+    match (wait, first) {
+        (Some(wait), _) if !stuck => told.conclude(state, format!("{count}; {wait}")),
+        (_, Some(first)) => {
+            let why = short(&first.why);
+            told.conclude(state, format!("{count}; {} {why}", first.object));
+        }
+        _ => told.conclude(state, count),
+    }
+}
+
+fn wants(job: &Value) -> String {
+    let at_once = match job.pointer("/spec/parallelism") {
+        Some(_) => number(job, "/spec/parallelism"),
+        None => 1,
+    };
+    let images = help::images(job);
+    match job.pointer("/spec/completions").and_then(Value::as_i64) {
+        Some(completions) if text(job, "/spec/completionMode") == "Indexed" => {
+            format!(
+                "each of {completions} indexes to succeed once, {at_once} at a time, with {images}"
+            )
+        }
+        Some(completions) => {
+            format!(
+                "{} of {images} to succeed, {at_once} at a time",
+                pods(completions)
+            )
+        }
+        None => format!("one of {} of {images} to succeed", pods(at_once)),
+    }
+}
+
+fn sees(job: &Value) -> String {
+    let of = |field: &str| number(job, &format!("/status/{field}"));
+    let mut line = format!(
+        "{} active, {} succeeded, {} failed",
+        of("active"),
+        of("succeeded"),
+        of("failed")
+    );
+    for (field, words) in [
+        ("completedIndexes", "completed"),
+        ("failedIndexes", "failed"),
+    ] {
+        let indexes = text(job, &format!("/status/{field}"));
+        if !indexes.is_empty() {
+            line = format!("{line}, {words} indexes {indexes}");
+        }
+    }
+    line
+}
+
+fn progress(job: &Value) -> String {
+    let succeeded = number(job, "/status/succeeded");
+    match job.pointer("/spec/completions").and_then(Value::as_i64) {
+        Some(completions) => format!("{succeeded} of {completions} have succeeded"),
+        None => format!("{} of it are active", pods(number(job, "/status/active"))),
+    }
+}
+
+/// Pods that run are as they should be, and so are those that ended.
+fn note_pods(facts: &Facts, told: &mut Telling<'_>) -> bool {
+    let mut stuck = false;
+    for pod in facts.controlled("Pod", &facts.object) {
+        if matches!(text(pod, "/status/phase"), "Failed" | "Succeeded") {
+            continue;
+        }
+        let Some(trouble) = trouble(facts, pod, 0).filter(|trouble| trouble.cause != Cause::Young)
+        else {
+            continue;
+        };
+        if !trouble.passing {
+            stuck = true;
+            told.offer(help::for_pod(facts, pod, &trouble.cause));
+        }
+        told.in_the_way(trouble.obstacle(facts, pod));
+    }
+    stuck
+}
+
+/// What the pod that failed last said.
+fn offer_logs(facts: &Facts, told: &mut Telling<'_>) {
+    let pods = facts.controlled("Pod", &facts.object);
+    let failed = pods
+        .into_iter()
+        .filter(|pod| text(pod, "/status/phase") == "Failed");
+    if let Some(last) = failed.max_by_key(|pod| time(pod, "/metadata/creationTimestamp")) {
+        let command = format!("logs {}", text(last, "/metadata/name"));
+        told.offer(help::on(
+            facts,
+            &command,
+            "shows what it said before it ended",
+        ));
+    }
+}
+
+fn other_manager(job: &Value) -> Option<&str> {
+    let manager = text(job, "/spec/managedBy");
+    (!manager.is_empty() && manager != "kubernetes.io/job-controller").then_some(manager)
+}
+
+fn held<'a>(job: &'a Value, type_: &str) -> Option<&'a Value> {
+    condition(job, type_).filter(|held| text(held, "/status") == "True")
+}

@@ -1,0 +1,123 @@
+//! Jobs.
+
+use super::{check, check_verdict};
+use expect_test::expect;
+
+const JOB: &str = "
+kind: Job
+metadata: {name: pi, namespace: shop, uid: j}
+spec: {completions: 4, parallelism: 2, backoffLimit: 1, template: {spec: {containers: [{name: main, image: 'pi:1'}]}}}";
+
+#[test]
+fn a_job_that_gets_on() {
+    check(
+        &format!(
+            "{JOB}
+status: {{active: 2, succeeded: 1, failed: 1}}
+---
+kind: Pod
+metadata: {{name: pi-a, namespace: shop, ownerReferences: [{{uid: j, controller: true}}]}}
+spec: {{nodeName: n}}
+status: {{phase: Running, conditions: [{{type: Ready, status: 'True'}}]}}
+---
+controller: job-controller
+about: job/shop/pi
+lines: ['has 1 of 2 pods: creates 1']"
+        ),
+        expect![[r#"
+            job/pi in shop: 1 of 4 have succeeded
+
+            wants       4 pods of pi:1 to succeed, 2 at a time
+
+            sees        2 active, 1 succeeded, 1 failed
+
+            did         2m ago    has 1 of 2 pods: creates 1
+
+            Told by the controllers themselves, at https://here.
+        "#]],
+    );
+}
+
+#[test]
+fn a_job_that_backs_off() {
+    check_verdict(
+        &format!(
+            "{JOB}
+status: {{failed: 1}}
+---
+controller: job-controller
+about: job/shop/pi
+lines: ['waits until 2026-01-01T12:00:10Z before it replaces a pod: 1 pod failed since the last success']"
+        ),
+        expect!["0 of 4 have succeeded; waits until 2026-01-01T12:00:10Z before it replaces a pod: 1 pod failed since the last success"],
+    );
+}
+
+#[test]
+fn jobs_that_do_not_get_on() {
+    let condition = |type_: &str, message: &str| {
+        format!(
+            "{JOB}\nstatus: {{failed: 2, terminating: 1, conditions: [{{type: {type_}, status: 'True', message: {message}, lastTransitionTime: '2026-01-01T11:00:00Z'}}]}}"
+        )
+    };
+    let failed = format!(
+        "{}
+---
+kind: Pod
+metadata: {{name: pi-b, namespace: shop, ownerReferences: [{{uid: j, controller: true}}]}}
+status: {{phase: Failed}}",
+        condition("Failed", "Job has reached the specified backoff limit")
+    );
+    check_verdict(
+        &failed,
+        expect![[r#"
+        has failed: Job has reached the specified backoff limit
+        kubectl logs pi-b -n shop"#]],
+    );
+    check_verdict(
+        &condition("FailureTarget", "too much"),
+        expect!["fails (too much); waits for 1 pod to end"],
+    );
+    check_verdict(
+        &condition("Complete", "done"),
+        expect!["is complete since 2026-01-01T11:00:00Z: 0 pods succeeded"],
+    );
+    check_verdict(
+        &JOB.replace("completions: 4", "suspend: true"),
+        expect![[r#"
+            is suspended: it runs when somebody resumes it
+            kubectl patch job pi --type=merge -p '{"spec":{"suspend":false}}' -n shop"#]],
+    );
+    check_verdict(
+        &JOB.replace("completions: 4", "managedBy: example.com/q"),
+        expect!["is managed by example.com/q, not by the job controller"],
+    );
+    let refused = format!(
+        "{JOB}
+---
+controller: job-controller
+about: job/shop/pi
+lines: ['has 0 of 2 pods: creates 2']
+failure: 'pods \"pi-x\" is forbidden: exceeded quota: small, requested: pods=1'"
+    );
+    check_verdict(
+        &refused,
+        expect![[r#"
+        the API server refuses to create its pods
+        kubectl describe quota small -n shop"#]],
+    );
+    let unbound = format!(
+        "{JOB}
+status: {{active: 1}}
+---
+kind: Pod
+metadata: {{name: pi-c, namespace: shop, ownerReferences: [{{uid: j, controller: true}}]}}
+status: {{phase: Pending, conditions: [{{type: PodScheduled, status: 'False', reason: Unschedulable, message: '0/3 nodes are available: 3 Insufficient cpu.'}}]}}"
+    );
+    check_verdict(
+        &unbound,
+        expect![[r#"
+        0 of 4 have succeeded; pod/pi-c cannot be scheduled: 0/3 nodes are available: 3 Insufficient cpu.
+        kubectl describe nodes"#]],
+    );
+}

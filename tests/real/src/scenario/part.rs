@@ -1,0 +1,77 @@
+//! Scenarios that are played together, with the controllers that they are about.
+
+/// Which stories a story is played along with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Workloads,
+    Housekeeping,
+    Nodes,
+}
+
+/// What scenarios of workloads are about; others would only add noise of their own.
+const WORKLOADS: [&str; 7] = [
+    "deployment-controller",
+    "replicaset-controller",
+    "replicationcontroller-controller",
+    "statefulset-controller",
+    "daemonset-controller",
+    "job-controller",
+    "garbage-collector-controller",
+];
+
+/// What scenarios of housekeeping are about.
+const HOUSEKEEPING: [&str; 9] = [
+    "clusterrole-aggregation-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "pod-garbage-collector-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+    "ttl-after-finished-controller",
+    "ttl-controller",
+];
+
+/// What scenarios of nodes are about.
+const NODES: [&str; 2] = ["node-lifecycle-controller", "taint-eviction-controller"];
+
+/// So few finished pods may stay, in the whole cluster: one scenario makes more.
+const FINISHED_PODS: &str = "--terminated-pod-gc-threshold=2";
+
+/// Silence is noticed while a story lasts, and heartbeats of a loaded machine are in time. Nodes that wait for
+/// their turn to be tainted wait for seconds.
+const SHORT_PATIENCE: [&str; 4] = [
+    "--node-monitor-period=1s",
+    "--node-monitor-grace-period=8s",
+    "--node-startup-grace-period=8s",
+    "--node-eviction-rate=0.5",
+];
+
+impl Part {
+    pub const ALL: [Part; 3] = [Part::Workloads, Part::Housekeeping, Part::Nodes];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Part::Workloads => "workloads",
+            Part::Housekeeping => "housekeeping",
+            Part::Nodes => "nodes",
+        }
+    }
+
+    pub(crate) fn controllers(self) -> &'static [&'static str] {
+        match self {
+            Part::Workloads => &WORKLOADS,
+            Part::Housekeeping => &HOUSEKEEPING,
+            Part::Nodes => &NODES,
+        }
+    }
+
+    pub(crate) fn flags(self) -> Vec<String> {
+        let flags: &[&str] = match self {
+            Part::Workloads => &[],
+            Part::Housekeeping => &[FINISHED_PODS],
+            Part::Nodes => &SHORT_PATIENCE,
+        };
+        flags.iter().map(ToString::to_string).collect()
+    }
+}
