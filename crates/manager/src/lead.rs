@@ -405,6 +405,7 @@ mod tests {
         let health = Arc::new(Health::default());
         let standby = Leadership::Standby { holder: None };
         let leading = Leadership::Leading {
+            since: tokio::time::Instant::now(),
             until: tokio::time::Instant::now(),
         };
         let (leads, leadership) = watch::channel(standby.clone());

@@ -10,6 +10,7 @@ use runtime::informer::StreamOptions;
 use runtime::leader::Leadership;
 use runtime::{Decisions, Informers, Metrics, Stop, spawn};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::built::{self, Memory, Parts};
@@ -34,6 +35,9 @@ pub struct Manager {
 
 /// While the API server refuses what controllers are built with, it is asked again this often.
 const BUILD_RETRY: Duration = Duration::from_secs(2);
+
+/// How long the first look at the lease may hold up the first listing.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
 
 impl Manager {
     /// All selected controllers against a server in the same process, without identities of their own.
@@ -79,6 +83,9 @@ impl Manager {
 
     /// Runs until the signal comes. Without `leadership` it leads from the start to the end.
     pub async fn run(self, leadership: Option<watch::Receiver<Leadership>>, stop: Stop) {
+        // What is listed before the lease is ours may lack what its last holder did, and would have to be
+        // listed again.
+        stop.or(first_look(&leadership)).await;
         self.parts.informers.start(&stop);
         while !stop.is_stopped() {
             let Some(term) = stop.or(self.build()).await else {
@@ -86,8 +93,11 @@ impl Manager {
             };
             // Kinds that this term asked for as the first one.
             self.parts.informers.start(&stop);
-            if stop.or(until(&leadership, true)).await.is_none() {
+            let Some(since) = stop.or(leads_since(&leadership)).await else {
                 break;
+            };
+            if let Some(since) = since {
+                self.parts.informers.demand_fresh(since);
             }
             info!(controllers = ?term.names(), "leading");
             let (ender, end) = Stop::new();
@@ -124,6 +134,27 @@ impl Manager {
                     tokio::time::sleep(BUILD_RETRY).await;
                 }
             }
+        }
+    }
+}
+
+/// Waits until it is known who leads, but not for long.
+async fn first_look(leadership: &Option<watch::Receiver<Leadership>>) {
+    if let Some(leadership) = leadership {
+        let known = |held: &Leadership| !matches!(held, Leadership::Standby { holder: None });
+        let mut leadership = leadership.clone();
+        // If nobody can say, caches are filled all the same.
+        let _ = tokio::time::timeout(FIRST_LOOK, leadership.wait_for(known)).await;
+    }
+}
+
+/// Waits until we lead, and says since when; none without leader election.
+async fn leads_since(leadership: &Option<watch::Receiver<Leadership>>) -> Option<Instant> {
+    loop {
+        until(leadership, true).await;
+        // It may be lost again by now.
+        if let Leadership::Leading { since, .. } = *leadership.as_ref()?.borrow() {
+            return Some(since);
         }
     }
 }

@@ -136,12 +136,15 @@ impl Controller {
 
     async fn work(&self, stop: Stop) {
         while let Some(Some(key)) = stop.or(self.queue.get()).await {
-            self.handle(&key).await;
+            let result = self.handle(&key).await;
+            if result == ReconcileResult::Retry && crate::mutation::on("never-let-go") {
+                continue;
+            }
             self.queue.done(&key);
         }
     }
 
-    async fn handle(&self, key: &Key) {
+    async fn handle(&self, key: &Key) -> ReconcileResult {
         let start = Instant::now();
         let outcome = AssertUnwindSafe(self.reconciler.reconcile(key))
             .catch_unwind()
@@ -150,6 +153,7 @@ impl Controller {
         if let Some(metrics) = &self.metrics {
             metrics.on_reconcile(result, start.elapsed());
         }
+        result
     }
 
     fn settle(

@@ -5,12 +5,14 @@
 //! deletions is left alone until they were observed, or until five minutes have passed: an event
 //! may have been lost, and acting late is better than never.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::collections::{HashMap, HashSet};
 use api::{Clock, Key, MicroTime};
 
+use crate::loose_ends::Ends;
+use crate::metrics::Metrics;
 use crate::mutation;
 
 /// Upstream's `ExpectationsTimeout`.
@@ -123,19 +125,38 @@ impl Expectations {
 
     /// The owner is gone: nothing is expected of it any more.
     pub fn forget(&self, key: &Key) {
+        if mutation::on("remember-the-dead") {
+            return;
+        }
         self.with(|held| held.remove(key));
     }
 
-    /// Keys that still wait, for the simulator's check that none leaks.
-    pub fn pending(&self) -> Vec<Key> {
-        let mut keys: Vec<Key> = self.with(|held| {
-            held.iter()
-                .filter(|(_, held)| !held.is_fulfilled())
-                .map(|(key, _)| key.clone())
-                .collect()
+    /// Lets the loose ends of a process be found here, under the name of a controller.
+    pub fn watch(self: &Arc<Self>, metrics: &Metrics, controller: &str) {
+        let held = Arc::downgrade(self);
+        metrics
+            .loose_ends()
+            .watch(controller, move || Some(held.upgrade()?.loose_ends()));
+    }
+
+    /// Keys that still wait, and all that something is remembered of. What has waited too long is no longer
+    /// waited for.
+    fn loose_ends(&self) -> Ends {
+        let now = self.clock.now();
+        let waits = |held: &Held| !held.is_fulfilled() && now.since(held.since) <= EXPIRY;
+        let (mut expecting, mut keys): (Vec<String>, Vec<String>) = Default::default();
+        self.with(|held| {
+            keys.extend(held.keys().map(ToString::to_string));
+            let waiting = held.iter().filter(|(_, held)| waits(held));
+            expecting.extend(waiting.map(|(key, _)| key.to_string()));
         });
+        expecting.sort();
         keys.sort();
-        keys
+        Ends {
+            expecting,
+            held: keys,
+            ..Ends::default()
+        }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut HashMap<Key, Held>) -> T) -> T {
@@ -152,7 +173,6 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicI64, Ordering};
 
     fn fixture() -> (Expectations, Arc<AtomicI64>, Key) {
@@ -214,9 +234,11 @@ mod tests {
         expectations.expect_deletions(&key, [a.clone(), b.clone()]);
         expectations.deletion_observed(&key, &a);
         expectations.deletion_observed(&key, &a);
-        assert_eq!(expectations.pending(), std::slice::from_ref(&key));
+        assert_eq!(expectations.loose_ends().expecting, ["ns/rs"]);
         expectations.deletion_observed(&key, &b);
-        assert!(expectations.satisfied(&key) && expectations.pending().is_empty());
+        assert!(expectations.satisfied(&key));
+        let ends = expectations.loose_ends();
+        assert_eq!((ends.expecting.len(), ends.held.len()), (0, 1));
     }
 
     #[test]
@@ -226,6 +248,6 @@ mod tests {
         expectations.forget(&key);
         assert!(expectations.satisfied(&key));
         expectations.creation_observed(&key);
-        assert!(expectations.pending().is_empty());
+        assert_eq!(expectations.loose_ends(), Ends::default());
     }
 }

@@ -35,6 +35,7 @@ pub use written::Written;
 pub mod decisions;
 pub mod events;
 pub mod leader;
+pub mod loose_ends;
 mod lru;
 pub mod metrics;
 

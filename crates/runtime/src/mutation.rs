@@ -5,17 +5,20 @@
 
 #[cfg(feature = "seeded-bugs")]
 mod seeded {
-    use std::sync::{PoisonError, RwLock};
+    use std::cell::Cell;
 
-    static BUG: RwLock<&str> = RwLock::new("");
-
-    pub fn on(name: &str) -> bool {
-        *BUG.read().unwrap_or_else(PoisonError::into_inner) == name
+    thread_local! {
+        static BUG: Cell<&'static str> = const { Cell::new("") };
     }
 
-    /// Makes this the one bug there is, in the whole process; an empty name is none.
+    pub fn on(name: &str) -> bool {
+        BUG.get() == name
+    }
+
+    /// Makes this the one bug there is on this thread, where a whole simulated cluster runs; an empty name is
+    /// none.
     pub fn choose(name: &'static str) {
-        *BUG.write().unwrap_or_else(PoisonError::into_inner) = name;
+        BUG.set(name);
     }
 }
 

@@ -8,6 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, VecDeque};
+use std::fmt::Display;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use api::collections::HashMap;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::loose_ends::Ends;
 use crate::metrics::{Metrics, QueueMetrics, Unfinished};
 use crate::rate_limit::{Backoff, RateLimiter};
 
@@ -112,6 +114,9 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
 
     /// The item is fine again: its next failure starts with the shortest delay.
     pub fn forget(&self, item: &T) {
+        if crate::mutation::on("never-forgive") {
+            return;
+        }
         self.lock().limiter.forget(item);
     }
 
@@ -236,11 +241,15 @@ pub struct Contents<T> {
     pub delayed: Vec<(Instant, T)>,
 }
 
-impl<T: Clone + Eq + Hash + Ord + Send + 'static> Queue<T> {
+impl<T: Clone + Eq + Hash + Ord + Display + Send + 'static> Queue<T> {
     /// Measures this queue under `name`: what is in it, and what comes.
     pub fn measure(self: &Arc<Self>, metrics: &Metrics, name: &str) {
         let handle = metrics.queue(name);
         let queue = Arc::downgrade(self);
+        let look = queue.clone();
+        metrics
+            .loose_ends()
+            .watch(name, move || Some(look.upgrade()?.loose_ends()));
         handle.watch_unfinished(move || Some(queue.upgrade()?.work_under_way()));
         // Nothing is added between counting and measuring.
         let state = self.lock();
@@ -252,6 +261,28 @@ impl<T: Clone + Eq + Hash + Ord + Send + 'static> Queue<T> {
         // A second name for the same queue would count everything twice.
         let _ = self.metrics.set(handle);
     }
+}
+
+impl<T: Clone + Eq + Hash + Ord + Display> Queue<T> {
+    fn loose_ends(&self) -> Ends {
+        let state = self.lock();
+        let (busy, failing) = (
+            in_words(state.items.keys()),
+            in_words(state.limiter.failing()),
+        );
+        // What is delayed is no loose end: whoever looks again at what is gone finds that out.
+        Ends {
+            busy,
+            failing,
+            ..Ends::default()
+        }
+    }
+}
+
+fn in_words<'a, T: Display + 'a>(items: impl Iterator<Item = &'a T>) -> Vec<String> {
+    let mut words: Vec<String> = items.map(ToString::to_string).collect();
+    words.sort();
+    words
 }
 
 /// What became of an item that was added.

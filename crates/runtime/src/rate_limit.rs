@@ -77,6 +77,11 @@ impl<T: Hash + Eq + Clone> RateLimiter<T> {
         self.failures.remove(item);
     }
 
+    /// Items that have failed and were not forgotten.
+    pub fn failing(&self) -> impl Iterator<Item = &T> {
+        self.failures.keys()
+    }
+
     pub fn failures(&self, item: &T) -> u32 {
         self.failures.get(item).copied().unwrap_or(0)
     }

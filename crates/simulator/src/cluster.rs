@@ -19,7 +19,7 @@ use crate::judge::Judge;
 use crate::trace::{Actor, Trace};
 
 use managers::Running;
-pub(crate) use managers::{LEASE, default_options};
+pub(crate) use managers::{LEASE, ROOT_CA, default_options};
 use observer::{CrashPoint, Observer};
 
 /// Runs begin on New Year 2024.
@@ -85,6 +85,7 @@ impl Cluster {
     }
 
     pub fn start_nodes(&mut self, count: usize) {
+        self.judge.lives();
         let client = Client::new(self.watched(Actor::Nodes)).with_user_agent("nodes");
         let config = nodes::Config::with_nodes(count);
         let cluster = nodes::Cluster::new(client, config, self.clock.clone(), self.rng.fork());

@@ -5,6 +5,7 @@
 //! any more.
 
 mod end_state;
+mod housekeeping;
 mod mirror;
 mod past;
 mod rest;
@@ -132,6 +133,11 @@ impl Judge {
         self.lock().past.is_slow = true;
     }
 
+    /// A process begins that writes events.
+    pub(crate) fn lives(&self) {
+        self.lock().mirror.lives += 1;
+    }
+
     /// From here on this manager may write only while the lease names it.
     pub(crate) fn stands(&self, manager: usize, identity: &str) {
         let mut inner = self.lock();
@@ -223,7 +229,9 @@ impl Judge {
 
 impl Inner {
     fn read_all(&mut self, server: &ApiServer) {
+        let lives = self.mirror.lives;
         self.mirror = Mirror::new();
+        self.mirror.lives = lives;
         for changed in server.objects() {
             self.mirror.apply(&changed);
         }

@@ -192,6 +192,8 @@ impl<'a> Run<'a> {
         let loses =
             |step: &crate::Step| matches!(step.action, Action::Trouble(Trouble::LoseNode(_)));
         if self.scenario.steps.iter().any(loses) {
+            // One that goes at this moment has to be gone before it can come back.
+            self.pass_time(Duration::from_secs(10)).await;
             self.cluster.start_nodes(self.scenario.nodes);
             // They have to be there before they can be put right.
             self.pass_time(Duration::from_secs(10)).await;
@@ -227,6 +229,7 @@ impl<'a> Run<'a> {
         }
         for running in self.cluster.managers() {
             judge.check_caches(&running.informers)?;
+            judge.check_loose_ends(running.identity.as_deref(), &running.metrics)?;
         }
         Ok(())
     }

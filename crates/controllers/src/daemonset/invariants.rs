@@ -1,4 +1,4 @@
-//! What must hold: always ([`safe`]), and once nothing changes any more ([`converged`]).
+//! What must hold: always ([`born_alone`]), always but for adopted pods ([`safe`]), and once nothing changes any more ([`converged`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,6 +71,17 @@ pub fn safe(set: &DaemonSet, pods: &[Arc<Pod>]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A pod is made on a node that has none yet, or with a surge one: `made` was just created. Pods that were
+/// adopted may crowd a node until the controller has deleted all but one: the scheduler places them.
+pub fn born_alone(set: &DaemonSet, pods: &[Arc<Pod>], made: &Pod) -> Result<(), String> {
+    let prefix = format!("{}-", set.metadata.name);
+    let born_here = |pod: &&Arc<Pod>| {
+        pod.target_node() == made.target_node() && pod.metadata.name.starts_with(&*prefix)
+    };
+    let neighbours: Vec<Arc<Pod>> = pods.iter().filter(born_here).cloned().collect();
+    safe(set, &neighbours)
 }
 
 fn active_by_node<'a>(

@@ -66,7 +66,7 @@ use triggers::NodeTrigger;
 
 pub use apply::Outcome;
 pub use eligibility::{Eligibility, Unfit, Verdict};
-pub use invariants::{converged, safe};
+pub use invariants::{born_alone, converged, safe};
 pub use plan::{Creation, Deletion, Plan, plan};
 pub use reason::{Note, WhyCreate, WhyDelete};
 pub use revisions::Revisions;
@@ -114,6 +114,7 @@ pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Contro
     revisions.add_index(&by_controller());
     let queue = Arc::new(Queue::new(Backoff::DEFAULT));
     let expectations = Arc::new(Expectations::new(tools.clock.clone()));
+    expectations.watch(&tools.metrics, CONTROLLER);
     let (written, failed_pods) = (
         Arc::new(OwnWrites::default()),
         Arc::new(FailedPods::default()),

@@ -87,7 +87,7 @@ pub fn safe(
 }
 
 /// A rollout takes away no pod that must stay: the sets ask for enough that availability can reach
-/// the minimum again. `least_before` is the smallest minimum that the Deployment has had, for as long as
+/// the minimum again, less what the statuses have promised beyond that ([`surplus`]). `least_before` is the smallest minimum that the Deployment has had, for as long as
 /// its controller may not know better.
 pub fn keeps_enough(
     deployment: &Deployment,
@@ -104,6 +104,14 @@ pub fn keeps_enough(
         return Err(format!("{key} asks for {asked} pods, {least} must stay"));
     }
     Ok(())
+}
+
+/// How many pods a set's status says to be available beyond those that the set asks for.
+///
+/// UPSTREAM: a rollout takes them for pods that stay, although the set is about to delete them, and takes as
+/// many more from old sets. So the floor holds for what the statuses say, not for what the sets ask for.
+pub fn surplus(set: &ReplicaSet) -> i32 {
+    (set.status.available_replicas - set.replicas()).max(0)
 }
 
 /// With the strategy Recreate a set gets pods only when no other set has any.

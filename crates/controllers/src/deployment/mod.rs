@@ -62,7 +62,7 @@ use runtime::{
 use crate::Tools;
 use crate::workload::{Claimer, StatusWindow};
 
-pub use invariants::{bounds, converged, keeps_enough, recreates, safe};
+pub use invariants::{bounds, converged, keeps_enough, recreates, safe, surplus};
 pub use limits::{max_unavailable, most_replicas};
 pub use plan::{Plan, Report, Step, plan};
 pub use reason::{Reason, Why};

@@ -14,6 +14,7 @@
 //! **Deliberate differences**: which secrets pods mount is not worth a place in the cache of all pods.
 //! When there is a candidate, which is rare, the pods of its namespace are listed once.
 
+mod invariants;
 mod mounted;
 mod plan;
 
@@ -30,11 +31,12 @@ use client::{Client, DeleteOptions, ListOptions, Patch};
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::rate_limit::Backoff;
-use runtime::{Error, Informers, Next, Queue, Reconcile, Store};
+use runtime::{Error, Informers, Next, Queue, Reconcile, Store, mutation};
 use serde_json::json;
 
 use crate::Tools;
 
+pub use invariants::{converged, safe};
 pub use mounted::mounted_secrets;
 pub use plan::{Candidate, Limits, Step, candidate, next_step};
 
@@ -119,8 +121,11 @@ impl LegacyTokenCleaner {
             if mounted[namespace].contains(&*secret.metadata.name) {
                 continue;
             }
-            self.apply(&secret, next_step(&candidate, &limits), now)
-                .await;
+            let step = match next_step(&candidate, &limits) {
+                Step::MarkInvalid { .. } if mutation::on("clean-fresh-tokens") => Step::Delete,
+                step => step,
+            };
+            self.apply(&secret, step, now).await;
         }
         Ok(())
     }

@@ -9,6 +9,8 @@
 //!
 //! **Mirrors** `pkg/controller/certificates/rootcacertpublisher`.
 
+mod invariants;
+
 #[cfg(test)]
 mod tests;
 
@@ -22,11 +24,13 @@ use prometheus::{HistogramVec, IntCounterVec};
 use runtime::controller::Controller;
 use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
-use runtime::{Change, Error, Informers, Metrics, Next, Queue, Reconcile, Store};
+use runtime::{Change, Error, Informers, Metrics, Next, Queue, Reconcile, Store, mutation};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::Tools;
+
+pub use invariants::{converged, safe};
 
 /// The name in `--controllers`.
 pub const NAME: &str = "root-ca-certificate-publisher-controller";
@@ -86,19 +90,6 @@ pub fn controller(
     }
 }
 
-/// Is this what every namespace should have?
-pub fn converged(held: Option<&ConfigMap>, root_ca: &str) -> Result<(), String> {
-    let data = BTreeMap::from([(DATA_KEY.to_owned(), Istr::new(root_ca))]);
-    match held {
-        None => Err(format!("there is no {ROOT_CA_CONFIG_MAP}")),
-        Some(map) if !is_good(map, &data) => Err(format!(
-            "{} does not hold the root certificates",
-            map.metadata.key()
-        )),
-        Some(_) => Ok(()),
-    }
-}
-
 fn is_good(map: &ConfigMap, data: &BTreeMap<String, Istr>) -> bool {
     let described = map.metadata.annotation(DESCRIPTION_KEY);
     map.data == *data && described.is_some_and(|text| !text.is_empty())
@@ -122,7 +113,7 @@ impl RootCaPublisher {
             self.record(namespace, "creates it: the namespace has none");
             return self.create(namespace).await;
         };
-        if is_good(&held, &self.data) {
+        if is_good(&held, &self.data) || mutation::on("trust-forged-roots") {
             return Ok(());
         }
         self.record(

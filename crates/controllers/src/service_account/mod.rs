@@ -8,6 +8,8 @@
 //!
 //! **Mirrors** `pkg/controller/serviceaccount/serviceaccounts_controller.go`.
 
+mod invariants;
+
 #[cfg(test)]
 mod tests;
 
@@ -19,11 +21,13 @@ use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::rate_limit::Backoff;
 use runtime::triggers::watch_self;
-use runtime::{Change, Error, Informers, Next, Queue, Reconcile, Store};
+use runtime::{Change, Error, Informers, Next, Queue, Reconcile, Store, mutation};
 use serde_json::json;
 
 use crate::Tools;
 use crate::workload::claim::aggregate;
+
+pub use invariants::{converged, safe};
 
 /// The name in `--controllers`.
 pub const NAME: &str = "serviceaccount-controller";
@@ -52,7 +56,9 @@ pub fn controller(
     watch_self(&namespaces, &queue, |_| {});
     let wakes = queue.clone();
     accounts.on_change(move |change| {
-        if let Change::Deleted(account) = change {
+        if let Change::Deleted(account) = change
+            && !mutation::on("forget-accounts")
+        {
             wakes.add(Key::new("", &account.metadata.namespace));
         }
     });
@@ -87,21 +93,6 @@ pub fn missing<'a>(
         .map(String::as_str)
         .filter(|account| accounts.find(name, account).is_none())
         .collect()
-}
-
-/// What must hold once nothing changes any more.
-pub fn converged(
-    namespace: &Namespace,
-    accounts: &Store<ServiceAccount>,
-    wanted: &[String],
-) -> Result<(), String> {
-    match missing(namespace, accounts, wanted).first() {
-        Some(account) => Err(format!(
-            "namespace {} has no service account {account}",
-            namespace.metadata.name
-        )),
-        None => Ok(()),
-    }
 }
 
 impl Reconcile for ServiceAccountController {

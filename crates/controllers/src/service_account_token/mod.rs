@@ -11,6 +11,7 @@
 //! **Mirrors** `pkg/controller/serviceaccount/tokens_controller.go`. Upstream has one queue for accounts
 //! and one for secrets; here an account that goes wakes its secrets, and all work is about a secret.
 
+mod invariants;
 mod plan;
 mod sign;
 
@@ -22,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::json::Node;
-use api::kinds::{SERVICE_ACCOUNT_TOKEN, Secret, ServiceAccount};
+use api::kinds::{Secret, ServiceAccount};
 use api::{Key, Meta, Resource, ResourceType, Uid};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -30,10 +31,11 @@ use client::DeleteOptions;
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::rate_limit::Backoff;
-use runtime::{Change, Error, Informers, Next, Queue, Reconcile, Store};
+use runtime::{Change, Error, Informers, Next, Queue, Reconcile, Store, mutation};
 
 use crate::Tools;
 
+pub use invariants::{converged, safe};
 pub use plan::{Missing, Owner, missing, owner};
 pub use sign::{SignError, Signer};
 
@@ -46,6 +48,9 @@ const RETRIES: u32 = 10;
 /// Conflicts while a reference is removed: how often, and how long to wait. Upstream's numbers.
 const REFERENCE_ATTEMPTS: u32 = 10;
 const REFERENCE_WAIT: Duration = Duration::from_millis(100);
+
+/// When a token is looked at again whose account the cache does not know: a cache that lags has caught up.
+const OVERLOOKED_RETRY: Duration = Duration::from_secs(60);
 
 /// Accounts that we saw go. A miss costs a request, nothing else.
 const GONE_MAX: usize = 500;
@@ -96,7 +101,9 @@ pub fn controller(
     {
         let (queue, seen, secrets) = (queue.clone(), seen.clone(), secrets.store().clone());
         accounts.on_change(move |change| {
-            if let Change::Deleted(account) = change {
+            if let Change::Deleted(account) = change
+                && !mutation::on("tokens-outlive-accounts")
+            {
                 lock(&seen).account_gone(account.metadata.uid.clone());
                 wake_tokens(&secrets, &account.metadata, &queue);
             }
@@ -145,7 +152,10 @@ impl Reconcile for TokenController {
     fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
         Box::pin(async move {
             self.sync(key).await?;
-            Ok(Next::AwaitChange)
+            Ok(match self.is_overlooked(key) {
+                true => Next::After(OVERLOOKED_RETRY),
+                false => Next::AwaitChange,
+            })
         })
     }
 }
@@ -172,6 +182,14 @@ impl TokenController {
             }
             Some(_) => Ok(()),
         }
+    }
+
+    /// Does the cache not know the account of a token that is there? If the account goes before the cache has
+    /// seen it, nobody will tell us.
+    fn is_overlooked(&self, key: &Key) -> bool {
+        let secret = self.secrets.get(key);
+        let owner = secret.and_then(|secret| owner(&secret));
+        owner.is_some_and(|owner| self.accounts.find(&key.namespace, &owner.name).is_none())
     }
 
     /// The account of a secret, from the cache or, where that does not know it, from the server.
@@ -207,7 +225,7 @@ impl TokenController {
             .delete(&Secret::TYPE, &meta.namespace, &meta.name, &options)
             .await;
         match deleted {
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
             other => Ok(other.map(drop)?),
         }
     }
@@ -255,8 +273,9 @@ impl TokenController {
             Node::text(&uid),
         );
         self.record(&cached.key(), &missing.to_string());
+        // After a conflict upstream waits for the change behind it; we do not rely on there being one.
         match self.put(&Secret::TYPE, meta, body).await {
-            Err(error) if error.is_conflict() || error.is_not_found() => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
             other => Ok(other?),
         }
     }
@@ -333,23 +352,4 @@ impl TokenController {
         let lines = [line.to_owned()].into_iter();
         self.tools.decisions.record(NAME, key, now, lines);
     }
-}
-
-/// What must hold once nothing changes any more: a token secret is complete, and its account exists.
-pub fn converged(secret: &Secret, accounts: &Store<ServiceAccount>) -> Result<(), String> {
-    let Some(owner) = owner(secret).filter(|_| secret.type_ == SERVICE_ACCOUNT_TOKEN) else {
-        return Ok(());
-    };
-    let key = secret.metadata.key();
-    let account = accounts.find(&key.namespace, &owner.name);
-    if !account.is_some_and(|account| owner.means(&account.metadata)) {
-        return Err(format!(
-            "{key} is a token of an account that does not exist"
-        ));
-    }
-    let missing = missing(secret, "");
-    if missing.any() {
-        return Err(format!("{key}: {missing}"));
-    }
-    Ok(())
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use api::OwnerRef;
 use api::kinds::{
     ClaimRetentionPolicy, ControllerRevision, PersistentVolumeClaim, Pod, PodManagement,
     StatefulSet,
@@ -176,6 +177,42 @@ pub fn claims_converged(
         }
     }
     Ok(())
+}
+
+/// A claim goes with its pod, if that is told so: `owner` has just become its controller. UPSTREAM: it does
+/// not matter whether the pod is already on its way out, because then the claim is to go as well.
+/// Holds as long as the controller has seen the set as it is.
+pub fn claim_bound(
+    set: &StatefulSet,
+    claim: &PersistentVolumeClaim,
+    owner: &OwnerRef,
+) -> Result<(), String> {
+    let name = &claim.metadata.name;
+    let place = claim_templates(set).find_map(|template| {
+        let rest = name.strip_prefix(&*format!("{template}-{}-", set.metadata.name))?;
+        rest.parse::<i32>().ok()
+    });
+    let Some(place) = place else {
+        return Ok(());
+    };
+    let policy = &set.spec.persistent_volume_claim_retention_policy;
+    let wanted = ordinals(set).contains(&place);
+    let rightly = match owner.kind.as_str() {
+        "Pod" => {
+            let is_its_pod = *owner.name == format!("{}-{place}", set.metadata.name);
+            is_its_pod && !wanted && policy.when_scaled == ClaimRetentionPolicy::Delete
+        }
+        _ => policy.when_deleted == ClaimRetentionPolicy::Delete,
+    };
+    match rightly {
+        true => Ok(()),
+        false => Err(format!(
+            "{}: {name} is to go with {} {}, which nobody asked for",
+            set.metadata.key(),
+            owner.kind,
+            owner.name
+        )),
+    }
 }
 
 /// A pod is born with its own name, ordinal, revision and claims.

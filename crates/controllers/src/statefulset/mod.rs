@@ -59,7 +59,7 @@ use metrics::StatefulSetMetrics;
 pub use apply::Outcome;
 pub use claims::{ClaimWork, Claims, Holder};
 pub use invariants::{
-    after_ready, born_well, claims_converged, converged, in_order, one_at_a_time, safe,
+    after_ready, born_well, claim_bound, claims_converged, converged, in_order, one_at_a_time, safe,
 };
 pub use plan::{Plan, Step, Which, plan};
 pub use reason::Reason;

@@ -10,6 +10,8 @@
 //! **Mirrors** `pkg/controller/ttl`. The boundaries overlap, so that a cluster that grows and shrinks
 //! around one does not flap.
 
+mod invariants;
+
 #[cfg(test)]
 mod tests;
 
@@ -22,10 +24,12 @@ use client::Patch;
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::rate_limit::Backoff;
-use runtime::{Change, Error, Informers, Next, Queue, Reconcile, Store};
+use runtime::{Change, Error, Informers, Next, Queue, Reconcile, Store, mutation};
 use serde_json::json;
 
 use crate::Tools;
+
+pub use invariants::{converged, safe};
 
 /// The name in `--controllers`.
 pub const NAME: &str = "ttl-controller";
@@ -105,17 +109,6 @@ pub fn wanted(node: &Node, step: usize) -> Option<u32> {
     (held != Some(seconds.into())).then_some(seconds)
 }
 
-/// What must hold once nothing changes any more; `step` is the one that the number of nodes has led to.
-pub fn converged(node: &Node, step: usize) -> Result<(), String> {
-    match wanted(node, step) {
-        Some(seconds) => Err(format!(
-            "node {} should say that secrets may be kept for {seconds} s",
-            node.metadata.name
-        )),
-        None => Ok(()),
-    }
-}
-
 impl Reconcile for TtlController {
     fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
         Box::pin(self.sync(key))
@@ -127,6 +120,10 @@ impl TtlController {
         let Some(node) = self.nodes.get(key) else {
             return Ok(Next::AwaitChange);
         };
+        let is_foreign = node.metadata.annotation(ANNOTATION).is_some();
+        if is_foreign && mutation::on("keep-foreign-annotations") {
+            return Ok(Next::AwaitChange);
+        }
         let Some(seconds) = wanted(&node, self.step.load(Ordering::Relaxed)) else {
             return Ok(Next::AwaitChange);
         };

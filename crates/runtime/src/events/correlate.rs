@@ -123,12 +123,15 @@ impl Correlator {
             first_at: event.first_at,
             name: event.name.as_str().into(),
         });
-        if written.count > 0 {
+        if written.count > 0 && !crate::mutation::on("repeat-events") {
             event.name = written.name.to_string();
             event.first_at = written.first_at;
         }
         written.count += 1;
-        event.count = written.count;
+        event.count = match crate::mutation::on("repeat-events") {
+            true => 1,
+            false => written.count,
+        };
         event
     }
 

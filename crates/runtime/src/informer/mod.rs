@@ -4,6 +4,7 @@
 //! Listeners run inline, right after the store has changed: there is no buffer between them and the
 //! stream that could grow. They must be quick, and they are: a trigger maps a change to keys.
 
+mod freshness;
 mod reflector;
 mod registry;
 
@@ -16,11 +17,13 @@ use std::time::Duration;
 use api::{DecodeError, Resource, ResourceType, Rng};
 use bytes::Bytes;
 use client::{Client, Encoding};
+use tokio::time::Instant;
 
 use crate::latch::Latch;
 use crate::mutation;
 use crate::stop::Stop;
 use crate::store::{Index, Store};
+use freshness::Freshness;
 
 use reflector::Target;
 pub use registry::{Informers, Synced};
@@ -57,6 +60,7 @@ pub struct Informer<K> {
     store: Arc<Store<K>>,
     listeners: Mutex<Arc<[Listener<K>]>>,
     synced: Latch,
+    freshness: Freshness,
 }
 
 /// How a stream behaves; the same for all informers of a process.
@@ -80,6 +84,7 @@ impl<K: Resource> Informer<K> {
             store: Arc::new(Store::new()),
             listeners: Mutex::new(Arc::from([])),
             synced: Latch::default(),
+            freshness: Freshness::default(),
         }
     }
 
@@ -118,7 +123,16 @@ impl<K: Resource> Informer<K> {
     }
 
     pub fn synced(&self) -> Synced {
-        Synced::new(self.resource.to_string(), self.synced.clone())
+        Synced::new(
+            self.resource.to_string(),
+            self.synced.clone(),
+            self.freshness.clone(),
+        )
+    }
+
+    /// From here on the store counts as synced only when it is as new as this moment.
+    pub fn demand_fresh(&self, since: Instant) {
+        self.freshness.demand(since);
     }
 
     /// Keeps the store in step until the signal comes.
@@ -220,7 +234,7 @@ impl<K: Resource> Target for Informer<K> {
         self.store.begin_round();
     }
 
-    fn end_round(&self, revision: u64) {
+    fn end_round(&self, revision: u64, asked_at: Instant) {
         self.store.reset_version(revision);
         for gone in self.store.end_round() {
             if !mutation::on("drop-synthetic-deletes") {
@@ -228,6 +242,7 @@ impl<K: Resource> Target for Informer<K> {
             }
         }
         self.synced.set();
+        self.freshness.prove(asked_at);
     }
 
     fn advance(&self, revision: u64) {
@@ -241,6 +256,18 @@ impl<K: Resource> Target for Informer<K> {
                 new: &object,
             });
         }
+    }
+
+    fn len(&self) -> usize {
+        self.store.len()
+    }
+
+    fn revision(&self) -> u64 {
+        self.store.resource_version()
+    }
+
+    fn freshness(&self) -> &Freshness {
+        &self.freshness
     }
 }
 

@@ -11,12 +11,14 @@ use api::{DecodeError, ResourceType, Rng};
 use bytes::Bytes;
 use client::{
     Client, Encoding, Error, ListOptions, ResourceVersionMatch, WatchEvent, WatchOptions,
+    WatchStream,
 };
 use futures_util::StreamExt;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::StreamOptions;
+use super::freshness::Freshness;
 
 /// Upstream's page size for lists that the server does not serve from its cache.
 const PAGE: u32 = 500;
@@ -27,6 +29,14 @@ const WATCH_SECONDS: u32 = 300;
 /// How often a kind is asked for that the server does not serve: groups come and go with its version, and
 /// nobody waits for them by the second.
 const MISSING_RETRY: Duration = Duration::from_secs(30);
+
+/// A listing of so many objects is one small answer: upstream's page. Stores with more wait a moment for a
+/// sign from their stream before they list again.
+const CHEAP: usize = PAGE as usize;
+
+/// How long a stream has to show that it is alive. Large kinds are busy ones: there something changes
+/// within this time, and the whole takeover has a second.
+const SIGN_OF_LIFE: Duration = Duration::from_millis(300);
 
 /// Where we are with the server.
 enum Place {
@@ -42,6 +52,8 @@ enum End {
     Quiet,
     /// By itself, but too early: before any event, or within its listing.
     Cut,
+    /// Somebody needs to know that nothing is missing, and the stream could not show it.
+    Doubted,
     /// The server no longer knows our revision.
     Forgotten,
     /// The server does not speak WatchList.
@@ -62,11 +74,16 @@ pub(super) trait Target: Send + Sync {
     /// Takes the last state of what is gone and tells its revision.
     fn delete(&self, object: &Bytes, encoding: Encoding) -> Result<u64, DecodeError>;
     fn begin_round(&self);
-    /// Ends a listing that shows this revision: what it did not contain is gone.
-    fn end_round(&self, revision: u64);
+    /// Ends a listing that shows this revision and was asked for at that moment: what it did not contain is
+    /// gone.
+    fn end_round(&self, revision: u64, asked_at: Instant);
     /// Nothing older than this revision is still to come.
     fn advance(&self, revision: u64);
     fn resync(&self);
+    fn len(&self) -> usize;
+    /// The newest revision that it reflects.
+    fn revision(&self) -> u64;
+    fn freshness(&self) -> &Freshness;
 }
 
 pub(super) async fn run(target: &dyn Target, client: &Client, options: &StreamOptions) {
@@ -79,12 +96,24 @@ pub(super) async fn run(target: &dyn Target, client: &Client, options: &StreamOp
         backoff: Backoff::new(options.rng.clone()),
         next_resync: options.resync.map(|every| Instant::now() + every),
         listed: false,
+        asked_at: Instant::now(),
+        sign: None,
         missing: false,
     };
     loop {
+        if !target.freshness().is_met() {
+            reflector.place = Place::Unknown;
+        }
         let end = reflector.step().await;
         reflector.settle(end).await;
     }
+}
+
+/// A sign of life that a stream is waited for.
+struct Sign {
+    /// What the server was at, when it was asked.
+    revision: u64,
+    asked_at: Instant,
 }
 
 struct Reflector<'a> {
@@ -97,6 +126,10 @@ struct Reflector<'a> {
     next_resync: Option<Instant>,
     /// A listing is under way: the next "initial events end" completes it.
     listed: bool,
+    /// When the stream or listing was asked for.
+    asked_at: Instant,
+    /// What the stream has to reach to show that it misses nothing.
+    sign: Option<Sign>,
     /// The server does not serve the kind; that was said once.
     missing: bool,
 }
@@ -123,6 +156,7 @@ impl Reflector<'_> {
         let resource = self.target.resource();
         match end {
             End::Quiet => {}
+            End::Doubted => self.place = Place::Unknown,
             End::Unsupported => {
                 debug!(%resource, "the server refuses WatchList, using list and watch");
                 self.watch_list = false;
@@ -172,11 +206,12 @@ impl Reflector<'_> {
             protobuf: self.target.protobuf(),
             ..WatchOptions::default()
         };
+        self.asked_at = Instant::now();
         let opened = self
             .client
             .watch(self.target.resource(), "", &options)
             .await;
-        let mut stream = match opened {
+        let stream = match opened {
             Ok(stream) => stream,
             Err(error) => return refused(error, from_start),
         };
@@ -187,13 +222,42 @@ impl Reflector<'_> {
             self.target.begin_round();
         }
         self.listed = !from_start;
-        let encoding = stream.encoding();
         let deadline = Instant::now() + deadline(timeout_seconds);
+        let (end, events) = self.follow(stream, deadline, from_start).await;
+        match end {
+            // Half a listing is none; and a server that closes watches at once must not be asked
+            // in a tight loop.
+            End::Quiet if !self.listed || events == 0 => End::Cut,
+            end => {
+                // It has delivered: the next trouble is a new one.
+                if events > 0 && self.listed {
+                    self.backoff.reset();
+                }
+                end
+            }
+        }
+    }
+
+    /// Takes events until the stream ends; gives how many there were.
+    async fn follow(
+        &mut self,
+        mut stream: WatchStream,
+        deadline: Instant,
+        from_start: bool,
+    ) -> (End, u64) {
+        let encoding = stream.encoding();
         let mut events: u64 = 0;
-        let end = loop {
+        self.sign = None;
+        loop {
+            let give_up = self.sign.as_ref().map(|sign| sign.asked_at + SIGN_OF_LIFE);
             let event = tokio::select! {
                 biased;
                 event = stream.next() => event,
+                () = self.target.freshness().lacking() => match self.ask_for_sign().await {
+                    true => continue,
+                    false => return (End::Doubted, events),
+                },
+                () = sleep_until(give_up) => return (End::Doubted, events),
                 () = sleep_until(self.next_resync) => {
                     self.resync();
                     continue;
@@ -209,20 +273,9 @@ impl Reflector<'_> {
                 }
             };
             if let Some(end) = end {
-                break end;
+                return (end, events);
             }
-        };
-        match end {
-            // Half a listing is none; and a server that closes watches at once must not be asked
-            // in a tight loop.
-            End::Quiet if !self.listed || events == 0 => End::Cut,
-            end => {
-                // It has delivered: the next trouble is a new one.
-                if events > 0 && self.listed {
-                    self.backoff.reset();
-                }
-                end
-            }
+            self.look_for_sign();
         }
     }
 
@@ -240,7 +293,7 @@ impl Reflector<'_> {
             } => {
                 if initial_events_end && !self.listed {
                     self.listed = true;
-                    self.target.end_round(resource_version);
+                    self.target.end_round(resource_version, self.asked_at);
                 }
                 self.reached(resource_version);
                 self.target.advance(resource_version);
@@ -257,7 +310,37 @@ impl Reflector<'_> {
         }
     }
 
+    /// Asks the server where it is, so that the stream can show that it is there too. False where a new
+    /// listing costs no more than that.
+    async fn ask_for_sign(&mut self) -> bool {
+        if !self.listed || self.target.len() <= CHEAP {
+            return false;
+        }
+        let options = ListOptions {
+            limit: Some(1),
+            metadata_only: true,
+            ..ListOptions::default()
+        };
+        let asked_at = Instant::now();
+        let asking = self.client.list(self.target.resource(), "", &options);
+        let Ok(Ok(page)) = tokio::time::timeout(SIGN_OF_LIFE, asking).await else {
+            return false;
+        };
+        let revision = page.resource_version;
+        self.sign = Some(Sign { revision, asked_at });
+        self.look_for_sign();
+        true
+    }
+
+    fn look_for_sign(&mut self) {
+        let at = self.target.revision();
+        if let Some(sign) = self.sign.take_if(|sign| sign.revision <= at) {
+            self.target.freshness().prove(sign.asked_at);
+        }
+    }
+
     async fn list(&mut self) -> Result<u64, Error> {
+        self.asked_at = Instant::now();
         self.target.begin_round();
         let mut options = ListOptions {
             limit: Some(PAGE),
@@ -280,7 +363,7 @@ impl Reflector<'_> {
                 }
             }
             let Some(token) = page.continue_token else {
-                self.target.end_round(page.resource_version);
+                self.target.end_round(page.resource_version, self.asked_at);
                 return Ok(page.resource_version);
             };
             options.continue_token = Some(token);

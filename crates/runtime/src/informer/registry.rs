@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::Resource;
 use client::Client;
+use tokio::time::Instant;
 
+use super::freshness::Freshness;
 use super::{Informer, StreamOptions, Target, keep_in_step};
 use crate::latch::Latch;
 use crate::spawn::{Task, spawn};
@@ -33,6 +35,7 @@ struct Entry {
     informer: Arc<dyn Any + Send + Sync>,
     start: Box<dyn Fn(Stop) -> Task<()> + Send + Sync>,
     clear_listeners: Box<dyn Fn() + Send + Sync>,
+    demand_fresh: Box<dyn Fn(Instant) + Send + Sync>,
     started: bool,
     synced: Synced,
 }
@@ -87,6 +90,10 @@ impl Informers {
                 let informer = informer.clone();
                 Box::new(move || informer.clear_listeners())
             },
+            demand_fresh: {
+                let informer = informer.clone();
+                Box::new(move |since| informer.demand_fresh(since))
+            },
             started: false,
             synced: informer.synced(),
         }
@@ -128,6 +135,14 @@ impl Informers {
         }
     }
 
+    /// Every store has to be as new as this moment before a controller that waits for it begins. A manager
+    /// that takes the lease from another demands this.
+    pub fn demand_fresh(&self, since: Instant) {
+        for entry in self.lock().by_kind.values() {
+            (entry.demand_fresh)(since);
+        }
+    }
+
     /// Kinds whose first listing is not complete: for health checks and messages.
     pub fn unsynced(&self) -> Vec<String> {
         self.lock()
@@ -155,23 +170,30 @@ fn starter(
     })
 }
 
-/// Tells when an informer's first listing is complete.
+/// Tells when an informer's first listing is complete, and its store as new as was demanded.
 #[derive(Clone)]
 pub struct Synced {
     kind: String,
     done: Latch,
+    freshness: Freshness,
 }
 
 impl Synced {
-    pub(super) fn new(kind: String, done: Latch) -> Synced {
-        Synced { kind, done }
+    pub(super) fn new(kind: String, done: Latch, freshness: Freshness) -> Synced {
+        Synced {
+            kind,
+            done,
+            freshness,
+        }
     }
 
+    /// Is the first listing complete?
     pub fn is_done(&self) -> bool {
         self.done.is_set()
     }
 
     pub async fn wait(&self) {
         self.done.wait().await;
+        self.freshness.met().await;
     }
 }

@@ -375,3 +375,63 @@ async fn a_resync_tells_of_everything_again_and_asks_for_nothing() {
     assert_eq!(seen.log, ["+a", "+b", "~a", "~b", "~a", "~b"]);
     assert_eq!(seen.requests, ["watch-list"]);
 }
+
+/// What a store that had this listing does when it has to be fresh after a minute: its requests, and whether
+/// those who wait for it may begin.
+async fn demanded(answers: Vec<Answer>) -> (Vec<String>, bool) {
+    let script = Arc::new(Script {
+        answers: Mutex::new(answers.into()),
+        requests: Mutex::default(),
+    });
+    let informer = Arc::new(Informer::<Pod>::new());
+    let (_stopper, stop) = Stop::new();
+    let _running = {
+        let (informer, client) = (informer.clone(), Client::new(transport(&script)));
+        let options = StreamOptions {
+            rng: Rng::from_seed(1),
+            resync: None,
+        };
+        spawn(async move { informer.run(client, options, stop).await })
+    };
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    informer.synced().wait().await;
+    informer.demand_fresh(tokio::time::Instant::now());
+    let synced = informer.synced();
+    let waiting = tokio::time::timeout(Duration::from_secs(1), synced.wait());
+    let is_fresh = waiting.await.is_ok();
+    let requests = script.requests.lock().unwrap();
+    (requests.iter().map(|path| brief(path)).collect(), is_fresh)
+}
+
+fn many(count: u64) -> Vec<String> {
+    let pods = (1..=count).map(|number| added(&format!("p{number}"), number));
+    pods.chain([bookmark(1000, true)]).collect()
+}
+
+fn at(revision: u64) -> Answer {
+    let list = format!(r#"{{"metadata":{{"resourceVersion":"{revision}"}},"items":[]}}"#);
+    Answer::Plain(200, list)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_store_that_must_be_fresh_lists_again() {
+    let listing = || Answer::Open(many(3));
+    let (requests, is_fresh) = demanded(vec![listing(), listing()]).await;
+    assert_eq!(requests, ["watch-list", "watch-list"]);
+    assert!(is_fresh);
+    let frozen = Answer::Open(vec![added("p1", 1)]);
+    let (requests, is_fresh) = demanded(vec![listing(), frozen]).await;
+    assert_eq!(requests, ["watch-list", "watch-list"]);
+    assert!(!is_fresh, "half a listing proves nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_store_shows_by_its_stream_that_it_is_fresh_or_lists_again() {
+    let listing = || Answer::Open(many(600));
+    let (requests, is_fresh) = demanded(vec![listing(), at(1000)]).await;
+    assert_eq!(requests, ["watch-list", "list"], "the server is there too");
+    assert!(is_fresh);
+    let (requests, is_fresh) = demanded(vec![listing(), at(1001), listing()]).await;
+    assert_eq!(requests, ["watch-list", "list", "watch-list"]);
+    assert!(is_fresh);
+}

@@ -44,7 +44,7 @@ impl Fence {
             return None;
         }
         match *self.leadership.borrow() {
-            Leadership::Leading { until } if Instant::now() < until => Some(until),
+            Leadership::Leading { until, .. } if Instant::now() < until => Some(until),
             _ => None,
         }
     }

@@ -40,6 +40,8 @@ pub struct LeaderElector {
     metrics: Option<LeaderMetrics>,
     leadership: watch::Sender<Leadership>,
     observed: Option<Observed>,
+    /// When we last became the leader.
+    leads_since: Instant,
     /// A write of ours may have given us the lease, whether or not we saw the answer.
     may_hold: bool,
     news: News,
@@ -71,8 +73,9 @@ pub struct LeaseConfig {
 pub enum Leadership {
     /// Someone else leads, as far as is known.
     Standby { holder: Option<String> },
-    /// We lead, and may write until then; each renewal moves it on.
-    Leading { until: Instant },
+    /// We lead, and may write until then; each renewal moves it on. `since` is when we got the lease from
+    /// another, or from nobody.
+    Leading { since: Instant, until: Instant },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -166,6 +169,7 @@ impl LeaderElector {
             metrics: None,
             leadership: watch::Sender::new(Leadership::Standby { holder: None }),
             observed: None,
+            leads_since: Instant::now(),
             may_hold: false,
             news: News::new(),
         })
@@ -220,6 +224,8 @@ impl LeaderElector {
             match stop.or(self.attempt()).await {
                 None => return false,
                 Some(Attempt::Held { since }) => {
+                    // Only now, after the answer: what another wrote as the leader was written before.
+                    self.leads_since = Instant::now();
                     self.lead(since);
                     self.record("became leader");
                     tracing::info!(lease = %self.lock, "became leader");
@@ -440,6 +446,7 @@ impl LeaderElector {
     /// later, and wait longer. So by the deadline nobody else can have the lease.
     fn lead(&self, since: Instant) {
         self.publish(Leadership::Leading {
+            since: self.leads_since,
             until: since + self.config.renew_deadline,
         });
     }
@@ -505,7 +512,7 @@ pub struct LeaseHealth {
 impl LeaseHealth {
     /// An error that names the lease when we lead, and it has been expired for longer than `grace`.
     pub fn check(&self, grace: Duration) -> Result<(), String> {
-        let Leadership::Leading { until } = *self.leadership.borrow() else {
+        let Leadership::Leading { until, .. } = *self.leadership.borrow() else {
             return Ok(());
         };
         let since_renewal = (Instant::now() + self.renew_deadline).saturating_duration_since(until);

@@ -23,6 +23,7 @@ use api::ResourceType;
 use prometheus::core::Collector;
 use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
+use crate::loose_ends::LooseEnds;
 use families::Families;
 
 /// All metrics of one process, or of one simulated process. Cheap to clone.
@@ -39,6 +40,7 @@ struct Inner {
     /// Families that controllers asked for. Controllers are built anew for each term of leadership,
     /// and go on counting where the last term ended.
     asked_for: Mutex<BTreeMap<String, (Shape, Box<dyn Any + Send>)>>,
+    loose_ends: LooseEnds,
 }
 
 /// Upstream's promise of how long a metric keeps its name; scrapers see it in the help text.
@@ -70,6 +72,7 @@ impl Metrics {
             rest,
             before_scrape: Mutex::new(Vec::new()),
             asked_for: Mutex::default(),
+            loose_ends: LooseEnds::default(),
         }))
     }
 
@@ -77,6 +80,11 @@ impl Metrics {
     pub fn render(&self) -> String {
         self.lock_hooks().retain_mut(|hook| hook());
         text::render(&self.0.registry.gather())
+    }
+
+    /// What is unfinished in the queues that are measured here.
+    pub fn loose_ends(&self) -> &LooseEnds {
+        &self.0.loose_ends
     }
 
     /// Where others register families of their own.

@@ -22,10 +22,26 @@ pub(crate) struct Running {
     _stopper: Stopper,
     _tasks: Vec<Task<()>>,
     pub(crate) informers: Arc<Informers>,
+    pub(crate) metrics: Metrics,
+    /// Who it is in the lease; none for one that leads without asking.
+    pub(crate) identity: Option<String>,
 }
 
 /// Where managers contend, as upstream's do.
 pub(crate) const LEASE: (&str, &str) = ("kube-system", "kube-controller-manager");
+
+/// What every namespace is to trust. Nobody here looks into it.
+pub(crate) const ROOT_CA: &str = "the root of all trust\n";
+
+/// Signs tokens. An RSA key, because its signatures are the same each time.
+const SERVICE_ACCOUNT_KEY: &[u8] =
+    include_bytes!("../../../controllers/src/service_account_token/testdata/rsa_pkcs8.pem");
+
+/// Old tokens go after a day: runs of a year are for others.
+const FLAGS: [&str; 2] = [
+    "--controllers=*",
+    "--legacy-service-account-token-clean-up-period=24h",
+];
 
 impl Cluster {
     /// The one manager, which leads without asking anyone.
@@ -55,14 +71,15 @@ impl Cluster {
 
     fn start(&mut self, number: usize, contends: Option<Duration>) {
         self.started += 1;
+        self.judge.lives();
         let clock = ahead(&self.clock, contends.unwrap_or_default());
         let (stopper, stop) = Stop::new();
         let mut tasks = Vec::new();
-        let leadership = contends.map(|_| {
-            let identity = format!("manager-{number}_{}", self.started);
-            self.judge.stands(number, &identity);
+        let identity = contends.map(|_| format!("manager-{number}_{}", self.started));
+        let leadership = identity.as_ref().map(|identity| {
+            self.judge.stands(number, identity);
             let transport = self.transport_of(number, "");
-            let config = LeaseConfig::new(LEASE.0, LEASE.1, &identity);
+            let config = LeaseConfig::new(LEASE.0, LEASE.1, identity);
             let client = Client::new(transport);
             let elector = LeaderElector::new(client, config, clock.clone(), self.rng.fork(), None)
                 .expect("the default lease settings are valid");
@@ -77,6 +94,7 @@ impl Cluster {
         };
         let manager = self.manager(number, clock, fence);
         let informers = manager.parts.informers.clone();
+        let metrics = manager.parts.metrics.clone();
         tasks.push(spawn(manager.run(leadership, stop)));
         if self.managers.len() <= number {
             self.managers.resize_with(number + 1, || None);
@@ -85,6 +103,8 @@ impl Cluster {
             _stopper: stopper,
             _tasks: tasks,
             informers,
+            metrics,
+            identity,
         });
     }
 
@@ -119,8 +139,8 @@ impl Cluster {
                 informers: Arc::new(informers),
                 metadata: own.clone(),
                 collector: Memory::new(own.clone(), stream),
-                root_ca: None,
-                service_account_key: None,
+                root_ca: Some(ROOT_CA.to_owned()),
+                service_account_key: Some(SERVICE_ACCOUNT_KEY.to_vec()),
                 config: options.config.clone(),
                 gates: options.gates.for_controllers(),
                 clock,
@@ -142,12 +162,12 @@ impl Cluster {
 /// The flags that every manager here runs with. Reading all of them takes longer than starting one.
 pub(crate) fn default_options() -> &'static Options {
     static OPTIONS: OnceLock<Options> = OnceLock::new();
-    OPTIONS.get_or_init(|| {
-        match Options::parse(["--controllers=*"], "simulator", manager::built::has) {
+    OPTIONS.get_or_init(
+        || match Options::parse(FLAGS, "simulator", manager::built::has) {
             Ok(Command::Run(options)) => *options,
             _ => unreachable!("the default flags are valid"),
-        }
-    })
+        },
+    )
 }
 
 fn ahead(clock: &Clock, by: Duration) -> Clock {

@@ -1,16 +1,19 @@
 //! What is really in the API server, object by object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hasher;
 use std::sync::Arc;
 
 use api::kinds::{
-    ControllerRevision, DaemonSet, Deployment, Metadata, Namespace, Node, PersistentVolumeClaim,
-    Pod, ReplicaSet, ReplicationController, StatefulSet,
+    ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, Job, Metadata, Namespace,
+    Node, PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, Secret, ServiceAccount,
+    StatefulSet,
 };
 use api::{Meta, Resource, Uid};
 use apiserver::Changed;
 use runtime::triggers::by_controller;
 use runtime::{IndexValue, Store};
+use rustc_hash::FxHasher;
 
 use crate::cluster::LEASE;
 
@@ -25,9 +28,19 @@ pub(crate) struct Mirror {
     pub(crate) claims: Store<PersistentVolumeClaim>,
     pub(crate) nodes: Store<Node>,
     pub(crate) namespaces: Store<Namespace>,
+    pub(crate) accounts: Store<ServiceAccount>,
+    pub(crate) secrets: Store<Secret>,
+    pub(crate) config_maps: Store<ConfigMap>,
+    pub(crate) roles: Store<ClusterRole>,
+    pub(crate) jobs: Store<Job>,
     /// Everything but events, as the garbage collector sees it.
     pub(crate) metas: BTreeMap<Uid, (String, Meta)>,
-    pub(crate) events: usize,
+    /// How often each event was made anew, by what it says about what.
+    told: BTreeMap<u64, u32>,
+    /// Events that are there, by name.
+    events: BTreeSet<(String, String)>,
+    /// How often processes that write events began, or began to lead.
+    pub(crate) lives: u32,
     /// Who holds the managers' lease.
     pub(crate) leader: Option<String>,
 }
@@ -45,6 +58,11 @@ pub(crate) enum Object {
     Claim(Arc<PersistentVolumeClaim>),
     Node(Arc<Node>),
     Namespace(Arc<Namespace>),
+    Account(Arc<ServiceAccount>),
+    Secret(Arc<Secret>),
+    ConfigMap(Arc<ConfigMap>),
+    Role(Arc<ClusterRole>),
+    Job(Arc<Job>),
     Other(Arc<Metadata>),
 }
 
@@ -61,6 +79,11 @@ impl Object {
             Object::Claim(object) => &object.metadata,
             Object::Node(object) => &object.metadata,
             Object::Namespace(object) => &object.metadata,
+            Object::Account(object) => &object.metadata,
+            Object::Secret(object) => &object.metadata,
+            Object::ConfigMap(object) => &object.metadata,
+            Object::Role(object) => &object.metadata,
+            Object::Job(object) => &object.metadata,
             Object::Other(object) => &object.metadata,
         }
     }
@@ -91,8 +114,15 @@ impl Mirror {
             claims: Store::new(),
             nodes: Store::new(),
             namespaces: Store::new(),
+            accounts: Store::new(),
+            secrets: Store::new(),
+            config_maps: Store::new(),
+            roles: Store::new(),
+            jobs: Store::new(),
             metas: BTreeMap::new(),
-            events: 0,
+            told: BTreeMap::new(),
+            events: BTreeSet::new(),
+            lives: 0,
             leader: None,
         };
         mirror.pods.add_index(&by_controller());
@@ -114,8 +144,13 @@ impl Mirror {
             "persistentvolumeclaims" => keep(&self.claims, changed, Object::Claim),
             "nodes" => keep(&self.nodes, changed, Object::Node),
             "namespaces" => keep(&self.namespaces, changed, Object::Namespace),
+            "serviceaccounts" => keep(&self.accounts, changed, Object::Account),
+            "secrets" => keep(&self.secrets, changed, Object::Secret),
+            "configmaps" => keep(&self.config_maps, changed, Object::ConfigMap),
+            "clusterroles" => keep(&self.roles, changed, Object::Role),
+            "jobs" => keep(&self.jobs, changed, Object::Job),
             "events" => {
-                self.events += 1;
+                self.note_event(changed);
                 return (None, None);
             }
             "leases" => {
@@ -155,15 +190,51 @@ impl Mirror {
         }
     }
 
+    fn note_event(&mut self, changed: &Changed) {
+        let name = (changed.namespace.clone(), changed.name.clone());
+        if changed.is_deleted {
+            self.events.remove(&name);
+        } else if self.events.insert(name) {
+            let event: serde_json::Value =
+                serde_json::from_slice(&changed.body).unwrap_or_default();
+            let mut hash = FxHasher::default();
+            let object = &event["involvedObject"];
+            for field in [
+                &object["uid"],
+                &object["fieldPath"],
+                &event["reason"],
+                &event["message"],
+                &event["source"]["component"],
+            ] {
+                hash.write(field.as_str().unwrap_or_default().as_bytes());
+            }
+            *self.told.entry(hash.finish()).or_default() += 1;
+        }
+    }
+
+    /// The same thing is told once by each life of whoever tells it, and counted after that. What was
+    /// deleted with its namespace, or lost, is told again.
+    pub(super) fn tells_once(&self) -> Result<(), String> {
+        let most = self.told.values().max().copied().unwrap_or(0);
+        match most > self.lives + 1 {
+            true => Err(format!(
+                "one event was made {most} times instead of being counted"
+            )),
+            false => Ok(()),
+        }
+    }
+
     fn note_lease(&mut self, changed: &Changed) {
         if (changed.namespace.as_str(), changed.name.as_str()) != LEASE {
             return;
         }
         let lease: serde_json::Value = serde_json::from_slice(&changed.body).unwrap_or_default();
         let holder = lease["spec"]["holderIdentity"].as_str();
-        self.leader = holder
+        let leader = holder
             .filter(|holder| !holder.is_empty() && !changed.is_deleted)
             .map(str::to_owned);
+        self.lives += u32::from(self.leader != leader);
+        self.leader = leader;
     }
 
     pub(crate) fn pods_of(&self, owner: &Uid) -> Vec<Arc<Pod>> {

@@ -12,6 +12,9 @@ const SLOW_REACTION: Duration = Duration::from_secs(10);
 /// Where they are not: hardly any time passes.
 const REACTION: Duration = Duration::from_millis(100);
 
+/// How far a view may lag behind: longer than the longest trouble with watches.
+const LAG: Duration = Duration::from_secs(60);
+
 /// Long enough for every cache to be complete again, and every expectation to have run out.
 const AMNESTY: Duration = Duration::from_secs(6 * 60);
 
@@ -22,6 +25,8 @@ const DISTURBANCE: Duration = Duration::from_secs(40 * 60);
 pub(super) struct Past {
     /// Of each owner: generation and the bounds that it set.
     bounds: BTreeMap<Uid, Vec<Bounds>>,
+    /// Of each ReplicaSet: how many pods its status promised beyond what it asks for, and until when.
+    surplus: BTreeMap<Uid, (MicroTime, i32)>,
     /// When an object began to go away.
     ended: BTreeMap<Uid, MicroTime>,
     /// When somebody other than its controller did something to the pods of an owner.
@@ -60,6 +65,21 @@ impl Past {
         Some((least, most))
     }
 
+    pub(super) fn note_surplus(&mut self, set: &Uid, surplus: i32, at: MicroTime) {
+        if surplus > 0 {
+            let held = self.surplus(set, at, true);
+            self.surplus.insert(set.clone(), (at, surplus.max(held)));
+        }
+    }
+
+    /// The surplus that a controller may still see, whose view may lag.
+    pub(super) fn surplus(&self, set: &Uid, now: MicroTime, lag: bool) -> i32 {
+        let window = if lag { LAG } else { REACTION };
+        let held = self.surplus.get(set);
+        held.filter(|(at, _)| now.since(*at) <= window)
+            .map_or(0, |(_, surplus)| *surplus)
+    }
+
     pub(super) fn note_end(&mut self, uid: &Uid, at: MicroTime) {
         self.ended.entry(uid.clone()).or_insert(at);
     }
@@ -85,8 +105,10 @@ impl Past {
         at.is_none_or(|at| now.since(*at) > DISTURBANCE)
     }
 
-    /// The server lost changes: for a while nobody can be held to what they have seen.
+    /// The server lost changes: for a while nobody can be held to what they have seen, and who was dead may
+    /// live again.
     pub(super) fn forgive(&mut self, at: MicroTime) {
+        self.ended.clear();
         self.forgiven_at = Some(at);
     }
 

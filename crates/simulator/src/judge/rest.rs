@@ -9,7 +9,7 @@ use controllers::{
     daemonset, deployment, garbage_collector, namespace, node_lifecycle, pod_gc, replicaset,
     statefulset,
 };
-use runtime::{Informers, Store};
+use runtime::{Informers, Metrics, Store};
 
 use super::{Judge, Mirror};
 
@@ -39,7 +39,40 @@ impl Judge {
         same(&mirror.stateful, &informers.store())?;
         same(&mirror.daemons, &informers.store())?;
         same(&mirror.revisions, &informers.store())?;
-        same(&mirror.namespaces, &informers.store())
+        same(&mirror.claims, &informers.store())?;
+        same(&mirror.nodes, &informers.store())?;
+        same(&mirror.namespaces, &informers.store())?;
+        same(&mirror.accounts, &informers.store())?;
+        same(&mirror.secrets, &informers.store())?;
+        same(&mirror.roles, &informers.store())?;
+        same(&mirror.jobs, &informers.store())
+    }
+}
+
+impl Judge {
+    /// Has a manager finished everything? One that stands by has not begun.
+    pub(crate) fn check_loose_ends(&self, identity: Option<&str>, metrics: &Metrics) -> Verdict {
+        let mut inner = self.lock();
+        if identity.is_some() && identity != inner.mirror.leader.as_deref() {
+            return Ok(());
+        }
+        inner.checks += 1;
+        for (name, ends) in metrics.loose_ends().look() {
+            if let Some(key) = ends.busy.first() {
+                return Err(format!("{name}: {key} is stuck in the queue"));
+            }
+            if let Some(key) = ends.failing.first() {
+                return Err(format!("{name}: {key} fails, although all has converged"));
+            }
+            if let Some(key) = ends.expecting.first() {
+                return Err(format!("{name}: {key} expects what never comes"));
+            }
+            let dead = |key: &&String| !inner.mirror.has(&name, key);
+            if let Some(key) = ends.held.iter().find(dead) {
+                return Err(format!("{name} remembers {key}, which does not exist"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -76,6 +109,24 @@ fn by_uid<K: Resource>(store: &Store<K>) -> BTreeMap<Uid, Arc<K>> {
 }
 
 impl Mirror {
+    /// Is there such an object, in the kind that the controller or queue of this name works on?
+    fn has(&self, name: &str, key: &str) -> bool {
+        let (namespace, object) = key.split_once('/').unwrap_or(("", key));
+        match name {
+            "replicaset" | "replicaset-controller" => self.sets.find(namespace, object).is_some(),
+            "replicationmanager" | "replicationcontroller-controller" => {
+                self.controllers.find(namespace, object).is_some()
+            }
+            "deployment" => self.deployments.find(namespace, object).is_some(),
+            "statefulset" => self.stateful.find(namespace, object).is_some(),
+            "daemonset" | "daemonset-controller" => self.daemons.find(namespace, object).is_some(),
+            "namespace" | "serviceaccount" => self.namespaces.find("", object).is_some(),
+            "ttlcontroller" => self.nodes.find("", object).is_some(),
+            // Queues of things that come and go by themselves.
+            _ => true,
+        }
+    }
+
     fn converged(&self, gates: Gates, now: api::MicroTime) -> Verdict {
         for set in self.sets.list() {
             replicaset::converged(&*set, &self.pods_of(&set.metadata.uid))?;
@@ -105,6 +156,8 @@ impl Mirror {
             namespace::converged(&held, content)?;
         }
         garbage_collector::converged(self.all())?;
+        self.housekeeping_converged(now)?;
+        self.tells_once()?;
         self.no_leftovers()
     }
 

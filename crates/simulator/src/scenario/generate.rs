@@ -7,6 +7,7 @@ use api::{Resource, Rng};
 use client::Propagation;
 use serde_json::json;
 
+use super::chores::{draw_chore, forgotten_token};
 use super::workloads::{Workload, draw, draw_change, draw_kind};
 use super::{Action, Scenario, Step, Target, Trouble, Wish};
 use crate::faults::Faults;
@@ -16,6 +17,9 @@ const NAMESPACES: [&str; 2] = ["default", "shop"];
 
 /// No run has more workloads than this: small worlds find bugs faster.
 const WORKLOADS_MAX: usize = 4;
+
+/// A token is too young on the first day, marked on the second, spared on the third and gone on the fourth.
+const DAYS: Duration = Duration::from_secs(5 * 24 * 60 * 60);
 
 /// Kinds whose watches can be troubled one by one.
 const WATCHED: [&str; 10] = [
@@ -43,6 +47,7 @@ impl Scenario {
             managers,
             workloads: Vec::new(),
             pods: 0,
+            chores: 0,
             steps: Vec::new(),
             at: Duration::ZERO,
         };
@@ -54,6 +59,9 @@ impl Scenario {
                 draft.trouble();
             }
             draft.at += Duration::from_millis(rng.below(8000) as u64);
+        }
+        if nodes == 1 && rng.chance(25) {
+            draft.wait_for_days();
         }
         draft.steps.sort_by_key(|step| step.at);
         Scenario {
@@ -79,6 +87,7 @@ struct Draft {
     managers: usize,
     workloads: Vec<Workload>,
     pods: usize,
+    chores: usize,
     steps: Vec<Step>,
     at: Duration,
 }
@@ -92,6 +101,8 @@ impl Draft {
         let made = self.workloads.len();
         let wish = if made == 0 || (made < WORKLOADS_MAX && self.rng.chance(3)) {
             self.create()
+        } else if self.rng.chance(7) {
+            return self.chore();
         } else {
             self.act()
         };
@@ -147,6 +158,28 @@ impl Draft {
         }
     }
 
+    /// Something about accounts, tokens, roles, jobs or nodes; it may take several steps.
+    fn chore(&mut self) {
+        self.chores += 1;
+        let chosen = self.rng.below(self.workloads.len());
+        let namespace = self.workloads[chosen].target.namespace;
+        let mut at = self.at;
+        for (after, wish) in draw_chore(&self.rng, namespace, self.chores, self.nodes) {
+            at += after;
+            self.push(at, Action::User(wish));
+        }
+    }
+
+    /// Leaves a token behind that nobody uses, until those who look once a day have taken it away. With one
+    /// node, because nodes speak all day.
+    fn wait_for_days(&mut self) {
+        for wish in forgotten_token() {
+            self.push(self.at, Action::User(wish));
+        }
+        let end = self.at + DAYS;
+        self.push(end, Action::Trouble(Trouble::WakeNode(0)));
+    }
+
     fn bare_pod(&mut self, target: Target) -> Wish {
         self.pods += 1;
         let name = format!("bare-{}", self.pods);
@@ -197,9 +230,8 @@ impl Draft {
                 lost: 0,
                 down: millis(5000),
             },
-            // No tail is lost here: simulated kubelets do not get over pods that come back from the dead.
             4 => Trouble::RestartServer {
-                lost: 0,
+                lost: 1 + self.rng.below(12) as u64,
                 down: millis(5000),
             },
             5 | 6 => Trouble::Freeze {

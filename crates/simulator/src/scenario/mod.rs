@@ -5,6 +5,7 @@
 //! the others still break something, and the same steps can be run without any trouble to see how it
 //! should have ended.
 
+mod chores;
 mod generate;
 pub mod library;
 mod workloads;
@@ -70,6 +71,8 @@ pub enum Wish {
     DeleteNamespace(&'static str),
     LabelNode(usize, &'static str),
     TaintNode(usize, bool),
+    /// Says in a Job's status that it is complete.
+    FinishJob(Target),
 }
 
 /// What goes wrong on a schedule. What goes wrong by chance is in [`Faults`].
@@ -262,6 +265,7 @@ impl fmt::Display for Wish {
             Wish::DeleteNamespace(name) => write!(f, "deletes namespace {name}"),
             Wish::LabelNode(node, pool) => write!(f, "labels node-{node} pool={pool}"),
             Wish::TaintNode(node, true) => write!(f, "taints node-{node}"),
+            Wish::FinishJob(target) => write!(f, "finishes {target}"),
             Wish::TaintNode(node, false) => write!(f, "takes the taint from node-{node}"),
         }
     }

@@ -139,3 +139,23 @@ fn only_controllers_that_are_not_ours_conflict() {
         assert!(!conflicts("", facts), "who retains does not mind {facts}");
     }
 }
+
+// Seed 233 of the simulator: the pod may be on its way out already.
+#[test]
+fn a_claim_is_bound_to_a_pod_that_the_set_no_longer_wants_and_to_no_other() {
+    let bound = |scaled: &str, name: &str, owner: &str| {
+        let set = with_claims(stateful_set(2), scaled, "Retain").to_string();
+        let set = StatefulSet::decode(set.as_bytes()).unwrap();
+        let claim = json!({"metadata": {"name": name, "ownerReferences": [
+            {"apiVersion": "v1", "kind": "Pod", "name": owner, "uid": "u", "controller": true},
+        ]}});
+        let claim = PersistentVolumeClaim::decode(claim.to_string().as_bytes()).unwrap();
+        let owner = claim.metadata.controller().unwrap();
+        super::super::claim_bound(&set, &claim, owner).is_ok()
+    };
+    assert!(bound("Delete", "data-web-2", "web-2"));
+    assert!(!bound("Delete", "data-web-1", "web-1"), "it is wanted");
+    assert!(!bound("Delete", "data-web-2", "web-3"), "another's pod");
+    assert!(!bound("Retain", "data-web-2", "web-2"), "it is to be kept");
+    assert!(bound("Retain", "other-web-2", "web-2"), "nobody's claim");
+}

@@ -17,8 +17,10 @@ impl Course<'_> {
             return;
         }
         if self.pod.is_finished() {
-            // With a grace period of 0 our own DELETE has been here: finalizers hold the rest.
-            self.outcome.delete = meta.deletion_grace_period_seconds != Some(0);
+            // With a grace period of 0 our own DELETE has been here: finalizers hold the rest. Without any, a
+            // server that was restored has forgotten the last part of it.
+            let is_held = !meta.finalizers.is_empty();
+            self.outcome.delete = meta.deletion_grace_period_seconds != Some(0) || !is_held;
             return;
         }
         let (stops_at, exit_code) = self.stops_at();

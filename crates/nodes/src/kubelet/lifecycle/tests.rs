@@ -470,11 +470,12 @@ fn a_deleted_pod_stops_and_goes() {
 
 #[test]
 fn a_finished_pod_that_is_deleted_goes_once() {
-    let finished = |grace: i64| {
+    let finished = |grace: i64, finalizers: &[&str]| {
         let mut pod = Pod::default();
         pod.status.phase = Phase::Succeeded;
         pod.metadata.deleted_at = Some(Time::from_unix(5));
         pod.metadata.deletion_grace_period_seconds = Some(grace);
+        pod.metadata.finalizers = finalizers.iter().map(|name| Istr::new(name)).collect();
         let facts = Facts {
             now: Time::from_unix(9).micro(),
             behaviour: &Behaviour::default(),
@@ -484,8 +485,12 @@ fn a_finished_pod_that_is_deleted_goes_once() {
         };
         advance(&pod, &facts).delete
     };
-    assert!(finished(30));
-    assert!(!finished(0), "held by finalizers after our own DELETE");
+    assert!(finished(30, &[]) && finished(30, &["a/b"]));
+    assert!(
+        !finished(0, &["a/b"]),
+        "held by finalizers after our own DELETE"
+    );
+    assert!(finished(0, &[]), "a restored server forgot half of it");
 }
 
 #[test]

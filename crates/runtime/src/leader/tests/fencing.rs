@@ -39,7 +39,10 @@ fn fenced(delay: Duration) -> Fenced {
 impl Fenced {
     fn lead_for(&self, seconds: u64) {
         let until = Instant::now() + Duration::from_secs(seconds);
-        self.leadership.send_replace(Leadership::Leading { until });
+        self.leadership.send_replace(Leadership::Leading {
+            since: Instant::now(),
+            until,
+        });
     }
 
     async fn write(&self) -> Result<(), String> {
@@ -140,7 +143,10 @@ async fn an_election_that_has_ended_closes_the_fence() {
         arrived,
     } = fenced(Duration::ZERO);
     let until = Instant::now() + Duration::from_secs(10);
-    leadership.send_replace(Leadership::Leading { until });
+    leadership.send_replace(Leadership::Leading {
+        since: Instant::now(),
+        until,
+    });
     drop(leadership);
     client.create(&PODS, "web", "{}").await.unwrap_err();
     assert!(arrived.lock().unwrap().is_empty());

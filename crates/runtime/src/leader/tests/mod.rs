@@ -62,7 +62,7 @@ impl Candidate {
 
     /// Whether the fence of this candidate is open.
     fn may_write(&self) -> bool {
-        matches!(*self.leadership.borrow(), Leadership::Leading { until } if Instant::now() < until)
+        matches!(*self.leadership.borrow(), Leadership::Leading { until, .. } if Instant::now() < until)
     }
 
     fn leads(&self) -> bool {

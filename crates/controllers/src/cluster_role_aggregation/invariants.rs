@@ -1,0 +1,40 @@
+//! What must hold: always ([`safe`]), and once nothing changes any more ([`converged`]).
+
+use std::sync::Arc;
+
+use api::kinds::ClusterRole;
+
+use super::aggregate;
+
+/// The role is the sum of those that it selects, if it is to be a sum.
+pub fn converged(role: &ClusterRole, roles: &[Arc<ClusterRole>]) -> Result<(), String> {
+    match aggregate(role, roles) {
+        Ok(Some(rules)) if rules != role.rules => Err(format!(
+            "cluster role {} is not the sum of those that it selects",
+            role.metadata.name
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Nobody gets rights that were not given: only sums are written, and each rule is that of a role.
+pub fn safe(
+    before: Option<&ClusterRole>,
+    after: &ClusterRole,
+    roles: &[Arc<ClusterRole>],
+) -> Result<(), String> {
+    let name = &after.metadata.name;
+    if before.is_none_or(|before| before.aggregation_rule != after.aggregation_rule)
+        || after.aggregation_rule.is_none()
+    {
+        return Err(format!("cluster role {name} is no sum, but was written"));
+    }
+    let given = |rule| {
+        let mut others = roles.iter().filter(|other| other.metadata.name != *name);
+        others.any(|other| other.rules.contains(rule))
+    };
+    match after.rules.iter().find(|rule| !given(rule)) {
+        Some(rule) => Err(format!("cluster role {name} got {rule:?} from nowhere")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,29 @@
+//! What must hold: always ([`safe`]), and once nothing changes any more ([`converged`]).
+
+use std::collections::BTreeMap;
+
+use api::kinds::{ConfigMap, ROOT_CA_CONFIG_MAP};
+use api::{Istr, Meta};
+
+use super::{DATA_KEY, is_good};
+
+/// Is this what every namespace should have?
+pub fn converged(held: Option<&ConfigMap>, root_ca: &str) -> Result<(), String> {
+    let data = BTreeMap::from([(DATA_KEY.to_owned(), Istr::new(root_ca))]);
+    match held {
+        None => Err(format!("there is no {ROOT_CA_CONFIG_MAP}")),
+        Some(map) if !is_good(map, &data) => Err(format!(
+            "{} does not hold the root certificates",
+            map.metadata.key()
+        )),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Nothing is written but that one ConfigMap: `written` was created or changed by the controller.
+pub fn safe(written: &Meta) -> Result<(), String> {
+    match *written.name == *ROOT_CA_CONFIG_MAP {
+        true => Ok(()),
+        false => Err(format!("{} is not the publisher's to write", written.key())),
+    }
+}

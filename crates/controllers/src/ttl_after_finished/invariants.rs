@@ -1,0 +1,28 @@
+//! What must hold: always ([`safe`]), and once nothing changes any more ([`converged`]).
+
+use api::MicroTime;
+use api::kinds::Job;
+
+use super::{Verdict, judge};
+
+/// No job is there whose time is over.
+pub fn converged(job: &Job, now: MicroTime) -> Result<(), String> {
+    match judge(job, now) {
+        Verdict::Expired { since } => Err(format!(
+            "job {} should have been deleted {since:?} ago",
+            job.metadata.key()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// No job goes before its time: `deleted` is what the controller deleted.
+pub fn safe(deleted: &Job, now: MicroTime) -> Result<(), String> {
+    match judge(deleted, now) {
+        Verdict::Expired { .. } => Ok(()),
+        verdict => Err(format!(
+            "job {} was deleted: {verdict}",
+            deleted.metadata.key()
+        )),
+    }
+}
