@@ -2,6 +2,7 @@
 
 mod autoscaler;
 
+use crate::crd::structural;
 use crate::kinds::{Kind, Registry};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -27,7 +28,13 @@ pub(crate) fn to_storage(kind: &Kind, value: &mut Value) {
     match pair(kind) {
         Some(Pair::Event) => rename(value, &EVENT_NAMES),
         Some(Pair::Autoscaler) => autoscaler::to_v2(value),
-        None => {}
+        None => {
+            // UPSTREAM: what is stored has the defaults of the version under which it is stored, too.
+            let version = kind.custom();
+            if let Some(schema) = version.and_then(|version| version.storage_schema.as_ref()) {
+                structural::default(schema, value);
+            }
+        }
     }
 }
 

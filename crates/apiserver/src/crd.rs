@@ -20,6 +20,8 @@ use std::collections::BTreeMap;
 pub struct CustomVersion {
     /// `openAPIV3Schema`, structural.
     pub schema: Value,
+    /// That of the version under which objects are stored, if it is another.
+    pub storage_schema: Option<Value>,
     /// `additionalPrinterColumns`, as written in the definition.
     pub columns: Vec<Value>,
     pub has_status: bool,

@@ -27,7 +27,11 @@ fn our_api_server_answers_as_kube_apiserver_does() {
         stories.retain(|story| chosen.split(',').any(|name| name == story.name));
     }
     let options = ClusterOptions {
-        apiserver_flags: vec!["--service-cluster-ip-range=10.0.0.0/24".to_owned()],
+        apiserver_flags: vec![
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            // Off by default upstream, but on in every cluster; ours has it.
+            "--enable-admission-plugins=NodeRestriction".to_owned(),
+        ],
         ..ClusterOptions::default()
     };
     let cluster = Cluster::start(&installation, options).unwrap();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use real_tests::audit;
-use real_tests::kubelet::{AutomaticKubelet, Ending, Kubelet};
+use real_tests::kubelet::{AutomaticKubelet, Ending, Heartbeats, Kubelet};
 use real_tests::wait::{self, Seen};
 use real_tests::{Cluster, ClusterOptions, Flavor, Manager, ManagerOptions, installation, manager};
 use serde_json::{Value, json};
@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 const PATIENCE: Duration = Duration::from_secs(120);
 const APPS: &str = "/apis/apps/v1/namespaces/default";
 const BATCH: &str = "/apis/batch/v1/namespaces/default";
+
+/// A node that falls silent is noticed while the test lasts.
+const SHORT_PATIENCE: [&str; 2] = ["--node-monitor-period=1s", "--node-monitor-grace-period=8s"];
 
 const KINDS: [(&str, &str, &str); 3] = [
     ("Deployment", "deployments", "deployment-controller"),
@@ -45,6 +48,7 @@ fn never_refused(flavor: Flavor, kinds: &[(&str, &str, &str)]) {
         .unwrap();
     let options = ManagerOptions {
         use_service_account_credentials: true,
+        flags: SHORT_PATIENCE.map(str::to_owned).to_vec(),
         ..ManagerOptions::default()
     };
     let mut running = Manager::start(&cluster, flavor, &options).unwrap();
@@ -148,10 +152,11 @@ fn run_job(cluster: &Cluster) {
 }
 
 /// Those that write in [`keep_house`], apart from the tokens controller, which acts as the manager itself.
-const HOUSEKEEPERS: [&str; 8] = [
+const HOUSEKEEPERS: [&str; 9] = [
     "clusterrole-aggregation-controller",
     "garbage-collector-controller",
     "namespace-controller",
+    "node-lifecycle-controller",
     "pod-garbage-collector-controller",
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
@@ -219,8 +224,34 @@ fn keep_house(cluster: &Cluster) {
     api.create(roles, &all).unwrap();
     wait_field(cluster, &format!("{roles}/all"), "/rules/0/verbs");
 
+    lose_a_node(cluster);
     api.delete("/api/v1/namespaces/shop", &json!({})).unwrap();
     wait_gone(cluster, "/api/v1/namespaces/shop");
+}
+
+/// A node that falls silent, and a pod there that has to leave.
+fn lose_a_node(cluster: &Cluster) {
+    let api = &cluster.api;
+    let _others = Heartbeats::start(api).unwrap();
+    api.create("/api/v1/nodes", &json!({"metadata": {"name": "lost"}}))
+        .unwrap();
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    api.strategic_patch("/api/v1/nodes/lost/status", &ready)
+        .unwrap();
+    let tolerates = json!([{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}]);
+    let pod = json!({
+        "metadata": {"name": "left"},
+        "spec": {"tolerations": tolerates, "containers": [{"name": "main", "image": "example.invalid/main"}]},
+    });
+    api.create("/api/v1/namespaces/shop/pods", &pod).unwrap();
+    let kubelet = Kubelet::new(api, "shop");
+    kubelet.bind("left", "lost").unwrap();
+    kubelet
+        .set_ready("left", true, "2026-01-01T00:00:00Z")
+        .unwrap();
+    let pod = "/api/v1/namespaces/shop/pods/left";
+    wait_field(cluster, pod, "/metadata/deletionTimestamp");
+    kubelet.finish("left").unwrap();
 }
 
 fn wait_present(cluster: &Cluster, path: &str) {
@@ -256,6 +287,7 @@ fn service_account(controller: &str) -> &str {
         "root-ca-certificate-publisher-controller" => "root-ca-cert-publisher",
         "serviceaccount-controller" => "service-account-controller",
         "daemonset-controller" => "daemon-set-controller",
+        "node-lifecycle-controller" | "taint-eviction-controller" => "node-controller",
         other => other,
     }
 }

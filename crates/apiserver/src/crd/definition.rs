@@ -150,6 +150,10 @@ fn custom_version(definition: &Value, version: &Value) -> CustomVersion {
             .then(|| warning.unwrap_or_else(default_warning)),
         patterns,
         schema,
+        storage_schema: versions(definition)
+            .iter()
+            .find(|other| other["storage"] == true && other["name"] != version["name"])
+            .map(|other| other["schema"]["openAPIV3Schema"].clone()),
     }
 }
 

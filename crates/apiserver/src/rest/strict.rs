@@ -3,6 +3,7 @@
 //! The last one wins, as everywhere; `fieldValidation` says how much noise that makes.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 use std::cell::RefCell;
 use std::fmt;
@@ -158,10 +159,13 @@ impl<'de> Visitor<'de> for Seed<'_> {
                 place: &place,
                 duplicates: self.duplicates,
             })?;
-            if map.contains_key(&name) {
-                self.duplicate(&name);
+            match map.entry(name) {
+                Entry::Vacant(place) => drop(place.insert(value)),
+                Entry::Occupied(mut place) => {
+                    self.duplicate(place.key());
+                    place.insert(value);
+                }
             }
-            map.insert(name, value);
         }
         Ok(Value::Object(map))
     }

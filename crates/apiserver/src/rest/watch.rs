@@ -253,12 +253,10 @@ impl Watcher {
                 Tail::Events(events, complete) => {
                     // A watch from the future waits: what happens before it is not shown.
                     self.revision = self.revision.max(complete);
-                    let mut chunk = BytesMut::new();
-                    for event in events.iter().filter(|event| event.revision > before) {
-                        self.put_event(&mut chunk, event);
-                    }
-                    if !chunk.is_empty() {
-                        return Some(chunk.freeze());
+                    let new = events.iter().filter(|event| event.revision > before);
+                    let mut lines = new.filter_map(|event| self.line_of(event));
+                    if let Some(first) = lines.next() {
+                        return Some(joined(first, lines));
                     }
                     if events.len() < BATCH {
                         return None;
@@ -268,9 +266,10 @@ impl Watcher {
         }
     }
 
-    fn put_event(&mut self, chunk: &mut BytesMut, event: &Event) {
+    /// What this watcher gets to see of a change, if anything.
+    fn line_of(&mut self, event: &Event) -> Option<Bytes> {
         if !event.object.key.starts_with(&self.prefix) {
-            return;
+            return None;
         }
         let kind = self.context.stored_kind.clone();
         let matched = event
@@ -280,14 +279,13 @@ impl Watcher {
         let matches =
             event.change != Change::Deleted && self.selector.matches(&kind, &event.object);
         let kind_of_change = match (matched, matches) {
-            (false, false) => return,
+            (false, false) => return None,
             (false, true) => Change::Added,
             (true, true) => Change::Modified,
             (true, false) => Change::Deleted,
         };
         if kind_of_change == event.change && self.shape == Shape::Object {
-            chunk.put(self.shared_line(event));
-            return;
+            return Some(self.shared_line(event));
         }
         let shown = match (&event.previous, kind_of_change) {
             // It no longer matches: its last matching state, at this revision.
@@ -296,7 +294,7 @@ impl Watcher {
             ),
             _ => self.encode(&event.object),
         };
-        put_line(chunk, kind_of_change.name(), &shown);
+        Some(line(kind_of_change.name(), &shown))
     }
 
     /// The event's line as every watcher of this version gets it, printed by the first of them.
@@ -343,6 +341,17 @@ impl Watcher {
         };
         line("BOOKMARK", object.to_string().as_bytes())
     }
+}
+
+/// Lines as one chunk. A line alone, which is the usual case, is not copied: all watchers share it.
+fn joined(first: Bytes, rest: impl Iterator<Item = Bytes>) -> Bytes {
+    let mut chunk = None;
+    for line in rest {
+        chunk
+            .get_or_insert_with(|| BytesMut::from(&first[..]))
+            .put(line);
+    }
+    chunk.map_or(first, BytesMut::freeze)
 }
 
 fn line(kind: &str, object: &[u8]) -> Bytes {

@@ -151,7 +151,10 @@ impl Texts {
     pub(super) fn new(texts: impl Iterator<Item = impl AsRef<str>>) -> Texts {
         let mut all = String::new();
         for text in texts {
-            all.extend(text.as_ref().chars().filter(|char| *char != BETWEEN));
+            match text.as_ref() {
+                text if text.contains(BETWEEN) => all.push_str(&text.replace(BETWEEN, "")),
+                text => all.push_str(text),
+            }
             all.push(BETWEEN);
         }
         Texts(all.into_boxed_str())

@@ -71,3 +71,63 @@ fn own<'a>(job: &Job, pods: &'a [Arc<Pod>]) -> impl Iterator<Item = &'a Arc<Pod>
     pods.iter()
         .filter(move |pod| pod.metadata.is_controlled_by(&uid))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::round::{pod, snapshot};
+    use super::*;
+
+    /// The job of these words, and pods that it controls.
+    fn given(text: &str) -> (Arc<Job>, Vec<Arc<Pod>>) {
+        let (words, pods) = text.split_once('|').unwrap_or((text, ""));
+        let job = snapshot(words).job;
+        let owner = api::OwnerRef {
+            uid: job.metadata.uid.clone(),
+            controller: Some(true),
+            ..api::OwnerRef::default()
+        };
+        let owners = api::meta::intern_owners(vec![owner]);
+        let owned = |text: &str| {
+            let mut pod = pod(text);
+            Arc::make_mut(&mut pod).metadata.owners = owners.clone();
+            pod
+        };
+        let pods = pods.split_whitespace().map(owned).collect();
+        (job, pods)
+    }
+
+    #[test]
+    fn a_job_at_rest_says_what_its_pods_say() {
+        let told = |text: &str| {
+            let (job, pods) = given(text);
+            converged(&job, &pods).err().unwrap_or_default()
+        };
+        assert_eq!(told("active=1 | a:running b:succeeded,free"), "");
+        assert_eq!(told("condition=Complete | a:succeeded,free"), "");
+        let lies = "default/j: status says 2 active pods, there are 1";
+        assert_eq!(told("active=2 | a:running"), lies);
+        let runs = "default/j is over or suspended and has 1 active pods";
+        assert_eq!(told("condition=Failed active=1 | a:running"), runs);
+        assert_eq!(told("suspend active=1 | a:running"), runs);
+        assert_eq!(told("| b:succeeded"), "default/j still holds b");
+        let going = "condition=Failed | b:running,going";
+        assert_eq!(told(going), "default/j still holds b");
+        assert_eq!(told("backoffLimitPerIndex=1 | b:failed"), "");
+        assert_eq!(told("uncounted=a"), "default/j has not counted 1 pods");
+        assert_eq!(told("deleting active=5"), "");
+    }
+
+    #[test]
+    fn a_job_never_runs_or_counts_too_many() {
+        let (job, pods) = given("parallelism=1 succeeded=2 uncounted=x | a:running b:running");
+        assert!(safe(&job, &pods, 2).is_ok());
+        let error = safe(&job, &pods, 1).unwrap_err();
+        assert_eq!(
+            error,
+            "default/j has 2 active pods and never wanted more than 1"
+        );
+        assert!(counted_once(&job, 3).is_ok());
+        let error = counted_once(&job, 2).unwrap_err();
+        assert_eq!(error, "default/j counts 3 successes of 2");
+    }
+}

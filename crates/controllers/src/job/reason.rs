@@ -87,7 +87,10 @@ impl fmt::Display for Reason {
                 succeeded,
                 completions,
             } => {
-                write!(f, "has the {} it wants; {succeeded}", pods(*have))?;
+                match (have, awaited) {
+                    (0, 0) => write!(f, "wants no pods; {succeeded}")?,
+                    _ => write!(f, "has the {} it wants; {succeeded}", pods(*have))?,
+                }
                 if let Some(completions) = completions {
                     write!(f, " of {completions}")?;
                 }

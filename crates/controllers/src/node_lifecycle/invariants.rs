@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use api::MicroTime;
 use api::conditions::ConditionStatus;
-use api::kinds::{Lease, Node};
+use api::kinds::Node;
 use api::taints::{Taint, TaintEffect};
 
 use super::taints::{self, NOT_READY, UNREACHABLE};
@@ -50,53 +49,30 @@ pub fn converged(nodes: &[Arc<Node>], heard: impl Fn(&Node) -> bool) -> Result<(
     Ok(())
 }
 
-/// What a write of this controller may do to a node: `before` is the node as it was, `lease` its lease then.
-/// Nobody is called silent whose lease is younger than `grace`; nobody is tainted unless they are down; nobody
-/// else's taint is touched.
-pub fn safe(
-    before: &Node,
-    after: &Node,
-    lease: Option<&Lease>,
-    grace: std::time::Duration,
-    now: MicroTime,
-) -> Result<(), String> {
+/// What a write of this controller may do to a node: `before` is the node as it was. Nobody is tainted who is
+/// ready, nobody is both unreachable and not ready, and nobody else's taint is touched.
+pub fn safe(before: &Node, after: &Node) -> Result<(), String> {
     let name = &before.metadata.name;
-    let says = |node: &Node| node.ready().map(|ready| ready.status.clone());
-    let is_silenced = says(before) != says(after) && says(after) == Some(ConditionStatus::Unknown);
-    let renewed = lease.and_then(|lease| lease.spec.renew_time);
-    if is_silenced && renewed.is_some_and(|renewed| now < renewed.plus(grace)) {
-        return Err(format!(
-            "node {name} was called silent although its lease is fresh"
-        ));
-    }
-    let is_ours = |taint: &&Taint| {
+    let drives = |taint: &&Taint| {
         taint.effect == TaintEffect::NoExecute
             && (taint.key == NOT_READY || taint.key == UNREACHABLE)
     };
     let gained = |taint: &&Taint| !taints::has(&before.spec.taints, taint);
-    let mut driving = after.spec.taints.iter().filter(is_ours).filter(gained);
-    if let Some(taint) = driving.next()
-        && says(before) == Some(ConditionStatus::True)
-    {
-        return Err(format!("node {name} is ready and got the taint {taint}"));
-    }
-    let both = after.spec.taints.iter().filter(is_ours).count();
-    if both > 1 && driving_alone(before, is_ours) {
-        return Err(format!("node {name} is both not ready and unreachable"));
+    let mut new = after.spec.taints.iter().filter(drives).filter(gained);
+    if let Some(taint) = new.next() {
+        if before.ready().is_some_and(|ready| ready.is_true()) {
+            return Err(format!("node {name} is ready and got the taint {taint}"));
+        }
+        if after.spec.taints.iter().filter(drives).count() > 1 {
+            return Err(format!("node {name} is both not ready and unreachable"));
+        }
     }
     let foreign = |taint: &&Taint| !taint.key.starts_with("node.kubernetes.io/");
-    let lost = before.spec.taints.iter().filter(foreign);
-    match lost
-        .into_iter()
-        .find(|taint| !taints::has(&after.spec.taints, taint))
-    {
+    let mut others = before.spec.taints.iter().filter(foreign);
+    match others.find(|taint| !taints::has(&after.spec.taints, taint)) {
         Some(taint) => Err(format!(
             "node {name} lost the taint {taint}, which is somebody else's"
         )),
         None => Ok(()),
     }
-}
-
-fn driving_alone(node: &Node, is_ours: impl Fn(&&Taint) -> bool) -> bool {
-    node.spec.taints.iter().filter(is_ours).count() < 2
 }

@@ -37,7 +37,12 @@ impl Lifecycle {
                 Err(error) if error.is_conflict() && tries < EDIT_TRIES => {
                     tries += 1;
                     tokio::time::sleep(EDIT_AGAIN).await;
-                    node = self.ask_for(&node).await?;
+                    let found = self.ask_for(&node).await?;
+                    if found.metadata.uid != node.metadata.uid {
+                        // Another one has its name; what was decided was not about it.
+                        return Ok(found);
+                    }
+                    node = found;
                 }
                 other => return other,
             }
@@ -79,7 +84,7 @@ impl Lifecycle {
         self.patch_node(node, Some("status"), &body).await
     }
 
-    /// The node as the server has it; an error when it is another one by now.
+    /// The node of that name, as the server has it.
     pub(super) async fn ask_for(&self, node: &Node) -> Result<Arc<Node>, Error> {
         let found: Node = self.tools.client.get_as("", &node.metadata.name).await?;
         Ok(Arc::new(found))

@@ -87,6 +87,11 @@ impl Inner {
         self.check_word(before, after)?;
         self.check_deletion(controller, changed, before, after)?;
         self.check_adoption(before, after)?;
+        if let (Some(Object::Node(before)), Some(Object::Node(after))) = (before, after)
+            && controller == node_lifecycle::NAME
+        {
+            node_lifecycle::safe(before, after)?;
+        }
         if self.past.is_forgiven(self.clock.now()) {
             return Ok(());
         }

@@ -75,3 +75,68 @@ fn pods_fail_and_nodes_stop_start_and_drain() {
     );
     up.stop();
 }
+
+/// At a hundred times the speed: 50 seconds until silence is noticed, five minutes until pods leave.
+#[test]
+fn the_pods_of_a_node_that_stops_come_up_elsewhere() {
+    let home = Home::new("silence");
+    let up = home.up(&["--nodes=2", "--in-memory", "--speed=100"]);
+    let api = up.api();
+    until("the pod to be taken", || {
+        let pod = json!({
+            "metadata": {"name": "lost", "labels": {"app": "web"}},
+            "spec": {"nodeName": "node-1", "containers": [{"name": "web", "image": "nginx"}]},
+        });
+        api.send("POST", PODS, &pod).is_ok()
+    });
+    let lost = format!("{PODS}/lost");
+    api.await_value(&lost, "/status/phase", &json!("Running"));
+    // The set takes the pod over, and makes another one when it has to leave.
+    let set = json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "web", "image": "nginx"}]},
+            },
+        },
+    });
+    let sets = "/apis/apps/v1/namespaces/default/replicasets";
+    api.create(sets, &set);
+    api.await_value(
+        &format!("{sets}/web"),
+        "/status/availableReplicas",
+        &json!(1),
+    );
+
+    home.succeed(&["node", "stop", "node-1"]);
+    let node = "/api/v1/nodes/node-1";
+    api.await_value(node, "/status/conditions/3/status", &json!("Unknown"));
+    until("the pod to be marked as not ready", || {
+        let conditions = api.get(&lost)["status"]["conditions"].take();
+        let all = conditions.as_array().into_iter().flatten();
+        let mut ready = all.filter(|held| held["type"] == "Ready");
+        ready.any(|held| held["status"] == "False")
+    });
+    api.await_value(&lost, "/metadata/deletionGracePeriodSeconds", &json!(30));
+    api.await_value(
+        &format!("{sets}/web"),
+        "/status/availableReplicas",
+        &json!(1),
+    );
+    let pods = api.get(PODS)["items"].as_array().cloned().unwrap();
+    let other = pods.iter().find(|pod| pod["metadata"]["name"] != "lost");
+    assert_eq!(other.unwrap()["spec"]["nodeName"], "node-0");
+
+    home.succeed(&["node", "start", "node-1"]);
+    api.await_value(node, "/status/conditions/3/status", &json!("True"));
+    until("the node to be without taints", || {
+        api.get(node)["spec"]["taints"].is_null()
+    });
+    until("the pod to be gone", || {
+        api.send("GET", &lost, &json!(null)).is_err()
+    });
+    up.stop();
+}

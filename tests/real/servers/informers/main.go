@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -190,23 +191,18 @@ func (s *story) play(everything, selected, bare *record) error {
 	if err := pods.DeleteCollection(s.ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "app=web"}); err != nil {
 		return fmt.Errorf("delete pods: %w", err)
 	}
-	for name, count := range map[string]int{"early": 2, "a": 4, "b": 2} {
-		if err := selected.wait("pod/"+name, count); err != nil {
-			return err
-		}
-	}
 	background := metav1.DeletePropagationBackground
 	if err := deployments.Delete(s.ctx, "web", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 		return fmt.Errorf("delete deployment: %w", err)
 	}
-	for name, count := range map[string]int{"deployment/web": 4, "pod/early": 2, "pod/a": 4, "pod/b": 2} {
-		if err := everything.wait(name, count); err != nil {
-			return err
-		}
+	if err := everything.waitForDeletion("deployment/web"); err != nil {
+		return err
 	}
-	for name, count := range map[string]int{"pod/early": 2, "pod/a": 4, "pod/b": 2} {
-		if err := bare.wait(name, count); err != nil {
-			return err
+	for _, name := range []string{"pod/early", "pod/a", "pod/b"} {
+		for _, record := range []*record{everything, selected, bare} {
+			if err := record.waitForDeletion(name); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -270,12 +266,23 @@ func (r *record) add(what string, object any) {
 
 // wait blocks until so many changes of an object were seen.
 func (r *record) wait(name string, count int) error {
+	return r.until(name, func(lines []string) bool { return len(lines) >= count })
+}
+
+// waitForDeletion blocks until a deletion is the last that was seen of an object.
+func (r *record) waitForDeletion(name string) error {
+	return r.until(name, func(lines []string) bool {
+		return len(lines) > 0 && strings.HasPrefix(lines[len(lines)-1], "deleted")
+	})
+}
+
+func (r *record) until(name string, fits func([]string) bool) error {
 	deadline := time.Now().Add(patience)
 	timer := time.AfterFunc(patience, func() { r.mutex.Lock(); r.changed.Broadcast(); r.mutex.Unlock() })
 	defer timer.Stop()
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	for len(r.lines[name]) < count {
+	for !fits(r.lines[name]) {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("of %s only this was seen: %q", name, r.lines[name])
 		}

@@ -47,8 +47,6 @@ impl Context {
     async fn apply_scale(&mut self) -> Result<Response<Body>, Status> {
         let dry_run = self.info.query.dry_run("PatchOptions")?;
         let mut config = self.configuration(SCALE_VERSION, "Scale")?.value;
-        self.settle_name(&mut config)?;
-        self.settle_namespace(&mut config)?;
         let ty = schema::type_for("autoscaling", "v1", "Scale");
         if let Some(ty) = ty {
             let decoded = schema::decode(ty, config.clone())
@@ -57,6 +55,8 @@ impl Context {
                 return Err(untyped(&config, &undeclared(unknown)));
             }
         }
+        self.settle_name(&mut config)?;
+        self.settle_namespace(&mut config)?;
         let shared = self.shared.clone();
         let (object, revision) = shared
             .store

@@ -338,6 +338,7 @@ fn says_why() {
         "parallelism=2 completions=5 | a:running",
         "parallelism=1 completions=5 | a:running b:running",
         "parallelism=1 completions=5 succeeded=3 | a:running",
+        "parallelism=1 completions=2 succeeded=2",
         "parallelism=1 replace=Failed | a:running,going",
         "suspend | a:running",
         "suspend",
@@ -351,6 +352,7 @@ fn says_why() {
         has 1 of 2 pods: creates 1
         has 2 pods and wants 1: deletes 1
         has the 1 pod it wants; 3 of 5 succeeded
+        wants no pods; 2 of 2 succeeded
         has the 0 pods it wants; 0 succeeded; a pod that is being deleted is replaced only when it has ended
         is suspended: deletes 1 pod
         is suspended: wants no pods

@@ -2,6 +2,7 @@
 
 mod eviction;
 mod health;
+mod invariants;
 mod scheduling;
 mod sync;
 mod waiting;
