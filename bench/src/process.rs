@@ -47,6 +47,7 @@ pub(crate) fn run(arguments: &[String], report: &mut Report) -> Result<()> {
         "x of Go",
         Some(Goal::AtMost(0.15)),
     );
+    report.figure("idle-anonymous", ours.idle_anonymous / 1e6, "MB", None);
     let per_second = |cpu: f64| cpu * 1e3 / IDLE.as_secs_f64();
     report.figure("idle-cpu.go", per_second(go.idle_cpu), "ms/s", None);
     report.figure("idle-cpu", per_second(ours.idle_cpu), "ms/s", None);
@@ -91,6 +92,8 @@ pub(crate) fn run(arguments: &[String], report: &mut Report) -> Result<()> {
 struct Measured {
     first_reconcile: f64,
     idle: Phase,
+    /// What of it is heap and stacks.
+    idle_anonymous: f64,
     /// Seconds of CPU while idle.
     idle_cpu: f64,
     clean: f64,
@@ -120,6 +123,7 @@ fn measure(installation: &Installation, flavor: Flavor) -> Result<Measured> {
         std::thread::sleep(IDLE);
         Ok(())
     })?;
+    let idle_anonymous = leader.usage()?.anonymous_bytes as f64;
     let idle_cpu = leader.process().cpu_times()?.seconds_since(&before);
 
     let second = ManagerOptions {
@@ -144,6 +148,7 @@ fn measure(installation: &Installation, flavor: Flavor) -> Result<Measured> {
         first_reconcile,
         standby_lists: stood_by.requests.get("list").copied().unwrap_or(0),
         idle,
+        idle_anonymous,
         idle_cpu,
         clean,
         crash,

@@ -12,6 +12,7 @@ mod parity;
 mod picture;
 mod real;
 mod schema;
+mod start_order;
 mod steps;
 mod test;
 mod tidy;
@@ -29,7 +30,7 @@ struct Command {
     run: fn(&[String]) -> Result<()>,
 }
 
-const COMMANDS: [Command; 10] = [
+const COMMANDS: [Command; 11] = [
     Command {
         name: "test",
         arguments: "[--no-real]",
@@ -83,6 +84,12 @@ const COMMANDS: [Command; 10] = [
         arguments: "FOLDER... | --live [--check]",
         about: "turn the API server's OpenAPI documents and protobuf definitions into the tables of schema/",
         run: write_schema,
+    },
+    Command {
+        name: "start-order",
+        arguments: "",
+        about: "find out what a controller manager runs, for the linker to put it side by side (valgrind, kubectl)",
+        run: start_order::run,
     },
     Command {
         name: "help",

@@ -37,6 +37,8 @@ pub struct Process {
 pub struct Usage {
     pub cpu_seconds: f64,
     pub resident_bytes: u64,
+    /// The part of it that is no file's: heap and stacks.
+    pub anonymous_bytes: u64,
     pub peak_resident_bytes: u64,
 }
 
@@ -260,6 +262,7 @@ fn parse_usage(stat: &str, status: &str) -> Option<Usage> {
     Some(Usage {
         cpu_seconds: (ticks(11)? + ticks(12)?) / TICKS_PER_SECOND,
         resident_bytes: kilobytes("VmRSS:")? * 1024,
+        anonymous_bytes: kilobytes("RssAnon:")? * 1024,
         peak_resident_bytes: kilobytes("VmHWM:")? * 1024,
     })
 }
@@ -278,13 +281,14 @@ mod tests {
     #[test]
     fn usage_survives_a_command_name_with_spaces() {
         let stat = "42 (a b) c) S 1 42 42 0 -1 4194560 1 2 3 4 150 50 0 0 20 0 9 0 1 2 3";
-        let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
+        let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\nRssAnon:\t     512 kB\n";
         let usage = parse_usage(stat, status).unwrap();
         assert_eq!(
             usage,
             Usage {
                 cpu_seconds: 2.0,
                 resident_bytes: 1 << 20,
+                anonymous_bytes: 1 << 19,
                 peak_resident_bytes: 2 << 20
             }
         );
