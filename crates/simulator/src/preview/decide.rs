@@ -19,7 +19,7 @@ pub struct Decided {
 }
 
 /// The controllers that decide by objects alone; what others do is no question of why.
-const CONTROLLERS: &str = "deployment-controller,replicaset-controller,replicationcontroller-controller,statefulset-controller,daemonset-controller";
+const CONTROLLERS: &str = "deployment-controller,replicaset-controller,replicationcontroller-controller,statefulset-controller,daemonset-controller,job-controller";
 
 /// Caches fill and plans are made within moments: there is no network.
 const PATIENCE: Duration = Duration::from_millis(200);
