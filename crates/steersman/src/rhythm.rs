@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::time::Instant;
 
-/// How long a beat is. Nobody notices two milliseconds in a chain of writes that each take the API server longer, and
-/// at 500 beats a second what waking costs no longer shows in a profile.
+/// How long a beat is: 500 a second are few beside the thousands of answers and events of a busy second, and nobody
+/// waits longer than this for one of them.
 const BEAT: Duration = Duration::from_millis(2);
 
 /// Makes the one worker of a runtime work in beats.

@@ -1,6 +1,7 @@
 //! The bed itself: before it judges anything, it must stand.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use real_tests::installation::{self, KUBERNETES};
@@ -118,9 +119,20 @@ fn a_port_that_somebody_else_has_taken_is_named() {
     };
     let mut cluster = Cluster::start(&installation, ClusterOptions::default()).unwrap();
     cluster.take_apiserver().unwrap().kill();
-    let squatter = TcpListener::bind(cluster.address()).unwrap();
-    let failure = format!("{:#}", cluster.start_apiserver().err().unwrap());
-    drop(squatter);
+    let address = cluster.address();
+    let (squatter, over) = (TcpListener::bind(address).unwrap(), AtomicBool::new(false));
+    // Hangs up on everyone at once: whoever is left waiting would wait for the end of a time-out.
+    let failure = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                drop(squatter.accept());
+            }
+        });
+        let failure = cluster.start_apiserver().err();
+        over.store(true, Ordering::Relaxed);
+        drop(TcpStream::connect(address));
+        format!("{:#}", failure.unwrap())
+    });
     for part in [
         "kube-apiserver ended at its start",
         "address already in use",
