@@ -118,7 +118,10 @@ fn kinds() -> Vec<(&'static str, Value)> {
         ),
         ("api/v1/limitranges", json!({"spec": {"limits": []}})),
         ("api/v1/resourcequotas", json!({})),
-        ("apis/apps/v1/controllerrevisions", json!({"revision": 1})),
+        (
+            "apis/apps/v1/controllerrevisions",
+            json!({"revision": 1, "data": {}}),
+        ),
         (
             "apis/apps/v1/replicasets",
             json!({"spec": {"replicas": 0, "selector": selector, "template": pods}}),

@@ -43,6 +43,23 @@ pub(crate) fn run(arguments: &[String], report: &mut Report) -> Result<()> {
     }
     let installation = Installation::pinned()?;
     let mut summary = Summary::new(options.against);
+    // What the stories before a failing one found is worth showing all the same.
+    let played = play(&installation, &options, &wanted, &mut summary);
+    println!("{}", summary.table());
+    summary.report(report);
+    played?;
+    if options.write {
+        chart::write(&summary)?;
+    }
+    Ok(())
+}
+
+fn play(
+    installation: &Installation,
+    options: &Options,
+    wanted: &[String],
+    summary: &mut Summary,
+) -> Result<()> {
     for story in STORIES
         .iter()
         .filter(|story| wanted.is_empty() || wanted.iter().any(|name| name == story.name))
@@ -51,15 +68,10 @@ pub(crate) fn run(arguments: &[String], report: &mut Report) -> Result<()> {
             eprintln!("{} round {round} of {}", story.name, options.rounds);
             // Whoever comes second finds warmer caches: take turns at that too.
             let reverse = round % 2 == 0;
-            let phases = (story.run)(&installation, &options, reverse)
+            let phases = (story.run)(installation, options, reverse)
                 .with_context(|| format!("the story {:?}, round {round}", story.name))?;
             summary.add(story.name, phases);
         }
-    }
-    println!("{}", summary.table());
-    summary.report(report);
-    if options.write {
-        chart::write(&summary)?;
     }
     Ok(())
 }
