@@ -10,9 +10,8 @@ use crate::{parity, real, schema, tidy, workspace};
 /// The crate that is too slow without optimization.
 const SIMULATOR: &str = "steersman-simulator";
 
-/// What two cores do in half a minute, all of which hold. Longer runs, which still find something, are for
-/// `steersman simulate --seeds`; docs/status.md lists what they found.
-const SEEDS: &str = "200";
+/// What two cores do in two to three minutes. Longer runs are for `steersman simulate --seeds`.
+const SEEDS: &str = "800";
 
 /// The crate whose integration tests need the real servers.
 const REAL_TESTS: &str = "real-tests";
