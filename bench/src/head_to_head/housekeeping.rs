@@ -6,7 +6,7 @@ use real_tests::{Api, ManagerOptions};
 use serde_json::{Value, json};
 
 use super::Options;
-use super::stage::{Phase, deployment, same_controllers, until};
+use super::stage::{Phase, deployment, in_parallel, same_controllers, until};
 use super::stories::{DEPLOYMENTS, both, delete_and_wait, size, wait_status};
 
 /// Few enough that a round at [`LIMIT`] stays short.
@@ -14,8 +14,6 @@ const LIMITED_PODS: usize = 1000;
 /// Requests a second for both managers: so few that the limit counts and not the API server.
 const LIMIT: u32 = 200;
 const NAMESPACE_OBJECTS: usize = 1000;
-/// Threads that fill the namespace.
-const CREATORS: usize = 8;
 
 /// A Deployment is deleted in the background while both managers may send the same number of requests.
 pub(super) fn deleted_at_a_limit(
@@ -73,30 +71,14 @@ pub(super) fn namespace(
 
 fn fill(api: &Api, objects: usize) -> Result<()> {
     let kinds = kinds();
-    let create = |number: usize| {
+    in_parallel(objects, |number| {
         let (path, object) = &kinds[number % kinds.len()];
         let mut object = object.clone();
         object["metadata"]["name"] = json!(format!("object-{number}"));
         let (group, plural) = path.rsplit_once('/').context("a path has two parts")?;
         api.create(&format!("/{group}/namespaces/full/{plural}"), &object)
             .map(drop)
-    };
-    let results: Vec<Result<()>> = std::thread::scope(|scope| {
-        let creators: Vec<_> = (0..CREATORS)
-            .map(|share| {
-                scope.spawn(move || (share..objects).step_by(CREATORS).try_for_each(create))
-            })
-            .collect();
-        creators
-            .into_iter()
-            .map(|creator| {
-                creator
-                    .join()
-                    .unwrap_or_else(|_| anyhow::bail!("a creator panicked"))
-            })
-            .collect()
-    });
-    results.into_iter().collect()
+    })
 }
 
 /// Twenty kinds that no controller of the two makes anything of.

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 /// The longest phase that is still worth waiting for.
 const PHASE_DEADLINE: Duration = Duration::from_secs(300);
-/// Threads that play kubelets: enough to keep the API server busy, few enough to leave it a core.
-const KUBELET_THREADS: usize = 8;
+/// Threads that play kubelets and users: enough to keep the API server busy, few enough to leave it a core.
+const THREADS: usize = 8;
 
 /// What one phase cost the manager.
 #[derive(Clone, Debug)]
@@ -156,29 +156,25 @@ pub(crate) fn make_ready(cluster: &Cluster, app: &str) -> Result<()> {
             ))
         })
         .collect();
-    let share = names.len().div_ceil(KUBELET_THREADS).max(1);
-    let results: Vec<Result<()>> = std::thread::scope(|scope| {
-        let workers: Vec<_> = names
-            .chunks(share)
-            .map(|share| {
-                let kubelet = kubelet.clone();
-                scope.spawn(move || {
-                    share
-                        .iter()
-                        .try_for_each(|(name, since)| kubelet.set_ready(name, true, since))
-                })
-            })
+    in_parallel(names.len(), |number| {
+        let (name, since) = names[number];
+        kubelet.set_ready(name, true, since)
+    })
+}
+
+/// Does something for each number below `count`, on several threads; the first failure of one ends its share.
+pub(crate) fn in_parallel(count: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|share| scope.spawn(move || (share..count).step_by(THREADS).try_for_each(work)))
             .collect();
-        workers
-            .into_iter()
-            .map(|worker| {
-                worker
-                    .join()
-                    .unwrap_or_else(|_| anyhow::bail!("a kubelet panicked"))
-            })
-            .collect()
-    });
-    results.into_iter().collect()
+        threads.into_iter().try_for_each(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|_| anyhow::bail!("a thread panicked"))
+        })
+    })
 }
 
 /// A Deployment of the size and template that all stories share.

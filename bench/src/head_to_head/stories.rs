@@ -8,7 +8,9 @@ use real_tests::kubelet::AutomaticKubelet;
 use real_tests::{Cluster, Flavor, Manager, ManagerOptions};
 use serde_json::{Value, json};
 
-use super::stage::{Phase, Stage, deployment, make_ready, same_controllers, template, until};
+use super::stage::{
+    Phase, Stage, deployment, in_parallel, make_ready, same_controllers, template, until,
+};
 use super::{Options, housekeeping};
 
 /// Sizes at 100 percent. Large enough that start-up does not count, small enough that a story with
@@ -250,7 +252,6 @@ fn cached(installation: &Installation, options: &Options, reverse: bool) -> Resu
 }
 
 fn create_foreign_pods(cluster: &Cluster, count: usize) -> Result<()> {
-    const THREADS: usize = 8;
     let pod = |number: usize| -> Value {
         let environment: Vec<Value> =
             (0..30).map(|n| json!({"name": format!("SETTING_{n}"), "value": format!("a value of some length {n}")})).collect();
@@ -262,28 +263,10 @@ fn create_foreign_pods(cluster: &Cluster, count: usize) -> Result<()> {
             ]},
         })
     };
-    let results: Vec<Result<()>> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..THREADS)
-            .map(|share| {
-                let api = cluster.api.clone();
-                scope.spawn(move || {
-                    (share..count).step_by(THREADS).try_for_each(|number| {
-                        api.create("/api/v1/namespaces/foreign/pods", &pod(number))
-                            .map(drop)
-                    })
-                })
-            })
-            .collect();
-        workers
-            .into_iter()
-            .map(|worker| {
-                worker
-                    .join()
-                    .unwrap_or_else(|_| anyhow::bail!("a creator panicked"))
-            })
-            .collect()
-    });
-    results.into_iter().collect()
+    in_parallel(count, |number| {
+        let pods = "/api/v1/namespaces/foreign/pods";
+        cluster.api.create(pods, &pod(number)).map(drop)
+    })
 }
 
 fn statefulsets(
