@@ -13,11 +13,12 @@ mod reopen;
 mod snapshot;
 mod table;
 mod transaction;
+mod working;
 
 pub(crate) use disk::{Durability, Found, open};
-pub(crate) use draft::Draft;
+pub(crate) use draft::{Draft, encode_body};
 pub(crate) use event::{Change, Event};
-pub(crate) use object::{Stored, encode_body, split_key, type_prefix};
+pub(crate) use object::{Stored, split_key, type_prefix};
 pub(crate) use snapshot::Tail;
 pub(crate) use table::TableKey;
 pub(crate) use transaction::{Transaction, with_revision};

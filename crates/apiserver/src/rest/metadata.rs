@@ -63,6 +63,17 @@ fn ensure_object(value: &mut Value) -> &mut Map<String, Value> {
     value.as_object_mut().expect("it was just made an object")
 }
 
+/// Objects that are worked on carry `fieldsV1` as text. Clients send objects; a text of theirs is nothing.
+pub(crate) fn drop_fields_text(value: &mut Value) {
+    let entries = value.pointer_mut("/metadata/managedFields");
+    let entries = entries.and_then(Value::as_array_mut).into_iter().flatten();
+    for fields in entries.filter_map(|entry| entry.get_mut("fieldsV1")) {
+        if fields.is_string() {
+            *fields = Value::Null;
+        }
+    }
+}
+
 /// A string member of the metadata, empty if missing.
 pub(crate) fn text<'a>(value: &'a Value, member: &str) -> &'a str {
     value["metadata"][member].as_str().unwrap_or_default()

@@ -1,5 +1,6 @@
 //! Get, and how stored objects are shown: whole, as metadata only, or as table rows.
 
+use super::create::retype;
 use super::negotiate::{self, Shape};
 use super::{Context, response};
 use crate::defaults::workloads::TEMPLATE_GENERATION;
@@ -80,8 +81,15 @@ impl Context {
 
     /// An object as a value at the version asked for.
     pub(crate) fn shown(&self, object: &Stored) -> Value {
-        let mut value = object.value(&self.kind);
-        convert::from_storage(&self.kind, &mut value);
+        self.at_version(object.value(&self.kind))
+    }
+
+    /// A stored object at the version asked for.
+    pub(crate) fn at_version(&self, mut value: Value) -> Value {
+        if convert::differs(&self.kind) {
+            retype(&self.kind, &mut value);
+            convert::from_storage(&self.kind, &mut value);
+        }
         value
     }
 

@@ -200,9 +200,10 @@ fn clear_status(kind: &Kind, new: &mut Value) {
 fn keep_all_but(new: &mut Value, old: &Value, changing: &[&str]) {
     let kept = |name: &String| name == "metadata" || changing.contains(&name.as_str());
     let object = object_mut(new, "");
-    object.retain(|name, _| kept(name));
+    object.retain(|name, _| kept(name) || old.get(name).is_some());
     for (name, value) in old.as_object().into_iter().flatten() {
-        if !kept(name) {
+        // Most writes repeat it as it is, and comparing costs less than cloning.
+        if !kept(name) && object.get(name) != Some(value) {
             object.insert(name.clone(), value.clone());
         }
     }
