@@ -24,14 +24,13 @@ pub(crate) fn new_uid(shared: &Shared) -> String {
     let (high, low) = (shared.rng.next_u64(), shared.rng.next_u64());
     let high = high & 0xffff_ffff_ffff_0fff | 0x4000;
     let low = low & 0x3fff_ffff_ffff_ffff | 0x8000_0000_0000_0000;
-    format!(
-        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-        high >> 32,
-        high >> 16 & 0xffff,
-        high & 0xffff,
-        low >> 48,
-        low & 0xffff_ffff_ffff
-    )
+    let mut rest = u128::from(high) << 64 | u128::from(low);
+    let mut text = *b"00000000-0000-0000-0000-000000000000";
+    for place in text.iter_mut().rev().filter(|place| **place != b'-') {
+        *place = b"0123456789abcdef"[(rest & 0xf) as usize];
+        rest >>= 4;
+    }
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// `prefix` and five random characters.

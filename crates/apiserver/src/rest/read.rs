@@ -138,8 +138,10 @@ pub(crate) fn whole(kind: &Kind, object: &Stored) -> Vec<u8> {
         convert::from_storage(kind, &mut value);
         return value.to_string().into_bytes();
     }
-    let mut out = type_prefix(kind).into_bytes();
-    out.extend_from_slice(object.body().get(1..).unwrap_or_default());
+    let (prefix, body) = (type_prefix(kind), object.body());
+    let mut out = Vec::with_capacity(prefix.len() + body.len());
+    out.extend_from_slice(prefix.as_bytes());
+    out.extend_from_slice(body.get(1..).unwrap_or_default());
     out
 }
 

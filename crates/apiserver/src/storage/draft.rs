@@ -10,6 +10,7 @@ use crate::kinds::Kind;
 use crate::selector::field_value;
 use bytes::Bytes;
 use serde_json::{Map, Value};
+use std::cell::Cell;
 use std::sync::Arc;
 
 const REVISION: &str = "resourceVersion";
@@ -18,7 +19,7 @@ const REVISION: &str = "resourceVersion";
 const USUAL_BYTES: usize = 4096;
 
 pub(crate) struct Draft {
-    text: Vec<u8>,
+    text: Scratch,
     /// Where the digits of the revision go.
     gap: usize,
     labels: Texts,
@@ -40,7 +41,7 @@ impl Draft {
 
     /// Whether it is what an object of that revision already holds.
     pub(crate) fn is(&self, body: &[u8], revision: u64) -> bool {
-        let (before, after) = self.text.split_at(self.gap);
+        let (before, after) = self.text.0.split_at(self.gap);
         let rest = body.strip_prefix(before);
         let digits = rest.and_then(|rest| rest.strip_suffix(after));
         digits.is_some_and(|digits| digits == revision.to_string().as_bytes())
@@ -49,10 +50,11 @@ impl Draft {
     /// The object under the revision that it got.
     pub(super) fn stored(self, key: Arc<str>, revision: u64) -> Stored {
         let digits = revision.to_string();
-        let mut body = Vec::with_capacity(self.text.len() + digits.len());
-        body.extend_from_slice(&self.text[..self.gap]);
+        let text = &self.text.0;
+        let mut body = Vec::with_capacity(text.len() + digits.len());
+        body.extend_from_slice(&text[..self.gap]);
         body.extend_from_slice(digits.as_bytes());
-        body.extend_from_slice(&self.text[self.gap..]);
+        body.extend_from_slice(&text[self.gap..]);
         let body = Packed::Plain(Bytes::from(body.into_boxed_slice()));
         Stored::from_parts(key, revision, body, self.labels, self.fields)
     }
@@ -76,17 +78,48 @@ pub(super) fn selectable(kind: &Kind, value: &Value) -> (Texts, Texts) {
 /// `opaque` replaces the `data` of a ControllerRevision byte for byte.
 pub(crate) fn encode_body(value: &Value, opaque: Option<&str>) -> Bytes {
     let (text, _) = print(value, opaque, Revision::AsItIs);
-    Bytes::from(text.into_boxed_slice())
+    Bytes::copy_from_slice(&text.0)
 }
 
-fn print(value: &Value, opaque: Option<&str>, revision: Revision) -> (Vec<u8>, usize) {
+fn print(value: &Value, opaque: Option<&str>, revision: Revision) -> (Scratch, usize) {
+    let mut scratch = Scratch::take();
     let mut writer = Writer {
-        text: Vec::with_capacity(USUAL_BYTES),
+        text: std::mem::take(&mut scratch.0),
         gap: 0,
         revision,
     };
     writer.object(value, opaque);
-    (writer.text, writer.gap)
+    scratch.0 = writer.text;
+    (scratch, writer.gap)
+}
+
+/// Where objects are printed before they are copied to where they stay. One buffer for each thread, because
+/// a new one of that size for every write makes the allocator tidy up each time.
+struct Scratch(Vec<u8>);
+
+/// Nobody keeps the buffer of an unusually large object.
+const SCRATCH_BYTES_MAX: usize = 64 * 1024;
+
+thread_local! {
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+impl Scratch {
+    fn take() -> Scratch {
+        let mut text = SCRATCH.take();
+        text.reserve(USUAL_BYTES);
+        Scratch(text)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let mut text = std::mem::take(&mut self.0);
+        if text.capacity() <= SCRATCH_BYTES_MAX {
+            text.clear();
+            SCRATCH.set(text);
+        }
+    }
 }
 
 /// What becomes of the revision.
