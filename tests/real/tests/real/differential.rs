@@ -1,18 +1,40 @@
-//! The scenarios of the kinds whose controllers are ours already: both managers must agree on them.
-//! `cargo xtask differential` shows the same as a table, for any scenario.
+//! Every scenario with Go's manager and with ours on kube-apiserver, and with ours on our own API server: they
+//! must agree. `cargo xtask differential` shows the first two as a table, for any scenario.
 
-use real_tests::scenario::{KnownDifferences, Scenario, compare, run_all};
-use real_tests::{Flavor, installation, manager};
+use real_tests::installation::{self, Installation, KUBERNETES};
+use real_tests::scenario::{
+    Difference, KnownDifferences, Part, Record, Run, Scenario, Side, compare, run_all,
+};
+use real_tests::{Flavor, manager};
+
+const GO: Side = Side::Real(Flavor::Go);
+const OURS: Side = Side::Real(Flavor::Ours);
 
 #[test]
-fn ours_agrees_with_go() {
-    let mut scenarios = Scenario::load(&[]).unwrap();
+fn stories_of_workloads_are_the_same_everywhere() {
+    agree(Part::Workloads);
+}
+
+#[test]
+fn stories_of_housekeeping_are_the_same_everywhere() {
+    agree(Part::Housekeeping);
+}
+
+#[test]
+fn stories_of_nodes_are_the_same_everywhere() {
+    agree(Part::Nodes);
+}
+
+/// `SCENARIOS=rolling,recreate` picks some.
+fn agree(part: Part) {
+    let wanted = std::env::var("SCENARIOS").unwrap_or_default();
+    let wanted: Vec<String> = wanted.split_terminator(',').map(str::to_owned).collect();
+    let mut scenarios = Scenario::load(&wanted).unwrap();
+    scenarios.retain(|scenario| scenario.part() == part);
     let all = scenarios.len();
     scenarios.retain(|scenario| {
-        scenario
-            .controllers()
-            .iter()
-            .all(|name| manager::OURS.contains(name))
+        let mut controllers = scenario.controllers().into_iter();
+        controllers.all(|name| manager::OURS.contains(&name))
     });
     if scenarios.len() < all {
         let left_out = all - scenarios.len();
@@ -21,34 +43,68 @@ fn ours_agrees_with_go() {
         ));
     }
     let Some(installation) = installation::for_test() else {
-        return;
+        installation::say("on our own API server, stories are judged by what they wait for");
+        let installation = Installation::of(KUBERNETES).unwrap();
+        let runs = run_all(&installation, &[Side::Embedded], &scenarios, &|_, _| {}).unwrap();
+        return judge(failed(Side::Embedded, &runs[0]));
     };
-    if scenarios.is_empty() {
-        return;
-    }
-    let expected = run_all(&installation, Flavor::Go, &scenarios, &|_| {}).unwrap();
-    let actual = run_all(&installation, Flavor::Ours, &scenarios, &|_| {}).unwrap();
-    let known = KnownDifferences::read();
+    let sides = [GO, OURS, Side::Embedded];
+    let runs = run_all(&installation, &sides, &scenarios, &|_, _| {}).unwrap();
     let mut failures = Vec::new();
-    for scenario in &scenarios {
-        match (&expected[&scenario.name], &actual[&scenario.name]) {
-            (Ok(expected), Ok(actual)) => {
-                let found = compare(expected, actual).into_iter();
-                let unmeant =
-                    found.filter(|difference| !known.contains(&scenario.name, difference));
-                failures.extend(
-                    unmeant.map(|d| format!("{}: {}: {}", scenario.name, d.aspect, d.text)),
-                );
-            }
-            (expected, actual) => {
-                let errors = [("go", expected), ("ours", actual)].into_iter();
-                let errors = errors.filter_map(|(who, run)| Some((who, run.as_ref().err()?)));
-                failures.extend(
-                    errors.map(|(who, error)| format!("{} with {who}: {error:#}", scenario.name)),
-                );
+    for (side, run) in sides.iter().zip(&runs) {
+        failures.extend(failed(*side, run));
+    }
+    let known = KnownDifferences::read();
+    failures.extend(differences(&known, "", &runs[0], &runs[1], compare));
+    failures.extend(differences(&known, "embedded ", &runs[1], &runs[2], worlds));
+    judge(failures);
+}
+
+/// Nobody counts requests on our own server, or tells a manager's conditions from those that users wrote.
+fn worlds(expected: &Record, actual: &Record) -> Vec<Difference> {
+    let mut actual = actual.without_requests();
+    actual
+        .conditions
+        .retain(|condition, _| expected.conditions.contains_key(condition));
+    compare(&expected.without_requests(), &actual)
+}
+
+fn failed(side: Side, run: &Run) -> Vec<String> {
+    let failed = run
+        .iter()
+        .filter_map(|(name, outcome)| Some((name, outcome.as_ref().err()?)));
+    failed
+        .map(|(name, error)| format!("{name} with {}: {error:#}", side.name()))
+        .collect()
+}
+
+/// What two runs do not agree on and no line of docs/differences.md explains.
+fn differences(
+    known: &KnownDifferences,
+    prefix: &str,
+    expected: &Run,
+    actual: &Run,
+    compare: fn(&Record, &Record) -> Vec<Difference>,
+) -> Vec<String> {
+    let mut unmeant = Vec::new();
+    for (name, expected) in expected {
+        let (Ok(expected), Some(Ok(actual))) = (expected, actual.get(name)) else {
+            continue;
+        };
+        let name = format!("{prefix}{name}");
+        for difference in compare(expected, actual) {
+            if !known.contains(&name, &difference) {
+                unmeant.push(format!(
+                    "{name}: {}: {}",
+                    difference.aspect, difference.text
+                ));
             }
         }
     }
+    unmeant
+}
+
+fn judge(failures: Vec<String>) {
     assert!(
         failures.is_empty(),
         "{} differences:\n{}",

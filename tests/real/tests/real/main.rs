@@ -8,7 +8,6 @@ mod contention;
 mod corpus;
 mod differential;
 mod durability;
-mod embedded;
 mod go_manager;
 mod informers;
 mod kubectl;
