@@ -57,7 +57,7 @@ const COMMANDS: [Command; 11] = [
     },
     Command {
         name: "differential",
-        arguments: "[--against go|ours] [--keep] [scenario...]",
+        arguments: "[--against go|ours] [scenario...]",
         about: "run scenarios with the Go controller manager and with ours, and compare what each did",
         run: real::differential,
     },

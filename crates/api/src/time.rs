@@ -1,13 +1,17 @@
 //! Times as the API has them: seconds (`Time`) and microseconds (`MicroTime`), always UTC.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A point in time with a second's precision (`metav1.Time`).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Time(i64);
+///
+/// Most times of most objects are absent, so `Option<Time>` takes no more room than `Time`: what is kept are the
+/// seconds with their sign bit turned, which keeps their order, and no time is the one that would be zero.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(NonZeroU64);
 
 /// A point in time with a microsecond's precision (`metav1.MicroTime`); also what a clock reads.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -15,22 +19,30 @@ pub struct MicroTime(i64);
 
 const MICROS: i64 = 1_000_000;
 
+const SIGN: u64 = 1 << 63;
+
 impl Time {
     pub fn from_unix(seconds: i64) -> Time {
-        Time(seconds)
+        Time(NonZeroU64::new(seconds.cast_unsigned() ^ SIGN).unwrap_or(NonZeroU64::MIN))
     }
 
     pub fn unix(self) -> i64 {
-        self.0
+        (self.0.get() ^ SIGN).cast_signed()
     }
 
     pub fn micro(self) -> MicroTime {
-        MicroTime(self.0.saturating_mul(MICROS))
+        MicroTime(self.unix().saturating_mul(MICROS))
     }
 
     /// RFC 3339 with any offset; fractions of a second are dropped, as upstream drops them.
     pub fn parse(text: &str) -> Option<Time> {
         MicroTime::parse(text).map(MicroTime::time)
+    }
+}
+
+impl Default for Time {
+    fn default() -> Time {
+        Time::from_unix(0)
     }
 }
 
@@ -45,7 +57,7 @@ impl MicroTime {
 
     /// Truncated to the second, as upstream serialises `metav1.Now()`.
     pub fn time(self) -> Time {
-        Time(self.0.div_euclid(MICROS))
+        Time::from_unix(self.0.div_euclid(MICROS))
     }
 
     pub fn plus(self, duration: Duration) -> MicroTime {
@@ -214,7 +226,7 @@ fn write_seconds(f: &mut fmt::Formatter<'_>, unix: i64) -> fmt::Result {
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_seconds(f, self.0)?;
+        write_seconds(f, self.unix())?;
         f.write_str("Z")
     }
 }
@@ -272,6 +284,20 @@ serde_as_text!(MicroTime);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_that_may_be_absent_takes_no_more_room() {
+        assert_eq!(size_of::<Option<Time>>(), size_of::<Time>());
+        let seconds = [i64::MIN + 1, -1, 0, 1, i64::MAX];
+        assert_eq!(seconds.map(|at| Time::from_unix(at).unix()), seconds);
+        assert!(seconds.map(Time::from_unix).is_sorted());
+        assert_eq!(Time::default(), Time::from_unix(0));
+        assert_eq!(
+            Time::from_unix(i64::MIN).unix(),
+            i64::MIN + 1,
+            "nothing is that old"
+        );
+    }
 
     #[test]
     fn parses_and_prints() {

@@ -275,6 +275,11 @@ fn carry_out(shared: &Shared, transaction: &mut Transaction<'_>, change: Change)
 /// The newest state, as admission reads it: within a write, what that write will change.
 struct State<'a>(&'a Shared);
 
+/// The labels that a pod gets from the node it is bound to.
+pub(crate) fn place_of(shared: &Shared, node: &str) -> Vec<(String, Value)> {
+    admission::place_of(&State(shared), node)
+}
+
 impl admission::Cluster for State<'_> {
     fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let key = if kind.namespaced {

@@ -36,11 +36,17 @@ pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> Ex
             return ExitCode::FAILURE;
         }
     };
-    let ended = runtime.block_on(run(options, clock, logging.clone()));
+    // A task of its own: what `block_on` itself runs is woken through a system call.
+    let running = run(options, clock, logging.clone());
+    let ended = runtime.block_on(async { runtime::spawn(running).await });
     logging.writer.flush();
     match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(errors) => fail(&errors),
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(errors)) => fail(&errors),
+        Err(panicked) => {
+            eprintln!("Error: the controller manager broke, which is a bug: {panicked}");
+            ExitCode::FAILURE
+        }
     }
 }
 

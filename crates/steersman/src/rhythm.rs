@@ -5,7 +5,7 @@
 //! just worked therefore rests for the rest of its beat before it waits for more; what arrived meanwhile is taken in
 //! one go. After a quiet time the first change is handled at once.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Builder;
@@ -15,18 +15,56 @@ use tokio::time::Instant;
 /// waits longer than this for one of them.
 const BEAT: Duration = Duration::from_millis(2);
 
+/// A worker that slept for so long is not busy: it does what it was woken for and waits again, without a rest. An
+/// idle process wakes for timers, mostly, and resting would wake it twice.
+const QUIET: Duration = Duration::from_millis(10);
+
 /// Makes the one worker of a runtime work in beats.
 pub(crate) fn keep(builder: &mut Builder) -> &mut Builder {
-    let woken_at = Arc::new(Mutex::new(Instant::now()));
-    let wakes = Arc::clone(&woken_at);
+    let beat = Arc::new(Mutex::new(Beat::new(Instant::now())));
+    let wakes = Arc::clone(&beat);
     builder
-        .on_thread_unpark(move || {
-            *wakes.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        })
+        .on_thread_unpark(move || lock(&wakes).wake(Instant::now()))
         .on_thread_park(move || {
-            let woken_at = *woken_at.lock().unwrap_or_else(PoisonError::into_inner);
-            rest(BEAT.saturating_sub(woken_at.elapsed()));
+            let left = lock(&beat).left(Instant::now());
+            rest(left);
+            lock(&beat).waits_since = Instant::now();
         })
+}
+
+struct Beat {
+    waits_since: Instant,
+    woken_at: Instant,
+    busy: bool,
+}
+
+impl Beat {
+    fn new(now: Instant) -> Beat {
+        Beat {
+            waits_since: now,
+            woken_at: now,
+            busy: false,
+        }
+    }
+
+    fn wake(&mut self, now: Instant) {
+        self.busy = now.duration_since(self.waits_since) < QUIET;
+        self.woken_at = now;
+    }
+
+    /// How long to rest before waiting for more.
+    fn left(&self, now: Instant) -> Duration {
+        if self.busy {
+            BEAT.saturating_sub(now.duration_since(self.woken_at))
+        } else {
+            Duration::ZERO
+        }
+    }
+}
+
+/// Nobody else takes it: both ends are on the worker's own thread.
+fn lock(beat: &Mutex<Beat>) -> MutexGuard<'_, Beat> {
+    beat.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[expect(
@@ -36,5 +74,34 @@ pub(crate) fn keep(builder: &mut Builder) -> &mut Builder {
 fn rest(rest: Duration) {
     if !rest.is_zero() {
         std::thread::sleep(rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_busy_worker_rests() {
+        let start = Instant::now();
+        let at = |micros: u64| start + Duration::from_micros(micros);
+        let mut beat = Beat::new(start);
+        beat.wake(at(50_000));
+        assert_eq!(beat.left(at(50_100)), Duration::ZERO, "after a quiet time");
+        beat.waits_since = at(50_100);
+        beat.wake(at(50_900));
+        assert_eq!(
+            beat.left(at(51_100)),
+            Duration::from_micros(1_800),
+            "the rest of the beat"
+        );
+        assert_eq!(
+            beat.left(at(53_000)),
+            Duration::ZERO,
+            "the work took longer"
+        );
+        beat.waits_since = at(53_000);
+        beat.wake(at(53_000) + QUIET);
+        assert_eq!(beat.left(at(70_000)), Duration::ZERO, "quiet again");
     }
 }

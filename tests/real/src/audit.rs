@@ -45,7 +45,7 @@ impl Level {
 }
 
 /// One answered request.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
     pub stage: String,
@@ -62,7 +62,7 @@ pub struct Entry {
     pub request_received_timestamp: String,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct User {
     #[serde(default)]
     pub username: String,
@@ -90,7 +90,7 @@ pub struct ObjectRef {
     pub api_group: String,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct ResponseStatus {
     #[serde(default)]
     pub code: u16,

@@ -350,7 +350,7 @@ pub fn free_port() -> Result<u16> {
         .port())
 }
 
-fn fresh_folder() -> Result<PathBuf> {
+pub(crate) fn fresh_folder() -> Result<PathBuf> {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);
     let name = format!("steersman-real-{}-{number}", std::process::id());

@@ -29,6 +29,7 @@ use serde_json::Value;
 pub use allocation::{Cidr, Networks, released_by_deletion};
 pub(crate) use namespace::check_lifecycle;
 pub(crate) use node_restriction::check as check_node;
+pub(crate) use pods::place_of;
 pub(crate) use quota::recount as recount_quotas;
 
 use crate::auth::Identity;
@@ -115,6 +116,7 @@ pub fn mutate(
             pods::set_priority(context, request, object)?;
             pods::add_default_tolerations(object);
             pods::apply_runtime_class(context, request, object)?;
+            pods::label_topology(context, object);
         }
         ("", "Pod") if request.operation == Operation::Update && request.subresource.is_none() => {
             pods::add_default_tolerations(object);

@@ -1,11 +1,11 @@
-//! Priority, DefaultTolerationSeconds, RuntimeClass and TaintNodesByCondition.
+//! Priority, DefaultTolerationSeconds, RuntimeClass, PodTopologyLabels and TaintNodesByCondition.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Context, Operation, Request, built_in};
-use crate::fields::{at, entries, flag, integer, list, object_mut, set, text};
+use super::{Cluster, Context, Operation, Request, built_in};
+use crate::fields::{at, entries, entry, flag, integer, list, object_mut, set, text};
 use crate::status::Status;
 
 /// How long a pod stays on a node that is not ready or unreachable.
@@ -117,6 +117,36 @@ pub(super) fn add_default_tolerations(pod: &mut Value) {
     if !tolerations.is_empty() {
         set(pod, "spec.tolerations", tolerations);
     }
+}
+
+/// What a pod is told of the place where it runs.
+const TOPOLOGY: [&str; 2] = [
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+];
+
+/// PodTopologyLabels: a pod that has its node from the start is labelled with the place of it.
+pub(super) fn label_topology(context: &Context<'_>, pod: &mut Value) {
+    let place = place_of(context.cluster, text(pod, "spec.nodeName"));
+    if !place.is_empty() {
+        object_mut(pod, "metadata.labels").extend(place);
+    }
+}
+
+/// The labels that a pod gets from its node; none from a node that is not there.
+pub(crate) fn place_of(cluster: &dyn Cluster, node: &str) -> Vec<(String, Value)> {
+    let node = match node {
+        "" => None,
+        name => cluster.get(built_in("", "Node"), "", name),
+    };
+    let Some(node) = node else {
+        return Vec::new();
+    };
+    let label = |key: &str| {
+        let value = entry(&node, "metadata.labels", key)?;
+        Some((key.to_owned(), json!(value)))
+    };
+    TOPOLOGY.into_iter().filter_map(label).collect()
 }
 
 /// Overhead and scheduling constraints of the pod's runtime.

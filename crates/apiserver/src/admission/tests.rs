@@ -132,6 +132,26 @@ fn pods_run_as_a_service_account_that_exists() {
 }
 
 #[test]
+fn a_pod_with_a_node_is_told_where_that_is() {
+    let labels =
+        json!({"topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r", "x": "y"});
+    let case = cluster([
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels}}),
+    ]);
+    for (node, expected) in [
+        (json!({}), Value::Null),
+        (json!({"nodeName": "elsewhere"}), Value::Null),
+        (
+            json!({"nodeName": "n"}),
+            json!({"topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r"}),
+        ),
+    ] {
+        let (admitted, _) = case.create(pod(node)).unwrap();
+        assert_eq!(at(&admitted, "metadata.labels"), &expected);
+    }
+}
+
+#[test]
 fn priority_comes_from_the_class() {
     let case = cluster([
         json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9, "preemptionPolicy": "Never"}),

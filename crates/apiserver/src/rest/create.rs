@@ -75,6 +75,11 @@ impl Context {
                 "resourceVersion should not be set on objects to be created",
             ));
         }
+        // UPSTREAM: names are made up after mutating admission, which speaks of the prefix.
+        let asked = match text(&value, "name") {
+            "" => text(&value, "generateName").to_owned(),
+            name => name.to_owned(),
+        };
         self.name_new(&mut value)?;
         for member in [
             "uid",
@@ -93,8 +98,8 @@ impl Context {
         retype(&kind, &mut value);
         let name = text(&value, "name").to_owned();
         let namespaces = self.shared.store.last_change(admission::namespaces());
+        self.mutate(&creation(&kind, &asked, dry_run), &mut value, None)?;
         let admission = creation(&kind, &name, dry_run);
-        self.mutate(&admission, &mut value, None)?;
         stamp(&self.shared, &mut value);
         semantics::prepare_create(&self.shared, &kind, &mut value);
         let causes = semantics::validate_create(&kind, &value);

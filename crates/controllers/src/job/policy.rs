@@ -64,7 +64,7 @@ pub fn failure_rule<'a>(policy: Option<&PodFailurePolicy>, pod: &'a Pod) -> Opti
                     let mut patterns = rule.on_pod_conditions.iter();
                     patterns.any(|one| one.type_ == held.type_ && one.status == held.status)
                 };
-                By::Condition(&pod.status.conditions.iter().find(wanted)?.type_)
+                By::Condition(&pod.conditions().iter().find(wanted)?.type_)
             }
         };
         Some(Met {

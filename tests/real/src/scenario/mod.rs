@@ -7,6 +7,7 @@
 mod compare;
 mod embedded;
 mod expand;
+mod history;
 mod normalise;
 mod part;
 mod record;
@@ -14,6 +15,7 @@ mod resources;
 mod run;
 mod step;
 mod tail;
+mod witness;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,10 +24,9 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 pub use compare::{Difference, KnownDifferences, compare};
-pub use embedded::run_embedded;
 pub use part::Part;
 pub use record::Record;
-pub use run::{Run, run_all};
+pub use run::{Run, Side, run_all};
 pub use step::Step;
 
 /// One story.

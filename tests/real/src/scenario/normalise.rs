@@ -34,6 +34,9 @@ const VOLATILE: [&str; 20] = [
 /// How many letters the server appends to a name prefix.
 const GENERATED_SUFFIX: usize = 5;
 
+/// What events begin with that stand for several.
+pub(crate) const COMBINED: &str = "(combined from similar events): ";
+
 /// UPSTREAM: whether a new ReplicaSet is ever written as the reason of progress, or only its first
 /// update, depends on which of two status writes of one sync meets a conflict. Both count as this.
 pub(crate) const PROGRESS: &str = "progress";
@@ -111,14 +114,6 @@ impl Names {
                     if let (true, Value::Array(volumes)) = (key == "volumes", &mut value) {
                         volumes.sort_by_key(|volume| volume["name"].to_string());
                     }
-                    // Found by their type: a patch may put a new one in front where an update puts it last.
-                    if let (true, Value::Array(conditions)) = (key == "conditions", &mut value) {
-                        conditions.sort_by_key(|condition| condition["type"].to_string());
-                    }
-                    // Two loops of one controller give them, and either may come first.
-                    if let (true, Value::Array(taints)) = (key == "taints", &mut value) {
-                        taints.sort_by_key(ToString::to_string);
-                    }
                     (key.clone(), value)
                 };
                 let mut fields = kept.map(field).collect::<Map<_, _>>();
@@ -176,6 +171,20 @@ pub(crate) fn hide_content(kind: &str, object: &mut Value) {
         for value in data.values_mut() {
             *value = "set".into();
         }
+    }
+}
+
+/// Sorts what comes in no order that anybody promises; docs/differences.md says why.
+pub(crate) fn sort_unordered(kind: &str, object: &mut Value) {
+    let list = match kind {
+        // The conditions of a pod are its kubelet's; a patch may put another in front where an update puts it last.
+        "pod" => object.pointer_mut("/status/conditions"),
+        // Two loops of one controller give them, and either may come first.
+        "node" => object.pointer_mut("/spec/taints"),
+        _ => None,
+    };
+    if let Some(Value::Array(list)) = list {
+        list.sort_by_key(|item| (item["type"].to_string(), item.to_string()));
     }
 }
 
@@ -264,6 +273,26 @@ mod tests {
             "ownerRef [v1/X, uid: 3f9d9c3a-0000-4000-8000-00000000000a] is not – 3f9d9c3a-00";
         let shown = "ownerRef [v1/X, uid: <uid>] is not – 3f9d9c3a-00";
         assert_eq!(without_uids(text), shown);
+    }
+
+    #[test]
+    fn only_lists_without_a_promised_order_are_sorted() {
+        let sorted = |kind: &str, mut object: Value| {
+            sort_unordered(kind, &mut object);
+            object
+        };
+        let conditions = |types: [&str; 2]| {
+            let conditions = types.map(|kind| json!({"type": kind}));
+            json!({"status": {"conditions": conditions}})
+        };
+        let (given, ordered) = (conditions(["b", "a"]), conditions(["a", "b"]));
+        assert_eq!(sorted("pod", given.clone()), ordered);
+        assert_eq!(sorted("deployment", given.clone()), given);
+        let taints = |effects: [&str; 2]| {
+            let taints = effects.map(|effect| json!({"effect": effect}));
+            json!({"spec": {"taints": taints}})
+        };
+        assert_eq!(sorted("node", taints(["b", "a"])), taints(["a", "b"]));
     }
 
     #[test]

@@ -38,10 +38,10 @@ const NODES: [&str; 2] = ["node-lifecycle-controller", "taint-eviction-controlle
 /// So few finished pods may stay, in the whole cluster: one scenario makes more.
 const FINISHED_PODS: &str = "--terminated-pod-gc-threshold=2";
 
-/// Silence is noticed while a story lasts, and heartbeats of a loaded machine are in time. Nodes that wait for
-/// their turn to be tainted wait for seconds.
+/// Silence is noticed while a story lasts, and heartbeats of a loaded machine are in time. A story can do something
+/// between two looks. Nodes that wait for their turn to be tainted wait for seconds.
 const SHORT_PATIENCE: [&str; 4] = [
-    "--node-monitor-period=1s",
+    "--node-monitor-period=2s",
     "--node-monitor-grace-period=8s",
     "--node-startup-grace-period=8s",
     "--node-eviction-rate=0.5",
@@ -49,14 +49,6 @@ const SHORT_PATIENCE: [&str; 4] = [
 
 impl Part {
     pub const ALL: [Part; 3] = [Part::Workloads, Part::Housekeeping, Part::Nodes];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Part::Workloads => "workloads",
-            Part::Housekeeping => "housekeeping",
-            Part::Nodes => "nodes",
-        }
-    }
 
     pub(crate) fn controllers(self) -> &'static [&'static str] {
         match self {

@@ -26,6 +26,14 @@ pub struct Record {
 }
 
 impl Record {
+    /// What can be seen without knowing who asked for what: users delete pods, too.
+    pub fn without_requests(&self) -> Record {
+        let mut record = self.clone();
+        record.writes.clear();
+        record.order.retain(|act| act.starts_with("create "));
+        record
+    }
+
     pub(crate) fn take(api: &Api, namespace: &str, writes: &[Entry]) -> Result<Record> {
         let names = Names::learn(namespace, writes);
         let succeeded: Vec<&Entry> = writes
@@ -74,6 +82,7 @@ fn objects(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String,
         normalise::hide_content(kind, &mut object);
         let terminating = !object["metadata"]["deletionTimestamp"].is_null();
         let mut object = names.object(&object);
+        normalise::sort_unordered(kind, &mut object);
         if terminating {
             object["metadata"]["deletionTimestamp"] = "set".into();
         }
@@ -117,6 +126,11 @@ fn events(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String, 
     for event in all {
         let text = |value: &Value| names.text(value.as_str().unwrap_or(""));
         let involved = &event["involvedObject"];
+        // Retries that were more than ten are told together: how many there were is a matter of time.
+        let message = text(&event["message"]);
+        let message = message
+            .strip_prefix(normalise::COMBINED)
+            .unwrap_or(&message);
         let line = format!(
             "{} {} {}/{} {}: {}",
             text(&event["type"]),
@@ -124,7 +138,7 @@ fn events(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String, 
             text(&involved["kind"]),
             text(&involved["name"]),
             text(&event["source"]["component"]),
-            text(&event["message"]),
+            message,
         );
         *events.entry(line).or_default() += event["count"].as_u64().unwrap_or(1).max(1);
     }

@@ -101,6 +101,19 @@ pub(crate) fn collection(kind: &str, namespace: &str) -> Result<String> {
     Ok(format!("{group}/namespaces/{namespace}/{plural}"))
 }
 
+/// The path of all objects of a kind in all namespaces.
+pub(crate) fn everywhere(kind: &str) -> Result<String> {
+    let path = collection(kind, "")?;
+    Ok(path.replace("/namespaces//", "/"))
+}
+
+/// The name of a kind in paths; its own where scenarios do not know it.
+pub(crate) fn plural(kind: &str) -> &str {
+    let known = KINDS.iter().chain(&CLUSTER_KINDS);
+    let mut known = known.filter(|known| known.0 == kind);
+    known.next().map_or(kind, |known| known.3)
+}
+
 fn of_cluster(kind: &str) -> Option<&(&'static str, &'static str, &'static str, &'static str)> {
     CLUSTER_KINDS
         .iter()
@@ -141,6 +154,8 @@ mod tests {
         for (target, path) in cases {
             assert_eq!(object(target, "n").unwrap(), path);
         }
+        assert_eq!(everywhere("pod").unwrap(), "/api/v1/pods");
+        assert_eq!(everywhere("node").unwrap(), "/api/v1/nodes");
         assert!(object("web", "n").is_err());
         assert!(object("gadget/web", "n").is_err());
     }

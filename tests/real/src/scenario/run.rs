@@ -1,4 +1,4 @@
-//! Runs scenarios on a cluster of their own, several at a time, each in its own namespace.
+//! Runs scenarios, several at a time, each in its own namespace, on servers of their own.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,7 +11,8 @@ use serde_json::json;
 use super::record::Record;
 use super::step::Player;
 use super::tail::Tail;
-use super::{Part, Scenario, resources};
+use super::witness::{self, Witness};
+use super::{Part, Scenario, embedded, resources};
 use crate::audit::Level;
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::http::Api;
@@ -20,51 +21,69 @@ use crate::kubelet::Heartbeats;
 use crate::manager::{Flavor, Manager, ManagerOptions};
 use crate::wait::{self, Seen};
 
-/// Scenarios mostly wait for silence, so two cores carry several at a time.
-const AT_A_TIME: usize = 8;
+/// Scenarios mostly wait for silence, so two cores carry many at a time.
+const AT_A_TIME: usize = 16;
+
+/// A manager that has written nothing for this long has nothing more to do: the slowest reaction in
+/// the workload controllers is a retry after a conflict, well below a second.
+const QUIET: Duration = Duration::from_millis(900);
 
 /// How long a new namespace may be without its default account.
 const ACCOUNT_DEADLINE: Duration = Duration::from_secs(30);
 
+/// Whose manager plays, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// A manager on etcd and kube-apiserver.
+    Real(Flavor),
+    /// Ours on our own API server.
+    Embedded,
+}
+
+impl Side {
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::Real(flavor) => flavor.name(),
+            Side::Embedded => "embedded",
+        }
+    }
+}
+
 /// What came of each scenario, by name.
 pub type Run = BTreeMap<String, Result<Record>>;
 
-/// Plays all scenarios with one manager. `progress` hears of each that ends.
+/// Plays all scenarios on each side, all sides and parts at the same time. `progress` hears of each that ends.
 pub fn run_all(
     installation: &Installation,
-    flavor: Flavor,
+    sides: &[Side],
     scenarios: &[Scenario],
-    progress: &(dyn Fn(&str) + Sync),
-) -> Result<Run> {
-    let mut results = Run::new();
-    for part in Part::ALL {
-        let mut scenarios = scenarios.to_vec();
-        scenarios.retain(|scenario| scenario.part() == part);
-        if scenarios.is_empty() {
-            continue;
-        }
-        let options = ManagerOptions {
-            controllers: part.controllers().iter().map(ToString::to_string).collect(),
-            flags: part.flags(),
-            ..ManagerOptions::default()
-        };
-        results.extend(run_part(
-            installation,
-            flavor,
-            part,
-            &options,
-            &scenarios,
-            progress,
-        )?);
-    }
-    Ok(results)
+    progress: &(dyn Fn(Side, &str) + Sync),
+) -> Result<Vec<Run>> {
+    let run = |side: Side| -> Result<Run> {
+        let parts = Part::ALL.map(|part| {
+            let mut scenarios = scenarios.to_vec();
+            scenarios.retain(|scenario| scenario.part() == part);
+            (part, scenarios)
+        });
+        let parts = at_the_same_time(&parts, |(part, scenarios)| {
+            if scenarios.is_empty() {
+                return Ok(Run::new());
+            }
+            let progress = |name: &str| progress(side, name);
+            match side {
+                Side::Real(flavor) => run_real(installation, flavor, *part, scenarios, &progress),
+                Side::Embedded => embedded::run(*part, scenarios, &progress),
+            }
+        })?;
+        Ok(parts.into_iter().flatten().collect())
+    };
+    at_the_same_time(sides, |side| run(*side))
 }
 
-fn run_part(
+fn run_real(
     installation: &Installation,
     flavor: Flavor,
     part: Part,
-    options: &ManagerOptions,
     scenarios: &[Scenario],
     progress: &(dyn Fn(&str) + Sync),
 ) -> Result<Run> {
@@ -72,12 +91,17 @@ fn run_part(
         audit: Level::Objects,
         ..ClusterOptions::default()
     };
+    let options = ManagerOptions {
+        controllers: part.controllers().iter().map(ToString::to_string).collect(),
+        flags: part.flags(),
+        ..ManagerOptions::default()
+    };
     let cluster = Cluster::start(installation, cluster_options)?;
-    let mut manager = Manager::start(&cluster, flavor, options)?;
+    let mut manager = Manager::start(&cluster, flavor, &options)?;
     let _heartbeats = heartbeats(&cluster.api, part)?;
     let tail = Tail::new(cluster.audit_log());
     let results = side_by_side(AT_A_TIME, scenarios, progress, |scenario| {
-        play(&cluster.api, &tail, scenario)
+        play(&cluster.api, &tail, QUIET, scenario)
     })?;
     manager.check_alive()?;
     Ok(results)
@@ -89,6 +113,25 @@ pub(super) fn heartbeats(api: &Api, part: Part) -> Result<Option<Heartbeats>> {
         Part::Nodes => Heartbeats::start(api).map(Some),
         Part::Workloads | Part::Housekeeping => Ok(None),
     }
+}
+
+/// Does something for each of a few things, each in a thread; the first failure is the outcome.
+fn at_the_same_time<I: Sync, T: Send>(
+    items: &[I],
+    work: impl Fn(&I) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = items
+            .iter()
+            .map(|item| scope.spawn(move || work(item)))
+            .collect();
+        let ended = threads.into_iter().map(|thread| match thread.join() {
+            Ok(outcome) => outcome,
+            Err(_) => Err(anyhow!("a thread of the differential panicked")),
+        });
+        ended.collect()
+    })
 }
 
 /// Plays several at a time.
@@ -118,39 +161,32 @@ pub(super) fn side_by_side<T: Send>(
         .map_err(|_| anyhow!("a scenario's thread panicked"))
 }
 
-fn play(api: &Api, tail: &Tail, scenario: &Scenario) -> Result<Record> {
+/// Plays a scenario and records what is left at its end. `quiet` is how long managers are silent that have
+/// nothing more to do.
+pub(super) fn play(
+    api: &Api,
+    witness: &dyn Witness,
+    quiet: Duration,
+    scenario: &Scenario,
+) -> Result<Record> {
     let namespace = namespace_of(scenario);
-    tail.watch(&namespace);
-    take_steps(api, scenario, &|| tail.settle(&namespace, scenario.quiet()))?;
-    let record = Record::take(api, &namespace, &tail.writes(&namespace)?)?;
+    let quiet = scenario.quiet().unwrap_or(quiet);
+    witness.attend(&namespace);
+    prepare(api, &namespace, scenario.part() == Part::Housekeeping)?;
+    let settle = |acted| witness::settle(witness, api, &namespace, quiet, acted);
+    let player = Player::new(api, &namespace, scenario.part(), &settle);
+    for (index, step) in scenario.steps.iter().enumerate() {
+        let at = || format!("step {} of {} ({step:?})", index + 1, scenario.steps.len());
+        player.take(step).with_context(at)?;
+    }
+    let record = Record::take(api, &namespace, &witness.writes(&namespace)?)?;
     clean_up(api, &namespace)?;
     Ok(record)
 }
 
 /// No such name is the beginning of another one, so what begins with it belongs to it.
-pub(super) fn namespace_of(scenario: &Scenario) -> String {
+fn namespace_of(scenario: &Scenario) -> String {
     format!("s-{}-ns", scenario.name)
-}
-
-/// Plays a scenario up to its end and leaves everything as it is then.
-pub(super) fn take_steps(
-    api: &Api,
-    scenario: &Scenario,
-    settle: &dyn Fn() -> Result<()>,
-) -> Result<()> {
-    let namespace = namespace_of(scenario);
-    prepare(api, &namespace, scenario.part() == Part::Housekeeping)?;
-    let player = Player {
-        api,
-        namespace: &namespace,
-        settle,
-    };
-    for (index, step) in scenario.steps.iter().enumerate() {
-        let at = || format!("step {} of {} ({step:?})", index + 1, scenario.steps.len());
-        player.take(step).with_context(at)?;
-        settle().with_context(at)?;
-    }
-    Ok(())
 }
 
 /// A namespace whose default service account exists before any pod asks for it: who creates it, and
@@ -174,7 +210,7 @@ fn prepare(api: &Api, namespace: &str, housekeeping: bool) -> Result<()> {
 }
 
 /// Nodes outlive their scenario otherwise, and other scenarios' DaemonSets would look at them.
-pub(super) fn clean_up(api: &Api, namespace: &str) -> Result<()> {
+fn clean_up(api: &Api, namespace: &str) -> Result<()> {
     for node in api.list(&format!(
         "/api/v1/nodes?labelSelector=scenario%3D{namespace}"
     ))? {

@@ -1,13 +1,14 @@
 //! The steps of a scenario and how each is taken.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{expand, resources};
+use super::{Part, expand, resources};
 use crate::http::Api;
 use crate::kubelet::{Ending, Kubelet};
 use crate::wait::{self, Seen};
@@ -139,14 +140,52 @@ pub struct Node {
 
 /// Takes steps in one namespace.
 pub(crate) struct Player<'a> {
-    pub(crate) api: &'a Api,
-    pub(crate) namespace: &'a str,
-    /// Waits until the manager has nothing more to write here.
-    pub(crate) settle: &'a dyn Fn() -> Result<()>,
+    api: &'a Api,
+    namespace: &'a str,
+    /// Waits until the manager has nothing more to write here, given when it was last asked for something.
+    settle: &'a dyn Fn(Instant) -> Result<()>,
+    /// Whether the manager's controllers of nodes run.
+    nodes_are_looked_after: bool,
+    /// The end of the last step that changed something.
+    acted: Cell<Instant>,
 }
 
-impl Player<'_> {
+impl<'a> Player<'a> {
+    pub(crate) fn new(
+        api: &'a Api,
+        namespace: &'a str,
+        part: Part,
+        settle: &'a dyn Fn(Instant) -> Result<()>,
+    ) -> Player<'a> {
+        Player {
+            api,
+            namespace,
+            settle,
+            nodes_are_looked_after: part == Part::Nodes,
+            acted: Cell::new(Instant::now()),
+        }
+    }
+
+    /// Takes a step, and waits until the manager has nothing more to write.
     pub(crate) fn take(&self, step: &Step) -> Result<()> {
+        let what_is_awaited_was_there = self.act(step)?;
+        if !what_is_awaited_was_there {
+            self.acted.set(Instant::now());
+        }
+        (self.settle)(self.acted.get())
+    }
+
+    /// Whether the step waited for something that was there at the first look, and so took no time.
+    fn act(&self, step: &Step) -> Result<bool> {
+        match step {
+            Step::Wait { target, fields } => return self.wait(target, fields),
+            Step::WaitPods { selector, count } => return self.wait_pods(selector, *count),
+            step => self.change(step)?,
+        }
+        Ok(false)
+    }
+
+    fn change(&self, step: &Step) -> Result<()> {
         match step {
             Step::Create(Value::Array(objects)) => {
                 objects.iter().try_for_each(|object| self.create(object))
@@ -162,8 +201,7 @@ impl Player<'_> {
             Step::Delete(delete) => self.delete(delete),
             Step::Pods(pods) => self.change_pods(pods),
             Step::ReadyOneByOne(selector) => self.ready_one_by_one(selector),
-            Step::Wait { target, fields } => self.wait(target, fields),
-            Step::WaitPods { selector, count } => self.wait_pods(selector, *count),
+            Step::Wait { .. } | Step::WaitPods { .. } => Ok(()),
             Step::Nodes(nodes) => nodes.iter().try_for_each(|node| self.create_node(node)),
             Step::Pause { seconds } => {
                 std::thread::sleep(Duration::from_secs(*seconds));
@@ -324,14 +362,14 @@ impl Player<'_> {
                 true,
                 pod["metadata"]["creationTimestamp"].as_str().unwrap_or(""),
             )?;
-            (self.settle)()?;
+            (self.settle)(Instant::now())?;
         }
         bail!("after {STEPS_AT_MOST} pods became ready there are still unready ones")
     }
 
-    fn wait(&self, target: &str, fields: &BTreeMap<String, Value>) -> Result<()> {
+    fn wait(&self, target: &str, fields: &BTreeMap<String, Value>) -> Result<bool> {
         let path = self.path(target)?;
-        wait::until(target, WAIT_DEADLINE, || {
+        at_once(target, || {
             let object = self.api.find(&path)?.unwrap_or(Value::Null);
             let differs = fields.iter().find_map(|(pointer, expected)| {
                 let actual = object.pointer(pointer).unwrap_or(&Value::Null);
@@ -341,9 +379,9 @@ impl Player<'_> {
         })
     }
 
-    fn wait_pods(&self, selector: &str, count: usize) -> Result<()> {
+    fn wait_pods(&self, selector: &str, count: usize) -> Result<bool> {
         let kubelet = Kubelet::new(self.api, self.namespace);
-        wait::until(&format!("{count} pods {selector}"), WAIT_DEADLINE, || {
+        at_once(&format!("{count} pods {selector}"), || {
             let found = kubelet.pods(selector)?.len();
             Ok(if found == count {
                 Seen::Ready(())
@@ -365,26 +403,46 @@ impl Player<'_> {
         if !node.taints.is_null() {
             spec["taints"] = node.taints.clone();
         }
-        let object = json!({
-            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": spec,
-        });
-        self.api.create("/api/v1/nodes", &object)?;
-        let ready = json!({"status": {
+        let status = json!({
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
             "capacity": {"cpu": "8", "memory": "16Gi", "pods": "110"},
             "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"},
-        }});
-        self.api
-            .strategic_patch(&format!("/api/v1/nodes/{name}/status"), &ready)?;
+        });
+        let object = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": labels}, "spec": spec, "status": status,
+        });
+        let path = format!("/api/v1/nodes/{name}");
+        self.api.create("/api/v1/nodes", &object)?;
+        // Admission taints every new node as not ready. Who takes that away from one that is ready is a controller
+        // of nodes; where it runs, two would race.
+        if self.nodes_are_looked_after {
+            return wait::until("a new node's taint to go", WAIT_DEADLINE, || {
+                let taints = self.api.get(&path)?["spec"]["taints"].take();
+                let tainted = taints.to_string().contains("node.kubernetes.io/not-ready");
+                Ok(if tainted {
+                    Seen::NotYet(taints.to_string())
+                } else {
+                    Seen::Ready(())
+                })
+            });
+        }
         if node.taints.is_null() {
-            // Admission taints every new node as not ready; its controller is not part of the story.
-            self.api.merge_patch(
-                &format!("/api/v1/nodes/{name}"),
-                &json!({"spec": {"taints": null}}),
-            )?;
+            let untainted = json!({"spec": {"taints": null}});
+            self.api.merge_patch(&path, &untainted)?;
         }
         Ok(())
     }
+}
+
+/// Waits, and says whether what was waited for was there at the first look.
+fn at_once(what: &str, mut look: impl FnMut() -> Result<Seen<()>>) -> Result<bool> {
+    let mut looks = 0;
+    wait::until(what, WAIT_DEADLINE, || {
+        looks += 1;
+        look()
+    })?;
+    Ok(looks == 1)
 }
 
 fn has_readiness(pod: &Value, wanted: Option<Readiness>) -> bool {

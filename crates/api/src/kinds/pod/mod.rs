@@ -42,7 +42,7 @@ pub struct PodBody {
     pub tolerations: Box<[Toleration]>,
 }
 
-/// What few pods have: StatefulSet identity, DaemonSet node, how a Job's pod ended.
+/// What few pods have: StatefulSet identity, DaemonSet node, how a Job's pod ended, disruption.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct PodOwn {
     pub hostname: Istr,
@@ -52,6 +52,8 @@ pub struct PodOwn {
     pub meant_for: Istr,
     /// Of pods that are not restarted for ever, as those of jobs.
     pub ended: Option<Box<Ended>>,
+    /// Conditions that some controller reads, besides Ready; all of them where a job's policy may ask.
+    pub conditions: Box<[PodCondition]>,
 }
 
 /// How the containers of a pod ended.
@@ -82,8 +84,6 @@ pub struct PodStatus {
     /// When the Ready condition last changed, whatever it says now.
     pub ready_changed_at: Option<Time>,
     pub reason: Istr,
-    /// Conditions that some controller reads, besides Ready; all of them where a job's policy may ask.
-    pub conditions: Box<[PodCondition]>,
     /// The highest restart count of a container, and of a sidecar.
     pub restarts: i32,
     pub sidecar_restarts: i32,
@@ -179,10 +179,11 @@ impl Pod {
     }
 
     pub fn condition(&self, type_: &str) -> Option<&PodCondition> {
-        self.status
-            .conditions
-            .iter()
-            .find(|held| held.type_ == type_)
+        self.conditions().iter().find(|held| held.type_ == type_)
+    }
+
+    pub fn conditions(&self) -> &[PodCondition] {
+        self.own.as_ref().map_or(&[], |own| &own.conditions)
     }
 
     pub fn hostname(&self) -> &str {

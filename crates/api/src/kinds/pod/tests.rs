@@ -137,7 +137,7 @@ fn all_conditions_are_kept_where_a_policy_may_ask() {
         let pod = pod(&format!(
             r#"{{"spec":{{"restartPolicy":"{policy}"}},"status":{{"phase":"{phase}","conditions":{conditions}}}}}"#
         ));
-        pod.status.conditions.len()
+        pod.conditions().len()
     };
     assert_eq!(
         (
@@ -196,7 +196,7 @@ fn protobuf_and_json_agree_on_how_a_pod_ended() {
     let failures: Vec<(String, i32)> = ended.failures.iter().map(exit).collect();
     assert_eq!(failures, [("main".into(), 42), ("once".into(), 5)]);
     assert_eq!(pod.status.restarts_in_all, 10);
-    assert_eq!(pod.status.conditions.len(), 4);
+    assert_eq!(pod.conditions().len(), 4);
     assert_eq!(pod.metadata.annotations.len(), 3, "those of jobs");
 }
 

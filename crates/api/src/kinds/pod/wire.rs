@@ -45,8 +45,8 @@ impl From<Wire<'_>> for Pod {
         let judged = spec.may_end() && (status.phase == "Failed" || metadata.is_terminating());
         Pod {
             metadata,
-            status: status.view(&spec, judged),
-            own: spec.own(status.ended(&spec)),
+            status: status.view(&spec),
+            own: spec.own(status.ended(&spec), status.conditions(judged)),
             body: BODIES.intern(PodBody {
                 restart_policy: spec.restart_policy,
                 subdomain: spec.subdomain,
@@ -166,7 +166,11 @@ impl Spec<'_> {
         matches!(&*self.restart_policy, "Never" | "OnFailure")
     }
 
-    fn own(&self, ended: Option<Box<Ended>>) -> Option<Box<PodOwn>> {
+    fn own(
+        &self,
+        ended: Option<Box<Ended>>,
+        conditions: Box<[PodCondition]>,
+    ) -> Option<Box<PodOwn>> {
         let volumes: Box<[Volume]> = self
             .volumes
             .iter()
@@ -181,13 +185,15 @@ impl Spec<'_> {
         let nothing = self.hostname.is_empty()
             && volumes.is_empty()
             && self.meant_for.is_empty()
-            && ended.is_none();
+            && ended.is_none()
+            && conditions.is_empty();
         (!nothing).then(|| {
             Box::new(PodOwn {
                 hostname: self.hostname.clone(),
                 volumes,
                 meant_for: self.meant_for.clone(),
                 ended,
+                conditions,
             })
         })
     }
@@ -200,7 +206,7 @@ impl Spec<'_> {
 }
 
 impl Status<'_> {
-    fn view(&self, spec: &Spec<'_>, judged: bool) -> PodStatus {
+    fn view(&self, spec: &Spec<'_>) -> PodStatus {
         let ready = self
             .conditions
             .iter()
@@ -221,13 +227,16 @@ impl Status<'_> {
             restarts_in_all: self
                 .all_containers()
                 .fold(0, |sum, status| sum.saturating_add(status.restart_count)),
-            conditions: self
-                .conditions
-                .iter()
-                .filter(|condition| judged || NOTED.contains(&&*condition.type_))
-                .map(Condition::view)
-                .collect(),
         }
+    }
+
+    /// Those that are kept.
+    fn conditions(&self, judged: bool) -> Box<[PodCondition]> {
+        self.conditions
+            .iter()
+            .filter(|condition| judged || NOTED.contains(&&*condition.type_))
+            .map(Condition::view)
+            .collect()
     }
 
     fn all_containers(&self) -> impl Iterator<Item = &ContainerStatus<'_>> {

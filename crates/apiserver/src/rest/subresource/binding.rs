@@ -1,11 +1,12 @@
 //! Binding a pod to a node: what schedulers do.
 
-use crate::Body;
+use crate::fields::object_mut;
 use crate::rest::body::{parse, settle_type};
 use crate::rest::metadata::{is_deleting, metadata_mut, text};
 use crate::rest::{Context, response};
 use crate::status::{Status, Subject};
 use crate::storage::Transaction;
+use crate::{Body, semantics};
 use api::Time;
 use http::Response;
 use serde_json::{Value, json};
@@ -107,6 +108,18 @@ impl Context {
             if let Some(annotations) = annotations.as_object_mut() {
                 annotations.insert(key.clone(), value.clone());
             }
+        }
+        let given = binding["metadata"]["labels"].as_object();
+        let mut labels: Vec<(String, Value)> = given
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        if target_kind == "Node" {
+            labels.extend(semantics::place_of(&self.shared, node));
+        }
+        if !labels.is_empty() {
+            object_mut(&mut pod, "metadata.labels").extend(labels);
         }
         mark_scheduled(&mut pod, self.shared.now_seconds());
         if !dry_run {

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use real_tests::Flavor;
 use real_tests::installation::Installation;
-use real_tests::scenario::{self, Difference, KnownDifferences, Record, Run, Scenario};
+use real_tests::scenario::{self, Difference, KnownDifferences, Record, Run, Scenario, Side};
 
 const ASPECTS: [&str; 5] = ["objects", "events", "conditions", "order", "writes"];
 
@@ -14,8 +14,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let (against, wanted) = parse(arguments)?;
     let installation = Installation::pinned()?;
     let scenarios = Scenario::load(&wanted)?;
-    let expected = play(&installation, Flavor::Go, &scenarios)?;
-    let actual = play(&installation, against, &scenarios)?;
+    let [expected, actual] = play(&installation, against, &scenarios)?;
     let known = KnownDifferences::read();
     let mut failed = 0;
     let mut details = Vec::new();
@@ -81,13 +80,20 @@ fn parse(arguments: &[String]) -> Result<(Flavor, Vec<String>)> {
     Ok((against, wanted))
 }
 
-fn play(installation: &Installation, flavor: Flavor, scenarios: &[Scenario]) -> Result<Run> {
+fn play(installation: &Installation, against: Flavor, scenarios: &[Scenario]) -> Result<[Run; 2]> {
     let done = AtomicUsize::new(0);
-    let progress = |name: &str| {
+    let progress = |side: Side, name: &str| {
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-        eprintln!("{:>4} {done:>3}/{} {name}", flavor.name(), scenarios.len());
+        eprintln!(
+            "{done:>3}/{} {:<4} {name}",
+            scenarios.len() * 2,
+            side.name()
+        );
     };
-    scenario::run_all(installation, flavor, scenarios, &progress)
+    let sides = [Side::Real(Flavor::Go), Side::Real(against)];
+    let runs = scenario::run_all(installation, &sides, scenarios, &progress)?;
+    runs.try_into()
+        .map_err(|_| anyhow!("two sides make two runs"))
 }
 
 struct Verdict {

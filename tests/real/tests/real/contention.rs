@@ -1,5 +1,4 @@
 //! Two managers and one lease: one of them writes, always, and never both.
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
 use std::time::{Duration, Instant};
 

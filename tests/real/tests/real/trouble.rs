@@ -1,7 +1,5 @@
 //! Servers that stop, crash and come back while a rollout is on its way; that forget their history, change
 //! their certificates and refuse requests.
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
-#![expect(clippy::disallowed_methods, reason = "real servers live in real time")]
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

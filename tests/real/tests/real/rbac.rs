@@ -1,5 +1,4 @@
 //! The rights that a cluster gives a controller manager must suffice, and not one more is asked for.
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
 use std::time::Duration;
 

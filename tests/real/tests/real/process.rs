@@ -1,6 +1,4 @@
 //! The process itself: what a standby asks for, how it ends, and what it says when it may do nothing.
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
-#![expect(clippy::disallowed_methods, reason = "real servers live in real time")]
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

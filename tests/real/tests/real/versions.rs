@@ -1,6 +1,5 @@
 //! Our controller manager on the API servers of other minor releases: what a cluster that is upgraded,
 //! or that is not upgraded yet, has to carry.
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
 use std::time::Duration;
 

@@ -1,6 +1,4 @@
 //! One manager is stopped and another takes its place: nothing that runs may notice.
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
-#![expect(clippy::disallowed_methods, reason = "real servers live in real time")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,0 +1,18 @@
+//! Everything that is tried on real servers. One program: it is linked once, and tests of all kinds wait for
+//! their servers at the same time.
+#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![expect(clippy::disallowed_methods, reason = "real servers live in real time")]
+
+mod bed;
+mod contention;
+mod corpus;
+mod differential;
+mod durability;
+mod go_manager;
+mod informers;
+mod kubectl;
+mod process;
+mod rbac;
+mod swap;
+mod trouble;
+mod versions;
