@@ -338,6 +338,7 @@ fn verbs(kind: &Kind) -> &'static [&'static str] {
         ],
         Verbs::All => &ALL_VERBS,
         Verbs::CreateOnly => &["create"],
+        Verbs::ReadOnly => &["get", "list"],
     }
 }
 

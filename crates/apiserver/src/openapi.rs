@@ -164,6 +164,12 @@ fn add_paths(paths: &mut Map<String, Value>, kind: &Kind) {
         paths.insert(collection, json!({"post": operation("post", WRITE)}));
         return;
     }
+    if kind.verbs == Verbs::ReadOnly {
+        paths.insert(collection.clone(), json!({"get": operation("list", LIST)}));
+        let one = json!({"get": operation("get", &[]), "parameters": path_parameters(kind, true)});
+        paths.insert(format!("{collection}/{{name}}"), one);
+        return;
+    }
     let mut many = json!({"get": operation("list", LIST), "post": operation("post", WRITE), "delete": operation("deletecollection", LIST)});
     many["parameters"] = path_parameters(kind, false);
     paths.insert(collection.clone(), many);
