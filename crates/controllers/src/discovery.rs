@@ -4,6 +4,7 @@
 //! included. They ask through aggregated discovery: two requests for everything.
 
 use std::fmt;
+use std::hash::Hasher;
 
 use api::ResourceType;
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use client::Client;
 use futures_util::future::try_join;
 use http::Request;
 use http::header::ACCEPT;
+use rustc_hash::FxHasher;
 use serde::Deserialize;
 
 /// What was found, and which group versions could not be asked.
@@ -54,12 +56,30 @@ pub enum DiscoveryError {
 
 /// Asks the server for all that it serves.
 pub async fn discover(client: &Client) -> Result<Discovery, DiscoveryError> {
-    let (core, groups) = try_join(fetch(client, "/api"), fetch(client, "/apis")).await?;
-    let mut found = Discovery::default();
-    for group in core.items.into_iter().chain(groups.items) {
-        found.add(group);
+    read(&ask(client).await?)
+}
+
+/// A mark of what the server said, to see whether it says the same again: what has not changed need not be
+/// read, and hardly ever does it change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(u64);
+
+/// Asks the server for all that it serves; none if that is what it was at the `known` mark.
+pub async fn discover_changes(
+    client: &Client,
+    known: Option<Mark>,
+) -> Result<Option<(Discovery, Mark)>, DiscoveryError> {
+    let answers = ask(client).await?;
+    let mut hash = FxHasher::default();
+    for (_, answer) in &answers {
+        hash.write_usize(answer.len());
+        hash.write(answer);
     }
-    Ok(found)
+    let mark = Mark(hash.finish());
+    match known == Some(mark) {
+        true => Ok(None),
+        false => Ok(Some((read(&answers)?, mark))),
+    }
 }
 
 impl Discovery {
@@ -167,14 +187,32 @@ impl fmt::Display for GroupVersion {
     }
 }
 
-async fn fetch(client: &Client, path: &'static str) -> Result<GroupList, DiscoveryError> {
+/// An answer, and what was asked.
+type Answer = (&'static str, Bytes);
+
+async fn ask(client: &Client) -> Result<[Answer; 2], client::Error> {
+    let (core, groups) = try_join(fetch(client, "/api"), fetch(client, "/apis")).await?;
+    Ok([core, groups])
+}
+
+fn read(answers: &[Answer; 2]) -> Result<Discovery, DiscoveryError> {
+    let mut found = Discovery::default();
+    for (path, answer) in answers {
+        let list: GroupList = serde_json::from_slice(answer)
+            .map_err(|source| DiscoveryError::Unreadable { path, source })?;
+        list.items.into_iter().for_each(|group| found.add(group));
+    }
+    Ok(found)
+}
+
+async fn fetch(client: &Client, path: &'static str) -> Result<Answer, client::Error> {
     const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
     let request = Request::get(path)
         .header(ACCEPT, AGGREGATED)
         .body(Bytes::new())
         .expect("a constant path and header");
     let answer = client.request(request).await?;
-    serde_json::from_slice(&answer).map_err(|source| DiscoveryError::Unreadable { path, source })
+    Ok((path, answer))
 }
 
 #[derive(Deserialize)]

@@ -129,7 +129,7 @@ impl Cluster {
 
 /// A server with the objects that every server is born with. Making them takes longer than many a run,
 /// and they are the same for all.
-fn prepared() -> &'static ApiServer {
+pub(crate) fn prepared() -> &'static ApiServer {
     static PREPARED: OnceLock<ApiServer> = OnceLock::new();
     PREPARED.get_or_init(|| {
         let clock = Clock::fixed(Time::from_unix(BEGIN));

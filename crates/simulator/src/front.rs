@@ -1,18 +1,27 @@
 //! The API server's front door: the server behind it can go down and come back.
 
+mod catalogue;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use apiserver::ApiServer;
 use bytes::Bytes;
 use client::{Body, BoxError, Transport};
 use futures_util::StreamExt;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
 use crate::bell::Bell;
+
+/// Whoever writes to these groups changes what is served.
+const DEFINING: [&str; 2] = [
+    "/apis/apiextensions.k8s.io/",
+    "/apis/apiregistration.k8s.io/",
+];
 
 /// Clones share the door.
 #[derive(Clone)]
@@ -22,6 +31,8 @@ struct Inner {
     state: Mutex<State>,
     /// Rings when the server goes down: every stream ends then.
     down: Bell,
+    /// Somebody has changed what is served: the catalogue is no longer that of every new server.
+    custom: AtomicBool,
 }
 
 struct State {
@@ -39,6 +50,7 @@ impl Front {
                 is_down: false,
             }),
             down: Bell::default(),
+            custom: AtomicBool::new(false),
         }))
     }
 
@@ -74,6 +86,14 @@ impl Front {
             }
             state.transport.clone()
         };
+        let path = request.uri().path();
+        if *request.method() != Method::GET && DEFINING.iter().any(|group| path.starts_with(group))
+        {
+            self.0.custom.store(true, Ordering::Relaxed);
+        }
+        if matches!(path, "/api" | "/apis") && !self.0.custom.load(Ordering::Relaxed) {
+            return catalogue::answer(request).await;
+        }
         let query = request.uri().query();
         let is_watch = query.is_some_and(|query| query.contains("watch="));
         let response = transport.ready().await?.call(request).await?;

@@ -48,7 +48,7 @@ use runtime::{Queue, Stop, Task, spawn};
 use tracing::{debug, error, info, warn};
 
 use crate::Tools;
-use crate::discovery::{Discovery, discover};
+use crate::discovery::{Discovery, Mark, discover_changes};
 
 pub use changes::{Wakes, Warning};
 pub use decide::{Action, OwnerState, Reason, decide};
@@ -82,7 +82,8 @@ struct Inner {
     tools: Tools,
     memory: Memory,
     graph: GraphHandle,
-    served: Mutex<Arc<Discovery>>,
+    /// What there is, and the mark of what the server said.
+    served: Mutex<(Arc<Discovery>, Option<Mark>)>,
     monitors: Mutex<Monitors>,
     to_delete: Arc<Queue<Uid>>,
     to_orphan: Arc<Queue<Uid>>,
@@ -175,11 +176,15 @@ impl Inner {
 
     /// Brings the streams in step with discovery; false when it could not be asked.
     async fn sync_monitors(self: &Arc<Inner>) -> bool {
-        let found = match discover(&self.tools.client).await {
-            Ok(found) if !found.resources.is_empty() => found,
-            Ok(_) => return self.sync_failed("discovery reports no resources"),
+        let known = self.lock_served().1;
+        let (found, mark) = match discover_changes(&self.tools.client, known).await {
+            Ok(Some(found)) if !found.0.resources.is_empty() => found,
+            Ok(Some(_)) => return self.sync_failed("discovery reports no resources"),
+            Ok(None) => return true,
             Err(error) => return self.sync_failed(&client::describe(&error)),
         };
+        // What is not complete is said each time.
+        let mark = Some(mark).filter(|_| found.failed.is_empty());
         if let Some(failure) = found.failure() {
             warn!(
                 failure,
@@ -198,7 +203,7 @@ impl Inner {
             })
         };
         wanted.extend(monitors.resources().into_iter().filter(unknown));
-        *self.lock_served() = Arc::new(found);
+        *self.lock_served() = (Arc::new(found), mark);
         monitors.sync(&wanted, |resource| self.listener(resource));
         true
     }
@@ -281,7 +286,7 @@ impl Inner {
         self.monitors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_served(&self) -> MutexGuard<'_, Arc<Discovery>> {
+    fn lock_served(&self) -> MutexGuard<'_, (Arc<Discovery>, Option<Mark>)> {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
