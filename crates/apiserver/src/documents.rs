@@ -39,17 +39,15 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    pub(crate) fn new(text: String) -> Document {
-        let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    pub(crate) fn new(text: impl Into<Bytes>) -> Document {
+        let text = text.into();
+        let digest = ring::digest::digest(&ring::digest::SHA256, &text);
         let hash = digest
             .as_ref()
             .iter()
             .map(|byte| format!("{byte:02X}"))
             .collect();
-        Document {
-            text: Bytes::from(text),
-            hash,
-        }
+        Document { text, hash }
     }
 
     /// The document, or the bare news that it has not changed for whoever knows its tag.

@@ -80,7 +80,7 @@ impl ApiServer {
                 shapes: crate::apply::Shapes::default(),
                 expiry: Expiry::default(),
                 track_fields: shared.track_fields,
-                discovery: crate::discovery::Aggregated::default(),
+                discovery: Arc::clone(&shared.discovery),
                 openapi: crate::openapi::OpenApi::default(),
                 mounts: crate::embed::Mounts::default(),
                 advertise: shared.advertise,
