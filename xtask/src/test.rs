@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change lands, cheapest first.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -177,7 +178,29 @@ fn real_tests(steps: &mut Steps) -> Result<()> {
             "--test-threads=4",
         ]))?;
         Ok(Done::Passed)
-    })
+    })?;
+    steps.command("kube-rs on both API servers", kube_rs())
+}
+
+/// A workspace of its own, so that what kube-rs wants of a dependency is not what ours are tested with. Built in
+/// about a minute, once.
+fn kube_rs() -> Command {
+    let target = target_folder();
+    let mut tests = cargo(&["test", "--quiet", "--locked", "--test", "reflectors"]);
+    tests
+        .arg("--manifest-path")
+        .arg(workspace::root().join("tests/kube-rs/Cargo.toml"))
+        .arg("--target-dir")
+        .arg(target.join("kube-rs"))
+        .env("STEERSMAN_BIN", target.join("debug/steersman"));
+    tests
+}
+
+fn target_folder() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) => workspace::root().join(folder),
+        None => workspace::root().join("target"),
+    }
 }
 
 fn cargo(arguments: &[&str]) -> Command {
