@@ -148,7 +148,9 @@ async fn answer(
         ("", "Endpoints") => {
             "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
         }
-        ("", "ComponentStatus") => "v1 ComponentStatus is deprecated in v1.19+",
+        ("", "ComponentStatus") if matches!(context.info.verb, "get" | "list") => {
+            "v1 ComponentStatus is deprecated in v1.19+"
+        }
         _ => "",
     };
     if !advice.is_empty() {

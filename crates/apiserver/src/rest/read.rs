@@ -51,7 +51,10 @@ impl Context {
             Shape::Table => {
                 self.check_include()?;
                 let mut table = self.table(std::iter::once(object), true);
-                table["metadata"] = json!({"resourceVersion": object.revision.to_string()});
+                // What was never stored has no revision.
+                if object.revision > 0 {
+                    table["metadata"] = json!({"resourceVersion": object.revision.to_string()});
+                }
                 self.encoded(code, table.to_string().into_bytes())
             }
         }
