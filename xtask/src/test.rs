@@ -11,8 +11,18 @@ use crate::{parity, real, schema, tidy, workspace};
 /// The crate that is too slow without optimization.
 const SIMULATOR: &str = "steersman-simulator";
 
-/// What two cores do in two to three minutes. Longer runs are for `steersman simulate --seeds`.
-const SEEDS: &str = "800";
+/// What two cores do in four minutes, for continuous integration. Longer runs are for `steersman simulate --seeds`.
+const SEEDS_IN_CI: &str = "2400";
+
+/// Ten seconds' worth, for people who wait.
+const SEEDS: &str = "100";
+
+fn seeds() -> &'static str {
+    match std::env::var("CI").is_ok_and(|ci| ci == "true") {
+        true => SEEDS_IN_CI,
+        false => SEEDS,
+    }
+}
 
 /// The crate whose integration tests need the real servers.
 const REAL_TESTS: &str = "real-tests";
@@ -103,7 +113,7 @@ fn simulator(steps: &mut Steps) -> Result<()> {
             "--",
             "simulate",
             "--seeds",
-            SEEDS,
+            seeds(),
             "--jobs",
             "2",
         ]),
