@@ -4,6 +4,7 @@
 //! definition's schema) saying which lists are sets or maps and which objects have one owner as a whole.
 
 mod compare;
+mod fields;
 mod items;
 mod manage;
 mod merge;

@@ -1,6 +1,7 @@
 //! What is served, and how the server is: discovery (aggregated and legacy), version, health.
 
 use crate::Body;
+use crate::documents::{Document, Made};
 use crate::kinds::{Kind, Registry, Subresource, Verbs};
 use crate::rest::{RequestInfo, response};
 use crate::server::Shared;
@@ -58,8 +59,8 @@ pub(crate) fn answer(
         ["openapi", "v3", rest @ ..] => {
             crate::openapi::answer(shared, registry, rest, info, headers)
         }
-        ["api"] if wants_aggregated(headers) => Ok(aggregated(registry, true)),
-        ["apis"] if wants_aggregated(headers) => Ok(aggregated(registry, false)),
+        ["api"] if wants_aggregated(headers) => Ok(aggregated(shared, registry, 0, headers)),
+        ["apis"] if wants_aggregated(headers) => Ok(aggregated(shared, registry, 1, headers)),
         ["api"] => Ok(response::value(
             200,
             &json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses(shared)}),
@@ -337,11 +338,25 @@ fn verbs(kind: &Kind) -> &'static [&'static str] {
         ],
         Verbs::All => &ALL_VERBS,
         Verbs::CreateOnly => &["create"],
+        Verbs::ReadOnly => &["get", "list"],
     }
 }
 
-/// All groups, or the core group, in one document (`apidiscovery.k8s.io/v2`).
-fn aggregated(registry: &Registry, core: bool) -> Response<Body> {
+/// One of the [`Aggregated`] documents.
+fn aggregated(
+    shared: &Shared,
+    registry: &Arc<Registry>,
+    which: usize,
+    headers: &HeaderMap,
+) -> Response<Body> {
+    let make = |kinds: &Registry| [true, false].map(|core| aggregated_document(kinds, core));
+    shared.discovery.get(registry, make)[which].answer(headers, AGGREGATED)
+}
+
+/// The core group and all others in one document each (`apidiscovery.k8s.io/v2`).
+pub(crate) type Aggregated = Made<[Document; 2]>;
+
+fn aggregated_document(registry: &Registry, core: bool) -> Document {
     let wanted = group_versions(registry)
         .into_iter()
         .filter(|(group, _)| group.is_empty() == core);
@@ -367,7 +382,7 @@ fn aggregated(registry: &Registry, core: bool) -> Response<Body> {
         })
         .collect();
     let document = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
-    response::typed(200, AGGREGATED, document.to_string())
+    Document::new(document.to_string())
 }
 
 /// UPSTREAM: what is the same as for the whole group version is left empty, but not for custom kinds.

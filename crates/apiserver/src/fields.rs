@@ -7,8 +7,17 @@ static NULL: Value = Value::Null;
 
 /// The value at a path such as `spec.template.spec`, null when any part is absent.
 pub(crate) fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
-    path.split('.')
-        .fold(value, |value, name| value.get(name).unwrap_or(&NULL))
+    let (mut value, mut rest) = (value, path);
+    loop {
+        // Names are short: a plain loop finds their ends sooner than a searcher is set up.
+        let end = rest.bytes().position(|byte| byte == b'.');
+        let name = end.map_or(rest, |end| &rest[..end]);
+        value = value.get(name).unwrap_or(&NULL);
+        match end {
+            Some(end) if !value.is_null() => rest = &rest[end + 1..],
+            _ => return value,
+        }
+    }
 }
 
 pub(crate) fn text<'a>(value: &'a Value, path: &str) -> &'a str {

@@ -80,6 +80,7 @@ impl ApiServer {
                 shapes: crate::apply::Shapes::default(),
                 expiry: Expiry::default(),
                 track_fields: shared.track_fields,
+                discovery: Arc::clone(&shared.discovery),
                 openapi: crate::openapi::OpenApi::default(),
                 mounts: crate::embed::Mounts::default(),
                 advertise: shared.advertise,

@@ -46,6 +46,8 @@ pub enum Verbs {
     All,
     /// Reviews and bindings: they can be created and nothing is kept.
     CreateOnly,
+    /// Made when they are asked for: get and list.
+    ReadOnly,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -260,10 +262,10 @@ fn parse_line(line: &'static str) -> Option<Kind> {
         short_names,
         categories,
         namespaced: flags.contains('n'),
-        verbs: if flags.contains('r') {
-            Verbs::CreateOnly
-        } else {
-            Verbs::All
+        verbs: match flags {
+            flags if flags.contains('r') => Verbs::CreateOnly,
+            flags if flags.contains('o') => Verbs::ReadOnly,
+            _ => Verbs::All,
         },
         subresources,
         generation: flags.contains('g'),

@@ -13,6 +13,7 @@ mod corpus;
 pub mod crd;
 pub mod defaults;
 mod discovery;
+mod documents;
 mod embed;
 mod fields;
 mod inspect;

@@ -1,6 +1,7 @@
 //! `/metrics`: requests by what they asked for and how they ended, objects by resource.
 
 use crate::server::Shared;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
@@ -14,11 +15,11 @@ pub(crate) struct Metrics {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Labels {
     pub(crate) code: u16,
-    pub(crate) group: String,
-    pub(crate) resource: String,
-    pub(crate) subresource: String,
+    pub(crate) group: Cow<'static, str>,
+    pub(crate) resource: Cow<'static, str>,
+    pub(crate) subresource: &'static str,
     pub(crate) verb: &'static str,
-    pub(crate) version: String,
+    pub(crate) version: Cow<'static, str>,
 }
 
 impl Metrics {

@@ -7,27 +7,28 @@ mod schemas;
 mod v2;
 
 use crate::Body;
+use crate::documents::{Document, Made, set};
 use crate::kinds::{Kind, Registry, Subresource, Verbs};
 use crate::rest::{RequestInfo, response};
 use crate::server::Shared;
 use crate::status::Status;
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
+use http::header::{CACHE_CONTROL, EXPIRES, LOCATION};
 use http::{HeaderMap, Response};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-/// The documents of one set of kinds, made when first asked for.
+/// The documents of one set of kinds.
 #[derive(Default)]
 pub(crate) struct OpenApi {
-    made: Mutex<Option<(Arc<Registry>, Arc<Documents>)>>,
+    v3: Made<Arc<Documents>>,
     /// All of them as one document of v2: JSON, protobuf.
-    made_v2: Mutex<Option<(Arc<Registry>, [Bytes; 2])>>,
+    v2: Made<[Document; 2]>,
 }
 
-/// By path below `/openapi/v3/` ("api/v1", "apis/apps/v1"): the document and its hash.
-type Documents = BTreeMap<String, (Bytes, String)>;
+/// By path below `/openapi/v3/`: "api/v1", "apis/apps/v1".
+type Documents = BTreeMap<String, Document>;
 
 /// Answers below `/openapi/v3`; `path` is what follows it.
 pub(crate) fn answer(
@@ -37,33 +38,26 @@ pub(crate) fn answer(
     info: &RequestInfo,
     headers: &HeaderMap,
 ) -> Result<Response<Body>, Status> {
-    let documents = shared.openapi.documents(registry);
+    let documents = shared
+        .openapi
+        .v3
+        .get(registry, |kinds| Arc::new(make(kinds)));
     if path.is_empty() {
         return Ok(response::value(200, &index(&documents)));
     }
     let path = path.join("/");
-    let Some((document, hash)) = documents.get(&path) else {
+    let Some(document) = documents.get(&path) else {
         let mut nothing = response::json(404, Bytes::new());
         nothing.headers_mut().remove(http::header::CONTENT_TYPE);
         return Ok(nothing);
     };
     let asked = info.query.get("hash");
-    if !asked.is_empty() && asked != hash {
+    if !asked.is_empty() && asked != document.hash {
         let mut moved = response::text(301, "");
-        set(&mut moved, LOCATION, &url(&path, hash));
+        set(&mut moved, LOCATION, &url(&path, &document.hash));
         return Ok(moved);
     }
-    let etag = format!("\"{hash}\"");
-    let known = headers
-        .get(IF_NONE_MATCH)
-        .is_some_and(|value| value.as_bytes() == etag.as_bytes());
-    let mut answer = if known {
-        response::json(304, Bytes::new())
-    } else {
-        response::json(200, document.clone())
-    };
-    set(&mut answer, ETAG, &etag);
-    set(&mut answer, VARY, "Accept");
+    let mut answer = document.answer(headers, "application/json");
     if !asked.is_empty() {
         // The hash is part of the address, so what is there never changes.
         set(&mut answer, CACHE_CONTROL, "public, immutable");
@@ -78,25 +72,19 @@ pub(crate) fn answer_v2(
     registry: &Arc<Registry>,
     headers: &HeaderMap,
 ) -> Response<Body> {
-    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-    let [json, protobuf] = shared.openapi.document_v2(registry);
+    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    // UPSTREAM: the name that clients ask for is no media type by the book, so it is answered by another.
+    const ASKED: [&str; 2] = ["spec.v2@v1.0+protobuf", "spec.v2.v1.0+protobuf"];
+    let [json, protobuf] = shared.openapi.v2.get(registry, make_v2);
     let accepts = headers
         .get_all(http::header::ACCEPT)
         .iter()
         .filter_map(|value| value.to_str().ok())
-        .any(|value| value.contains("spec.v2@v1.0+protobuf"));
-    let mut answer = if accepts {
-        response::typed(200, PROTOBUF, protobuf)
+        .any(|value| ASKED.iter().any(|asked| value.contains(asked)));
+    if accepts {
+        protobuf.answer(headers, PROTOBUF)
     } else {
-        response::json(200, json)
-    };
-    set(&mut answer, VARY, "Accept");
-    answer
-}
-
-fn set(response: &mut Response<Body>, name: http::HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        response.headers_mut().insert(name, value);
+        json.answer(headers, "application/json")
     }
 }
 
@@ -105,40 +93,19 @@ fn url(path: &str, hash: &str) -> String {
 }
 
 fn index(documents: &Documents) -> Value {
-    let entry = |(path, (_, hash)): (&String, &(Bytes, String))| {
-        (path.clone(), json!({"serverRelativeURL": url(path, hash)}))
+    let entry = |(path, document): (&String, &Document)| {
+        let url = url(path, &document.hash);
+        (path.clone(), json!({"serverRelativeURL": url}))
     };
     json!({"paths": documents.iter().map(entry).collect::<Map<_, _>>()})
 }
 
-impl OpenApi {
-    fn documents(&self, registry: &Arc<Registry>) -> Arc<Documents> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, documents)) = &*made
-            && Arc::ptr_eq(of, registry)
-        {
-            return documents.clone();
-        }
-        let documents = Arc::new(make(registry));
-        *made = Some((registry.clone(), documents.clone()));
-        documents
-    }
-
-    fn document_v2(&self, registry: &Arc<Registry>) -> [Bytes; 2] {
-        let mut made = self.made_v2.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, documents)) = &*made
-            && Arc::ptr_eq(of, registry)
-        {
-            return documents.clone();
-        }
-        let document = v2::document(registry);
-        let documents = [
-            Bytes::from(document.to_string()),
-            Bytes::from(v2::protobuf(&document)),
-        ];
-        *made = Some((registry.clone(), documents.clone()));
-        documents
-    }
+fn make_v2(registry: &Registry) -> [Document; 2] {
+    let document = v2::document(registry);
+    [
+        Document::new(document.to_string()),
+        Document::new(v2::protobuf(&document)),
+    ]
 }
 
 fn make(registry: &Registry) -> Documents {
@@ -147,14 +114,8 @@ fn make(registry: &Registry) -> Documents {
         documents.entry(document_path(kind)).or_default().push(kind);
     }
     let made = documents.into_iter().map(|(path, kinds)| {
-        let bytes = document(&kinds).to_string();
-        let digest = ring::digest::digest(&ring::digest::SHA256, bytes.as_bytes());
-        let hash: String = digest
-            .as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02X}"))
-            .collect();
-        (path, (Bytes::from(bytes), hash))
+        let document = Document::new(document(&kinds).to_string());
+        (path, document)
     });
     made.collect()
 }
@@ -201,6 +162,12 @@ fn add_paths(paths: &mut Map<String, Value>, kind: &Kind) {
     };
     if kind.verbs == Verbs::CreateOnly {
         paths.insert(collection, json!({"post": operation("post", WRITE)}));
+        return;
+    }
+    if kind.verbs == Verbs::ReadOnly {
+        paths.insert(collection.clone(), json!({"get": operation("list", LIST)}));
+        let one = json!({"get": operation("get", &[]), "parameters": path_parameters(kind, true)});
+        paths.insert(format!("{collection}/{{name}}"), one);
         return;
     }
     let mut many = json!({"get": operation("list", LIST), "post": operation("post", WRITE), "delete": operation("deletecollection", LIST)});

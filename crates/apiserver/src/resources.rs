@@ -64,36 +64,48 @@ pub(crate) fn add(total: &mut Amounts, more: &Amounts) {
 
 /// `Guaranteed`, `Burstable` or `BestEffort`, from what the pod asks for.
 pub(crate) fn qos_class(pod: &Value) -> &'static str {
-    let compute = |amounts: &Amounts| -> Amounts {
-        let keep = |(name, amount): (&String, &Quantity)| {
-            let counts = matches!(name.as_str(), "cpu" | "memory") && amount.sign() > 0;
-            counts.then(|| (name.clone(), amount.clone()))
-        };
-        amounts.iter().filter_map(keep).collect()
-    };
     if at(pod, "spec.resources").is_object() {
-        let requests = compute(&amounts(pod, "spec.resources.requests"));
-        let limits = compute(&amounts(pod, "spec.resources.limits"));
-        return class_of(&requests, &limits, limits.len() == 2);
+        let requests = compute(at(pod, "spec.resources.requests"));
+        let limits = compute(at(pod, "spec.resources.limits"));
+        let limited = limits.iter().all(Option::is_some);
+        return class_of(&requests, &limits, limited);
     }
-    let (mut requests, mut limits, mut all_limited) = (Amounts::new(), Amounts::new(), true);
+    let (mut requests, mut limits, mut all_limited) = ([None, None], [None, None], true);
     for container in list(pod, "spec.containers")
         .iter()
         .chain(list(pod, "spec.initContainers"))
     {
-        add(
-            &mut requests,
-            &compute(&amounts(container, "resources.requests")),
-        );
-        let own = compute(&amounts(container, "resources.limits"));
-        all_limited &= own.len() == 2;
-        add(&mut limits, &own);
+        let resources = at(container, "resources");
+        let own = compute(at(resources, "limits"));
+        all_limited &= own.iter().all(Option::is_some);
+        for (total, more) in [
+            (&mut limits, own),
+            (&mut requests, compute(at(resources, "requests"))),
+        ] {
+            for (total, more) in total.iter_mut().zip(more) {
+                match (total.as_mut(), more) {
+                    (Some(total), Some(more)) => *total += &more,
+                    (None, more) => *total = more,
+                    (Some(_), None) => {}
+                }
+            }
+        }
     }
     class_of(&requests, &limits, all_limited)
 }
 
-fn class_of(requests: &Amounts, limits: &Amounts, all_limited: bool) -> &'static str {
-    if requests.is_empty() && limits.is_empty() {
+/// CPU and memory, the resources that the class depends on, where they are more than nothing.
+type Compute = [Option<Quantity>; 2];
+
+fn compute(list: &Value) -> Compute {
+    ["cpu", "memory"].map(|name| {
+        let amount = list.get(name).and_then(quantity);
+        amount.filter(|amount| amount.sign() > 0)
+    })
+}
+
+fn class_of(requests: &Compute, limits: &Compute, all_limited: bool) -> &'static str {
+    if requests.iter().chain(limits).all(Option::is_none) {
         return "BestEffort";
     }
     if all_limited && requests == limits {

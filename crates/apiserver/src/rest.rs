@@ -2,6 +2,7 @@
 
 mod applying;
 pub(crate) mod body;
+mod components;
 mod create;
 pub(crate) mod delete;
 pub(crate) mod expiry;
@@ -61,34 +62,34 @@ pub(crate) async fn handle(
     identity: Identity,
 ) -> Response<Body> {
     let info = RequestInfo::parse(request.method(), request.uri());
-    let served = info.is_resource
-        && shared
-            .registry()
-            .resource(&info.group, &info.version, &info.resource)
-            .is_some();
-    let answer = answer(shared, request, identity).await;
+    let registry = shared.registry();
+    let kind = registry.resource(&info.group, &info.version, &info.resource);
+    let served = kind.filter(|_| info.is_resource);
+    let labels = served.map(|kind| Labels {
+        code: 0,
+        group: kind.group.clone(),
+        resource: kind.plural.clone(),
+        subresource: Subresource::parse(&info.subresource).map_or("", Subresource::name),
+        verb: info.verb,
+        version: kind.version.clone(),
+    });
+    let answer = answer(shared, registry, info, request, identity).await;
     let response = answer.unwrap_or_else(|status| response::status(&status));
-    if served {
-        let known = Subresource::parse(&info.subresource).map_or("", Subresource::name);
-        shared.metrics.count(Labels {
-            code: response.status().as_u16(),
-            group: info.group,
-            resource: info.resource,
-            subresource: known.to_owned(),
-            verb: info.verb,
-            version: info.version,
-        });
+    if let Some(labels) = labels {
+        let code = response.status().as_u16();
+        shared.metrics.count(Labels { code, ..labels });
     }
     response
 }
 
 async fn answer(
     shared: &Arc<Shared>,
+    registry: Arc<Registry>,
+    info: RequestInfo,
     request: Request<Bytes>,
     identity: Identity,
 ) -> Result<Response<Body>, Status> {
     let (parts, body) = request.into_parts();
-    let info = RequestInfo::parse(&parts.method, &parts.uri);
     if body.len() > MAX_BODY {
         let message = format!("limit is {MAX_BODY}");
         return Err(Status::new(
@@ -99,7 +100,6 @@ async fn answer(
     }
     let identity = impersonate(shared, identity, &parts.headers)?;
     shared.rbac.check(shared, &identity, &info)?;
-    let registry = shared.registry();
     if !info.is_resource {
         if let Some(handler) = shared.mounts.find(&info) {
             let answer = handler(Request::from_parts(parts, body)).await;
@@ -144,8 +144,14 @@ async fn answer(
     {
         context.warnings.push(warning);
     }
-    if context.kind.is("", "Endpoints") {
-        let advice = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+    let advice = match (&*context.kind.group, &*context.kind.kind) {
+        ("", "Endpoints") => {
+            "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+        }
+        ("", "ComponentStatus") => "v1 ComponentStatus is deprecated in v1.19+",
+        _ => "",
+    };
+    if !advice.is_empty() {
         context.warnings.push(advice.to_owned());
     }
     let answer = context.dispatch(&parts.method).await;
@@ -188,6 +194,9 @@ impl Context {
                 return self.review().await;
             }
             return Err(self.unsupported());
+        }
+        if self.kind.verbs == Verbs::ReadOnly {
+            return self.components();
         }
         if matches!(self.info.verb, "create" | "update" | "patch") {
             self.check_options()?;

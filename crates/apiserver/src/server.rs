@@ -66,6 +66,8 @@ pub(crate) struct Shared {
     pub(crate) shapes: crate::apply::Shapes,
     pub(crate) expiry: rest::expiry::Expiry,
     pub(crate) track_fields: bool,
+    /// Servers that were reopened from this one serve the same.
+    pub(crate) discovery: Arc<crate::discovery::Aggregated>,
     pub(crate) openapi: crate::openapi::OpenApi,
     pub(crate) mounts: crate::embed::Mounts,
     /// Where clients reach the server, if it is known.
@@ -126,6 +128,7 @@ impl ApiServer {
             shapes: crate::apply::Shapes::default(),
             expiry: rest::expiry::Expiry::default(),
             track_fields: options.track_fields,
+            discovery: Arc::default(),
             openapi: crate::openapi::OpenApi::default(),
             mounts: crate::embed::Mounts::default(),
             advertise: options.advertise,

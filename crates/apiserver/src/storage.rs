@@ -13,11 +13,12 @@ mod reopen;
 mod snapshot;
 mod table;
 mod transaction;
+mod working;
 
 pub(crate) use disk::{Durability, Found, open};
-pub(crate) use draft::Draft;
+pub(crate) use draft::{Draft, encode_body};
 pub(crate) use event::{Change, Event};
-pub(crate) use object::{Stored, encode_body, split_key, type_prefix};
+pub(crate) use object::{Stored, split_key, type_prefix};
 pub(crate) use snapshot::Tail;
 pub(crate) use table::TableKey;
 pub(crate) use transaction::{Transaction, with_revision};
@@ -49,7 +50,7 @@ struct Inner {
     /// What happened up to this revision, before the server was opened, is in no log.
     base: u64,
     tables: BTreeMap<TableKey, Table>,
-    /// Woken when `durable` moves.
+    /// Woken when `durable` moves. With a disk, those who wait for a commit wait for their batch instead.
     progress: Arc<Notify>,
 }
 
@@ -173,7 +174,8 @@ impl Store {
     /// Waits until everything up to that revision would survive a crash.
     pub(crate) async fn durable(&self, revision: u64) -> Result<(), disk::WriteFailed> {
         loop {
-            let progress = self.read().progress.clone();
+            let batch = self.durability.batch_of(revision);
+            let progress = batch.unwrap_or_else(|| self.read().progress.clone());
             let notified = progress.notified();
             tokio::pin!(notified);
             notified.as_mut().enable();

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderValue, USER_AGENT, WARNING};
-use http::{Method, Request, Response};
+use http::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, ETAG, HeaderValue, IF_NONE_MATCH, USER_AGENT,
+    WARNING,
+};
+use http::{Method, Request, Response, StatusCode};
 use tokio::time::Instant;
 use tower::ServiceExt;
 
@@ -25,6 +28,17 @@ pub struct Client {
     user_agent: HeaderValue,
     token: Option<Token>,
     metrics: Option<HostMetrics>,
+}
+
+/// The answer to [`Client::request_unless`].
+#[derive(Debug)]
+pub enum Conditional {
+    Unchanged,
+    Changed {
+        body: Bytes,
+        /// What to ask with next time, where the server gives one.
+        tag: Option<HeaderValue>,
+    },
 }
 
 /// How often a request is sent again when the server asks for it with `Retry-After`.
@@ -306,6 +320,26 @@ impl Client {
         self.whole_answer(request, Pace::Other).await
     }
 
+    /// The same, unless the answer would be the one that was given with this tag.
+    pub async fn request_unless(
+        &self,
+        mut request: Request<Bytes>,
+        tag: Option<&HeaderValue>,
+    ) -> Result<Conditional, Error> {
+        if let Some(tag) = tag {
+            request.headers_mut().insert(IF_NONE_MATCH, tag.clone());
+        }
+        let description = describe(&request);
+        let response = self.send(request, &description, Pace::Other).await?;
+        if response.status() == StatusCode::NOT_MODIFIED {
+            return Ok(Conditional::Unchanged);
+        }
+        let tag = response.headers().get(ETAG).cloned();
+        let body = response::collect(response.into_body(), &description);
+        let body = in_time(&description, body).await?;
+        Ok(Conditional::Changed { body, tag })
+    }
+
     /// What time it is where the server is; none if it does not say.
     pub async fn server_time(&self) -> Result<Option<Time>, Error> {
         let request = build(Method::GET, "/version", JSON, None)?;
@@ -447,7 +481,8 @@ impl Client {
             // UPSTREAM: the manager keeps silent about warnings; no operator can change its requests.
             tracing::debug!(request = description, ?warning, "the API server warns");
         }
-        if response.status().is_success() {
+        // Only who asked for it is told that nothing has changed.
+        if response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED {
             return Ok(response);
         }
         let (head, body) = response.into_parts();

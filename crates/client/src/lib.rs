@@ -22,7 +22,7 @@ mod status;
 mod token;
 mod watch;
 
-pub use client::Client;
+pub use client::{Client, Conditional};
 pub use envelope::Encoding;
 pub use error::{Error, describe};
 pub use flow::Flow;

@@ -4,13 +4,14 @@
 //! included. They ask through aggregated discovery: two requests for everything.
 
 use std::fmt;
+use std::sync::Arc;
 
 use api::ResourceType;
 use bytes::Bytes;
-use client::Client;
+use client::{Client, Conditional};
 use futures_util::future::try_join;
 use http::Request;
-use http::header::ACCEPT;
+use http::header::{ACCEPT, HeaderValue};
 use serde::Deserialize;
 
 /// What was found, and which group versions could not be asked.
@@ -54,12 +55,40 @@ pub enum DiscoveryError {
 
 /// Asks the server for all that it serves.
 pub async fn discover(client: &Client) -> Result<Discovery, DiscoveryError> {
-    let (core, groups) = try_join(fetch(client, "/api"), fetch(client, "/apis")).await?;
+    let known = refresh(client, &Known::default()).await?;
+    Ok(Arc::unwrap_or_clone(known.found))
+}
+
+/// What was found, and how to ask whether it is still true.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    pub found: Arc<Discovery>,
+    /// Of the core group's document and of that of all others.
+    tags: [Option<HeaderValue>; 2],
+}
+
+/// Asks again, which costs next to nothing while nothing has changed.
+pub async fn refresh(client: &Client, known: &Known) -> Result<Known, DiscoveryError> {
+    let [core, groups] = &known.tags;
+    let [core, groups] = ask(client, [core.as_ref(), groups.as_ref()]).await?;
+    let documents = match (core, groups) {
+        (Conditional::Unchanged, Conditional::Unchanged) => return Ok(known.clone()),
+        (core @ Conditional::Changed { .. }, groups @ Conditional::Changed { .. }) => {
+            [core, groups]
+        }
+        // What the other one said is not kept.
+        _ => ask(client, [None, None]).await?,
+    };
     let mut found = Discovery::default();
-    for group in core.items.into_iter().chain(groups.items) {
-        found.add(group);
+    let mut tags = [None, None];
+    for (at, document) in documents.into_iter().enumerate() {
+        if let Conditional::Changed { body, tag } = document {
+            found.read(PATHS[at], &body)?;
+            tags[at] = tag;
+        }
     }
-    Ok(found)
+    let found = Arc::new(found);
+    Ok(Known { found, tags })
 }
 
 impl Discovery {
@@ -109,6 +138,13 @@ impl Discovery {
             "unable to retrieve the complete list of server APIs: {}",
             groups.join(", ")
         ))
+    }
+
+    fn read(&mut self, path: &'static str, document: &[u8]) -> Result<(), DiscoveryError> {
+        let list: GroupList = serde_json::from_slice(document)
+            .map_err(|source| DiscoveryError::Unreadable { path, source })?;
+        list.items.into_iter().for_each(|group| self.add(group));
+        Ok(())
     }
 
     fn add(&mut self, group: Group) {
@@ -167,14 +203,23 @@ impl fmt::Display for GroupVersion {
     }
 }
 
-async fn fetch(client: &Client, path: &'static str) -> Result<GroupList, DiscoveryError> {
+/// Where the core group is told of, and where all others are.
+const PATHS: [&str; 2] = ["/api", "/apis"];
+
+async fn ask(
+    client: &Client,
+    tags: [Option<&HeaderValue>; 2],
+) -> Result<[Conditional; 2], client::Error> {
     const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
-    let request = Request::get(path)
-        .header(ACCEPT, AGGREGATED)
-        .body(Bytes::new())
-        .expect("a constant path and header");
-    let answer = client.request(request).await?;
-    serde_json::from_slice(&answer).map_err(|source| DiscoveryError::Unreadable { path, source })
+    let ask = |at: usize| {
+        let request = Request::get(PATHS[at])
+            .header(ACCEPT, AGGREGATED)
+            .body(Bytes::new())
+            .expect("a constant path and header");
+        client.request_unless(request, tags[at])
+    };
+    let (core, groups) = try_join(ask(0), ask(1)).await?;
+    Ok([core, groups])
 }
 
 #[derive(Deserialize)]
@@ -226,9 +271,8 @@ mod tests {
     use super::*;
 
     fn discovery(groups: &str) -> Discovery {
-        let list: GroupList = serde_json::from_str(groups).unwrap();
         let mut found = Discovery::default();
-        list.items.into_iter().for_each(|group| found.add(group));
+        found.read("/apis", groups.as_bytes()).unwrap();
         found
     }
 
@@ -302,5 +346,35 @@ mod tests {
                 "unable to retrieve the complete list of server APIs: m.io/v1beta1: stale GroupVersion discovery: m.io/v1beta1"
             )
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_not_changed_is_not_read_again() {
+        const DEFINITIONS: ResourceType = ResourceType::cluster(
+            "apiextensions.k8s.io",
+            "v1",
+            "customresourcedefinitions",
+            "CustomResourceDefinition",
+        );
+        let world = testkit::World::new().await;
+        let first = refresh(&world.client, &Known::default()).await.unwrap();
+        assert!(first.found.named("deploy").is_some());
+        let second = refresh(&world.client, &first).await.unwrap();
+        assert!(Arc::ptr_eq(&first.found, &second.found));
+        let definition = serde_json::json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object"}}}],
+            },
+        });
+        world.create(&DEFINITIONS, definition).await;
+        world.settle().await;
+        let third = refresh(&world.client, &second).await.unwrap();
+        assert!(third.found.named("widgets").is_some());
+        assert!(third.found.named("pods").is_some(), "asked for anew");
     }
 }

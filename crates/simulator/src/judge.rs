@@ -6,6 +6,7 @@
 
 mod end_state;
 mod housekeeping;
+mod jobs;
 mod mirror;
 mod past;
 mod rest;
@@ -43,6 +44,8 @@ struct Inner {
     identities: BTreeMap<usize, String>,
     /// Caches may lag behind for so long that a controller cannot be blamed for what it did not see.
     views_may_lag: bool,
+    /// How far the clock of a manager may be ahead: it acts by its own.
+    skew: Duration,
     /// How many requests there were in the present second.
     requests: (MicroTime, u32),
     /// How many changes there were in all.
@@ -108,6 +111,7 @@ impl Judge {
                 checks: 0,
                 identities: BTreeMap::new(),
                 views_may_lag: false,
+                skew: Duration::ZERO,
                 requests: (clock_now, 0),
                 changes: 0,
             })),
@@ -127,6 +131,10 @@ impl Judge {
 
     pub(crate) fn expect_lag(&self) {
         self.lock().views_may_lag = true;
+    }
+
+    pub(crate) fn expect_skew(&self, skew: Duration) {
+        self.lock().skew = skew;
     }
 
     pub(crate) fn expect_slow_requests(&self) {

@@ -67,6 +67,7 @@ impl<'a> Run<'a> {
         if scenario.views_may_lag() {
             cluster.judge().expect_lag();
         }
+        cluster.judge().expect_skew(scenario.skew);
         if scenario.faults.slow > 0 {
             cluster.judge().expect_slow_requests();
         }

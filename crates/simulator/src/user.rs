@@ -303,6 +303,14 @@ impl User {
             json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}});
         self.finish::<DaemonSet>(json!({"updateStrategy": all}))
             .await;
+        // A job that may not run never comes to an end. Its template cannot be changed.
+        let runs = json!({"spec": {"suspend": false}});
+        for job in self.all::<Job>().await.unwrap_or_default() {
+            let meta = &job.metadata;
+            let _ = self
+                .strategic(&Job::TYPE, &meta.namespace, &meta.name, &runs)
+                .await;
+        }
     }
 
     async fn finish<K: Resource>(&self, spec: Value) {

@@ -130,6 +130,22 @@ const BUGS: &[(&str, &str)] = &[
         "clean-fresh-tokens",
         "deletes unused tokens without marking them first",
     ),
+    (
+        "jobs-run-one-more",
+        "runs one pod more than parallelism says",
+    ),
+    ("suspended-jobs-run", "runs jobs that are suspended"),
+    ("indexes-twice", "gives an index to a second pod"),
+    ("jobs-wait-forever", "never looks again after a back-off"),
+    (
+        "jobs-let-go-uncounted",
+        "lets pods go before it has written down how they ended",
+    ),
+    ("jobs-count-twice", "counts each end twice"),
+    (
+        "orphans-stay-held",
+        "leaves the finalizer on pods whose job is gone",
+    ),
 ];
 
 /// A bug that takes more seeds than this is as good as not found.
@@ -153,6 +169,10 @@ fn every_seeded_bug_is_found() {
                     && let Some((bug, _)) = bugs.get(number)
                 {
                     let outcome = healthy.find(bug);
+                    match &outcome {
+                        Some((seeds, problem)) => println!("{bug}: {seeds} seeds: {problem}"),
+                        None => println!("{bug}: not in {SEEDS_MAX} seeds"),
+                    }
                     found.lock().unwrap().insert(number, outcome);
                 }
             });

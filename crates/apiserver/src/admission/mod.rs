@@ -159,6 +159,8 @@ pub fn review(
     }
     if request.subresource.is_none() {
         verdict.warnings = crate::warnings::of(request.kind, object, old);
+        let idle = crate::warnings::without_effect(request.kind, object);
+        verdict.warnings.extend(idle);
     }
     limits::check(context, request, object)?;
     pods::check_priority_class(context, request, object, old)?;

@@ -3,6 +3,7 @@
 use super::schema::{Place, Relation};
 use super::set::{FieldSet, Node};
 use serde_json::Value;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
@@ -63,6 +64,18 @@ impl Found {
         found
     }
 
+    /// As [`Found::at`], for values that most writes leave as they are: then nothing is looked for.
+    fn between(place: Place<'_>, left: Option<&Value>, right: Option<&Value>) -> Found {
+        if left == right {
+            return Found::default();
+        }
+        Found::at(place, left, right)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
+    }
+
     /// Takes what was found below, under the name that it has here.
     fn take(&mut self, element: String, below: Found) {
         let Found {
@@ -88,27 +101,35 @@ impl Found {
         }
     }
 
-    fn compare_maps(&mut self, place: Place<'_>, left: Option<&Value>, right: Option<&Value>) {
-        let (left, right) = (
-            left.and_then(Value::as_object),
-            right.and_then(Value::as_object),
-        );
-        let mut names: Vec<&String> = left
-            .into_iter()
-            .chain(right)
-            .flat_map(|map| map.keys())
-            .collect();
-        if left.is_some_and(|left| !left.is_empty()) {
-            names.sort();
-            names.dedup();
-        }
-        for name in names {
-            let below = Found::at(
-                place.member(name),
-                left.and_then(|map| map.get(name)),
-                right.and_then(|map| map.get(name)),
-            );
-            self.take(["f:", name].concat(), below);
+    fn compare_maps<'v>(
+        &mut self,
+        place: Place<'_>,
+        left: Option<&'v Value>,
+        right: Option<&'v Value>,
+    ) {
+        let members = |value: Option<&'v Value>| {
+            let map = value.and_then(Value::as_object);
+            map.into_iter().flatten()
+        };
+        let (mut lefts, mut rights) = (members(left).peekable(), members(right).peekable());
+        loop {
+            // Both are in the order of their names.
+            let order = match (lefts.peek(), rights.peek()) {
+                (None, None) => return,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((left, _)), Some((right, _))) => left.cmp(right),
+            };
+            let left = lefts.next_if(|_| order != Ordering::Greater);
+            let right = rights.next_if(|_| order != Ordering::Less);
+            let Some((name, _)) = left.or(right) else {
+                return;
+            };
+            let (left, right) = (left.map(|(_, value)| value), right.map(|(_, value)| value));
+            let below = Found::between(place.member(name), left, right);
+            if !below.is_empty() {
+                self.take(["f:", name].concat(), below);
+            }
         }
     }
 
@@ -131,7 +152,7 @@ impl Found {
             }
         }
         for (identity, (left, right)) in items {
-            self.take(identity, Found::at(place.item(), left, right));
+            self.take(identity, Found::between(place.item(), left, right));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `metadata.managedFields`: keeping it true through updates and applies.
 
 use super::compare::{Comparison, fields_of};
+use super::fields::Fields;
 use super::merge;
 use super::schema::Place;
 use super::set::{FieldSet, path_text};
@@ -56,7 +57,7 @@ struct Entry {
     manager: Manager,
     /// Empty if unknown.
     time: String,
-    fields: FieldSet,
+    fields: Fields,
 }
 
 impl Entry {
@@ -105,18 +106,21 @@ pub(crate) fn update(
         lost.remove_tree(path);
     }
     for entry in &mut entries {
-        entry.fields = entry.fields.difference(&gained).difference(&lost);
+        if entry.fields.overlap(&gained) || entry.fields.overlap(&lost) {
+            let fields = entry.fields.set_mut();
+            *fields = fields.difference(&gained).difference(&lost);
+        }
     }
     if !gained.is_empty() {
         match entries.iter_mut().find(|entry| entry.is_of(manager)) {
             Some(entry) => {
-                entry.fields.union(&gained);
+                entry.fields.set_mut().union(&gained);
                 entry.time = manager.time();
             }
             None => entries.push(Entry {
                 manager: manager.clone(),
                 time: manager.time(),
-                fields: gained,
+                fields: gained.into(),
             }),
         }
     }
@@ -158,8 +162,9 @@ pub(crate) fn apply(
     let previous = position.map(|index| entries.remove(index));
     if let Some(previous) = &previous {
         let mut owned = fields.clone();
-        entries.iter().for_each(|entry| owned.union(&entry.fields));
-        merge::prune(place, &mut merged, &previous.fields, &owned);
+        let others = entries.iter().map(|entry| entry.fields.set());
+        others.for_each(|fields| owned.union(fields));
+        merge::prune(place, &mut merged, previous.fields.set(), &owned);
     }
     let comparison = Comparison::of(place, live.unwrap_or(&nothing), &merged);
     let mut changed = comparison.added;
@@ -173,10 +178,13 @@ pub(crate) fn apply(
     let force = force || (manager.name == KUBECTL && own_before(place, live, &entries, &changed));
     resolve_conflicts(&mut entries, &changed, force, manager)?;
     for entry in &mut entries {
-        entry.fields = entry.fields.difference(&lost);
+        if entry.fields.overlap(&lost) {
+            let fields = entry.fields.set_mut();
+            *fields = fields.difference(&lost);
+        }
     }
     let unchanged = previous.as_ref().is_some_and(|previous| {
-        previous.fields == fields && previous.manager.api_version == manager.api_version
+        *previous.fields.set() == fields && previous.manager.api_version == manager.api_version
     });
     let time = match &previous {
         Some(previous) if unchanged && changed.is_empty() && comparison.removed.is_empty() => {
@@ -187,7 +195,7 @@ pub(crate) fn apply(
     let entry = Entry {
         manager: manager.clone(),
         time,
-        fields,
+        fields: fields.into(),
     };
     entries.insert(position.unwrap_or(entries.len()).min(entries.len()), entry);
     write(&mut merged, entries);
@@ -225,7 +233,7 @@ fn before_first(
             ..manager.clone()
         },
         time: manager.time(),
-        fields,
+        fields: fields.into(),
     })
 }
 
@@ -241,7 +249,7 @@ fn replicas_are_owned(kind: &Kind, entries: &[Entry]) -> bool {
     let path = replicas_path(kind);
     entries
         .iter()
-        .any(|entry| entry.fields.contains_at_or_below(&path))
+        .any(|entry| entry.fields.set().contains_at_or_below(&path))
 }
 
 /// UPSTREAM: kubectl may take over what it applied before there was server-side apply, which it wrote down in
@@ -258,7 +266,7 @@ fn own_before(
     };
     let owned = fields_of(place, &before);
     entries.iter().all(|entry| {
-        let disputed = entry.fields.intersection(changed);
+        let disputed = entry.fields.set().intersection(changed);
         disputed.difference(&owned).is_empty()
     })
 }
@@ -272,12 +280,13 @@ fn resolve_conflicts(
 ) -> Result<(), Status> {
     let mut conflicts = Vec::new();
     for entry in entries.iter_mut() {
-        let disputed = entry.fields.intersection(changed);
+        let disputed = entry.fields.set().intersection(changed);
         if disputed.is_empty() {
             continue;
         }
         if force {
-            entry.fields = entry.fields.difference(&disputed);
+            let fields = entry.fields.set_mut();
+            *fields = fields.difference(&disputed);
         }
         let mut owner = entry.manager.clone();
         if applier.is_scale() {
@@ -378,7 +387,7 @@ fn read(value: &Value) -> Vec<Entry> {
         Entry {
             manager,
             time,
-            fields: FieldSet::from_value(&entry["fieldsV1"]),
+            fields: Fields::read(&entry["fieldsV1"]),
         }
     });
     entries.filter(|entry| !entry.fields.is_empty()).collect()
@@ -388,14 +397,10 @@ fn read(value: &Value) -> Vec<Entry> {
 fn write(value: &mut Value, mut entries: Vec<Entry>) {
     entries.retain(|entry| !entry.fields.is_empty());
     entries.sort_by(|a, b| {
-        let rank = |entry: &Entry| {
-            (
-                entry.manager.operation == Operation::Update,
-                entry.time.clone(),
-            )
-        };
-        rank(a)
-            .cmp(&rank(b))
+        let updates = |entry: &Entry| entry.manager.operation == Operation::Update;
+        updates(a)
+            .cmp(&updates(b))
+            .then_with(|| a.time.cmp(&b.time))
             .then_with(|| a.manager.name.cmp(&b.manager.name))
     });
     merge_ancient(&mut entries);
@@ -426,7 +431,7 @@ fn merge_ancient(entries: &mut Vec<Entry>) {
         let Some(bucket) = entries.get_mut(first) else {
             return;
         };
-        bucket.fields.union(&oldest.fields);
+        bucket.fields.set_mut().union(oldest.fields.set());
         bucket.manager.name = ANCIENT.to_owned();
     }
 }

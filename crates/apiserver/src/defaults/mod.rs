@@ -35,12 +35,13 @@ pub fn apply(kind: &Kind, object: &mut Value) {
 /// Fills in the defaults of a value of type `ty`, such as a pod template on its own.
 pub(crate) fn apply_to_type(ty: &Type, value: &mut Value) {
     let Value::Object(object) = value else { return };
-    if let Some(defaults) = DEFAULTS[ty.index()] {
+    let plan = &PLANS[ty.index()];
+    if let Some(defaults) = plan.defaults {
         defaults(object);
     }
-    for (name, value) in object.iter_mut() {
-        if let Some(field) = ty.field(name) {
-            visit(ty, &field.ty, value);
+    for (name, shape) in &plan.fields {
+        if let Some(value) = object.get_mut(*name) {
+            visit(ty, shape, value);
         }
     }
 }
@@ -68,17 +69,58 @@ fn has_objects(shape: &Shape) -> bool {
     matches!(shape, Shape::Ref(_) | Shape::List(_) | Shape::Map(_))
 }
 
-/// The function of each type, by its place in the tables: names are compared once, not per value.
-static DEFAULTS: LazyLock<Vec<Option<fn(&mut Object)>>> = LazyLock::new(|| {
-    schema::all_types()
-        .map(|ty| {
-            core::of(ty.name)
+/// What there is to do for a value of a type.
+struct Plan {
+    defaults: Option<fn(&mut Object)>,
+    /// The fields that have defaults somewhere below them; most have none.
+    fields: Vec<(&'static str, &'static Shape)>,
+}
+
+/// By the place of the type in the tables: what can be known of a type is found out once, not per value.
+static PLANS: LazyLock<Vec<Plan>> = LazyLock::new(|| {
+    let mut plans: Vec<Plan> = schema::all_types()
+        .map(|ty| Plan {
+            defaults: core::of(ty.name)
                 .or_else(|| pod::of(ty.name))
                 .or_else(|| workloads::of(ty.name))
-                .or_else(|| groups::of(ty.name))
+                .or_else(|| groups::of(ty.name)),
+            fields: Vec::new(),
         })
-        .collect()
+        .collect();
+    // Types refer to each other in circles: until nothing more is found.
+    loop {
+        let concerned: Vec<bool> = plans
+            .iter()
+            .map(|plan| plan.defaults.is_some() || !plan.fields.is_empty())
+            .collect();
+        let mut found = false;
+        for (ty, plan) in schema::all_types().zip(&mut plans) {
+            let fields = ty.fields.iter();
+            let fields: Vec<_> = fields
+                .filter(|field| concerns(ty, &field.ty, &concerned))
+                .map(|field| (field.name, &field.ty))
+                .collect();
+            found |= fields.len() > plan.fields.len();
+            plan.fields = fields;
+        }
+        if !found {
+            return plans;
+        }
+    }
 });
+
+/// Whether [`visit`] has anything to do for values of a shape.
+fn concerns(outer: &Type, shape: &Shape, types: &[bool]) -> bool {
+    match shape {
+        Shape::Ref(ty) => types[ty.index()],
+        Shape::List(item) => concerns(outer, item, types),
+        Shape::Map(item) => {
+            matches!(**item, Shape::Quantity) && outer.name.starts_with("api.core.v1.")
+                || concerns(outer, item, types)
+        }
+        _ => false,
+    }
+}
 
 /// For fields where absent and zero are the same.
 fn set_empty(object: &mut Object, name: &str, value: impl Into<Value>) {

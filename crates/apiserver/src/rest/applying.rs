@@ -84,7 +84,10 @@ impl Context {
     ) -> Result<(u16, Arc<Stored>), Status> {
         let key = self.key(&self.info.name);
         let old = transaction.get(&self.stored_kind, &key);
-        let live = old.as_ref().map(|old| self.shown(old));
+        let before = old.as_ref().map(|old| old.working(&self.stored_kind));
+        let live = before
+            .as_ref()
+            .map(|before| self.at_version(before.clone()));
         if live.is_none() && self.subresource.is_some() {
             return Err(Status::not_found(self.subject()));
         }
@@ -94,7 +97,7 @@ impl Context {
         let merged = apply::apply(&self.kind, live.as_ref(), config, &manager, force, reset)?;
         self.applying = true;
         let mut value = self.read_typed(merged, duplicates)?;
-        let Some(old) = old else {
+        let (Some(old), Some(before)) = (old, before) else {
             let uid = text(config, "uid");
             if !uid.is_empty() {
                 let why = format!(
@@ -108,7 +111,7 @@ impl Context {
         convert::to_storage(&self.kind, &mut value);
         Ok((
             200,
-            self.replace_in(transaction, &old, value, None, dry_run)?,
+            self.replace_in(transaction, (&old, &before), value, None, dry_run)?,
         ))
     }
 
@@ -166,16 +169,13 @@ impl Context {
         }
     }
 
-    /// The managedFields of a new object. What comes back is the text of `fieldsV1`, which is then null in the
-    /// object until it is printed.
-    pub(crate) fn manage_new(&self, new: &mut Value, dry_run: bool) -> Option<Arc<str>> {
-        if dry_run || !self.shared.track_fields || self.applying {
-            self.manage_fields(&self.kind, new, None);
-            return None;
+    /// The managedFields of a new object.
+    pub(crate) fn manage_new(&self, new: &mut Value) {
+        if self.shared.track_fields && !self.applying {
+            let manager = self.manager(Operation::Update);
+            let shapes = &self.shared.shapes;
+            shapes.record(&self.kind, new, &manager, self.unwritten());
         }
-        let manager = self.manager(Operation::Update);
-        let shapes = &self.shared.shapes;
-        shapes.record(&self.kind, new, &manager, self.unwritten())
     }
 
     /// Keeps managedFields true through a write that is not an apply.

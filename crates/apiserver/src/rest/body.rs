@@ -1,7 +1,7 @@
 //! Request bodies: JSON, YAML or protobuf in, one JSON value out.
 
 use super::Context;
-use super::metadata::metadata_mut;
+use super::metadata::{drop_fields_text, metadata_mut};
 use super::strict::{self, Read};
 use crate::status::{Cause, Status};
 use crate::{opaque, semantics};
@@ -33,6 +33,7 @@ impl Context {
             )));
         }
         settle_type(&mut value, &expected.0, &expected.1)?;
+        drop_fields_text(&mut value);
         let opaque = opaque::text_of(&self.kind, &self.body);
         let value = self.read_typed(value, duplicates)?;
         Ok(Decoded { value, opaque })

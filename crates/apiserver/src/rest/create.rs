@@ -93,7 +93,7 @@ impl Context {
         if kind.generation || kind.custom().is_some() {
             metadata_mut(&mut value).remove("generation");
         }
-        let fields = self.manage_new(&mut value, dry_run);
+        self.manage_new(&mut value);
         convert::to_storage(&self.kind, &mut value);
         retype(&kind, &mut value);
         let name = text(&value, "name").to_owned();
@@ -108,10 +108,7 @@ impl Context {
         }
         let verdict = self.verdict(&admission, &value, None)?;
         Ok(Checked {
-            draft: (!dry_run).then(|| {
-                let (opaque, fields) = (opaque.as_deref(), fields.as_deref());
-                Draft::with_fields(&kind, &value, opaque, fields)
-            }),
+            draft: (!dry_run).then(|| Draft::new(&kind, &value, opaque.as_deref())),
             name,
             value,
             opaque,
@@ -168,7 +165,12 @@ impl Context {
         self.keep(transaction, key, Draft::new(kind, value, opaque))
     }
 
-    fn keep(&self, transaction: &mut Transaction<'_>, key: &str, draft: Draft) -> Arc<Stored> {
+    pub(crate) fn keep(
+        &self,
+        transaction: &mut Transaction<'_>,
+        key: &str,
+        draft: Draft,
+    ) -> Arc<Stored> {
         let object = transaction.put_draft(&self.stored_kind, key, draft);
         if self.stored_kind.is("", "Event") {
             self.shared

@@ -7,7 +7,7 @@ use crate::admission::Operation;
 use crate::kinds::Kind;
 use crate::semantics::Admission;
 use crate::status::{Cause, Details, Status, Subject};
-use crate::storage::{Stored, Transaction};
+use crate::storage::{Draft, Stored, Transaction};
 use crate::{Body, opaque, semantics};
 use api::Time;
 use http::Response;
@@ -121,7 +121,7 @@ impl Context {
         let name = crate::storage::split_key(key).1.to_owned();
         let missing = || Status::not_found(self.subject_named(&name));
         let old = transaction.get(&kind, key).ok_or_else(missing)?;
-        let mut value = old.value(&kind);
+        let mut value = old.working(&kind);
         self.check_delete_preconditions(&value, &name, options)?;
         let admission = Admission {
             operation: Operation::Delete,
@@ -170,10 +170,14 @@ impl Context {
     ) -> Arc<Stored> {
         let old_body = old.body();
         let opaque = opaque::text_of(&self.stored_kind, &old_body);
-        if crate::storage::encode_body(value, opaque.as_deref()) == old_body {
+        let draft = Draft::new(&self.stored_kind, value, opaque.as_deref());
+        if draft.is(&old_body, old.revision) {
             return old.clone();
         }
-        self.store(transaction, &old.key, value, opaque.as_deref(), dry_run)
+        if dry_run {
+            return self.store(transaction, &old.key, value, opaque.as_deref(), dry_run);
+        }
+        self.keep(transaction, &old.key, draft)
     }
 
     /// A namespace ends when the namespace controller has emptied it.

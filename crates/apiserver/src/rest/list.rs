@@ -19,11 +19,20 @@ impl Context {
         let shape = negotiate::shape(&self.headers)?;
         let selector = self.selector()?;
         let (page, metadata) = self.page(&selector)?;
+        self.listed(shape, &page.items, metadata)
+    }
+
+    /// A list in the shape that the client accepts.
+    pub(super) fn listed(
+        &self,
+        shape: Shape,
+        items: &[Arc<Stored>],
+        metadata: Value,
+    ) -> Result<Response<Body>, Status> {
         let document = match shape {
-            Shape::Object => self.whole_list(&page.items, &metadata),
+            Shape::Object => self.whole_list(items, &metadata),
             Shape::Metadata => {
-                let items: Vec<Value> = page
-                    .items
+                let items: Vec<Value> = items
                     .iter()
                     .map(|item| read::metadata_only(&self.shown(item)))
                     .collect();
@@ -33,7 +42,7 @@ impl Context {
             }
             Shape::Table => {
                 self.check_include()?;
-                let mut table = self.table(page.items.iter().map(|item| &**item), true);
+                let mut table = self.table(items.iter().map(|item| &**item), true);
                 table["metadata"] = metadata;
                 table.to_string().into_bytes()
             }

@@ -24,14 +24,13 @@ pub(crate) fn new_uid(shared: &Shared) -> String {
     let (high, low) = (shared.rng.next_u64(), shared.rng.next_u64());
     let high = high & 0xffff_ffff_ffff_0fff | 0x4000;
     let low = low & 0x3fff_ffff_ffff_ffff | 0x8000_0000_0000_0000;
-    format!(
-        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-        high >> 32,
-        high >> 16 & 0xffff,
-        high & 0xffff,
-        low >> 48,
-        low & 0xffff_ffff_ffff
-    )
+    let mut rest = u128::from(high) << 64 | u128::from(low);
+    let mut text = *b"00000000-0000-0000-0000-000000000000";
+    for place in text.iter_mut().rev().filter(|place| **place != b'-') {
+        *place = b"0123456789abcdef"[(rest & 0xf) as usize];
+        rest >>= 4;
+    }
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// `prefix` and five random characters.
@@ -61,6 +60,17 @@ fn ensure_object(value: &mut Value) -> &mut Map<String, Value> {
         *value = Value::Object(Map::new());
     }
     value.as_object_mut().expect("it was just made an object")
+}
+
+/// Objects that are worked on carry `fieldsV1` as text. Clients send objects; a text of theirs is nothing.
+pub(crate) fn drop_fields_text(value: &mut Value) {
+    let entries = value.pointer_mut("/metadata/managedFields");
+    let entries = entries.and_then(Value::as_array_mut).into_iter().flatten();
+    for fields in entries.filter_map(|entry| entry.get_mut("fieldsV1")) {
+        if fields.is_string() {
+            *fields = Value::Null;
+        }
+    }
 }
 
 /// A string member of the metadata, empty if missing.

@@ -3,13 +3,13 @@
 use super::Context;
 use super::applying::APPLY_PATCH;
 use super::body::{content_type, parse_patch};
-use super::metadata::text;
+use super::metadata::{drop_fields_text, text};
 use super::strict::Read;
 use crate::status::{Cause, Status, UNSUPPORTED_PATCH};
 use crate::storage::{Stored, Transaction};
 use crate::{Body, convert, patch, schema, semantics};
 use http::Response;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 
 /// What is stored must parse again, and the parser stops at 128 levels.
@@ -45,8 +45,18 @@ impl Context {
         let old = transaction
             .get(&self.stored_kind, &key)
             .ok_or_else(|| Status::not_found(self.subject()))?;
-        let mut value = self.shown(&old);
+        let names_fields = names_managed_fields(&changes.value);
+        let before = if names_fields {
+            old.value(&self.stored_kind)
+        } else {
+            old.working(&self.stored_kind)
+        };
+        let mut value = self.at_version(before.clone());
+        let untouched = self.take_untouched(&mut value, &changes.value);
         self.change(&mut value, changes.value)?;
+        if names_fields {
+            drop_fields_text(&mut value);
+        }
         self.require_name(&value)?;
         self.settle_name(&mut value)?;
         self.settle_namespace(&mut value)?;
@@ -55,16 +65,37 @@ impl Context {
         let mut value = self
             .read_typed(value, changes.duplicates)
             .map_err(unusable)?;
+        if let Some(members) = value.as_object_mut() {
+            members.extend(untouched);
+        }
         semantics::default(&self.kind, &mut value);
         convert::to_storage(&self.kind, &mut value);
-        self.check_uid(&old, &value)?;
-        self.replace_in(transaction, &old, value, None, dry_run)
+        self.check_uid(&before, &value)?;
+        self.replace_in(transaction, (&old, &before), value, None, dry_run)
+    }
+
+    /// Takes away what a patch leaves as it is: it need not be read again.
+    fn take_untouched(&self, value: &mut Value, changes: &Value) -> Map<String, Value> {
+        let (Some(members), Some(changes)) = (value.as_object_mut(), changes.as_object()) else {
+            // The operations of a JSON patch can reach everything.
+            return Map::new();
+        };
+        if self.kind.custom().is_some() || changes.keys().any(|name| name.starts_with('$')) {
+            return Map::new();
+        }
+        let touched = |name: &str| {
+            changes.contains_key(name) || matches!(name, "metadata" | "kind" | "apiVersion")
+        };
+        let (kept, taken) = std::mem::take(members)
+            .into_iter()
+            .partition(|(name, _)| touched(name));
+        *members = kept;
+        taken
     }
 
     /// UPSTREAM: a patch that changes the uid is invalid, where an update is in conflict.
-    fn check_uid(&self, old: &Stored, new: &Value) -> Result<(), Status> {
-        let old = old.value(&self.stored_kind);
-        let (before, after) = (text(&old, "uid"), text(new, "uid"));
+    fn check_uid(&self, old: &Value, new: &Value) -> Result<(), Status> {
+        let (before, after) = (text(old, "uid"), text(new, "uid"));
         if after.is_empty() || before == after {
             return Ok(());
         }
@@ -100,6 +131,27 @@ impl Context {
             ));
         }
         Ok(())
+    }
+}
+
+/// Whether a patch may read or change managed fields.
+fn names_managed_fields(changes: &Value) -> bool {
+    match changes {
+        Value::Object(changes) => changes
+            .get("metadata")
+            .and_then(Value::as_object)
+            // With a directive in front of it, too.
+            .is_some_and(|metadata| metadata.keys().any(|name| name.ends_with("managedFields"))),
+        Value::Array(operations) => operations.iter().any(|operation| {
+            let reaches = |member: &str| match operation[member].as_str() {
+                None => !operation[member].is_null(),
+                Some(path) => {
+                    matches!(path, "" | "/metadata") || path.starts_with("/metadata/managedFields")
+                }
+            };
+            reaches("path") || reaches("from")
+        }),
+        _ => false,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Get, and how stored objects are shown: whole, as metadata only, or as table rows.
 
+use super::create::retype;
 use super::negotiate::{self, Shape};
 use super::{Context, response};
 use crate::defaults::workloads::TEMPLATE_GENERATION;
@@ -80,8 +81,15 @@ impl Context {
 
     /// An object as a value at the version asked for.
     pub(crate) fn shown(&self, object: &Stored) -> Value {
-        let mut value = object.value(&self.kind);
-        convert::from_storage(&self.kind, &mut value);
+        self.at_version(object.value(&self.kind))
+    }
+
+    /// A stored object at the version asked for.
+    pub(crate) fn at_version(&self, mut value: Value) -> Value {
+        if convert::differs(&self.kind) {
+            retype(&self.kind, &mut value);
+            convert::from_storage(&self.kind, &mut value);
+        }
         value
     }
 
@@ -130,8 +138,10 @@ pub(crate) fn whole(kind: &Kind, object: &Stored) -> Vec<u8> {
         convert::from_storage(kind, &mut value);
         return value.to_string().into_bytes();
     }
-    let mut out = type_prefix(kind).into_bytes();
-    out.extend_from_slice(object.body().get(1..).unwrap_or_default());
+    let (prefix, body) = (type_prefix(kind), object.body());
+    let mut out = Vec::with_capacity(prefix.len() + body.len());
+    out.extend_from_slice(prefix.as_bytes());
+    out.extend_from_slice(body.get(1..).unwrap_or_default());
     out
 }
 

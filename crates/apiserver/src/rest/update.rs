@@ -7,7 +7,7 @@ use crate::admission::Operation;
 use crate::kinds::{Kind, Subresource};
 use crate::semantics::Admission;
 use crate::status::{Cause, Status};
-use crate::storage::{Stored, Transaction};
+use crate::storage::{Draft, Stored, Transaction};
 use crate::{Body, convert, opaque, semantics};
 use http::Response;
 use serde_json::Value;
@@ -78,24 +78,30 @@ impl Context {
         }
         Ok((
             200,
-            self.replace_in(transaction, &old, value, opaque, dry_run)?,
+            self.replace_in(
+                transaction,
+                (&old, &old.working(&self.stored_kind)),
+                value,
+                opaque,
+                dry_run,
+            )?,
         ))
     }
 
-    /// Replaces a stored object by a new state (at the stored version), or does nothing if it is the same.
+    /// Replaces a stored object, which was also read to be worked on, by a new state at the stored version, or
+    /// does nothing if it is the same.
     pub(crate) fn replace_in(
         &mut self,
         transaction: &mut Transaction<'_>,
-        old: &Stored,
+        (old, old_value): (&Arc<Stored>, &Value),
         mut new: Value,
         opaque: Option<String>,
         dry_run: bool,
     ) -> Result<Arc<Stored>, Status> {
         let kind = self.stored_kind.clone();
-        let old_value = old.value(&kind);
-        self.check_preconditions(&old_value, &new)?;
+        self.check_preconditions(old_value, &new)?;
         retype(&kind, &mut new);
-        keep_server_metadata(&mut new, &old_value);
+        keep_server_metadata(&mut new, old_value);
         let name = old.name().to_owned();
         let admission = Admission {
             operation: Operation::Update,
@@ -104,10 +110,10 @@ impl Context {
             dry_run,
         };
         // UPSTREAM: what admission and the strategy change after this belongs to nobody.
-        self.manage_fields(&kind, &mut new, Some(&old_value));
-        self.mutate(&admission, &mut new, Some(&old_value))?;
-        semantics::prepare_update(&self.shared, &kind, self.subresource, &mut new, &old_value);
-        let causes = semantics::validate_update(&kind, self.subresource, &new, &old_value);
+        self.manage_fields(&kind, &mut new, Some(old_value));
+        self.mutate(&admission, &mut new, Some(old_value))?;
+        semantics::prepare_update(&self.shared, &kind, self.subresource, &mut new, old_value);
+        let causes = semantics::validate_update(&kind, self.subresource, &new, old_value);
         if !causes.is_empty() {
             return Err(self.invalid(&name, causes));
         }
@@ -120,15 +126,17 @@ impl Context {
         if is_finished(&kind, &new) {
             return self.finish_deletion(transaction, old, new, opaque.as_deref(), dry_run);
         }
-        let body = crate::storage::encode_body(&new, opaque.as_deref());
-        if body == old_body {
-            return transaction
-                .get(&kind, &old.key)
-                .ok_or_else(|| Status::not_found(self.subject()));
+        let draft = Draft::new(&kind, &new, opaque.as_deref());
+        if draft.is(&old_body, old.revision) {
+            return Ok(old.clone());
         }
-        let verdict = self.verdict(&admission, &new, Some(&old_value))?;
-        self.charge(transaction, &admission, &new, Some(&old_value), verdict)?;
-        Ok(self.store(transaction, &old.key, &new, opaque.as_deref(), dry_run))
+        let verdict = self.verdict(&admission, &new, Some(old_value))?;
+        self.charge(transaction, &admission, &new, Some(old_value), verdict)?;
+        Ok(if dry_run {
+            self.store(transaction, &old.key, &new, opaque.as_deref(), dry_run)
+        } else {
+            self.keep(transaction, &old.key, draft)
+        })
     }
 
     /// resourceVersion and uid in the body, if given, must be those of the stored object.

@@ -289,9 +289,9 @@ impl Watcher {
         }
         let shown = match (&event.previous, kind_of_change) {
             // It no longer matches: its last matching state, at this revision.
-            (Some(previous), Change::Deleted) if event.change != Change::Deleted => self.encode(
-                &crate::storage::with_revision(&kind, previous, event.revision),
-            ),
+            (Some(previous), Change::Deleted) if event.change != Change::Deleted => {
+                self.encode(&crate::storage::with_revision(previous, event.revision))
+            }
             _ => self.encode(&event.object),
         };
         Some(line(kind_of_change.name(), &shown))

@@ -15,6 +15,7 @@
 //! map keys, `m:` map type, `e:` enum, `=` default.
 
 mod decode;
+mod lookup;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::LazyLock;
+
+use lookup::Lookup;
 
 pub use decode::{DecodeError, Decoded, decode, empty};
 
@@ -65,21 +68,16 @@ pub struct Type {
     pub embedded: bool,
     /// Sorted by name.
     pub fields: Box<[Field]>,
-    /// The places of the fields, sorted by the length of their names first: lengths are compared faster than
-    /// texts, and every member of every object that is written is looked up several times.
-    by_length: Box<[u8]>,
+    /// Finds a field by its name: every member of every object that is written is looked up several times.
+    lookup: Lookup,
     /// Protobuf members whose fields are fields of this type in JSON.
     pub inlined: Box<[(u32, TypeRef)]>,
 }
 
 impl Type {
     pub fn field(&self, name: &str) -> Option<&Field> {
-        let wanted = (name.len(), name);
-        let found = self.by_length.binary_search_by(|place| {
-            let candidate = self.fields[usize::from(*place)].name;
-            (candidate.len(), candidate).cmp(&wanted)
-        });
-        self.fields.get(usize::from(self.by_length[found.ok()?]))
+        let place = self.lookup.find(name, |place| self.fields[place].name)?;
+        Some(&self.fields[place])
     }
 
     /// The place of this type among all of them.

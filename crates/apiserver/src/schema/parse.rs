@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::lookup::Lookup;
 use super::{
     Field, GroupVersionKind, ListType, MapType, PatchStrategy, Shape, Tables, Type, TypeRef,
 };
@@ -30,7 +31,7 @@ pub(super) fn tables(text: &'static str) -> Result<Tables, String> {
             atomic: false,
             embedded: false,
             fields: Box::default(),
-            by_length: Box::default(),
+            lookup: Lookup::default(),
             inlined: Box::default(),
         };
         for word in words {
@@ -53,7 +54,8 @@ pub(super) fn tables(text: &'static str) -> Result<Tables, String> {
             }
         }
         fields.sort_by_key(|field: &Field| field.name);
-        built.by_length = by_length(&fields)?;
+        let own: Vec<&str> = fields.iter().map(|field| field.name).collect();
+        built.lookup = Lookup::new(&own).ok_or("a type has more than 255 fields")?;
         built.fields = fields.into_boxed_slice();
         built.inlined = inlined.into_boxed_slice();
         types.push(built);
@@ -65,18 +67,6 @@ pub(super) fn tables(text: &'static str) -> Result<Tables, String> {
         }
     }
     Ok(Tables { types, by_kind })
-}
-
-fn by_length(fields: &[Field]) -> Result<Box<[u8]>, String> {
-    let too_many = |_| "a type has more than 256 fields".to_owned();
-    let mut places = (0..fields.len())
-        .map(|place| u8::try_from(place).map_err(too_many))
-        .collect::<Result<Vec<u8>, String>>()?;
-    places.sort_by_key(|place| {
-        let name = fields[usize::from(*place)].name;
-        (name.len(), name)
-    });
-    Ok(places.into_boxed_slice())
 }
 
 fn is_type(line: &str) -> bool {

@@ -11,6 +11,8 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::Notify;
 
 /// `group NUL plural NUL key` to the revision (8 bytes, little endian) and the object's JSON.
 const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
@@ -23,6 +25,10 @@ const FILE: &str = "steersman.redb";
 /// redb's cache: the objects are in memory already, so just enough for the tree's inner pages and for what one
 /// commit of a few dozen objects writes.
 const CACHE_BYTES: usize = 2 * 1024 * 1024;
+
+/// How long a commit waits for as many writes as the one before had: half of what it takes itself. A client
+/// that writes alone never waits.
+const GATHERING_TIME: Duration = Duration::from_micros(500);
 
 /// How many failed ranges are remembered for writers that have not yet looked: they look at once.
 const FAILURES_KEPT: usize = 1024;
@@ -53,6 +59,14 @@ struct QueueState {
     operations: Vec<Operation>,
     /// Operations up to this revision belong to finished transactions.
     submitted: u64,
+    /// Operations up to this revision are in the batch that is being committed, or in an earlier one.
+    taken: u64,
+    /// The committer sleeps until there are so many operations.
+    wake_at: usize,
+    /// Woken when the batch that is being committed has ended, and for the one after it. Who waits for a later
+    /// batch is not woken by an earlier one.
+    committing: Arc<Notify>,
+    gathering: Arc<Notify>,
     closed: bool,
     /// Revisions (after, up to and including) that were undone, and why.
     failures: Vec<(u64, u64, WriteFailed)>,
@@ -216,9 +230,25 @@ impl Durability {
     /// A transaction is complete: its operations may be committed.
     pub(super) fn submit(&self, revision: u64) {
         if let Durability::Disk(disk) = self {
-            lock(&disk.queue.state).submitted = revision;
-            disk.queue.wake.notify_one();
+            let mut state = lock(&disk.queue.state);
+            state.submitted = revision;
+            if state.operations.len() >= state.wake_at {
+                disk.queue.wake.notify_one();
+            }
         }
+    }
+
+    /// What is woken when the batch of a revision has ended; nothing without a disk.
+    pub(super) fn batch_of(&self, revision: u64) -> Option<Arc<Notify>> {
+        let Durability::Disk(disk) = self else {
+            return None;
+        };
+        let state = lock(&disk.queue.state);
+        Some(if revision > state.taken {
+            state.gathering.clone()
+        } else {
+            state.committing.clone()
+        })
     }
 
     /// Whether a revision was undone.
@@ -256,6 +286,7 @@ impl Disk {
             core,
             database: Some(found.database),
             path: found.path,
+            last_batch: 0,
         };
         let thread = std::thread::spawn(move || committer.run());
         *lock(&self.thread) = Some(thread);
@@ -280,6 +311,8 @@ struct Committer {
     /// Closed after a failure: redb wants the file opened anew.
     database: Option<Database>,
     path: PathBuf,
+    /// How many operations were committed together the last time.
+    last_batch: usize,
 }
 
 impl Committer {
@@ -290,7 +323,11 @@ impl Committer {
                 self.database = None;
             }
             match result {
-                Ok(()) => self.core.modify().advance(revision),
+                Ok(()) => {
+                    self.core.modify().advance(revision);
+                    let ended = lock(&self.queue.state).committing.clone();
+                    ended.notify_waiters();
+                }
                 Err(error) => undo(
                     &self.core,
                     &self.queue,
@@ -302,20 +339,34 @@ impl Committer {
     }
 
     /// Waits for complete transactions; `None` when the store is gone and nothing is left.
-    fn next_batch(&self) -> Option<(Vec<Operation>, u64)> {
+    fn next_batch(&mut self) -> Option<(Vec<Operation>, u64)> {
         let mut state = lock(&self.queue.state);
+        let mut gathered = false;
         loop {
             let submitted = state.submitted;
             let count = state
                 .operations
                 .partition_point(|operation| operation.revision <= submitted);
-            if count > 0 {
+            if count > 0 && (gathered || state.closed || count + count / 4 >= self.last_batch) {
                 let later = state.operations.split_off(count);
-                return Some((std::mem::replace(&mut state.operations, later), submitted));
+                let batch = std::mem::replace(&mut state.operations, later);
+                state.taken = submitted;
+                state.committing = std::mem::take(&mut state.gathering);
+                self.last_batch = count;
+                return Some((batch, submitted));
+            }
+            if count > 0 {
+                // Those who wrote with the last batch have their answers and are about to write again.
+                gathered = true;
+                state.wake_at = self.last_batch;
+                let waited = self.queue.wake.wait_timeout(state, GATHERING_TIME);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
             }
             if state.closed {
                 return None;
             }
+            state.wake_at = 1;
             state = self
                 .queue
                 .wake
@@ -381,7 +432,8 @@ fn undo(core: &Core, queue: &Queue, batch: Vec<Operation>, why: &WriteFailed) {
     if state.failures.len() > FAILURES_KEPT {
         state.failures.remove(0);
     }
-    inner.progress.notify_waiters();
+    state.committing.notify_waiters();
+    state.gathering.notify_waiters();
     tracing::error!(error = %why, "writes were undone because they could not be made durable");
 }
 

@@ -10,6 +10,7 @@ use crate::kinds::Kind;
 use crate::selector::field_value;
 use bytes::Bytes;
 use serde_json::{Map, Value};
+use std::cell::Cell;
 use std::sync::Arc;
 
 const REVISION: &str = "resourceVersion";
@@ -18,7 +19,7 @@ const REVISION: &str = "resourceVersion";
 const USUAL_BYTES: usize = 4096;
 
 pub(crate) struct Draft {
-    text: Vec<u8>,
+    text: Scratch,
     /// Where the digits of the revision go.
     gap: usize,
     labels: Texts,
@@ -28,38 +29,32 @@ pub(crate) struct Draft {
 impl Draft {
     /// `opaque` replaces the `data` of a ControllerRevision byte for byte.
     pub(crate) fn new(kind: &Kind, value: &Value, opaque: Option<&str>) -> Draft {
-        Draft::with_fields(kind, value, opaque, None)
-    }
-
-    /// `fields` stands for the `fieldsV1` of all managed fields.
-    pub(crate) fn with_fields(
-        kind: &Kind,
-        value: &Value,
-        opaque: Option<&str>,
-        fields: Option<&str>,
-    ) -> Draft {
-        let mut writer = Writer {
-            text: Vec::with_capacity(USUAL_BYTES),
-            gap: 0,
-            fields,
-        };
-        writer.object(value, opaque);
+        let (text, gap) = print(value, opaque, Revision::Gap);
         let (labels, fields) = selectable(kind, value);
         Draft {
-            text: writer.text,
-            gap: writer.gap,
+            text,
+            gap,
             labels,
             fields,
         }
     }
 
+    /// Whether it is what an object of that revision already holds.
+    pub(crate) fn is(&self, body: &[u8], revision: u64) -> bool {
+        let (before, after) = self.text.0.split_at(self.gap);
+        let rest = body.strip_prefix(before);
+        let digits = rest.and_then(|rest| rest.strip_suffix(after));
+        digits.is_some_and(|digits| digits == revision.to_string().as_bytes())
+    }
+
     /// The object under the revision that it got.
     pub(super) fn stored(self, key: Arc<str>, revision: u64) -> Stored {
         let digits = revision.to_string();
-        let mut body = Vec::with_capacity(self.text.len() + digits.len());
-        body.extend_from_slice(&self.text[..self.gap]);
+        let text = &self.text.0;
+        let mut body = Vec::with_capacity(text.len() + digits.len());
+        body.extend_from_slice(&text[..self.gap]);
         body.extend_from_slice(digits.as_bytes());
-        body.extend_from_slice(&self.text[self.gap..]);
+        body.extend_from_slice(&text[self.gap..]);
         let body = Packed::Plain(Bytes::from(body.into_boxed_slice()));
         Stored::from_parts(key, revision, body, self.labels, self.fields)
     }
@@ -79,14 +74,69 @@ pub(super) fn selectable(kind: &Kind, value: &Value) -> (Texts, Texts) {
     )
 }
 
-struct Writer<'a> {
-    text: Vec<u8>,
-    gap: usize,
-    fields: Option<&'a str>,
+/// Prints an object without its type, as it is stored or would be: with the revision that it says, if any.
+/// `opaque` replaces the `data` of a ControllerRevision byte for byte.
+pub(crate) fn encode_body(value: &Value, opaque: Option<&str>) -> Bytes {
+    let (text, _) = print(value, opaque, Revision::AsItIs);
+    Bytes::copy_from_slice(&text.0)
 }
 
-impl Writer<'_> {
-    /// Everything but the type, in the order of names as [`super::encode_body`] has it: the two are compared.
+fn print(value: &Value, opaque: Option<&str>, revision: Revision) -> (Scratch, usize) {
+    let mut scratch = Scratch::take();
+    let mut writer = Writer {
+        text: std::mem::take(&mut scratch.0),
+        gap: 0,
+        revision,
+    };
+    writer.object(value, opaque);
+    scratch.0 = writer.text;
+    (scratch, writer.gap)
+}
+
+/// Where objects are printed before they are copied to where they stay. One buffer for each thread, because
+/// a new one of that size for every write makes the allocator tidy up each time.
+struct Scratch(Vec<u8>);
+
+/// Nobody keeps the buffer of an unusually large object.
+const SCRATCH_BYTES_MAX: usize = 64 * 1024;
+
+thread_local! {
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+impl Scratch {
+    fn take() -> Scratch {
+        let mut text = SCRATCH.take();
+        text.reserve(USUAL_BYTES);
+        Scratch(text)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let mut text = std::mem::take(&mut self.0);
+        if text.capacity() <= SCRATCH_BYTES_MAX {
+            text.clear();
+            SCRATCH.set(text);
+        }
+    }
+}
+
+/// What becomes of the revision.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Revision {
+    Gap,
+    AsItIs,
+}
+
+struct Writer {
+    text: Vec<u8>,
+    gap: usize,
+    revision: Revision,
+}
+
+impl Writer {
+    /// Everything but the type, in the order of names.
     fn object(&mut self, value: &Value, opaque: Option<&str>) {
         let nothing = Map::new();
         let members = value.as_object().unwrap_or(&nothing);
@@ -109,7 +159,7 @@ impl Writer<'_> {
                 }
             }
         }
-        if !members.contains_key("metadata") {
+        if self.revision == Revision::Gap && self.gap == 0 {
             self.name("metadata");
             self.metadata(&nothing);
         }
@@ -117,35 +167,42 @@ impl Writer<'_> {
     }
 
     fn metadata(&mut self, members: &Map<String, Value>) {
+        let leaves_gap = self.revision == Revision::Gap;
         self.text.push(b'{');
-        for (name, member) in members.iter().filter(|(name, _)| *name != REVISION) {
-            if self.gap == 0 && name.as_str() > REVISION {
-                self.revision();
+        for (name, member) in members {
+            if leaves_gap && name == REVISION {
+                continue;
+            }
+            if leaves_gap && self.gap == 0 && name.as_str() > REVISION {
+                self.gap();
             }
             self.name(name);
-            match self.fields.filter(|_| name == "managedFields") {
-                Some(fields) => self.managed_fields(member, fields),
-                None => self.value(member),
+            match member {
+                Value::Array(entries) if name == "managedFields" => self.managed_fields(entries),
+                member => self.value(member),
             }
         }
-        if self.gap == 0 {
-            self.revision();
+        if leaves_gap && self.gap == 0 {
+            self.gap();
         }
         self.text.push(b'}');
     }
 
-    fn managed_fields(&mut self, entries: &Value, fields: &str) {
+    /// Objects that are worked on carry `fieldsV1` as text.
+    fn managed_fields(&mut self, entries: &[Value]) {
         self.text.push(b'[');
-        for entry in entries.as_array().into_iter().flatten() {
+        for entry in entries {
             if self.text.last() != Some(&b'[') {
                 self.text.push(b',');
             }
             self.text.push(b'{');
             for (name, member) in entry.as_object().into_iter().flatten() {
                 self.name(name);
-                match name.as_str() {
-                    "fieldsV1" => self.text.extend_from_slice(fields.as_bytes()),
-                    _ => self.value(member),
+                match member {
+                    Value::String(fields) if name == "fieldsV1" => {
+                        self.text.extend_from_slice(fields.as_bytes());
+                    }
+                    member => self.value(member),
                 }
             }
             self.text.push(b'}');
@@ -153,7 +210,7 @@ impl Writer<'_> {
         self.text.push(b']');
     }
 
-    fn revision(&mut self) {
+    fn gap(&mut self) {
         self.name(REVISION);
         self.text.push(b'"');
         self.gap = self.text.len();
@@ -192,21 +249,36 @@ mod tests {
             for opaque in [None, Some("{\"z\":1,\"a\":2}")] {
                 let mut value =
                     json!({"kind": "ConfigMap", "data": {"k": "v"}, "metadata": metadata});
-                let stored = Draft::new(kind, &value, opaque).stored("ns/a".into(), 1234);
+                let draft = Draft::new(kind, &value, opaque);
                 value["metadata"]["resourceVersion"] = json!("1234");
-                assert_eq!(stored.body(), super::super::encode_body(&value, opaque));
+                let whole = encode_body(&value, opaque);
+                assert!(draft.is(&whole, 1234) && !draft.is(&whole, 123));
+                value["data"]["k"] = json!("w");
+                assert!(opaque.is_some() || !draft.is(&encode_body(&value, opaque), 1234));
+                assert_eq!(draft.stored("ns/a".into(), 1234).body(), whole);
             }
         }
     }
 
     #[test]
-    fn fields_that_are_known_as_text_are_put_in_their_place() {
+    fn an_object_is_worked_on_with_its_fields_as_text_and_prints_the_same() {
         let kind = crate::kinds::find("", "ConfigMap").expect("it is built in");
-        let fields = "{\"f:data\":{}}";
-        let mut value = json!({"metadata": {"managedFields": [{"fieldsV1": null, "manager": "me"}], "uid": "u"}});
-        let stored = Draft::with_fields(kind, &value, None, Some(fields)).stored("a".into(), 7);
-        value["metadata"]["resourceVersion"] = json!("7");
-        value["metadata"]["managedFields"][0]["fieldsV1"] = serde_json::from_str(fields).unwrap();
-        assert_eq!(stored.body(), super::super::encode_body(&value, None));
+        let mut value = json!({
+            "kind": "ConfigMap", "apiVersion": "v1", "data": {"fieldsV1": "x"},
+            "metadata": {"annotations": {"fieldsV1": "x"}, "resourceVersion": "7",
+                "managedFields": [{"fieldsV1": {"f:data": {"f:a\"b": {}}}, "manager": "me"}, {"manager": "you"}]},
+        });
+        let stored = Draft::new(kind, &value, None).stored("a".into(), 7);
+        assert_eq!(stored.value(kind), value);
+        let worked_on = stored.working(kind);
+        assert_eq!(
+            Draft::new(kind, &worked_on, None)
+                .stored("a".into(), 7)
+                .body(),
+            stored.body()
+        );
+        let fields = &mut value["metadata"]["managedFields"][0]["fieldsV1"];
+        *fields = json!(fields.to_string());
+        assert_eq!(worked_on, value);
     }
 }

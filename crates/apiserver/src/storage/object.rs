@@ -131,13 +131,25 @@ impl Stored {
         self.fields.iter().nth(index)
     }
 
-    /// The object with its type, ready to be worked on.
+    /// The object with its type, as clients see it.
     pub(crate) fn value(&self, kind: &Kind) -> Value {
-        let mut value: Value = serde_json::from_slice(&self.body()).unwrap_or_default();
-        value["kind"] = Value::from(&*kind.kind);
-        value["apiVersion"] = Value::from(kind.api_version());
-        value
+        typed(
+            kind,
+            serde_json::from_slice(&self.body()).unwrap_or_default(),
+        )
     }
+
+    /// The object with its type, ready to be worked on and to be written again: `fieldsV1` are strings that hold
+    /// their own JSON, because few writes have to read them.
+    pub(crate) fn working(&self, kind: &Kind) -> Value {
+        typed(kind, super::working::read(&self.body()))
+    }
+}
+
+fn typed(kind: &Kind, mut value: Value) -> Value {
+    value["kind"] = Value::from(&*kind.kind);
+    value["apiVersion"] = Value::from(kind.api_version());
+    value
 }
 
 /// Short texts in one allocation; there are millions of them.
@@ -177,31 +189,4 @@ pub(crate) fn type_prefix(kind: &Kind) -> String {
         kind.kind,
         kind.api_version()
     )
-}
-
-/// Prints an object without its type. `opaque` replaces the `data` of a ControllerRevision byte for byte.
-pub(crate) fn encode_body(value: &Value, opaque: Option<&str>) -> Bytes {
-    // A typical pod has 3 to 5 KB; growing from there costs one copy.
-    let mut out = Vec::with_capacity(4096);
-    out.push(b'{');
-    for (key, member) in value.as_object().into_iter().flatten() {
-        if key == "kind" || key == "apiVersion" {
-            continue;
-        }
-        if out.len() > 1 {
-            out.push(b',');
-        }
-        write_json(&mut out, key);
-        out.push(b':');
-        match opaque {
-            Some(text) if key == "data" => out.extend_from_slice(text.as_bytes()),
-            _ => write_json(&mut out, member),
-        }
-    }
-    out.push(b'}');
-    Bytes::from(out.into_boxed_slice())
-}
-
-fn write_json(out: &mut Vec<u8>, value: &(impl serde::Serialize + ?Sized)) {
-    serde_json::to_writer(out, value).expect("a JSON value prints into memory");
 }

@@ -1,8 +1,9 @@
 //! One write in progress: reads see what it already wrote.
 
 use super::table::{Behind, Table};
-use super::{Change, Draft, Event, Store, Stored, encode_body};
+use super::{Change, Draft, Event, Store, Stored};
 use crate::kinds::Kind;
+use bytes::Bytes;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -79,7 +80,7 @@ impl<'a> Transaction<'a> {
     pub(crate) fn remove(&mut self, kind: &Kind, key: &str) -> Option<Arc<Stored>> {
         let previous = self.get(kind, key)?;
         let revision = self.store.read().revision + 1;
-        let last = Arc::new(with_revision(kind, &previous, revision));
+        let last = Arc::new(with_revision(&previous, revision));
         let before = previous.clone();
         let mut inner = self.store.modify();
         let table = inner.tables.get_mut(&kind.storage)?;
@@ -112,10 +113,16 @@ impl<'a> Transaction<'a> {
 }
 
 /// The same object, saying that it is of another revision.
-pub(crate) fn with_revision(kind: &Kind, stored: &Stored, revision: u64) -> Stored {
+pub(crate) fn with_revision(stored: &Stored, revision: u64) -> Stored {
     let old = stored.body();
-    let mut value: Value = serde_json::from_slice(&old).unwrap_or_default();
-    value["metadata"]["resourceVersion"] = Value::from(revision.to_string());
-    let opaque = crate::opaque::text_of(kind, &old);
-    stored.revised(revision, encode_body(&value, opaque.as_deref()))
+    let mut body = Vec::with_capacity(old.len() + 1);
+    match super::working::revision(&old) {
+        Some(digits) => {
+            body.extend_from_slice(&old[..digits.start]);
+            body.extend_from_slice(revision.to_string().as_bytes());
+            body.extend_from_slice(&old[digits.end..]);
+        }
+        None => body.extend_from_slice(&old),
+    }
+    stored.revised(revision, Bytes::from(body.into_boxed_slice()))
 }

@@ -132,8 +132,13 @@ pub fn prepare_status_update(kind: &Kind, new: &mut Value, old: &Value, now: &st
             stamp_conditions(new, old, now);
         }
         ("apiregistration.k8s.io", "APIService") => {
-            for name in ["labels", "annotations", "finalizers", "ownerReferences"] {
-                copy(new, old, &format!("metadata.{name}"));
+            for path in [
+                "metadata.labels",
+                "metadata.annotations",
+                "metadata.finalizers",
+                "metadata.ownerReferences",
+            ] {
+                copy(new, old, path);
             }
         }
         ("flowcontrol.apiserver.k8s.io", _) => reset_metadata(new, old),
@@ -166,15 +171,14 @@ fn has_status(kind: &Kind) -> bool {
 /// What an update cannot change and need not repeat.
 fn carry_over(new: &mut Value, old: &Value) {
     copy(new, old, "metadata.generation");
-    for name in [
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
+    for path in [
+        "metadata.uid",
+        "metadata.creationTimestamp",
+        "metadata.deletionTimestamp",
+        "metadata.deletionGracePeriodSeconds",
     ] {
-        let path = format!("metadata.{name}");
-        if at(new, &path).is_null() {
-            copy(new, old, &path);
+        if at(new, path).is_null() && !at(old, path).is_null() {
+            copy(new, old, path);
         }
     }
 }
@@ -200,9 +204,10 @@ fn clear_status(kind: &Kind, new: &mut Value) {
 fn keep_all_but(new: &mut Value, old: &Value, changing: &[&str]) {
     let kept = |name: &String| name == "metadata" || changing.contains(&name.as_str());
     let object = object_mut(new, "");
-    object.retain(|name, _| kept(name));
+    object.retain(|name, _| kept(name) || old.get(name).is_some());
     for (name, value) in old.as_object().into_iter().flatten() {
-        if !kept(name) {
+        // Most writes repeat it as it is, and comparing costs less than cloning.
+        if !kept(name) && object.get(name) != Some(value) {
             object.insert(name.clone(), value.clone());
         }
     }
@@ -220,16 +225,16 @@ fn resets_metadata(kind: &Kind) -> bool {
 }
 
 fn reset_metadata(new: &mut Value, old: &Value) {
-    for name in [
-        "deletionTimestamp",
-        "generation",
-        "selfLink",
-        "labels",
-        "annotations",
-        "finalizers",
-        "ownerReferences",
+    for path in [
+        "metadata.deletionTimestamp",
+        "metadata.generation",
+        "metadata.selfLink",
+        "metadata.labels",
+        "metadata.annotations",
+        "metadata.finalizers",
+        "metadata.ownerReferences",
     ] {
-        copy(new, old, &format!("metadata.{name}"));
+        copy(new, old, path);
     }
 }
 

@@ -114,6 +114,9 @@ fn preserve_observed_generation(new: &mut Value, old: &Value) {
 
 /// `matchLabelKeys` become part of the selectors beside them, with the pod's own values.
 fn merge_label_keys(pod: &mut Value) {
+    if at(pod, "spec.affinity").is_null() && at(pod, "spec.topologySpreadConstraints").is_null() {
+        return;
+    }
     let labels = at(pod, "metadata.labels").clone();
     for kind in ["podAffinity", "podAntiAffinity"] {
         for (list, inner) in [

@@ -57,6 +57,13 @@ pub(super) fn named(name: &str) -> Option<Compute> {
             Value::Null => "<unset>".into(),
             kind => format!("{}/{}", text(kind, "apiVersion"), text(kind, "kind")).into(),
         },
+        "component_status" => |object, _| match text(health(object), "status") {
+            "True" => "Healthy".into(),
+            "False" => "Unhealthy".into(),
+            _ => "Unknown".into(),
+        },
+        "component_message" => |object, _| text(health(object), "message").into(),
+        "component_error" => |object, _| text(health(object), "error").into(),
         "param_ref" => |object, _| param_ref(object).into(),
         _ => {
             return node(name).or_else(|| storage(name));
@@ -338,4 +345,11 @@ fn access_modes(modes: &[Value]) -> String {
         .iter()
         .filter(|(mode, _)| modes.iter().any(|given| given == mode));
     given.map(|(_, short)| *short).collect::<Vec<_>>().join(",")
+}
+
+/// The one condition of a ComponentStatus.
+fn health(object: &Value) -> &Value {
+    let mut conditions = list(object, "conditions").iter();
+    let healthy = conditions.find(|condition| text(condition, "type") == "Healthy");
+    healthy.unwrap_or(&Value::Null)
 }

@@ -183,3 +183,41 @@ async fn replicas_are_applied_through_scale() {
         "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}});
     assert_eq!(owned, &expected);
 }
+
+/// Inside the server, managed fields are texts: what a client sends as text must not end up among them.
+#[tokio::test(start_paused = true)]
+async fn managed_fields_that_are_no_objects_are_nobodys() {
+    let server = Server::new();
+    let entry = |fields: Value| json!([{"manager": "evil", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}]);
+    let evil = json!("{}},\"spec\":{\"a\":{");
+    let path = format!("{CONFIG_MAPS}/a");
+    let body = json!({"metadata": {"name": "a", "managedFields": entry(evil.clone())}, "data": {"k": "1"}});
+    let (code, created) = server.post(CONFIG_MAPS, body.clone()).await;
+    assert_eq!(
+        (code, managers(&created)),
+        (201, vec!["unknown Update".to_owned()])
+    );
+    assert_eq!(server.put(&path, body).await.0, 200);
+    let merge = json!({"metadata": {"managedFields": entry(evil.clone())}, "data": {"k": "2"}});
+    for kind in ["merge-patch", "strategic-merge-patch"] {
+        let (code, patched) = server.patch(&path, kind, merge.clone()).await;
+        assert_eq!(code, 200, "{patched}");
+    }
+    for operations in [
+        json!([{"op": "replace", "path": "/metadata/managedFields/0/fieldsV1", "value": evil}]),
+        json!([{"op": "replace", "path": "/metadata/managedFields", "value": entry(evil.clone())}]),
+        json!([{"op": "copy", "from": "/metadata/managedFields/0/fieldsV1", "path": "/data"}]),
+        json!([{"op": "test", "path": "/metadata/managedFields/0/fieldsV1/f:data/f:k", "value": {}}]),
+        json!([{"op": "replace", "path": "/data/k", "value": "3"}]),
+    ] {
+        let (code, patched) = server.patch(&path, "json-patch", operations.clone()).await;
+        assert!(code == 200 || code == 422, "{operations}: {code} {patched}");
+    }
+    let (code, stored) = server.get(&path).await;
+    assert_eq!((code, &stored["data"]["k"]), (200, &json!("3")));
+    assert!(stored.get("spec").is_none(), "{stored}");
+    let entries = stored["metadata"]["managedFields"].as_array();
+    for entry in entries.into_iter().flatten() {
+        assert!(entry["fieldsV1"].is_object(), "{entry}");
+    }
+}

@@ -516,3 +516,36 @@ async fn metrics_count_requests_and_objects() {
     assert!(text.contains(line), "{text}");
     assert!(text.contains("apiserver_storage_objects{resource=\"configmaps\"}"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn component_statuses_show_the_store_and_nothing_can_be_done_to_them() {
+    let server = Server::new();
+    let path = "/api/v1/componentstatuses";
+    let (code, list) = server.get(path).await;
+    assert_eq!((code, names(&list)), (200, vec!["etcd-0"]));
+    let (code, one) = server.get(&format!("{path}/etcd-0")).await;
+    assert_eq!(
+        (code, &one["kind"], &one["conditions"]),
+        (
+            200,
+            &json!("ComponentStatus"),
+            &json!([{"type": "Healthy", "status": "True", "message": "ok"}])
+        )
+    );
+    let selected = format!("{path}?fieldSelector=metadata.name%3Dother");
+    assert!(names(&server.get(&selected).await.1).is_empty());
+    assert_eq!(server.get(&format!("{path}/other")).await.0, 404);
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let response = server
+        .send(Method::GET, path, "", table, Bytes::new())
+        .await;
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let table: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(
+        table["rows"][0]["cells"],
+        json!(["etcd-0", "Healthy", "ok", ""])
+    );
+    assert_eq!(server.post(path, json!({})).await.0, 405);
+    assert_eq!(server.delete(&format!("{path}/etcd-0")).await.0, 405);
+    assert_eq!(server.get(&format!("{path}?watch=1")).await.0, 405);
+}

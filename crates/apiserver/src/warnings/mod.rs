@@ -1,11 +1,14 @@
 //! What is allowed but unwise or on its way out, said in `Warning` headers. Mirrors `WarningsOnCreate`
 //! of upstream's strategies and `pkg/api/*/warnings.go`.
 
+mod idle;
 mod pod;
 #[cfg(test)]
 mod tests;
 
 use serde_json::Value;
+
+pub(crate) use idle::of as without_effect;
 
 use crate::fields::{at, entry, integer, list, text};
 use crate::kinds::Kind;

@@ -229,7 +229,7 @@ impl Inner {
     }
 
     fn resource(&self, api_version: &str, kind: &str) -> Result<ResourceType, Error> {
-        let served = Arc::clone(&self.lock_served());
+        let served = Arc::clone(&self.lock_served().found);
         served.find(api_version, kind).cloned().ok_or_else(|| {
             Error::Retry(format!(
                 "unable to get REST mapping for {api_version}/{kind}."

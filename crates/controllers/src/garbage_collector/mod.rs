@@ -48,7 +48,7 @@ use runtime::{Queue, Stop, Task, spawn};
 use tracing::{debug, error, info, warn};
 
 use crate::Tools;
-use crate::discovery::{Discovery, discover};
+use crate::discovery;
 
 pub use changes::{Wakes, Warning};
 pub use decide::{Action, OwnerState, Reason, decide};
@@ -82,7 +82,7 @@ struct Inner {
     tools: Tools,
     memory: Memory,
     graph: GraphHandle,
-    served: Mutex<Arc<Discovery>>,
+    served: Mutex<discovery::Known>,
     monitors: Mutex<Monitors>,
     to_delete: Arc<Queue<Uid>>,
     to_orphan: Arc<Queue<Uid>>,
@@ -175,11 +175,13 @@ impl Inner {
 
     /// Brings the streams in step with discovery; false when it could not be asked.
     async fn sync_monitors(self: &Arc<Inner>) -> bool {
-        let found = match discover(&self.tools.client).await {
-            Ok(found) if !found.resources.is_empty() => found,
+        let known = self.lock_served().clone();
+        let known = match discovery::refresh(&self.tools.client, &known).await {
+            Ok(known) if !known.found.resources.is_empty() => known,
             Ok(_) => return self.sync_failed("discovery reports no resources"),
             Err(error) => return self.sync_failed(&client::describe(&error)),
         };
+        let found = Arc::clone(&known.found);
         if let Some(failure) = found.failure() {
             warn!(
                 failure,
@@ -198,7 +200,7 @@ impl Inner {
             })
         };
         wanted.extend(monitors.resources().into_iter().filter(unknown));
-        *self.lock_served() = Arc::new(found);
+        *self.lock_served() = known;
         monitors.sync(&wanted, |resource| self.listener(resource));
         true
     }
@@ -281,7 +283,7 @@ impl Inner {
         self.monitors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_served(&self) -> MutexGuard<'_, Arc<Discovery>> {
+    fn lock_served(&self) -> MutexGuard<'_, discovery::Known> {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

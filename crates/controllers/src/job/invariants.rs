@@ -1,10 +1,13 @@
-//! What must hold: always ([`safe`], [`counted_once`]), and once nothing changes any more ([`converged`]).
+//! What must hold: always ([`safe`], [`born_well`], [`goes_forward`], [`counted_once`], [`let_go`]), and once
+//! nothing changes any more ([`converged`], [`came_to_an_end`]).
 
 use std::sync::Arc;
 
-use api::kinds::{Job, Pod};
+use api::kinds::{Job, Phase, Pod};
 
+use super::indexes::valid_index;
 use super::snapshot::is_tracked;
+use super::status::COMPLETE;
 
 /// Nothing is left to do: the status says what the pods say, and no pod that ended is held in vain. How many
 /// pods there should be is not asked: a job may wait to replace those that failed.
@@ -39,6 +42,112 @@ pub fn converged(job: &Job, pods: &[Arc<Pod>]) -> Result<(), String> {
         return Err(format!("{key} has not counted {uncounted} pods"));
     }
     Ok(())
+}
+
+/// A job that may run does not wait forever: it is over, or has nothing to do.
+pub fn came_to_an_end(job: &Job) -> Result<(), String> {
+    let key = job.metadata.key();
+    let idle = job.spec.suspend || job.parallelism() == 0;
+    let Some(end) = job.finished() else {
+        return match idle || job.metadata.is_terminating() || job.external_manager().is_some() {
+            true => Ok(()),
+            false => Err(format!("{key} does not come to an end")),
+        };
+    };
+    // A policy may call less a success, and what others write into the status is their own affair.
+    let reached = job.spec.success_policy.is_some()
+        || job
+            .spec
+            .completions
+            .is_none_or(|all| job.status.succeeded >= all);
+    match *end.type_ == *COMPLETE && end.reason == "CompletionsReached" && !reached {
+        true => Err(format!(
+            "{key} is complete with {} successes",
+            job.status.succeeded
+        )),
+        false => Ok(()),
+    }
+}
+
+/// A pod is made only for a job that is not over, and for an index that nobody works on.
+pub fn born_well(job: &Job, pods: &[Arc<Pod>], pod: &Pod) -> Result<(), String> {
+    let (key, name) = (job.metadata.key(), &pod.metadata.name);
+    if let Some(end) = job.finished() {
+        return Err(format!("{key} is {} and makes {name}", end.type_));
+    }
+    let Some(index) = valid_index(job, pod).filter(|_| job.is_indexed()) else {
+        return Ok(());
+    };
+    let twin = own(job, pods).find(|other| {
+        other.metadata.uid != pod.metadata.uid
+            && other.is_active()
+            && valid_index(job, other) == Some(index)
+    });
+    match twin {
+        Some(twin) => {
+            let twin = &twin.metadata.name;
+            Err(format!("{key} has {twin} and {name} for index {index}"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What is counted stays counted, and what is over stays over. `before` and `after` are the same job. Indexes
+/// beyond the end of a job that was made shorter count no more.
+pub fn goes_forward(before: &Job, after: &Job) -> Result<(), String> {
+    let key = after.metadata.key();
+    let shortened = before.spec.completions != after.spec.completions
+        || after.is_indexed() && after.spec.completions < Some(before.status.succeeded);
+    let counts = [
+        (
+            "succeeded",
+            before.status.succeeded,
+            after.status.succeeded,
+            shortened,
+        ),
+        ("failed", before.status.failed, after.status.failed, false),
+    ];
+    for (what, was, is, excused) in counts {
+        if is < was && !excused {
+            return Err(format!("{key}: {what} went from {was} back to {is}"));
+        }
+    }
+    let end = |job: &Job| job.finished().map(|end| end.type_.clone());
+    match end(before) {
+        Some(was) if end(after).as_ref() != Some(&was) => {
+            Err(format!("{key} was {was} and is no longer"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A success is written down before the pod that has it is let go: whoever dies in between can still count it.
+/// Of an indexed job the index is enough.
+pub fn let_go(job: &Job, pod: &Pod) -> Result<(), String> {
+    let is_success = pod.status.phase == Phase::Succeeded;
+    let over = job.metadata.is_terminating() || job.finished().is_some();
+    if !is_success || over || job.is_indexed() || job.spec.suspend {
+        return Ok(());
+    }
+    let uncounted = job.status.uncounted_terminated_pods.as_ref();
+    let written = uncounted.is_some_and(|held| {
+        let uid = &pod.metadata.uid;
+        held.succeeded.contains(uid) || held.failed.contains(uid)
+    });
+    match written {
+        true => Ok(()),
+        false => {
+            let (key, name) = (job.metadata.key(), &pod.metadata.name);
+            Err(format!(
+                "{key} lets {name} go before it has written down that it succeeded"
+            ))
+        }
+    }
+}
+
+/// Does the pod wait to be counted?
+pub fn is_held(pod: &Pod) -> bool {
+    is_tracked(pod)
 }
 
 /// Never more active pods than it ever wanted at once: expectations keep a stale view from adding any.
@@ -129,5 +238,70 @@ mod tests {
         assert!(counted_once(&job, 3).is_ok());
         let error = counted_once(&job, 2).unwrap_err();
         assert_eq!(error, "default/j counts 3 successes of 2");
+    }
+
+    #[test]
+    fn a_job_comes_to_an_end_unless_it_may_not_run() {
+        let told = |text: &str| came_to_an_end(&given(text).0).err().unwrap_or_default();
+        assert_eq!(told("active=1"), "default/j does not come to an end");
+        assert_eq!(told("suspend"), "");
+        assert_eq!(told("parallelism=0"), "");
+        assert_eq!(told("deleting"), "");
+        assert_eq!(told("condition=Failed completions=2"), "");
+        let mut job = (*given("condition=Complete completions=2 succeeded=1").0).clone();
+        assert_eq!(came_to_an_end(&job), Ok(()), "somebody else said so");
+        job.status.conditions[0].reason = "CompletionsReached".into();
+        let error = came_to_an_end(&job).unwrap_err();
+        assert_eq!(error, "default/j is complete with 1 successes");
+    }
+
+    #[test]
+    fn a_pod_is_born_to_a_job_that_needs_it() {
+        let told = |text: &str| {
+            let (job, pods) = given(text);
+            let born = pods.last().expect("the last one is new").clone();
+            born_well(&job, &pods, &born).err().unwrap_or_default()
+        };
+        assert_eq!(told("| a:running b:pending"), "");
+        let over = "default/j is Complete and makes b";
+        assert_eq!(told("condition=Complete | b:pending"), over);
+        let indexed = |pods: &str| told(&format!("indexed completions=3 | {pods}"));
+        assert_eq!(indexed("a:running,ix=0 b:pending,ix=1"), "");
+        assert_eq!(indexed("a:failed,ix=1 b:pending,ix=1"), "");
+        assert_eq!(indexed("a:running,going,ix=1 b:pending,ix=1"), "");
+        let twice = "default/j has a and b for index 1";
+        assert_eq!(indexed("a:running,ix=1 b:pending,ix=1"), twice);
+    }
+
+    #[test]
+    fn what_is_counted_stays_counted() {
+        let told = |before: &str, after: &str| {
+            let (before, after) = (given(before).0, given(after).0);
+            goes_forward(&before, &after).err().unwrap_or_default()
+        };
+        assert_eq!(told("succeeded=1 failed=1", "succeeded=2 failed=1"), "");
+        let lost = "default/j: succeeded went from 2 back to 1";
+        assert_eq!(told("succeeded=2", "succeeded=1"), lost);
+        let lost = "default/j: failed went from 1 back to 0";
+        assert_eq!(told("failed=1", "failed=0"), lost);
+        let shorter = "indexed completions=1 succeeded=1";
+        assert_eq!(told("indexed completions=3 succeeded=2", shorter), "");
+        let risen = "default/j was Failed and is no longer";
+        assert_eq!(told("condition=Failed", "condition=Complete"), risen);
+        assert_eq!(told("condition=FailureTarget", "condition=Failed"), "");
+    }
+
+    #[test]
+    fn no_success_is_let_go_uncounted() {
+        let told = |text: &str| {
+            let (job, pods) = given(text);
+            let_go(&job, &pods[0]).err().unwrap_or_default()
+        };
+        assert_eq!(told("uncounted=a | a:succeeded"), "");
+        assert_eq!(told("| a:failed"), "");
+        assert_eq!(told("condition=Complete | a:succeeded"), "");
+        assert_eq!(told("indexed completions=1 | a:succeeded,ix=0"), "");
+        let early = "default/j lets a go before it has written down that it succeeded";
+        assert_eq!(told("| a:succeeded"), early);
     }
 }

@@ -66,7 +66,9 @@ use crate::Tools;
 use crate::workload::{Cached, Freshness, PodControl};
 
 pub use assess::{Assessment, assess};
-pub use invariants::{converged, counted_once, safe};
+pub use invariants::{
+    born_well, came_to_an_end, converged, counted_once, goes_forward, is_held, let_go, safe,
+};
 pub use plan::{Act, Plan, plan};
 pub use reason::Reason;
 pub use snapshot::{Remembered, Snapshot};

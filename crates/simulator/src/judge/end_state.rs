@@ -6,6 +6,7 @@ use api::kinds::Pod;
 use api::{Meta, Uid};
 
 use super::Mirror;
+use crate::scenario::CERTAIN;
 
 impl Mirror {
     /// A line for each workload. What depends on who came first, and not on what was asked for, is
@@ -49,6 +50,12 @@ impl Mirror {
             let rolls = !held.spec.update_strategy.on_delete;
             let wanted = held.status.desired_number_scheduled;
             lines.push(self.line("daemonset", &held.metadata, wanted, rolls));
+        }
+        for held in self.jobs.list() {
+            let end = held.finished().map_or("waits", |end| &*end.type_);
+            let certain = held.metadata.labels.contains_key(CERTAIN);
+            let end = if certain { end } else { "any" };
+            lines.push(format!("job {}: {end}", held.metadata.key()));
         }
         lines.sort();
         lines

@@ -29,7 +29,8 @@ impl Inner {
         before: Option<&Object>,
         after: Option<&Object>,
     ) -> Verdict {
-        let now = self.clock.now();
+        // Times to live are counted by the clock of whoever counts.
+        let now = self.clock.now().plus(self.skew);
         match (controller, before, after) {
             (accounts::NAME, None, Some(Object::Account(made))) => {
                 accounts::safe(&made.metadata, &ACCOUNTS)

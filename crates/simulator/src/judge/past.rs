@@ -31,6 +31,8 @@ pub(super) struct Past {
     ended: BTreeMap<Uid, MicroTime>,
     /// When somebody other than its controller did something to the pods of an owner.
     disturbed: BTreeMap<Uid, MicroTime>,
+    /// Of each job: its pods that were seen to succeed, and when.
+    successes: BTreeMap<Uid, BTreeMap<Uid, MicroTime>>,
     forgiven_at: Option<MicroTime>,
     /// Requests may take long.
     pub(super) is_slow: bool,
@@ -93,6 +95,22 @@ impl Past {
         };
         let ended = self.ended.get(uid);
         ended.is_some_and(|at| now.since(*at) > reaction)
+    }
+
+    pub(super) fn note_success(&mut self, job: &Uid, pod: &Uid, at: MicroTime) {
+        let held = self.successes.entry(job.clone()).or_default();
+        held.entry(pod.clone()).or_insert(at);
+    }
+
+    /// How many pods of a job have ever succeeded.
+    pub(super) fn successes(&self, job: &Uid) -> usize {
+        self.successes.get(job).map_or(0, BTreeMap::len)
+    }
+
+    /// Has the pod succeeded so long ago that its job's controller knows?
+    pub(super) fn is_old_success(&self, job: &Uid, pod: &Uid, now: MicroTime) -> bool {
+        let at = self.successes.get(job).and_then(|held| held.get(pod));
+        at.is_some_and(|at| now.since(*at) > REACTION)
     }
 
     pub(super) fn disturb(&mut self, owner: &Uid, at: MicroTime) {

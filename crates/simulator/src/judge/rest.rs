@@ -121,6 +121,7 @@ impl Mirror {
             "statefulset" => self.stateful.find(namespace, object).is_some(),
             "daemonset" | "daemonset-controller" => self.daemons.find(namespace, object).is_some(),
             "namespace" | "serviceaccount" => self.namespaces.find("", object).is_some(),
+            "job" | "job-controller" => self.jobs.find(namespace, object).is_some(),
             "ttlcontroller" => self.nodes.find("", object).is_some(),
             // Queues of things that come and go by themselves.
             _ => true,
@@ -147,6 +148,7 @@ impl Mirror {
         for set in self.daemons.list() {
             self.daemon_converged(&set, gates, now)?;
         }
+        self.jobs_converged()?;
         // In the end every node speaks.
         node_lifecycle::converged(&self.nodes.list(), |_| true)?;
         pod_gc::converged(&self.pods.list(), &self.nodes.list(), FINISHED_PODS_MAX)?;

@@ -102,6 +102,7 @@ impl Inner {
         }
         self.check_housekeeping(controller, before, after)?;
         self.check_progress(before, after)?;
+        self.check_job(controller, before, after)?;
         match (before, after) {
             (None, Some(Object::Pod(pod))) => self.check_created_pod(pod),
             (Some(Object::Pod(before)), after) if is_ending(Some(&before.metadata), after) => {
@@ -127,6 +128,9 @@ impl Inner {
                 &set.metadata.uid,
                 exactly(&set.metadata, ReplicaOwner::replicas(&**set)),
             ),
+            Some(Object::Job(job)) => {
+                (&job.metadata.uid, exactly(&job.metadata, job.parallelism()))
+            }
             Some(Object::Deployment(deployment)) => {
                 let (least, most) = deployment::bounds(deployment);
                 let generation = deployment.metadata.generation;
@@ -151,6 +155,7 @@ impl Inner {
         if bounds.generation >= 0 {
             self.past.note_bounds(uid, bounds);
         }
+        self.remember_success(after);
         if let Some(Object::Set(set)) = before {
             let surplus = deployment::surplus(set);
             self.past.note_surplus(&set.metadata.uid, surplus, now);
@@ -304,6 +309,7 @@ impl Inner {
                 statefulset::in_order(&set, &pods)?;
                 statefulset::after_ready(&set, &pods, pod)
             }
+            "Job" => self.check_job_pod(pod, owner, slack),
             "DaemonSet" if slack == 0 => match self.mirror.daemons.find(namespace, name) {
                 Some(set) => daemonset::born_alone(&set, &pods, pod),
                 None => Ok(()),
@@ -400,7 +406,7 @@ impl Inner {
     }
 
     /// The most that a replica owner may want, as far as its controller may know.
-    fn most(&self, owner: &Uid, observed: i64) -> i32 {
+    pub(super) fn most(&self, owner: &Uid, observed: i64) -> i32 {
         let bounds = self.past.bounds_since(owner, self.seen(observed));
         bounds.map_or(i32::MAX / 2, |(_, most)| most)
     }
@@ -449,6 +455,7 @@ fn check_ownership(controller: &str, changed: &Changed, before: &Object) -> Verd
         "statefulset-controller" => "StatefulSet",
         "daemonset-controller" => "DaemonSet",
         "deployment-controller" => "Deployment",
+        "job-controller" => "Job",
         _ => return Ok(()),
     };
     let meta = before.meta();

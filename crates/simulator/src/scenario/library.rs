@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use api::kinds::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use api::kinds::{DaemonSet, Deployment, Job, ReplicaSet, StatefulSet};
 use api::{Resource, ResourceType, Rng};
 use client::Propagation;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub struct Named {
     wishes: fn() -> Vec<(u64, Wish)>,
 }
 
-pub const LIBRARY: [Named; 9] = [
+pub const LIBRARY: [Named; 11] = [
     Named {
         name: "rolling-update",
         about: "a Deployment of 4 gets a new version, and then another one half way",
@@ -167,6 +167,34 @@ pub const LIBRARY: [Named; 9] = [
             ]
         },
     },
+    Named {
+        name: "job",
+        about: "a Job of 4 loses a pod, is suspended and resumed, and its time to live passes",
+        wishes: || {
+            let suspend =
+                |on: bool| change::<Job>(json!({"spec": {"suspend": on}}), "suspends or resumes");
+            let mut spec = job(json!({"steersman.dev/run-for": "6s"}));
+            spec["ttlSecondsAfterFinished"] = json!(30);
+            vec![
+                (0, create::<Job>(spec)),
+                (3, Wish::DeletePod(target::<Job>(), 0)),
+                (12, suspend(true)),
+                (20, suspend(false)),
+            ]
+        },
+    },
+    Named {
+        name: "indexed-job",
+        about: "one index of a Job fails again and again until it counts as failed, and the others succeed",
+        wishes: || {
+            let fails =
+                json!({"steersman.dev/run-for": "2s", "steersman.dev/exit-code-by-index": "1=7"});
+            let mut spec = job(fails);
+            spec["completionMode"] = json!("Indexed");
+            spec["backoffLimitPerIndex"] = json!(1);
+            vec![(0, create::<Job>(spec))]
+        },
+    },
 ];
 
 /// The scenario of that name, without any trouble.
@@ -307,6 +335,13 @@ fn deployment(replicas: usize, rolling: Value) -> Value {
         "replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template(),
         "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling}, "revisionHistoryLimit": 1,
     })
+}
+
+fn job(annotations: Value) -> Value {
+    let mut template = template();
+    template["metadata"]["annotations"] = annotations;
+    template["spec"]["restartPolicy"] = json!("Never");
+    json!({"parallelism": 2, "completions": 4, "template": template})
 }
 
 fn stateful(replicas: usize) -> Value {

@@ -7,6 +7,7 @@
 
 mod chores;
 mod generate;
+mod jobs;
 pub mod library;
 mod workloads;
 
@@ -19,6 +20,7 @@ use serde_json::Value;
 
 use crate::faults::Faults;
 
+pub(crate) use jobs::CERTAIN;
 pub(crate) use workloads::{GOOD_VERSION, version_patch};
 
 #[derive(Clone, Debug)]

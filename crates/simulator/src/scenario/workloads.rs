@@ -1,10 +1,11 @@
 //! Random legal workloads, and random legal changes to them.
 
-use api::kinds::{DaemonSet, Deployment, ReplicaSet, ReplicationController, StatefulSet};
+use api::kinds::{DaemonSet, Deployment, Job, ReplicaSet, ReplicationController, StatefulSet};
 use api::{Resource, ResourceType, Rng};
 use serde_json::{Value, json};
 
 use super::Target;
+use super::jobs::{draw_job, draw_job_change};
 
 /// The version that everything is brought to in the end: its pods behave.
 pub(crate) const GOOD_VERSION: usize = 9;
@@ -18,7 +19,7 @@ pub(super) struct Workload {
 }
 
 /// Deployments and what they rest on come most often: most users' lives depend on them.
-const KINDS: [ResourceType; 8] = [
+const KINDS: [ResourceType; 10] = [
     Deployment::TYPE,
     Deployment::TYPE,
     Deployment::TYPE,
@@ -27,6 +28,8 @@ const KINDS: [ResourceType; 8] = [
     StatefulSet::TYPE,
     DaemonSet::TYPE,
     ReplicationController::TYPE,
+    Job::TYPE,
+    Job::TYPE,
 ];
 
 /// Small numbers find the same bugs sooner.
@@ -39,6 +42,9 @@ pub(super) fn draw_kind(rng: &Rng) -> ResourceType {
 /// A new workload. `app` is the label that it selects by: two workloads of one label overlap.
 pub(super) fn draw(rng: &Rng, target: &Target, app: &str) -> Value {
     let kind = &*target.resource.kind;
+    if kind == "Job" {
+        return draw_job(rng, target, app);
+    }
     let mut template = template(rng, app);
     set_version(&mut template, 0, false);
     if let Some(annotations) = template["metadata"]["annotations"].as_object_mut() {
@@ -179,6 +185,9 @@ fn stateful(rng: &Rng, spec: &mut Value) {
 /// A change that is legal for the workload's kind: the patch, and what it is in words.
 pub(super) fn draw_change(rng: &Rng, workload: &mut Workload) -> (Value, String) {
     let kind = &*workload.target.resource.kind;
+    if kind == "Job" {
+        return draw_job_change(rng);
+    }
     let scalable = kind != "DaemonSet";
     match rng.below(10) {
         0..=2 if scalable => {

@@ -18,7 +18,7 @@ pub(super) fn run(
 ) -> Sum {
     let (next, sum) = (AtomicU64::new(numbers.start), Mutex::new(Sum::new()));
     let total = numbers.end - numbers.start;
-    let progress = std::io::stderr().is_terminal();
+    let bar = std::io::stderr().is_terminal();
     std::thread::scope(|scope| {
         for _ in 0..jobs.min(total) {
             scope.spawn(|| {
@@ -35,14 +35,16 @@ pub(super) fn run(
                     }
                     let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
                     sum.add(number, report);
-                    if progress {
+                    if bar {
                         eprint!("\r{}", sum.progress(total));
+                    } else if sum.is_time_to_tell() {
+                        eprintln!("{}", sum.progress(total).trim_end());
                     }
                 }
             });
         }
     });
-    if progress {
+    if bar {
         eprintln!();
     }
     let mut sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -61,13 +61,19 @@ const BROKEN: u8 = 2;
 const SEEDS: u64 = 100;
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
-    match run(arguments) {
-        Ok(false) => ExitCode::SUCCESS,
-        Ok(true) => ExitCode::from(BROKEN),
-        Err(problem) => {
-            eprintln!("error: {problem}");
-            ExitCode::FAILURE
-        }
+    let outcome = run(arguments);
+    if let Err(problem) = &outcome {
+        eprintln!("error: {problem}");
+    }
+    ExitCode::from(exit_code(&outcome))
+}
+
+/// Pipelines tell by it what was broken: nothing, a check, or the arguments.
+fn exit_code(outcome: &Result<bool, String>) -> u8 {
+    match outcome {
+        Ok(false) => 0,
+        Ok(true) => BROKEN,
+        Err(_) => 1,
     }
 }
 
@@ -185,4 +191,16 @@ fn crash_after_each_write(arguments: &Arguments) -> Result<bool, String> {
     println!("crashes after each of {writes} writes of {}", calm.name);
     print!("{sum}");
     Ok(sum.is_broken())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_check_has_an_exit_code_of_its_own() {
+        assert_eq!(exit_code(&Ok(false)), 0);
+        assert_eq!(exit_code(&Ok(true)), 2);
+        assert_eq!(exit_code(&Err("no such scenario".to_owned())), 1);
+    }
 }

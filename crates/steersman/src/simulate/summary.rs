@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use simulator::Report;
 
 pub(super) struct Sum {
     started: Instant,
+    told: Instant,
     elapsed_seconds: f64,
     runs: u64,
     virtual_seconds: f64,
@@ -21,6 +22,9 @@ pub(super) struct Sum {
 /// More failures than a person reads at once; the others are named.
 pub(super) const SHOWN: usize = 3;
 
+/// Often enough to see that it goes on, and too seldom to fill a log.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
 /// As wide as half a terminal.
 const BAR: u64 = 40;
 
@@ -28,6 +32,7 @@ impl Sum {
     pub(super) fn new() -> Sum {
         Sum {
             started: now(),
+            told: now(),
             elapsed_seconds: 0.0,
             runs: 0,
             virtual_seconds: 0.0,
@@ -60,6 +65,15 @@ impl Sum {
 
     pub(super) fn is_broken(&self) -> bool {
         !self.broken.is_empty()
+    }
+
+    /// Is it so long ago that somebody said how far it is? For logs, where a bar cannot move.
+    pub(super) fn is_time_to_tell(&mut self) -> bool {
+        let is_time = now().duration_since(self.told) >= TELL_EVERY;
+        if is_time {
+            self.told = now();
+        }
+        is_time
     }
 
     pub(super) fn progress(&self, total: u64) -> String {

@@ -115,6 +115,40 @@ impl Cluster {
         serde_json::from_slice(&answer).expect("the server answers JSON")
     }
 
+    /// Somebody who may read Deployments and what belongs to them, and nothing else.
+    pub fn limited_user(&self) -> PathBuf {
+        let accounts = ResourceType::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
+        let roles = ResourceType::cluster(
+            "rbac.authorization.k8s.io",
+            "v1",
+            "clusterroles",
+            "ClusterRole",
+        );
+        let bindings = ResourceType::cluster(
+            "rbac.authorization.k8s.io",
+            "v1",
+            "clusterrolebindings",
+            "ClusterRoleBinding",
+        );
+        let account = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: limited}}";
+        self.apply(&accounts, "default", "limited", account);
+        let role = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: limited}
+rules:
+- {apiGroups: [apps, ''], resources: [deployments, replicasets, pods], verbs: [get, list]}";
+        self.apply(&roles, "", "limited", role);
+        let binding = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: limited}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: limited}
+subjects: [{kind: ServiceAccount, name: limited, namespace: default}]";
+        self.apply(&bindings, "", "limited", binding);
+        self.kubeconfig_of("limited")
+    }
+
     pub fn get(&self, resource: &ResourceType, namespace: &str, name: &str) -> Value {
         let answer = self.client.get(resource, namespace, name);
         let answer = self.tokio.block_on(answer).expect("the object is there");
@@ -169,4 +203,19 @@ pub fn steersman(arguments: &[&str]) -> Output {
 
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A kubeconfig of a cluster that nobody can reach: nothing listens on port 1.
+pub fn unreachable(directory: &Path) -> String {
+    let path = directory.join("unreachable");
+    let kubeconfig = "
+apiVersion: v1
+kind: Config
+clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]
+contexts: [{name: a, context: {cluster: a, user: a}}]
+users: [{name: a, user: {token: t}}]
+current-context: a
+";
+    std::fs::write(&path, kubeconfig).expect("the directory is there");
+    path.display().to_string()
 }

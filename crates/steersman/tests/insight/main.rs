@@ -1,5 +1,6 @@
-//! `steersman why` and `steersman preview`, as operators and pipelines meet them.
+//! `steersman why`, `steersman preview` and `steersman simulate`, as operators and pipelines meet them.
 
 mod cluster;
 mod preview;
+mod simulate;
 mod why;

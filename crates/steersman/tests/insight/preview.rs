@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::cluster::{Cluster, steersman, text};
+use crate::cluster::{Cluster, steersman, text, unreachable};
 use api::ResourceType;
 
 const DEPLOYMENTS: ResourceType =
@@ -146,6 +146,12 @@ fn bad_input_is_named_with_its_place() {
         &["--kubeconfig", "/nonexistent"],
         "no cluster to ask",
     );
+    let unreachable = unreachable(&directory);
+    check(
+        "good.yaml",
+        &["--kubeconfig", &unreachable],
+        "https://127.0.0.1:1",
+    );
     check(
         "good.yaml",
         &["--snapshot", "/nonexistent"],
@@ -204,4 +210,18 @@ fn a_running_cluster_is_read_and_never_written() {
         after["spec"]["template"]["spec"]["containers"][0]["image"],
         "web:1"
     );
+}
+
+#[test]
+fn what_may_not_be_read_is_named_and_left_out() {
+    let cluster = Cluster::start("preview-limited");
+    cluster.apply(&DEPLOYMENTS, "default", "web", &deployment("web:1"));
+    let new = cluster.file("new.yaml", &deployment("web:2"));
+    let limited = cluster.limited_user().display().to_string();
+    let output = steersman(&["preview", "-f", &new, "--kubeconfig", &limited]);
+    let (told, complained) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{told}{complained}");
+    assert!(told.contains("you apply a change"), "{told}");
+    assert!(complained.contains("goes on without nodes"), "{complained}");
+    assert!(!complained.contains("without deployments"), "{complained}");
 }

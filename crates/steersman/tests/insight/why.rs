@@ -1,6 +1,6 @@
 //! `steersman why` against a running cluster, as an operator meets it.
 
-use crate::cluster::{Cluster, steersman, text};
+use crate::cluster::{Cluster, steersman, text, unreachable};
 use api::ResourceType;
 
 const DEPLOYMENTS: ResourceType =
@@ -81,7 +81,7 @@ fn from_a_deployment_down_to_the_pod_that_blocks() {
             .is_some_and(|name| name.starts_with("pod/web-"))
     );
 
-    let limited = limited_user(&cluster).display().to_string();
+    let limited = cluster.limited_user().display().to_string();
     let output = steersman(&["why", "deploy/web", "--kubeconfig", &limited]);
     let told = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -94,40 +94,6 @@ fn from_a_deployment_down_to_the_pod_that_blocks() {
         "{told}"
     );
     assert!(told.contains("old replicas kept: 3 are left"), "{told}");
-}
-
-/// Somebody who may read Deployments and what belongs to them, and nothing else.
-fn limited_user(cluster: &Cluster) -> std::path::PathBuf {
-    let accounts = ResourceType::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
-    let roles = ResourceType::cluster(
-        "rbac.authorization.k8s.io",
-        "v1",
-        "clusterroles",
-        "ClusterRole",
-    );
-    let bindings = ResourceType::cluster(
-        "rbac.authorization.k8s.io",
-        "v1",
-        "clusterrolebindings",
-        "ClusterRoleBinding",
-    );
-    let account = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: limited}}";
-    cluster.apply(&accounts, "default", "limited", account);
-    let role = "
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: limited}
-rules:
-- {apiGroups: [apps, ''], resources: [deployments, replicasets, pods], verbs: [get, list]}";
-    cluster.apply(&roles, "", "limited", role);
-    let binding = "
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: limited}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: limited}
-subjects: [{kind: ServiceAccount, name: limited, namespace: default}]";
-    cluster.apply(&bindings, "", "limited", binding);
-    cluster.kubeconfig_of("limited")
 }
 
 #[test]
@@ -204,6 +170,11 @@ fn questions_that_have_no_answer() {
         "\"web\" names no object; write KIND/NAME, such as deploy/web",
     );
     check(&["why", "deploy/web"], "no cluster is up");
+    let nowhere = unreachable(&std::env::temp_dir());
+    check(
+        &["why", "deploy/web", "--kubeconfig", &nowhere],
+        "https://127.0.0.1:1",
+    );
     let cluster = Cluster::start("why-nothing");
     let kubeconfig = cluster.kubeconfig().display().to_string();
     let with = |more: &[&'static str]| {

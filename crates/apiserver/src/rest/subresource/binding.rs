@@ -69,7 +69,7 @@ impl Context {
         let old = transaction
             .get(&pods, &key)
             .ok_or_else(|| Status::not_found(subject))?;
-        let mut pod = old.value(&pods);
+        let mut pod = old.working(&pods);
         let wanted_uid = text(binding, "uid");
         if !wanted_uid.is_empty() && wanted_uid != text(&pod, "uid") {
             let why = format!(

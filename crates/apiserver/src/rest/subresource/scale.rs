@@ -79,14 +79,14 @@ impl Context {
         if let Some(replicas) = config["spec"].get("replicas") {
             set_replicas(&self.kind, &mut wanted, replicas.clone());
         }
-        let live = old.value(&self.stored_kind);
+        let live = old.working(&self.stored_kind);
         let manager = self.manager(Operation::Apply);
         let force = self.info.query.flag("force");
         let merged = apply::apply(&self.kind, Some(&live), &wanted, &manager, force, &[])?;
         let mut scale = config.clone();
         scale["spec"]["replicas"] = at(&merged, replicas_path(&self.kind)).clone();
         self.applying = true;
-        self.replace_replicas(transaction, &old, merged, &scale, dry_run)
+        self.replace_replicas(transaction, (&old, &live), merged, &scale, dry_run)
     }
 
     async fn write_scale(
@@ -113,15 +113,15 @@ impl Context {
             .get(&self.stored_kind, &key)
             .ok_or_else(|| Status::not_found(self.subject()))?;
         let scale = change(self, scale_of(&self.kind, &old)?)?;
-        let value = old.value(&self.stored_kind);
-        self.replace_replicas(transaction, &old, value, &scale, dry_run)
+        let live = old.working(&self.stored_kind);
+        self.replace_replicas(transaction, (&old, &live), live.clone(), &scale, dry_run)
     }
 
     /// Writes an object with the replicas of a Scale, under the Scale's preconditions.
     fn replace_replicas(
         &mut self,
         transaction: &mut Transaction<'_>,
-        old: &Stored,
+        old: (&Arc<Stored>, &Value),
         mut value: Value,
         scale: &Value,
         dry_run: bool,

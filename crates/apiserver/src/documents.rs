@@ -1,0 +1,74 @@
+//! Documents about all kinds: made when first asked for, made anew when kinds come or go, told by their tag.
+
+use crate::Body;
+use crate::kinds::Registry;
+use crate::rest::response;
+use bytes::Bytes;
+use http::header::{ETAG, HeaderValue, IF_NONE_MATCH, VARY};
+use http::{HeaderMap, HeaderName, Response};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What was made of one set of kinds.
+pub(crate) struct Made<T>(Mutex<Option<(Arc<Registry>, T)>>);
+
+impl<T> Default for Made<T> {
+    fn default() -> Made<T> {
+        Made(Mutex::new(None))
+    }
+}
+
+impl<T: Clone> Made<T> {
+    pub(crate) fn get(&self, registry: &Arc<Registry>, make: impl FnOnce(&Registry) -> T) -> T {
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, known)) = &*made
+            && Arc::ptr_eq(of, registry)
+        {
+            return known.clone();
+        }
+        let new = make(registry);
+        *made = Some((registry.clone(), new.clone()));
+        new
+    }
+}
+
+/// A document and the hash of its text.
+#[derive(Clone)]
+pub(crate) struct Document {
+    pub(crate) text: Bytes,
+    pub(crate) hash: String,
+}
+
+impl Document {
+    pub(crate) fn new(text: impl Into<Bytes>) -> Document {
+        let text = text.into();
+        let digest = ring::digest::digest(&ring::digest::SHA256, &text);
+        let hash = digest
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02X}"))
+            .collect();
+        Document { text, hash }
+    }
+
+    /// The document, or the bare news that it has not changed for whoever knows its tag.
+    pub(crate) fn answer(&self, headers: &HeaderMap, content_type: &'static str) -> Response<Body> {
+        let tag = format!("\"{}\"", self.hash);
+        let known = headers
+            .get(IF_NONE_MATCH)
+            .is_some_and(|value| value.as_bytes() == tag.as_bytes());
+        let mut answer = if known {
+            response::typed(304, content_type, Bytes::new())
+        } else {
+            response::typed(200, content_type, self.text.clone())
+        };
+        set(&mut answer, ETAG, &tag);
+        set(&mut answer, VARY, "Accept");
+        answer
+    }
+}
+
+pub(crate) fn set(response: &mut Response<Body>, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}
