@@ -1,6 +1,5 @@
 //! `cargo xtask test`: everything that must hold before a change lands, cheapest first.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -19,7 +18,7 @@ const SEEDS_IN_CI: &str = "2400";
 const SEEDS: &str = "100";
 
 fn seeds() -> &'static str {
-    match std::env::var("CI").is_ok_and(|ci| ci == "true") {
+    match in_ci() {
         true => SEEDS_IN_CI,
         false => SEEDS,
     }
@@ -218,7 +217,7 @@ fn real_tests(steps: &mut Steps, suite: &Suite) -> Result<()> {
 /// A workspace of its own, so that what kube-rs wants of a dependency is not what ours are tested with. Built in
 /// about a minute, once.
 fn kube_rs() -> Command {
-    let target = target_folder();
+    let target = workspace::target();
     let mut tests = cargo(&["test", "--quiet", "--locked", "--test", "reflectors"]);
     tests
         .arg("--manifest-path")
@@ -227,13 +226,6 @@ fn kube_rs() -> Command {
         .arg(target.join("kube-rs"))
         .env("STEERSMAN_BIN", target.join("debug/steersman"));
     tests
-}
-
-fn target_folder() -> PathBuf {
-    match std::env::var_os("CARGO_TARGET_DIR") {
-        Some(folder) => workspace::root().join(folder),
-        None => workspace::root().join("target"),
-    }
 }
 
 fn cargo(arguments: &[&str]) -> Command {
