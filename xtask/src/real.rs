@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             {
                 build_steersman()?;
             }
-            steps::succeed(bed().args(arguments))
+            steps::succeed(bed()?.args(arguments))
         }
         _ => bail!("usage: cargo xtask real build|up [--minor N] [--manager go|ours|none]"),
     }
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 
 /// Builds what is missing of the servers; says so if that must be skipped.
 pub(crate) fn build(arguments: &[String]) -> Result<Done> {
-    let status = bed().arg("build").args(arguments).status()?;
+    let status = bed()?.arg("build").args(arguments).status()?;
     match status.code() {
         Some(0) => Ok(Done::Passed),
         Some(EXIT_SKIPPED) => Ok(Done::Skipped("the Go tool chain is missing".to_owned())),
@@ -44,7 +44,7 @@ pub(crate) fn differential(arguments: &[String]) -> Result<()> {
         return Ok(());
     }
     build_steersman()?;
-    steps::succeed(bed().arg("differential").args(arguments))
+    steps::succeed(bed()?.arg("differential").args(arguments))
 }
 
 /// Folders with the OpenAPI documents of a live kube-apiserver and the Go modules of its types.
@@ -57,7 +57,7 @@ pub(crate) fn schema_sources() -> Result<Vec<PathBuf>> {
     ];
     let documents = workspace::root().join("target/openapi");
     let _ = std::fs::remove_dir_all(&documents);
-    steps::succeed(bed().arg("openapi").arg(&documents))?;
+    steps::succeed(bed()?.arg("openapi").arg(&documents))?;
     let listed = Command::new("go")
         .args(["list", "-m", "-f", "{{.Dir}}"])
         .args(MODULES)
@@ -84,16 +84,21 @@ pub(crate) fn build_steersman() -> Result<()> {
     steps::succeed(workspace::cargo().args(["build", "--quiet", "--package", "steersman"]))
 }
 
-fn bed() -> Command {
-    let mut command = workspace::cargo();
-    command.args([
-        "run",
-        "--quiet",
-        "--package",
-        "real-tests",
-        "--bin",
-        "real-bed",
-        "--",
-    ]);
-    command
+/// The program of the bed. It is built among all others, because alone it would get other features of what it rests
+/// on, and all of that would be built once more.
+fn bed() -> Result<Command> {
+    let flags = ["--workspace", "--exclude", "steersman-simulator"];
+    let mut build = workspace::cargo();
+    build
+        .args(["build", "--quiet"])
+        .args(flags)
+        .args(["--bin", "real-bed"]);
+    let status = build.status()?;
+    anyhow::ensure!(
+        status.success(),
+        "the program of the test bed cannot be built"
+    );
+    let mut command = Command::new(workspace::target().join("debug/real-bed"));
+    command.current_dir(workspace::root());
+    Ok(command)
 }

@@ -84,7 +84,7 @@ pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     }
 }
 
-fn shown(command: &Command) -> String {
+pub(crate) fn shown(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program());
     let program = program
         .file_name()

@@ -1,56 +1,76 @@
 //! `cargo xtask test`: everything that must hold before a change lands, cheapest first.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, bail};
 
 use crate::steps::{Done, Steps, succeed};
+use crate::suites::{self, Choice, Suite};
 use crate::{parity, real, schema, tidy, workspace};
 
 /// The crate that is too slow without optimization.
 const SIMULATOR: &str = "steersman-simulator";
 
-/// What two cores do in two to three minutes. Longer runs are for `steersman simulate --seeds`.
-const SEEDS: &str = "800";
+/// What two cores do in four minutes, for continuous integration. Longer runs are for `steersman simulate --seeds`.
+const SEEDS_IN_CI: &str = "2400";
 
-/// The crate whose integration tests need the real servers.
-const REAL_TESTS: &str = "real-tests";
+/// Ten seconds' worth, for people who wait.
+const SEEDS: &str = "100";
+
+fn seeds() -> &'static str {
+    match in_ci() {
+        true => SEEDS_IN_CI,
+        false => SEEDS,
+    }
+}
+
+/// The tests that need the real servers.
+const REAL_SUITE: &str = "real-tests --test real";
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    let mut with_real = true;
+    let (mut with_real, mut choice) = (true, Choice::Changed);
     for argument in arguments {
         match argument.as_str() {
             "--no-real" => with_real = false,
-            other => bail!("unknown argument {other:?}; usage: cargo xtask test [--no-real]"),
+            "--all" => choice = Choice::All,
+            other => {
+                bail!("unknown argument {other:?}; usage: cargo xtask test [--no-real] [--all]")
+            }
         }
+    }
+    if in_ci() {
+        choice = Choice::All;
     }
     let mut steps = Steps::default();
     static_checks(&mut steps)?;
-    steps.command(
-        "unit and in-process tests",
-        cargo(&[
-            "test",
-            "--workspace",
-            "--exclude",
-            REAL_TESTS,
-            "--exclude",
-            SIMULATOR,
-        ]),
-    )?;
-    simulator(&mut steps)?;
-    steps.command(
-        "tests of the real bed's own parts",
-        cargo(&["test", "--package", REAL_TESTS, "--lib"]),
-    )?;
-    if with_real {
-        real_tests(&mut steps)?;
-    } else {
-        steps.skip("tests on real servers", "--no-real was given");
+    documentation(&mut steps, choice)?;
+    // All programs by one cargo, with one set of features: nothing is built twice.
+    let mut suites = Vec::new();
+    steps.run("building all tests", || {
+        suites = suites::build(&["--workspace", "--exclude", SIMULATOR])?;
+        Ok(Done::Passed)
+    })?;
+    let real = suites
+        .iter()
+        .position(|suite| suite.name.ends_with(REAL_SUITE))
+        .map(|at| suites.swap_remove(at));
+    steps.run("unit and in-process tests", || {
+        suites::run(&suites, choice).map(|()| Done::Passed)
+    })?;
+    simulator(&mut steps, choice)?;
+    match real {
+        Some(real) if with_real => real_tests(&mut steps, &real)?,
+        Some(_) => steps.skip("tests on real servers", "--no-real was given"),
+        None => bail!("cargo built no {REAL_SUITE}"),
     }
     steps.print();
     println!("\nall of it passed");
     Ok(())
+}
+
+/// Continuous integration takes nobody's word for anything.
+fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|ci| ci == "true")
 }
 
 fn static_checks(steps: &mut Steps) -> Result<()> {
@@ -69,7 +89,18 @@ fn static_checks(steps: &mut Steps) -> Result<()> {
             "warnings",
         ]),
     )?;
-    // Its readers are the people who work here: module essays link to private parts.
+    steps.run("licences and sources of dependencies", licences)
+}
+
+/// Its readers are the people who work here: module essays link to private parts.
+fn documentation(steps: &mut Steps, choice: Choice) -> Result<()> {
+    if choice == Choice::Changed {
+        steps.skip(
+            "documentation",
+            "only with --all and in continuous integration",
+        );
+        return Ok(());
+    }
     let flags = [
         "doc",
         "--workspace",
@@ -83,15 +114,25 @@ fn static_checks(steps: &mut Steps) -> Result<()> {
         "-D warnings -A rustdoc::private-intra-doc-links",
     );
     steps.command("documentation", documentation)?;
-    steps.run("licences and sources of dependencies", licences)
+    steps.command(
+        "examples in the documentation",
+        cargo(&[
+            "test",
+            "--workspace",
+            "--exclude",
+            SIMULATOR,
+            "--doc",
+            "--quiet",
+        ]),
+    )
 }
 
 /// The simulator's own tests, and seeds: in a profile of its own, as they run our crates by the thousand.
-fn simulator(steps: &mut Steps) -> Result<()> {
-    steps.command(
-        "simulator tests",
-        cargo(&["test", "--profile", "sim", "--package", SIMULATOR]),
-    )?;
+fn simulator(steps: &mut Steps, choice: Choice) -> Result<()> {
+    steps.run("simulator tests", || {
+        let suites = suites::build(&["--profile", "sim", "--package", SIMULATOR])?;
+        suites::run(&suites, choice).map(|()| Done::Passed)
+    })?;
     steps.command(
         "simulator seeds",
         cargo(&[
@@ -103,7 +144,7 @@ fn simulator(steps: &mut Steps) -> Result<()> {
             "--",
             "simulate",
             "--seeds",
-            SEEDS,
+            seeds(),
             "--jobs",
             "2",
         ]),
@@ -147,7 +188,7 @@ fn licences() -> Result<Done> {
     Ok(Done::Passed)
 }
 
-fn real_tests(steps: &mut Steps) -> Result<()> {
+fn real_tests(steps: &mut Steps, suite: &Suite) -> Result<()> {
     let mut skipped = None;
     steps.run("real servers", || {
         let done = real::build(&[])?;
@@ -166,17 +207,8 @@ fn real_tests(steps: &mut Steps) -> Result<()> {
         Ok(Done::Passed)
     })?;
     steps.run("tests on real servers", || {
-        real::build_steersman()?;
         // Servers mostly wait, and each cluster takes half a gigabyte.
-        succeed(&mut cargo(&[
-            "test",
-            "--package",
-            REAL_TESTS,
-            "--test",
-            "real",
-            "--",
-            "--test-threads=4",
-        ]))?;
+        succeed(suite.command().arg("--test-threads=4"))?;
         Ok(Done::Passed)
     })?;
     steps.command("kube-rs on both API servers", kube_rs())
@@ -185,7 +217,7 @@ fn real_tests(steps: &mut Steps) -> Result<()> {
 /// A workspace of its own, so that what kube-rs wants of a dependency is not what ours are tested with. Built in
 /// about a minute, once.
 fn kube_rs() -> Command {
-    let target = target_folder();
+    let target = workspace::target();
     let mut tests = cargo(&["test", "--quiet", "--locked", "--test", "reflectors"]);
     tests
         .arg("--manifest-path")
@@ -194,13 +226,6 @@ fn kube_rs() -> Command {
         .arg(target.join("kube-rs"))
         .env("STEERSMAN_BIN", target.join("debug/steersman"));
     tests
-}
-
-fn target_folder() -> PathBuf {
-    match std::env::var_os("CARGO_TARGET_DIR") {
-        Some(folder) => workspace::root().join(folder),
-        None => workspace::root().join("target"),
-    }
 }
 
 fn cargo(arguments: &[&str]) -> Command {

@@ -12,6 +12,13 @@ pub(crate) fn root() -> &'static Path {
         .unwrap_or(Path::new("."))
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> PathBuf {
+    // A relative one counts from where cargo runs, which is the root.
+    let named = std::env::var_os("CARGO_TARGET_DIR").filter(|folder| !folder.is_empty());
+    root().join(named.map_or_else(|| "target".into(), PathBuf::from))
+}
+
 /// The cargo that runs us, in the root of the source tree.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

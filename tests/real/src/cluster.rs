@@ -17,11 +17,13 @@ use crate::audit;
 use crate::certificates::{Authority, Identity};
 use crate::http::Api;
 use crate::installation::Installation;
-use crate::process::Process;
+use crate::process::{self, Process};
 use crate::wait::{self, Seen};
 
 /// Seconds suffice on a free machine; a shared one with two busy cores has been seen to need 60.
 const START_DEADLINE: Duration = Duration::from_secs(180);
+/// etcd answers at once, unless it is about to die; a compaction takes a second on a busy machine.
+const ETCD_TIMEOUT: Duration = Duration::from_secs(20);
 /// A port found free can be taken before the server binds it: then others are tried.
 const START_ATTEMPTS: u32 = 3;
 
@@ -30,6 +32,8 @@ pub struct ClusterOptions {
     /// More flags for kube-apiserver; they come last, so they win.
     pub apiserver_flags: Vec<String>,
     pub audit: audit::Level,
+    /// Files of etcd that cannot grow beyond so many kilobytes, as on a disk that is full.
+    pub etcd_file_limit: Option<u64>,
 }
 
 /// A running API server with its etcd. Dropping it stops both and removes its folder, unless a test
@@ -158,15 +162,14 @@ impl Cluster {
             "--unsafe-no-fsync".to_owned(),
             "--log-level=warn".to_owned(),
         ];
-        let mut etcd = Process::start(
-            "etcd",
-            &self.installation.command("etcd"),
-            &flags,
-            &self.folder,
-        )?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, client));
+        let (mut program, mut flags) = (self.installation.command("etcd"), flags.to_vec());
+        if let Some(kilobytes) = self.options.etcd_file_limit {
+            (program, flags) = process::limited(&program, &flags, kilobytes);
+        }
+        let mut etcd = Process::start("etcd", &program, &flags, &self.folder)?;
         ready(&mut etcd, || {
-            TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+            // It listens before it has read and written its data, and may die over that.
+            self.exchange_with_etcd("GET /health HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")?;
             Ok(Seen::Ready(()))
         })?;
         self.etcd = Some(etcd);
@@ -181,7 +184,7 @@ impl Cluster {
             &self.folder,
         )?;
         let api = self.api.clone();
-        ready(&mut apiserver, || {
+        let started = ready(&mut apiserver, || {
             let answer = api.send("GET", "/readyz", "application/json", &[])?;
             Ok(match answer.status {
                 200 => Seen::Ready(()),
@@ -190,7 +193,14 @@ impl Cluster {
                     String::from_utf8_lossy(&answer.body)
                 )),
             })
-        })?;
+        });
+        // Whoever rests on a server that has died dies over that.
+        if let (Err(_), Some(etcd)) = (&started, &mut self.etcd)
+            && let Some(status) = etcd.ended()
+        {
+            bail!("etcd ended ({status}); {}", etcd.last_lines());
+        }
+        started?;
         self.apiserver = Some(apiserver);
         Ok(())
     }
@@ -219,20 +229,25 @@ impl Cluster {
 
     /// One request to etcd's JSON gateway, whose 64-bit numbers are texts and whose keys are base64.
     fn ask_etcd(&self, method: &str, body: &Value) -> Result<Value> {
-        let mut etcd = TcpStream::connect((Ipv4Addr::LOCALHOST, self.etcd_ports.0))?;
         let body = body.to_string();
-        write!(
-            etcd,
+        let answer = self.exchange_with_etcd(&format!(
             "POST /v3/kv/{method} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
-        )?;
+        ))?;
+        Ok(serde_json::from_str(&answer)?)
+    }
+
+    /// Sends a whole request to etcd; returns the body of a good answer.
+    fn exchange_with_etcd(&self, request: &str) -> Result<String> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.etcd_ports.0));
+        let mut etcd = TcpStream::connect_timeout(&address, ETCD_TIMEOUT)?;
+        etcd.set_read_timeout(Some(ETCD_TIMEOUT))?;
+        etcd.write_all(request.as_bytes())?;
         let mut answer = String::new();
         etcd.read_to_string(&mut answer)?;
         match answer.split_once("\r\n\r\n") {
-            Some((head, body)) if head.split(' ').nth(1) == Some("200") => {
-                Ok(serde_json::from_str(body)?)
-            }
-            _ => bail!("etcd's {method} answered: {answer}"),
+            Some((head, body)) if head.split(' ').nth(1) == Some("200") => Ok(body.to_owned()),
+            _ => bail!("etcd answered: {answer}"),
         }
     }
 
@@ -329,15 +344,17 @@ pub(crate) fn ready(
             look()
         }
     });
+    let full = || process::full_disk(process.log()).unwrap_or_default();
     match (ended, outcome) {
         (Some(status), _) => {
             bail!(
-                "{} ended at its start ({status}); {}",
+                "{} ended at its start ({status}){}; {}",
                 process.name(),
+                full(),
                 process.last_lines()
             )
         }
-        (None, Err(error)) => bail!("{error:#}; {}", process.last_lines()),
+        (None, Err(error)) => bail!("{error:#}{}; {}", full(), process.last_lines()),
         (None, Ok(())) => Ok(()),
     }
 }

@@ -10,7 +10,7 @@ use crate::certificates::Identity;
 use crate::cluster;
 use crate::http::Api;
 use crate::installation;
-use crate::process::Process;
+use crate::process::{self, Process};
 use crate::wait::Seen;
 
 /// `steersman apiserver` on a free port, with what it keeps in a folder of the caller.
@@ -51,14 +51,7 @@ impl Embedded {
         arguments.extend(flags.iter().cloned());
         let mut program = installation::steersman_binary()?;
         if let Some(kilobytes) = limit {
-            // The signal of a file that has grown too large is ignored, so that the write fails instead.
-            let script = "trap '' XFSZ; ulimit -f \"$1\"; shift; exec \"$@\"";
-            let mut all = vec!["-c".to_owned(), script.to_owned(), "limited".to_owned()];
-            // `sh` counts in blocks of 512 bytes.
-            all.push((kilobytes * 2).to_string());
-            all.push(program.display().to_string());
-            all.append(&mut arguments);
-            (program, arguments) = (PathBuf::from("sh"), all);
+            (program, arguments) = process::limited(&program, &arguments, kilobytes);
         }
         let mut process = Process::start("steersman-apiserver", &program, &arguments, folder)?;
         // It is ready in less time than others are looked at once.

@@ -14,8 +14,8 @@ use anyhow::{Context, Result};
 
 use crate::wait::{self, Seen};
 
-/// How many lines of a log a failure shows: a Go stack trace fits, a terminal still holds it.
-const SHOWN_LINES: usize = 25;
+/// How many lines of a log a failure shows: what a Go program said before it panicked, and its stack.
+const SHOWN_LINES: usize = 40;
 /// How long a server may take from SIGTERM to its end before it is killed: kube-apiserver waits up to
 /// a minute for its open connections.
 const STOP_DEADLINE: Duration = Duration::from_secs(90);
@@ -24,6 +24,9 @@ const STOP_DEADLINE: Duration = Duration::from_secs(90);
 const TICKS_PER_SECOND: f64 = 100.0;
 /// A controller that cannot get on says so again and again; one or two errors are a start or a race.
 const TOLERATED_REPETITIONS: usize = 4;
+
+/// etcd takes 64 MB for its log and as much for the next one, before anything is stored.
+const ENOUGH_KILOBYTES: u64 = 256 * 1024;
 
 pub struct Process {
     name: String,
@@ -187,6 +190,38 @@ impl Process {
     }
 }
 
+/// The command that runs a program whose files cannot grow beyond so many kilobytes, as on a disk that is full.
+pub fn limited(program: &Path, arguments: &[String], kilobytes: u64) -> (PathBuf, Vec<String>) {
+    // The signal of a file that has grown too large is ignored, so that the write fails instead.
+    let script = "trap '' XFSZ; ulimit -f \"$1\"; shift; exec \"$@\"";
+    let mut all = vec!["-c".to_owned(), script.to_owned(), "limited".to_owned()];
+    // `sh` counts in blocks of 512 bytes.
+    all.push((kilobytes * 2).to_string());
+    all.push(program.display().to_string());
+    all.extend(arguments.iter().cloned());
+    (PathBuf::from("sh"), all)
+}
+
+/// A sentence for failures if hardly anything fits on the disk of a folder any more: servers that cannot write
+/// cannot say so in their logs either.
+pub(crate) fn full_disk(folder: &Path) -> Option<String> {
+    let listed = Command::new("df").arg("-Pk").arg(folder).output().ok()?;
+    let free = free_kilobytes(&String::from_utf8_lossy(&listed.stdout))?;
+    (free < ENOUGH_KILOBYTES).then(|| {
+        format!(
+            "; the disk of {} is full ({} MB are free): make room, or set TMPDIR to another place",
+            folder.display(),
+            free / 1024
+        )
+    })
+}
+
+/// The fourth word of the last line.
+fn free_kilobytes(listed: &str) -> Option<u64> {
+    let last = listed.lines().last()?;
+    last.split_whitespace().nth(3)?.parse().ok()
+}
+
 /// Lets real time pass, for tests of what happens at some moment and not when something has happened.
 pub fn pause(time: Duration) {
     std::thread::sleep(time);
@@ -292,6 +327,17 @@ mod tests {
                 peak_resident_bytes: 2 << 20
             }
         );
+    }
+
+    #[test]
+    fn a_disk_is_full_when_a_server_could_not_start() {
+        let listed =
+            "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/vda 100 90 10 90% /\n";
+        assert_eq!(free_kilobytes(listed), Some(10));
+        assert_eq!(free_kilobytes(""), None);
+        assert_eq!(full_disk(Path::new("/no/such/folder")), None);
+        let said = full_disk(Path::new("/proc")).unwrap();
+        assert!(said.contains("the disk of /proc is full (0 MB"), "{said}");
     }
 
     #[test]

@@ -143,6 +143,37 @@ fn a_port_that_somebody_else_has_taken_is_named() {
 }
 
 #[test]
+fn a_full_disk_is_named_and_leaves_nothing_running() {
+    let Some(installation) = installation::for_test() else {
+        return;
+    };
+    let options = ClusterOptions {
+        etcd_file_limit: Some(1024),
+        ..ClusterOptions::default()
+    };
+    let failure = Cluster::start(&installation, options).err().unwrap();
+    let failure = format!("{failure:#}");
+    assert!(failure.contains("etcd ended at its start"), "{failure}");
+    assert!(failure.contains("file too large"), "{failure}");
+    let log = failure.split("last lines of ").nth(1).unwrap();
+    let folder = log.split("/etcd.log:").next().unwrap();
+    assert!(folder.contains("steersman-real-"), "{failure}");
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let started = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let started = String::from_utf8_lossy(&started);
+        assert!(!started.contains(folder), "{started} still runs");
+    }
+    // Where nothing can be written at all, a build says so before it begins.
+    let nowhere = std::path::Path::new("/dev/full/kubernetes/kubectl");
+    let failure = building::go_build(std::path::Path::new("."), "./", "", nowhere).err();
+    let failure = format!("{:#}", failure.unwrap());
+    assert!(
+        failure.contains("cannot create /dev/full/kubernetes"),
+        "{failure}"
+    );
+}
+
+#[test]
 fn a_go_build_that_fails_is_named_and_leaves_nothing_behind() {
     if installation::for_test().is_none() {
         return;

@@ -1,17 +1,25 @@
 //! Two managers and one lease: one of them writes, always, and never both.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use real_tests::audit;
+use real_tests::wait::{self, Seen};
 use real_tests::{Cluster, ClusterOptions, Flavor, Manager, ManagerOptions, installation, manager};
 use serde_json::json;
 
-/// Shorter than the defaults, so that several takeovers fit into a test.
+/// Shorter than the default, so that many takeovers fit into a test.
 const LEASE: Duration = Duration::from_secs(6);
-/// From the end of the lease to the first write of the next leader: a retry, with its jitter, and the
-/// start of its controllers on a busy machine.
-const SLACK: Duration = Duration::from_secs(6);
-const TAKEOVERS: usize = 4;
+/// What may pass beyond a lease without a writer.
+const SLACK: Duration = Duration::from_secs(2);
+/// How long managers are stopped and killed in turn.
+const CHURNED: Duration = Duration::from_secs(120);
+/// A new standby sees the lease before its holder goes.
+const OBSERVED: Duration = Duration::from_secs(2);
+/// How many Deployments are scaled in turn, and how often one of them.
+const CHURNING: usize = 5;
+const TICK: Duration = Duration::from_millis(200);
+const DAY: Micros = 86_400_000_000;
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const CONTROLLERS: [&str; 2] = ["deployment-controller", "replicaset-controller"];
 
@@ -75,35 +83,81 @@ fn take_turns(flavors: [Flavor; 2]) {
         return;
     };
     let cluster = Cluster::start(&installation, ClusterOptions::default()).unwrap();
-    cluster
-        .api
-        .create(
-            "/api/v1/namespaces/default/serviceaccounts",
-            &json!({"metadata": {"name": "default"}}),
-        )
-        .unwrap();
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let account = json!({"metadata": {"name": "default"}});
+    cluster.api.create(accounts, &account).unwrap();
+    let mut log = audit::Reader::default();
     let mut leader = start(&cluster, flavors[0], 0);
-    churn_until_written(&cluster, 0, Duration::from_secs(60));
-    let mut standby = start(&cluster, flavors[1], 1);
-    for takeover in 1..=TAKEOVERS {
-        // Crash and clean exit in turn; whoever left comes back as the next standby.
-        let flavor = leader.flavor;
-        if takeover % 2 == 1 {
-            leader.kill();
-        } else {
-            leader.stop().unwrap();
+    let (over, mut takeovers) = (AtomicBool::new(false), 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| churn(&cluster, &over));
+        // Whatever fails here, the other thread has to end for this one to fail.
+        let _ends = Ends(&over);
+        await_writes_of(&cluster, &mut log, 0);
+        let started = Instant::now();
+        let mut standby = start(&cluster, flavors[1], 1);
+        while started.elapsed() < CHURNED {
+            std::thread::sleep(OBSERVED);
+            // Crashes and clean exits of both; whoever left comes back as the next standby.
+            let flavor = leader.flavor;
+            if takeovers % 4 < 2 {
+                leader.kill();
+            } else {
+                leader.stop().unwrap();
+            }
+            takeovers += 1;
+            await_writes_of(&cluster, &mut log, takeovers);
+            leader = standby;
+            leader.check_alive().unwrap();
+            standby = start(&cluster, flavor, takeovers + 1);
         }
-        let waited =
-            churn_until_written(&cluster, takeover, LEASE + SLACK + Duration::from_secs(30));
-        assert!(
-            waited <= LEASE + SLACK,
-            "takeover {takeover} took {waited:?}"
-        );
-        leader = standby;
-        leader.check_alive().unwrap();
-        standby = start(&cluster, flavor, takeover + 1);
+    });
+    let writes = writes(&cluster);
+    never_two_writers(&writes, takeovers + 1);
+    never_none(&writes);
+}
+
+/// Ends the churn, also when a test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
-    never_two_writers(&cluster);
+}
+
+/// Scales a few Deployments up and down, so that a leader always has something to write.
+fn churn(cluster: &Cluster, over: &AtomicBool) {
+    for number in 0..CHURNING {
+        create_deployment(cluster, &format!("churning-{number}"));
+    }
+    for tick in 0.. {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        let path = format!("{DEPLOYMENTS}/churning-{}", tick % CHURNING);
+        let replicas = 1 + tick / CHURNING % 2;
+        let patch = json!({"spec": {"replicas": replicas}});
+        cluster.api.merge_patch(&path, &patch).unwrap();
+        std::thread::sleep(TICK);
+    }
+}
+
+/// Waits until the manager of this number has written something.
+fn await_writes_of(cluster: &Cluster, log: &mut audit::Reader, incarnation: usize) {
+    let user = format!("{}-{incarnation}", manager::USER);
+    wait::until(&user, Duration::from_secs(90), || {
+        let new = log.read_new(&cluster.audit_log())?;
+        let wrote = new
+            .iter()
+            .any(|entry| entry.user.username == user && counts(entry));
+        Ok(if wrote {
+            Seen::Ready(())
+        } else {
+            Seen::NotYet("it has written nothing yet".to_owned())
+        })
+    })
+    .unwrap();
 }
 
 /// Each incarnation is a user of its own, so that the audit log tells who wrote.
@@ -119,7 +173,8 @@ fn start_with(cluster: &Cluster, flavor: Flavor, incarnation: usize, more: &[&st
         flags: vec![
             format!("--leader-elect-lease-duration={}s", LEASE.as_secs()),
             "--leader-elect-renew-deadline=4s".to_owned(),
-            "--leader-elect-retry-period=1s".to_owned(),
+            // As often as that fits into the slack twice, with client-go's jitter of up to 1.2 times more.
+            "--leader-elect-retry-period=300ms".to_owned(),
         ],
         ..ManagerOptions::default()
     };
@@ -133,9 +188,21 @@ fn start_with(cluster: &Cluster, flavor: Flavor, incarnation: usize, more: &[&st
     .unwrap()
 }
 
-/// Creates a Deployment and waits for its pod, which only a leader makes; returns how long that took.
-fn churn_until_written(cluster: &Cluster, number: usize, deadline: Duration) -> Duration {
+/// Creates a Deployment and waits for its pod, which only a leader makes.
+fn churn_until_written(cluster: &Cluster, number: usize, deadline: Duration) {
     let name = format!("churn-{number}");
+    create_deployment(cluster, &name);
+    wait::until(&name, deadline, || {
+        let seen = cluster.api.get(&format!("{DEPLOYMENTS}/{name}"))?;
+        Ok(match seen["status"]["replicas"].as_u64() {
+            Some(1) => Seen::Ready(()),
+            _ => Seen::NotYet(seen["status"].to_string()),
+        })
+    })
+    .unwrap();
+}
+
+fn create_deployment(cluster: &Cluster, name: &str) {
     let object = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
         "spec": {
@@ -147,46 +214,38 @@ fn churn_until_written(cluster: &Cluster, number: usize, deadline: Duration) -> 
         },
     });
     cluster.api.create(DEPLOYMENTS, &object).unwrap();
-    let started = now();
-    real_tests::wait::until(&name, deadline, || {
-        let seen = cluster.api.get(&format!("{DEPLOYMENTS}/{name}"))?;
-        Ok(match seen["status"]["replicas"].as_u64() {
-            Some(1) => real_tests::wait::Seen::Ready(()),
-            _ => real_tests::wait::Seen::NotYet(seen["status"].to_string()),
-        })
-    })
-    .unwrap();
-    started.elapsed()
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a takeover is measured in real time"
-)]
-fn now() -> Instant {
-    Instant::now()
+/// A successful write to what the managers contend for. Events are sent late and by anyone.
+fn counts(entry: &audit::Entry) -> bool {
+    let free = matches!(entry.resource().as_str(), "leases" | "events");
+    entry.user.username.starts_with(manager::USER)
+        && entry.is_write()
+        && !free
+        && entry.code() < 300
+        && entry.namespace() == "default"
 }
 
-/// Writers, in the order of their requests, come in blocks: who has lost the lease never writes again.
-fn never_two_writers(cluster: &Cluster) {
+/// Who wrote when, in order.
+fn writes(cluster: &Cluster) -> Vec<(Micros, String)> {
     let mut entries = audit::read(&cluster.audit_log()).unwrap();
-    entries.retain(|entry| {
-        // Events are sent late and by anyone; the lease itself is what they contend for.
-        let free = matches!(entry.resource().as_str(), "leases" | "events");
-        entry.user.username.starts_with(manager::USER)
-            && entry.is_write()
-            && !free
-            && entry.code() < 300
-            && entry.namespace() == "default"
-    });
+    entries.retain(counts);
     entries.sort_by(|a, b| {
         a.request_received_timestamp
             .cmp(&b.request_received_timestamp)
     });
-    let mut writers: Vec<&str> = entries
-        .iter()
-        .map(|entry| entry.user.username.as_str())
-        .collect();
+    entries
+        .into_iter()
+        .map(|entry| {
+            let at = parse_time_of_day(&entry.request_received_timestamp).unwrap();
+            (at, entry.user.username)
+        })
+        .collect()
+}
+
+/// Writers, in the order of their requests, come in blocks: who has lost the lease never writes again.
+fn never_two_writers(writes: &[(Micros, String)], expected: usize) {
+    let mut writers: Vec<&str> = writes.iter().map(|(_, user)| user.as_str()).collect();
     writers.dedup();
     let mut unique = writers.clone();
     unique.sort_unstable();
@@ -196,5 +255,32 @@ fn never_two_writers(cluster: &Cluster) {
         unique.len(),
         "two managers wrote in turn: {writers:?}"
     );
-    assert_eq!(writers.len(), TAKEOVERS + 1, "{writers:?}");
+    assert_eq!(writers.len(), expected, "{writers:?}");
+}
+
+/// From one write to the next it never takes longer than a lease lasts, and two seconds: for tries to get it, and
+/// for controllers to start.
+fn never_none(writes: &[(Micros, String)]) {
+    let gaps = writes.windows(2).map(|pair| {
+        let ((before, old), (after, new)) = (&pair[0], &pair[1]);
+        ((after + DAY - before) % DAY, old, new)
+    });
+    let (gap, old, new) = gaps.max().unwrap();
+    let longest = format!("the longest time without a writer: {gap} us, from {old} to {new}");
+    installation::say(&longest);
+    assert!(gap <= (LEASE + SLACK).as_micros(), "{longest}");
+}
+
+/// Microseconds.
+type Micros = u128;
+
+/// Reads the end of `2026-01-01T00:00:00.000000Z`.
+fn parse_time_of_day(text: &str) -> Option<Micros> {
+    let (_, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
+    let seconds = time.split(':').try_fold(0, |sum: Micros, part| {
+        Some(sum * 60 + part.parse::<Micros>().ok()?)
+    })?;
+    let fraction: Micros = format!("{fraction:0<6}").get(..6)?.parse().ok()?;
+    Some(seconds * 1_000_000 + fraction)
 }

@@ -1,6 +1,6 @@
 //! One manager is stopped and another takes its place: nothing that runs may notice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use real_tests::audit::{self, Level};
@@ -13,6 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How long the new manager is watched before it is believed to leave everything alone.
 const WATCHED: Duration = Duration::from_secs(8);
 const APPS: &str = "/apis/apps/v1/namespaces/default";
+/// Where things are in mid-rollout, for each of the two managers that take over to finish.
+const ROUNDS: [&str; 2] = ["round-0", "round-1"];
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
 #[derive(Clone, Copy)]
@@ -83,30 +85,40 @@ fn swap(first: Flavor, second: Flavor, workloads: &[Workload]) {
         use_service_account_credentials: true,
         ..ManagerOptions::default()
     };
-    let accounts = "/api/v1/namespaces/default/serviceaccounts";
-    cluster
-        .api
-        .create(accounts, &json!({"metadata": {"name": "default"}}))
-        .unwrap();
+    for namespace in ["default"].iter().chain(&ROUNDS) {
+        let object = json!({"metadata": {"name": namespace}});
+        if *namespace != "default" {
+            cluster.api.create("/api/v1/namespaces", &object).unwrap();
+        }
+        let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+        let account = json!({"metadata": {"name": "default"}});
+        cluster.api.create(&accounts, &account).unwrap();
+    }
 
     let running = Manager::start(&cluster, first, &options).unwrap();
     build_workloads(&cluster, workloads);
-    let before = identities(&cluster);
+    for namespace in ROUNDS {
+        begin_rollouts(&cluster, workloads, namespace);
+    }
+    let mut before = identities(&cluster);
     running.stop().unwrap();
 
-    for (round, flavor) in [second, first].into_iter().enumerate() {
-        let name = format!("round-{round}");
-        let mut running = Manager::start_named(&cluster, flavor, &name, &options).unwrap();
-        leaves_everything_alone(&cluster, &mut running, &before);
-        if round == 1 {
-            rollout_goes_on(&cluster);
+    for (namespace, flavor) in ROUNDS.into_iter().zip([second, first]) {
+        let mut log = audit::Reader::default();
+        log.read_new(&cluster.audit_log()).unwrap();
+        let mut running = Manager::start_named(&cluster, flavor, namespace, &options).unwrap();
+        leaves_everything_alone(&cluster, &mut running, &mut log, &before);
+        rollouts_go_on(&cluster, workloads, namespace);
+        if namespace == ROUNDS[1] {
             finish_job(&cluster);
         }
+        running.check_alive().unwrap();
         running.stop().unwrap();
+        before = identities(&cluster);
     }
 }
 
-/// Workloads with a past: rolled twice, scaled, and one paused in the middle of a rollout.
+/// Workloads with a past: rolled twice and scaled.
 fn build_workloads(cluster: &Cluster, workloads: &[Workload]) {
     let api = &cluster.api;
     for number in 0..3 {
@@ -150,36 +162,104 @@ fn build_workloads(cluster: &Cluster, workloads: &[Workload]) {
             .unwrap();
             wait_complete(cluster, plural, name);
         }
-        api.create(
-            &format!("{APPS}/deployments"),
-            &object("Deployment", "halfway", 4),
-        )
-        .unwrap();
-        wait_complete(cluster, "deployments", "halfway");
     }
-    // Without a kubelet the new pods stay unready, and the rollout is paused where it stands.
-    api.merge_patch(
-        &format!("{APPS}/deployments/halfway"),
-        &json!({"spec": {"template": template("halfway", "2")}}),
-    )
-    .unwrap();
-    wait_field(
-        cluster,
-        "deployments/halfway",
-        "/status/updatedReplicas",
-        &json!(2),
-    );
-    api.merge_patch(
-        &format!("{APPS}/deployments/halfway"),
-        &json!({"spec": {"paused": true}}),
-    )
-    .unwrap();
-    wait_field(
-        cluster,
-        "deployments/halfway",
-        "/status/observedGeneration",
-        &json!(3),
-    );
+}
+
+/// One of each kind that is paused in the middle of a rollout: what has begun is not ready, or held by a partition.
+fn begin_rollouts(cluster: &Cluster, workloads: &[Workload], namespace: &str) {
+    let api = &cluster.api;
+    let base = format!("/apis/apps/v1/namespaces/{namespace}");
+    let path = |workload: &Workload| format!("{base}/{}/{}", workload.plural, workload.name);
+    {
+        let _kubelet = AutomaticKubelet::start(api, namespace, 1);
+        for workload in workloads {
+            let mut object = object(workload.kind, workload.name, 4);
+            if workload.kind == "StatefulSet" {
+                object["spec"]["updateStrategy"] = json!({"rollingUpdate": {"partition": 2}});
+            }
+            let all = format!("{base}/{}", workload.plural);
+            api.create(&all, &object).unwrap();
+        }
+        for workload in workloads {
+            wait_complete_at(cluster, &path(workload));
+        }
+        if let Some(set) = workloads.iter().find(|set| set.kind == "StatefulSet") {
+            let patch = json!({"spec": {"template": template(set.name, "2")}});
+            api.merge_patch(&path(set), &patch).unwrap();
+            wait_at(cluster, &path(set), "/status/updatedReplicas", &json!(2));
+            wait_at(cluster, &path(set), "/status/readyReplicas", &json!(4));
+        }
+    }
+    for workload in workloads.iter().filter(|set| set.kind != "StatefulSet") {
+        let patch = json!({"spec": {"template": template(workload.name, "2")}});
+        api.merge_patch(&path(workload), &patch).unwrap();
+        // A quarter more than four of them, and as many less; one of a DaemonSet's.
+        let (field, updated) = match workload.kind {
+            "Deployment" => ("/status/updatedReplicas", 2),
+            _ => ("/status/updatedNumberScheduled", 1),
+        };
+        wait_at(cluster, &path(workload), field, &json!(updated));
+        if workload.kind == "Deployment" {
+            let paused = json!({"spec": {"paused": true}});
+            api.merge_patch(&path(workload), &paused).unwrap();
+            let seen = "/status/observedGeneration";
+            wait_at(cluster, &path(workload), seen, &json!(3));
+        }
+    }
+}
+
+/// What was begun by another manager is finished: what it has made stays, and nothing is begun anew.
+fn rollouts_go_on(cluster: &Cluster, workloads: &[Workload], namespace: &str) {
+    let api = &cluster.api;
+    let updated = updated_pods(cluster, namespace);
+    let revisions = |cluster: &Cluster| {
+        let mut kept = identities(cluster);
+        let in_place = format!("/namespaces/{namespace}/");
+        kept.retain(|path, _| path.contains(&in_place) && !path.contains("/pods/"));
+        kept.into_keys().collect::<Vec<_>>()
+    };
+    let before = revisions(cluster);
+    let _kubelet = AutomaticKubelet::start(api, namespace, 2);
+    let base = format!("/apis/apps/v1/namespaces/{namespace}");
+    for workload in workloads {
+        let path = format!("{base}/{}/{}", workload.plural, workload.name);
+        let patch = match workload.kind {
+            "Deployment" => json!({"spec": {"paused": false}}),
+            "StatefulSet" => {
+                json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}})
+            }
+            _ => json!({}),
+        };
+        api.merge_patch(&path, &patch).unwrap();
+    }
+    for workload in workloads {
+        wait_complete_at(
+            cluster,
+            &format!("{base}/{}/{}", workload.plural, workload.name),
+        );
+    }
+    assert_eq!(revisions(cluster), before, "in {namespace}");
+    let now = updated_pods(cluster, namespace);
+    let lost: Vec<_> = updated.difference(&now).collect();
+    assert!(lost.is_empty(), "made anew in {namespace}: {lost:?}");
+}
+
+/// Name and uid of the pods of the second template.
+fn updated_pods(cluster: &Cluster, namespace: &str) -> BTreeSet<(String, String)> {
+    let pods = Kubelet::new(&cluster.api, namespace).pods("").unwrap();
+    let updated = pods.iter().filter(|pod| {
+        let image = pod["spec"]["containers"][0]["image"].as_str();
+        image.is_some_and(|image| image.ends_with(":2"))
+    });
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    updated
+        .map(|pod| {
+            (
+                text(&pod["metadata"]["name"]),
+                text(&pod["metadata"]["uid"]),
+            )
+        })
+        .collect()
 }
 
 /// A job with one of three indexes done and two under way.
@@ -249,22 +329,27 @@ fn object(kind: &str, name: &str, replicas: u32) -> Value {
     object
 }
 
-/// Every pod is of the newest template and ready, in the terms of each kind.
 fn wait_complete(cluster: &Cluster, plural: &str, name: &str) {
-    wait::until(&format!("{plural}/{name}"), PATIENCE, || {
-        let object = cluster.api.get(&format!("{APPS}/{plural}/{name}"))?;
+    wait_complete_at(cluster, &format!("{APPS}/{plural}/{name}"));
+}
+
+/// Every pod is of the newest template and ready, in the terms of each kind.
+fn wait_complete_at(cluster: &Cluster, path: &str) {
+    wait::until(path, PATIENCE, || {
+        let object = cluster.api.get(path)?;
         let status = &object["status"];
-        let wanted = match plural {
-            "daemonsets" => &status["desiredNumberScheduled"],
-            _ => &object["spec"]["replicas"],
+        let is_daemon = path.contains("/daemonsets/");
+        let wanted = match is_daemon {
+            true => &status["desiredNumberScheduled"],
+            false => &object["spec"]["replicas"],
         };
-        let counted = match plural {
-            "daemonsets" => [
+        let counted = match is_daemon {
+            true => [
                 &status["updatedNumberScheduled"],
                 &status["numberReady"],
                 &status["numberAvailable"],
             ],
-            _ => [
+            false => [
                 &status["updatedReplicas"],
                 &status["readyReplicas"],
                 &status["replicas"],
@@ -281,10 +366,6 @@ fn wait_complete(cluster: &Cluster, plural: &str, name: &str) {
     .unwrap();
 }
 
-fn wait_field(cluster: &Cluster, target: &str, pointer: &str, expected: &Value) {
-    wait_at(cluster, &format!("{APPS}/{target}"), pointer, expected);
-}
-
 fn wait_at(cluster: &Cluster, path: &str, pointer: &str, expected: &Value) {
     wait::until(path, PATIENCE, || {
         let object = cluster.api.get(path)?;
@@ -298,30 +379,52 @@ fn wait_at(cluster: &Cluster, path: &str, pointer: &str, expected: &Value) {
     .unwrap();
 }
 
-/// Name and uid of all that a restart or a new revision would change.
+/// Uid and revision of all that a restart or a new revision would change.
 fn identities(cluster: &Cluster) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    for path in [
-        "/api/v1/namespaces/default/pods".to_owned(),
-        "/api/v1/namespaces/default/persistentvolumeclaims".to_owned(),
-        format!("{APPS}/replicasets"),
-        format!("{APPS}/controllerrevisions"),
-    ] {
-        for object in cluster.api.list(&path).unwrap() {
-            let text = |field: &str| object["metadata"][field].as_str().unwrap().to_owned();
-            found.insert(format!("{path}/{}", text("name")), text("uid"));
+    for namespace in ["default"].iter().chain(&ROUNDS) {
+        let core = format!("/api/v1/namespaces/{namespace}");
+        let apps = format!("/apis/apps/v1/namespaces/{namespace}");
+        let core = ["pods", "persistentvolumeclaims"].map(|plural| format!("{core}/{plural}"));
+        let apps = [
+            "deployments",
+            "replicasets",
+            "statefulsets",
+            "controllerrevisions",
+        ]
+        .map(|plural| format!("{apps}/{plural}"));
+        for path in core.iter().chain(&apps) {
+            for object in cluster.api.list(path).unwrap() {
+                let metadata = &object["metadata"];
+                let name = metadata["name"].as_str().unwrap();
+                found.insert(format!("{path}/{name}"), identity(&object));
+            }
         }
     }
     found
 }
 
+/// Whose revision is where depends on the kind.
+fn identity(object: &Value) -> String {
+    let metadata = &object["metadata"];
+    let revisions = [
+        &metadata["annotations"]["deployment.kubernetes.io/revision"],
+        &metadata["labels"]["controller-revision-hash"],
+        &metadata["labels"]["pod-template-hash"],
+        &object["revision"],
+        &object["status"]["currentRevision"],
+        &object["status"]["updateRevision"],
+        &object["status"]["containerStatuses"],
+    ];
+    format!("{} {revisions:?}", metadata["uid"])
+}
+
 fn leaves_everything_alone(
     cluster: &Cluster,
     running: &mut Manager,
+    log: &mut audit::Reader,
     before: &BTreeMap<String, String>,
 ) {
-    let mut reader = audit::Reader::default();
-    reader.read_new(&cluster.audit_log()).unwrap();
     std::thread::sleep(WATCHED);
     running.check_alive().unwrap();
     let name = running.flavor.name();
@@ -330,11 +433,14 @@ fn leaves_everything_alone(
         *before,
         "the {name} manager replaced something"
     );
-    let writes: Vec<String> = reader
-        .read_new(&cluster.audit_log())
-        .unwrap()
+    // Events are writes, too.
+    let places = ["default", ROUNDS[0], ROUNDS[1]];
+    let in_place = |entry: &&audit::Entry| places.contains(&entry.namespace());
+    let written = log.read_new(&cluster.audit_log()).unwrap();
+    let writes: Vec<String> = written
         .iter()
-        .filter(|entry| entry.is_manager() && entry.is_write() && entry.namespace() == "default")
+        .filter(in_place)
+        .filter(|entry| entry.is_manager() && entry.is_write())
         .map(|entry| format!("{} {}", entry.verb, entry.request_uri))
         .collect();
     assert_eq!(
@@ -342,22 +448,4 @@ fn leaves_everything_alone(
         [] as [String; 0],
         "the {name} manager wrote where nothing was to do"
     );
-}
-
-fn rollout_goes_on(cluster: &Cluster) {
-    let kubelet = Kubelet::new(&cluster.api, "default");
-    assert_eq!(
-        kubelet.pods("app=halfway").unwrap().len(),
-        5,
-        "three old pods and two new ones"
-    );
-    let _automatic = AutomaticKubelet::start(&cluster.api, "default", 2);
-    cluster
-        .api
-        .merge_patch(
-            &format!("{APPS}/deployments/halfway"),
-            &json!({"spec": {"paused": false}}),
-        )
-        .unwrap();
-    wait_complete(cluster, "deployments", "halfway");
 }

@@ -245,6 +245,7 @@ impl Bed {
         let options = ClusterOptions {
             audit: Level::Objects,
             apiserver_flags: flags.map(str::to_owned).to_vec(),
+            ..ClusterOptions::default()
         };
         let cluster = Cluster::start(installation, options).unwrap();
         let account = json!({"metadata": {"name": "default"}});
