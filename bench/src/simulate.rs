@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use simulator::{Scenario, library, run_scenario, verify};
+use simulator::{Scenario, library, run_scenario, verify, verify_crash};
 
 use crate::report::{Goal, Report};
 
@@ -70,12 +70,11 @@ fn crashes(report: &mut Report) {
     let (mut crashes, mut lost) = (0, 0);
     for named in &library::LIBRARY {
         let calm = named.scenario();
-        let writes = run_scenario(&calm).manager_writes;
+        let undisturbed = run_scenario(&calm);
+        let writes = undisturbed.manager_writes;
         crashes += writes;
         lost += count(1..writes + 1, |write| {
-            let mut crashed = calm.clone();
-            crashed.crash_after_write = Some(write);
-            verify(&crashed).is_broken()
+            verify_crash(&calm, write, &undisturbed).is_broken()
         });
         eprintln!("crashed after each of {writes} writes of {}", named.name);
     }

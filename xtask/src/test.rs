@@ -11,8 +11,18 @@ use crate::{parity, real, schema, tidy, workspace};
 /// The crate that is too slow without optimization.
 const SIMULATOR: &str = "steersman-simulator";
 
-/// What two cores do in two to three minutes. Longer runs are for `steersman simulate --seeds`.
-const SEEDS: &str = "800";
+/// What two cores do in four minutes, for continuous integration. Longer runs are for `steersman simulate --seeds`.
+const SEEDS_IN_CI: &str = "2400";
+
+/// Ten seconds' worth, for people who wait.
+const SEEDS: &str = "100";
+
+fn seeds() -> &'static str {
+    match in_ci() {
+        true => SEEDS_IN_CI,
+        false => SEEDS,
+    }
+}
 
 /// The tests that need the real servers.
 const REAL_SUITE: &str = "real-tests --test real";
@@ -134,7 +144,7 @@ fn simulator(steps: &mut Steps, choice: Choice) -> Result<()> {
             "--",
             "simulate",
             "--seeds",
-            SEEDS,
+            seeds(),
             "--jobs",
             "2",
         ]),
@@ -200,7 +210,22 @@ fn real_tests(steps: &mut Steps, suite: &Suite) -> Result<()> {
         // Servers mostly wait, and each cluster takes half a gigabyte.
         succeed(suite.command().arg("--test-threads=4"))?;
         Ok(Done::Passed)
-    })
+    })?;
+    steps.command("kube-rs on both API servers", kube_rs())
+}
+
+/// A workspace of its own, so that what kube-rs wants of a dependency is not what ours are tested with. Built in
+/// about a minute, once.
+fn kube_rs() -> Command {
+    let target = workspace::target();
+    let mut tests = cargo(&["test", "--quiet", "--locked", "--test", "reflectors"]);
+    tests
+        .arg("--manifest-path")
+        .arg(workspace::root().join("tests/kube-rs/Cargo.toml"))
+        .arg("--target-dir")
+        .arg(target.join("kube-rs"))
+        .env("STEERSMAN_BIN", target.join("debug/steersman"));
+    tests
 }
 
 fn cargo(arguments: &[&str]) -> Command {

@@ -102,6 +102,18 @@ impl Kind {
         self.subresources.contains(&subresource)
     }
 
+    /// Where a kind that makes pods says how they look.
+    pub(crate) fn pod_template(&self) -> Option<&'static str> {
+        Some(match (&*self.group, &*self.kind) {
+            ("", "PodTemplate") => "template",
+            ("", "ReplicationController")
+            | ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")
+            | ("batch", "Job") => "spec.template",
+            ("batch", "CronJob") => "spec.jobTemplate.spec.template",
+            _ => return None,
+        })
+    }
+
     pub fn custom(&self) -> Option<&CustomVersion> {
         match &self.origin {
             Origin::BuiltIn => None,

@@ -30,4 +30,4 @@ pub use report::{Failure, Report};
 pub use run::{run_scenario, timeline_of};
 pub use scenario::{Action, Scenario, Step, Target, Trouble, Wish, library};
 pub use shrink::{Cut, shrink};
-pub use verify::{explain, run_seed, verify};
+pub use verify::{explain, run_seed, verify, verify_crash};

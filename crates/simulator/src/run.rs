@@ -190,8 +190,14 @@ impl<'a> Run<'a> {
     /// The trouble is over. Waits until the managers have written nothing for a while, or patience ends.
     async fn calm(&mut self) {
         self.cluster.gremlin().rest();
-        let loses =
-            |step: &crate::Step| matches!(step.action, Action::Trouble(Trouble::LoseNode(_)));
+        // UPSTREAM: a kubelet registers its node when it starts, and never again. One whose node was deleted, or
+        // was lost with the tail of the API server, has to be started anew by somebody.
+        let loses = |step: &crate::Step| {
+            matches!(
+                step.action,
+                Action::Trouble(Trouble::LoseNode(_) | Trouble::RestartServer { lost: 1.., .. })
+            )
+        };
         if self.scenario.steps.iter().any(loses) {
             // One that goes at this moment has to be gone before it can come back.
             self.pass_time(Duration::from_secs(10)).await;

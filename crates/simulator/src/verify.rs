@@ -19,6 +19,18 @@ pub fn verify(scenario: &Scenario) -> Report {
     }
 }
 
+/// The scenario with a crash right after this write of its managers, held to how it went without: `undisturbed`
+/// is the same for all writes and need not be run for each.
+pub fn verify_crash(scenario: &Scenario, after_write: u64, undisturbed: &Report) -> Report {
+    let mut crashed = scenario.clone();
+    crashed.crash_after_write = Some(after_write);
+    let report = run_scenario(&crashed);
+    match report.is_broken() {
+        true => report,
+        false => hold_to(&crashed, undisturbed, report),
+    }
+}
+
 /// Runs one seed, and looks for the smallest scenario that still breaks if it does.
 pub fn run_seed(seed: u64) -> Report {
     explain(&Scenario::from_seed(seed), &format!("--seed {seed}"))

@@ -1,6 +1,6 @@
 //! A few seeds with everything that can go wrong. `cargo xtask test` runs thousands.
 
-use steersman_simulator::{Scenario, library, run_scenario, verify};
+use steersman_simulator::{Scenario, library, run_scenario, verify, verify_crash};
 
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
@@ -31,10 +31,7 @@ fn a_crash_after_each_single_write_is_survived() {
     let undisturbed = run_scenario(&calm);
     assert!(!undisturbed.is_broken(), "{undisturbed}");
     for write in 1..=undisturbed.manager_writes {
-        let crashed = verify(&Scenario {
-            crash_after_write: Some(write),
-            ..calm.clone()
-        });
+        let crashed = verify_crash(&calm, write, &undisturbed);
         assert!(!crashed.is_broken(), "crash after write {write}: {crashed}");
         assert_eq!(crashed.crashes, 1, "crash after write {write}");
     }

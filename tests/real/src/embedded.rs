@@ -42,10 +42,12 @@ impl Embedded {
         let _ = fs::remove_file(&kubeconfig);
         let mut arguments = vec![
             "apiserver".to_owned(),
-            "--port=0".to_owned(),
             format!("--data-dir={}", folder.join("data").display()),
             format!("--kubeconfig={}", kubeconfig.display()),
         ];
+        if !flags.iter().any(|flag| flag.starts_with("--port=")) {
+            arguments.push("--port=0".to_owned());
+        }
         arguments.extend(flags.iter().cloned());
         let mut program = installation::steersman_binary()?;
         if let Some(kilobytes) = limit {

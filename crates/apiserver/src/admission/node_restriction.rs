@@ -46,6 +46,7 @@ const CLAIM_STATUS: [&str; 4] = [
     "status.allocatedResources",
 ];
 
+/// Refuses what a kubelet writes beyond its own; everyone else is none of its concern.
 pub(crate) fn check(
     context: &Context<'_>,
     request: &Request<'_>,

@@ -44,6 +44,7 @@ impl Level {
     }
 }
 
+/// Refuses a pod that may do more than its namespace enforces, and warns about what it asks to be warned of.
 pub(super) fn check(
     context: &Context<'_>,
     request: &Request<'_>,
@@ -104,15 +105,10 @@ pub(super) fn check(
 
 /// The pod that a request is about: its own, or that of a template.
 fn pod_in<'a>(request: &Request<'_>, object: &'a Value) -> Option<(&'a Value, &'a Value)> {
-    let path = match (&*request.kind.group, &*request.kind.kind) {
-        ("", "Pod") => return Some((at(object, "metadata"), at(object, "spec"))),
-        ("", "PodTemplate") => "template",
-        ("", "ReplicationController")
-        | ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")
-        | ("batch", "Job") => "spec.template",
-        ("batch", "CronJob") => "spec.jobTemplate.spec.template",
-        _ => return None,
-    };
+    if request.is("", "Pod") {
+        return Some((at(object, "metadata"), at(object, "spec")));
+    }
+    let path = request.kind.pod_template()?;
     let template = at(object, path);
     template
         .is_object()

@@ -22,6 +22,7 @@ const LEGACY_COUNTS: [&str; 4] = [
     "secrets",
 ];
 
+/// Refuses what would exceed a quota of the namespace, and counts up those that it fits into.
 pub(super) fn check(
     context: &Context<'_>,
     request: &Request<'_>,

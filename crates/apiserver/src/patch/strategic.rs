@@ -54,23 +54,28 @@ fn merge_object(
             list.retain(|item| !unwanted.contains(item));
         }
     }
-    let server_lists: Vec<(String, Value)> = orders
+    let server_orders: Vec<(String, Vec<Identity>)> = orders
         .iter()
-        .filter_map(|(key, _)| Some((key.clone(), original.get(key)?.clone())))
+        .filter_map(|(key, _)| {
+            let merge_key = ty
+                .and_then(|ty| ty.field(key))
+                .and_then(|field| field.merge_key);
+            let list = original.get(key)?.as_array()?;
+            Some((key.clone(), identities(list, merge_key)))
+        })
         .collect();
     for (key, value) in patch {
         merge_member(&mut original, &key, value, ty.and_then(|ty| ty.field(&key)))?;
     }
     for (key, order) in orders {
-        let server = server_lists
-            .iter()
-            .find(|(name, _)| *name == key)
-            .map(|(_, list)| list);
+        let server = server_orders.iter().find(|(name, _)| *name == key);
         reorder_member(
             &mut original,
             &key,
             &order,
-            server,
+            server
+                .map(|(_, order)| order.as_slice())
+                .unwrap_or_default(),
             ty.and_then(|ty| ty.field(&key)),
         );
     }
@@ -122,14 +127,16 @@ fn merge_list(
     patch: Vec<Value>,
     field: Option<&'static Field>,
 ) -> Result<Vec<Value>, Status> {
-    let server_order = original.clone();
-    let Some(key) = field.and_then(|field| field.merge_key) else {
-        for item in &patch {
-            if !original.contains(item) {
-                original.push(item.clone());
+    let merge_key = field.and_then(|field| field.merge_key);
+    let server_order = identities(&original, merge_key);
+    let Some(key) = merge_key else {
+        let patch_order = identities(&patch, None);
+        for item in patch {
+            if !original.contains(&item) {
+                original.push(item);
             }
         }
-        return Ok(in_order(original, &patch, &server_order, None));
+        return Ok(in_order(original, &patch_order, &server_order, None));
     };
     let element = field.and_then(|field| element_type(&field.ty));
     if patch.iter().any(|item| item[PATCH] == "replace") {
@@ -148,7 +155,7 @@ fn merge_list(
             original.retain(|candidate| candidate.get(key) != Some(&identity));
             continue;
         }
-        touched.push(item.clone());
+        touched.push(Some(identity.clone()));
         let found = original
             .iter_mut()
             .find(|candidate| candidate.get(key) == Some(&identity));
@@ -171,34 +178,47 @@ fn reorder_member(
     original: &mut Object,
     name: &str,
     order: &Value,
-    server: Option<&Value>,
+    server: &[Identity],
     field: Option<&Field>,
 ) {
     let (Some(Value::Array(list)), Value::Array(order)) = (original.get_mut(name), order) else {
         return;
     };
     let key = field.and_then(|field| field.merge_key);
-    let server = server
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    *list = in_order(std::mem::take(list), order, server, key);
+    *list = in_order(std::mem::take(list), &identities(order, key), server, key);
+}
+
+/// By what an item is told from others: its merge key, or itself.
+type Identity = Option<Value>;
+
+fn identities(items: &[Value], key: Option<&str>) -> Vec<Identity> {
+    items
+        .iter()
+        .map(|item| identity(item, key).cloned())
+        .collect()
+}
+
+fn identity<'a>(item: &'a Value, key: Option<&str>) -> Option<&'a Value> {
+    match key {
+        Some(key) => item.get(key),
+        None => Some(item),
+    }
 }
 
 /// Sorts a merged list: items of the patch in the patch's order, the others in the server's, interleaved by the
 /// server's order where it knows both.
 fn in_order(
     merged: Vec<Value>,
-    patch_order: &[Value],
-    server_order: &[Value],
+    patch_order: &[Identity],
+    server_order: &[Identity],
     key: Option<&str>,
 ) -> Vec<Value> {
-    let same = |a: &Value, b: &Value| match key {
-        Some(key) => a.get(key) == b.get(key),
-        None => a == b,
+    let position = |order: &[Identity], item: &Value| {
+        let wanted = identity(item, key);
+        order
+            .iter()
+            .position(|candidate| candidate.as_ref() == wanted)
     };
-    let position =
-        |order: &[Value], item: &Value| order.iter().position(|candidate| same(candidate, item));
     let (mut patched, mut others): (Vec<_>, Vec<_>) = merged
         .into_iter()
         .partition(|item| position(patch_order, item).is_some());

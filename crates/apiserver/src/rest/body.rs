@@ -1,7 +1,7 @@
 //! Request bodies: JSON, YAML or protobuf in, one JSON value out.
 
 use super::Context;
-use super::metadata::{drop_fields_text, metadata_mut};
+use super::metadata::{metadata_mut, settle_fields};
 use super::strict::{self, Read};
 use crate::status::{Cause, Status};
 use crate::{opaque, semantics};
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::Value;
 
-/// A decoded object and, for kinds that have one, the text of its opaque field.
+/// A decoded object, whose managed fields are still to be settled, and, for kinds that have one, the text of its opaque field.
 pub(crate) struct Decoded {
     pub(crate) value: Value,
     pub(crate) opaque: Option<String>,
@@ -33,7 +33,6 @@ impl Context {
             )));
         }
         settle_type(&mut value, &expected.0, &expected.1)?;
-        drop_fields_text(&mut value);
         let opaque = opaque::text_of(&self.kind, &self.body);
         let value = self.read_typed(value, duplicates)?;
         Ok(Decoded { value, opaque })
@@ -134,7 +133,9 @@ fn lies_in(path: &str, other: &str) -> bool {
 
 /// Parses a body by its content type.
 pub(crate) fn parse(headers: &HeaderMap, body: &Bytes, kind: &str) -> Result<Value, Status> {
-    Ok(read(headers, body, kind)?.value)
+    let mut value = read(headers, body, kind)?.value;
+    settle_fields(&mut value, None);
+    Ok(value)
 }
 
 /// JSON is assumed where no content type is given, as upstream does.

@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::body::Decoded;
-use super::metadata::{generate_name, is_deleting, metadata_mut, stamp, text};
+use super::metadata::{generate_name, is_deleting, metadata_mut, settle_fields, stamp, text};
 use crate::admission::{self, Operation, Verdict};
 use crate::kinds::Kind;
 use crate::semantics::Admission;
@@ -68,6 +68,9 @@ impl Context {
         dry_run: bool,
     ) -> Result<Checked, Status> {
         self.settle_namespace(&mut value)?;
+        if !self.applying {
+            settle_fields(&mut value, None);
+        }
         let kind = self.stored_kind.clone();
         semantics::default(&self.kind, &mut value);
         if !text(&value, "resourceVersion").is_empty() {

@@ -62,13 +62,23 @@ fn ensure_object(value: &mut Value) -> &mut Map<String, Value> {
     value.as_object_mut().expect("it was just made an object")
 }
 
-/// Objects that are worked on carry `fieldsV1` as text. Clients send objects; a text of theirs is nothing.
-pub(crate) fn drop_fields_text(value: &mut Value) {
+/// Makes texts in place of `fieldsV1`, as a client sent them, safe to be worked on: a text that the stored object has
+/// stays, because the server itself printed it; others become the objects that they hold, or nothing.
+pub(crate) fn settle_fields(value: &mut Value, stored: Option<&Value>) {
+    fn managed(value: &Value) -> impl Iterator<Item = &Value> {
+        let entries = value["metadata"]["managedFields"].as_array();
+        entries.into_iter().flatten()
+    }
     let entries = value.pointer_mut("/metadata/managedFields");
     let entries = entries.and_then(Value::as_array_mut).into_iter().flatten();
     for fields in entries.filter_map(|entry| entry.get_mut("fieldsV1")) {
-        if fields.is_string() {
-            *fields = Value::Null;
+        let Value::String(text) = fields else {
+            continue;
+        };
+        let mut known = stored.into_iter().flat_map(managed);
+        if !known.any(|entry| entry["fieldsV1"] == *text) {
+            let object: Option<Map<String, Value>> = serde_json::from_str(text).ok();
+            *fields = object.map_or(Value::Null, Value::Object);
         }
     }
 }

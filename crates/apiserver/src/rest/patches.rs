@@ -3,7 +3,7 @@
 use super::Context;
 use super::applying::APPLY_PATCH;
 use super::body::{content_type, parse_patch};
-use super::metadata::{drop_fields_text, text};
+use super::metadata::{settle_fields, text};
 use super::strict::Read;
 use crate::status::{Cause, Status, UNSUPPORTED_PATCH};
 use crate::storage::{Stored, Transaction};
@@ -55,7 +55,7 @@ impl Context {
         let untouched = self.take_untouched(&mut value, &changes.value);
         self.change(&mut value, changes.value)?;
         if names_fields {
-            drop_fields_text(&mut value);
+            settle_fields(&mut value, None);
         }
         self.require_name(&value)?;
         self.settle_name(&mut value)?;

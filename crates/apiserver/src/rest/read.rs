@@ -9,6 +9,8 @@ use crate::status::Status;
 use crate::storage::{Stored, type_prefix};
 use crate::{Body, convert};
 use http::Response;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 impl Context {
@@ -43,8 +45,8 @@ impl Context {
         match negotiate::shape(&self.headers)? {
             Shape::Object => self.encoded(code, whole(&self.kind, object)),
             Shape::Metadata => {
-                let metadata = metadata_only(&self.shown(object)).to_string();
-                self.encoded(code, metadata.into_bytes())
+                let metadata = self.metadata_of(object);
+                self.encoded(code, metadata)
             }
             Shape::Table => {
                 self.check_include()?;
@@ -91,6 +93,31 @@ impl Context {
             convert::from_storage(&self.kind, &mut value);
         }
         value
+    }
+
+    /// `PartialObjectMetadata` of an object: as it is stored, if nothing in it depends on versions.
+    pub(crate) fn metadata_of(&self, object: &Stored) -> Vec<u8> {
+        #[derive(Deserialize)]
+        struct Object<'a> {
+            #[serde(borrow)]
+            metadata: &'a RawValue,
+        }
+        let body = object.body();
+        let stored = serde_json::from_slice::<Object<'_>>(&body);
+        let plain = stored.ok().map(|stored| stored.metadata.get());
+        match plain
+            .filter(|text| !convert::differs(&self.kind) && !text.contains(TEMPLATE_GENERATION))
+        {
+            Some(metadata) => {
+                let head = "{\"apiVersion\":\"meta.k8s.io/v1\",\"kind\":\"PartialObjectMetadata\",\"metadata\":";
+                let mut out = Vec::with_capacity(head.len() + metadata.len() + 1);
+                out.extend_from_slice(head.as_bytes());
+                out.extend_from_slice(metadata.as_bytes());
+                out.push(b'}');
+                out
+            }
+            None => metadata_only(&self.shown(object)).to_string().into_bytes(),
+        }
     }
 
     /// A `meta/v1` Table of the objects. `includeObject` says how much of each object comes along.

@@ -1,9 +1,11 @@
 //! Reads JSON and YAML into a value and remembers which fields were given more than once.
 //!
-//! The last one wins, as everywhere; `fieldValidation` says how much noise that makes.
+//! The last one wins, as everywhere; `fieldValidation` says how much noise that makes. The `fieldsV1` of managed
+//! fields are left as JSON text, because few requests change them: see [`super::metadata::settle_fields`].
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::map::Entry;
+use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 use std::cell::RefCell;
 use std::fmt;
@@ -22,7 +24,7 @@ pub(crate) fn json(body: &[u8]) -> Result<Read, serde_json::Error> {
     let duplicates = RefCell::default();
     // The parser limits the depth to 128, so a hostile body cannot exhaust the stack.
     let mut parser = serde_json::Deserializer::from_slice(body);
-    let value = Seed::top(&duplicates).deserialize(&mut parser)?;
+    let value = Seed::top(&duplicates, true).deserialize(&mut parser)?;
     parser.end()?;
     Ok(Read {
         value,
@@ -33,7 +35,7 @@ pub(crate) fn json(body: &[u8]) -> Result<Read, serde_json::Error> {
 pub(crate) fn yaml(body: &[u8]) -> Result<Read, serde_yaml_ng::Error> {
     let duplicates = RefCell::default();
     let parser = serde_yaml_ng::Deserializer::from_slice(body);
-    let value = Seed::top(&duplicates).deserialize(parser)?;
+    let value = Seed::top(&duplicates, false).deserialize(parser)?;
     Ok(Read {
         value,
         duplicates: duplicates.into_inner(),
@@ -48,6 +50,14 @@ enum Place<'a> {
 }
 
 impl Place<'_> {
+    /// Whether this is an entry of an object's managed fields.
+    fn is_managed_fields_entry(&self) -> bool {
+        let Place::Item(Place::Field(Place::Field(Place::Top, metadata), list), _) = self else {
+            return false;
+        };
+        (*metadata, *list) == ("metadata", "managedFields")
+    }
+
     fn write(&self, out: &mut String) {
         match self {
             Place::Top => {}
@@ -68,13 +78,15 @@ impl Place<'_> {
 
 struct Seed<'a> {
     place: &'a Place<'a>,
+    is_json: bool,
     duplicates: &'a RefCell<Vec<String>>,
 }
 
 impl<'a> Seed<'a> {
-    fn top(duplicates: &'a RefCell<Vec<String>>) -> Seed<'a> {
+    fn top(duplicates: &'a RefCell<Vec<String>>, is_json: bool) -> Seed<'a> {
         Seed {
             place: &Place::Top,
+            is_json,
             duplicates,
         }
     }
@@ -142,6 +154,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             let place = Place::Item(self.place, list.len());
             let seed = Seed {
                 place: &place,
+                is_json: self.is_json,
                 duplicates: self.duplicates,
             };
             match items.next_element_seed(seed)? {
@@ -155,10 +168,17 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let mut map = Map::new();
         while let Some(name) = members.next_key::<String>()? {
             let place = Place::Field(self.place, &name);
-            let value = members.next_value_seed(Seed {
-                place: &place,
-                duplicates: self.duplicates,
-            })?;
+            let value =
+                if self.is_json && name == "fieldsV1" && self.place.is_managed_fields_entry() {
+                    let fields: &RawValue = members.next_value()?;
+                    Value::from(fields.get())
+                } else {
+                    members.next_value_seed(Seed {
+                        place: &place,
+                        is_json: self.is_json,
+                        duplicates: self.duplicates,
+                    })?
+                };
             match map.entry(name) {
                 Entry::Vacant(place) => drop(place.insert(value)),
                 Entry::Occupied(mut place) => {
@@ -189,6 +209,20 @@ mod tests {
             &["b[0].c", "a"],
         );
         check(r#"[-1,1.5,true,"x"]"#, r#"[-1,1.5,true,"x"]"#, &[]);
+    }
+
+    #[test]
+    fn managed_fields_are_left_as_text_where_they_are_and_nowhere_else() {
+        check(
+            r#"{"metadata":{"managedFields":[{"fieldsV1":{"b":{}, "b":1}}],"fieldsV1":{}}}"#,
+            r#"{"metadata":{"fieldsV1":{},"managedFields":[{"fieldsV1":"{\"b\":{}, \"b\":1}"}]}}"#,
+            &[],
+        );
+        check(
+            r#"{"spec":{"managedFields":[{"fieldsV1":{}}]}}"#,
+            r#"{"spec":{"managedFields":[{"fieldsV1":{}}]}}"#,
+            &[],
+        );
     }
 
     #[test]

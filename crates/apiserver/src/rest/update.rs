@@ -1,7 +1,7 @@
 //! Update, and the part of it that every other change of an existing object shares.
 
 use super::create::retype;
-use super::metadata::{finalizers, is_deleting, metadata_mut, text};
+use super::metadata::{finalizers, is_deleting, metadata_mut, settle_fields, text};
 use super::{Context, body::Decoded};
 use crate::admission::Operation;
 use crate::kinds::{Kind, Subresource};
@@ -63,6 +63,8 @@ impl Context {
             }
             return Ok((201, self.create_in(transaction, value, opaque, dry_run)?));
         };
+        let before = old.working(&self.stored_kind);
+        settle_fields(&mut value, Some(&before));
         semantics::default(&self.kind, &mut value);
         convert::to_storage(&self.kind, &mut value);
         if text(&value, "resourceVersion").is_empty() && !self.stored_kind.unconditional_update {
@@ -78,13 +80,7 @@ impl Context {
         }
         Ok((
             200,
-            self.replace_in(
-                transaction,
-                (&old, &old.working(&self.stored_kind)),
-                value,
-                opaque,
-                dry_run,
-            )?,
+            self.replace_in(transaction, (&old, &before), value, opaque, dry_run)?,
         ))
     }
 

@@ -6,6 +6,7 @@
 //! order, and from nothing else.
 
 use bytes::Bytes;
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 /// The JSON of one object.
@@ -47,7 +48,7 @@ pub(super) fn pack(packer: &Mutex<Packer>, body: Bytes) -> Packed {
         super::lock(packer).learn(&body);
         return Packed::Plain(body);
     };
-    let bytes = lz4_flex::block::compress_with_dict(&body, &dictionary);
+    let bytes = compress(&body, &dictionary);
     // A pod among its like comes down to a tenth.
     super::lock(packer).used(&body, bytes.len() * 4 > body.len());
     // It has to be worth a reference to the dictionary.
@@ -55,10 +56,25 @@ pub(super) fn pack(packer: &Mutex<Packer>, body: Bytes) -> Packed {
         return Packed::Plain(body);
     }
     Packed::Compressed {
-        bytes: bytes.into_boxed_slice(),
+        bytes,
         length: u32::try_from(body.len()).expect("it is within SIZES"),
         dictionary,
     }
+}
+
+/// Compresses into a buffer of the thread and keeps what came out of it: one that is as large as the worst that can
+/// come out, cleared and given back each time, costs as much as the work itself.
+fn compress(body: &[u8], dictionary: &[u8]) -> Box<[u8]> {
+    thread_local! {
+        static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    }
+    let mut buffer = BUFFER.take();
+    buffer.resize(lz4_flex::block::get_maximum_output_size(*SIZES.end()), 0);
+    let written = lz4_flex::block::compress_into_with_dict(body, &mut buffer, dictionary);
+    let written = written.expect("the buffer is large enough for what is within SIZES");
+    let bytes = buffer[..written].into();
+    BUFFER.set(buffer);
+    bytes
 }
 
 impl Packer {

@@ -12,7 +12,7 @@ pub(crate) type TableKey = (Cow<'static, str>, Cow<'static, str>);
 
 /// So many of the latest changes are kept plain and printed: what watchers that keep up still have to take, and
 /// what is likely to be written again soon.
-const KEPT_AT_HAND: usize = 512;
+const KEPT_AT_HAND: usize = 1024;
 
 pub(super) struct Table {
     pub(super) objects: BTreeMap<Arc<str>, Arc<Stored>>,

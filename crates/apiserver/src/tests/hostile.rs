@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::auth::Identity;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -330,7 +332,26 @@ fn arbitrary_tokens_are_refused() {
         .unwrap();
     runtime.block_on(async {
         let server = Server::new();
-        for token in [".", "..", "a.b.c", "e30.e30.e30", &"a".repeat(20_000)] {
+        let rng = api::Rng::from_seed(11);
+        let letters = b"ABCXYZabcxyz0189._-=/+ {}\"";
+        let mut tokens: Vec<String> = [".", "..", "a.b.c", "e30.e30.e30"]
+            .map(str::to_owned)
+            .into();
+        tokens.push("a".repeat(20_000));
+        // Noise, noise in three parts, and well-formed parts that say nonsense.
+        let noise = |length: usize| -> String {
+            let letters = (0..length).map(|_| char::from(letters[rng.below(letters.len())]));
+            letters.collect()
+        };
+        for length in 1..150 {
+            tokens.push(noise(length));
+            tokens.push([noise(length), noise(length), noise(length)].join("."));
+            let part = || {
+                URL_SAFE_NO_PAD.encode(format!("{{\"alg\":\"ES256\",\"exp\":{}}}", noise(length)))
+            };
+            tokens.push([part(), part(), part()].join("."));
+        }
+        for token in tokens.iter().filter(|token| !token.trim().is_empty()) {
             let body = json!({"spec": {"token": token}});
             let (code, answer) = server
                 .post("/apis/authentication.k8s.io/v1/tokenreviews", body)
@@ -380,6 +401,28 @@ async fn deep_and_large_bodies_are_refused() {
         .call(Method::POST, CONFIG_MAPS, "application/yaml", bomb.into())
         .await;
     assert!((400..500).contains(&code), "{code}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_has_ten_thousand_operations_at_most_and_its_object_stays_as_it_was() {
+    let server = Server::new();
+    let before = server.config_map("a", json!({"k": "0"})).await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let operations = |count: usize| -> Value {
+        let one = |number: usize| json!({"op": "replace", "path": "/data/k", "value": number.to_string()});
+        (0..count).map(one).collect()
+    };
+    let (code, answer) = server.patch(&path, "json-patch", operations(10_001)).await;
+    assert_eq!(code, 413, "{answer}");
+    // Copies that double the object each time are stopped before they are large.
+    let doubling: Value = (0..40)
+        .map(|number| json!({"op": "copy", "from": "/data", "path": format!("/data/d{number}")}))
+        .collect();
+    let (code, _) = server.patch(&path, "json-patch", doubling).await;
+    assert!((400..500).contains(&code), "{code}");
+    assert_eq!(server.get(&path).await, (200, before));
+    let (code, after) = server.patch(&path, "json-patch", operations(10_000)).await;
+    assert_eq!((code, &after["data"]["k"]), (200, &json!("9999")));
 }
 
 /// The text with one byte replaced, or cut off there.

@@ -21,7 +21,7 @@ pub fn of(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
     if kind.custom().is_some() {
         return said;
     }
-    if let Some(path) = template_path(kind) {
+    if let Some(path) = kind.pod_template() {
         let generation = |object| integer(object, "metadata.generation");
         let changed = old.is_none_or(|old| generation(old) != generation(new));
         if changed {
@@ -68,17 +68,6 @@ pub fn of(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
         _ => {}
     }
     said
-}
-
-fn template_path(kind: &Kind) -> Option<&'static str> {
-    Some(match (&*kind.group, &*kind.kind) {
-        ("", "PodTemplate") => "template",
-        ("", "ReplicationController")
-        | ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")
-        | ("batch", "Job") => "spec.template",
-        ("batch", "CronJob") => "spec.jobTemplate.spec.template",
-        _ => return None,
-    })
 }
 
 /// Names that end up in host names should be DNS labels.

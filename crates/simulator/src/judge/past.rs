@@ -15,7 +15,11 @@ const REACTION: Duration = Duration::from_millis(100);
 /// How far a view may lag behind: longer than the longest trouble with watches.
 const LAG: Duration = Duration::from_secs(60);
 
-/// Long enough for every cache to be complete again, and every expectation to have run out.
+/// After changes were lost: every watch has ended, and every listing is done anew well before this. Expectations of
+/// what was lost run out later, but they only hold back.
+const RELISTING: Duration = Duration::from_secs(90);
+
+/// How long the collector may still take owners for gone that it knew to be so.
 const AMNESTY: Duration = Duration::from_secs(6 * 60);
 
 /// A name that is taken is tried again with a back-off that grows to a quarter of an hour.
@@ -130,7 +134,9 @@ impl Past {
         self.forgiven_at = Some(at);
     }
 
-    pub(super) fn is_forgiven(&self, now: MicroTime) -> bool {
-        self.forgiven_at.is_some_and(|at| now.since(at) < AMNESTY)
+    /// May somebody still act on what was lost?
+    pub(super) fn is_forgiven(&self, now: MicroTime, is_collector: bool) -> bool {
+        let lasts = if is_collector { AMNESTY } else { RELISTING };
+        self.forgiven_at.is_some_and(|at| now.since(at) < lasts)
     }
 }

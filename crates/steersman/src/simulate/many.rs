@@ -5,16 +5,17 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use simulator::{Cut, Scenario, explain, verify};
+use simulator::{Cut, Report, Scenario, explain};
 
 use super::summary::{SHOWN, Sum};
 
 /// Runs the scenario of each number on one of `jobs` threads; the first that break are shrunk. `drawn`
-/// gives a scenario and the arguments that name it.
+/// gives a scenario and the arguments that name it, `verify` runs it.
 pub(super) fn run(
     jobs: u64,
     numbers: Range<u64>,
     drawn: impl Fn(u64) -> (Scenario, String) + Sync,
+    verify: impl Fn(u64, &Scenario) -> Report + Sync,
 ) -> Sum {
     let (next, sum) = (AtomicU64::new(numbers.start), Mutex::new(Sum::new()));
     let total = numbers.end - numbers.start;
@@ -28,7 +29,7 @@ pub(super) fn run(
                         return;
                     }
                     let (scenario, source) = drawn(number);
-                    let mut report = verify(&scenario);
+                    let mut report = verify(number, &scenario);
                     if let Some(failure) = &mut report.failure {
                         let arguments = Cut::none(&scenario).arguments(&scenario);
                         failure.replay = format!("steersman simulate {source}{arguments}");

@@ -12,7 +12,7 @@ mod summary;
 use std::process::ExitCode;
 
 use clap::Args;
-use simulator::{Cut, Scenario, explain, library};
+use simulator::{Cut, Scenario, explain, library, verify, verify_crash};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -103,7 +103,12 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
                 let scenario = scenario.unwrap_or_else(|_| Scenario::from_seed(seed));
                 (scenario, source(arguments, Some(seed)))
             };
-            let sum = many::run(arguments.jobs, arguments.first..last, drawn);
+            let sum = many::run(
+                arguments.jobs,
+                arguments.first..last,
+                drawn,
+                |_, scenario| verify(scenario),
+            );
             print!("{sum}");
             Ok(sum.is_broken())
         }
@@ -124,7 +129,7 @@ fn one(arguments: &Arguments, seed: Option<u64>) -> Result<bool, String> {
         true => explain(&whole, &source),
         // It has been cut already: whoever asks wants to see just this.
         false => {
-            let mut report = simulator::verify(&small);
+            let mut report = verify(&small);
             if let Some(failure) = &mut report.failure {
                 failure.replay = format!("steersman simulate {source}{}", cut.arguments(&whole));
                 failure.shrunk = Some(small.clone());
@@ -183,10 +188,13 @@ fn crash_after_each_write(arguments: &Arguments) -> Result<bool, String> {
         return Ok(true);
     }
     let writes = undisturbed.manager_writes;
-    let sum = many::run(arguments.jobs, 1..writes + 1, |write| {
+    let drawn = |write| {
         let mut crashed = calm.clone();
         crashed.crash_after_write = Some(write);
         (crashed, source(arguments, None))
+    };
+    let sum = many::run(arguments.jobs, 1..writes + 1, drawn, |write, _| {
+        verify_crash(&calm, write, &undisturbed)
     });
     println!("crashes after each of {writes} writes of {}", calm.name);
     print!("{sum}");

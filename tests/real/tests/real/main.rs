@@ -16,3 +16,4 @@ mod rbac;
 mod swap;
 mod trouble;
 mod versions;
+mod watchers;
