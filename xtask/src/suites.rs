@@ -88,11 +88,15 @@ pub(crate) fn build(arguments: &[&str]) -> Result<Vec<Suite>> {
 /// has not changed is left out, with a line that says so.
 pub(crate) fn run(suites: &[Suite], choice: Choice) -> Result<()> {
     let memory = workspace::target().join("xtask/passed.json");
-    let mut passed: BTreeMap<String, Passed> = std::fs::read_to_string(&memory)
+    run_changed(suites, choice, &memory, other_files()?).map(drop)
+}
+
+/// Returns how many suites ran. What passed is remembered in a file, with what it depended on.
+fn run_changed(suites: &[Suite], choice: Choice, memory: &Path, files: u64) -> Result<usize> {
+    let mut passed: BTreeMap<String, Passed> = std::fs::read_to_string(memory)
         .ok()
         .and_then(|text| serde_json::from_str(&text).ok())
         .unwrap_or_default();
-    let files = other_files()?;
     let mut waiting: Vec<(&Suite, u64)> = Vec::new();
     for suite in suites {
         let stamp = stamp(suite, files);
@@ -123,7 +127,9 @@ pub(crate) fn run(suites: &[Suite], choice: Choice) -> Result<()> {
         }
     });
     let mut failed = Vec::new();
-    for (name, outcome) in ended.into_inner().unwrap_or_default() {
+    let ended = ended.into_inner().unwrap_or_default();
+    let ran = ended.len();
+    for (name, outcome) in ended {
         match outcome {
             Ok(outcome) => drop(passed.insert(name, outcome)),
             Err(error) => {
@@ -135,9 +141,9 @@ pub(crate) fn run(suites: &[Suite], choice: Choice) -> Result<()> {
     if let Some(folder) = memory.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    std::fs::write(&memory, serde_json::to_string_pretty(&passed)?)?;
+    std::fs::write(memory, serde_json::to_string_pretty(&passed)?)?;
     if failed.is_empty() {
-        return Ok(());
+        return Ok(ran);
     }
     bail!("{}", failed.join("; "))
 }
@@ -275,6 +281,31 @@ mod tests {
         let tests: Vec<bool> = found.iter().map(|program| program.test).collect();
         assert_eq!(tests, [true, true, false]);
         assert_eq!(found[0].folder, Path::new("/w/a"));
+    }
+
+    #[test]
+    fn what_passed_runs_again_when_it_or_a_file_has_changed() {
+        let suite = |program: &str, built: u64| Suite {
+            name: "a --lib".to_owned(),
+            program: program.into(),
+            folder: "/".into(),
+            built,
+        };
+        let folder = std::env::temp_dir().join(format!("steersman-suites-{}", std::process::id()));
+        let memory = folder.join("passed.json");
+        let ran = |suite: Suite, choice: Choice, files: u64| {
+            run_changed(&[suite], choice, &memory, files).map_err(|error| error.to_string())
+        };
+        assert_eq!(ran(suite("true", 1), Choice::Changed, 1), Ok(1));
+        assert_eq!(ran(suite("true", 1), Choice::Changed, 1), Ok(0));
+        assert_eq!(ran(suite("true", 1), Choice::All, 1), Ok(1));
+        assert_eq!(ran(suite("true", 2), Choice::Changed, 1), Ok(1));
+        assert_eq!(ran(suite("true", 2), Choice::Changed, 2), Ok(1));
+        let failed = Err("`cargo test -p a --lib` ended with exit status: 1".to_owned());
+        assert_eq!(ran(suite("false", 3), Choice::Changed, 2), failed);
+        // What failed is not remembered as anything.
+        assert_eq!(ran(suite("true", 2), Choice::Changed, 2), Ok(1));
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

@@ -11,12 +11,14 @@ pub(crate) mod stage;
 pub(crate) mod stories;
 mod summary;
 
+use std::time::Instant;
+
 use anyhow::{Context, Result, bail};
 use real_tests::Flavor;
 use real_tests::installation::Installation;
 
 use crate::report::Report;
-use stories::STORIES;
+use stories::{Rounds, STORIES};
 use summary::Summary;
 
 /// What a run is asked to do.
@@ -64,14 +66,25 @@ fn play(
         .iter()
         .filter(|story| wanted.is_empty() || wanted.iter().any(|name| name == story.name))
     {
-        for round in 1..=options.rounds {
-            eprintln!("{} round {round} of {}", story.name, options.rounds);
-            // Whoever comes second finds warmer caches: take turns at that too.
-            let reverse = round % 2 == 0;
-            let phases = (story.run)(installation, options, reverse)
-                .with_context(|| format!("the story {:?}, round {round}", story.name))?;
-            summary.add(story.name, phases);
+        let started = Instant::now();
+        match story.run {
+            Rounds::Together(run) => {
+                let phases = run(installation, options)
+                    .with_context(|| format!("the story {:?}", story.name))?;
+                summary.add(story.name, phases);
+            }
+            Rounds::Each(run) => {
+                for round in 1..=options.rounds {
+                    eprintln!("{} round {round} of {}", story.name, options.rounds);
+                    // Whoever comes second finds warmer caches: take turns at that too.
+                    let reverse = round % 2 == 0;
+                    let phases = run(installation, options, reverse)
+                        .with_context(|| format!("the story {:?}, round {round}", story.name))?;
+                    summary.add(story.name, phases);
+                }
+            }
         }
+        eprintln!("{} took {} s", story.name, started.elapsed().as_secs());
     }
     Ok(())
 }

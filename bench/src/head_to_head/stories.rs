@@ -15,75 +15,84 @@ use super::{Options, housekeeping};
 
 /// Sizes at 100 percent. Large enough that start-up does not count, small enough that a story with
 /// three rounds of both managers stays below three minutes on two cores.
-const DEPLOYMENT_PODS: usize = 1500;
-const ROLLING_PODS: usize = 300;
-const FOREIGN_PODS: usize = 5000;
+const DEPLOYMENT_PODS: usize = 5000;
+const ROLLING_PODS: usize = 1000;
+const FOREIGN_PODS: usize = 30_000;
 const PARALLEL_PODS: usize = 500;
 const ORDERED_PODS: usize = 50;
-const DAEMON_NODES: usize = 300;
+const DAEMON_NODES: usize = 500;
 const DEFAULT_FLAGS_PODS: usize = 300;
 /// Go's garbage collector runs late: memory is read after this much quiet.
 pub(crate) const SETTLE: Duration = Duration::from_secs(10);
+/// In stories that have to start many managers, less of it.
+const SHORT_SETTLE: Duration = Duration::from_secs(5);
 /// How long an idle manager is watched.
-const IDLE: Duration = Duration::from_secs(15);
+const IDLE: Duration = Duration::from_secs(12);
 
 pub(crate) struct Story {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
-    /// One round: both managers, the other one first if the flag says so.
-    pub(crate) run: fn(&Installation, &Options, bool) -> Result<Vec<Phase>>,
+    pub(crate) run: Rounds,
+}
+
+/// How the rounds of a story are played.
+pub(crate) enum Rounds {
+    /// One after the other: both managers, the other one first if the flag says so.
+    Each(fn(&Installation, &Options, bool) -> Result<Vec<Phase>>),
+    /// All on one cluster, because filling it is what takes time.
+    Together(fn(&Installation, &Options) -> Result<Vec<Phase>>),
 }
 
 pub(crate) const STORIES: [Story; 10] = [
     Story {
         name: "idle",
         about: "all built controllers with nothing to do",
-        run: idle,
+        run: Rounds::Each(idle),
     },
     Story {
         name: "deployment",
         about: "a large Deployment: created, ready, deleted",
-        run: large_deployment,
+        run: Rounds::Each(large_deployment),
     },
     Story {
         name: "rolling",
         about: "a rolling update with kubelets that answer at once",
-        run: rolling,
+        run: Rounds::Each(rolling),
     },
     Story {
         name: "cached",
         about: "foreign pods of 5 KB in the caches",
-        run: cached,
+        run: Rounds::Together(cached),
     },
     Story {
         name: "statefulset",
         about: "a parallel and an ordered StatefulSet",
-        run: statefulsets,
+        run: Rounds::Each(statefulsets),
     },
     Story {
         name: "daemonset",
         about: "a DaemonSet on many nodes",
-        run: daemonset,
+        run: Rounds::Each(daemonset),
     },
     Story {
         name: "default-flags",
         about: "a Deployment with no rate limits given",
-        run: default_flags,
+        run: Rounds::Each(default_flags),
     },
     Story {
         name: "limited",
         about: "a Deployment deleted at 200 requests a second",
-        run: housekeeping::deleted_at_a_limit,
+        run: Rounds::Each(housekeeping::deleted_at_a_limit),
     },
     Story {
         name: "namespace",
         about: "a namespace with objects of twenty kinds deleted",
-        run: housekeeping::namespace,
+        run: Rounds::Each(housekeeping::namespace),
     },
     Story {
         name: "failover",
         about: "the leader stops, or crashes, and the standby takes over",
-        run: failover,
+        run: Rounds::Each(failover),
     },
 ];
 
@@ -210,43 +219,57 @@ fn rolling(installation: &Installation, options: &Options, reverse: bool) -> Res
     })
 }
 
-/// One cluster for both managers: filling it is what takes time.
-fn cached(installation: &Installation, options: &Options, reverse: bool) -> Result<Vec<Phase>> {
+/// Both managers without the pods, and then in every round with them.
+fn cached(installation: &Installation, options: &Options) -> Result<Vec<Phase>> {
     let pods = size(options, FOREIGN_PODS);
     let mut stage = Stage::new(installation)?;
-    stage.cluster.api.create(
+    let api = stage.cluster.api.clone();
+    api.create(
         "/api/v1/namespaces",
         &json!({"metadata": {"name": "foreign"}}),
     )?;
     let accounts = "/api/v1/namespaces/foreign/serviceaccounts";
-    stage
-        .cluster
-        .api
-        .create(accounts, &json!({"metadata": {"name": "default"}}))?;
+    api.create(accounts, &json!({"metadata": {"name": "default"}}))?;
+    let mut phases = look_at_caches(&mut stage, options, false, ("empty", pods))?;
+    create_foreign_pods(&stage.cluster, pods)?;
+    for round in 1..=options.rounds {
+        eprintln!("cached round {round} of {}", options.rounds);
+        let reverse = round % 2 == 0;
+        phases.extend(look_at_caches(
+            &mut stage,
+            options,
+            reverse,
+            ("filled", pods),
+        )?);
+    }
+    Ok(phases)
+}
+
+/// Starts each manager in turn and measures it once its caches are full.
+fn look_at_caches(
+    stage: &mut Stage,
+    options: &Options,
+    reverse: bool,
+    (name, pods): (&'static str, usize),
+) -> Result<Vec<Phase>> {
     let mut phases = Vec::new();
-    for filled in [false, true] {
-        if filled {
-            create_foreign_pods(&stage.cluster, pods)?;
+    for (index, flavor) in turns(options, reverse).into_iter().enumerate() {
+        let started = Instant::now();
+        let mut manager = stage.start_manager(flavor, &same_controllers())?;
+        let sync = manager.usage()?;
+        let until_work = started.elapsed().as_secs_f64();
+        let mut phase = stage.measure(name, pods, &mut manager, |_| {
+            std::thread::sleep(SHORT_SETTLE);
+            Ok(())
+        })?;
+        // What counts is the cost of the first list, which came before the probe's pod.
+        phase.cpu_seconds += sync.cpu_seconds;
+        phase.wall_seconds = until_work;
+        if options.against == Flavor::Go && index == 1 {
+            phase.flavor = Flavor::Ours;
         }
-        for (index, flavor) in turns(options, reverse).into_iter().enumerate() {
-            let started = Instant::now();
-            let mut manager = stage.start_manager(flavor, &same_controllers())?;
-            let sync = manager.usage()?;
-            let until_work = started.elapsed().as_secs_f64();
-            let name = if filled { "filled" } else { "empty" };
-            let mut phase = stage.measure(name, pods, &mut manager, |_| {
-                std::thread::sleep(SETTLE);
-                Ok(())
-            })?;
-            // What counts is the cost of the first list, which came before the probe's pod.
-            phase.cpu_seconds += sync.cpu_seconds;
-            phase.wall_seconds = until_work;
-            if options.against == Flavor::Go && index == 1 {
-                phase.flavor = Flavor::Ours;
-            }
-            phases.push(phase);
-            manager.kill();
-        }
+        phases.push(phase);
+        manager.kill();
     }
     Ok(phases)
 }
@@ -361,37 +384,60 @@ fn default_flags(
     })
 }
 
+/// Both at the same time: what is measured is how long they wait.
 fn failover(installation: &Installation, options: &Options, reverse: bool) -> Result<Vec<Phase>> {
-    both(installation, options, reverse, |stage, flavor| {
-        let elected = ManagerOptions {
-            leader_elect: true,
-            ..same_controllers()
-        };
-        let mut phases = Vec::new();
-        let mut leader = stage.start_manager(flavor, &elected)?;
-        for (name, clean) in [("stopped", true), ("crashed", false)] {
-            let mut standby = Manager::start_named(&stage.cluster, flavor, name, &elected)?;
-            std::thread::sleep(SETTLE);
-            let leaving = leader;
-            let phase = stage.measure(name, 1, &mut standby, |cluster| {
-                if clean {
-                    leaving.stop()?;
-                } else {
-                    leaving.kill();
-                }
-                let after = format!("after-{name}");
-                cluster
-                    .api
-                    .create(DEPLOYMENTS, &deployment(&after, 1, "1"))?;
-                wait_status(
-                    cluster,
-                    &format!("{DEPLOYMENTS}/{after}"),
-                    &[("replicas", 1)],
-                )
-            })?;
-            phases.push(phase);
-            leader = standby;
+    let played = std::thread::scope(|scope| {
+        let flavors = turns(options, reverse);
+        let threads = flavors.map(|flavor| scope.spawn(move || fail_over(installation, flavor)));
+        threads.map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|_| anyhow::bail!("a thread panicked"))
+        })
+    });
+    let mut phases = Vec::new();
+    for (index, played) in played.into_iter().enumerate() {
+        let mut played = played?;
+        if options.against == Flavor::Go && index == 1 {
+            played
+                .iter_mut()
+                .for_each(|phase| phase.flavor = Flavor::Ours);
         }
-        Ok(phases)
-    })
+        phases.extend(played);
+    }
+    Ok(phases)
+}
+
+fn fail_over(installation: &Installation, flavor: Flavor) -> Result<Vec<Phase>> {
+    let mut stage = Stage::new(installation)?;
+    let elected = ManagerOptions {
+        leader_elect: true,
+        ..same_controllers()
+    };
+    let mut phases = Vec::new();
+    let mut leader = stage.start_manager(flavor, &elected)?;
+    for (name, clean) in [("stopped", true), ("crashed", false)] {
+        let mut standby = Manager::start_named(&stage.cluster, flavor, name, &elected)?;
+        std::thread::sleep(SHORT_SETTLE);
+        let leaving = leader;
+        let phase = stage.measure(name, 1, &mut standby, |cluster| {
+            if clean {
+                leaving.stop()?;
+            } else {
+                leaving.kill();
+            }
+            let after = format!("after-{name}");
+            cluster
+                .api
+                .create(DEPLOYMENTS, &deployment(&after, 1, "1"))?;
+            wait_status(
+                cluster,
+                &format!("{DEPLOYMENTS}/{after}"),
+                &[("replicas", 1)],
+            )
+        })?;
+        phases.push(phase);
+        leader = standby;
+    }
+    Ok(phases)
 }
