@@ -339,8 +339,8 @@ impl User {
             let meta = &pod.metadata;
             let owner = meta.controller();
             let is_waited_for = owner.is_none_or(|owner| owner.kind != "ReplicaSet");
-            // The name of a pod that left a StatefulSet is still taken.
-            let is_stray = meta.labels.get("app") == Some("stray");
+            // The name of a pod that left a StatefulSet is still taken. Only what was let go: its owner must do that.
+            let is_stray = meta.labels.get("app") == Some("stray") && owner.is_none();
             if (is_waited_for && is_ill || is_stray) && !meta.is_terminating() {
                 self.remove(&pod).await;
             }

@@ -54,7 +54,10 @@ enum Command {
 }
 
 pub(crate) fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
     let result = match cli.command {
         Command::Up(arguments) => up::main(*arguments),
         Command::Down(arguments) => running::down(&arguments),
@@ -97,5 +100,16 @@ pub(crate) fn main() -> ExitCode {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Arguments that make no sense end with 1: clap's own 2 is what `simulate` and `preview` say of a check that is
+/// broken and a rollout that does not complete. Help and versions that were asked for are no mistake.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // Where nobody listens there is nobody to tell.
+    let _ = error.print();
+    match error.use_stderr() {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
     }
 }

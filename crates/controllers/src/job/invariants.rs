@@ -75,6 +75,11 @@ pub fn born_well(job: &Job, pods: &[Arc<Pod>], pod: &Pod) -> Result<(), String> 
     if let Some(end) = job.finished() {
         return Err(format!("{key} is {} and makes {name}", end.type_));
     }
+    // Once it has said so it cannot have overlooked it.
+    let suspended = api::conditions::find(&job.status.conditions, "Suspended");
+    if job.spec.suspend && suspended.is_some_and(|condition| condition.is_true()) {
+        return Err(format!("{key} is suspended and makes {name}"));
+    }
     let Some(index) = valid_index(job, pod).filter(|_| job.is_indexed()) else {
         return Ok(());
     };
@@ -265,6 +270,9 @@ mod tests {
         assert_eq!(told("| a:running b:pending"), "");
         let over = "default/j is Complete and makes b";
         assert_eq!(told("condition=Complete | b:pending"), over);
+        let suspended = "default/j is suspended and makes b";
+        assert_eq!(told("suspend condition=Suspended | b:pending"), suspended);
+        assert_eq!(told("condition=Suspended | b:pending"), "", "resumed");
         let indexed = |pods: &str| told(&format!("indexed completions=3 | {pods}"));
         assert_eq!(indexed("a:running,ix=0 b:pending,ix=1"), "");
         assert_eq!(indexed("a:failed,ix=1 b:pending,ix=1"), "");

@@ -35,6 +35,8 @@ pub(crate) struct Mirror {
     pub(crate) jobs: Store<Job>,
     /// Everything but events, as the garbage collector sees it.
     pub(crate) metas: BTreeMap<Uid, (String, Meta)>,
+    /// Pods that were let go by their set, by namespace and name.
+    left: BTreeSet<(String, String)>,
     /// How often each event was made anew, by what it says about what.
     told: BTreeMap<u64, u32>,
     /// Events that are there, by name.
@@ -120,6 +122,7 @@ impl Mirror {
             roles: Store::new(),
             jobs: Store::new(),
             metas: BTreeMap::new(),
+            left: BTreeSet::new(),
             told: BTreeMap::new(),
             events: BTreeSet::new(),
             lives: 0,
@@ -159,6 +162,13 @@ impl Mirror {
             }
             _ => self.other(changed),
         };
+        if let (Some(Object::Pod(before)), Some(Object::Pod(after))) = (&before, &after)
+            && before.metadata.controller().is_some()
+            && after.metadata.controller().is_none()
+        {
+            let name = (changed.namespace.clone(), changed.name.clone());
+            self.left.insert(name);
+        }
         match (&after, &before) {
             (Some(object), _) => {
                 let meta = object.meta();
@@ -235,6 +245,21 @@ impl Mirror {
             .map(str::to_owned);
         self.lives += u32::from(self.leader != leader);
         self.leader = leader;
+    }
+
+    /// Claims of a namespace, but for those of pods that left their set.
+    ///
+    /// UPSTREAM: a set looks at the claims of the pods that it has. The claim of one that was taken from it stays as
+    /// it is, whatever the retention policy says.
+    pub(super) fn claims_kept_in_order(&self, namespace: &str) -> Vec<Arc<PersistentVolumeClaim>> {
+        let mut claims = self.claims.in_namespace(namespace);
+        claims.retain(|claim| {
+            let name = &claim.metadata.name;
+            let is_of = |pod: &str| name.strip_suffix(pod).is_some_and(|it| it.ends_with('-'));
+            let mut left = self.left.iter();
+            !left.any(|(space, pod)| space == namespace && is_of(pod))
+        });
+        claims
     }
 
     pub(crate) fn pods_of(&self, owner: &Uid) -> Vec<Arc<Pod>> {

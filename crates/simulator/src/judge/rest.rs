@@ -142,7 +142,7 @@ impl Mirror {
         for set in self.stateful.list() {
             let uid = &set.metadata.uid;
             statefulset::converged(&set, &self.pods_of(uid), &self.revisions_of(uid))?;
-            let claims = self.claims.in_namespace(&set.metadata.namespace);
+            let claims = self.claims_kept_in_order(&set.metadata.namespace);
             statefulset::claims_converged(&set, &claims)?;
         }
         for set in self.daemons.list() {
