@@ -2,13 +2,16 @@
 //! the linker script `crates/steersman/start.ld`.
 //!
 //! The kernel maps text in pieces of 64 KB around what is touched. Functions that run lie all over a binary, so
-//! nearly all of it would be in memory; side by side they fill a quarter of it. The script names them without the
-//! hashes of the compiler, so it stays true while code changes: what is new or has another name lies elsewhere and
-//! costs a page or two until the script is made anew.
+//! nearly all of it would be in memory; side by side they fill a quarter of it. The script names them by the compiler's
+//! newer names (`.cargo/config.toml`), which tell what a function is made for, and without its hashes, so it stays true
+//! while code changes: what is new or has another name lies elsewhere and costs a page or two until the script is made
+//! anew.
 //!
 //! It takes a release build and a minute under valgrind. That and kubectl have to be installed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::BufRead;
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -17,18 +20,21 @@ use anyhow::{Context, Result, bail};
 
 use crate::{steps, workspace};
 
-/// Names are cut here: what differs behind it is generic arguments, mostly.
-const NAME_LENGTH: usize = 60;
-
 /// A crate of which more than this share runs is taken as a whole, which needs one line.
-const WHOLE: f64 = 0.6;
+const WHOLE: f64 = 0.9;
 
 /// A smaller crate fits beside others in one piece of what the kernel maps.
 const SMALL: u64 = 4096;
 
-/// How long a manager under valgrind takes to start and to do its work, on a slow machine.
-const START: Duration = Duration::from_secs(45);
-const WORK: Duration = Duration::from_secs(10);
+/// How much of a name is written beyond what tells it from those that do not run: so much the longer until a new
+/// function is taken for it.
+const SURE: usize = 12;
+
+/// How long a manager under valgrind may take to do some work, on a slow machine.
+const WORK: Duration = Duration::from_secs(300);
+
+/// What an idle manager does comes round within this time.
+const IDLE: Duration = Duration::from_secs(35);
 
 pub(crate) fn run(_: &[String]) -> Result<()> {
     let folder = std::env::temp_dir().join(format!("steersman-start-{}", std::process::id()));
@@ -104,16 +110,27 @@ fn exercise(binary: &Path, folder: &Path, calls: &Path) -> Result<()> {
         .spawn()
         .context("cannot run valgrind; install it")?;
     let mut manager = Ended(manager);
-    std::thread::sleep(START);
     let kubectl = |arguments: &[&str]| {
         let mut command = Command::new("kubectl");
         command.arg("--kubeconfig").arg(&kubeconfig).args(arguments);
-        steps::succeed(&mut command)
+        command
     };
-    kubectl(&["create", "deployment", "web", "--image=web", "--replicas=2"])?;
-    std::thread::sleep(WORK);
-    kubectl(&["delete", "deployment", "web"])?;
-    std::thread::sleep(WORK);
+    let pods = |wanted: usize| -> Result<()> {
+        for _ in 0..WORK.as_secs() {
+            let output = kubectl(&["get", "pods", "--output=name"]).output()?;
+            if output.stdout.lines().count() == wanted {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        bail!("the manager under valgrind did not bring {wanted} pods about in {WORK:?}")
+    };
+    let create = ["create", "deployment", "web", "--image=web", "--replicas=2"];
+    steps::succeed(&mut kubectl(&create))?;
+    pods(2)?;
+    steps::succeed(&mut kubectl(&["delete", "deployment", "web"]))?;
+    pods(0)?;
+    std::thread::sleep(IDLE);
     let process = manager.0.id().to_string();
     steps::succeed(Command::new("kill").args(["-TERM", &process]))?;
     if !manager.0.wait()?.success() {
@@ -215,33 +232,35 @@ fn script(sections: &[Section], addresses: &BTreeSet<u64>) -> String {
         let end = section.address + section.length;
         addresses.range(section.address..end).next().is_some()
     };
-    // Length of all functions and of those that run, and the names of these.
-    let mut crates: BTreeMap<&str, (u64, u64, BTreeSet<String>)> = BTreeMap::new();
+    let mut crates: BTreeMap<&str, Functions> = BTreeMap::new();
     for section in sections {
         let Some(origin) = &section.origin else {
             continue;
         };
-        let (all, run, names) = crates.entry(origin).or_default();
-        *all += section.length;
+        let functions = crates.entry(origin).or_default();
+        functions.length += section.length;
         if runs(section) {
-            *run += section.length;
-            names.insert(pattern(&section.name));
+            functions.length_run += section.length;
+            functions.run.insert(pattern(&section.name));
+        } else {
+            functions.rest.insert(pattern(&section.name));
         }
     }
     let mut script = String::from(
         "/* Made by `cargo xtask start-order`: what a controller manager runs, side by side. */\n\
          SECTIONS {\n  .text.start : {\n",
     );
-    for (name, (all, run, patterns)) in &crates {
-        if patterns.is_empty() {
+    for (name, functions) in &crates {
+        if functions.run.is_empty() {
             continue;
         }
-        if *run as f64 >= *all as f64 * WHOLE || *all < SMALL {
+        let whole = functions.length_run as f64 >= functions.length as f64 * WHOLE;
+        if whole || functions.length < SMALL {
             script += &format!("    *.{name}.*(.text .text.*)\n");
             continue;
         }
         script += &format!("    *.{name}.*(\n");
-        for pattern in patterns {
+        for pattern in functions.patterns() {
             script += &format!("      {pattern}\n");
         }
         script += "    )\n";
@@ -249,11 +268,63 @@ fn script(sections: &[Section], addresses: &BTreeSet<u64>) -> String {
     script + "  }\n} INSERT BEFORE .text;\n"
 }
 
-/// A section's name without what the compiler makes up: hashes of types (`17h` and 16 digits) and of crates (`Cs…_`).
+/// The functions of one crate, by pattern: those that run, and the rest.
+#[derive(Default)]
+struct Functions {
+    length: u64,
+    length_run: u64,
+    run: BTreeSet<String>,
+    rest: BTreeSet<String>,
+}
+
+impl Functions {
+    /// What matches those that run and as few others as can be, in few words.
+    fn patterns(&self) -> BTreeSet<String> {
+        let mut patterns: BTreeSet<String> = BTreeSet::new();
+        for name in &self.run {
+            // Sorted, so that who has most in common with it is next to it.
+            let before = self
+                .rest
+                .range::<String, _>((Unbounded, Included(name)))
+                .next_back();
+            let after = self
+                .rest
+                .range::<String, _>((Included(name), Unbounded))
+                .next();
+            let neighbours = before.into_iter().chain(after);
+            let shared = neighbours.map(|other| in_common(name, other)).max();
+            let length = shared.unwrap_or(0) + SURE;
+            let pattern = match name.get(..length) {
+                Some(start) => format!("{}*", start.trim_end_matches('*')),
+                None => name.clone(),
+            };
+            // One that was cut shorter covers it.
+            let covered = patterns
+                .range::<String, _>((Unbounded, Excluded(&pattern)))
+                .next_back();
+            let covers = |shorter: &String| {
+                let start = shorter.strip_suffix('*');
+                start.is_some_and(|start| pattern.starts_with(start))
+            };
+            if !covered.is_some_and(covers) {
+                patterns.insert(pattern);
+            }
+        }
+        patterns
+    }
+}
+
+fn in_common(one: &str, other: &str) -> usize {
+    let same = one.bytes().zip(other.bytes());
+    same.take_while(|(a, b)| a == b).count()
+}
+
+/// A section's name without what the compiler makes up: hashes of crates (`Cs…_`) and numbers of its own (`.llvm.…`).
+/// Types and generic arguments are part of a name, so that it is the same after a change of anything else.
 fn pattern(name: &str) -> String {
-    let name = match name.rfind("17h") {
-        Some(at) => &name[..at + 3],
-        None => name,
+    let (name, numbered) = match name.find(".llvm.") {
+        Some(at) => (&name[..at], true),
+        None => (name, false),
     };
     let mut pattern = String::new();
     let mut rest = name;
@@ -269,11 +340,10 @@ fn pattern(name: &str) -> String {
         }
     }
     pattern += rest;
-    let whole = pattern == name && !name.ends_with("17h");
-    let cut = pattern.len() > NAME_LENGTH || !whole;
-    pattern.truncate(NAME_LENGTH);
-    let pattern = pattern.trim_end_matches('*').to_owned();
-    if cut { pattern + "*" } else { pattern }
+    if numbered {
+        pattern += "*";
+    }
+    pattern
 }
 
 #[cfg(test)]
@@ -282,10 +352,10 @@ mod tests {
 
     const MAP: &str = "\
              VMA              LMA     Size Align Out     In      Symbol
-            1000             1000       20     4         /t/steersman-08.h2-1f.h2.fe-cgu.0.rcgu.o.rcgu.o:(.text._ZN2h21a17h0123456789abcdefE)
-            1020             1020     2000     4         /t/steersman-08.h2-1f.h2.fe-cgu.1.rcgu.o.rcgu.o:(.text._ZN2h21b17h0123456789abcdefE)
+            1000             1000       20     4         /t/steersman-08.h2-1f.h2.fe-cgu.0.rcgu.o.rcgu.o:(.text._RNvCs1a_2h21a.llvm.77)
+            1020             1020     2000     4         /t/steersman-08.h2-1f.h2.fe-cgu.1.rcgu.o.rcgu.o:(.text._RNvCs1a_2h21b)
             3020             3020       10     4         /t/libring.rlib(x.o):(.text.mul)
-            3030             3030       10     4         /t/steersman-08.mio-2a.mio.aa-cgu.0.rcgu.o.rcgu.o:(.text._ZN3mio1c17h0123456789abcdefE)
+            3030             3030       10     4         /t/steersman-08.mio-2a.mio.aa-cgu.0.rcgu.o.rcgu.o:(.text._RNvCs2b_3mio1c)
             3040             3040       10     4         /t/steersman-08.mio-2a.mio.aa-cgu.0.rcgu.o.rcgu.o:(.rodata.x)
 ";
 
@@ -314,7 +384,7 @@ calls=1 0x1000 3
             lines,
             [
                 "    *.h2.*(",
-                "      .text._ZN2h21a17h*",
+                "      .text._RNvCs*_2h21a*",
                 "    )",
                 "    *.mio.*(.text .text.*)",
                 "  }",
@@ -327,18 +397,32 @@ calls=1 0x1000 3
     fn names_hold_nothing_that_the_compiler_makes_up() {
         for (name, expected) in [
             (".text.main", ".text.main"),
-            (
-                ".text._ZN2h21a17h0123456789abcdefE.llvm.123",
-                ".text._ZN2h21a17h*",
-            ),
+            (".text._RNvCs1a_2h21a.llvm.123", ".text._RNvCs*_2h21a*"),
             (
                 ".text._RNvNtCsjrHSEGnQ3l9_3std2io5print",
-                ".text._RNvNtCs*_3std2io5print*",
+                ".text._RNvNtCs*_3std2io5print",
             ),
         ] {
             assert_eq!(pattern(name), expected);
         }
-        let long = format!(".text._ZN{}", "a".repeat(200));
-        assert_eq!(pattern(&long).len(), NAME_LENGTH + 1);
+    }
+
+    #[test]
+    fn names_are_as_long_as_it_takes_to_tell_them_apart() {
+        let long = "z".repeat(40);
+        let set = |names: &[&str]| names.iter().map(|name| format!("{name}{long}")).collect();
+        let functions = Functions {
+            run: set(&["ab", "ac", "xyz"]),
+            rest: set(&["acd", "xya"]),
+            ..Functions::default()
+        };
+        let patterns: Vec<String> = functions.patterns().into_iter().collect();
+        // Those that are cut stand for all that begin like them; what is one of them already is not said twice.
+        assert_eq!(patterns.len(), 3);
+        for (pattern, name) in patterns.iter().zip(&functions.run) {
+            let start = pattern.trim_end_matches('*');
+            assert!(name.starts_with(start) && start.len() < name.len());
+            assert!(!functions.rest.iter().any(|name| name.starts_with(start)));
+        }
     }
 }
