@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 use std::ops::Bound::{Excluded, Included, Unbounded};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -64,10 +64,9 @@ fn make(folder: &Path) -> Result<String> {
         .args(["-C", "strip=none", "-C"])
         .arg(format!("link-arg=-Wl,-Map={}", map.display()));
     steps::succeed(&mut link)?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target = target.unwrap_or_else(|| workspace::root().join("target"));
     let calls = folder.join("calls");
-    exercise(&target.join("release/steersman"), folder, &calls)?;
+    let binary = workspace::target().join("release/steersman");
+    exercise(&binary, folder, &calls)?;
     let sections = read_map(&std::fs::read_to_string(map)?);
     let addresses = read_calls(&std::fs::read_to_string(calls)?);
     Ok(script(&sections, &addresses))
