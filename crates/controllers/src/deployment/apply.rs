@@ -104,6 +104,8 @@ impl DeploymentController {
     ) -> Error {
         let deployment = &*snapshot.deployment;
         let Some(held) = self.sets.find(&key.namespace, &set.metadata.name) else {
+            self.wait_for_unseen(key, deployment, &set.metadata.name)
+                .await;
             return Error::Stale {
                 resource: ReplicaSet::TYPE.plural.to_string(),
             };
@@ -119,6 +121,19 @@ impl DeploymentController {
         match self.write_status(key, snapshot, annotations, &status).await {
             Ok(()) => error.into(),
             Err(failure) => failure,
+        }
+    }
+
+    /// If the set is one of ours whose creation was never answered, nothing is planned before the cache shows it:
+    /// pods of another template would come on top of those that it is about to make.
+    async fn wait_for_unseen(&self, key: &Key, deployment: &Deployment, name: &str) {
+        let client = &self.tools.client;
+        let found = client.get_as::<ReplicaSet>(&key.namespace, name).await;
+        // Where it cannot be read, the next attempt comes here again.
+        if let Ok(found) = found
+            && found.metadata.is_controlled_by(&deployment.metadata.uid)
+        {
+            self.written_sets.note(key, found.metadata.resource_version);
         }
     }
 

@@ -162,3 +162,32 @@ async fn a_deployment_that_is_gone_adopts_nothing() {
     );
     assert_eq!(world.written(), "");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_set_whose_creation_was_never_answered_is_waited_for() {
+    let world = World::new().await;
+    let manager = || controller(&world.informers, Tools::from(&world), 1);
+    let (before, after) = (manager(), manager());
+    let lagging = testkit::Lagging {
+        controller: before,
+        world,
+    };
+    lagging.world.create(&Deployment::TYPE, deployment(2)).await;
+    lagging.see::<Deployment>("web").await;
+    lagging.reconcile("web").await.unwrap();
+    // Whoever goes on from here knows nothing of that set, and neither does the cache.
+    let lagging = testkit::Lagging {
+        controller: after,
+        world: lagging.world,
+    };
+    lagging.world.written();
+    lagging.reconcile("web").await.unwrap_err();
+    let written = lagging.world.written();
+    assert!(written.contains("POST replicasets -> 409"), "{written}");
+    edit(&lagging.world, image("2")).await;
+    lagging.see::<Deployment>("web").await;
+    lagging.world.written();
+    let error = lagging.reconcile("web").await.unwrap_err();
+    assert!(matches!(error, runtime::Error::Stale { .. }), "{error}");
+    assert_eq!(lagging.world.written(), "");
+}
