@@ -53,7 +53,9 @@ impl Mirror {
         }
         for held in self.jobs.list() {
             let end = held.finished().map_or("waits", |end| &*end.type_);
-            let certain = held.metadata.labels.contains_key(CERTAIN);
+            // One that was stopped ends if it had come far enough by then.
+            let stopped = held.spec.suspend || held.spec.parallelism == Some(0);
+            let certain = held.metadata.labels.contains_key(CERTAIN) && !stopped;
             let end = if certain { end } else { "any" };
             lines.push(format!("job {}: {end}", held.metadata.key()));
         }

@@ -11,7 +11,7 @@ type Verdict = Result<(), String>;
 
 impl Inner {
     /// A job's success is its pod's: it can be counted only once it has been seen.
-    pub(super) fn remember_success(&mut self, after: Option<&Object>) {
+    pub(super) fn remember_success(&mut self, before: Option<&Object>, after: Option<&Object>) {
         let Some(Object::Pod(pod)) = after else {
             return;
         };
@@ -20,6 +20,11 @@ impl Inner {
         if let Some(job) = job {
             let (uid, now) = (&pod.metadata.uid, self.clock.now());
             self.past.note_success(&job.uid, uid, now);
+            // UPSTREAM: a pod that somebody took from its job when it had ended is adopted, held and counted again.
+            let adopted = matches!(before, Some(Object::Pod(before)) if before.metadata.controller().is_none());
+            if adopted {
+                self.past.note_success_again(&job.uid);
+            }
         }
     }
 

@@ -37,6 +37,8 @@ pub(super) struct Past {
     disturbed: BTreeMap<Uid, MicroTime>,
     /// Of each job: its pods that were seen to succeed, and when.
     successes: BTreeMap<Uid, BTreeMap<Uid, MicroTime>>,
+    /// How often a job adopted a pod that had succeeded before.
+    successes_again: BTreeMap<Uid, usize>,
     forgiven_at: Option<MicroTime>,
     /// Requests may take long.
     pub(super) is_slow: bool,
@@ -106,9 +108,14 @@ impl Past {
         held.entry(pod.clone()).or_insert(at);
     }
 
-    /// How many pods of a job have ever succeeded.
+    pub(super) fn note_success_again(&mut self, job: &Uid) {
+        *self.successes_again.entry(job.clone()).or_default() += 1;
+    }
+
+    /// How often a pod of a job has succeeded and come to it.
     pub(super) fn successes(&self, job: &Uid) -> usize {
-        self.successes.get(job).map_or(0, BTreeMap::len)
+        let again = self.successes_again.get(job).copied().unwrap_or(0);
+        self.successes.get(job).map_or(0, BTreeMap::len) + again
     }
 
     /// Has the pod succeeded so long ago that its job's controller knows?

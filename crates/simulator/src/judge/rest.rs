@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::kinds::{DaemonSet, Pod};
+use api::kinds::{DaemonSet, Pod, StatefulSet};
 use api::{Gates, Meta, Resource, Uid};
 use controllers::{
     daemonset, deployment, garbage_collector, namespace, node_lifecycle, pod_gc, replicaset,
@@ -128,6 +128,20 @@ impl Mirror {
         }
     }
 
+    /// A pod that another controller has adopted may bear a name that a StatefulSet needs: then the set waits for
+    /// ever, as it does upstream.
+    fn name_is_taken(&self, set: &StatefulSet) -> bool {
+        let meta = &set.metadata;
+        let is_of_set = |pod: &Pod| {
+            let ordinal = pod.metadata.name.strip_prefix(&*meta.name);
+            let ordinal = ordinal.and_then(|rest| rest.strip_prefix('-'));
+            ordinal.is_some_and(|ordinal| ordinal.parse::<i32>().is_ok())
+        };
+        let pods = self.pods.in_namespace(&meta.namespace);
+        pods.iter()
+            .any(|pod| is_of_set(pod) && !pod.metadata.is_controlled_by(&meta.uid))
+    }
+
     fn converged(&self, gates: Gates, now: api::MicroTime) -> Verdict {
         for set in self.sets.list() {
             replicaset::converged(&*set, &self.pods_of(&set.metadata.uid))?;
@@ -141,6 +155,9 @@ impl Mirror {
         }
         for set in self.stateful.list() {
             let uid = &set.metadata.uid;
+            if self.name_is_taken(&set) {
+                continue;
+            }
             statefulset::converged(&set, &self.pods_of(uid), &self.revisions_of(uid))?;
             let claims = self.claims_kept_in_order(&set.metadata.namespace);
             statefulset::claims_converged(&set, &claims)?;

@@ -156,7 +156,7 @@ impl Inner {
         if bounds.generation >= 0 {
             self.past.note_bounds(uid, bounds);
         }
-        self.remember_success(after);
+        self.remember_success(before, after);
         if let Some(Object::Set(set)) = before {
             let surplus = deployment::surplus(set);
             self.past.note_surplus(&set.metadata.uid, surplus, now);
