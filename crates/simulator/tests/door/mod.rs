@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use client::{Body, BoxError, Transport};
 use futures_util::StreamExt;
+use http::header::{ETAG, IF_NONE_MATCH};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, StreamBody};
 use tokio::sync::watch;
@@ -58,7 +59,7 @@ impl Door {
         }))
     }
 
-    async fn pass(&self, request: Request<Bytes>) -> Result<Response<Body>, BoxError> {
+    async fn pass(&self, mut request: Request<Bytes>) -> Result<Response<Body>, BoxError> {
         if *self.shut.borrow() {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return Err("connection refused".into());
@@ -68,8 +69,13 @@ impl Door {
         if missing.is_some_and(|group| path.starts_with(&format!("/apis/{group}/"))) {
             return Ok(not_found());
         }
+        let missing = missing.filter(|_| path == "/apis");
+        if missing.is_some() {
+            // The tag of another document.
+            request.headers_mut().remove(IF_NONE_MATCH);
+        }
         let response = self.inner.clone().oneshot(request).await?;
-        if let Some(group) = missing.filter(|_| path == "/apis") {
+        if let Some(group) = missing {
             return without(response, group).await;
         }
         let mut shut = self.shut.subscribe();
@@ -87,7 +93,8 @@ impl Door {
 
 /// Aggregated discovery without one group.
 async fn without(response: Response<Body>, group: &str) -> Result<Response<Body>, BoxError> {
-    let (head, body) = response.into_parts();
+    let (mut head, body) = response.into_parts();
+    head.headers.remove(ETAG);
     let body = body.collect().await?.to_bytes();
     let mut list: serde_json::Value = serde_json::from_slice(&body)?;
     if let Some(items) = list["items"].as_array_mut() {
