@@ -11,9 +11,9 @@ use crate::{parity, real, schema, tidy, workspace};
 /// The crate that is too slow without optimization.
 const SIMULATOR: &str = "steersman-simulator";
 
-/// For continuous integration. Two cores do 2,400 in four minutes, but seeds 674, 753, 793 and 935 are open: until they
+/// For continuous integration. Two cores do 2,400 in four minutes, but seed 935 and six behind it are open: until they
 /// are understood it runs those before them.
-const SEEDS_IN_CI: &str = "670";
+const SEEDS_IN_CI: &str = "930";
 
 /// Ten seconds' worth, for people who wait.
 const SEEDS: &str = "100";
