@@ -77,6 +77,34 @@ async fn a_claim_of_the_default_class_is_bound_when_its_pod_gets_a_node() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_class_says_where_its_volumes_can_be_made() {
+    let zoned = "nodes: [{count: 2, zones: [a, b]}]";
+    let world = world(Config::parse(zoned, "nodes.yaml").unwrap()).await;
+    let class = |name: &str, zone: &str| {
+        let zone = json!({"key": "topology.kubernetes.io/zone", "values": [zone]});
+        json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+            "provisioner": "example.com/disk", "volumeBindingMode": "WaitForFirstConsumer",
+            "allowedTopologies": [{"matchLabelExpressions": [zone]}],
+        })
+    };
+    for (name, zone) in [("near", "b"), ("nowhere", "c")] {
+        world.create(&StorageClass::TYPE, class(name, zone)).await;
+        let claim = claim(name, Some(name));
+        world.create(&PersistentVolumeClaim::TYPE, claim).await;
+        world.create(&PODS, mounting(name, name)).await;
+    }
+    pass(&world, 3).await;
+    let near = world.get(&PODS, "near").await.unwrap();
+    assert_eq!(near["spec"]["nodeName"], "node-1");
+    let nowhere = world.get(&PODS, "nowhere").await.unwrap();
+    assert_eq!(
+        condition(&nowhere, "PodScheduled")["message"],
+        "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind. no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_whose_claim_is_missing_waits_for_it() {
     let world = world(Config::default()).await;
     world.create(&PODS, mounting("db", "data")).await;
