@@ -350,28 +350,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_has_not_changed_is_not_read_again() {
-        const DEFINITIONS: ResourceType = ResourceType::cluster(
-            "apiextensions.k8s.io",
-            "v1",
-            "customresourcedefinitions",
-            "CustomResourceDefinition",
-        );
         let world = testkit::World::new().await;
         let first = refresh(&world.client, &Known::default()).await.unwrap();
         assert!(first.found.named("deploy").is_some());
         let second = refresh(&world.client, &first).await.unwrap();
         assert!(Arc::ptr_eq(&first.found, &second.found));
-        let definition = serde_json::json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "widgets.example.com"},
-            "spec": {
-                "group": "example.com", "scope": "Namespaced",
-                "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-                "versions": [{"name": "v1", "served": true, "storage": true,
-                    "schema": {"openAPIV3Schema": {"type": "object"}}}],
-            },
-        });
-        world.create(&DEFINITIONS, definition).await;
+        world.define_widgets().await;
         world.settle().await;
         let third = refresh(&world.client, &second).await.unwrap();
         assert!(third.found.named("widgets").is_some());

@@ -4,8 +4,10 @@
 mod lagging;
 mod pods;
 mod recording;
+mod widgets;
 mod world;
 
 pub use lagging::{Lagging, woken};
 pub use recording::Write;
+pub use widgets::WIDGET;
 pub use world::World;

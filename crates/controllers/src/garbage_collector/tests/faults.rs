@@ -9,7 +9,7 @@ use bytes::Bytes;
 use client::{Body, BoxError, Client, Propagation};
 use http::{Request, Response};
 use serde_json::{Value, json};
-use testkit::World;
+use testkit::{WIDGET, World};
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
@@ -87,25 +87,8 @@ async fn discovery_that_fails_takes_nothing_away() {
 #[tokio::test(start_paused = true)]
 async fn custom_kinds_come_and_are_collected() {
     let (world, _) = world().await;
-    let definitions = ResourceType::cluster(
-        "apiextensions.k8s.io",
-        "v1",
-        "customresourcedefinitions",
-        "CustomResourceDefinition",
-    );
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced",
-            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-            "versions": [{"name": "v1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
-        },
-    });
-    world.create(&definitions, definition).await;
+    world.define_widgets().await;
     tokio::time::sleep(Duration::from_secs(35)).await;
-    let widgets = ResourceType::namespaced("example.com", "v1", "widgets", "Widget");
     let root = world.create(&CONFIG_MAP, config_map("root", &[])).await;
     let widget = |name: &str, owner: &Value| {
         let mut widget = config_map(name, &[owner]);
@@ -113,7 +96,7 @@ async fn custom_kinds_come_and_are_collected() {
         widget["kind"] = json!("Widget");
         widget
     };
-    world.create(&widgets, widget("orphan", &root)).await;
+    world.create(&WIDGET, widget("orphan", &root)).await;
     world.settle().await;
     world
         .delete_with(&CONFIG_MAP, "root", &by(Propagation::Orphan))
@@ -123,15 +106,15 @@ async fn custom_kinds_come_and_are_collected() {
         world.written(),
         "PATCH widgets/orphan -> 415\nPATCH widgets/orphan\nPATCH configmaps/root"
     );
-    let orphan = world.get(&widgets, "orphan").await.unwrap();
+    let orphan = world.get(&WIDGET, "orphan").await.unwrap();
     assert_eq!(orphan["metadata"]["ownerReferences"], Value::Null);
 
     let owner = world.create(&CONFIG_MAP, config_map("owner", &[])).await;
-    world.create(&widgets, widget("leaf", &owner)).await;
+    world.create(&WIDGET, widget("leaf", &owner)).await;
     world.settle().await;
     world.delete(&CONFIG_MAP, "owner").await;
     world.settle().await;
-    assert!(world.get(&widgets, "leaf").await.is_none());
+    assert!(world.get(&WIDGET, "leaf").await.is_none());
 }
 
 /// A leaf under a root.

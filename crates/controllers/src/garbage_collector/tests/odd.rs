@@ -5,29 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use api::{Key, ResourceType};
+use api::Key;
 use bytes::Bytes;
 use client::{Body, BoxError, Client, Propagation};
 use http::Request;
 use runtime::Stop;
 use runtime::informer::StreamOptions;
 use serde_json::{Value, json};
-use testkit::World;
+use testkit::{WIDGET, World};
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
 use super::super::{Memory, NAME, controller};
 use super::sync::{CONFIG_MAP, by, config_map, names, world};
 use crate::Tools;
-
-const DEFINITION: ResourceType = ResourceType::cluster(
-    "apiextensions.k8s.io",
-    "v1",
-    "customresourcedefinitions",
-    "CustomResourceDefinition",
-);
-
-const WIDGET: ResourceType = ResourceType::namespaced("example.com", "v1", "widgets", "Widget");
 
 fn owner(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "uid": uid}})
@@ -122,23 +113,10 @@ async fn ten_thousand_dependents_go_with_their_owner() {
     assert_eq!(graph.len(), before - 1);
 }
 
-fn definition() -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced",
-            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-            "versions": [{"name": "v1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
-        },
-    })
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_goes_away_while_it_is_watched_hurts_nobody() {
     let (world, _) = world().await;
-    world.create(&DEFINITION, definition()).await;
+    world.define_widgets().await;
     tokio::time::sleep(Duration::from_secs(35)).await;
     let mut widget = config_map("widget", &[]);
     widget["apiVersion"] = json!("example.com/v1");
@@ -147,11 +125,11 @@ async fn a_kind_that_goes_away_while_it_is_watched_hurts_nobody() {
     let leaf = config_map("leaf", &[&widget]);
     world.create(&CONFIG_MAP, leaf).await;
     world.settle().await;
-    world.delete(&DEFINITION, "widgets.example.com").await;
+    world.undefine_widgets().await;
     tokio::time::sleep(Duration::from_secs(300)).await;
     check_works(&world).await;
     // The kind comes back, and so does what can be said about its objects.
-    world.create(&DEFINITION, definition()).await;
+    world.define_widgets().await;
     tokio::time::sleep(Duration::from_secs(2000)).await;
     assert!(names(&world).await.is_empty(), "the owner is gone for good");
 }
