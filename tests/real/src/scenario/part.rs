@@ -1,5 +1,7 @@
 //! Scenarios that are played together, with the controllers that they are about.
 
+use std::time::Duration;
+
 /// Which stories a story is played along with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -38,6 +40,9 @@ const NODES: [&str; 2] = ["node-lifecycle-controller", "taint-eviction-controlle
 /// So few finished pods may stay, in the whole cluster: one scenario makes more.
 const FINISHED_PODS: &str = "--terminated-pod-gc-threshold=2";
 
+/// More than the time between two looks at all nodes, of which each may write something.
+const LOOKS_AT_NODES: Duration = Duration::from_secs(3);
+
 /// Silence is noticed while a story lasts, and heartbeats of a loaded machine are in time. A story can do something
 /// between two looks. Nodes that wait for their turn to be tainted wait for seconds.
 const SHORT_PATIENCE: [&str; 4] = [
@@ -65,5 +70,13 @@ impl Part {
             Part::Nodes => &SHORT_PATIENCE,
         };
         flags.iter().map(ToString::to_string).collect()
+    }
+
+    /// How long nothing is written once a story is over, where managers also act when nothing has happened.
+    pub(crate) fn quiet_at_the_end(self) -> Option<Duration> {
+        match self {
+            Part::Nodes => Some(LOOKS_AT_NODES),
+            Part::Workloads | Part::Housekeeping => None,
+        }
     }
 }

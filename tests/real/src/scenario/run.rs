@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use serde_json::json;
@@ -178,6 +178,9 @@ pub(super) fn play(
     for (index, step) in scenario.steps.iter().enumerate() {
         let at = || format!("step {} of {} ({step:?})", index + 1, scenario.steps.len());
         player.take(step).with_context(at)?;
+    }
+    if let Some(quiet) = scenario.part().quiet_at_the_end() {
+        witness::settle(witness, api, &namespace, quiet, Instant::now())?;
     }
     let record = Record::take(api, &namespace, &witness.writes(&namespace)?)?;
     clean_up(api, &namespace)?;
