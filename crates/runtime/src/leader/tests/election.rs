@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -82,6 +83,29 @@ async fn a_holder_whose_clock_is_an_hour_off_keeps_the_lease() {
         pass(30.0).await;
         assert!(b.may_write());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn clocks_that_jump_change_nobodys_role() {
+    let server = LeaseServer::default();
+    // Each reading is an hour before or after the one before it.
+    let jumping = || {
+        let (clock, readings) = (clock(), AtomicU64::new(0));
+        api::Clock::new(move || {
+            let hours = readings.fetch_add(1, Ordering::Relaxed) % 2;
+            clock.now().plus(Duration::from_secs(hours * 3600))
+        })
+    };
+    let a = Candidate::with(&server, "a", jumping(), |_| {});
+    pass(0.5).await;
+    let b = Candidate::with(&server, "b", jumping(), |_| {});
+    for _ in 0..600 {
+        pass(0.1).await;
+        assert!(a.may_write() && !b.leads());
+    }
+    drop(a);
+    pass(30.0).await;
+    assert!(b.may_write());
 }
 
 #[tokio::test(start_paused = true)]
