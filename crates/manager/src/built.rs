@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use api::kinds::{
-    ControllerRevision, DaemonSet, Deployment, Job, PersistentVolumeClaim, Pod, ReplicaSet,
-    ReplicationController, StatefulSet,
+    ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, Job, Lease, Namespace, Node,
+    PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, Secret, ServiceAccount,
+    StatefulSet,
 };
 use api::{Clock, Gate, Gates, Rng};
 use client::Client;
@@ -300,8 +301,8 @@ fn taint_eviction_loop(parts: &Parts, tools: Tools) -> Controller {
         .explained(&parts.decisions)
 }
 
-/// Kinds that some controller caches in any case: the garbage collector listens there.
-fn cached_kinds(informers: &Informers) -> Vec<SharedKind> {
+/// Kinds that some controller caches: the garbage collector listens there.
+fn cached_kinds(informers: &Arc<Informers>) -> Vec<SharedKind> {
     vec![
         SharedKind::of::<Pod>(informers),
         SharedKind::of::<ReplicaSet>(informers),
@@ -312,6 +313,13 @@ fn cached_kinds(informers: &Informers) -> Vec<SharedKind> {
         SharedKind::of::<Job>(informers),
         SharedKind::of::<ControllerRevision>(informers),
         SharedKind::of::<PersistentVolumeClaim>(informers),
+        SharedKind::of::<Node>(informers),
+        SharedKind::of::<Lease>(informers),
+        SharedKind::of::<Namespace>(informers),
+        SharedKind::of::<ServiceAccount>(informers),
+        SharedKind::of::<Secret>(informers),
+        SharedKind::of::<ConfigMap>(informers),
+        SharedKind::of::<ClusterRole>(informers),
     ]
 }
 
