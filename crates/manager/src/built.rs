@@ -58,7 +58,7 @@ pub struct Built {
 /// A controller that is ready to run.
 pub struct Ready {
     pub name: &'static str,
-    run: Box<dyn FnOnce(Stop) -> BoxFuture<'static, ()> + Send>,
+    pub(crate) run: Box<dyn FnOnce(Stop) -> BoxFuture<'static, ()> + Send>,
 }
 
 /// In upstream's order of registration.
@@ -363,7 +363,9 @@ impl Built {
 }
 
 /// Ends a controller's event writer when dropped, after the controller itself has ended.
-pub struct Stops(#[expect(dead_code, reason = "it acts by being dropped")] runtime::stop::Stopper);
+pub struct Stops(
+    #[expect(dead_code, reason = "it acts by being dropped")] pub(crate) runtime::stop::Stopper,
+);
 
 impl Ready {
     /// A controller with the common loop; `queue` is upstream's name for its queue.
@@ -450,6 +452,10 @@ pub(crate) mod tests {
             assert_eq!(descriptor.map(|found| found.name), Some(built.name));
         }
         let names: Vec<&str> = BUILT.iter().map(|built| built.name).collect();
+        assert_eq!(
+            names[0], "serviceaccount-token-controller",
+            "upstream's first"
+        );
         assert_eq!(build_all(&Metrics::new()), names);
     }
 }
