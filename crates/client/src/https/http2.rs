@@ -32,9 +32,9 @@ struct State {
     max_streams: AtomicUsize,
 }
 
-/// A dead connection is noticed after at most two intervals (the first may have begun just before the last sign of
-/// life) and one timeout, 26 s; with the time to reconnect it is replaced within 30 s.
-const PING_INTERVAL: Duration = Duration::from_secs(8);
+/// A server that has been silent for so long is asked, and has so long to answer: a dead connection is noticed after
+/// 26 s; with the time to reconnect it is replaced within 30 s.
+const SILENCE: Duration = Duration::from_secs(16);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How much one stream may send before we have read it: a megabyte fills a 100 ms round trip at 10 MB/s.
@@ -63,7 +63,7 @@ where
         io,
         unsent: Vec::new(),
         sent: 0,
-        heard: false,
+        heard_at: Instant::now(),
         failure: None,
     }));
     let (sender, mut connection) = h2::client::Builder::new()
@@ -84,10 +84,13 @@ where
         told.max_streams.store(allowed, Ordering::Relaxed);
         if ended.is_pending() {
             // What came of it goes out only now, and all in one.
-            let sent = lock(&wire).poll_send(cx);
+            let (sent, heard_at) = {
+                let mut wire = lock(&wire);
+                (wire.poll_send(cx), wire.heard_at)
+            };
             let failure = match sent {
                 Poll::Ready(Err(failure)) => Some(failure),
-                Poll::Ready(Ok(())) | Poll::Pending => pulse.feel(&wire, cx),
+                Poll::Ready(Ok(())) | Poll::Pending => pulse.feel(heard_at, cx),
             };
             if let Some(failure) = failure {
                 lock(&wire).failure = Some(failure);
@@ -165,42 +168,42 @@ pub(super) fn poll_data(
     Poll::Ready(piece)
 }
 
-/// Looks now and then whether the other side is still there.
+/// Asks a silent server whether it is still there.
 struct Pulse {
     pings: Option<PingPong>,
     next_look: Pin<Box<Sleep>>,
-    asked: bool,
+    asked_at: Option<Instant>,
 }
 
 impl Pulse {
     fn new(pings: Option<PingPong>) -> Pulse {
         Pulse {
             pings,
-            next_look: Box::pin(tokio::time::sleep(PING_INTERVAL)),
-            asked: false,
+            next_look: Box::pin(tokio::time::sleep(SILENCE)),
+            asked_at: None,
         }
     }
 
     /// An error when the other side is silent although it was asked.
-    fn feel<S>(&mut self, wire: &Mutex<Wire<S>>, cx: &mut Context<'_>) -> Option<io::Error> {
+    fn feel(&mut self, heard_at: Instant, cx: &mut Context<'_>) -> Option<io::Error> {
         let pings = self.pings.as_mut()?;
         while let Poll::Ready(Ok(_)) = pings.poll_pong(cx) {}
         while self.next_look.as_mut().poll(cx).is_ready() {
-            let heard = std::mem::take(&mut lock(wire).heard);
-            if self.asked && !heard {
+            if self.asked_at.is_some_and(|asked_at| heard_at <= asked_at) {
                 let silence = "the server does not answer pings";
                 return Some(io::Error::new(io::ErrorKind::TimedOut, silence));
             }
-            self.asked = !heard;
-            let wait = match heard {
-                true => PING_INTERVAL,
-                false => {
-                    // One that is still on its way serves as well.
-                    let _ = pings.send_ping(h2::Ping::opaque());
-                    PING_TIMEOUT
-                }
+            let (now, due) = (Instant::now(), heard_at + SILENCE);
+            let next_look = if due <= now {
+                // One that is still on its way serves as well.
+                let _ = pings.send_ping(h2::Ping::opaque());
+                self.asked_at = Some(now);
+                now + PING_TIMEOUT
+            } else {
+                self.asked_at = None;
+                due
             };
-            self.next_look.as_mut().reset(Instant::now() + wait);
+            self.next_look.as_mut().reset(next_look);
         }
         None
     }
@@ -212,8 +215,8 @@ struct Wire<S> {
     unsent: Vec<u8>,
     /// So much of it has gone out.
     sent: usize,
-    /// Anything came since the last look.
-    heard: bool,
+    /// When something came last.
+    heard_at: Instant,
     /// Why nothing will come any more; told once.
     failure: Option<io::Error>,
 }
@@ -255,7 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gathering<S> {
     ) -> Poll<io::Result<()>> {
         let mut wire = lock(&self.0);
         match Pin::new(&mut wire.io).poll_read(cx, buffer)? {
-            Poll::Ready(()) => wire.heard |= !buffer.filled().is_empty(),
+            Poll::Ready(()) => wire.heard_at = Instant::now(),
             Poll::Pending => match wire.failure.take() {
                 Some(failure) => return Poll::Ready(Err(failure)),
                 None => return Poll::Pending,
