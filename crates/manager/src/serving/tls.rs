@@ -491,7 +491,8 @@ mod tests {
                 ))
             };
         }
-        let directory = directory("kinds");
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
         for (plain, own) in [
             (pem!("rsa_pkcs8.pem"), pem!("rsa_pkcs1.pem")),
             (pem!("ec_pkcs8.pem"), pem!("ec_sec1.pem")),
