@@ -480,6 +480,40 @@ mod tests {
         assert_eq!(names_of(&certificates.find(None)), ["second"]);
     }
 
+    /// kubeadm's keys are RSA, others' are elliptic, and each comes in two envelopes.
+    #[test]
+    fn keys_of_either_kind_and_in_either_envelope_are_served() {
+        macro_rules! pem {
+            ($name:literal) => {
+                include_str!(concat!(
+                    "../../../controllers/src/service_account_token/testdata/",
+                    $name
+                ))
+            };
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        for (plain, own) in [
+            (pem!("rsa_pkcs8.pem"), pem!("rsa_pkcs1.pem")),
+            (pem!("ec_pkcs8.pem"), pem!("ec_sec1.pem")),
+        ] {
+            let key = KeyPair::from_pem(plain).unwrap();
+            let params = CertificateParams::new(vec!["served".to_owned()]).unwrap();
+            let certificate = directory.join("x.crt");
+            std::fs::write(&certificate, params.self_signed(&key).unwrap().pem()).unwrap();
+            for envelope in [plain, own] {
+                let key = directory.join("x.key");
+                std::fs::write(&key, envelope).unwrap();
+                let options = ServingOptions {
+                    certificate: Some((certificate.clone(), key)),
+                    ..options()
+                };
+                let certificates = Certificates::load(&options, &clock()).unwrap();
+                assert_eq!(names_of(&certificates.find(None)), ["served"]);
+            }
+        }
+    }
+
     #[test]
     fn bad_pairs_are_refused_by_name() {
         let directory = tempfile::tempdir().unwrap();
