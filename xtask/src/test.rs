@@ -114,18 +114,7 @@ fn documentation(steps: &mut Steps, choice: Choice) -> Result<()> {
         "RUSTDOCFLAGS",
         "-D warnings -A rustdoc::private-intra-doc-links",
     );
-    steps.command("documentation", documentation)?;
-    steps.command(
-        "examples in the documentation",
-        cargo(&[
-            "test",
-            "--workspace",
-            "--exclude",
-            SIMULATOR,
-            "--doc",
-            "--quiet",
-        ]),
-    )
+    steps.command("documentation", documentation)
 }
 
 /// The simulator's own tests, and seeds: in a profile of its own, as they run our crates by the thousand.

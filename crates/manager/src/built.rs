@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use api::kinds::{
-    ControllerRevision, DaemonSet, Deployment, Job, PersistentVolumeClaim, Pod, ReplicaSet,
-    ReplicationController, StatefulSet,
+    ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, Job, Lease, Namespace, Node,
+    PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, Secret, ServiceAccount,
+    StatefulSet,
 };
 use api::{Clock, Gate, Gates, Rng};
 use client::Client;
@@ -57,7 +58,7 @@ pub struct Built {
 /// A controller that is ready to run.
 pub struct Ready {
     pub name: &'static str,
-    run: Box<dyn FnOnce(Stop) -> BoxFuture<'static, ()> + Send>,
+    pub(crate) run: Box<dyn FnOnce(Stop) -> BoxFuture<'static, ()> + Send>,
 }
 
 /// In upstream's order of registration.
@@ -300,8 +301,8 @@ fn taint_eviction_loop(parts: &Parts, tools: Tools) -> Controller {
         .explained(&parts.decisions)
 }
 
-/// Kinds that some controller caches in any case: the garbage collector listens there.
-fn cached_kinds(informers: &Informers) -> Vec<SharedKind> {
+/// Kinds that some controller caches: the garbage collector listens there.
+fn cached_kinds(informers: &Arc<Informers>) -> Vec<SharedKind> {
     vec![
         SharedKind::of::<Pod>(informers),
         SharedKind::of::<ReplicaSet>(informers),
@@ -312,6 +313,13 @@ fn cached_kinds(informers: &Informers) -> Vec<SharedKind> {
         SharedKind::of::<Job>(informers),
         SharedKind::of::<ControllerRevision>(informers),
         SharedKind::of::<PersistentVolumeClaim>(informers),
+        SharedKind::of::<Node>(informers),
+        SharedKind::of::<Lease>(informers),
+        SharedKind::of::<Namespace>(informers),
+        SharedKind::of::<ServiceAccount>(informers),
+        SharedKind::of::<Secret>(informers),
+        SharedKind::of::<ConfigMap>(informers),
+        SharedKind::of::<ClusterRole>(informers),
     ]
 }
 
@@ -355,7 +363,9 @@ impl Built {
 }
 
 /// Ends a controller's event writer when dropped, after the controller itself has ended.
-pub struct Stops(#[expect(dead_code, reason = "it acts by being dropped")] runtime::stop::Stopper);
+pub struct Stops(
+    #[expect(dead_code, reason = "it acts by being dropped")] pub(crate) runtime::stop::Stopper,
+);
 
 impl Ready {
     /// A controller with the common loop; `queue` is upstream's name for its queue.
@@ -442,6 +452,10 @@ pub(crate) mod tests {
             assert_eq!(descriptor.map(|found| found.name), Some(built.name));
         }
         let names: Vec<&str> = BUILT.iter().map(|built| built.name).collect();
+        assert_eq!(
+            names[0], "serviceaccount-token-controller",
+            "upstream's first"
+        );
         assert_eq!(build_all(&Metrics::new()), names);
     }
 }

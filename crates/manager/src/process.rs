@@ -9,6 +9,7 @@ use std::sync::Arc;
 use api::{Clock, Rng};
 use client::Transport;
 use client::config::{Config, Environment, Material};
+use client::https::Transports;
 use runtime::{Decisions, Metrics};
 use tracing::{info, warn};
 
@@ -64,7 +65,8 @@ impl Process {
         let started = clock.now().time();
         let metrics = Metrics::new();
         let service_account_key = service_account_key(&options)?;
-        let connected = connect(&options, environment, &clock, metrics.rest())?;
+        let mut transports = Transports::new(clock.clone(), metrics.rest());
+        let connected = connect(&options, environment, &mut transports)?;
         let router = Arc::new(Router::default());
         let health = Arc::new(Health::default());
         // With no other check an endpoint still answers for the process itself.
@@ -86,7 +88,15 @@ impl Process {
         if options.serving.profiling {
             register_profiles(&router);
         }
-        let server = bind(&options, environment, &clock, &metrics, &router).await?;
+        let server = bind(
+            &options,
+            environment,
+            &clock,
+            &metrics,
+            &mut transports,
+            &router,
+        )
+        .await?;
         Ok(Process {
             options,
             clock,
@@ -138,16 +148,14 @@ pub fn random_seed() -> u64 {
 fn connect(
     options: &Options,
     environment: &Environment,
-    clock: &Clock,
-    metrics: &client::Metrics,
+    transports: &mut Transports,
 ) -> Result<Connected, Error> {
     let kubeconfig = options.config.generic.client_connection.kubeconfig.as_str();
     let kubeconfig = (!kubeconfig.is_empty()).then(|| Path::new(kubeconfig));
     let failed = |source| connection_error("kubeconfig", source);
     let config =
         Config::from_flags(kubeconfig, Some(&options.master), environment).map_err(failed)?;
-    let transport =
-        |config| client::https::measured_transport(config, clock.clone(), metrics).map_err(failed);
+    let mut transport = |config| transports.to(config).map_err(failed);
     let bare = match options
         .config
         .kube_cloud_shared
@@ -218,28 +226,29 @@ async fn bind(
     environment: &Environment,
     clock: &Clock,
     metrics: &Metrics,
+    transports: &mut Transports,
     router: &Arc<Router>,
 ) -> Result<Option<Server>, Errors> {
     if options.serving.address.is_none() {
         return Ok(None);
     }
-    let reviewer = |flag: &'static str,
-                    path: Option<&Path>|
-     -> Result<Option<client::Client>, Errors> {
-        // UPSTREAM: without a kubeconfig, the pod's own account is used; outside a pod there is nobody to ask.
-        let config = match Config::from_flags(path, None, environment) {
-            Ok(config) => config,
-            Err(_) if path.is_none() => return Ok(None),
-            Err(source) => return Err(connection_error(flag, source).into()),
+    let mut reviewer =
+        |flag: &'static str, path: Option<&Path>| -> Result<Option<client::Client>, Errors> {
+            // UPSTREAM: without a kubeconfig, the pod's own account is used; outside a pod there is nobody to ask.
+            let config = match Config::from_flags(path, None, environment) {
+                Ok(config) => config,
+                Err(_) if path.is_none() => return Ok(None),
+                Err(source) => return Err(connection_error(flag, source).into()),
+            };
+            let host = config.server.authority.to_string();
+            let transport = transports
+                .to(config)
+                .map_err(|source| connection_error(flag, source))?;
+            let client = client::Client::new(transport).with_metrics(metrics.rest(), &host);
+            Ok(Some(
+                client.with_user_agent(&version::user_agent("delegated-auth")),
+            ))
         };
-        let host = config.server.authority.to_string();
-        let transport = client::https::measured_transport(config, clock.clone(), metrics.rest())
-            .map_err(|source| connection_error(flag, source))?;
-        let client = client::Client::new(transport).with_metrics(metrics.rest(), &host);
-        Ok(Some(
-            client.with_user_agent(&version::user_agent("delegated-auth")),
-        ))
-    };
     let (authentication, authorization) = (&options.authentication, &options.authorization);
     let tokens = reviewer(
         "authentication-kubeconfig",

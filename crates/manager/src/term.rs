@@ -94,3 +94,98 @@ async fn run_one(
     let _ = writer.await;
     info!(controller = name, "stopped");
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tokio::sync::mpsc;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// A controller that tells when it was started, and needs so long to finish what it has in hand.
+    fn controller(
+        name: &'static str,
+        needs: Duration,
+        started: &mpsc::UnboundedSender<(&'static str, Instant)>,
+    ) -> (Ready, Task<()>, Stops) {
+        let started = started.clone();
+        let (stopper, written) = Stop::new();
+        let run = move |stop: Stop| {
+            let _ = started.send((name, Instant::now()));
+            async move {
+                stop.stopped().await;
+                tokio::time::sleep(needs).await;
+            }
+            .boxed()
+        };
+        let ready = Ready {
+            name,
+            run: Box::new(run),
+        };
+        let writer = spawn(async move { written.stopped().await });
+        (ready, writer, Stops(stopper))
+    }
+
+    fn term(start_interval: u64, controllers: Vec<(Ready, Task<()>, Stops)>) -> Term {
+        Term {
+            controllers,
+            start_interval: Duration::from_secs(start_interval),
+            rng: Rng::from_seed(1),
+        }
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    #[tokio::test(start_paused = true)]
+    async fn starts_are_spread_over_up_to_twice_the_interval() {
+        let (starting, mut started) = mpsc::unbounded_channel();
+        let begun = Instant::now();
+        let of = |name| controller(name, Duration::ZERO, &starting);
+        let (ender, end) = Stop::new();
+        let running = spawn(term(30, vec![of("a"), of("b"), of("c")]).run(end, PATIENCE));
+        let mut delays = Vec::new();
+        for _ in 0..3 {
+            let (_, at) = started.recv().await.unwrap();
+            delays.push(at - begun);
+        }
+        let seconds = Duration::from_secs;
+        assert!(
+            delays
+                .iter()
+                .all(|delay| (seconds(30)..=seconds(60)).contains(delay)),
+            "{delays:?}"
+        );
+        assert!(delays[0] < delays[2], "not all at once: {delays:?}");
+        ender.stop();
+        running.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_in_hand_is_finished_unless_it_takes_too_long() {
+        for (needs, takes) in [(0, 0), (3, 3), (3600, 10)] {
+            let (starting, mut started) = mpsc::unbounded_channel();
+            let slow = controller("slow", Duration::from_secs(needs), &starting);
+            let (ender, end) = Stop::new();
+            let running = spawn(term(0, vec![slow]).run(end, PATIENCE));
+            started.recv().await.unwrap();
+            let told = Instant::now();
+            ender.stop();
+            running.await.unwrap();
+            assert_eq!(told.elapsed().as_secs(), takes, "needs {needs} s");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_term_that_ends_early_starts_nobody() {
+        let (starting, mut started) = mpsc::unbounded_channel();
+        let late = controller("late", Duration::ZERO, &starting);
+        let (ender, end) = Stop::new();
+        let running = spawn(term(60, vec![late]).run(end, PATIENCE));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        ender.stop();
+        running.await.unwrap();
+        drop(starting);
+        assert_eq!(started.recv().await, None);
+    }
+}

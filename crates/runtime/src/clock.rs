@@ -34,3 +34,9 @@ pub fn following_tokio_from(start: MicroTime) -> Clock {
     let origin = tokio::time::Instant::now();
     Clock::new(move || start.plus(origin.elapsed()))
 }
+
+/// Starts with what `clock` says and is never set: by it one measures how long something lasts. The time of day may
+/// jump by an hour, and what was to last five minutes must not be over, or take sixty-five.
+pub fn steady(clock: &Clock) -> Clock {
+    following_tokio_from(clock.now())
+}

@@ -8,8 +8,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use api::Key;
 use api::collections::{HashMap, HashSet};
-use api::{Clock, Key, MicroTime};
+use tokio::time::Instant;
 
 use crate::loose_ends::Ends;
 use crate::metrics::Metrics;
@@ -18,8 +19,8 @@ use crate::mutation;
 /// Upstream's `ExpectationsTimeout`.
 pub const EXPIRY: Duration = Duration::from_secs(5 * 60);
 
+#[derive(Default)]
 pub struct Expectations {
-    clock: Clock,
     held: Mutex<HashMap<Key, Held>>,
 }
 
@@ -27,26 +28,18 @@ struct Held {
     creations: i64,
     /// Deletions are tracked by pod, so that a pod seen twice (terminating, then gone) counts once.
     deletions: HashSet<Key>,
-    since: MicroTime,
+    since: Instant,
 }
 
 impl Expectations {
-    pub fn new(clock: Clock) -> Expectations {
-        Expectations {
-            clock,
-            held: Mutex::default(),
-        }
-    }
-
     /// May the key be acted upon? Yes when all was seen, when it waited too long, or when nothing
     /// was ever expected.
     pub fn satisfied(&self, key: &Key) -> bool {
         if mutation::on("skip-expectations") {
             return true;
         }
-        let now = self.clock.now();
         self.with(|held| match held.get(key) {
-            Some(held) => held.is_fulfilled() || now.since(held.since) > EXPIRY,
+            Some(held) => held.is_fulfilled() || held.since.elapsed() > EXPIRY,
             None => true,
         })
     }
@@ -54,18 +47,17 @@ impl Expectations {
     /// How long until the key may be acted upon if nothing is seen; `None` when it may be now. Whoever
     /// expects something looks again then: the event that would wake it may be the one that was lost.
     pub fn wait(&self, key: &Key) -> Option<Duration> {
-        let now = self.clock.now();
         self.with(|held| {
             let held = held.get(key).filter(|held| !held.is_fulfilled())?;
             // A moment later, because it is then that the time is over.
-            let left = EXPIRY.checked_sub(now.since(held.since))?;
+            let left = EXPIRY.checked_sub(held.since.elapsed())?;
             Some(left + Duration::from_millis(1))
         })
     }
 
     /// Expects `count` creations, and nothing else any more.
     pub fn expect_creations(&self, key: &Key, count: usize) {
-        let since = self.clock.now();
+        let since = Instant::now();
         self.with(|held| {
             held.insert(
                 key.clone(),
@@ -85,7 +77,7 @@ impl Expectations {
 
     /// Expects both at once, as a controller that creates and deletes in one sync does.
     pub fn expect(&self, key: &Key, creations: usize, deletions: impl IntoIterator<Item = Key>) {
-        let since = self.clock.now();
+        let since = Instant::now();
         let deletions = deletions.into_iter().collect();
         self.with(|held| {
             held.insert(
@@ -142,8 +134,7 @@ impl Expectations {
     /// Keys that still wait, and all that something is remembered of. What has waited too long is no longer
     /// waited for.
     fn loose_ends(&self) -> Ends {
-        let now = self.clock.now();
-        let waits = |held: &Held| !held.is_fulfilled() && now.since(held.since) <= EXPIRY;
+        let waits = |held: &Held| !held.is_fulfilled() && held.since.elapsed() <= EXPIRY;
         let (mut expecting, mut keys): (Vec<String>, Vec<String>) = Default::default();
         self.with(|held| {
             keys.extend(held.keys().map(ToString::to_string));
@@ -173,36 +164,34 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicI64, Ordering};
 
-    fn fixture() -> (Expectations, Arc<AtomicI64>, Key) {
-        let seconds = Arc::new(AtomicI64::new(0));
-        let read = seconds.clone();
-        let clock = Clock::new(move || {
-            MicroTime::from_unix_micros(read.load(Ordering::Relaxed) * 1_000_000)
-        });
-        (Expectations::new(clock), seconds, Key::new("ns", "rs"))
+    fn fixture() -> (Expectations, Key) {
+        (Expectations::default(), Key::new("ns", "rs"))
     }
 
-    #[test]
-    fn says_how_long_to_wait_for_what_was_lost() {
-        let (expectations, seconds, key) = fixture();
+    async fn pass(seconds: u64) {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn says_how_long_to_wait_for_what_was_lost() {
+        let (expectations, key) = fixture();
         assert_eq!(expectations.wait(&key), None);
         expectations.expect_creations(&key, 1);
-        seconds.store(100, Ordering::Relaxed);
+        pass(100).await;
         let wait = expectations.wait(&key).unwrap();
         assert_eq!(wait, Duration::from_millis(200_001));
-        seconds.store(301, Ordering::Relaxed);
-        assert!(expectations.satisfied(&key) && expectations.wait(&key).is_none());
-        seconds.store(100, Ordering::Relaxed);
         expectations.creation_observed(&key);
         assert_eq!(expectations.wait(&key), None);
+        expectations.expect_creations(&key, 1);
+        pass(301).await;
+        assert!(expectations.satisfied(&key) && expectations.wait(&key).is_none());
     }
 
     // Upstream: TestControllerExpectations.
     #[test]
     fn counts_down_to_satisfied() {
-        let (expectations, _, key) = fixture();
+        let (expectations, key) = fixture();
         assert!(expectations.satisfied(&key), "nothing expected yet");
         expectations.expect_creations(&key, 2);
         assert!(!expectations.satisfied(&key));
@@ -216,20 +205,20 @@ mod tests {
         );
     }
 
-    #[test]
-    fn expires_after_five_minutes() {
-        let (expectations, seconds, key) = fixture();
+    #[tokio::test(start_paused = true)]
+    async fn expires_after_five_minutes() {
+        let (expectations, key) = fixture();
         expectations.expect_creations(&key, 1);
-        seconds.store(300, Ordering::Relaxed);
+        pass(300).await;
         assert!(!expectations.satisfied(&key));
-        seconds.store(301, Ordering::Relaxed);
+        pass(1).await;
         assert!(expectations.satisfied(&key));
     }
 
     // Upstream: TestUIDExpectations.
     #[test]
     fn a_deletion_seen_twice_counts_once() {
-        let (expectations, _, key) = fixture();
+        let (expectations, key) = fixture();
         let (a, b) = (Key::new("ns", "a"), Key::new("ns", "b"));
         expectations.expect_deletions(&key, [a.clone(), b.clone()]);
         expectations.deletion_observed(&key, &a);
@@ -243,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_forgotten_key_is_free() {
-        let (expectations, _, key) = fixture();
+        let (expectations, key) = fixture();
         expectations.expect_creations(&key, 5);
         expectations.forget(&key);
         assert!(expectations.satisfied(&key));

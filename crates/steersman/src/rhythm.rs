@@ -3,7 +3,7 @@
 //! A busy API server answers and tells of changes one by one, and a thread that is woken for each of them spends half
 //! of its time waking up: into the kernel, out again, a read of a few hundred bytes, cold caches. A worker that has
 //! just worked therefore rests for the rest of its beat before it waits for more; what arrived meanwhile is taken in
-//! one go. After a quiet time the first change is handled at once.
+//! one go. After a quiet time the first changes are handled at once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,9 +15,12 @@ use tokio::time::Instant;
 /// waits longer than this for one of them.
 const BEAT: Duration = Duration::from_millis(2);
 
-/// A worker that slept for so long is not busy: it does what it was woken for and waits again, without a rest. An
-/// idle process wakes for timers, mostly, and resting would wake it twice.
+/// A worker that slept for so long is not busy: it does what it was woken for and waits again, without a rest.
 const QUIET: Duration = Duration::from_millis(10);
+
+/// So many wakes in a row without a quiet time make a worker busy. An idle process wakes for a timer, sends what is
+/// due, and wakes for the answer and for the event that tells of it; a rest would be one wake more.
+const RUSH: u32 = 4;
 
 /// Makes the one worker of a runtime work in beats.
 pub(crate) fn keep(builder: &mut Builder) -> &mut Builder {
@@ -35,7 +38,8 @@ pub(crate) fn keep(builder: &mut Builder) -> &mut Builder {
 struct Beat {
     waits_since: Instant,
     woken_at: Instant,
-    busy: bool,
+    /// Wakes since the last quiet time.
+    in_a_row: u32,
 }
 
 impl Beat {
@@ -43,18 +47,21 @@ impl Beat {
         Beat {
             waits_since: now,
             woken_at: now,
-            busy: false,
+            in_a_row: 0,
         }
     }
 
     fn wake(&mut self, now: Instant) {
-        self.busy = now.duration_since(self.waits_since) < QUIET;
+        self.in_a_row = match now.duration_since(self.waits_since) < QUIET {
+            true => self.in_a_row.saturating_add(1),
+            false => 0,
+        };
         self.woken_at = now;
     }
 
     /// How long to rest before waiting for more.
     fn left(&self, now: Instant) -> Duration {
-        if self.busy {
+        if self.in_a_row >= RUSH {
             BEAT.saturating_sub(now.duration_since(self.woken_at))
         } else {
             Duration::ZERO
@@ -88,20 +95,26 @@ mod tests {
         let mut beat = Beat::new(start);
         beat.wake(at(50_000));
         assert_eq!(beat.left(at(50_100)), Duration::ZERO, "after a quiet time");
-        beat.waits_since = at(50_100);
-        beat.wake(at(50_900));
+        for wake in 1..RUSH {
+            beat.waits_since = at(50_100);
+            beat.wake(at(50_900));
+            let left = beat.left(at(50_950));
+            assert_eq!(left, Duration::ZERO, "wake {wake} of a few");
+        }
+        beat.waits_since = at(50_950);
+        beat.wake(at(51_000));
         assert_eq!(
-            beat.left(at(51_100)),
+            beat.left(at(51_200)),
             Duration::from_micros(1_800),
             "the rest of the beat"
         );
         assert_eq!(
-            beat.left(at(53_000)),
+            beat.left(at(53_100)),
             Duration::ZERO,
             "the work took longer"
         );
-        beat.waits_since = at(53_000);
-        beat.wake(at(53_000) + QUIET);
+        beat.waits_since = at(53_100);
+        beat.wake(at(53_100) + QUIET);
         assert_eq!(beat.left(at(70_000)), Duration::ZERO, "quiet again");
     }
 }

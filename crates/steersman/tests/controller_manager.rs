@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use tempfile::TempDir;
+
 const BINARY: &str = env!("CARGO_BIN_EXE_steersman");
 
 fn run(program: &Path, arguments: &[&str]) -> Output {
@@ -23,10 +25,8 @@ fn manager(arguments: &[&str]) -> Output {
 }
 
 /// A directory of its own for each test.
-fn directory(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("steersman-binary-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&path).expect("a temporary directory can be made");
-    path
+fn directory() -> TempDir {
+    tempfile::tempdir().expect("a temporary directory can be made")
 }
 
 /// Exit code 1, nothing on standard output, and a last line on standard error that holds `expected`.
@@ -45,7 +45,8 @@ fn check_refused(arguments: &[&str], expected: &str) {
 
 #[test]
 fn under_upstreams_name_it_is_the_manager() {
-    let link = directory("name").join("kube-controller-manager");
+    let directory = directory();
+    let link = directory.path().join("kube-controller-manager");
     let _ = std::fs::remove_file(&link);
     std::os::unix::fs::symlink(BINARY, &link).unwrap();
     let output = run(&link, &["--version"]);
@@ -94,7 +95,8 @@ fn mistakes_on_the_command_line() {
 
 #[test]
 fn mistakes_in_files() {
-    let directory = directory("files");
+    let directory = directory();
+    let directory = directory.path();
     let file = |name: &str, text: &str| {
         let path = directory.join(name);
         std::fs::write(&path, text).unwrap();
@@ -176,7 +178,8 @@ fn wait_for_line(reader: &mut impl std::io::BufRead, text: &str) {
 
 #[test]
 fn a_hang_up_is_survived_and_a_stop_is_clean() {
-    let kubeconfig = kubeconfig_to_nowhere(&directory("signals"));
+    let directory = directory();
+    let kubeconfig = kubeconfig_to_nowhere(directory.path());
     for stop in ["TERM", "INT"] {
         let mut running = Command::new(BINARY)
             .args(["controller-manager", "--secure-port=0"])

@@ -1,10 +1,11 @@
 //! The world itself.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use api::kinds::Namespace;
-use api::{Clock, Resource, ResourceType, Rng, Time};
+use api::{Clock, MicroTime, Resource, ResourceType, Rng, Time};
 use apiserver::{ApiServer, Options};
 use client::{Client, DeleteOptions, ListOptions, Patch};
 use runtime::events::Recorder;
@@ -23,6 +24,8 @@ pub struct World {
     /// The controllers' client: its writes are.
     pub client: Client,
     pub clock: Clock,
+    /// How many microseconds it was set forward.
+    jumped: Arc<AtomicI64>,
     pub rng: Rng,
     pub informers: Arc<Informers>,
     pub recorder: Recorder,
@@ -42,7 +45,8 @@ impl World {
 
     pub async fn with_seed(seed: u64) -> World {
         let rng = Rng::from_seed(seed);
-        let clock = runtime::clock::following_tokio(Time::from_unix(BEGIN));
+        let jumped = Arc::new(AtomicI64::new(0));
+        let clock = clock_that_jumps(jumped.clone());
         let server = ApiServer::open(Options::in_memory(clock.clone(), rng.fork()))
             .unwrap_or_else(|error| panic!("the embedded API server starts in memory: {error}"));
         let recording = Recording::default();
@@ -66,6 +70,7 @@ impl World {
             user,
             client,
             clock,
+            jumped,
             rng,
             informers,
             recorder,
@@ -94,6 +99,12 @@ impl World {
                 assert!(error.is_already_exists(), "cannot create {object}: {error}");
             }
         }
+    }
+
+    /// Sets everybody's clock forward, or back. Time itself passes as ever.
+    pub fn jump(&self, seconds: i64) {
+        self.jumped
+            .fetch_add(seconds * 1_000_000, Ordering::Relaxed);
     }
 
     /// Runs a task for as long as the world lasts.
@@ -271,4 +282,12 @@ const QUIET: Duration = Duration::from_secs(5);
 fn read(bytes: bytes::Bytes) -> Value {
     serde_json::from_slice(&bytes)
         .unwrap_or_else(|error| panic!("the server answered no JSON: {error}"))
+}
+
+fn clock_that_jumps(jumped: Arc<AtomicI64>) -> Clock {
+    let even = runtime::clock::following_tokio(Time::from_unix(BEGIN));
+    Clock::new(move || {
+        let micros = even.now().unix_micros() + jumped.load(Ordering::Relaxed);
+        MicroTime::from_unix_micros(micros)
+    })
 }

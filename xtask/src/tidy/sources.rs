@@ -57,6 +57,12 @@ fn check_rust(name: &str, text: &str, findings: &mut Vec<String>) {
             "{name}: start with a `//!` comment on what the module is for and why"
         ));
     }
+    for number in examples(text) {
+        findings.push(format!(
+            "{name}:{number}: an example that nobody compiles; make it a test (each would be linked as a program of \
+             its own), or say that it is ```text"
+        ));
+    }
     for (number, line) in text.lines().enumerate() {
         if let Some(word) = forbidden_word(line) {
             findings.push(format!(
@@ -65,6 +71,24 @@ fn check_rust(name: &str, text: &str, findings: &mut Vec<String>) {
             ));
         }
     }
+}
+
+/// The lines on which an example in Rust begins within a comment.
+fn examples(text: &str) -> Vec<usize> {
+    let mut begins = Vec::new();
+    let mut open = false;
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let comment = line.strip_prefix("///").or(line.strip_prefix("//!"));
+        let Some(fence) = comment.and_then(|comment| comment.trim().strip_prefix("```")) else {
+            continue;
+        };
+        open = !open;
+        if open && (fence.is_empty() || fence.starts_with("rust")) {
+            begins.push(number + 1);
+        }
+    }
+    begins
 }
 
 fn forbidden_word(line: &str) -> Option<&'static str> {
@@ -191,6 +215,16 @@ mod tests {
             (
                 "crates/api/src/a.rs",
                 format!("//! Why.\n// {}go/pkg", concat!("/ro", "ot/")),
+                1,
+            ),
+            (
+                "crates/api/src/a.rs",
+                "//! ```text\n//! a\n//! ```\n".to_owned(),
+                0,
+            ),
+            (
+                "crates/api/src/a.rs",
+                "//! Why.\n/// ```\n/// f();\n/// ```\n".to_owned(),
                 1,
             ),
             ("crates/controllers/src/job/mod.rs", essay.to_owned(), 0),

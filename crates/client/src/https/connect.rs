@@ -2,8 +2,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use base64::Engine;
@@ -11,15 +9,16 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::Uri;
 use http_body_util::Full;
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use super::error::ConnectError;
+use super::http2;
 use super::identity::Credential;
 use crate::config::Server;
 use crate::metrics::TransportMetrics;
@@ -27,10 +26,7 @@ use crate::metrics::TransportMetrics;
 /// A new connection, ready for requests.
 pub(super) enum Connection {
     /// Carries many requests at once, as many as the server allows at the moment.
-    Http2 {
-        sender: http2::SendRequest<Full<Bytes>>,
-        max_streams: Arc<AtomicUsize>,
-    },
+    Http2(http2::Connection),
     /// Carries one request at a time.
     Http1(http1::SendRequest<Full<Bytes>>),
 }
@@ -38,16 +34,8 @@ pub(super) enum Connection {
 /// TCP and TLS together take a few round trips; who has not managed that by now is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A dead connection is noticed after at most two intervals (the first may have begun just before the last sign of
-/// life) and one timeout, 26 s; with the time to reconnect it is replaced within 30 s.
-const PING_INTERVAL: Duration = Duration::from_secs(8);
-const PING_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How much one stream may send before we have read it: a megabyte fills a 100 ms round trip at 10 MB/s.
-const STREAM_WINDOW_BYTES: u32 = 1 << 20;
-
-/// Room for every stream the server allows, so that one that nobody reads cannot stop the others.
-const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * 100;
+/// How much is read from the network at a time: a full TLS record. rustls alone asks for a quarter of it.
+const READ_BYTES: usize = 16 << 10;
 
 /// A proxy's answer to CONNECT is a status line and a few headers.
 const MAX_PROXY_ANSWER_BYTES: usize = 8 << 10;
@@ -95,11 +83,11 @@ async fn open(
         server: server.to_string(),
     })?;
     let tls = TlsConnector::from(Arc::clone(&credential.tls))
-        .connect(name, tcp)
+        .connect(name, BufReader::with_capacity(READ_BYTES, tcp))
         .await
         .map_err(|source| ConnectError::handshake(server, source))?;
     if tls.get_ref().1.alpn_protocol() == Some(b"h2") {
-        speak_http2(server, Box::new(tls)).await
+        speak_http2(server, tls).await
     } else {
         speak_http1(server, Box::new(tls)).await
     }
@@ -179,37 +167,20 @@ async fn tunnel(
     }
 }
 
-async fn speak_http2(server: &Server, io: Box<dyn Stream>) -> Result<Connection, ConnectError> {
-    let handshake = http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT)
-        .keep_alive_while_idle(true)
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .handshake(TokioIo::new(io));
-    let (sender, mut connection) = handshake
-        .await
-        .map_err(|error| http_error(server, &error))?;
-    let max_streams = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
-    let told = Arc::clone(&max_streams);
-    drive(std::future::poll_fn(move |cx| {
-        let polled = Future::poll(std::pin::Pin::new(&mut connection), cx);
-        // The server may change its mind at any time; while it has not spoken yet, 100 is assumed.
-        told.store(connection.current_max_send_streams(), Ordering::Relaxed);
-        match polled {
-            Poll::Ready(Err(error)) => {
-                tracing::debug!(%error, "an HTTP/2 connection to the API server ended");
-                Poll::Ready(())
-            }
-            Poll::Ready(Ok(())) => Poll::Ready(()),
-            Poll::Pending => Poll::Pending,
+async fn speak_http2(
+    server: &Server,
+    io: impl Stream + 'static,
+) -> Result<Connection, ConnectError> {
+    let (connection, driven) = http2::speak(io).await.map_err(|error| ConnectError::Http {
+        server: server.to_string(),
+        problem: error.to_string(),
+    })?;
+    drive(async {
+        if let Err(error) = driven.await {
+            tracing::debug!(%error, "an HTTP/2 connection to the API server ended");
         }
-    }));
-    Ok(Connection::Http2 {
-        sender,
-        max_streams,
-    })
+    });
+    Ok(Connection::Http2(connection))
 }
 
 async fn speak_http1(server: &Server, io: Box<dyn Stream>) -> Result<Connection, ConnectError> {

@@ -10,8 +10,9 @@ use http::{Request, Response};
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http1;
 
+use super::http2;
 use crate::{Body, BoxError};
 
 pub(super) struct Lease {
@@ -21,7 +22,7 @@ pub(super) struct Lease {
 
 enum Sender {
     Http2 {
-        sender: http2::SendRequest<Full<Bytes>>,
+        connection: http2::Connection,
         _stream: OpenStream,
     },
     Http1(ReturnedWhenDropped),
@@ -56,13 +57,13 @@ impl SendError {
 
 impl Lease {
     pub(super) fn http2(
-        sender: http2::SendRequest<Full<Bytes>>,
+        connection: http2::Connection,
         open_streams: &Arc<AtomicUsize>,
         reused: bool,
     ) -> Lease {
         Lease {
             sender: Sender::Http2 {
-                sender,
+                connection,
                 _stream: OpenStream::new(open_streams),
             },
             reused,
@@ -96,32 +97,41 @@ impl Lease {
         }
     }
 
+    /// The answer, whose body keeps the lease until it has been read or dropped.
     pub(super) async fn send(
-        &mut self,
+        mut self,
         request: Request<Bytes>,
-    ) -> Result<Response<Incoming>, SendError> {
-        let request = request.map(Full::new);
-        let sent = match &mut self.sender {
-            Sender::Http2 { sender, .. } => sender.try_send_request(request).await,
-            Sender::Http1(returned) => match &mut returned.sender {
-                Some(sender) => sender.try_send_request(request).await,
-                None => return Err(SendError::Unsent("the connection is gone".into())),
-            },
-        };
-        sent.map_err(|mut error| {
-            let unsent = error.take_message().is_some();
-            let error = Box::new(error.into_error());
-            if unsent {
-                SendError::Unsent(error)
-            } else {
-                SendError::Broken(error)
+    ) -> Result<Response<Body>, SendError> {
+        match &mut self.sender {
+            Sender::Http2 { connection, .. } => {
+                let answer = connection.send(request).await?;
+                Ok(answer.map(|body| Held { body, _lease: self }.boxed_unsync()))
             }
-        })
+            Sender::Http1(returned) => {
+                let Some(sender) = &mut returned.sender else {
+                    return Err(SendError::Unsent("the connection is gone".into()));
+                };
+                let sent = sender.try_send_request(request.map(Full::new)).await;
+                let answer = sent.map_err(|mut error| {
+                    let unsent = error.take_message().is_some();
+                    let error = Box::new(error.into_error());
+                    match unsent {
+                        true => SendError::Unsent(error),
+                        false => SendError::Broken(error),
+                    }
+                })?;
+                Ok(answer.map(|body| Held { body, _lease: self }.boxed_unsync()))
+            }
+        }
     }
+}
 
-    /// A body that gives the lease back when it has been read or dropped.
-    pub(super) fn hold_while_reading(self, body: Incoming) -> Body {
-        Held { body, _lease: self }.boxed_unsync()
+impl From<http2::Failed> for SendError {
+    fn from(failed: http2::Failed) -> SendError {
+        match failed {
+            http2::Failed::Unsent(error) => SendError::Unsent(Box::new(error)),
+            http2::Failed::Broken(error) => SendError::Broken(Box::new(error)),
+        }
     }
 }
 
@@ -161,12 +171,12 @@ impl Drop for ReturnedWhenDropped {
 }
 
 /// Fields are dropped in order: first the body, which ends the stream, then the lease.
-struct Held {
-    body: Incoming,
+struct Held<B> {
+    body: B,
     _lease: Lease,
 }
 
-impl http_body::Body for Held {
+impl http_body::Body for Held<Incoming> {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -185,5 +195,23 @@ impl http_body::Body for Held {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// The API server sends no trailers.
+impl http_body::Body for Held<h2::RecvStream> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let piece = http2::poll_data(&mut self.body, cx);
+        piece.map(|piece| Some(piece?.map(Frame::data).map_err(BoxError::from)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
     }
 }

@@ -7,6 +7,7 @@
 mod connect;
 mod error;
 mod files;
+mod http2;
 mod identity;
 mod lease;
 mod pool;
@@ -38,14 +39,34 @@ pub fn transport(config: Config, clock: api::Clock) -> Result<Transport, ConfigE
     open(config, clock, unseen)
 }
 
-/// The same, and counts what it does.
-pub fn measured_transport(
-    config: Config,
+/// The transports of one process, counted. Who asks for the same server with the same credentials gets the same
+/// transport, and so shares its connections.
+pub struct Transports {
     clock: api::Clock,
-    metrics: &Metrics,
-) -> Result<Transport, ConfigError> {
-    metrics.transport().asked_for(false);
-    open(config, clock, metrics.transport().clone())
+    metrics: TransportMetrics,
+    open: Vec<(Config, Transport)>,
+}
+
+impl Transports {
+    pub fn new(clock: api::Clock, metrics: &Metrics) -> Transports {
+        Transports {
+            clock,
+            metrics: metrics.transport().clone(),
+            open: Vec::new(),
+        }
+    }
+
+    pub fn to(&mut self, config: Config) -> Result<Transport, ConfigError> {
+        let same = self.open.iter().find(|(open, _)| *open == config);
+        let found = same.map(|(_, transport)| transport.clone());
+        self.metrics.asked_for(found.is_some());
+        if let Some(transport) = found {
+            return Ok(transport);
+        }
+        let transport = open(config.clone(), self.clock.clone(), self.metrics.clone())?;
+        self.open.push((config, transport.clone()));
+        Ok(transport)
+    }
 }
 
 fn open(
@@ -102,12 +123,12 @@ impl Https {
         let mut tried = 0;
         loop {
             tried += 1;
-            let mut lease = self.pool.checkout(lane, credential, &self.identity).await?;
+            let lease = self.pool.checkout(lane, credential, &self.identity).await?;
             let request = self.prepare(request, credential, &lease)?;
             let is_read = request.method() == Method::GET;
             let reused = lease.is_reused();
             let error = match lease.send(request).await {
-                Ok(response) => return Ok(response.map(|body| lease.hold_while_reading(body))),
+                Ok(response) => return Ok(response),
                 Err(error) => error,
             };
             // Never sent: nobody can have seen it. A read on a connection that had been idle is as harmless.

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use http::Uri;
 use http_body_util::Full;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http1;
 
 use super::connect::{Connection, connect};
 use super::error::ConnectError;
+use super::http2;
 use super::identity::{Credential, Identity};
 use super::lease::{IdleHttp1, Lease};
 use crate::config::Server;
@@ -57,9 +58,8 @@ struct Connections {
 
 /// An HTTP/2 connection and what it carries.
 struct Shared {
-    sender: http2::SendRequest<Full<Bytes>>,
+    connection: http2::Connection,
     open_streams: Arc<AtomicUsize>,
-    max_streams: Arc<AtomicUsize>,
 }
 
 impl Pool {
@@ -150,7 +150,7 @@ impl Connections {
             self.shared.clear();
             self.idle = Arc::default();
         }
-        self.shared.retain(|shared| !shared.sender.is_closed());
+        self.shared.retain(|shared| !shared.connection.is_closed());
     }
 
     fn shared_lease(&mut self) -> Option<Lease> {
@@ -166,14 +166,10 @@ impl Connections {
     fn admit(&mut self, connection: Connection, credential: &Credential) -> Lease {
         self.retire(credential.generation);
         match connection {
-            Connection::Http2 {
-                sender,
-                max_streams,
-            } => {
+            Connection::Http2(connection) => {
                 let shared = Shared {
-                    sender,
+                    connection,
                     open_streams: Arc::default(),
-                    max_streams,
                 };
                 let lease = shared.lease(false);
                 // Made with a credential that has since been replaced: good for this request, not for others.
@@ -197,10 +193,10 @@ impl Shared {
     }
 
     fn capacity(&self) -> usize {
-        self.max_streams.load(Ordering::Relaxed).min(MAX_STREAMS)
+        self.connection.max_streams().min(MAX_STREAMS)
     }
 
     fn lease(&self, reused: bool) -> Lease {
-        Lease::http2(self.sender.clone(), &self.open_streams, reused)
+        Lease::http2(self.connection.clone(), &self.open_streams, reused)
     }
 }

@@ -1,6 +1,6 @@
 //! Carries a plan out. The only place with IO but for status and history; it decides nothing.
 
-use api::{Key, MicroTime, Resource};
+use api::{Key, Resource};
 use futures_util::future::join_all;
 use runtime::Error;
 use runtime::events::{EventType, ObjectRef};
@@ -23,18 +23,12 @@ pub struct Outcome {
 }
 
 impl DaemonSetController {
-    pub(super) async fn apply(
-        &self,
-        key: &Key,
-        snapshot: &Snapshot,
-        plan: &Plan,
-        now: MicroTime,
-    ) -> Outcome {
+    pub(super) async fn apply(&self, key: &Key, snapshot: &Snapshot, plan: &Plan) -> Outcome {
         if plan.is_idle() {
             return Outcome::default();
         }
         let object = ObjectRef::of(&*snapshot.set);
-        self.announce(&object, snapshot, plan, now);
+        self.announce(&object, snapshot, plan);
         let deletions = plan.delete.iter().map(|deletion| deletion.pod.key());
         self.expectations.expect(key, plan.create.len(), deletions);
         let mut failures = Vec::new();
@@ -48,11 +42,12 @@ impl DaemonSetController {
     }
 
     /// Finished pods are news, whatever comes of deleting them.
-    fn announce(&self, object: &ObjectRef, snapshot: &Snapshot, plan: &Plan, now: MicroTime) {
+    fn announce(&self, object: &ObjectRef, snapshot: &Snapshot, plan: &Plan) {
         for Deletion { pod, node, why } in &plan.delete {
             let (level, reason, state, act) = match why {
                 WhyDelete::Failed => {
-                    self.failed_pods.replaced(&snapshot.set, node, now);
+                    let steady = self.steady.now();
+                    self.failed_pods.replaced(&snapshot.set, node, steady);
                     (EventType::Warning, "FailedDaemonPod", "failed", "kill")
                 }
                 WhyDelete::Succeeded => (

@@ -44,7 +44,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::kinds::{ControllerRevision, DaemonSet, DaemonSetStatus, Node, Pod};
-use api::{Gate, Key, MicroTime, Selector};
+use api::{Clock, Gate, Key, MicroTime, Selector};
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::events::{EventType, ObjectRef};
@@ -92,6 +92,8 @@ pub struct DaemonSetController {
     expectations: Arc<Expectations>,
     written: Arc<OwnWrites>,
     failed_pods: Arc<FailedPods>,
+    /// Says for how long pods have failed.
+    steady: Clock,
     status_window: StatusWindow,
     freshness: Freshness,
     burst: usize,
@@ -113,7 +115,8 @@ pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Contro
     pods.add_index(&by_node());
     revisions.add_index(&by_controller());
     let queue = Arc::new(Queue::new(Backoff::DEFAULT));
-    let expectations = Arc::new(Expectations::new(tools.clock.clone()));
+    let steady = runtime::clock::steady(&tools.clock);
+    let expectations = Arc::new(Expectations::default());
     expectations.watch(&tools.metrics, CONTROLLER);
     let (written, failed_pods) = (
         Arc::new(OwnWrites::default()),
@@ -181,6 +184,7 @@ pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Contro
             expectations,
             written,
             failed_pods,
+            steady,
             status_window: StatusWindow::default(),
             burst: BURST,
         }),
@@ -245,14 +249,15 @@ impl DaemonSetController {
         // One reading of the clock for plan and status, so that they agree.
         let now = self.tools.clock.now();
         let plan = if may_act {
+            let steady = self.steady.now();
             plan(snapshot, self.burst, now, |node| {
-                self.failed_pods.remaining(&snapshot.set, node, now)
+                self.failed_pods.remaining(&snapshot.set, node, steady)
             })
         } else {
             Plan::await_events()
         };
         self.record(key, &plan, now);
-        let mut outcome = self.apply(key, snapshot, &plan, now).await;
+        let mut outcome = self.apply(key, snapshot, &plan).await;
         if may_act && outcome.failure.is_none() {
             outcome.failure = self.truncate_history(snapshot, revisions).await.err();
         }

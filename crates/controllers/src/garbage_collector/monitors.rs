@@ -1,7 +1,7 @@
 //! One stream per deletable resource, each feeding the graph.
 //!
-//! Kinds that other controllers cache anyway are shared with them; for the rest there is an informer
-//! of metadata alone. Streams are independent: a kind that cannot be listed waits and retries by
+//! Kinds that other controllers cache are shared with them; for the rest there is an informer of
+//! metadata alone. Streams are independent: a kind that cannot be listed waits and retries by
 //! itself.
 
 use std::collections::BTreeMap;
@@ -26,31 +26,41 @@ pub(super) enum Seen<'a> {
 pub(super) type Listener = Box<dyn Fn(Seen<'_>) + Send + Sync>;
 
 type Find = Box<dyn Fn(&str, &str) -> Option<Meta> + Send + Sync>;
-type Attach = Box<dyn Fn(Listener) -> Monitor + Send + Sync>;
+/// Gives the listener back where nobody caches the kind.
+type Attach = Box<dyn Fn(Listener) -> Result<Monitor, Listener> + Send + Sync>;
 
-/// A kind whose informer other controllers have already.
+/// A kind that other controllers cache, if they run: which of them do is known once all are built.
 pub struct SharedKind {
     resource: ResourceType,
     attach: Attach,
 }
 
 impl SharedKind {
-    pub fn of<K: Resource>(informers: &Informers) -> SharedKind {
-        let informer = informers.of::<K>();
+    pub fn of<K: Resource>(informers: &Arc<Informers>) -> SharedKind {
+        let informers = Arc::clone(informers);
         SharedKind {
             resource: K::TYPE,
-            attach: Box::new(move |listener| Monitor::watch(&informer, listener)),
+            attach: Box::new(move |listener| match informers.cached::<K>() {
+                Some(informer) => Ok(Monitor::watch(&informer, true, listener)),
+                None => Err(listener),
+            }),
         }
     }
 }
 
 struct Monitor {
+    /// Others read the stream, too.
+    shared: bool,
     synced: Synced,
     find: Find,
 }
 
 impl Monitor {
-    fn watch<K: Resource>(informer: &Arc<Informer<K>>, listener: Listener) -> Monitor {
+    fn watch<K: Resource>(
+        informer: &Arc<Informer<K>>,
+        shared: bool,
+        listener: Listener,
+    ) -> Monitor {
         informer.on_change(move |change| match change {
             Change::Added(new) => listener(Seen::Object {
                 old: None,
@@ -64,6 +74,7 @@ impl Monitor {
         });
         let store = informer.store().clone();
         Monitor {
+            shared,
             synced: informer.synced(),
             find: Box::new(move |namespace, name| {
                 Some(store.find(namespace, name)?.meta().clone())
@@ -94,11 +105,9 @@ impl Monitors {
         wanted: &[ResourceType],
         listener: impl Fn(&ResourceType) -> Listener,
     ) {
-        let shared = &self.shared;
         // A shared stream costs nothing to keep, and listening twice would be a waste.
-        self.running.retain(|resource, _| {
-            wanted.contains(resource) || shared.iter().any(|kind| kind.resource == *resource)
-        });
+        self.running
+            .retain(|resource, monitor| monitor.shared || wanted.contains(resource));
         self.memory.keep(|resource| wanted.contains(resource));
         for resource in wanted {
             if self.running.contains_key(resource) {
@@ -110,10 +119,14 @@ impl Monitors {
     }
 
     fn start(&self, resource: &ResourceType, listener: Listener) -> Monitor {
-        match self.shared.iter().find(|kind| kind.resource == *resource) {
+        let shared = self.shared.iter().find(|kind| kind.resource == *resource);
+        let attached = match shared {
             Some(kind) => (kind.attach)(listener),
-            None => Monitor::watch(&self.memory.stream(resource), listener),
-        }
+            None => Err(listener),
+        };
+        attached.unwrap_or_else(|listener| {
+            Monitor::watch(&self.memory.stream(resource), false, listener)
+        })
     }
 
     /// What the cache says about one object.

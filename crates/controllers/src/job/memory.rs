@@ -4,12 +4,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use api::collections::{HashMap, HashSet};
 use api::kinds::Job;
-use api::{Clock, Key, Resource, Uid};
+use api::{Key, Resource, Uid};
 use runtime::{Expectations, Written};
 
 use super::backoff::Backoff;
 use super::snapshot::Remembered;
 
+#[derive(Default)]
 pub struct Memory {
     pub expectations: Expectations,
     pub written_jobs: Written,
@@ -28,15 +29,6 @@ struct Remains {
 }
 
 impl Memory {
-    pub fn new(clock: Clock) -> Memory {
-        Memory {
-            expectations: Expectations::new(clock),
-            written_jobs: Written::default(),
-            written_pods: Written::default(),
-            jobs: Mutex::default(),
-        }
-    }
-
     pub fn of(&self, key: &Key) -> Remembered {
         let jobs = self.lock();
         let held = jobs.get(key);

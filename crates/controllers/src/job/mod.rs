@@ -110,7 +110,7 @@ pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Contro
     pods.add_index(&by_controller());
     let queue = Arc::new(Queue::new(RETRIES));
     let orphans = Arc::new(Queue::new(RETRIES));
-    let memory = Arc::new(Memory::new(tools.clock.clone()));
+    let memory = Arc::new(Memory::default());
     let metrics = Arc::new(JobMetrics::new(&tools.metrics));
     let triggers = Arc::new(Triggers {
         jobs: jobs.store().clone(),

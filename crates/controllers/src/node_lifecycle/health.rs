@@ -68,7 +68,8 @@ pub fn look(
     // Another node of the same name has a life of its own.
     let seen = seen.filter(|seen| seen.uid == node.metadata.uid);
     let lease = lease.map(|lease| lease.spec.renew_time.unwrap_or_default());
-    let renewed = lease.is_some_and(|at| seen.and_then(|seen| seen.renewed_at) < Some(at));
+    // Another time, not a later one: a node's clock may have been set back.
+    let renewed = lease.is_some() && seen.and_then(|seen| seen.renewed_at) != lease;
     let alive_at = if renewed {
         now
     } else {
@@ -93,7 +94,7 @@ pub fn look(
             alive_at,
             ready: says.clone(),
             heartbeat: node.status.heartbeat.0,
-            renewed_at: lease.max(seen.and_then(|seen| seen.renewed_at)),
+            renewed_at: lease.or(seen.and_then(|seen| seen.renewed_at)),
         },
         said: ready.unwrap_or(ConditionStatus::Unknown),
         says,

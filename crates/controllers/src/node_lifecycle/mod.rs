@@ -136,7 +136,7 @@ pub fn controller(informers: &Informers, tools: Tools, settings: Settings) -> Lo
     // There is one round, and the first is due at once.
     rounds.add(Key::new("", "health"));
     let shared = Arc::new(Lifecycle {
-        steady: runtime::clock::following_tokio_from(tools.clock.now()),
+        steady: runtime::clock::steady(&tools.clock),
         metrics: LifecycleMetrics::new(&tools.metrics),
         tools,
         settings,

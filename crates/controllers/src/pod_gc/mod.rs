@@ -34,6 +34,7 @@ use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
 use runtime::{Error, Informers, Next, Queue, Reconcile, Store};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::Tools;
 use crate::workload::disruption::disruption_target;
@@ -60,7 +61,7 @@ pub struct PodCollector {
     nodes: Arc<Store<Node>>,
     threshold: usize,
     /// Nodes that pods name and nobody has: since when.
-    missing: Mutex<BTreeMap<Istr, MicroTime>>,
+    missing: Mutex<BTreeMap<Istr, Instant>>,
     deleted: IntCounterVec,
     failed: IntCounterVec,
 }
@@ -151,12 +152,13 @@ impl PodCollector {
         let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         for pod in pods {
             if !pod.node_name.is_empty() && self.nodes.find("", &pod.node_name).is_none() {
-                missing.entry(pod.node_name.clone()).or_insert(now);
+                let name = pod.node_name.clone();
+                missing.entry(name).or_insert_with(Instant::now);
             }
         }
         let due: Vec<Istr> = missing
             .iter()
-            .filter(|(_, since)| now.since(**since) >= QUARANTINE)
+            .filter(|(_, since)| since.elapsed() >= QUARANTINE)
             .map(|(name, _)| name.clone())
             .collect();
         missing.retain(|name, _| !due.contains(name));
@@ -168,12 +170,12 @@ impl PodCollector {
     fn explain_quarantine(
         &self,
         pods: &[Arc<Pod>],
-        missing: &BTreeMap<Istr, MicroTime>,
+        missing: &BTreeMap<Istr, Instant>,
         now: MicroTime,
     ) {
         let waiting = pods.iter().filter_map(|pod| {
-            let since = missing.get(&pod.node_name)?;
-            Some((pod, since.plus(QUARANTINE).time()))
+            let passed = missing.get(&pod.node_name)?.elapsed();
+            Some((pod, now.plus(QUARANTINE.saturating_sub(passed)).time()))
         });
         for (pod, until) in waiting.take(EXPLAINED_MAX) {
             let line = format!("waits until {until}: deleted then, unless its node comes back");

@@ -175,3 +175,18 @@ async fn a_node_that_comes_back_in_time_keeps_its_pods() {
     tokio::time::sleep(Duration::from_secs(200)).await;
     assert_eq!(world.written(), "");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_shortens_and_lengthens_nothing() {
+    for jump in [3600, -3600] {
+        let world = world().await;
+        world.create(&Pod::TYPE, running_pod("p")).await;
+        world.make_ready("p").await;
+        tokio::time::sleep(Duration::from_secs(25)).await;
+        world.jump(jump);
+        tokio::time::sleep(Duration::from_secs(14)).await;
+        assert_eq!(world.written(), "", "{jump} s");
+        tokio::time::sleep(Duration::from_secs(45)).await;
+        assert_eq!(world.written(), "PATCH pods/p/status\nDELETE pods/p");
+    }
+}

@@ -98,7 +98,7 @@ pub fn controller<K: ReplicaOwner>(
     pods.add_index(&by_controller());
     sets.add_index(&by_controller());
     let queue = Arc::new(Queue::new(Backoff::DEFAULT));
-    let expectations = Arc::new(Expectations::new(tools.clock.clone()));
+    let expectations = Arc::new(Expectations::default());
     expectations.watch(&tools.metrics, K::CONTROLLER);
     let (written_sets, written_pods) = (Arc::new(Written::default()), Arc::new(Written::default()));
     {

@@ -83,7 +83,7 @@ pub fn controller(informers: &Informers, tools: Tools) -> Controller {
         waits_for: vec![pods.synced(), nodes.synced()],
         metrics: None,
         reconciler: Arc::new(TaintEviction {
-            steady: runtime::clock::following_tokio_from(tools.clock.now()),
+            steady: runtime::clock::steady(&tools.clock),
             tools,
             pods: pods.store().clone(),
             nodes: nodes.store().clone(),

@@ -84,3 +84,47 @@ pub(super) fn common_name(leaf: &CertificateDer<'_>) -> Option<String> {
     let name = certificate.subject().iter_common_name().next()?;
     name.as_str().ok().map(str::to_owned)
 }
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+    use super::*;
+
+    fn params(name: &str) -> CertificateParams {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params
+    }
+
+    fn authority(name: &str, key: KeyPair) -> (CertificateDer<'static>, Issuer<'static, KeyPair>) {
+        let mut params = params(name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&key).unwrap();
+        (certificate.der().clone(), Issuer::new(params, key))
+    }
+
+    fn client(name: &str, issuer: &Issuer<'static, KeyPair>) -> CertificateDer<'static> {
+        let key = KeyPair::generate().unwrap();
+        let signed = params(name).signed_by(&key, issuer).unwrap();
+        signed.der().clone()
+    }
+
+    #[test]
+    fn a_bundle_may_hold_leaves_and_authorities_with_keys_of_either_kind() {
+        let rsa =
+            include_str!("../../../controllers/src/service_account_token/testdata/rsa_pkcs8.pem");
+        let (rsa_der, rsa) = authority("rsa", KeyPair::from_pem(rsa).unwrap());
+        let (elliptic_der, elliptic) = authority("elliptic", KeyPair::generate().unwrap());
+        let (_, unknown) = authority("unknown", KeyPair::generate().unwrap());
+        let bundle = vec![client("server", &rsa), rsa_der, elliptic_der];
+        let roots = roots(bundle).unwrap();
+        // 2026-11-15
+        let now = api::Time::from_unix(1_794_716_493).into();
+        for issuer in [&rsa, &elliptic] {
+            assert_eq!(verify(&roots, &[client("anna", issuer)], now), Ok(()));
+        }
+        let stranger = verify(&roots, &[client("anna", &unknown)], now).unwrap_err();
+        assert!(stranger.contains("UnknownIssuer"), "{stranger}");
+    }
+}

@@ -356,7 +356,8 @@ async fn an_api_server_that_is_not_up_yet_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn without_reviewers_only_masters_read_more() {
     let ca = Ca::new("ca");
-    let path = std::env::temp_dir().join(format!("steersman-auth-{}.crt", std::process::id()));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ca.crt");
     std::fs::write(&path, &ca.pem).unwrap();
     let mut options = options();
     options.authentication.client_ca_file = Some(path);

@@ -246,9 +246,8 @@ fn files_are_looked_at_before_anything_starts() {
         missing.starts_with("--root-ca-file: cannot read /nonexistent/ca.crt: No such file"),
         "{missing}"
     );
-    let directory = std::env::temp_dir().join("steersman-options-test");
-    std::fs::create_dir_all(&directory).unwrap();
-    let junk = directory.join("junk.pem");
+    let directory = tempfile::tempdir().unwrap();
+    let junk = directory.path().join("junk.pem");
     std::fs::write(&junk, "junk").unwrap();
     let junk = junk.to_str().unwrap();
     check_error(

@@ -379,14 +379,6 @@ mod tests {
         api::Clock::fixed(api::Time::from_unix(1_794_716_493))
     }
 
-    fn directory(name: &str) -> PathBuf {
-        let path =
-            std::env::temp_dir().join(format!("steersman-tls-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        path
-    }
-
     /// Writes a pair for `names` that ends in `year`.
     fn write_pair(directory: &Path, name: &str, names: &[&str], year: i32) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate().unwrap();
@@ -418,9 +410,10 @@ mod tests {
 
     #[test]
     fn a_directory_keeps_what_was_signed() {
-        let directory = directory("keep");
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
         let options = ServingOptions {
-            cert_dir: Some(directory.clone()),
+            cert_dir: Some(directory.to_owned()),
             ..options()
         };
         let first = Certificates::load(&options, &clock()).unwrap().find(None);
@@ -438,9 +431,10 @@ mod tests {
 
     #[test]
     fn names_choose_the_certificate() {
-        let directory = directory("sni");
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
         let pair = |name: &str, names: &[&str], given: &[&str]| {
-            let (certificate, key) = write_pair(&directory, name, names, 2999);
+            let (certificate, key) = write_pair(directory, name, names, 2999);
             let text = |path: PathBuf| path.to_str().unwrap().to_owned();
             NamedCertKey {
                 certificate: text(certificate),
@@ -469,8 +463,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn changed_files_are_read_again_and_broken_ones_passed_over() {
-        let directory = directory("reload");
-        let files = write_pair(&directory, "x", &["one"], 2999);
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let files = write_pair(directory, "x", &["one"], 2999);
         let options = ServingOptions {
             certificate: Some(files.clone()),
             ..options()
@@ -479,17 +474,52 @@ mod tests {
         std::fs::write(&files.1, "broken").unwrap();
         certificates.default.reload(&clock());
         assert_eq!(names_of(&certificates.find(None)), ["one"]);
-        write_pair(&directory, "x", &["second"], 2999);
+        write_pair(directory, "x", &["second"], 2999);
         let clock = clock();
         let _ = tokio::time::timeout(Duration::from_secs(11), certificates.follow(&clock)).await;
         assert_eq!(names_of(&certificates.find(None)), ["second"]);
     }
 
+    /// kubeadm's keys are RSA, others' are elliptic, and each comes in two envelopes.
+    #[test]
+    fn keys_of_either_kind_and_in_either_envelope_are_served() {
+        macro_rules! pem {
+            ($name:literal) => {
+                include_str!(concat!(
+                    "../../../controllers/src/service_account_token/testdata/",
+                    $name
+                ))
+            };
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        for (plain, own) in [
+            (pem!("rsa_pkcs8.pem"), pem!("rsa_pkcs1.pem")),
+            (pem!("ec_pkcs8.pem"), pem!("ec_sec1.pem")),
+        ] {
+            let key = KeyPair::from_pem(plain).unwrap();
+            let params = CertificateParams::new(vec!["served".to_owned()]).unwrap();
+            let certificate = directory.join("x.crt");
+            std::fs::write(&certificate, params.self_signed(&key).unwrap().pem()).unwrap();
+            for envelope in [plain, own] {
+                let key = directory.join("x.key");
+                std::fs::write(&key, envelope).unwrap();
+                let options = ServingOptions {
+                    certificate: Some((certificate.clone(), key)),
+                    ..options()
+                };
+                let certificates = Certificates::load(&options, &clock()).unwrap();
+                assert_eq!(names_of(&certificates.find(None)), ["served"]);
+            }
+        }
+    }
+
     #[test]
     fn bad_pairs_are_refused_by_name() {
-        let directory = directory("bad");
-        let good = write_pair(&directory, "good", &["a"], 2999);
-        let old = write_pair(&directory, "old", &["a"], 2020);
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let good = write_pair(directory, "good", &["a"], 2999);
+        let old = write_pair(directory, "old", &["a"], 2020);
         let load = |certificate: &Path, key: &Path| {
             let pair = Some((certificate.to_owned(), key.to_owned()));
             let options = ServingOptions {

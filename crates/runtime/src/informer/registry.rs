@@ -52,18 +52,8 @@ impl Informers {
     /// The informer for a kind, made when it is asked for the first time.
     pub fn of<K: Resource>(&self) -> Arc<Informer<K>> {
         let mut held = self.lock();
-        let name = std::any::type_name::<K>();
-        if let Some(entry) = held.by_kind.get(name) {
-            assert_eq!(
-                entry.type_id,
-                TypeId::of::<K>(),
-                "two views are both called {name}"
-            );
-            return entry
-                .informer
-                .clone()
-                .downcast()
-                .unwrap_or_else(|_| unreachable!("the type id was just checked"));
+        if let Some(informer) = held.find::<K>() {
+            return informer;
         }
         let informer = Arc::new(Informer::<K>::new());
         let mut entry = self.entry(&informer);
@@ -72,8 +62,13 @@ impl Informers {
             entry.started = true;
             held.tasks.push(task);
         }
-        held.by_kind.insert(name, entry);
+        held.by_kind.insert(std::any::type_name::<K>(), entry);
         informer
+    }
+
+    /// The informer for a kind, if anybody has asked for it.
+    pub fn cached<K: Resource>(&self) -> Option<Arc<Informer<K>>> {
+        self.lock().find()
     }
 
     pub fn store<K: Resource>(&self) -> Arc<Store<K>> {
@@ -155,6 +150,20 @@ impl Informers {
 
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn find<K: Resource>(&self) -> Option<Arc<Informer<K>>> {
+        let name = std::any::type_name::<K>();
+        let entry = self.by_kind.get(name)?;
+        assert_eq!(
+            entry.type_id,
+            TypeId::of::<K>(),
+            "two views are both called {name}"
+        );
+        let informer = entry.informer.clone().downcast();
+        Some(informer.unwrap_or_else(|_| unreachable!("the type id was just checked")))
     }
 }
 

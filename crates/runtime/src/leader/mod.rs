@@ -22,7 +22,7 @@ use std::time::Duration;
 use api::{Clock, MicroTime, Rng};
 use client::Client;
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::Instant;
 
 use crate::Stop;
 use crate::events::{EventType, Recorder};
@@ -297,14 +297,14 @@ impl LeaderElector {
 
     /// Tries until the lease is written anew; `None` when another has it.
     async fn renew(&mut self) -> Option<Instant> {
-        let mut ticks = tokio::time::interval(self.config.retry_period);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            ticks.tick().await;
+            let tried_at = Instant::now();
             match self.attempt().await {
                 Attempt::Held { since } => return Some(since),
                 Attempt::HeldByOther => return None,
-                Attempt::Failed => {}
+                Attempt::Failed => {
+                    tokio::time::sleep_until(tried_at + self.config.retry_period).await;
+                }
             }
         }
     }

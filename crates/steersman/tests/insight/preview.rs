@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::cluster::{Cluster, steersman, text, unreachable};
 use api::ResourceType;
+use tempfile::TempDir;
 
 const DEPLOYMENTS: ResourceType =
     ResourceType::namespaced("apps", "v1", "deployments", "Deployment");
@@ -24,28 +25,24 @@ spec:
     )
 }
 
-/// A directory with these files; it stays until the system cleans up.
-fn files(name: &str, all: &[(&str, &str)]) -> std::path::PathBuf {
-    let directory =
-        std::env::temp_dir().join(format!("steersman-preview-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).expect("a temporary directory can be made");
+/// A directory with these files.
+fn files(all: &[(&str, &str)]) -> TempDir {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
     for (file, content) in all {
-        std::fs::write(directory.join(file), content).expect("the directory can be written to");
+        let path = directory.path().join(file);
+        std::fs::write(path, content).expect("the directory can be written to");
     }
     directory
 }
 
 #[test]
 fn the_exit_code_says_whether_it_completes() {
-    let directory = files(
-        "exit",
-        &[
-            ("old.yaml", &deployment("web:1")),
-            ("new.yaml", &deployment("web:2")),
-            ("bad.yaml", &deployment("web:bad")),
-        ],
-    );
-    let path = |file: &str| directory.join(file).display().to_string();
+    let directory = files(&[
+        ("old.yaml", &deployment("web:1")),
+        ("new.yaml", &deployment("web:2")),
+        ("bad.yaml", &deployment("web:bad")),
+    ]);
+    let path = |file: &str| directory.path().join(file).display().to_string();
     let (old, new, bad) = (path("old.yaml"), path("new.yaml"), path("bad.yaml"));
     let output = steersman(&["preview", "-f", &new, "--snapshot", &old]);
     let told = text(&output.stdout);
@@ -103,20 +100,17 @@ fn the_exit_code_says_whether_it_completes() {
 
 #[test]
 fn bad_input_is_named_with_its_place() {
-    let directory = files(
-        "bad",
-        &[
-            ("broken.yaml", "a: b\n  c: [\n"),
-            (
-                "unknown.yaml",
-                "apiVersion: a.io/v1\nkind: Foo\nmetadata: {name: x}\n",
-            ),
-            ("empty.yaml", "# nothing\n"),
-            ("good.yaml", &deployment("web:1")),
-        ],
-    );
+    let directory = files(&[
+        ("broken.yaml", "a: b\n  c: [\n"),
+        (
+            "unknown.yaml",
+            "apiVersion: a.io/v1\nkind: Foo\nmetadata: {name: x}\n",
+        ),
+        ("empty.yaml", "# nothing\n"),
+        ("good.yaml", &deployment("web:1")),
+    ]);
     let check = |file: &str, more: &[&str], expected: &str| {
-        let path = directory.join(file).display().to_string();
+        let path = directory.path().join(file).display().to_string();
         let mut arguments = vec!["preview", "-f", &path];
         arguments.extend(more);
         let output = steersman(&arguments);
@@ -146,7 +140,7 @@ fn bad_input_is_named_with_its_place() {
         &["--kubeconfig", "/nonexistent"],
         "no cluster to ask",
     );
-    let unreachable = unreachable(&directory);
+    let unreachable = unreachable(directory.path());
     check(
         "good.yaml",
         &["--kubeconfig", &unreachable],
@@ -163,14 +157,11 @@ fn bad_input_is_named_with_its_place() {
 
 #[test]
 fn folders_and_standard_input() {
-    let directory = files(
-        "folder",
-        &[
-            ("a.yaml", &deployment("web:1")),
-            ("notes.txt", "not a manifest"),
-        ],
-    );
-    let output = steersman(&["preview", "-f", &directory.display().to_string()]);
+    let directory = files(&[
+        ("a.yaml", &deployment("web:1")),
+        ("notes.txt", "not a manifest"),
+    ]);
+    let output = steersman(&["preview", "-f", &directory.path().display().to_string()]);
     assert!(text(&output.stdout).contains("deployment/web in default: done"));
     let mut process = Command::new(env!("CARGO_BIN_EXE_steersman"))
         .args(["preview", "-f", "-"])

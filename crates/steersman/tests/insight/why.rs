@@ -170,7 +170,8 @@ fn questions_that_have_no_answer() {
         "\"web\" names no object; write KIND/NAME, such as deploy/web",
     );
     check(&["why", "deploy/web"], "no cluster is up");
-    let nowhere = unreachable(&std::env::temp_dir());
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let nowhere = unreachable(directory.path());
     check(
         &["why", "deploy/web", "--kubeconfig", &nowhere],
         "https://127.0.0.1:1",

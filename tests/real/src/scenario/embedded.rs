@@ -1,8 +1,9 @@
 //! The same stories on our own API server, with our manager: no Go is needed.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use serde_json::json;
 
 use super::history::History;
@@ -27,15 +28,25 @@ pub(super) fn run(
 ) -> Result<Run> {
     let folder = cluster::fresh_folder()?;
     let server = Embedded::start(&folder)?;
-    let mut manager = server.start_our_manager(part.controllers(), &part.flags())?;
+    let start = || server.start_our_manager(part.controllers(), &part.flags());
+    let manager = Mutex::new(start()?);
+    let restart = || -> Result<()> {
+        let mut manager = manager.lock().map_err(|_| anyhow!("a restart panicked"))?;
+        // The old one ends when it is replaced.
+        *manager = start()?;
+        Ok(())
+    };
     if part == Part::Workloads {
         warm_up(&server.api)?;
     }
     let heartbeats = run::heartbeats(&server.api, part)?;
     let history = History::start(&server.api)?;
-    let results = run::side_by_side(AT_A_TIME, scenarios, progress, |scenario| {
-        run::play(&server.api, &history, QUIET, scenario)
+    let results = run::side_by_side(part.at_a_time(AT_A_TIME), scenarios, progress, |scenario| {
+        run::play(&server.api, &history, QUIET, &restart, scenario)
     })?;
+    let mut manager = manager
+        .into_inner()
+        .map_err(|_| anyhow!("a restart panicked"))?;
     ensure!(manager.ended().is_none(), "{}", manager.last_lines());
     drop((heartbeats, manager, server));
     if results.values().all(Result::is_ok) {

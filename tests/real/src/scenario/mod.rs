@@ -60,6 +60,7 @@ impl Scenario {
                 Part::Workloads
             }
             "node" | "taint" => Part::Nodes,
+            "legacytoken" => Part::Restarts,
             _ => Part::Housekeeping,
         }
     }
@@ -86,6 +87,7 @@ impl Scenario {
             "namespace" => vec!["namespace-controller"],
             "serviceaccount" => vec!["serviceaccount-controller"],
             "token" => vec!["serviceaccount-token-controller"],
+            "legacytoken" => vec!["legacy-serviceaccount-token-cleaner-controller"],
             "rootca" => vec!["root-ca-certificate-publisher-controller"],
             "podgc" => vec!["pod-garbage-collector-controller"],
             "ttl" => vec!["ttl-controller"],

@@ -8,6 +8,8 @@ pub enum Part {
     Workloads,
     Housekeeping,
     Nodes,
+    /// Stories in which the manager starts anew, so that each has it for itself.
+    Restarts,
 }
 
 /// What scenarios of workloads are about; others would only add noise of their own.
@@ -37,6 +39,9 @@ const HOUSEKEEPING: [&str; 9] = [
 /// What scenarios of nodes are about.
 const NODES: [&str; 2] = ["node-lifecycle-controller", "taint-eviction-controller"];
 
+/// What scenarios are about that restart their manager: this one looks once a day, and when it starts.
+const RESTARTS: [&str; 1] = ["legacy-serviceaccount-token-cleaner-controller"];
+
 /// So few finished pods may stay, in the whole cluster: one scenario makes more.
 const FINISHED_PODS: &str = "--terminated-pod-gc-threshold=2";
 
@@ -52,14 +57,23 @@ const SHORT_PATIENCE: [&str; 4] = [
     "--node-eviction-rate=0.5",
 ];
 
+/// Tokens that nobody has used since yesterday are old.
+const SHORT_MEMORY: &str = "--legacy-service-account-token-clean-up-period=1s";
+
 impl Part {
-    pub const ALL: [Part; 3] = [Part::Workloads, Part::Housekeeping, Part::Nodes];
+    pub const ALL: [Part; 4] = [
+        Part::Workloads,
+        Part::Housekeeping,
+        Part::Nodes,
+        Part::Restarts,
+    ];
 
     pub(crate) fn controllers(self) -> &'static [&'static str] {
         match self {
             Part::Workloads => &WORKLOADS,
             Part::Housekeeping => &HOUSEKEEPING,
             Part::Nodes => &NODES,
+            Part::Restarts => &RESTARTS,
         }
     }
 
@@ -68,6 +82,7 @@ impl Part {
             Part::Workloads => &[],
             Part::Housekeeping => &[FINISHED_PODS],
             Part::Nodes => &SHORT_PATIENCE,
+            Part::Restarts => &[SHORT_MEMORY],
         };
         flags.iter().map(ToString::to_string).collect()
     }
@@ -76,7 +91,15 @@ impl Part {
     pub(crate) fn quiet_at_the_end(self) -> Option<Duration> {
         match self {
             Part::Nodes => Some(LOOKS_AT_NODES),
-            Part::Workloads | Part::Housekeeping => None,
+            Part::Workloads | Part::Housekeeping | Part::Restarts => None,
+        }
+    }
+
+    /// How many of its stories are played at a time, of those that a machine can carry.
+    pub(crate) fn at_a_time(self, most: usize) -> usize {
+        match self {
+            Part::Workloads | Part::Housekeeping | Part::Nodes => most,
+            Part::Restarts => 1,
         }
     }
 }

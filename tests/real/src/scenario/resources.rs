@@ -121,8 +121,11 @@ fn of_cluster(kind: &str) -> Option<&(&'static str, &'static str, &'static str, 
 }
 
 /// The path of a target like `deployment/web`, or `far:deployment/web` in the scenario's second namespace
-/// `far`.
+/// `far`, or `/kube-system:configmap/x` in a namespace that belongs to no scenario.
 pub(crate) fn object(target: &str, namespace: &str) -> Result<String> {
+    if let Some((absolute, target)) = target.strip_prefix('/').and_then(|t| t.split_once(':')) {
+        return object(target, absolute);
+    }
     if let Some((second, target)) = target.split_once(':') {
         return object(target, &format!("{namespace}-{second}"));
     }
@@ -150,6 +153,7 @@ mod tests {
             ("node/a", "/api/v1/nodes/n-a"),
             ("namespace/far", "/api/v1/namespaces/n-far"),
             ("far:pod/web-0", "/api/v1/namespaces/n-far/pods/web-0"),
+            ("/far:pod/web-0", "/api/v1/namespaces/far/pods/web-0"),
         ];
         for (target, path) in cases {
             assert_eq!(object(target, "n").unwrap(), path);

@@ -97,13 +97,23 @@ fn run_real(
         ..ManagerOptions::default()
     };
     let cluster = Cluster::start(installation, cluster_options)?;
-    let mut manager = Manager::start(&cluster, flavor, &options)?;
+    let start = || Manager::start(&cluster, flavor, &options);
+    let manager = Mutex::new(Some(start()?));
+    let restart = || -> Result<()> {
+        let mut manager = manager.lock().map_err(|_| anyhow!("a restart panicked"))?;
+        manager.take().map_or(Ok(()), Manager::stop)?;
+        *manager = Some(start()?);
+        Ok(())
+    };
     let _heartbeats = heartbeats(&cluster.api, part)?;
     let tail = Tail::new(cluster.audit_log());
-    let results = side_by_side(AT_A_TIME, scenarios, progress, |scenario| {
-        play(&cluster.api, &tail, QUIET, scenario)
+    let results = side_by_side(part.at_a_time(AT_A_TIME), scenarios, progress, |scenario| {
+        play(&cluster.api, &tail, QUIET, &restart, scenario)
     })?;
-    manager.check_alive()?;
+    let manager = manager.into_inner();
+    if let Ok(Some(mut manager)) = manager {
+        manager.check_alive()?;
+    }
     Ok(results)
 }
 
@@ -111,7 +121,7 @@ fn run_real(
 pub(super) fn heartbeats(api: &Api, part: Part) -> Result<Option<Heartbeats>> {
     match part {
         Part::Nodes => Heartbeats::start(api).map(Some),
-        Part::Workloads | Part::Housekeeping => Ok(None),
+        Part::Workloads | Part::Housekeeping | Part::Restarts => Ok(None),
     }
 }
 
@@ -167,6 +177,7 @@ pub(super) fn play(
     api: &Api,
     witness: &dyn Witness,
     quiet: Duration,
+    restart_manager: &dyn Fn() -> Result<()>,
     scenario: &Scenario,
 ) -> Result<Record> {
     let namespace = namespace_of(scenario);
@@ -174,7 +185,7 @@ pub(super) fn play(
     witness.attend(&namespace);
     prepare(api, &namespace, scenario.part() == Part::Housekeeping)?;
     let settle = |acted| witness::settle(witness, api, &namespace, quiet, acted);
-    let player = Player::new(api, &namespace, scenario.part(), &settle);
+    let player = Player::new(api, &namespace, scenario.part(), &settle, restart_manager);
     for (index, step) in scenario.steps.iter().enumerate() {
         let at = || format!("step {} of {} ({step:?})", index + 1, scenario.steps.len());
         player.take(step).with_context(at)?;

@@ -52,6 +52,8 @@ pub enum Step {
     Pause {
         seconds: u64,
     },
+    /// Ends the manager and starts it anew, in stories that have it for themselves.
+    RestartManager {},
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -144,6 +146,7 @@ pub(crate) struct Player<'a> {
     namespace: &'a str,
     /// Waits until the manager has nothing more to write here, given when it was last asked for something.
     settle: &'a dyn Fn(Instant) -> Result<()>,
+    restart_manager: &'a dyn Fn() -> Result<()>,
     /// Whether the manager's controllers of nodes run.
     nodes_are_looked_after: bool,
     /// The end of the last step that changed something.
@@ -156,11 +159,13 @@ impl<'a> Player<'a> {
         namespace: &'a str,
         part: Part,
         settle: &'a dyn Fn(Instant) -> Result<()>,
+        restart_manager: &'a dyn Fn() -> Result<()>,
     ) -> Player<'a> {
         Player {
             api,
             namespace,
             settle,
+            restart_manager,
             nodes_are_looked_after: part == Part::Nodes,
             acted: Cell::new(Instant::now()),
         }
@@ -207,6 +212,7 @@ impl<'a> Player<'a> {
                 std::thread::sleep(Duration::from_secs(*seconds));
                 Ok(())
             }
+            Step::RestartManager {} => (self.restart_manager)(),
         }
     }
 

@@ -25,6 +25,11 @@ fn stories_of_nodes_are_the_same_everywhere() {
     agree(Part::Nodes);
 }
 
+#[test]
+fn stories_with_a_restart_are_the_same_everywhere() {
+    agree(Part::Restarts);
+}
+
 /// `SCENARIOS=rolling,recreate` picks some.
 fn agree(part: Part) {
     let wanted = std::env::var("SCENARIOS").unwrap_or_default();

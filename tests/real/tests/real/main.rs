@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "real servers live in real time")]
 
 mod bed;
+mod commands;
 mod contention;
 mod corpus;
 mod differential;

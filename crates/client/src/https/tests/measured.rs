@@ -6,7 +6,7 @@ use super::server::{Reply, TestServer};
 use super::{clock, config, get};
 use crate::config::tests::Directory;
 use crate::config::{Auth, Config, ExecConfig, ExecVersion, Material};
-use crate::https::measured_transport;
+use crate::https::Transports;
 use crate::{Client, Metrics};
 
 /// All samples of counters and histograms whose names hold `part`, as `name labels = value`.
@@ -55,7 +55,7 @@ async fn names_that_are_looked_up_and_authorities_that_change() {
     config.tls.authorities = Some(Material::File(path));
     let registry = prometheus::Registry::new();
     let metrics = Metrics::register(&registry).unwrap();
-    let transport = measured_transport(config, clock(), &metrics).unwrap();
+    let transport = Transports::new(clock(), &metrics).to(config).unwrap();
     let client = Client::new(transport).with_metrics(&metrics, &named);
     assert_eq!(get(&client).await.as_deref(), Ok("hi"));
     for (content, expected) in [("nonsense", "failure"), (server.authority.pem(), "success")] {
@@ -112,7 +112,7 @@ async fn a_plugins_certificate_its_end_and_its_successor() {
     };
     let registry = prometheus::Registry::new();
     let metrics = Metrics::register(&registry).unwrap();
-    let transport = measured_transport(config, clock(), &metrics).unwrap();
+    let transport = Transports::new(clock(), &metrics).to(config).unwrap();
     let client = Client::new(transport);
     assert_eq!(
         samples(&registry, "ttl"),
@@ -133,5 +133,29 @@ async fn a_plugins_certificate_its_end_and_its_successor() {
     assert_eq!(
         samples(&registry, "plugin_call"),
         ["rest_client_exec_plugin_call_total no_error 0 = 2"]
+    );
+}
+
+#[tokio::test]
+async fn who_asks_for_the_same_server_as_the_same_user_shares_connections() {
+    let server = TestServer::start(|_| Reply::text("hi")).await;
+    let registry = prometheus::Registry::new();
+    let metrics = Metrics::register(&registry).unwrap();
+    let mut transports = Transports::new(clock(), &metrics);
+    let mut other = config(&server);
+    other.auth = Auth::Token("another".into());
+    for config in [config(&server), config(&server), other] {
+        let client = Client::new(transports.to(config).unwrap());
+        assert_eq!(get(&client).await.as_deref(), Ok("hi"));
+    }
+    assert_eq!(server.connections(), 2);
+    assert_eq!(
+        samples(&registry, "transport_c"),
+        [
+            "rest_client_transport_cache_entries  = 2",
+            "rest_client_transport_cert_rotation_gc_calls_total  = 0",
+            "rest_client_transport_create_calls_total hit = 1",
+            "rest_client_transport_create_calls_total miss = 2",
+        ]
     );
 }

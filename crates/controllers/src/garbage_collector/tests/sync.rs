@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::kinds::{Pod, ReplicaSet};
+use api::kinds::{Node, Pod, ReplicaSet};
 use api::{Resource, ResourceType};
 use client::{Client, DeleteOptions, Propagation};
 use runtime::informer::StreamOptions;
@@ -36,7 +36,12 @@ pub(super) async fn start_with(world: &mut World, acting: Client, watching: Clie
         rng: world.rng.fork(),
         resync: None,
     };
-    let shared = vec![SharedKind::of::<Pod>(&world.informers)];
+    // Somebody caches pods, and nobody caches nodes.
+    world.informers.of::<Pod>();
+    let shared = vec![
+        SharedKind::of::<Pod>(&world.informers),
+        SharedKind::of::<Node>(&world.informers),
+    ];
     let memory = Memory::new(watching, options);
     let collector = controller(tools, &memory, shared, 5);
     let graph = memory.graph();

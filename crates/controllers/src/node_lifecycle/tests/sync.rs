@@ -353,3 +353,24 @@ async fn a_restarted_controller_gives_everyone_their_time_again() {
             .ends_with("Ready=Unknown(NodeStatusUnknown)")
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_makes_no_node_silent_and_hides_none() {
+    for jump in [3600, -3600] {
+        let world = world().await;
+        make_node(&world, "a", json!({})).await;
+        make_node(&world, "b", json!({})).await;
+        pass(&world, 20, &["a", "b"]).await;
+        world.written();
+        world.jump(jump);
+        // Not even the next heartbeat has come when all nodes are looked at.
+        pass(&world, 6, &[]).await;
+        pass(&world, 60, &["a"]).await;
+        assert_eq!(taints(&world, "a").await, "", "{jump} s");
+        assert_eq!(
+            taints(&world, "b").await,
+            "unreachable:NoExecute unreachable:NoSchedule",
+            "{jump} s"
+        );
+    }
+}

@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -66,14 +67,29 @@ async fn a_standby_knows_the_holder_and_takes_over_when_the_lease_has_not_moved_
     );
 }
 
+/// Each reading is an hour before or after the one before it.
+fn jumping() -> api::Clock {
+    let (clock, readings) = (clock(), AtomicU64::new(0));
+    api::Clock::new(move || {
+        let hours = readings.fetch_add(1, Ordering::Relaxed) % 2;
+        clock.now().plus(Duration::from_secs(hours * 3600))
+    })
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_holder_whose_clock_is_an_hour_off_keeps_the_lease() {
-    for start in [1_700_000_000 - 3600, 1_700_000_000 + 3600] {
+async fn a_holder_whose_clock_is_an_hour_off_or_jumps_keeps_the_lease() {
+    let off = |start| crate::clock::following_tokio(Time::from_unix(start));
+    let (slow, fast) = (off(1_700_000_000 - 3600), off(1_700_000_000 + 3600));
+    for (holders, others) in [
+        (slow, clock()),
+        (fast, clock()),
+        (jumping(), clock()),
+        (clock(), jumping()),
+    ] {
         let server = LeaseServer::default();
-        let off = crate::clock::following_tokio(Time::from_unix(start));
-        let a = Candidate::with(&server, "a", off, |_| {});
+        let a = Candidate::with(&server, "a", holders, |_| {});
         pass(0.5).await;
-        let b = Candidate::start(&server, "b");
+        let b = Candidate::with(&server, "b", others, |_| {});
         for _ in 0..600 {
             pass(0.1).await;
             assert!(a.may_write() && !b.leads());
