@@ -35,10 +35,16 @@ impl Graph {
     /// An informer has shown an object, new or changed.
     pub fn observe(&mut self, kind: KindNumber, old: Option<&Meta>, new: &Meta) -> Wakes {
         let mut wakes = Wakes::default();
+        let last = old;
+        let old = last.filter(|old| !is_restored(old, new));
         let slot = match self.find(&new.uid) {
             Some(slot) => {
                 self.unveil(slot, kind, new, &mut wakes);
                 self.change_owners(slot, &new.owners, &mut wakes);
+                if old.is_none() && last.is_some() {
+                    let node = self.node_mut(slot);
+                    (node.being_deleted, node.deleting_dependents) = (false, false);
+                }
                 self.node_mut(slot).being_deleted |= new.is_terminating();
                 slot
             }
@@ -331,6 +337,14 @@ impl Graph {
         }
         following.or(first)
     }
+}
+
+/// Nothing that is being deleted comes back, and no revision either, unless the server was restored from before that:
+/// then the object is as if it were new. Or else its dependents would go on being deleted as fast as their controller
+/// makes them.
+fn is_restored(old: &Meta, new: &Meta) -> bool {
+    let spared = old.is_terminating() && !new.is_terminating();
+    spared || new.resource_version < old.resource_version
 }
 
 fn blocks(owner: &OwnerRef) -> bool {

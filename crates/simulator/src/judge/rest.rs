@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use api::kinds::{DaemonSet, Pod, StatefulSet};
 use api::{Gates, Meta, Resource, Uid};
+use controllers::replicaset::ReplicaOwner;
 use controllers::{
-    daemonset, deployment, garbage_collector, namespace, node_lifecycle, pod_gc, replicaset,
+    daemonset, deployment, garbage_collector, job, namespace, node_lifecycle, pod_gc, replicaset,
     statefulset,
 };
 use runtime::{Informers, Metrics, Store};
@@ -25,6 +26,13 @@ impl Judge {
         let now = inner.clock.now();
         inner.checks += 1;
         inner.mirror.converged(gates, now)
+    }
+
+    /// Is what the managers say true, now that they have nothing more to do?
+    pub(crate) fn check_settled(&self) -> Verdict {
+        let mut inner = self.lock();
+        inner.checks += 1;
+        inner.mirror.settled()
     }
 
     /// Does a manager's cache hold what the server holds?
@@ -142,6 +150,62 @@ impl Mirror {
             .any(|pod| is_of_set(pod) && !pod.metadata.is_controlled_by(&meta.uid))
     }
 
+    /// Holds even if a user has paused, suspended or broken something, and while nodes are silent.
+    fn settled(&self) -> Verdict {
+        let lives = |namespace: &str| {
+            let held = self.namespaces.find("", namespace);
+            held.is_some_and(|held| !held.metadata.is_terminating())
+        };
+        for set in self.sets.list() {
+            if lives(&set.metadata.namespace) {
+                replicaset::converged(&*set, &self.pods_of(&set.metadata.uid))?;
+            }
+        }
+        for set in self.controllers.list() {
+            if lives(&set.metadata.namespace) {
+                replicaset::converged(&*set, &self.pods_of(&set.metadata.uid))?;
+            }
+        }
+        for held in self.jobs.list() {
+            job::converged(&held, &self.pods_of(&held.metadata.uid))?;
+        }
+        let deployments = self.deployments.list();
+        let deployments = deployments.iter().map(|held| {
+            let pods = self.sets_of(&held.metadata.uid).into_iter();
+            let pods: i32 = pods.map(|set| set.status.replicas).sum();
+            let status = &held.status;
+            (
+                &held.metadata,
+                status.observed_generation,
+                status.replicas,
+                pods,
+            )
+        });
+        let stateful = self.stateful.list();
+        let stateful = stateful.iter().map(|held| {
+            let pods = self.pods_of(&held.metadata.uid).len();
+            let (status, pods) = (&held.status, i32::try_from(pods).unwrap_or(i32::MAX));
+            (
+                &held.metadata,
+                status.observed_generation,
+                status.replicas,
+                pods,
+            )
+        });
+        let is_stale = |(meta, observed, said, seen): &(&Meta, i64, i32, i32)| {
+            !meta.is_terminating() && (*observed != meta.generation || said != seen)
+        };
+        if let Some((meta, observed, said, seen)) = deployments.chain(stateful).find(is_stale) {
+            return Err(format!(
+                "{}: status says (replicas, generation) ({said}, {observed}), it is ({seen}, {})",
+                meta.key(),
+                meta.generation
+            ));
+        }
+        garbage_collector::converged(self.all())?;
+        self.released()
+    }
+
     fn converged(&self, gates: Gates, now: api::MicroTime) -> Verdict {
         for set in self.sets.list() {
             replicaset::converged(&*set, &self.pods_of(&set.metadata.uid))?;
@@ -210,29 +274,54 @@ impl Mirror {
                 return Err(format!("{plural} {} is in no namespace", meta.key()));
             }
         }
-        for set in self.sets.list() {
-            let owned = self.pods_of(&set.metadata.uid);
-            let selects =
-                |pod: &Arc<Pod>| replicaset::ReplicaOwner::selects(&*set, &pod.metadata.labels);
-            if let Some(pod) = owned.iter().find(|pod| pod.is_active() && !selects(pod)) {
-                let (pod, set) = (&pod.metadata.name, &set.metadata.name);
-                return Err(format!(
-                    "{pod} is not selected by {set} and was not released"
-                ));
-            }
-        }
+        self.released()?;
         let orphan = |pod: &&Arc<Pod>| pod.metadata.controller().is_none() && pod.is_active();
         for pod in self.pods.list().iter().filter(orphan) {
             let meta = &pod.metadata;
             let sets = self.sets.in_namespace(&meta.namespace);
-            let selects = |set: &&Arc<api::kinds::ReplicaSet>| {
-                replicaset::ReplicaOwner::selects(&***set, &meta.labels)
-            };
+            let selects = |set: &&Arc<api::kinds::ReplicaSet>| set.selects(&meta.labels);
             if let Some(set) = sets.iter().find(selects) {
                 let name = &set.metadata.name;
                 return Err(format!(
                     "{} is selected by {name} and was not adopted",
                     meta.key()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// No pod belongs to somebody who does not select it.
+    fn released(&self) -> Verdict {
+        for pod in self.pods.list().iter().filter(|pod| pod.is_active()) {
+            let (namespace, labels) = (&pod.metadata.namespace, &pod.metadata.labels);
+            let Some(owner) = pod.metadata.controller() else {
+                continue;
+            };
+            let name = &owner.name;
+            let (uid, selects) = match owner.kind.as_str() {
+                "ReplicaSet" => match self.sets.find(namespace, name) {
+                    Some(set) => (set.metadata.uid.clone(), set.selects(labels)),
+                    None => continue,
+                },
+                "ReplicationController" => match self.controllers.find(namespace, name) {
+                    Some(set) => (set.metadata.uid.clone(), set.selects(labels)),
+                    None => continue,
+                },
+                "StatefulSet" => match self.stateful.find(namespace, name) {
+                    Some(set) => (set.metadata.uid.clone(), set.spec.selector.matches(labels)),
+                    None => continue,
+                },
+                "DaemonSet" => match self.daemons.find(namespace, name) {
+                    Some(set) => (set.metadata.uid.clone(), set.spec.selector.matches(labels)),
+                    None => continue,
+                },
+                _ => continue,
+            };
+            if uid == owner.uid && !selects {
+                let pod = &pod.metadata.name;
+                return Err(format!(
+                    "{pod} is not selected by {name} and was not released"
                 ));
             }
         }
