@@ -50,6 +50,7 @@ fn a_group_that_the_server_lacks_turns_off_what_needs_it_until_it_comes() {
     };
     const OFF: &str = "the API server does not serve this kind";
     const ON: &str = "the API server serves this kind now";
+    const NOT_BUILT: &str = "This build does not have these controllers";
 
     // Whoever needs no Jobs works, and one line says who does not.
     let api = &cluster.api;
@@ -66,6 +67,9 @@ fn a_group_that_the_server_lacks_turns_off_what_needs_it_until_it_comes() {
         found.is_some_and(|object| object["status"]["replicas"] == 3)
     });
     assert_eq!((says(OFF), says(ON)), (1, 0));
+    let text = std::fs::read_to_string(&log).unwrap();
+    let not_built = text.lines().filter(|line| line.contains(NOT_BUILT));
+    assert_eq!(not_built.count(), 1, "what is not built is named once");
 
     // The same cluster with the group: nobody restarts the manager.
     cluster.take_apiserver().unwrap().stop().unwrap();
