@@ -235,3 +235,29 @@ impl fmt::Display for Line {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_no_writes_as_long_as_they_become_rarer() {
+        let told = |writes: &[(&'static str, &str, u16)]| {
+            let mut unrest = Unrest::default();
+            for (path, body, answer) in writes {
+                let body = Bytes::copy_from_slice(body.as_bytes());
+                unrest.note(&Method::POST, path, &body, *answer);
+            }
+            unrest.check().err().unwrap_or_default()
+        };
+        let (pods, events) = ("/api/v1/namespaces/n/pods", "/api/v1/namespaces/n/events");
+        assert_eq!(told(&[]), "");
+        let unrest = "managers wrote 1 times although everything has converged";
+        assert_eq!(told(&[(pods, "a", 201)]), unrest);
+        assert_eq!(told(&[(events, "a", 201)]), unrest);
+        let each_once = [(pods, "a", 409), (pods, "b", 409), (events, "a", 200)];
+        assert_eq!(told(&each_once), "");
+        let fast = "managers tried the same thing 2 times although it was refused: their back-off does not grow";
+        assert_eq!(told(&[(pods, "a", 409), (pods, "a", 409)]), fast);
+    }
+}

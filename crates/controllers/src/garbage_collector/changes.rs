@@ -175,7 +175,7 @@ impl Graph {
     /// Lists a node under owners that it was not listed under before.
     fn add_to_owners(&mut self, slot: Slot, owners: &[OwnerRef], wakes: &mut Wakes) {
         let namespace = self.node(slot).namespace.clone();
-        let mut suspicious = false;
+        let (mut suspicious, mut is_late) = (false, false);
         for (at, owner) in owners.iter().enumerate() {
             let known = self.find(&owner.uid);
             let owner_slot = match known {
@@ -190,10 +190,13 @@ impl Graph {
                 wakes.delete.push(owner.uid.clone());
                 continue;
             }
+            let node = self.node(owner_slot);
+            // Its owner has seen to its dependents before this one was known. Upstream leaves it, and the owner may
+            // wait for ever: a StatefulSet for a claim that this pod uses.
+            is_late |= node.deleting_dependents && owner_slot != slot;
             if suspicious {
                 continue;
             }
-            let node = self.node(owner_slot);
             let (elsewhere, observed) = (node.namespace != namespace, !node.is_virtual);
             if !node.namespace.is_empty() && elsewhere {
                 suspicious = true;
@@ -206,7 +209,7 @@ impl Graph {
                 suspicious = !self.identity(node).is_meant_by(owner) || (elsewhere && !observed);
             }
         }
-        if suspicious {
+        if suspicious || is_late {
             wakes.delete.push(self.node(slot).uid.clone());
         }
     }

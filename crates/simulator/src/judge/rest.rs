@@ -69,7 +69,8 @@ impl Judge {
             if let Some(key) = ends.busy.first() {
                 return Err(format!("{name}: {key} is stuck in the queue"));
             }
-            if let Some(key) = ends.failing.first() {
+            let mut failing = ends.failing.iter();
+            if let Some(key) = failing.find(|key| !inner.mirror.waits_for_a_name(&name, key)) {
                 return Err(format!("{name}: {key} fails, although all has converged"));
             }
             if let Some(key) = ends.expecting.first() {
@@ -136,18 +137,31 @@ impl Mirror {
         }
     }
 
-    /// A pod that another controller has adopted may bear a name that a StatefulSet needs: then the set waits for
-    /// ever, as it does upstream.
+    /// A pod that another controller has adopted, or that the set does not select, may bear a name that a StatefulSet
+    /// needs: then the set waits for ever, as it does upstream.
     fn name_is_taken(&self, set: &StatefulSet) -> bool {
         let meta = &set.metadata;
+        let start = set.spec.ordinals.start;
+        let wanted = start..start.saturating_add(set.replicas());
         let is_of_set = |pod: &Pod| {
             let ordinal = pod.metadata.name.strip_prefix(&*meta.name);
             let ordinal = ordinal.and_then(|rest| rest.strip_prefix('-'));
-            ordinal.is_some_and(|ordinal| ordinal.parse::<i32>().is_ok())
+            let ordinal = ordinal.and_then(|ordinal| ordinal.parse::<i32>().ok());
+            ordinal.is_some_and(|ordinal| wanted.contains(&ordinal))
+        };
+        let is_anothers = |pod: &Pod| match pod.metadata.controller() {
+            Some(owner) => owner.uid != meta.uid,
+            None => !set.spec.selector.matches(&pod.metadata.labels),
         };
         let pods = self.pods.in_namespace(&meta.namespace);
-        pods.iter()
-            .any(|pod| is_of_set(pod) && !pod.metadata.is_controlled_by(&meta.uid))
+        pods.iter().any(|pod| is_of_set(pod) && is_anothers(pod))
+    }
+
+    /// Is this key of this queue a StatefulSet that cannot have one of its pods?
+    fn waits_for_a_name(&self, queue: &str, key: &str) -> bool {
+        let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+        let set = self.stateful.find(namespace, name);
+        queue == "statefulset" && set.is_some_and(|set| self.name_is_taken(&set))
     }
 
     /// Holds even if a user has paused, suspended or broken something, and while nodes are silent.

@@ -351,3 +351,12 @@ fn an_object_of_a_restored_server_is_what_it_is_now() {
     assert_eq!(describe(&wakes), "delete a o");
     assert!(graph.item(&Uid::from("o")).unwrap().deleting_dependents);
 }
+
+#[test]
+fn a_dependent_that_is_seen_late_is_deleted_with_the_others() {
+    let mut graph = graph(&["ns/o", "ns/a <o!"]);
+    let foreground = "ns/o deleting +foregroundDeletion";
+    assert_eq!(update(&mut graph, "ns/o", foreground), "delete a o");
+    assert_eq!(observe(&mut graph, &["ns/late <o"]), "delete late");
+    assert_eq!(update(&mut graph, "ns/b", "ns/b <o"), "delete b");
+}
