@@ -205,6 +205,11 @@ impl Cluster {
         Ok(())
     }
 
+    /// More flags for kube-apiserver instead of those that it had, from its next start on.
+    pub fn set_apiserver_flags(&mut self, flags: &[&str]) {
+        self.options.apiserver_flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    }
+
     /// Replaces the API server's serving certificate on disk and waits until it shows the new one.
     pub fn rotate_serving_certificate(&self) -> Result<()> {
         let fresh = self.authority.server("apiserver")?;

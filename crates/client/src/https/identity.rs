@@ -118,7 +118,8 @@ impl Identity {
             self.reload_if_changed();
         }
         if let Auth::Exec(exec) = &self.auth {
-            self.run_plugin_if_needed(exec, None).await?;
+            // Boxed, as is all that is rare: every request would else carry room for it.
+            Box::pin(self.run_plugin_if_needed(exec, None)).await?;
         }
         Ok(self.lock().credential.clone())
     }
@@ -134,7 +135,7 @@ impl Identity {
     pub(super) async fn renew(&self, refused: &Credential) -> Option<Credential> {
         self.reload_if_changed();
         if let Auth::Exec(exec) = &self.auth
-            && let Err(error) = self.run_plugin_if_needed(exec, Some(refused)).await
+            && let Err(error) = Box::pin(self.run_plugin_if_needed(exec, Some(refused))).await
         {
             tracing::warn!(%error, "cannot renew the credential that the API server refused");
             return None;

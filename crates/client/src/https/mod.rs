@@ -105,7 +105,7 @@ impl Https {
         }
         // The credential may have been replaced since we last looked; then the new one is worth a try.
         match self.identity.renew(&first).await {
-            Some(second) => self.send_as(&request, &second).await,
+            Some(second) => Box::pin(self.send_as(&request, &second)).await,
             None => Ok(response),
         }
     }

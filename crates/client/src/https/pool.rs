@@ -100,7 +100,9 @@ impl Pool {
             return Err(failure);
         }
         let (newest, proxy) = (identity.for_new_connection(), self.proxy.as_ref());
-        let connected = connect(&self.server, proxy, &newest, &self.metrics).await;
+        // Boxed: every request would else carry room for a handshake.
+        let connecting = Box::pin(connect(&self.server, proxy, &newest, &self.metrics));
+        let connected = connecting.await;
         let mut connections = lane.lock();
         connections.attempts += 1;
         connections.failure = connected.as_ref().err().cloned();

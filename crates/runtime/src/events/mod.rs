@@ -34,7 +34,8 @@ pub struct Recorder(Arc<Inner>);
 struct Inner {
     clock: Clock,
     names: Arc<Names>,
-    queue: mpsc::Sender<Event>,
+    /// Boxed: a queue keeps room for 32 of what it holds, and mostly holds nothing.
+    queue: mpsc::Sender<Box<Event>>,
     dropped: AtomicU64,
     metrics: OnceLock<EventMetrics>,
 }
@@ -101,7 +102,7 @@ impl Recorder {
         message: impl Into<String>,
     ) {
         let event = self.compose(object, event_type, reason.into(), message.into());
-        if let Err(error) = self.0.queue.try_send(event) {
+        if let Err(error) = self.0.queue.try_send(Box::new(event)) {
             self.on_drop(matches!(error, TrySendError::Full(_)));
         }
     }
@@ -116,7 +117,7 @@ impl Recorder {
         message: impl Into<String>,
     ) {
         let event = self.compose(object, event_type, reason.into(), message.into());
-        if self.0.queue.send(event).await.is_err() {
+        if self.0.queue.send(Box::new(event)).await.is_err() {
             self.on_drop(false);
         }
     }

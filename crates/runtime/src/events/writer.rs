@@ -17,7 +17,7 @@ use crate::Stop;
 pub struct EventWriter {
     client: Client,
     source: Source,
-    queue: mpsc::Receiver<Event>,
+    queue: mpsc::Receiver<Box<Event>>,
     correlator: Correlator,
     clock: Clock,
     names: Arc<Names>,
@@ -43,7 +43,7 @@ impl EventWriter {
     pub(super) fn new(
         client: Client,
         source: Source,
-        queue: mpsc::Receiver<Event>,
+        queue: mpsc::Receiver<Box<Event>>,
         clock: Clock,
         names: Arc<Names>,
         rng: Rng,
@@ -62,7 +62,7 @@ impl EventWriter {
     /// Runs until the signal comes or the last recorder is gone. What is queued by then is tried once.
     pub async fn run(mut self, stop: Stop) {
         while let Some(event) = stop.or(self.queue.recv()).await.flatten() {
-            if let Some(event) = self.correlate(event) {
+            if let Some(event) = self.correlate(*event) {
                 self.write(&event, &stop).await;
             }
         }
@@ -72,7 +72,7 @@ impl EventWriter {
 
     async fn drain(&mut self) {
         while let Ok(event) = self.queue.try_recv() {
-            if let Some(event) = self.correlate(event)
+            if let Some(event) = self.correlate(*event)
                 && let Attempt::Unanswered(_) = self.attempt(&event).await
             {
                 return;

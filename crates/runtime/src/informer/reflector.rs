@@ -140,7 +140,7 @@ impl Reflector<'_> {
         match self.place {
             Place::At(revision) => self.watch(Some(revision), false).await,
             Place::Unknown if self.watch_list => self.watch(None, true).await,
-            Place::Unknown => match self.list().await {
+            Place::Unknown => match Box::pin(self.list()).await {
                 Ok(revision) => {
                     self.place = Place::At(revision);
                     End::Quiet
@@ -207,10 +207,9 @@ impl Reflector<'_> {
             ..WatchOptions::default()
         };
         self.asked_at = Instant::now();
-        let opened = self
-            .client
-            .watch(self.target.resource(), "", &options)
-            .await;
+        // Boxed, as are listings: what a stream needs for a moment is not kept for its life.
+        let opening = self.client.watch(self.target.resource(), "", &options);
+        let opened = Box::pin(opening).await;
         let stream = match opened {
             Ok(stream) => stream,
             Err(error) => return refused(error, from_start),
@@ -253,7 +252,7 @@ impl Reflector<'_> {
             let event = tokio::select! {
                 biased;
                 event = stream.next() => event,
-                () = self.target.freshness().lacking() => match self.ask_for_sign().await {
+                () = self.target.freshness().lacking() => match Box::pin(self.ask_for_sign()).await {
                     true => continue,
                     false => return (End::Doubted, events),
                 },

@@ -9,6 +9,7 @@ mod contention;
 mod corpus;
 mod differential;
 mod durability;
+mod flags;
 mod go_manager;
 mod informers;
 mod kubectl;

@@ -121,6 +121,15 @@ fn never_refused(flavor: Flavor, kinds: &[(&str, &str, &str)]) {
             "{controller} did not act through its service account"
         );
     }
+    // Rules of priority and fairness, and those who read audit logs, go by these names.
+    for entry in &by_manager {
+        let (user, agent) = (&entry.user.username, &entry.user_agent);
+        if user.starts_with("system:serviceaccount:") {
+            let in_form = agent.starts_with("kube-controller-manager/v")
+                && agent.ends_with(&format!("/{user}"));
+            assert!(in_form, "{user} calls itself {agent}");
+        }
+    }
     let mut refused = audit::forbidden(&by_manager);
     // That is no lack of rights: nobody may create anything in a namespace that goes away.
     refused.retain(|line| !line.ends_with("because it is being terminated"));

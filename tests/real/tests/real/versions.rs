@@ -29,6 +29,69 @@ fn every_minor_in_the_cache_carries_workloads_from_birth_to_end() {
     }
 }
 
+#[test]
+fn a_group_that_the_server_lacks_turns_off_what_needs_it_until_it_comes() {
+    let Some(installation) = installation::for_test() else {
+        return;
+    };
+    let options = ClusterOptions {
+        apiserver_flags: vec!["--runtime-config=batch/v1=false".to_owned()],
+        ..ClusterOptions::default()
+    };
+    let mut cluster = Cluster::start(&installation, options).unwrap();
+    let mut manager = Manager::start(&cluster, Flavor::Ours, &ManagerOptions::default()).unwrap();
+    let log = manager.process().log().to_owned();
+    let says = |what: &str| {
+        let text = std::fs::read_to_string(&log).unwrap();
+        let lines = text.lines();
+        lines
+            .filter(|line| line.contains("jobs.batch") && line.contains(what))
+            .count()
+    };
+    const OFF: &str = "the API server does not serve this kind";
+    const ON: &str = "the API server serves this kind now";
+    const NOT_BUILT: &str = "This build does not have these controllers";
+
+    // Whoever needs no Jobs works, and one line says who does not.
+    let api = &cluster.api;
+    create(
+        api,
+        "/api/v1/namespaces",
+        json!({"metadata": {"name": "shop"}}),
+    );
+    until(api, &format!("{SHOP}/serviceaccounts/default"), |found| {
+        found.is_some()
+    });
+    create(api, &format!("{APPS}/deployments"), workload("deployments"));
+    until(api, &format!("{APPS}/deployments/deployments"), |found| {
+        found.is_some_and(|object| object["status"]["replicas"] == 3)
+    });
+    assert_eq!((says(OFF), says(ON)), (1, 0));
+    let text = std::fs::read_to_string(&log).unwrap();
+    let not_built = text.lines().filter(|line| line.contains(NOT_BUILT));
+    assert_eq!(not_built.count(), 1, "what is not built is named once");
+
+    // The same cluster with the group: nobody restarts the manager.
+    cluster.take_apiserver().unwrap().stop().unwrap();
+    cluster.set_apiserver_flags(&[]);
+    cluster.start_apiserver().unwrap();
+    let jobs = "/apis/batch/v1/namespaces/shop/jobs";
+    let template = json!({"spec": {
+        "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "example.invalid/main:1"}],
+    }});
+    create(
+        &cluster.api,
+        jobs,
+        json!({"metadata": {"name": "late"}, "spec": {"template": template}}),
+    );
+    until(&cluster.api, &format!("{jobs}/late"), |found| {
+        found.is_some_and(|job| job["status"]["active"] == 1)
+    });
+    assert_eq!((says(OFF), says(ON)), (1, 1));
+    manager.check_alive().unwrap();
+}
+
 /// With all default controllers, each through its own service account.
 fn smoke(installation: &Installation) {
     let version = &installation.kubernetes_version;

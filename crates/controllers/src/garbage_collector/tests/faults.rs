@@ -1,7 +1,7 @@
 //! What goes wrong, and what comes and goes while the collector runs.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::{ResourceType, Uid};
@@ -61,6 +61,31 @@ async fn a_kind_that_cannot_be_listed_stops_nobody() {
     broken.store(false, Ordering::Relaxed);
     tokio::time::sleep(Duration::from_secs(120)).await;
     assert!(world.get(&SECRET, "leaf").await.is_none());
+}
+
+/// [`start_with`] shares pods, which somebody caches, and nodes, which nobody does.
+#[tokio::test(start_paused = true)]
+async fn what_somebody_caches_is_not_streamed_again() {
+    let mut world = World::new().await;
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (inner, noted) = (world.server.transport(), asked.clone());
+    let watching = BoxCloneSyncService::new(tower::service_fn(move |request: Request<Bytes>| {
+        let path = request.uri().path().to_owned();
+        noted.lock().unwrap().push(path);
+        inner.clone().oneshot(request)
+    }));
+    let acting = world.client.clone();
+    start_with(&mut world, acting, Client::new(watching)).await;
+    let count = |path: &str| {
+        asked
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|other| *other == path)
+            .count()
+    };
+    assert_eq!(count("/api/v1/pods"), 0);
+    assert_eq!(count("/api/v1/nodes"), 1);
 }
 
 // Upstream: TestGarbageCollectorSync.
