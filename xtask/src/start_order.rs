@@ -1,5 +1,5 @@
-//! `cargo xtask start-order`: which functions a controller manager runs to start, to do some work and to idle, as
-//! the linker script `crates/steersman/start.ld`.
+//! `cargo xtask start-order`: which functions a controller manager runs to start, to do some work and to idle, and
+//! which ones an API server runs beyond those, as the linker script `crates/steersman/start.ld`.
 //!
 //! The kernel maps text in pieces of 64 KB around what is touched. Functions that run lie all over a binary, so
 //! nearly all of it would be in memory; side by side they fill a quarter of it. The script names them by the compiler's
@@ -64,51 +64,47 @@ fn make(folder: &Path) -> Result<String> {
         .args(["-C", "strip=none", "-C"])
         .arg(format!("link-arg=-Wl,-Map={}", map.display()));
     steps::succeed(&mut link)?;
-    let calls = folder.join("calls");
+    let (manager, server) = (folder.join("manager"), folder.join("server"));
     let binary = workspace::target().join("release/steersman");
-    exercise(&binary, folder, &calls)?;
+    exercise(&binary, folder, &manager, &server)?;
     let sections = read_map(&std::fs::read_to_string(map)?);
-    let addresses = read_calls(&std::fs::read_to_string(calls)?);
-    Ok(script(&sections, &addresses))
+    let read = |calls| Ok::<_, anyhow::Error>(read_calls(&std::fs::read_to_string(calls)?));
+    let orders = [("start", read(manager)?), ("serve", read(server)?)];
+    Ok(script(&sections, &orders))
 }
 
-/// Runs a manager under valgrind on an API server of ours, gives it a Deployment and takes it away again.
-fn exercise(binary: &Path, folder: &Path, calls: &Path) -> Result<()> {
+/// Runs a manager on an API server of ours, gives it a Deployment and takes it away again. What each of them calls
+/// is left in a file.
+fn exercise(binary: &Path, folder: &Path, manager: &Path, server: &Path) -> Result<()> {
     let kubeconfig = folder.join("kubeconfig");
-    let server = Command::new(binary)
-        .args(["apiserver", "--in-memory", "--port=0", "--kubeconfig"])
-        .arg(&kubeconfig)
-        .stderr(Stdio::null())
-        .spawn()
-        .context("cannot start our API server")?;
-    let _server = Ended(server);
-    for _ in 0..100 {
+    let option = |name: &str| format!("--{name}={}", kubeconfig.display());
+    let server = Watched::start(
+        binary,
+        server,
+        &[
+            "apiserver".to_owned(),
+            "--port=0".to_owned(),
+            format!("--data-dir={}", folder.join("data").display()),
+            option("kubeconfig"),
+        ],
+    )?;
+    for _ in 0..WORK.as_secs() {
         if !kubeconfig.exists() {
-            std::thread::sleep(Duration::from_millis(100));
+            std::thread::sleep(Duration::from_secs(1));
         }
     }
-    let option = |name: &str| format!("--{name}={}", kubeconfig.display());
-    let manager = Command::new("valgrind")
-        .args(["--quiet", "--tool=callgrind", "--dump-instr=yes"])
-        .arg(format!("--callgrind-out-file={}", calls.display()))
-        .arg(binary)
-        .args([
-            "controller-manager",
-            "--bind-address=127.0.0.1",
-            "--secure-port=10399",
-        ])
-        .args(
-            [
-                "kubeconfig",
-                "authentication-kubeconfig",
-                "authorization-kubeconfig",
-            ]
-            .map(option),
-        )
-        .stderr(Stdio::null())
-        .spawn()
-        .context("cannot run valgrind; install it")?;
-    let mut manager = Ended(manager);
+    let manager = Watched::start(
+        binary,
+        manager,
+        &[
+            "controller-manager".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--secure-port=10399".to_owned(),
+            option("kubeconfig"),
+            option("authentication-kubeconfig"),
+            option("authorization-kubeconfig"),
+        ],
+    )?;
     let kubectl = |arguments: &[&str]| {
         let mut command = Command::new("kubectl");
         command.arg("--kubeconfig").arg(&kubeconfig).args(arguments);
@@ -130,18 +126,38 @@ fn exercise(binary: &Path, folder: &Path, calls: &Path) -> Result<()> {
     steps::succeed(&mut kubectl(&["delete", "deployment", "web"]))?;
     pods(0)?;
     std::thread::sleep(IDLE);
-    let process = manager.0.id().to_string();
-    steps::succeed(Command::new("kill").args(["-TERM", &process]))?;
-    if !manager.0.wait()?.success() {
-        bail!("the manager did not end well under valgrind");
-    }
-    Ok(())
+    manager.stop()?;
+    server.stop()
 }
 
-/// A process that is gone when this is dropped.
-struct Ended(Child);
+/// A process of ours under valgrind, gone when this is dropped.
+struct Watched(Child);
 
-impl Drop for Ended {
+impl Watched {
+    fn start(binary: &Path, calls: &Path, arguments: &[String]) -> Result<Watched> {
+        let process = Command::new("valgrind")
+            .args(["--quiet", "--tool=callgrind", "--dump-instr=yes"])
+            .arg(format!("--callgrind-out-file={}", calls.display()))
+            .arg(binary)
+            .args(arguments)
+            .stderr(Stdio::null())
+            .spawn();
+        process
+            .map(Watched)
+            .context("cannot run valgrind; install it")
+    }
+
+    fn stop(mut self) -> Result<()> {
+        let process = self.0.id().to_string();
+        steps::succeed(Command::new("kill").args(["-TERM", &process]))?;
+        if !self.0.wait()?.success() {
+            bail!("a process did not end well under valgrind");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Watched {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -156,6 +172,13 @@ struct Section {
     /// The crate whose object file it is in; none for what is not ours to place.
     origin: Option<String>,
     name: String,
+}
+
+impl Section {
+    fn runs(&self, addresses: &BTreeSet<u64>) -> bool {
+        let end = self.address + self.length;
+        addresses.range(self.address..end).next().is_some()
+    }
 }
 
 /// The functions in LLD's map: `VMA LMA Size Align file:(.text.name)`.
@@ -226,11 +249,25 @@ fn read_calls(calls: &str) -> BTreeSet<u64> {
     run
 }
 
-fn script(sections: &[Section], addresses: &BTreeSet<u64>) -> String {
-    let runs = |section: &Section| {
-        let end = section.address + section.length;
-        addresses.range(section.address..end).next().is_some()
-    };
+/// A place for each order, by name, with what runs in it and in none before it.
+fn script(sections: &[Section], orders: &[(&str, BTreeSet<u64>)]) -> String {
+    let mut script = String::from(
+        "/* Made by `cargo xtask start-order`: what a controller manager runs, side by side, and what an API server does. */\n\
+         SECTIONS {\n",
+    );
+    for (at, (name, addresses)) in orders.iter().enumerate() {
+        let placed: Vec<&BTreeSet<u64>> = orders[..at].iter().map(|(_, earlier)| earlier).collect();
+        let free: Vec<&Section> = sections
+            .iter()
+            .filter(|section| !placed.iter().any(|earlier| section.runs(earlier)))
+            .collect();
+        script += &format!("  .text.{name} : {{\n{}  }}\n", place(&free, addresses));
+    }
+    script + "} INSERT BEFORE .text;\n"
+}
+
+/// The lines that put together what runs.
+fn place(sections: &[&Section], addresses: &BTreeSet<u64>) -> String {
     let mut crates: BTreeMap<&str, Functions> = BTreeMap::new();
     for section in sections {
         let Some(origin) = &section.origin else {
@@ -238,17 +275,14 @@ fn script(sections: &[Section], addresses: &BTreeSet<u64>) -> String {
         };
         let functions = crates.entry(origin).or_default();
         functions.length += section.length;
-        if runs(section) {
+        if section.runs(addresses) {
             functions.length_run += section.length;
             functions.run.insert(pattern(&section.name));
         } else {
             functions.rest.insert(pattern(&section.name));
         }
     }
-    let mut script = String::from(
-        "/* Made by `cargo xtask start-order`: what a controller manager runs, side by side. */\n\
-         SECTIONS {\n  .text.start : {\n",
-    );
+    let mut script = String::new();
     for (name, functions) in &crates {
         if functions.run.is_empty() {
             continue;
@@ -264,7 +298,7 @@ fn script(sections: &[Section], addresses: &BTreeSet<u64>) -> String {
         }
         script += "    )\n";
     }
-    script + "  }\n} INSERT BEFORE .text;\n"
+    script
 }
 
 /// The functions of one crate, by pattern: those that run, and the rest.
@@ -377,15 +411,23 @@ calls=1 0x1000 3
         let (sections, addresses) = (read_map(MAP), read_calls(CALLS));
         assert_eq!(sections.len(), 4);
         assert_eq!(addresses, BTreeSet::from([0xff0, 0x1010, 0x3034]));
-        let script = script(&sections, &addresses);
-        let lines: Vec<&str> = script.lines().skip(3).collect();
+        let orders = [
+            ("start", addresses),
+            ("serve", BTreeSet::from([0x1010, 0x1800])),
+        ];
+        let script = script(&sections, &orders);
+        let lines: Vec<&str> = script.lines().skip(2).collect();
         assert_eq!(
             lines,
             [
+                "  .text.start : {",
                 "    *.h2.*(",
                 "      .text._RNvCs*_2h21a*",
                 "    )",
                 "    *.mio.*(.text .text.*)",
+                "  }",
+                "  .text.serve : {",
+                "    *.h2.*(.text .text.*)",
                 "  }",
                 "} INSERT BEFORE .text;",
             ]

@@ -77,19 +77,25 @@ impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Form::Text(text) => f.write_str(text),
-            Form::Uuid(bytes) => {
-                for (index, byte) in bytes.iter().enumerate() {
-                    let dash = if matches!(index, 4 | 6 | 8 | 10) {
-                        "-"
-                    } else {
-                        ""
-                    };
-                    write!(f, "{dash}{byte:02x}")?;
-                }
-                Ok(())
-            }
+            Form::Uuid(bytes) => f.write_str(str::from_utf8(&digits(bytes)).unwrap_or_default()),
         }
     }
+}
+
+/// The canonical form, which is printed for every reference to an owner and every write of a node.
+fn digits(bytes: &[u8; 16]) -> [u8; 36] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = [b'-'; 36];
+    let mut at = 0;
+    for byte in bytes {
+        if matches!(at, 8 | 13 | 18 | 23) {
+            at += 1;
+        }
+        text[at] = DIGITS[usize::from(byte >> 4)];
+        text[at + 1] = DIGITS[usize::from(byte & 0xf)];
+        at += 2;
+    }
+    text
 }
 
 impl fmt::Debug for Uid {

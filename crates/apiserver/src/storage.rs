@@ -9,6 +9,7 @@ mod draft;
 mod event;
 mod object;
 mod packed;
+mod print;
 mod reopen;
 mod snapshot;
 mod table;

@@ -17,6 +17,7 @@ mod help;
 mod job;
 mod json;
 mod namespace;
+mod node;
 mod pod;
 mod pod_state;
 mod print;
@@ -122,6 +123,7 @@ pub fn explain(facts: &Facts) -> Explanation {
         "Job" => job::tell(facts, &mut told),
         "Pod" => pod::tell(facts, &mut told),
         "Namespace" => namespace::tell(facts, &mut told),
+        "Node" => node::tell(facts, &mut told),
         _ => {}
     }
     told.finish()

@@ -96,10 +96,15 @@ fn terminating(facts: &Facts, pod: &Value) -> Trouble {
             passing: false,
         };
     }
+    // Who drove it away says so, if it was driven: a taint, an eviction, a preemption.
+    let driven = condition(pod, "DisruptionTarget").filter(|held| text(held, "/status") == "True");
+    let driven = driven.map_or(String::new(), |held| {
+        format!(" ({})", text(held, "/message"))
+    });
     Trouble {
         cause: Cause::Terminating,
         why: format!(
-            "is stopping; it has until {due} ({})",
+            "is stopping{driven}; it has until {due} ({})",
             relative(due, facts.now)
         ),
         since,

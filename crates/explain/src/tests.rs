@@ -1,6 +1,7 @@
 //! What people are told, from facts in YAML.
 
 mod jobs;
+mod nodes;
 mod pods;
 mod workloads;
 

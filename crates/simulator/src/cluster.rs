@@ -18,7 +18,7 @@ use crate::front::Front;
 use crate::judge::Judge;
 use crate::trace::{Actor, Trace};
 
-use managers::Running;
+pub(crate) use managers::Running;
 pub(crate) use managers::{LEASE, ROOT_CA, default_options};
 use observer::{CrashPoint, Observer};
 

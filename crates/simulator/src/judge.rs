@@ -194,7 +194,10 @@ impl Judge {
         }
         for changed in server.changes_after(from) {
             inner.revision = changed.revision;
-            inner.changes += u64::from(changed.plural != "leases");
+            // A pod that finds no node for days says so every few minutes.
+            let is_chatter =
+                changed.plural == "leases" || changed.plural == "events" && actor == Actor::Nodes;
+            inner.changes += u64::from(!is_chatter);
             if inner.changes > WRITES_MAX {
                 drop(inner);
                 return self.conclude(Err(format!(

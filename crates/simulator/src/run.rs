@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::{Gates, MicroTime};
 use tokio::time::Instant;
 
-use crate::cluster::{Cluster, default_options};
+use crate::cluster::{Cluster, Running, default_options};
 use crate::faults::Gremlin;
 use crate::report::{Failure, Report};
 use crate::scenario::{Action, Scenario, Trouble};
@@ -18,6 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
 /// Nothing may be written for this long once it has converged.
 const REST: Duration = Duration::from_secs(120);
+
+/// So long the user leaves things as they are when the trouble is over. Some never come to rest by themselves: a pod
+/// that crashes goes on crashing.
+const LULL: Duration = Duration::from_secs(240);
 
 /// A user looks again after this time whether what they fixed has come right.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
@@ -104,7 +108,7 @@ impl<'a> Run<'a> {
                 .await;
             self.perform(&step.action).await;
         }
-        self.calm().await;
+        self.calm().await?;
         self.rest().await
     }
 
@@ -188,7 +192,7 @@ impl<'a> Run<'a> {
     }
 
     /// The trouble is over. Waits until the managers have written nothing for a while, or patience ends.
-    async fn calm(&mut self) {
+    async fn calm(&mut self) -> Result<(), String> {
         self.cluster.gremlin().rest();
         // UPSTREAM: a kubelet registers its node when it starts, and never again. One whose node was deleted, or
         // was lost with the tail of the API server, has to be started anew by somebody.
@@ -205,6 +209,7 @@ impl<'a> Run<'a> {
             // They have to be there before they can be put right.
             self.pass_time(Duration::from_secs(10)).await;
         }
+        self.lull().await?;
         self.user.settle(self.scenario.nodes).await;
         let deadline = Instant::now() + PATIENCE;
         let mut next_tidy = Instant::now() + TIDY_EVERY;
@@ -220,20 +225,35 @@ impl<'a> Run<'a> {
                 break;
             }
         }
+        Ok(())
+    }
+
+    /// What the user left behind, paused or broken as it may be: once the managers have nothing more to do about it,
+    /// what they say must be true. Putting everything right would make them look at everything again.
+    async fn lull(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + LULL;
+        while Instant::now() < deadline {
+            self.pass_time(Duration::from_secs(10)).await;
+            let last = self.cluster.trace().last_manager_write();
+            let quiet = self.cluster.clock.now().since(last);
+            let ends = |running: &Running| running.metrics.loose_ends().look();
+            let mut ends = self.cluster.managers().flat_map(ends);
+            // A key that fails is tried again later.
+            let tries = ends.any(|(_, ends)| !ends.busy.is_empty() || !ends.failing.is_empty());
+            if quiet > REST && !tries {
+                return self.cluster.judge().check_settled();
+            }
+        }
+        Ok(())
     }
 
     /// Converged, silent, and nothing left over.
     async fn rest(&mut self) -> Result<(), String> {
         let (judge, trace) = (self.cluster.judge(), self.cluster.trace());
         judge.check_converged(self.gates)?;
-        let before = trace.manager_writes();
+        trace.begin_rest();
         tokio::time::sleep(REST).await;
-        let written = trace.manager_writes() - before;
-        if written > 0 {
-            return Err(format!(
-                "managers wrote {written} times although everything has converged"
-            ));
-        }
+        trace.check_rest()?;
         for running in self.cluster.managers() {
             judge.check_caches(&running.informers)?;
             judge.check_loose_ends(running.identity.as_deref(), &running.metrics)?;

@@ -1,6 +1,6 @@
 //! What was written: a hash over all of it, and the last lines for a person.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::hash::Hasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,17 @@ struct Inner {
     hash: FxHasher,
     writes: [u64; 3],
     last_manager_write: MicroTime,
+    unrest: Unrest,
     lines: VecDeque<Line>,
+}
+
+/// What managers did since everything was said to be at rest.
+#[derive(Default)]
+struct Unrest {
+    written: u64,
+    events: u64,
+    /// Writes that the server refused, by what they were, and how often each was tried.
+    refused: BTreeMap<u64, u64>,
 }
 
 /// Enough for a person to see how it came to this.
@@ -51,6 +61,7 @@ impl Trace {
             hash: FxHasher::default(),
             writes: [0; 3],
             last_manager_write: clock.now(),
+            unrest: Unrest::default(),
             lines: VecDeque::new(),
         };
         Trace(Arc::new(Mutex::new(inner)), clock)
@@ -76,6 +87,7 @@ impl Trace {
         let is_lease = path.contains("/leases/");
         if matches!(actor, Actor::Manager(..)) && !is_lease {
             inner.last_manager_write = at;
+            inner.unrest.note(method, path, body, answer);
         }
         // Heartbeats would bury everything else.
         if is_lease {
@@ -113,6 +125,16 @@ impl Trace {
         self.lock().last_manager_write
     }
 
+    /// From here on nothing may be written.
+    pub(crate) fn begin_rest(&self) {
+        self.lock().unrest = Unrest::default();
+    }
+
+    /// Was it quiet since then?
+    pub(crate) fn check_rest(&self) -> Result<(), String> {
+        self.lock().unrest.check()
+    }
+
     pub(crate) fn lines(&self) -> Vec<(MicroTime, String)> {
         let inner = self.lock();
         let lines = inner.lines.iter();
@@ -121,6 +143,42 @@ impl Trace {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Unrest {
+    fn note(&mut self, method: &Method, path: &str, body: &Bytes, answer: u16) {
+        if path.ends_with("/events") || path.contains("/events/") {
+            self.events += 1;
+        } else if answer < 400 {
+            self.written += 1;
+        } else {
+            let mut hash = FxHasher::default();
+            hash.write(method.as_str().as_bytes());
+            hash.write(path.as_bytes());
+            hash.write(body);
+            *self.refused.entry(hash.finish()).or_default() += 1;
+        }
+    }
+
+    /// What the server refuses changes nothing: it may be tried again, and told, for as long as the reason lasts (a
+    /// StatefulSet whose pod's name is taken waits for ever, as upstream). But each time the wait doubles: it is longer
+    /// than the time of rest when that begins, so nothing is tried twice in it.
+    fn check(&self) -> Result<(), String> {
+        let (written, events) = (self.written, self.events);
+        let refused: u64 = self.refused.values().sum();
+        if written > 0 || events > refused {
+            let all = written + events;
+            return Err(format!(
+                "managers wrote {all} times although everything has converged"
+            ));
+        }
+        match self.refused.values().find(|tries| **tries > 1) {
+            Some(tries) => Err(format!(
+                "managers tried the same thing {tries} times although it was refused: their back-off does not grow"
+            )),
+            None => Ok(()),
+        }
     }
 }
 
@@ -175,5 +233,31 @@ impl fmt::Display for Line {
             }
             Text::Remark(text) => write!(f, "{time} {actor:<18} {text}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_no_writes_as_long_as_they_become_rarer() {
+        let told = |writes: &[(&'static str, &str, u16)]| {
+            let mut unrest = Unrest::default();
+            for (path, body, answer) in writes {
+                let body = Bytes::copy_from_slice(body.as_bytes());
+                unrest.note(&Method::POST, path, &body, *answer);
+            }
+            unrest.check().err().unwrap_or_default()
+        };
+        let (pods, events) = ("/api/v1/namespaces/n/pods", "/api/v1/namespaces/n/events");
+        assert_eq!(told(&[]), "");
+        let unrest = "managers wrote 1 times although everything has converged";
+        assert_eq!(told(&[(pods, "a", 201)]), unrest);
+        assert_eq!(told(&[(events, "a", 201)]), unrest);
+        let each_once = [(pods, "a", 409), (pods, "b", 409), (events, "a", 200)];
+        assert_eq!(told(&each_once), "");
+        let fast = "managers tried the same thing 2 times although it was refused: their back-off does not grow";
+        assert_eq!(told(&[(pods, "a", 409), (pods, "a", 409)]), fast);
     }
 }

@@ -276,6 +276,38 @@ spec: {containers: [{name: main, image: 'web:bad'}]}
     );
 }
 
+/// `--nodes`: a daemon on each.
+#[test]
+fn as_many_nodes_as_were_asked_for() {
+    let daemon = "
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec: {containers: [{name: main, image: 'agent:1'}]}
+";
+    for nodes in [1, 7] {
+        let mut setup = setup("", daemon);
+        setup.nodes = Some(nodes);
+        let preview = preview(&setup).expect("the manifests can be applied");
+        let style = Style {
+            width: 100,
+            colour: false,
+            unicode: true,
+        };
+        let told = text(&preview, style);
+        let pods = if nodes == 1 { "pod" } else { "pods" };
+        assert!(told.contains(&format!("at most {nodes} {pods}")), "{told}");
+        assert!(
+            told.contains(&format!("cluster of {nodes} nodes")),
+            "{told}"
+        );
+    }
+}
+
 /// Nobody is told that a Job is done when nobody has run it.
 #[test]
 fn what_no_controller_acts_on_is_named() {

@@ -1,6 +1,13 @@
 //! A few seeds with everything that can go wrong. `cargo xtask test` runs thousands.
 
-use steersman_simulator::{Scenario, library, run_scenario, verify, verify_crash};
+use std::time::Duration;
+
+use api::Resource;
+use api::kinds::{Pod, ReplicaSet, StatefulSet};
+use serde_json::{Value, json};
+use steersman_simulator::{
+    Action, Faults, Scenario, Step, Target, Wish, library, run_scenario, verify, verify_crash,
+};
 
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
@@ -44,4 +51,70 @@ fn every_scenario_of_the_library_ends_well_by_itself() {
         assert!(!report.is_broken(), "{report}");
         assert!(report.granted.iter().all(|granted| *granted), "{report}");
     }
+}
+
+fn workload<K: Resource>(name: &str, replicas: u32) -> Wish {
+    let template = json!({
+        "metadata": {"labels": {"app": name, "version": "0"}},
+        "spec": {"containers": [{"name": "c", "image": "app:0"}]},
+    });
+    let selector = json!({"matchLabels": {"app": name}});
+    create::<K>(
+        name,
+        json!({"spec": {"replicas": replicas, "selector": selector, "serviceName": "none", "template": template}}),
+    )
+}
+
+fn create<K: Resource>(name: &str, mut object: Value) -> Wish {
+    let (target, resource) = (name.to_owned(), K::TYPE);
+    object["apiVersion"] = json!(resource.api_version());
+    object["kind"] = json!(resource.kind);
+    object["metadata"]["name"] = json!(name);
+    object["metadata"]["namespace"] = json!("default");
+    let namespace = "default";
+    Wish::Create(
+        Target {
+            resource,
+            namespace,
+            name: target,
+        },
+        object,
+    )
+}
+
+/// The name of its first pod is taken by a pod that another controller has adopted: it tries for ever, as upstream, and
+/// ever more rarely. Refusals are no writes.
+#[test]
+fn a_set_whose_name_is_taken_does_not_disturb_the_peace() {
+    let taken = json!({
+        "metadata": {"labels": {"app": "other", "version": "0"}},
+        "spec": {"containers": [{"name": "c", "image": "app:0"}]},
+    });
+    let wishes = [
+        create::<Pod>("w0-0", taken),
+        workload::<ReplicaSet>("other", 1),
+        workload::<StatefulSet>("w0", 2),
+    ];
+    let step = |wish| Step {
+        at: Duration::from_secs(1),
+        action: Action::User(wish),
+    };
+    let scenario = Scenario {
+        name: "a name is taken".to_owned(),
+        seed: 1,
+        nodes: 1,
+        managers: 1,
+        skew: Duration::ZERO,
+        faults: Faults::default(),
+        crash_after_write: None,
+        steps: wishes.into_iter().map(step).collect(),
+    };
+    let report = run_scenario(&scenario);
+    assert!(!report.is_broken(), "{report}");
+    assert!(report.granted.iter().all(|granted| *granted), "{report}");
+    let end = report.end_state.join("\n");
+    assert!(
+        end.contains("statefulset default/w0: 2 wanted, pods {}"),
+        "{end}"
+    );
 }

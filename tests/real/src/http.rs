@@ -85,6 +85,11 @@ impl Api {
         })
     }
 
+    /// The server's address and how to connect to it as this user, for clients of another make.
+    pub fn endpoint(&self) -> (SocketAddr, Arc<ClientConfig>) {
+        (self.shared.address, self.shared.tls.clone())
+    }
+
     /// Sends a request and reads the whole answer, whatever its status.
     pub fn send(
         &self,

@@ -79,7 +79,13 @@ impl Quantity {
 
     /// Reads a quantity as the API server does.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
-        text::parse(text)
+        text::plain(text).map_or_else(|| text::parse(text), Ok)
+    }
+
+    /// Whether a text is a quantity of thousandths or more that is written as it would be printed. Quick, so that
+    /// not all of them are recognized.
+    pub fn is_plain(text: &str) -> bool {
+        text::plain(text).is_some()
     }
 
     pub fn format(&self) -> Format {
@@ -165,6 +171,14 @@ impl Quantity {
     fn from_parts(mut mantissa: i128, mut exponent: i32, format: Format) -> Self {
         if mantissa == 0 {
             exponent = 0;
+        }
+        // Numbers of everyday size are divided by the machine itself.
+        if let Ok(mut small) = i64::try_from(mantissa) {
+            while small != 0 && small % 10 == 0 && exponent < i32::MAX {
+                small /= 10;
+                exponent += 1;
+            }
+            mantissa = i128::from(small);
         }
         while mantissa != 0 && mantissa % 10 == 0 && exponent < i32::MAX {
             mantissa /= 10;

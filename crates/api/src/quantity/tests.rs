@@ -341,3 +341,14 @@ proptest! {
         let _ = Quantity::parse(&text).map(|quantity| quantity.to_string());
     }
 }
+
+proptest! {
+    #[test]
+    fn what_is_read_quickly_reads_the_same(text in "[0-9]{0,16}(|n|u|m|k|M|G|T|Ki|Mi|Gi|Ti|K|i|e3)") {
+        let Some(quick) = text::plain(&text) else { return Ok(()) };
+        let slow = text::parse(&text).expect("it was read quickly");
+        prop_assert_eq!((quick.mantissa, quick.exponent, quick.format), (slow.mantissa, slow.exponent, slow.format));
+        prop_assert_eq!(&slow.spelling, &None);
+        prop_assert_eq!(slow.to_string(), text);
+    }
+}

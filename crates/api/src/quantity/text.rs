@@ -38,6 +38,41 @@ const BINARY_SUFFIXES: [(&str, i32); 6] = [
     ("Ei", 60),
 ];
 
+/// Reads what nearly all quantities look like: a few digits and a suffix, as they would be printed again.
+pub(super) fn plain(text: &str) -> Option<Quantity> {
+    let bytes = text.as_bytes();
+    let digits = bytes
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    if digits == 0 || digits > FAST_BINARY_DIGITS as usize || bytes[0] == b'0' {
+        return None;
+    }
+    let number = bytes[..digits].iter().fold(0, |number: i64, digit| {
+        number * 10 + i64::from(digit - b'0')
+    });
+    let decimal = |exponent: i32| {
+        // A multiple of 1000 is printed with the next suffix.
+        let kept = number % 1000 != 0;
+        kept.then(|| Quantity::from_parts(number.into(), exponent, Format::DecimalSi))
+    };
+    let binary = |power: u32| {
+        let kept = number % 1024 != 0 && number.leading_zeros() > power + 1;
+        kept.then(|| Quantity::from_parts((number << power).into(), 0, Format::BinarySi))
+    };
+    match &bytes[digits..] {
+        b"" => decimal(0),
+        b"m" => decimal(-3),
+        b"k" => decimal(3),
+        b"M" => decimal(6),
+        b"G" => decimal(9),
+        b"Ki" => binary(10),
+        b"Mi" => binary(20),
+        b"Gi" => binary(30),
+        _ => None,
+    }
+}
+
 pub(super) fn parse(text: &str) -> Result<Quantity, QuantityError> {
     if text.is_empty() {
         return Err(QuantityError::Format);

@@ -67,36 +67,29 @@ pub(super) fn check(
     else {
         return Ok(());
     };
-    let level = |mode: &str| {
-        let label = |suffix: &str| {
-            entry(
-                &namespace,
-                "metadata.labels",
-                &format!("{PREFIX}{mode}{suffix}"),
-            )
-        };
-        let name = label("").unwrap_or("privileged");
-        (
-            Level::parse(name),
-            format!("{name}:{}", label("-version").unwrap_or("latest")),
-        )
+    let label = |name: &str| entry(&namespace, "metadata.labels", name);
+    let level = |mode: &str| label(&format!("{PREFIX}{mode}")).unwrap_or("privileged");
+    let shown = |mode: &str| {
+        let version = label(&format!("{PREFIX}{mode}-version")).unwrap_or("latest");
+        format!("{}:{version}", level(mode))
     };
-    let (enforced, shown) = level("enforce");
+    let enforced = Level::parse(level("enforce"));
     let mut refused = Vec::new();
     if request.is("", "Pod") {
         refused = enforced.violations(metadata, spec);
         if !refused.is_empty() {
             return Err(request.forbidden(&format!(
-                "violates PodSecurity \"{shown}\": {}",
+                "violates PodSecurity \"{}\": {}",
+                shown("enforce"),
                 refused.join(", ")
             )));
         }
     }
-    let (warned, shown) = level("warn");
-    let found = warned.violations(metadata, spec);
+    let found = Level::parse(level("warn")).violations(metadata, spec);
     if !found.is_empty() && found != refused {
         verdict.warnings.push(format!(
-            "would violate PodSecurity \"{shown}\": {}",
+            "would violate PodSecurity \"{}\": {}",
+            shown("warn"),
             found.join(", ")
         ));
     }

@@ -8,9 +8,9 @@ use super::manage::{Manager, update};
 use crate::kinds::Kind;
 use crate::rest::metadata_mut;
 use crate::schema::{self, ListType};
-use api::collections::HashMap;
-use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use api::collections::{HashMap, HashSet};
+use serde_json::Value;
+use std::cell::Cell;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// So many templates are in use at the same time, at most. All shapes are forgotten when there are more, which
@@ -19,6 +19,11 @@ const KEPT: usize = 64;
 
 /// A larger object is one of its kind.
 const LARGEST: usize = 16 * 1024;
+
+thread_local! {
+    /// Where a shape is written before it is known to be new: most are not.
+    static SHAPE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 #[derive(Default)]
 pub(crate) struct Shapes(Mutex<HashMap<Vec<u8>, Arc<str>>>);
@@ -35,14 +40,16 @@ impl Shapes {
         if kind.custom().is_some() || new["metadata"].get("managedFields").is_some() {
             return update(kind, new, None, manager, reset);
         }
-        let mut shape = Vec::with_capacity(4096);
+        let mut shape = SHAPE.take();
+        shape.clear();
         put_text(&mut shape, &manager.api_version);
         put_text(&mut shape, &kind.kind);
         put_shape(&mut shape, new, false);
         let known = self.lock().get(&shape).cloned();
         if let Some(text) = known {
             let entry = manager.entry(Value::from(&*text));
-            metadata_mut(new).insert("managedFields".into(), json!([entry]));
+            metadata_mut(new).insert("managedFields".into(), Value::Array(vec![entry]));
+            SHAPE.set(shape);
             return;
         }
         update(kind, new, None, manager, reset);
@@ -63,7 +70,7 @@ impl Shapes {
 }
 
 /// Names of members by which items of some list are told apart.
-static KEYS: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
+static KEYS: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
     let fields = schema::all_types().flat_map(|ty| ty.fields.iter());
     let keys = fields.flat_map(|field| match &field.list_type {
         ListType::Map(keys) => keys.to_vec(),
@@ -121,7 +128,13 @@ fn put_scalar(out: &mut Vec<u8>, value: &Value) {
 
 /// With its length, so that no text can pass for what follows it.
 fn put_text(out: &mut Vec<u8>, text: &str) {
-    out.extend_from_slice(&text.len().to_le_bytes());
+    match u8::try_from(text.len()) {
+        Ok(length) if length < u8::MAX => out.push(length),
+        _ => {
+            out.push(u8::MAX);
+            out.extend_from_slice(&text.len().to_le_bytes());
+        }
+    }
     out.extend_from_slice(text.as_bytes());
 }
 
@@ -129,6 +142,7 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 mod tests {
     use super::super::Operation;
     use super::*;
+    use serde_json::json;
 
     fn manager() -> Manager {
         Manager {

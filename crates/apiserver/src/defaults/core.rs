@@ -32,6 +32,7 @@ pub(super) fn of(name: &str) -> Option<fn(&mut Object)> {
 pub(super) fn round_up_to_milli(list: &mut Object) {
     for (_, value) in list.iter_mut() {
         if let Some(text) = value.as_str()
+            && !Quantity::is_plain(text)
             && let Ok(mut quantity) = Quantity::parse(text)
             && !quantity.round_up(Quantity::MILLI)
         {

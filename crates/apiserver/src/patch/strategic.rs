@@ -270,6 +270,10 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Status> 
 
 fn take_prefixed(patch: Object, prefix: &str) -> (Vec<(String, Value)>, Object) {
     let mut taken = Vec::new();
+    // Directives are rare, and moving all members from map to map takes as long as merging them.
+    if !patch.keys().any(|key| key.starts_with(prefix)) {
+        return (taken, patch);
+    }
     let mut rest = Object::new();
     for (key, value) in patch {
         match key.strip_prefix(prefix) {

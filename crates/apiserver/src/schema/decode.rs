@@ -5,6 +5,7 @@
 //! the field, quantities and times get their canonical form, and a value of the wrong type is
 //! refused. This walk has the same effects on a JSON value, driven by the tables.
 
+use api::quantity::Quantity;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
@@ -159,6 +160,7 @@ impl Decoder {
                 Value::Number(number)
             }
             (Shape::IntOrString, value @ (Value::String(_) | Value::Number(_))) => value,
+            (Shape::Quantity, Value::String(text)) if Quantity::is_plain(&text) => text.into(),
             (Shape::Quantity, Value::String(text)) => quantity(&text)?,
             (Shape::Quantity, Value::Number(number)) => quantity(&number.to_string())?,
             (Shape::Time, Value::String(text)) => time(&text, Precision::Seconds)?,
@@ -258,7 +260,7 @@ fn zero_of(shape: &Shape) -> Value {
 }
 
 fn quantity(text: &str) -> Result<Value, DecodeError> {
-    match api::quantity::Quantity::parse(text) {
+    match Quantity::parse(text) {
         Ok(quantity) => Ok(Value::from(quantity.to_string())),
         Err(error) => Err(DecodeError(error.to_string())),
     }

@@ -26,9 +26,13 @@ const FILE: &str = "steersman.redb";
 /// commit of a few dozen objects writes.
 const CACHE_BYTES: usize = 2 * 1024 * 1024;
 
-/// How long a commit waits for as many writes as the one before had: half of what it takes itself. A client
-/// that writes alone never waits.
+/// How long a commit waits for as many writes as the one before had: about what it takes itself. A client that
+/// writes alone never waits.
 const GATHERING_TIME: Duration = Duration::from_micros(500);
+
+/// It waits for no more than so many: what a commit costs however small it is, is little for each of them then,
+/// and others are served while they are committed.
+const GATHERED_MAX: usize = 16;
 
 /// How many failed ranges are remembered for writers that have not yet looked: they look at once.
 const FAILURES_KEPT: usize = 1024;
@@ -347,7 +351,8 @@ impl Committer {
             let count = state
                 .operations
                 .partition_point(|operation| operation.revision <= submitted);
-            if count > 0 && (gathered || state.closed || count + count / 4 >= self.last_batch) {
+            let expected = self.last_batch.min(GATHERED_MAX);
+            if count > 0 && (gathered || state.closed || count >= expected) {
                 let later = state.operations.split_off(count);
                 let batch = std::mem::replace(&mut state.operations, later);
                 state.taken = submitted;
@@ -358,7 +363,7 @@ impl Committer {
             if count > 0 {
                 // Those who wrote with the last batch have their answers and are about to write again.
                 gathered = true;
-                state.wake_at = self.last_batch;
+                state.wake_at = expected;
                 let waited = self.queue.wake.wait_timeout(state, GATHERING_TIME);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 continue;
@@ -391,9 +396,12 @@ impl Committer {
                 );
                 match &operation.object {
                     Some(object) => {
-                        let mut value = object.revision.to_le_bytes().to_vec();
-                        value.extend_from_slice(&object.body());
-                        objects.insert(key.as_str(), value.as_slice())?;
+                        let (revision, body) = (object.revision.to_le_bytes(), object.body());
+                        let mut row =
+                            objects.insert_reserve(key.as_str(), revision.len() + body.len())?;
+                        let (head, tail) = row.as_mut().split_at_mut(revision.len());
+                        head.copy_from_slice(&revision);
+                        tail.copy_from_slice(&body);
                     }
                     None => {
                         objects.remove(key.as_str())?;

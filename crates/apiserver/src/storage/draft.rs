@@ -6,6 +6,7 @@
 use super::Stored;
 use super::object::Texts;
 use super::packed::Packed;
+use super::print;
 use crate::kinds::Kind;
 use crate::selector::field_value;
 use bytes::Bytes;
@@ -29,7 +30,7 @@ pub(crate) struct Draft {
 impl Draft {
     /// `opaque` replaces the `data` of a ControllerRevision byte for byte.
     pub(crate) fn new(kind: &Kind, value: &Value, opaque: Option<&str>) -> Draft {
-        let (text, gap) = print(value, opaque, Revision::Gap);
+        let (text, gap) = printed(value, opaque, Revision::Gap);
         let (labels, fields) = selectable(kind, value);
         Draft {
             text,
@@ -77,11 +78,11 @@ pub(super) fn selectable(kind: &Kind, value: &Value) -> (Texts, Texts) {
 /// Prints an object without its type, as it is stored or would be: with the revision that it says, if any.
 /// `opaque` replaces the `data` of a ControllerRevision byte for byte.
 pub(crate) fn encode_body(value: &Value, opaque: Option<&str>) -> Bytes {
-    let (text, _) = print(value, opaque, Revision::AsItIs);
+    let (text, _) = printed(value, opaque, Revision::AsItIs);
     Bytes::copy_from_slice(&text.0)
 }
 
-fn print(value: &Value, opaque: Option<&str>, revision: Revision) -> (Scratch, usize) {
+fn printed(value: &Value, opaque: Option<&str>, revision: Revision) -> (Scratch, usize) {
     let mut scratch = Scratch::take();
     let mut writer = Writer {
         text: std::mem::take(&mut scratch.0),
@@ -222,12 +223,12 @@ impl Writer {
         if self.text.last() != Some(&b'{') {
             self.text.push(b',');
         }
-        self.value(name);
+        print::text(&mut self.text, name);
         self.text.push(b':');
     }
 
-    fn value(&mut self, value: &(impl serde::Serialize + ?Sized)) {
-        serde_json::to_writer(&mut self.text, value).expect("a JSON value prints into memory");
+    fn value(&mut self, value: &Value) {
+        print::value(&mut self.text, value);
     }
 }
 

@@ -35,10 +35,16 @@ impl Graph {
     /// An informer has shown an object, new or changed.
     pub fn observe(&mut self, kind: KindNumber, old: Option<&Meta>, new: &Meta) -> Wakes {
         let mut wakes = Wakes::default();
+        let last = old;
+        let old = last.filter(|old| !is_restored(old, new));
         let slot = match self.find(&new.uid) {
             Some(slot) => {
                 self.unveil(slot, kind, new, &mut wakes);
                 self.change_owners(slot, &new.owners, &mut wakes);
+                if old.is_none() && last.is_some() {
+                    let node = self.node_mut(slot);
+                    (node.being_deleted, node.deleting_dependents) = (false, false);
+                }
                 self.node_mut(slot).being_deleted |= new.is_terminating();
                 slot
             }
@@ -169,7 +175,7 @@ impl Graph {
     /// Lists a node under owners that it was not listed under before.
     fn add_to_owners(&mut self, slot: Slot, owners: &[OwnerRef], wakes: &mut Wakes) {
         let namespace = self.node(slot).namespace.clone();
-        let mut suspicious = false;
+        let (mut suspicious, mut is_late) = (false, false);
         for (at, owner) in owners.iter().enumerate() {
             let known = self.find(&owner.uid);
             let owner_slot = match known {
@@ -184,10 +190,13 @@ impl Graph {
                 wakes.delete.push(owner.uid.clone());
                 continue;
             }
+            let node = self.node(owner_slot);
+            // Its owner has seen to its dependents before this one was known. Upstream leaves it, and the owner may
+            // wait for ever: a StatefulSet for a claim that this pod uses.
+            is_late |= node.deleting_dependents && owner_slot != slot;
             if suspicious {
                 continue;
             }
-            let node = self.node(owner_slot);
             let (elsewhere, observed) = (node.namespace != namespace, !node.is_virtual);
             if !node.namespace.is_empty() && elsewhere {
                 suspicious = true;
@@ -200,7 +209,7 @@ impl Graph {
                 suspicious = !self.identity(node).is_meant_by(owner) || (elsewhere && !observed);
             }
         }
-        if suspicious {
+        if suspicious || is_late {
             wakes.delete.push(self.node(slot).uid.clone());
         }
     }
@@ -331,6 +340,14 @@ impl Graph {
         }
         following.or(first)
     }
+}
+
+/// Nothing that is being deleted comes back, and no revision either, unless the server was restored from before that:
+/// then the object is as if it were new. Or else its dependents would go on being deleted as fast as their controller
+/// makes them.
+fn is_restored(old: &Meta, new: &Meta) -> bool {
+    let spared = old.is_terminating() && !new.is_terminating();
+    spared || new.resource_version < old.resource_version
 }
 
 fn blocks(owner: &OwnerRef) -> bool {

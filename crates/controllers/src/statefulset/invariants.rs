@@ -152,28 +152,38 @@ pub fn after_ready(set: &StatefulSet, pods: &[Arc<Pod>], made: &Pod) -> Result<(
     }
 }
 
-/// Claims of ordinals that the set no longer wants are gone, if they are to be deleted.
+/// Claims of ordinals that the set no longer wants are gone, if they are to be deleted, and those that are to go with
+/// the set belong to somebody.
 pub fn claims_converged(
     set: &StatefulSet,
     claims: &[Arc<PersistentVolumeClaim>],
 ) -> Result<(), String> {
     let policy = &set.spec.persistent_volume_claim_retention_policy;
-    if policy.when_scaled != ClaimRetentionPolicy::Delete || set.metadata.is_terminating() {
+    if set.metadata.is_terminating() {
         return Ok(());
     }
+    let (goes_with_pod, goes_with_set) = (
+        policy.when_scaled == ClaimRetentionPolicy::Delete,
+        policy.when_deleted == ClaimRetentionPolicy::Delete,
+    );
     for template in claim_templates(set) {
         let prefix = format!("{template}-{}-", set.metadata.name);
-        let is_left = |claim: &&Arc<PersistentVolumeClaim>| {
-            let place = claim.metadata.name.strip_prefix(&*prefix);
-            let place = place.and_then(|digits| digits.parse::<i32>().ok());
-            place.is_some_and(|place| !ordinals(set).contains(&place))
-        };
-        if let Some(left) = claims.iter().find(is_left) {
-            let key = set.metadata.key();
-            return Err(format!(
-                "{key} no longer needs {} and keeps it",
-                left.metadata.name
-            ));
+        for claim in claims {
+            let (meta, key) = (&claim.metadata, set.metadata.key());
+            let place = meta.name.strip_prefix(&*prefix);
+            let Some(place) = place.and_then(|digits| digits.parse::<i32>().ok()) else {
+                continue;
+            };
+            let wanted = ordinals(set).contains(&place);
+            if !wanted && goes_with_pod {
+                return Err(format!("{key} no longer needs {} and keeps it", meta.name));
+            }
+            if wanted && goes_with_set && meta.owners.is_empty() {
+                return Err(format!(
+                    "{key} does not own {}, which is to go with it",
+                    meta.name
+                ));
+            }
         }
     }
     Ok(())

@@ -33,8 +33,8 @@ pub fn plan_claim(owner: &Meta, selected: bool, object: &Meta) -> Claim {
         Some(_) if owner.is_terminating() => Claim::Ignore,
         Some(_) if mutation::on("never-release") => Claim::Keep,
         Some(_) => Claim::Release,
-        None if mutation::on("adopt-while-dying") && selected => Claim::Adopt,
-        None if !selected || owner.is_terminating() || object.is_terminating() => Claim::Ignore,
+        None if !selected || object.is_terminating() => Claim::Ignore,
+        None if owner.is_terminating() && !mutation::on("adopt-while-dying") => Claim::Ignore,
         None if object.namespace != owner.namespace => Claim::Ignore,
         None => Claim::Adopt,
     }
@@ -205,6 +205,7 @@ impl Fresh {
             ));
         }
         match self.metadata.deleted_at {
+            Some(_) if mutation::on("adopt-while-dying") => Ok(()),
             Some(at) => Err(format!("{key} has just been deleted at {at}")),
             None => Ok(()),
         }

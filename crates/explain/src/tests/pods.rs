@@ -222,3 +222,21 @@ status: {phase: Failed, reason: Evicted, message: 'The node was low on resource:
             kubectl describe pod web-1 -n shop"#]],
     );
 }
+
+#[test]
+fn a_pod_that_a_taint_drives_away() {
+    let yaml = "
+kind: Pod
+metadata: {name: web-1, namespace: shop, deletionTimestamp: '2026-01-01T12:00:20Z', deletionGracePeriodSeconds: 30}
+spec: {nodeName: node-1, containers: [{name: main, image: 'web:2'}]}
+status:
+  phase: Running
+  conditions:
+  - {type: DisruptionTarget, status: 'True', reason: DeletionByTaintManager, message: 'Taint manager: deleting due to NoExecute taint'}";
+    check_verdict(
+        yaml,
+        expect![
+            "is stopping (Taint manager: deleting due to NoExecute taint); it has until 2026-01-01T12:00:20Z (in 20s) (for 10s)"
+        ],
+    );
+}

@@ -380,8 +380,17 @@ pub(crate) fn is_served(node: &Node) -> bool {
 /// The revision of the object that the server answered.
 fn revision(answer: &Bytes) -> u64 {
     #[derive(serde::Deserialize)]
-    struct Answer {
-        metadata: api::Meta,
+    struct Answer<'a> {
+        #[serde(borrow)]
+        metadata: Metadata<'a>,
     }
-    serde_json::from_slice::<Answer>(answer).map_or(0, |answer| answer.metadata.resource_version)
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata<'a> {
+        resource_version: &'a str,
+    }
+    let answer = serde_json::from_slice::<Answer<'_>>(answer);
+    answer.map_or(0, |answer| {
+        answer.metadata.resource_version.parse().unwrap_or(0)
+    })
 }

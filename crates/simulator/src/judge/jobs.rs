@@ -82,6 +82,11 @@ impl Inner {
         job::safe(&held, &pods, self.most(&owner.uid, 0) + slack)?;
         match self.views_may_lag || slack > 0 {
             true => Ok(()),
+            false if self.past.is_suspended(&owner.uid, self.clock.now()) => Err(format!(
+                "{} is suspended and makes {}",
+                held.metadata.key(),
+                pod.metadata.name
+            )),
             false => job::born_well(&held, &pods, pod),
         }
     }

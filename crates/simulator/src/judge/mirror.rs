@@ -169,6 +169,14 @@ impl Mirror {
             let name = (changed.namespace.clone(), changed.name.clone());
             self.left.insert(name);
         }
+        if let Some(Object::Pod(pod)) = &after
+            && let Some(owner) = pod.metadata.controller()
+            && owner.kind == "StatefulSet"
+        {
+            // It has a pod of this name again, and looks at its claims.
+            let name = (changed.namespace.clone(), changed.name.clone());
+            self.left.remove(&name);
+        }
         match (&after, &before) {
             (Some(object), _) => {
                 let meta = object.meta();
@@ -247,7 +255,7 @@ impl Mirror {
         self.leader = leader;
     }
 
-    /// Claims of a namespace, but for those of pods that left their set.
+    /// Claims of a namespace, but for those of pods that left their set, as long as it has no other of that name.
     ///
     /// UPSTREAM: a set looks at the claims of the pods that it has. The claim of one that was taken from it stays as
     /// it is, whatever the retention policy says.

@@ -22,6 +22,10 @@ const RELISTING: Duration = Duration::from_secs(90);
 /// How long the collector may still take owners for gone that it knew to be so.
 const AMNESTY: Duration = Duration::from_secs(6 * 60);
 
+/// A manager whose lease was lost with the tail goes on until it has failed to renew it for ten seconds, and may be told
+/// so late (two tries, each up to two seconds slow).
+const RENEWAL: Duration = Duration::from_secs(16);
+
 /// A name that is taken is tried again with a back-off that grows to a quarter of an hour.
 const DISTURBANCE: Duration = Duration::from_secs(40 * 60);
 
@@ -39,6 +43,10 @@ pub(super) struct Past {
     successes: BTreeMap<Uid, BTreeMap<Uid, MicroTime>>,
     /// How often a job adopted a pod that had succeeded before.
     successes_again: BTreeMap<Uid, usize>,
+    /// When an object was told to leave its dependents behind.
+    orphaned: BTreeMap<Uid, MicroTime>,
+    /// Since when a job is suspended.
+    suspended: BTreeMap<Uid, MicroTime>,
     forgiven_at: Option<MicroTime>,
     /// Requests may take long.
     pub(super) is_slow: bool,
@@ -124,6 +132,31 @@ impl Past {
         at.is_some_and(|at| now.since(*at) > REACTION)
     }
 
+    pub(super) fn note_orphaning(&mut self, owner: &Uid, at: MicroTime) {
+        self.orphaned.entry(owner.clone()).or_insert(at);
+    }
+
+    pub(super) fn orphaned_at(&self, owner: &Uid) -> Option<MicroTime> {
+        self.orphaned.get(owner).copied()
+    }
+
+    pub(super) fn note_suspension(&mut self, job: &Uid, suspended: bool, at: MicroTime) {
+        match suspended {
+            true => {
+                self.suspended.entry(job.clone()).or_insert(at);
+            }
+            false => {
+                self.suspended.remove(job);
+            }
+        }
+    }
+
+    /// Has the job been suspended for so long that its controller knows?
+    pub(super) fn is_suspended(&self, job: &Uid, now: MicroTime) -> bool {
+        let since = self.suspended.get(job);
+        since.is_some_and(|at| now.since(*at) > REACTION)
+    }
+
     pub(super) fn disturb(&mut self, owner: &Uid, at: MicroTime) {
         self.disturbed.insert(owner.clone(), at);
     }
@@ -138,7 +171,13 @@ impl Past {
     /// live again.
     pub(super) fn forgive(&mut self, at: MicroTime) {
         self.ended.clear();
+        self.orphaned.clear();
         self.forgiven_at = Some(at);
+    }
+
+    /// May a manager still believe in a lease that was lost?
+    pub(super) fn is_lease_lost(&self, now: MicroTime) -> bool {
+        self.forgiven_at.is_some_and(|at| now.since(at) < RENEWAL)
     }
 
     /// May somebody still act on what was lost?

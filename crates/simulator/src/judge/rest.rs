@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use api::kinds::{DaemonSet, Pod, StatefulSet};
 use api::{Gates, Meta, Resource, Uid};
+use controllers::replicaset::ReplicaOwner;
 use controllers::{
-    daemonset, deployment, garbage_collector, namespace, node_lifecycle, pod_gc, replicaset,
+    daemonset, deployment, garbage_collector, job, namespace, node_lifecycle, pod_gc, replicaset,
     statefulset,
 };
 use runtime::{Informers, Metrics, Store};
@@ -25,6 +26,13 @@ impl Judge {
         let now = inner.clock.now();
         inner.checks += 1;
         inner.mirror.converged(gates, now)
+    }
+
+    /// Is what the managers say true, now that they have nothing more to do?
+    pub(crate) fn check_settled(&self) -> Verdict {
+        let mut inner = self.lock();
+        inner.checks += 1;
+        inner.mirror.settled()
     }
 
     /// Does a manager's cache hold what the server holds?
@@ -61,7 +69,8 @@ impl Judge {
             if let Some(key) = ends.busy.first() {
                 return Err(format!("{name}: {key} is stuck in the queue"));
             }
-            if let Some(key) = ends.failing.first() {
+            let mut failing = ends.failing.iter();
+            if let Some(key) = failing.find(|key| !inner.mirror.waits_for_a_name(&name, key)) {
                 return Err(format!("{name}: {key} fails, although all has converged"));
             }
             if let Some(key) = ends.expecting.first() {
@@ -128,18 +137,87 @@ impl Mirror {
         }
     }
 
-    /// A pod that another controller has adopted may bear a name that a StatefulSet needs: then the set waits for
-    /// ever, as it does upstream.
+    /// A pod that another controller has adopted, or that the set does not select, may bear a name that a StatefulSet
+    /// needs: then the set waits for ever, as it does upstream.
     fn name_is_taken(&self, set: &StatefulSet) -> bool {
         let meta = &set.metadata;
+        let start = set.spec.ordinals.start;
+        let wanted = start..start.saturating_add(set.replicas());
         let is_of_set = |pod: &Pod| {
             let ordinal = pod.metadata.name.strip_prefix(&*meta.name);
             let ordinal = ordinal.and_then(|rest| rest.strip_prefix('-'));
-            ordinal.is_some_and(|ordinal| ordinal.parse::<i32>().is_ok())
+            let ordinal = ordinal.and_then(|ordinal| ordinal.parse::<i32>().ok());
+            ordinal.is_some_and(|ordinal| wanted.contains(&ordinal))
+        };
+        let is_anothers = |pod: &Pod| match pod.metadata.controller() {
+            Some(owner) => owner.uid != meta.uid,
+            None => !set.spec.selector.matches(&pod.metadata.labels),
         };
         let pods = self.pods.in_namespace(&meta.namespace);
-        pods.iter()
-            .any(|pod| is_of_set(pod) && !pod.metadata.is_controlled_by(&meta.uid))
+        pods.iter().any(|pod| is_of_set(pod) && is_anothers(pod))
+    }
+
+    /// Is this key of this queue a StatefulSet that cannot have one of its pods?
+    fn waits_for_a_name(&self, queue: &str, key: &str) -> bool {
+        let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+        let set = self.stateful.find(namespace, name);
+        queue == "statefulset" && set.is_some_and(|set| self.name_is_taken(&set))
+    }
+
+    /// Holds even if a user has paused, suspended or broken something, and while nodes are silent.
+    fn settled(&self) -> Verdict {
+        let lives = |namespace: &str| {
+            let held = self.namespaces.find("", namespace);
+            held.is_some_and(|held| !held.metadata.is_terminating())
+        };
+        for set in self.sets.list() {
+            if lives(&set.metadata.namespace) {
+                replicaset::converged(&*set, &self.pods_of(&set.metadata.uid))?;
+            }
+        }
+        for set in self.controllers.list() {
+            if lives(&set.metadata.namespace) {
+                replicaset::converged(&*set, &self.pods_of(&set.metadata.uid))?;
+            }
+        }
+        for held in self.jobs.list() {
+            job::converged(&held, &self.pods_of(&held.metadata.uid))?;
+        }
+        let deployments = self.deployments.list();
+        let deployments = deployments.iter().map(|held| {
+            let pods = self.sets_of(&held.metadata.uid).into_iter();
+            let pods: i32 = pods.map(|set| set.status.replicas).sum();
+            let status = &held.status;
+            (
+                &held.metadata,
+                status.observed_generation,
+                status.replicas,
+                pods,
+            )
+        });
+        let stateful = self.stateful.list();
+        let stateful = stateful.iter().map(|held| {
+            let pods = self.pods_of(&held.metadata.uid).len();
+            let (status, pods) = (&held.status, i32::try_from(pods).unwrap_or(i32::MAX));
+            (
+                &held.metadata,
+                status.observed_generation,
+                status.replicas,
+                pods,
+            )
+        });
+        let is_stale = |(meta, observed, said, seen): &(&Meta, i64, i32, i32)| {
+            !meta.is_terminating() && (*observed != meta.generation || said != seen)
+        };
+        if let Some((meta, observed, said, seen)) = deployments.chain(stateful).find(is_stale) {
+            return Err(format!(
+                "{}: status says (replicas, generation) ({said}, {observed}), it is ({seen}, {})",
+                meta.key(),
+                meta.generation
+            ));
+        }
+        garbage_collector::converged(self.all())?;
+        self.released()
     }
 
     fn converged(&self, gates: Gates, now: api::MicroTime) -> Verdict {
@@ -210,29 +288,54 @@ impl Mirror {
                 return Err(format!("{plural} {} is in no namespace", meta.key()));
             }
         }
-        for set in self.sets.list() {
-            let owned = self.pods_of(&set.metadata.uid);
-            let selects =
-                |pod: &Arc<Pod>| replicaset::ReplicaOwner::selects(&*set, &pod.metadata.labels);
-            if let Some(pod) = owned.iter().find(|pod| pod.is_active() && !selects(pod)) {
-                let (pod, set) = (&pod.metadata.name, &set.metadata.name);
-                return Err(format!(
-                    "{pod} is not selected by {set} and was not released"
-                ));
-            }
-        }
+        self.released()?;
         let orphan = |pod: &&Arc<Pod>| pod.metadata.controller().is_none() && pod.is_active();
         for pod in self.pods.list().iter().filter(orphan) {
             let meta = &pod.metadata;
             let sets = self.sets.in_namespace(&meta.namespace);
-            let selects = |set: &&Arc<api::kinds::ReplicaSet>| {
-                replicaset::ReplicaOwner::selects(&***set, &meta.labels)
-            };
+            let selects = |set: &&Arc<api::kinds::ReplicaSet>| set.selects(&meta.labels);
             if let Some(set) = sets.iter().find(selects) {
                 let name = &set.metadata.name;
                 return Err(format!(
                     "{} is selected by {name} and was not adopted",
                     meta.key()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// No pod belongs to somebody who does not select it.
+    fn released(&self) -> Verdict {
+        for pod in self.pods.list().iter().filter(|pod| pod.is_active()) {
+            let (namespace, labels) = (&pod.metadata.namespace, &pod.metadata.labels);
+            let Some(owner) = pod.metadata.controller() else {
+                continue;
+            };
+            let name = &owner.name;
+            let (uid, selects) = match owner.kind.as_str() {
+                "ReplicaSet" => match self.sets.find(namespace, name) {
+                    Some(set) => (set.metadata.uid.clone(), set.selects(labels)),
+                    None => continue,
+                },
+                "ReplicationController" => match self.controllers.find(namespace, name) {
+                    Some(set) => (set.metadata.uid.clone(), set.selects(labels)),
+                    None => continue,
+                },
+                "StatefulSet" => match self.stateful.find(namespace, name) {
+                    Some(set) => (set.metadata.uid.clone(), set.spec.selector.matches(labels)),
+                    None => continue,
+                },
+                "DaemonSet" => match self.daemons.find(namespace, name) {
+                    Some(set) => (set.metadata.uid.clone(), set.spec.selector.matches(labels)),
+                    None => continue,
+                },
+                _ => continue,
+            };
+            if uid == owner.uid && !selects {
+                let pod = &pod.metadata.name;
+                return Err(format!(
+                    "{pod} is not selected by {name} and was not released"
                 ));
             }
         }

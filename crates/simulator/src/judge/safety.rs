@@ -35,6 +35,9 @@ const OUTSIDERS: [&str; 4] = [
 /// After this long every cache has an object, whatever stands still: longer than the longest trouble.
 const SEEN_BY_ALL_SECONDS: i64 = 120;
 
+/// Where nothing stands still an object is seen at once; times of objects are whole seconds.
+const SEEN_SOON_SECONDS: i64 = 2;
+
 impl Inner {
     /// A request that must not even be sent.
     pub(super) fn check_request(
@@ -53,6 +56,7 @@ impl Inner {
         self.checks += 1;
         if let Some(identity) = self.identities.get(&number)
             && self.mirror.leader.as_ref() != Some(identity)
+            && !self.past.is_lease_lost(self.clock.now())
         {
             let leader = self.mirror.leader.as_deref().unwrap_or("nobody");
             return Err(format!(
@@ -157,6 +161,10 @@ impl Inner {
             self.past.note_bounds(uid, bounds);
         }
         self.remember_success(before, after);
+        if let Some(Object::Job(job)) = after {
+            let (uid, suspended) = (&job.metadata.uid, job.spec.suspend);
+            self.past.note_suspension(uid, suspended, now);
+        }
         if let Some(Object::Set(set)) = before {
             let surplus = deployment::surplus(set);
             self.past.note_surplus(&set.metadata.uid, surplus, now);
@@ -164,6 +172,12 @@ impl Inner {
         let meta = before.map(Object::meta);
         if let Some(meta) = meta.filter(|meta| is_ending(Some(meta), after)) {
             self.past.note_end(&meta.uid, now);
+        }
+        if let Some(meta) = after.map(Object::meta)
+            && meta.is_terminating()
+            && meta.has_finalizer("orphan")
+        {
+            self.past.note_orphaning(&meta.uid, now);
         }
         // A pod that its owner's controller did not touch itself.
         if let Some(Object::Pod(pod)) = after.or(before) {
@@ -191,6 +205,7 @@ impl Inner {
         match controller {
             COLLECTOR if after.is_none() && meta.is_terminating() => Ok(()),
             COLLECTOR => {
+                self.check_spared(meta)?;
                 let others = self.mirror.metas.values().map(|(_, meta)| meta);
                 garbage_collector::safe(meta, others.filter(|other| other.uid != meta.uid))
             }
@@ -228,12 +243,37 @@ impl Inner {
         let Some(before) = before.map(Object::meta).filter(|_| after.is_none()) else {
             return Ok(());
         };
-        // What a controller makes while its owner is being deleted may come too late for the collector,
-        // upstream's as ours: it can only keep its word to dependents that it could have seen.
-        let asked_at = before.deleted_at.unwrap_or_default().unix();
-        let seen = |meta: &&Meta| meta.created_at.unix() + SEEN_BY_ALL_SECONDS <= asked_at;
+        let asked_at = before.deleted_at.unwrap_or_default();
         let others = self.mirror.metas.values().map(|(_, meta)| meta);
-        garbage_collector::kept_its_word(before, others.filter(seen))
+        let seen = others.filter(|meta| self.was_seen(meta, asked_at));
+        garbage_collector::kept_its_word(before, seen)
+    }
+
+    /// What was to be left behind is not collected afterwards.
+    fn check_spared(&self, deleted: &Meta) -> Verdict {
+        let spared_by = deleted.owners.iter().find(|owner| {
+            let asked_at = self.past.orphaned_at(&owner.uid);
+            asked_at.is_some_and(|at| self.was_seen(deleted, at.time()))
+        });
+        match spared_by {
+            Some(owner) => Err(format!(
+                "{} was collected, although {} {} was to leave it behind",
+                deleted.key(),
+                owner.kind,
+                owner.name
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// What a controller makes while its owner is being deleted may come too late for the collector, upstream's as
+    /// ours: it can only keep its word to dependents that it could have seen when it was asked.
+    fn was_seen(&self, meta: &Meta, asked_at: api::Time) -> bool {
+        let delay = match self.views_may_lag {
+            true => SEEN_BY_ALL_SECONDS,
+            false => SEEN_SOON_SECONDS,
+        };
+        meta.created_at.unix() + delay <= asked_at.unix()
     }
 
     /// Nobody is adopted by the dead.
@@ -401,7 +441,8 @@ impl Inner {
         let sets = self.mirror.sets_of(uid);
         let has_pods = |set: &ReplicaSet| {
             let pods = self.mirror.pods_of(&set.metadata.uid);
-            pods.iter().any(|pod| pod.is_active())
+            // One that is on its way out may still hold what the new one needs.
+            pods.iter().any(|pod| !pod.is_finished())
         };
         deployment::recreates(&deployment, &sets, set, has_pods)
     }

@@ -143,6 +143,7 @@ pub fn signal(pid: u32, name: &str) {
     let signal = match name {
         "INT" => rustix::process::Signal::INT,
         "HUP" => rustix::process::Signal::HUP,
+        "TERM" => rustix::process::Signal::TERM,
         _ => rustix::process::Signal::KILL,
     };
     rustix::process::kill_process(pid, signal).unwrap();

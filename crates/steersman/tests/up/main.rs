@@ -10,6 +10,7 @@
     reason = "a test that cannot go on has found something, and one that is left out says so"
 )]
 
+mod apiserver;
 mod bad_input;
 mod chaos;
 mod detached;

@@ -331,3 +331,32 @@ mod random {
         }
     }
 }
+
+#[test]
+fn an_object_of_a_restored_server_is_what_it_is_now() {
+    let mut graph = graph(&["ns/o", "ns/a <o!"]);
+    let foreground = "ns/o deleting +foregroundDeletion";
+    assert_eq!(update(&mut graph, "ns/o", foreground), "delete a o");
+    assert!(graph.item(&Uid::from("o")).unwrap().deleting_dependents);
+    assert_eq!(update(&mut graph, foreground, "ns/o"), "");
+    let item = graph.item(&Uid::from("o")).unwrap();
+    assert!(!item.deleting_dependents && !item.being_deleted);
+    // It was deleted at revision 5, and the server is back at 3, where it waits for its dependents.
+    let at = |text: &str, revision: u64| Meta {
+        resource_version: revision,
+        ..meta(text)
+    };
+    let kind = thing(&mut graph);
+    let wakes = graph.observe(kind, Some(&at("ns/o deleting", 5)), &at(foreground, 3));
+    assert_eq!(describe(&wakes), "delete a o");
+    assert!(graph.item(&Uid::from("o")).unwrap().deleting_dependents);
+}
+
+#[test]
+fn a_dependent_that_is_seen_late_is_deleted_with_the_others() {
+    let mut graph = graph(&["ns/o", "ns/a <o!"]);
+    let foreground = "ns/o deleting +foregroundDeletion";
+    assert_eq!(update(&mut graph, "ns/o", foreground), "delete a o");
+    assert_eq!(observe(&mut graph, &["ns/late <o"]), "delete late");
+    assert_eq!(update(&mut graph, "ns/b", "ns/b <o"), "delete b");
+}

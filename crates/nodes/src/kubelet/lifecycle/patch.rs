@@ -1,8 +1,10 @@
 //! A pod status as the patch that writes it.
 
-use api::{Istr, Uid};
+use std::fmt::Write as _;
+
+use api::{Condition, Istr, Time, Uid};
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::pod::{Container, ContainerState, ContainerStatus, Pod, PodStatus, Terminated};
 
@@ -10,46 +12,40 @@ use crate::pod::{Container, ContainerState, ContainerStatus, Pod, PodStatus, Ter
 /// only conditions that the kubelet owns, so that it never undoes what another controller wrote.
 pub(crate) fn status_patch(pod: &Pod, status: &PodStatus, host_ip: &str) -> Bytes {
     let owned = |kind: &Istr| OWNED_CONDITIONS.contains(&kind.as_str());
-    let conditions: Vec<Value> = status
-        .conditions
-        .iter()
-        .filter(|condition| owned(&condition.type_))
-        .map(|condition| {
-            // A condition is merged into the one of its type: what it no longer says has to be taken away.
-            let mut value = json!({"reason": null, "message": null});
-            if let (Value::Object(all), Value::Object(said)) = (&mut value, json!(condition)) {
-                all.extend(said);
-            }
-            value
-        })
-        .collect();
-    let mut patch = json!({
-        "phase": status.phase.as_str(),
-        "observedGeneration": pod.metadata.generation,
-        "conditions": conditions,
-        "startTime": status.start_time,
-        "containerStatuses": statuses(pod, &pod.spec.containers, &status.containers),
-    });
-    if !status.init_containers.is_empty() {
-        patch["initContainerStatuses"] =
-            statuses(pod, &pod.spec.init_containers, &status.init_containers);
-    }
-    if !host_ip.is_empty() {
-        patch["hostIP"] = json!(host_ip);
-        patch["hostIPs"] = json!([{"ip": host_ip}]);
-    }
-    if !status.pod_ip.is_empty() {
-        patch["podIP"] = json!(status.pod_ip);
-        patch["podIPs"] = json!([{"ip": status.pod_ip}]);
-    }
-    if !status.reason.is_empty() {
-        patch["reason"] = json!(status.reason);
-    }
-    if status.reason == "DeadlineExceeded" {
-        patch["message"] = json!("Pod was active on the node longer than the specified deadline");
-    }
-    let body = json!({"metadata": {"uid": pod.metadata.uid}, "status": patch});
-    Bytes::from(body.to_string())
+    let conditions = status.conditions.iter();
+    let reason = status.reason.as_str();
+    let patch = Patch {
+        metadata: Target {
+            uid: &pod.metadata.uid,
+        },
+        status: Status {
+            phase: status.phase.as_str(),
+            observed_generation: pod.metadata.generation,
+            conditions: conditions
+                .filter(|condition| owned(&condition.type_))
+                .map(Said::of)
+                .collect(),
+            start_time: status.start_time,
+            container_statuses: statuses(pod, &pod.spec.containers, &status.containers),
+            init_container_statuses: statuses(
+                pod,
+                &pod.spec.init_containers,
+                &status.init_containers,
+            ),
+            host_ip,
+            host_ips: Address::list(host_ip),
+            pod_ip: &status.pod_ip,
+            pod_ips: Address::list(&status.pod_ip),
+            reason,
+            message: if reason == "DeadlineExceeded" {
+                "Pod was active on the node longer than the specified deadline"
+            } else {
+                ""
+            },
+        },
+    };
+    let text = serde_json::to_vec(&patch).expect("a status prints into memory");
+    Bytes::from(text)
 }
 
 const OWNED_CONDITIONS: [&str; 5] = [
@@ -60,58 +56,181 @@ const OWNED_CONDITIONS: [&str; 5] = [
     "PodScheduled",
 ];
 
-fn statuses(pod: &Pod, containers: &[Container], statuses: &[ContainerStatus]) -> Value {
+#[derive(Serialize)]
+struct Patch<'a> {
+    metadata: Target<'a>,
+    status: Status<'a>,
+}
+
+#[derive(Serialize)]
+struct Target<'a> {
+    uid: &'a Uid,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status<'a> {
+    phase: &'a str,
+    observed_generation: i64,
+    conditions: Vec<Said<'a>>,
+    start_time: Option<Time>,
+    container_statuses: Vec<One<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    init_container_statuses: Vec<One<'a>>,
+    #[serde(rename = "hostIP", skip_serializing_if = "str::is_empty")]
+    host_ip: &'a str,
+    #[serde(rename = "hostIPs", skip_serializing_if = "Option::is_none")]
+    host_ips: Option<[Address<'a>; 1]>,
+    #[serde(rename = "podIP", skip_serializing_if = "str::is_empty")]
+    pod_ip: &'a str,
+    #[serde(rename = "podIPs", skip_serializing_if = "Option::is_none")]
+    pod_ips: Option<[Address<'a>; 1]>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    message: &'a str,
+}
+
+#[derive(Serialize)]
+struct Address<'a> {
+    ip: &'a str,
+}
+
+impl<'a> Address<'a> {
+    fn list(ip: &'a str) -> Option<[Address<'a>; 1]> {
+        (!ip.is_empty()).then_some([Address { ip }])
+    }
+}
+
+/// A condition is merged into the one of its type: what it no longer says has to be taken away, by a null.
+#[derive(Serialize)]
+struct Said<'a> {
+    #[serde(flatten)]
+    condition: &'a Condition,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<()>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<()>,
+}
+
+impl<'a> Said<'a> {
+    fn of(condition: &'a Condition) -> Said<'a> {
+        Said {
+            condition,
+            reason: condition.reason.is_empty().then_some(()),
+            message: condition.message.is_empty().then_some(()),
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct One<'a> {
+    name: &'a str,
+    image: &'a str,
+    #[serde(rename = "imageID")]
+    image_id: String,
+    #[serde(rename = "containerID")]
+    container_id: String,
+    ready: bool,
+    started: bool,
+    restart_count: i32,
+    state: State<'a>,
+    last_state: LastState<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+enum State<'a> {
+    Waiting {
+        reason: &'a str,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        message: &'a str,
+    },
+    Running {
+        started_at: Time,
+    },
+    Terminated(End<'a>),
+}
+
+#[derive(Serialize)]
+struct LastState<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    terminated: Option<End<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct End<'a> {
+    exit_code: i32,
+    reason: &'a str,
+    started_at: Time,
+    finished_at: Time,
+    #[serde(rename = "containerID")]
+    container_id: String,
+}
+
+fn statuses<'a>(
+    pod: &'a Pod,
+    containers: &'a [Container],
+    statuses: &'a [ContainerStatus],
+) -> Vec<One<'a>> {
     let pairs = containers.iter().zip(statuses);
     pairs
         .map(|(container, status)| one(pod, container, status))
         .collect()
 }
 
-fn one(pod: &Pod, container: &Container, status: &ContainerStatus) -> Value {
+fn one<'a>(pod: &'a Pod, container: &'a Container, status: &'a ContainerStatus) -> One<'a> {
     let id = |run: i32| container_id(&pod.metadata.uid, &container.name, run);
     let (state, started_once) = match &status.state {
         ContainerState::Waiting { reason, message } => {
-            let mut waiting = json!({"reason": reason});
-            if !message.is_empty() {
-                waiting["message"] = json!(message);
-            }
-            (json!({"waiting": waiting}), status.last.is_some())
+            (State::Waiting { reason, message }, status.last.is_some())
         }
-        ContainerState::Running { started_at } => {
-            (json!({"running": {"startedAt": started_at}}), true)
-        }
-        ContainerState::Terminated(end) => (terminated(end, id(status.restart_count)), true),
+        ContainerState::Running { started_at } => (
+            State::Running {
+                started_at: *started_at,
+            },
+            true,
+        ),
+        ContainerState::Terminated(end) => (
+            State::Terminated(ended(end, id(status.restart_count))),
+            true,
+        ),
     };
     let last_run = match &status.state {
         // A container that waits for its next run still counts the runs it has begun.
         ContainerState::Waiting { .. } => status.restart_count,
         _ => status.restart_count - 1,
     };
-    let last = status
-        .last
-        .as_ref()
-        .map(|end| terminated(end, id(last_run)));
-    json!({
-        "name": container.name,
-        "image": container.image,
-        "imageID": if started_once { image_id(&container.image) } else { String::new() },
-        "containerID": if started_once { id(status.restart_count) } else { String::new() },
-        "ready": status.ready,
-        "started": status.started,
-        "restartCount": status.restart_count,
-        "state": state,
-        "lastState": last.unwrap_or_else(|| json!({})),
-    })
+    let (image_id, container_id) = if started_once {
+        (image_id(&container.image), id(status.restart_count))
+    } else {
+        Default::default()
+    };
+    One {
+        name: &container.name,
+        image: &container.image,
+        image_id,
+        container_id,
+        ready: status.ready,
+        started: status.started,
+        restart_count: status.restart_count,
+        state,
+        last_state: LastState {
+            terminated: status.last.as_ref().map(|end| ended(end, id(last_run))),
+        },
+    }
 }
 
-fn terminated(end: &Terminated, container_id: String) -> Value {
-    json!({"terminated": {
-        "exitCode": end.exit_code,
-        "reason": end.reason,
-        "startedAt": end.started_at,
-        "finishedAt": end.finished_at,
-        "containerID": container_id,
-    }})
+fn ended(end: &Terminated, container_id: String) -> End<'_> {
+    End {
+        exit_code: end.exit_code,
+        reason: &end.reason,
+        started_at: end.started_at,
+        finished_at: end.finished_at,
+        container_id,
+    }
 }
 
 /// The id of the given run of a container: always the same for the same run, so it need not be remembered.
@@ -141,7 +260,7 @@ fn hex_digest(text: &str) -> String {
         hash.write(&round.to_le_bytes());
         hash.write(text.as_bytes());
         hash.write(&round.to_be_bytes());
-        digest.push_str(&format!("{:08x}", hash.finish()));
+        let _ = write!(digest, "{:08x}", hash.finish());
     }
     digest
 }
