@@ -86,7 +86,7 @@ pub(crate) fn build_steersman() -> Result<()> {
 
 /// The program of the bed. It is built among all others, because alone it would get other features of what it rests
 /// on, and all of that would be built once more.
-fn bed() -> Result<Command> {
+pub(crate) fn bed() -> Result<Command> {
     let flags = ["--workspace", "--exclude", "steersman-simulator"];
     let mut build = workspace::cargo();
     build

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 use std::ops::Bound::{Excluded, Included, Unbounded};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -20,11 +20,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::{steps, workspace};
 
-/// A crate of which more than this share runs is taken as a whole, which needs one line.
-const WHOLE: f64 = 0.9;
-
-/// A smaller crate fits beside others in one piece of what the kernel maps.
-const SMALL: u64 = 4096;
+/// Where the manager listens meanwhile.
+const PORT: u16 = 10399;
 
 /// How much of a name is written beyond what tells it from those that do not run: so much the longer until a new
 /// function is taken for it.
@@ -64,70 +61,117 @@ fn make(folder: &Path) -> Result<String> {
         .args(["-C", "strip=none", "-C"])
         .arg(format!("link-arg=-Wl,-Map={}", map.display()));
     steps::succeed(&mut link)?;
-    let (manager, server) = (folder.join("manager"), folder.join("server"));
     let binary = workspace::target().join("release/steersman");
-    exercise(&binary, folder, &manager, &server)?;
+    let exercise = Exercise {
+        binary: &binary,
+        folder,
+    };
+    let server = exercise.on_our_server()?;
+    exercise.on_kube_apiserver()?;
     let sections = read_map(&std::fs::read_to_string(map)?);
-    let read = |calls| Ok::<_, anyhow::Error>(read_calls(&std::fs::read_to_string(calls)?));
-    let orders = [("start", read(manager)?), ("serve", read(server)?)];
+    let read = |calls: &str| {
+        let calls = std::fs::read_to_string(folder.join(calls))?;
+        Ok::<_, anyhow::Error>(read_calls(&calls))
+    };
+    let mut manager = read("manager-on-ours")?;
+    manager.extend(read("manager-on-kube-apiserver")?);
+    let orders = [("start", manager), ("serve", read(server)?)];
     Ok(script(&sections, &orders))
 }
 
-/// Runs a manager on an API server of ours, gives it a Deployment and takes it away again. What each of them calls
-/// is left in a file.
-fn exercise(binary: &Path, folder: &Path, manager: &Path, server: &Path) -> Result<()> {
-    let kubeconfig = folder.join("kubeconfig");
-    let option = |name: &str| format!("--{name}={}", kubeconfig.display());
-    let server = Watched::start(
-        binary,
-        server,
-        &[
+/// Lets our programs do what they do every day. What each of them calls is left in a file of the folder.
+struct Exercise<'a> {
+    binary: &'a Path,
+    folder: &'a Path,
+}
+
+impl Exercise<'_> {
+    fn on_our_server(&self) -> Result<&'static str> {
+        let kubeconfig = self.folder.join("kubeconfig");
+        let arguments = [
             "apiserver".to_owned(),
             "--port=0".to_owned(),
-            format!("--data-dir={}", folder.join("data").display()),
-            option("kubeconfig"),
-        ],
-    )?;
-    for _ in 0..WORK.as_secs() {
-        if !kubeconfig.exists() {
-            std::thread::sleep(Duration::from_secs(1));
+            format!("--data-dir={}", self.folder.join("data").display()),
+            format!("--kubeconfig={}", kubeconfig.display()),
+        ];
+        let server = Watched::start(self.binary, &self.folder.join("server"), &arguments)?;
+        for _ in 0..WORK.as_secs() {
+            if !kubeconfig.exists() {
+                std::thread::sleep(Duration::from_secs(1));
+            }
         }
+        self.work("manager-on-ours", &kubeconfig, &[])?;
+        server.stop()?;
+        Ok("server")
     }
-    let manager = Watched::start(
-        binary,
-        manager,
-        &[
+
+    /// With the flags of kubeadm: keys and certificates come from files, and this server speaks protobuf.
+    fn on_kube_apiserver(&self) -> Result<()> {
+        let mut bed = crate::real::bed()?;
+        bed.args(["up", "--manager", "none"]).stdout(Stdio::piped());
+        let mut bed = Watched(bed.spawn()?);
+        let said = bed.0.stdout.take().context("the bed says where it is")?;
+        let mut lines = std::io::BufReader::new(said).lines().map_while(Result::ok);
+        let kubeconfig = lines
+            .find_map(|line| line.strip_prefix("export KUBECONFIG=").map(PathBuf::from))
+            .context("the bed did not come up")?;
+        let pki = kubeconfig.with_file_name("pki");
+        let file = |flag: &str, name: &str| format!("--{flag}={}", pki.join(name).display());
+        let flags = [
+            file("tls-cert-file", "apiserver.crt"),
+            file("tls-private-key-file", "apiserver.key"),
+            file("client-ca-file", "ca.crt"),
+            file("root-ca-file", "ca.crt"),
+            file("service-account-private-key-file", "service-accounts.key"),
+        ];
+        self.work("manager-on-kube-apiserver", &kubeconfig, &flags)
+    }
+
+    /// A manager that starts, makes a Deployment's pods, takes them away again, says how it is, and idles.
+    fn work(&self, calls: &str, kubeconfig: &Path, flags: &[String]) -> Result<()> {
+        let option = |name: &str| format!("--{name}={}", kubeconfig.display());
+        let mut arguments = vec![
             "controller-manager".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
-            "--secure-port=10399".to_owned(),
+            format!("--secure-port={PORT}"),
             option("kubeconfig"),
             option("authentication-kubeconfig"),
             option("authorization-kubeconfig"),
-        ],
-    )?;
-    let kubectl = |arguments: &[&str]| {
-        let mut command = Command::new("kubectl");
-        command.arg("--kubeconfig").arg(&kubeconfig).args(arguments);
-        command
-    };
-    let pods = |wanted: usize| -> Result<()> {
-        for _ in 0..WORK.as_secs() {
-            let output = kubectl(&["get", "pods", "--output=name"]).output()?;
-            if output.stdout.lines().count() == wanted {
-                return Ok(());
+        ];
+        arguments.extend_from_slice(flags);
+        let manager = Watched::start(self.binary, &self.folder.join(calls), &arguments)?;
+        let kubectl = |arguments: &[&str]| {
+            let mut command = Command::new("kubectl");
+            command.arg("--kubeconfig").arg(kubeconfig).args(arguments);
+            command
+        };
+        let pods = |wanted: usize| -> Result<()> {
+            for _ in 0..WORK.as_secs() {
+                let output = kubectl(&["get", "pods", "--output=name"]).output()?;
+                if output.stdout.lines().count() == wanted {
+                    return Ok(());
+                }
+                std::thread::sleep(Duration::from_secs(1));
             }
-            std::thread::sleep(Duration::from_secs(1));
-        }
-        bail!("the manager under valgrind did not bring {wanted} pods about in {WORK:?}")
-    };
-    let create = ["create", "deployment", "web", "--image=web", "--replicas=2"];
-    steps::succeed(&mut kubectl(&create))?;
-    pods(2)?;
-    steps::succeed(&mut kubectl(&["delete", "deployment", "web"]))?;
-    pods(0)?;
-    std::thread::sleep(IDLE);
-    manager.stop()?;
-    server.stop()
+            bail!("the manager under valgrind did not bring {wanted} pods about in {WORK:?}")
+        };
+        let create = ["create", "deployment", "web", "--image=web", "--replicas=2"];
+        steps::succeed(&mut kubectl(&create))?;
+        pods(2)?;
+        steps::succeed(&mut kubectl(&["delete", "deployment", "web"]))?;
+        pods(0)?;
+        let its_own = format!("--server=https://127.0.0.1:{PORT}");
+        let mut health = kubectl(&[
+            "get",
+            "--raw=/healthz",
+            &its_own,
+            "--insecure-skip-tls-verify",
+        ]);
+        // Whether it lets us in is its own affair.
+        let _ = health.output()?;
+        std::thread::sleep(IDLE);
+        manager.stop()
+    }
 }
 
 /// A process of ours under valgrind, gone when this is dropped.
@@ -169,8 +213,9 @@ impl Drop for Watched {
 struct Section {
     address: u64,
     length: u64,
-    /// The crate whose object file it is in; none for what is not ours to place.
-    origin: Option<String>,
+    /// Compiled by rustc: the rest is not ours to place.
+    is_ours: bool,
+    /// Without what sections of code begin with.
     name: String,
 }
 
@@ -189,23 +234,17 @@ fn read_map(map: &str) -> Vec<Section> {
         let (address, _, length) = (number()?, number()?, number()?);
         let (file, name) = line.split_once(":(")?;
         let name = name.strip_suffix(')')?;
-        name.starts_with(".text").then(|| Section {
+        let name = name.strip_prefix(".text.")?;
+        Some(Section {
             address,
             length,
-            origin: origin(file),
-            name: name.to_owned(),
+            is_ours: file.contains("-cgu."),
+            name: name.strip_prefix("unlikely.").unwrap_or(name).to_owned(),
         })
     };
     let mut sections: Vec<Section> = map.lines().filter_map(section).collect();
     sections.sort_by_key(|section| section.address);
     sections
-}
-
-/// `…/steersman-0830.tokio-54ab.tokio.d9f7-cgu.0.rcgu.o` is of tokio.
-fn origin(file: &str) -> Option<String> {
-    let (before, _) = file.split_once("-cgu.")?;
-    let mut words = before.rsplit('.');
-    words.nth(1).map(str::to_owned)
 }
 
 /// The addresses that were run in our binary, from what callgrind wrote.
@@ -266,46 +305,27 @@ fn script(sections: &[Section], orders: &[(&str, BTreeSet<u64>)]) -> String {
     script + "} INSERT BEFORE .text;\n"
 }
 
-/// The lines that put together what runs.
+/// The lines that put together what runs, whichever crate it was compiled into: another build may choose another.
 fn place(sections: &[&Section], addresses: &BTreeSet<u64>) -> String {
-    let mut crates: BTreeMap<&str, Functions> = BTreeMap::new();
-    for section in sections {
-        let Some(origin) = &section.origin else {
-            continue;
+    let mut functions = Functions::default();
+    for section in sections.iter().filter(|section| section.is_ours) {
+        let names = match section.runs(addresses) {
+            true => &mut functions.run,
+            false => &mut functions.rest,
         };
-        let functions = crates.entry(origin).or_default();
-        functions.length += section.length;
-        if section.runs(addresses) {
-            functions.length_run += section.length;
-            functions.run.insert(pattern(&section.name));
-        } else {
-            functions.rest.insert(pattern(&section.name));
-        }
+        names.insert(pattern(&section.name));
     }
-    let mut script = String::new();
-    for (name, functions) in &crates {
-        if functions.run.is_empty() {
-            continue;
-        }
-        let whole = functions.length_run as f64 >= functions.length as f64 * WHOLE;
-        if whole || functions.length < SMALL {
-            script += &format!("    *.{name}.*(.text .text.*)\n");
-            continue;
-        }
-        script += &format!("    *.{name}.*(\n");
-        for pattern in functions.patterns() {
-            script += &format!("      {pattern}\n");
-        }
-        script += "    )\n";
+    let mut lines = String::from("    *(\n");
+    for pattern in functions.patterns() {
+        // Functions that are called cold have a section of another name, hence the star.
+        lines += &format!("      .text*.{pattern}\n");
     }
-    script
+    lines + "    )\n"
 }
 
-/// The functions of one crate, by pattern: those that run, and the rest.
+/// Functions by pattern: those that run, and the rest.
 #[derive(Default)]
 struct Functions {
-    length: u64,
-    length_run: u64,
     run: BTreeSet<String>,
     rest: BTreeSet<String>,
 }
@@ -386,7 +406,7 @@ mod tests {
     const MAP: &str = "\
              VMA              LMA     Size Align Out     In      Symbol
             1000             1000       20     4         /t/steersman-08.h2-1f.h2.fe-cgu.0.rcgu.o.rcgu.o:(.text._RNvCs1a_2h21a.llvm.77)
-            1020             1020     2000     4         /t/steersman-08.h2-1f.h2.fe-cgu.1.rcgu.o.rcgu.o:(.text._RNvCs1a_2h21b)
+            1020             1020     2000     4         /t/steersman-08.h2-1f.h2.fe-cgu.1.rcgu.o.rcgu.o:(.text.unlikely._RNvCs1a_2h21b)
             3020             3020       10     4         /t/libring.rlib(x.o):(.text.mul)
             3030             3030       10     4         /t/steersman-08.mio-2a.mio.aa-cgu.0.rcgu.o.rcgu.o:(.text._RNvCs2b_3mio1c)
             3040             3040       10     4         /t/steersman-08.mio-2a.mio.aa-cgu.0.rcgu.o.rcgu.o:(.rodata.x)
@@ -421,13 +441,15 @@ calls=1 0x1000 3
             lines,
             [
                 "  .text.start : {",
-                "    *.h2.*(",
-                "      .text._RNvCs*_2h21a*",
+                "    *(",
+                "      .text*._RNvCs*_2h21a*",
+                "      .text*._RNvCs*_3mio1c",
                 "    )",
-                "    *.mio.*(.text .text.*)",
                 "  }",
                 "  .text.serve : {",
-                "    *.h2.*(.text .text.*)",
+                "    *(",
+                "      .text*._RNvCs*_2h21*",
+                "    )",
                 "  }",
                 "} INSERT BEFORE .text;",
             ]
@@ -437,11 +459,11 @@ calls=1 0x1000 3
     #[test]
     fn names_hold_nothing_that_the_compiler_makes_up() {
         for (name, expected) in [
-            (".text.main", ".text.main"),
-            (".text._RNvCs1a_2h21a.llvm.123", ".text._RNvCs*_2h21a*"),
+            ("main", "main"),
+            ("_RNvCs1a_2h21a.llvm.123", "_RNvCs*_2h21a*"),
             (
-                ".text._RNvNtCsjrHSEGnQ3l9_3std2io5print",
-                ".text._RNvNtCs*_3std2io5print",
+                "_RNvNtCsjrHSEGnQ3l9_3std2io5print",
+                "_RNvNtCs*_3std2io5print",
             ),
         ] {
             assert_eq!(pattern(name), expected);
@@ -455,7 +477,6 @@ calls=1 0x1000 3
         let functions = Functions {
             run: set(&["ab", "ac", "xyz"]),
             rest: set(&["acd", "xya"]),
-            ..Functions::default()
         };
         let patterns: Vec<String> = functions.patterns().into_iter().collect();
         // Those that are cut stand for all that begin like them; what is one of them already is not said twice.
