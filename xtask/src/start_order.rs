@@ -7,7 +7,7 @@
 //! while code changes: what is new or has another name lies elsewhere and costs a page or two until the script is made
 //! anew.
 //!
-//! It takes a release build and a minute under valgrind. That and kubectl have to be installed.
+//! It takes a release build and two minutes under valgrind. That and kubectl have to be installed, and the real servers built.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;

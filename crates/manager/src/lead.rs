@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::kinds::Namespace;
-use api::{Gate, Resource, ResourceType, Uid};
+use api::{Gate, Resource, ResourceType, Rng, Uid};
 use client::Client;
 use runtime::events::Recorder;
 use runtime::informer::StreamOptions;
@@ -313,18 +313,19 @@ fn elect(
     })
 }
 
+/// UPSTREAM: one draw between once and twice the period, so that managers do not resync together.
+fn stream_options(generic: &Generic, rng: &Rng) -> StreamOptions {
+    let resync = generic.min_resync_period.to_std();
+    StreamOptions {
+        resync: Some(resync.mul_f64(1.0 + rng.unit())),
+        rng: rng.fork(),
+    }
+}
+
 fn manager(process: &Process, identities: &Identities, selected: Selected) -> Manager {
     let options = &process.options;
     let generic = &options.config.generic;
-    // UPSTREAM: one draw between once and twice the period, so that managers do not resync together.
-    let resync = generic
-        .min_resync_period
-        .to_std()
-        .mul_f64(1.0 + process.rng.unit());
-    let stream = StreamOptions {
-        rng: process.rng.fork(),
-        resync: Some(resync),
-    };
+    let stream = stream_options(generic, &process.rng);
     let informers = Arc::new(Informers::new(
         identities.own("shared-informers"),
         stream.clone(),
@@ -398,6 +399,21 @@ mod tests {
             expected,
             "{flags:?}"
         );
+    }
+
+    #[test]
+    fn caches_tell_of_everything_again_once_or_twice_in_the_least_period() {
+        let Ok(Command::Run(options)) = Options::parse(["--min-resync-period=1s"], "x", |_| true)
+        else {
+            panic!()
+        };
+        let second = Duration::from_secs(1);
+        let drawn = (0..20).map(|seed| {
+            let drawn = stream_options(&options.config.generic, &Rng::from_seed(seed));
+            drawn.resync.unwrap()
+        });
+        let drawn: std::collections::BTreeSet<Duration> = drawn.collect();
+        assert!(drawn.len() > 1 && drawn.iter().all(|one| (second..second * 2).contains(one)));
     }
 
     #[tokio::test(start_paused = true)]
