@@ -10,6 +10,8 @@ const NOW: i64 = 1_794_716_493;
 #[derive(Clone, Default)]
 struct Server {
     log: Arc<Mutex<Vec<String>>>,
+    /// The user agent of the last request.
+    agent: Arc<Mutex<String>>,
     accounts: Arc<Mutex<Vec<String>>>,
     issued: Arc<Mutex<u32>>,
     refused: Arc<Mutex<Option<String>>>,
@@ -35,6 +37,8 @@ impl Server {
             .headers()
             .get("authorization")
             .map_or("-", |value| value.to_str().unwrap());
+        let agent = request.headers()["user-agent"].to_str().unwrap();
+        agent.clone_into(&mut self.agent.lock().unwrap());
         let path = request.uri().path();
         let short = path
             .strip_prefix("/api/v1/namespaces/kube-system/")
@@ -113,7 +117,7 @@ fn identities(server: &Server, accounts: bool) -> Identities {
 static PODS: ResourceType = ResourceType::namespaced("", "v1", "pods", "Pod");
 
 #[tokio::test(start_paused = true)]
-async fn without_accounts_everyone_is_the_manager() {
+async fn without_accounts_everyone_is_the_manager_and_says_who_asks() {
     let server = Server::default();
     let client = identities(&server, false)
         .controller("job-controller", (1.0, 1))
@@ -121,6 +125,9 @@ async fn without_accounts_everyone_is_the_manager() {
         .unwrap();
     client.get(&PODS, "kube-system", "a").await.unwrap();
     assert_eq!(server.take_log(), ["- GET pods/a"]);
+    let agent = server.agent.lock().unwrap().clone();
+    assert!(agent.starts_with("kube-controller-manager/v1."), "{agent}");
+    assert!(agent.ends_with("/job-controller"), "{agent}");
 }
 
 #[tokio::test(start_paused = true)]
