@@ -296,3 +296,26 @@ async fn many_requests_at_once_ask_for_one_token() {
     assert!(a.is_ok() && b.is_ok() && c.is_ok());
     assert_eq!(*server.issued.lock().unwrap(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn leader_election_has_a_lane_that_nobody_else_can_fill() {
+    let server = Server::default();
+    let clock = runtime::clock::following_tokio(Time::from_unix(NOW));
+    let identities = Identities::new(server.transport(), None, &connection(), true, None, clock);
+    let others = identities.own("shared-informers");
+    // As leader election makes it: on the same connection, with no flow but its own.
+    let election = Client::new(server.transport());
+    let namespace = api::ResourceType::cluster("", "v1", "namespaces", "Namespace");
+    let started = tokio::time::Instant::now();
+    let crowd = futures_util::future::join_all((0..100).map(|_| others.get(&namespace, "", "a")));
+    let renewal = async {
+        // The others were first.
+        tokio::task::yield_now().await;
+        election.get(&namespace, "", "a").await.unwrap();
+        started.elapsed()
+    };
+    let (_, waited) = tokio::join!(crowd, renewal);
+    assert_eq!(waited, Duration::ZERO);
+    // 30 at once and 20 a second: the others have waited.
+    assert_eq!(started.elapsed().as_millis(), 3500);
+}

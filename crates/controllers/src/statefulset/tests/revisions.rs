@@ -59,6 +59,14 @@ fn what_differs_in_nulls_alone_is_the_same_revision_if_the_gate_is_on() {
     assert!(matches!(on, Choice::Newest(_)), "{on:?}");
     let off = choose(&set, &old, Gates::default().with(gate, false));
     assert!(matches!(off, Choice::Create(_)), "{off:?}");
+    // An older release made the first, a newer one the second: nothing is made or renumbered.
+    let [old] = old;
+    let both = [old, held("a@2")[0].clone()];
+    let chosen = choose(&set, &both, Gates::default().with(gate, true));
+    assert!(
+        matches!(&chosen, Choice::Newest(held) if held.revision == 2),
+        "{chosen:?}"
+    );
 }
 
 async fn numbers(world: &World) -> Vec<i64> {
