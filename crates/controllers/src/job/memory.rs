@@ -5,16 +5,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use api::collections::{HashMap, HashSet};
 use api::kinds::Job;
 use api::{Key, Resource, Uid};
-use runtime::{Expectations, Written};
+use runtime::Expectations;
 
 use super::backoff::Backoff;
 use super::snapshot::Remembered;
+use crate::workload::OwnWrites;
 
-#[derive(Default)]
 pub struct Memory {
     pub expectations: Expectations,
-    pub written_jobs: Written,
-    pub written_pods: Written,
+    pub own_writes: OwnWrites,
     jobs: Mutex<HashMap<Key, Remains>>,
 }
 
@@ -29,6 +28,14 @@ struct Remains {
 }
 
 impl Memory {
+    pub fn new(own_writes: OwnWrites) -> Memory {
+        Memory {
+            expectations: Expectations::default(),
+            own_writes,
+            jobs: Mutex::default(),
+        }
+    }
+
     pub fn of(&self, key: &Key) -> Remembered {
         let jobs = self.lock();
         let held = jobs.get(key);
@@ -73,8 +80,7 @@ impl Memory {
 
     pub fn forget(&self, key: &Key) {
         self.expectations.forget(key);
-        self.written_jobs.forget(key);
-        self.written_pods.forget(key);
+        self.own_writes.forget(key);
         self.lock().remove(key);
     }
 
