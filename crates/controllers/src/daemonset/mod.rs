@@ -64,7 +64,7 @@ use triggers::NodeTrigger;
 
 pub use apply::Outcome;
 pub use eligibility::{Eligibility, Unfit, Verdict};
-pub use invariants::{born_alone, converged, safe};
+pub use invariants::{born_alone, converged, history_bounded, safe};
 pub use plan::{Creation, Deletion, Plan, plan};
 pub use reason::{Note, WhyCreate, WhyDelete};
 pub use revisions::Revisions;
