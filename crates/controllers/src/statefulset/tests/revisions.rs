@@ -108,6 +108,25 @@ async fn going_back_reuses_a_revision_and_history_is_bounded() {
     );
 }
 
+// Upstream: TestStatefulSetHonorRevisionHistoryLimit.
+#[tokio::test(start_paused = true)]
+async fn history_is_bounded_while_the_status_is_refused() {
+    let world = world().await;
+    let mut set = stateful_set(1);
+    set["spec"]["revisionHistoryLimit"] = json!(2);
+    world.create(&StatefulSet::TYPE, set).await;
+    roll_out(&world).await;
+    for number in 2..8 {
+        world.refuse("PUT", "/status", 500, 2);
+        set_image(&world, &format!("nginx:{number}")).await;
+        roll_out(&world).await;
+        let kept = numbers(&world).await;
+        // The current and the next one are in use.
+        assert!(kept.len() <= 4, "{kept:?}");
+        assert_eq!(kept.last(), Some(&number));
+    }
+}
+
 // Upstream: TestStatefulSetControl_getSetRevisions (collision).
 #[tokio::test(start_paused = true)]
 async fn a_name_collision_is_counted_in_the_status() {
