@@ -54,7 +54,7 @@ fn says_which_pods_are_awaited() {
     );
 }
 
-// Upstream: TestSyncReplicaSetCreates, TestControllerBurstReplicas.
+// Upstream: TestControllerBurstReplicas.
 #[test]
 fn creates_what_is_missing_up_to_the_burst() {
     check(

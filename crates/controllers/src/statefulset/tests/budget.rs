@@ -10,8 +10,7 @@ fn check_budget(text_: &str, expected: Expect) {
     expected.assert_eq(&text(&snapshot(text_, with_max_unavailable(), false)));
 }
 
-// Upstream: TestStatefulSetControlRollingUpdateWithMaxUnavailable, ...WithMaxUnavailableInOrderedModeVerifyInvariant,
-// TestStatefulSetControlRollingUpdateBlockedByMaxUnavailable.
+// Upstream: TestStatefulSetControlRollingUpdateWithMaxUnavailable.
 #[test]
 fn a_budget_lets_several_be_updated_at_once() {
     let four = "0:ready,rev=old 1:ready,rev=old 2:ready,rev=old 3:ready,rev=old";

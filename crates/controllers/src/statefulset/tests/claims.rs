@@ -51,7 +51,7 @@ fn each_policy_has_its_owner() {
     }
 }
 
-// Upstream: TestHasStaleOwnerRef, TestHasUnexpectedController, TestHasNonController, TestHasOwnerRef.
+// Upstream: TestHasStaleOwnerRef, TestHasUnexpectedController, TestHasOwnerRef.
 #[test]
 fn claims_of_somebody_else_are_left_alone() {
     for policy in &POLICIES[1..] {

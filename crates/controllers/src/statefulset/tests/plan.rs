@@ -154,8 +154,7 @@ fn a_parallel_set_waits_for_nothing() {
     );
 }
 
-// Upstream: TestStatefulSetControl/RecreatesFailedPod, RecreatesSucceededPod, RecreatesPVCForPendingPod,
-// CreatePodFailure's neighbours.
+// Upstream: TestStatefulSetControl/RecreatesFailedPod, RecreatesSucceededPod.
 #[test]
 fn what_has_ended_is_deleted_first() {
     check(
@@ -177,7 +176,7 @@ fn what_has_ended_is_deleted_first() {
     );
 }
 
-// Upstream: TestStatefulSetControlScaleDownDeleteError, TestStatefulSetControlDeletesPodsInOrder-like cases.
+// Upstream: TestStatefulSetControllerDeletes, TestStatefulSetScaleDownRespectsMinReadySeconds.
 #[test]
 fn an_ordered_set_scales_down_from_the_top() {
     check(
@@ -210,7 +209,7 @@ fn an_ordered_set_scales_down_from_the_top() {
     );
 }
 
-// Upstream: TestStatefulSetStartOrdinal.
+// Upstream: TestStatefulSetControlWithStartOrdinal.
 #[test]
 fn a_start_ordinal_moves_the_window() {
     check(
@@ -288,7 +287,7 @@ fn an_update_goes_from_the_top_one_by_one() {
     );
 }
 
-// Upstream: TestStatefulSetControlRollingUpdateWithPartition, TestNewVersionedStatefulSetPod-like cases.
+// Upstream: TestStatefulSetControlRollingUpdateWithPartition.
 #[test]
 fn a_partition_keeps_the_lower_ones() {
     check(
@@ -398,7 +397,7 @@ fn members_get_their_identity_and_claims_back() {
     );
 }
 
-// Upstream: TestStatefulSetControl/SetsPVCRetention-like cases, TestPodClaimIsStale, TestStatefulSetControlPvcDeletion-like cases.
+// Upstream: TestPodClaimIsStale, TestStaleOwnerRefOnScaleup.
 #[test]
 fn claims_of_condemned_pods_come_before_their_deletion() {
     check(

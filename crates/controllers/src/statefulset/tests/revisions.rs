@@ -151,7 +151,7 @@ async fn a_name_collision_is_counted_in_the_status() {
     assert_eq!(set["status"]["updateRevision"], json!(expected));
 }
 
-// Upstream: TestStatefulSetControllerAdoptOrphanRevisions-like cases, TestRealHistory_AdoptControllerRevision.
+// Upstream: TestAdoptOrphanRevisions, TestRealHistory_AdoptControllerRevision.
 #[tokio::test(start_paused = true)]
 async fn orphaned_revisions_are_adopted() {
     let world = world().await;

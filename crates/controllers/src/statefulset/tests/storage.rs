@@ -64,7 +64,7 @@ async fn claims_are_made_before_the_pod() {
     assert_eq!(world.written(), "");
 }
 
-// Upstream: TestStatefulSetControlPersistentVolumeClaimRetention-like cases: all four policies and the changes between them.
+// Upstream: TestStatefulPodControlRetentionPolicyUpdate, TestStatefulPodControlRetainDeletionPolicyUpdate.
 #[tokio::test(start_paused = true)]
 async fn owners_follow_the_policy_through_its_changes() {
     let world = world().await;
