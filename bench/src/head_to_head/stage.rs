@@ -102,10 +102,13 @@ impl Stage {
                 .context("etcd is gone")?
                 .usage()
         };
-        let (before, etcd_before, started) = (manager.usage()?, etcd()?, Instant::now());
+        // In nanoseconds, because a short phase takes few of the kernel's ticks.
+        let before = manager.process().cpu_times()?;
+        let (etcd_before, started) = (etcd()?, Instant::now());
         let outcome = act(&self.cluster);
         manager.check_alive()?;
         outcome?;
+        let spent = manager.process().cpu_times()?;
         let (after, etcd_after) = (manager.usage()?, etcd()?);
         let wall_seconds = started.elapsed().as_secs_f64();
         let entries = self.reader.read_new(&log)?;
@@ -114,7 +117,7 @@ impl Stage {
             flavor: manager.flavor,
             items,
             wall_seconds,
-            cpu_seconds: after.cpu_seconds - before.cpu_seconds,
+            cpu_seconds: spent.seconds_since(&before),
             etcd_cpu_seconds: etcd_after.cpu_seconds - etcd_before.cpu_seconds,
             resident_bytes: after.resident_bytes as f64,
             peak_resident_bytes: after.peak_resident_bytes as f64,
