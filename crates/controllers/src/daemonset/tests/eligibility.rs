@@ -41,6 +41,7 @@ fn taints_repel_unless_tolerated() {
     check("", "n1:taint=k/NoExecute", "leaves");
     check("", "n1:taint=k/NoSchedule,taint=j/NoExecute", "leaves");
     check("", "n1:taint=k/PreferNoSchedule", "runs");
+    check("tolerate=k", "n1", "runs");
     check("tolerate=k", "n1:taint=k/NoSchedule", "runs");
     check("tolerate=k", "n1:taint=k/NoExecute", "runs");
     check("tolerate=k", "n1:taint=j/NoSchedule", "stays");
