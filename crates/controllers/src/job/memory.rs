@@ -5,18 +5,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use api::collections::HashMap;
 use api::kinds::Job;
 use api::{Key, Resource, Uid};
+use runtime::Expectations;
 use runtime::expectations::EXPIRY;
-use runtime::{Expectations, Written};
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::snapshot::Remembered;
+use crate::workload::OwnWrites;
 
-#[derive(Default)]
 pub struct Memory {
     pub expectations: Expectations,
-    pub written_jobs: Written,
-    pub written_pods: Written,
+    pub own_writes: OwnWrites,
     jobs: Mutex<HashMap<Key, Remains>>,
 }
 
@@ -51,6 +50,14 @@ impl Awaited {
 }
 
 impl Memory {
+    pub fn new(own_writes: OwnWrites) -> Memory {
+        Memory {
+            expectations: Expectations::default(),
+            own_writes,
+            jobs: Mutex::default(),
+        }
+    }
+
     /// `cached` is the revision that the cache of pods has come to.
     pub fn of(&self, key: &Key, cached: u64) -> Remembered {
         let mut jobs = self.lock();
@@ -113,8 +120,7 @@ impl Memory {
 
     pub fn forget(&self, key: &Key) {
         self.expectations.forget(key);
-        self.written_jobs.forget(key);
-        self.written_pods.forget(key);
+        self.own_writes.forget(key);
         self.lock().remove(key);
     }
 
@@ -129,7 +135,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_the_server_lost_is_not_waited_for() {
-        let (memory, mut job) = (Memory::default(), Job::default());
+        let (memory, mut job) = (Memory::new(OwnWrites::always()), Job::default());
         job.metadata.uid = "j".into();
         let (key, pods) = (job.key(), ["a", "b"].map(Uid::from));
         memory.expect_released(&key, pods.clone());
