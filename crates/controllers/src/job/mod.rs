@@ -169,7 +169,8 @@ impl JobController {
             self.memory.forget(key);
             return Ok(Next::AwaitChange);
         };
-        if job.external_manager().is_some() || self.memory.is_finished(&job) {
+        let cached = self.jobs.resource_version();
+        if job.external_manager().is_some() || self.memory.is_finished(&job, cached) {
             return Ok(Next::AwaitChange);
         }
         if job.finished().is_some() {

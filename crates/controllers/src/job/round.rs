@@ -30,7 +30,7 @@ impl JobController {
         deed: &mut Deed,
     ) -> Result<Next, Error> {
         // Before the pods are looked at: one that comes in between would be expected no more, and not seen.
-        let remembered = self.memory.of(key);
+        let remembered = self.memory.of(key, self.pods.resource_version());
         let pods = self.claim(job).await?;
         let snapshot = Snapshot::new(job.clone(), pods, remembered, self.tools.gates);
         let now = self.tools.clock.now();
@@ -214,7 +214,8 @@ impl JobController {
             self.put(key, job, &mut written, &tracking.status).await?;
         }
         if let Some(end) = end {
-            self.memory.set_finished(job);
+            let revision = written.meta.resource_version;
+            self.memory.set_finished(job, revision);
             self.announce(job, &tracking.status, end);
         }
         Ok(())
@@ -236,6 +237,7 @@ impl JobController {
             match result {
                 Ok(revision) => {
                     self.memory.own_writes.note::<Pod>(key, revision);
+                    self.memory.released_at(key, uid, revision);
                     tracking.tracked.remove(uid);
                 }
                 Err(error) => {

@@ -199,6 +199,19 @@ fn an_ordered_set_scales_down_from_the_top() {
             scale down: delete web-2
             - deletes web-2: only 1 pods are wanted"#]],
     );
+    // Marked as failed with its node, and never asked again whether it is ready.
+    check(
+        "replicas=1 | 0:ready 1:failed,ready",
+        expect![[r#"
+            scale down: delete web-1
+            - deletes web-1: only 1 pods are wanted"#]],
+    );
+    check(
+        "replicas=1 | 0:ready 1:failed,ready 2:running",
+        expect![[r#"
+            scale down: delete web-2
+            - deletes web-2: only 1 pods are wanted"#]],
+    );
     check(
         "replicas=1 | 0:running 1:ready",
         expect!["- waits until web-0 runs and is ready"],
