@@ -260,15 +260,14 @@ impl Mirror {
 
     fn daemon_converged(&self, set: &Arc<DaemonSet>, gates: Gates, now: api::MicroTime) -> Verdict {
         let uid = &set.metadata.uid;
-        let newest = self
-            .revisions_of(uid)
-            .into_iter()
-            .max_by_key(|held| held.revision);
+        let revisions = self.revisions_of(uid);
+        let newest = revisions.iter().max_by_key(|held| held.revision);
         let hash = newest.and_then(|held| {
             let hash = held.metadata.labels.get("controller-revision-hash");
             hash.map(str::to_owned)
         });
         let (nodes, pods) = (self.nodes.list(), self.pods_of(uid));
+        daemonset::history_bounded(set, &pods, &revisions)?;
         daemonset::converged(set, &nodes, &pods, &hash.unwrap_or_default(), gates, now)
     }
 
