@@ -3,52 +3,18 @@
 //! Paths are kept as links to the place around and written out only for errors: almost all objects are
 //! valid, and validation runs for every write.
 
-use serde_json::{Map, Value};
-use std::cell::Cell;
+use serde_json::Value;
 
 use crate::status::Cause;
 
 static NULL: Value = Value::Null;
 
 /// A value within an object.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) value: &'a Value,
     parent: Option<&'a Place<'a>>,
     step: Step<'a>,
-    members: Members,
-}
-
-/// Which members an object may have, as a set of one bit for each of their names. Most fields that are asked for are
-/// absent, and a search for their names takes many times longer than a look at a bit. Found out when a second field
-/// is asked for: it would not pay for one.
-#[derive(Clone, Default)]
-struct Members(Cell<u64>);
-
-impl Members {
-    const ASKED_ONCE: u64 = 1;
-
-    fn may_have(&self, members: &Map<String, Value>, name: &str) -> bool {
-        let mut known = self.0.get();
-        if known == 0 {
-            self.0.set(Members::ASKED_ONCE);
-            return true;
-        }
-        if known == Members::ASKED_ONCE {
-            let bits = members.keys().map(|name| Members::bit(name));
-            known = bits.fold(Members::ASKED_ONCE, |all, bit| all | bit);
-            self.0.set(known);
-        }
-        known & Members::bit(name) != 0
-    }
-
-    /// One of 63: the lowest says that there was a question.
-    fn bit(name: &str) -> u64 {
-        let bytes = name.as_bytes();
-        let byte = |byte: Option<&u8>| byte.map_or(0, |byte| usize::from(*byte));
-        let sum = bytes.len() * 5 + byte(bytes.first()) * 3 + byte(bytes.last());
-        2 << (sum % 63)
-    }
 }
 
 #[derive(Clone, Copy)]
@@ -65,20 +31,14 @@ impl<'a> Place<'a> {
             value,
             parent: None,
             step: Step::Root,
-            members: Members::default(),
         }
     }
 
     pub(super) fn field<'b>(&'b self, name: &'b str) -> Place<'b> {
-        let found = match self.value {
-            Value::Object(members) if self.members.may_have(members, name) => members.get(name),
-            _ => None,
-        };
         Place {
-            value: found.unwrap_or(&NULL),
+            value: self.value.get(name).unwrap_or(&NULL),
             parent: Some(self),
             step: Step::Field(name),
-            members: Members::default(),
         }
     }
 
@@ -88,18 +48,12 @@ impl<'a> Place<'a> {
             value: self.value.get(key).unwrap_or(&NULL),
             parent: Some(self),
             step: Step::Key(key),
-            members: Members::default(),
         }
     }
 
     /// The same place with another value, where a message shows something else.
     pub(super) fn showing<'b>(&'b self, value: &'b Value) -> Place<'b> {
-        Place {
-            value,
-            parent: self.parent,
-            step: self.step,
-            members: Members::default(),
-        }
+        Place { value, ..*self }
     }
 
     pub(super) fn items<'b>(
@@ -116,7 +70,6 @@ impl<'a> Place<'a> {
             value,
             parent: Some(self),
             step: Step::Index(index),
-            members: Members::default(),
         })
     }
 
@@ -129,7 +82,6 @@ impl<'a> Place<'a> {
                     value,
                     parent: Some(self),
                     step: Step::Key(key),
-                    members: Members::default(),
                 },
             )
         })

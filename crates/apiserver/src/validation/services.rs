@@ -40,7 +40,7 @@ pub(super) fn service(errors: &mut Errors, root: &Place<'_>) {
             let addresses = spec.field("clusterIPs");
             let first = addresses.items().next();
             let detail = format!("may not be set to 'None' for {} services", kind.text());
-            errors.invalid(&first.unwrap_or(addresses.clone()).showing(&shown), &detail);
+            errors.invalid(&first.unwrap_or(addresses).showing(&shown), &detail);
         }
         _ => {}
     }
@@ -309,7 +309,7 @@ pub(super) fn service_update(errors: &mut Errors, root: &Place<'_>, old: &Value)
                 &cluster_ips
                     .items()
                     .next()
-                    .unwrap_or(cluster_ips.clone())
+                    .unwrap_or(cluster_ips)
                     .showing(&shown),
                 "may not change once set",
             );
