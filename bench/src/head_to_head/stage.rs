@@ -28,7 +28,10 @@ pub(crate) struct Phase {
     pub(crate) etcd_cpu_seconds: f64,
     pub(crate) resident_bytes: f64,
     pub(crate) peak_resident_bytes: f64,
+    /// By verb.
     pub(crate) requests: BTreeMap<String, u64>,
+    /// How many of them wrote a status.
+    pub(crate) status_writes: u64,
 }
 
 pub(crate) struct Stage {
@@ -40,6 +43,7 @@ impl Stage {
     pub(crate) fn new(installation: &Installation) -> Result<Stage> {
         let options = ClusterOptions {
             audit: Level::Manager,
+            at_ease: true,
             ..ClusterOptions::default()
         };
         let cluster = Cluster::start(installation, options)?;
@@ -98,23 +102,27 @@ impl Stage {
                 .context("etcd is gone")?
                 .usage()
         };
-        let (before, etcd_before, started) = (manager.usage()?, etcd()?, Instant::now());
+        // In nanoseconds, because a short phase takes few of the kernel's ticks.
+        let before = manager.process().cpu_times()?;
+        let (etcd_before, started) = (etcd()?, Instant::now());
         let outcome = act(&self.cluster);
         manager.check_alive()?;
         outcome?;
+        let spent = manager.process().cpu_times()?;
         let (after, etcd_after) = (manager.usage()?, etcd()?);
         let wall_seconds = started.elapsed().as_secs_f64();
-        let requests = by_verb(&self.reader.read_new(&log)?);
+        let entries = self.reader.read_new(&log)?;
         Ok(Phase {
             name,
             flavor: manager.flavor,
             items,
             wall_seconds,
-            cpu_seconds: after.cpu_seconds - before.cpu_seconds,
+            cpu_seconds: spent.seconds_since(&before),
             etcd_cpu_seconds: etcd_after.cpu_seconds - etcd_before.cpu_seconds,
             resident_bytes: after.resident_bytes as f64,
             peak_resident_bytes: after.peak_resident_bytes as f64,
-            requests,
+            requests: by_verb(&entries),
+            status_writes: status_writes(&entries),
         })
     }
 
@@ -210,4 +218,11 @@ fn by_verb(entries: &[Entry]) -> BTreeMap<String, u64> {
         }
     }
     counts
+}
+
+fn status_writes(entries: &[Entry]) -> u64 {
+    let is_one = |entry: &&Entry| {
+        entry.is_manager() && entry.is_write() && entry.resource().ends_with("/status")
+    };
+    entries.iter().filter(is_one).count() as u64
 }

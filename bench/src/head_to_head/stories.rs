@@ -16,7 +16,7 @@ use super::{Options, housekeeping};
 /// Sizes at 100 percent. Large enough that start-up does not count, small enough that a story with
 /// three rounds of both managers stays below three minutes on two cores.
 const DEPLOYMENT_PODS: usize = 5000;
-const ROLLING_PODS: usize = 1000;
+const ROLLING_PODS: usize = 5000;
 const FOREIGN_PODS: usize = 30_000;
 const PARALLEL_PODS: usize = 500;
 const ORDERED_PODS: usize = 50;
@@ -57,7 +57,7 @@ pub(crate) const STORIES: [Story; 10] = [
     Story {
         name: "rolling",
         about: "a rolling update with kubelets that answer at once",
-        run: Rounds::Each(rolling),
+        run: Rounds::Together(rolling),
     },
     Story {
         name: "cached",
@@ -129,6 +129,24 @@ fn turns(options: &Options, reverse: bool) -> [Flavor; 2] {
     }
 }
 
+/// One phase of each manager, on a cluster that they share.
+fn in_turns(
+    options: &Options,
+    reverse: bool,
+    mut play: impl FnMut(Flavor) -> Result<Phase>,
+) -> Result<Vec<Phase>> {
+    let mut phases = Vec::new();
+    for (index, flavor) in turns(options, reverse).into_iter().enumerate() {
+        let mut phase =
+            play(flavor).with_context(|| format!("with the {} manager", flavor.name()))?;
+        if options.against == Flavor::Go && index == 1 {
+            phase.flavor = Flavor::Ours;
+        }
+        phases.push(phase);
+    }
+    Ok(phases)
+}
+
 pub(super) fn size(options: &Options, items: usize) -> usize {
     (items * options.percent / 100).max(1)
 }
@@ -192,31 +210,41 @@ fn large_deployment(
     })
 }
 
-fn rolling(installation: &Installation, options: &Options, reverse: bool) -> Result<Vec<Phase>> {
+/// One Deployment that the two roll over in turns: making it ready takes as long as a rollout.
+fn rolling(installation: &Installation, options: &Options) -> Result<Vec<Phase>> {
     let pods = size(options, ROLLING_PODS);
     let path = format!("{DEPLOYMENTS}/web");
-    both(installation, options, reverse, |stage, flavor| {
-        let mut manager = stage.start_manager(flavor, &same_controllers())?;
-        let _kubelet = AutomaticKubelet::start(&stage.cluster.api, "default", 4);
-        stage
-            .cluster
-            .api
-            .create(DEPLOYMENTS, &deployment("web", pods, "1"))?;
-        wait_status(&stage.cluster, &path, &[("readyReplicas", pods)])?;
-        let rolled = stage.measure("rolled", pods, &mut manager, |cluster| {
-            cluster
-                .api
-                .merge_patch(&path, &json!({"spec": {"template": template("web", "2")}}))?;
-            let fields = [
-                ("updatedReplicas", pods),
-                ("replicas", pods),
-                ("availableReplicas", pods),
-                ("observedGeneration", 2),
-            ];
-            wait_status(cluster, &path, &fields)
-        })?;
-        Ok(vec![rolled])
-    })
+    let mut stage = Stage::new(installation)?;
+    let _kubelet = AutomaticKubelet::start(&stage.cluster.api, "default", 4);
+    let first = stage.start_manager(options.against, &same_controllers())?;
+    let api = stage.cluster.api.clone();
+    api.create(DEPLOYMENTS, &deployment("web", pods, "1"))?;
+    wait_status(&stage.cluster, &path, &[("readyReplicas", pods)])?;
+    first.kill();
+    let (mut version, mut phases) = (1, Vec::new());
+    for round in 1..=options.rounds {
+        eprintln!("rolling round {round} of {}", options.rounds);
+        phases.extend(in_turns(options, round % 2 == 0, |flavor| {
+            version += 1;
+            let mut manager = stage.start_manager(flavor, &same_controllers())?;
+            let rolled = stage.measure("rolled", pods, &mut manager, |cluster| {
+                let template = template("web", &version.to_string());
+                cluster
+                    .api
+                    .merge_patch(&path, &json!({"spec": {"template": template}}))?;
+                let fields = [
+                    ("updatedReplicas", pods),
+                    ("replicas", pods),
+                    ("availableReplicas", pods),
+                    ("observedGeneration", version),
+                ];
+                wait_status(cluster, &path, &fields)
+            })?;
+            manager.kill();
+            Ok(rolled)
+        })?);
+    }
+    Ok(phases)
 }
 
 /// Both managers without the pods, and then in every round with them.
@@ -252,8 +280,7 @@ fn look_at_caches(
     reverse: bool,
     (name, pods): (&'static str, usize),
 ) -> Result<Vec<Phase>> {
-    let mut phases = Vec::new();
-    for (index, flavor) in turns(options, reverse).into_iter().enumerate() {
+    in_turns(options, reverse, |flavor| {
         let started = Instant::now();
         let mut manager = stage.start_manager(flavor, &same_controllers())?;
         let sync = manager.usage()?;
@@ -265,13 +292,9 @@ fn look_at_caches(
         // What counts is the cost of the first list, which came before the probe's pod.
         phase.cpu_seconds += sync.cpu_seconds;
         phase.wall_seconds = until_work;
-        if options.against == Flavor::Go && index == 1 {
-            phase.flavor = Flavor::Ours;
-        }
-        phases.push(phase);
         manager.kill();
-    }
-    Ok(phases)
+        Ok(phase)
+    })
 }
 
 fn create_foreign_pods(cluster: &Cluster, count: usize) -> Result<()> {

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use client::{Client, Transport};
 use futures_util::stream;
 use http_body_util::{BodyExt, StreamBody};
-use real_tests::process::{Usage, usage_of};
+use real_tests::process::{CpuTimes, Usage, cpu_times_of, usage_of};
 use runtime::events::Recorder;
 use runtime::informer::StreamOptions;
 use runtime::rate_limit::Backoff;
@@ -34,9 +34,11 @@ const SMALL: usize = 10_000;
 const LARGE: usize = 100_000;
 /// Updates per pod size that change nothing a controller reads.
 const BEATS: usize = 20_000;
-/// Keys that go through the queue.
-const KEYS: usize = 2_000_000;
+/// How often a key is added to the queue, whichever of the two numbers of keys there is.
+const ADDITIONS: usize = 2_000_000;
 const WORKERS: usize = 4;
+/// How often each size is measured, in turns: the least is what the work costs, the rest is the machine's.
+const ROUNDS: usize = 5;
 
 /// A factor of ten in pods may cost this much more per pod before growth counts as worse than linear.
 const LINEAR: f64 = 1.25;
@@ -52,6 +54,20 @@ struct Cached {
     wakes_by_beats: usize,
 }
 
+impl Cached {
+    /// The lesser cost of two rounds. What is held or woken is no matter of luck: there the greater counts.
+    fn best(self, other: Cached) -> Cached {
+        Cached {
+            pods: self.pods,
+            bytes_per_pod: self.bytes_per_pod.max(other.bytes_per_pod),
+            peak_to_steady: self.peak_to_steady.max(other.peak_to_steady),
+            cpu_us_per_pod: self.cpu_us_per_pod.min(other.cpu_us_per_pod),
+            cpu_us_per_beat: self.cpu_us_per_beat.min(other.cpu_us_per_beat),
+            wakes_by_beats: self.wakes_by_beats.max(other.wakes_by_beats),
+        }
+    }
+}
+
 pub(crate) fn run(arguments: &[String], report: &mut Report) -> Result<()> {
     match arguments {
         [] => {}
@@ -63,8 +79,7 @@ pub(crate) fn run(arguments: &[String], report: &mut Report) -> Result<()> {
         }
         _ => bail!("usage: cargo xtask bench runtime"),
     }
-    let small = in_child(SMALL)?;
-    let large = in_child(LARGE)?;
+    let (small, large) = in_turns(|| in_child(SMALL), || in_child(LARGE), Cached::best)?;
     report.figure(
         "bytes-per-cached-pod",
         large.bytes_per_pod,
@@ -113,7 +128,7 @@ pub(crate) fn run(arguments: &[String], report: &mut Report) -> Result<()> {
         "ms",
         Some(Goal::AtMost(1.0)),
     );
-    let (small, large) = (queue_rate(KEYS / 10)?, queue_rate(KEYS)?);
+    let (small, large) = in_turns(|| queue_rate(SMALL), || queue_rate(LARGE), f64::max)?;
     report.figure(
         "queue-with-4-workers",
         large,
@@ -127,6 +142,20 @@ pub(crate) fn run(arguments: &[String], report: &mut Report) -> Result<()> {
         Some(Goal::AtMost(LINEAR)),
     );
     Ok(())
+}
+
+/// Measures two things in turns, so that what else the machine does meets both, and keeps the best of each.
+fn in_turns<T>(
+    small: impl Fn() -> Result<T>,
+    large: impl Fn() -> Result<T>,
+    best: fn(T, T) -> T,
+) -> Result<(T, T)> {
+    let (mut best_small, mut best_large) = (small()?, large()?);
+    for _ in 1..ROUNDS {
+        best_small = best(best_small, small()?);
+        best_large = best(best_large, large()?);
+    }
+    Ok((best_small, best_large))
 }
 
 fn in_child(pods: usize) -> Result<Cached> {
@@ -176,9 +205,10 @@ fn cache(pods: usize) -> Result<Cached> {
         });
         let (stopper, stop) = Stop::new();
 
-        let empty = usage()?;
+        let (empty, start) = (usage()?, cpu()?);
         informers.start(&stop);
         informers.of::<Pod>().synced().wait().await;
+        let synced = cpu()?;
         let full = usage()?;
         let woken = seen.load(Ordering::Relaxed);
 
@@ -186,8 +216,8 @@ fn cache(pods: usize) -> Result<Cached> {
         while store.resource_version() < (pods + BEATS) as u64 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let filled = full.cpu_seconds - empty.cpu_seconds;
-        let beaten = usage()?.cpu_seconds - full.cpu_seconds;
+        let beaten = cpu()?.seconds_since(&synced);
+        let filled = synced.seconds_since(&start);
         let held = full.resident_bytes.saturating_sub(empty.resident_bytes) as f64;
         let found = Cached {
             pods: store.len(),
@@ -269,22 +299,27 @@ fn usage() -> Result<Usage> {
     usage_of(std::process::id())
 }
 
-fn cpu_seconds_of(work: impl FnOnce()) -> Result<f64> {
-    let before = usage()?.cpu_seconds;
-    work();
-    Ok(usage()?.cpu_seconds - before)
+/// In nanoseconds: a round of the small size takes a dozen of the kernel's ticks, and each reading may be off by one.
+fn cpu() -> Result<CpuTimes> {
+    cpu_times_of(std::process::id())
 }
 
-/// Keys a second through add, get and done with four workers on all cores.
-fn queue_rate(keys: usize) -> Result<f64> {
-    eprintln!("queueing {keys} keys");
+fn cpu_seconds_of(work: impl FnOnce()) -> Result<f64> {
+    let before = cpu()?;
+    work();
+    Ok(cpu()?.seconds_since(&before))
+}
+
+/// Keys a second through add, get and done with four workers on all cores, for so many objects.
+fn queue_rate(objects: usize) -> Result<f64> {
+    eprintln!("queueing {objects} keys");
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .enable_all()
         .build()?;
     runtime.block_on(async {
         let queue: Arc<Queue> = Arc::new(Queue::new(Backoff::DEFAULT));
-        let names: Vec<Key> = (0..keys.min(50_000))
+        let names: Vec<Key> = (0..objects)
             .map(|number| Key::new("team", &format!("object-{number}")))
             .collect();
         let started = Instant::now();
@@ -303,7 +338,7 @@ fn queue_rate(keys: usize) -> Result<f64> {
             .collect();
         let adder = queue.clone();
         let adding = runtime::spawn(async move {
-            for key in names.iter().cycle().take(keys) {
+            for key in names.iter().cycle().take(ADDITIONS) {
                 adder.add(key.clone());
             }
             adder.close();

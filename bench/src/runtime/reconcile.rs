@@ -37,11 +37,11 @@ pub(super) fn cpu_ms(replicas: usize) -> Result<f64> {
         // What needs a write fails here: nobody answers.
         let next = controller.reconciler.reconcile(&key).await?;
         ensure!(matches!(next, Next::AwaitChange), "the set is not settled");
-        let before = super::usage()?.cpu_seconds;
+        let before = super::cpu()?;
         for _ in 0..ROUNDS {
             controller.reconciler.reconcile(&key).await?;
         }
-        let spent = super::usage()?.cpu_seconds - before;
+        let spent = super::cpu()?.seconds_since(&before);
         Ok(spent * 1e3 / ROUNDS as f64)
     })
 }

@@ -236,6 +236,76 @@ mod tests {
         assert!(!status(400, "BadRequest").is_gone());
     }
 
+    /// Which predicates hold of an answer, and whether it is worth asking again.
+    fn told(code: u16, reason: &str, cause: &str) -> String {
+        let causes = [cause].into_iter().filter(|cause| !cause.is_empty());
+        let error = Error::Status(Box::new(Status {
+            code,
+            reason: reason.to_owned(),
+            causes: causes
+                .map(|reason| crate::status::Cause {
+                    reason: reason.to_owned(),
+                    ..Default::default()
+                })
+                .collect(),
+            ..Status::default()
+        }));
+        let words = [
+            (error.is_not_found(), "not found"),
+            (error.is_already_exists(), "already exists"),
+            (error.is_conflict(), "conflict"),
+            (error.is_gone(), "gone"),
+            (error.is_too_many_requests(), "too many requests"),
+            (error.is_invalid(), "invalid"),
+            (error.is_forbidden(), "forbidden"),
+            (error.is_namespace_terminating(), "namespace terminating"),
+            (error.is_unauthorized(), "unauthorized"),
+            (error.is_method_not_supported(), "method not supported"),
+            (error.is_bad_request(), "bad request"),
+            (error.is_timeout(), "timeout"),
+            (error.is_server_timeout(), "server timeout"),
+            (error.is_resource_version_too_large(), "from the future"),
+            (error.should_retry(), "again"),
+        ];
+        let held = words.iter().filter(|(holds, _)| *holds);
+        held.map(|(_, word)| *word).collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn every_kind_of_answer_is_told_apart() {
+        for (code, reason, cause, expected) in [
+            (404, "NotFound", "", "not found"),
+            (409, "AlreadyExists", "", "already exists"),
+            (409, "Conflict", "", "conflict"),
+            (410, "Expired", "", "gone"),
+            (410, "Gone", "", "gone"),
+            (429, "TooManyRequests", "", "too many requests, again"),
+            (422, "Invalid", "FieldValueRequired", "invalid"),
+            (403, "Forbidden", "", "forbidden"),
+            (
+                403,
+                "Forbidden",
+                "NamespaceTerminating",
+                "forbidden, namespace terminating",
+            ),
+            (401, "Unauthorized", "", "unauthorized"),
+            (405, "MethodNotAllowed", "", "method not supported"),
+            (400, "BadRequest", "", "bad request"),
+            (504, "Timeout", "", "timeout, again"),
+            (500, "ServerTimeout", "", "server timeout, again"),
+            (
+                504,
+                "Timeout",
+                "ResourceVersionTooLarge",
+                "timeout, from the future, again",
+            ),
+            (503, "ServiceUnavailable", "", "again"),
+            (500, "InternalError", "", "again"),
+        ] {
+            assert_eq!(told(code, reason, cause), expected, "{code} {reason}");
+        }
+    }
+
     #[test]
     fn conflicts_need_a_fresh_read_and_overload_does_not() {
         assert!(!status(409, "Conflict").should_retry());

@@ -55,3 +55,24 @@ impl From<&testkit::World> for Tools {
         }
     }
 }
+
+/// A controller that has seen this object and nothing since. The object is held: deleting it does not make it go.
+#[cfg(test)]
+async fn lagging<K: api::Resource>(
+    mut object: serde_json::Value,
+    gates: Gates,
+    build: impl FnOnce(&runtime::Informers, Tools) -> runtime::controller::Controller,
+) -> testkit::Lagging {
+    let world = testkit::World::new().await;
+    let tools = Tools {
+        gates,
+        ..Tools::from(&world)
+    };
+    let controller = build(&world.informers, tools);
+    object["metadata"]["finalizers"] = serde_json::json!(["example.com/hold"]);
+    let made = world.create(&K::TYPE, object).await;
+    let lagging = testkit::Lagging { world, controller };
+    let name = made["metadata"]["name"].as_str();
+    lagging.see::<K>(name.unwrap_or_default()).await;
+    lagging
+}

@@ -90,15 +90,10 @@ impl Identities {
         }))
     }
 
-    /// The manager's own client under a name, such as "shared-informers" or "leader-election".
+    /// The manager's own client under a name, such as "shared-informers".
     pub fn own(&self, component: &str) -> Client {
-        self.own_unlimited(component)
-            .with_flow(self.0.rate.flow(1.0, 1))
-    }
-
-    /// Like [`Identities::own`], in a lane that no other client can fill: for leader election.
-    pub fn own_unlimited(&self, component: &str) -> Client {
-        self.0.client(self.0.own.clone(), component)
+        let client = self.0.client(self.0.own.clone(), component);
+        client.with_flow(self.0.rate.flow(1.0, 1))
     }
 
     /// The client of a controller, by the name of its service account. Some controllers may ask more: rate

@@ -9,6 +9,7 @@ use std::time::Duration;
 use api::kinds::Namespace;
 use api::{Gate, Resource, ResourceType, Rng, Uid};
 use client::Client;
+use client::https::ConnectError;
 use runtime::events::Recorder;
 use runtime::informer::StreamOptions;
 use runtime::leader::{Candidacy, Fence, LeaderElector, Leadership, LeaseConfig};
@@ -41,10 +42,11 @@ pub async fn run(mut process: Process, stop: Stop) -> Result<(), Errors> {
     let log = Arc::clone(&process.logging.writer);
     let flushing = spawn(async move { log.flush_forever().await });
     let client = Client::new(process.transport.clone());
-    wait_for_api_server(&client, &stop).await;
-    stop.or(check_rights(&client, &process.options.config.generic))
-        .await
-        .transpose()?;
+    let ready = async {
+        wait_for_api_server(&client).await?;
+        check_rights(&client, &process.options.config.generic).await
+    };
+    stop.or(ready).await.transpose()?;
 
     let generic = &process.options.config.generic;
     let selected = select(&generic.controllers, &process.options.gates);
@@ -158,32 +160,40 @@ async fn show_running(
     }
 }
 
-/// Waits for as long as it takes: a control plane may start in any order.
-async fn wait_for_api_server(client: &Client, stop: &Stop) {
-    let ask = async {
-        let mut asked = 0_u32;
-        loop {
-            let request = http::Request::get("/healthz").body(bytes::Bytes::new());
-            match client
-                .request(request.expect("a constant request is valid"))
-                .await
-            {
-                Ok(_) => return,
-                // An answer is an answer, even a refusal.
-                Err(error) if error.is_forbidden() || error.is_unauthorized() => return,
-                Err(error) => {
-                    // Every ten seconds is often enough to read.
-                    if asked.is_multiple_of(10) {
-                        warn!(error = %client::describe(&error), "Waiting for the API server");
-                    }
-                    asked += 1;
-                    tokio::time::sleep(API_SERVER_RETRY).await;
-                }
-            }
+/// Waits for as long as it takes: a control plane may start in any order. Somebody else in the API server's place, or a
+/// certificate that cannot be trusted, is told instead of waited for, unless it changes soon.
+async fn wait_for_api_server(client: &Client) -> Result<(), Error> {
+    let (mut asked, mut distrusted) = (0_u32, 0_u32);
+    loop {
+        let request = http::Request::get("/healthz").body(bytes::Bytes::new());
+        let request = request.expect("a constant request is valid");
+        let error = match client.request(request).await {
+            Ok(_) => return Ok(()),
+            // An answer is an answer, even a refusal.
+            Err(error) if error.is_forbidden() || error.is_unauthorized() => return Ok(()),
+            Err(error) => error,
+        };
+        let problem = client::describe(&error);
+        distrusted = match ConnectError::behind(&error) {
+            Some(why) if why.is_lasting() => distrusted + 1,
+            _ => 0,
+        };
+        if distrusted == TRUST_PATIENCE {
+            let flag = "kubeconfig";
+            return Err(Error::Setting { flag, problem });
         }
-    };
-    let _ = stop.or(ask).await;
+        // Every ten seconds is often enough to read.
+        if asked.is_multiple_of(10) {
+            warn!(error = %problem, "Waiting for the API server");
+        }
+        asked += 1;
+        tokio::time::sleep(API_SERVER_RETRY).await;
+    }
 }
+
+/// How often in a row, one a second, an API server that cannot be trusted is asked: its certificate may be about to be
+/// replaced.
+const TRUST_PATIENCE: u32 = 5;
 
 /// An identity that may not even read the lease will never lead. That is told instead of waited for, unless
 /// it changes soon: an API server that has just come up may not know its own roles yet.
@@ -399,6 +409,41 @@ mod tests {
             expected,
             "{flags:?}"
         );
+    }
+
+    /// A client for whom connecting fails as often as the list says, and then works.
+    fn refused(failures: Vec<ConnectError>) -> Client {
+        let left = Arc::new(std::sync::Mutex::new(failures.into_iter()));
+        let answer = move |_| {
+            let failure = left.lock().unwrap().next();
+            std::future::ready(match failure {
+                Some(failure) => Err(client::BoxError::from(failure)),
+                None => Ok(http::Response::new(client::Body::default())),
+            })
+        };
+        Client::new(client::Transport::new(tower::service_fn(answer)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_is_away_is_waited_for_and_one_that_cannot_be_trusted_is_told() {
+        let server = || "https://api:6443".to_owned();
+        let away = || ConnectError::TimedOut {
+            server: server(),
+            seconds: 10,
+        };
+        let expired = || ConnectError::Expired { server: server() };
+        let wait = async |failures: Vec<ConnectError>| {
+            let waited = wait_for_api_server(&refused(failures)).await;
+            waited.map_err(|error| error.to_string())
+        };
+        let hours = (0..10_000).map(|_| away()).collect();
+        assert_eq!(wait(hours).await, Ok(()));
+        let renewed = (0..4).map(|_| expired());
+        let twice = renewed.clone().chain([away()]).chain(renewed).collect();
+        assert_eq!(wait(twice).await, Ok(()), "it is renewed in time");
+        let told = "--kubeconfig: the certificate of https://api:6443 has expired; renew it, or check this machine's clock";
+        let for_ever = (0..100).map(|_| expired()).collect();
+        assert_eq!(wait(for_ever).await, Err(told.to_owned()));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use api::Key;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
-use tracing::{debug, error, info};
+use tracing::{debug, error, info, warn};
 
 use crate::decisions::Decisions;
 use crate::informer::Synced;
@@ -209,9 +209,19 @@ impl Controller {
             self.queue.forget(key);
             return;
         }
-        debug!(controller = self.name, %key, reason, "will retry");
+        if is_worth_a_line(failures + 1) {
+            warn!(controller = self.name, %key, reason, failures = failures + 1, "fails again and again, will retry");
+        } else {
+            debug!(controller = self.name, %key, reason, "will retry");
+        }
         self.queue.add_rate_limited(key.clone());
     }
+}
+
+/// A conflict or two are daily business. What goes on failing is told the fourth time in a row, and then ever more
+/// rarely: a log shows it, and is not filled by it.
+fn is_worth_a_line(failures: u32) -> bool {
+    failures > 2 && failures.is_power_of_two()
 }
 
 /// A reconciler whose failures can be asked about.
@@ -327,6 +337,67 @@ mod tests {
             }
         };
         assert_eq!(calls(script, None).await, [0, 5, 15, 35]);
+    }
+
+    /// Takes a second for each key, and notes how many it has in hand at once.
+    #[derive(Default)]
+    struct Slow {
+        in_hand: Mutex<Vec<String>>,
+        most: Mutex<usize>,
+    }
+
+    impl Reconcile for Slow {
+        fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+            Box::pin(async move {
+                {
+                    let mut in_hand = self.in_hand.lock().unwrap();
+                    assert!(!in_hand.contains(&key.to_string()), "{key} is in two hands");
+                    in_hand.push(key.to_string());
+                    let mut most = self.most.lock().unwrap();
+                    *most = (*most).max(in_hand.len());
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let done = key.to_string();
+                self.in_hand.lock().unwrap().retain(|held| *held != done);
+                Ok(Next::AwaitChange)
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn as_many_keys_at_once_as_there_are_workers_and_all_are_finished_at_the_end() {
+        let slow = Arc::new(Slow::default());
+        let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+        for number in 0..10 {
+            queue.add(Key::new("ns", &format!("k{number}")));
+        }
+        let controller = Controller {
+            name: "test",
+            queue: queue.clone(),
+            reconciler: slow.clone(),
+            workers: 3,
+            retries_max: None,
+            waits_for: Vec::new(),
+            metrics: None,
+        };
+        let (stopper, stop) = Stop::new();
+        let running = spawn(controller.run(stop));
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        queue.add(Key::new("ns", "k4"));
+        stopper.stop();
+        running.await.unwrap();
+        assert_eq!(*slow.most.lock().unwrap(), 3);
+        assert!(
+            slow.in_hand.lock().unwrap().is_empty(),
+            "none is dropped half way"
+        );
+        assert_eq!(queue.len(), 5, "none is begun after the stop");
+    }
+
+    #[test]
+    fn what_goes_on_failing_is_told_ever_more_rarely() {
+        let told: Vec<u32> = (1..=100).filter(|count| is_worth_a_line(*count)).collect();
+        assert_eq!(told, [4, 8, 16, 32, 64]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -394,6 +394,22 @@ mod tests {
         assert_eq!(names(&store.in_namespace("ns")), ["b"]);
     }
 
+    /// One thread does both here: a reader that held the store would stop the writer for good.
+    #[test]
+    fn what_was_read_stays_as_it_was_and_holds_up_nobody() {
+        let store = Store::new();
+        store.add_index(&BY_NODE);
+        store.put(pod("a", "n1"));
+        let node = IndexValue::Text("n1".into());
+        let (listed, on_node) = (store.list(), store.by(&BY_NODE, &node));
+        store.put(pod("a", "n2"));
+        store.put(pod("b", "n1"));
+        let placed = |pods: &[Arc<Pod>]| pods[0].node_name.to_string();
+        assert_eq!((listed.len(), placed(&listed)), (1, "n1".into()));
+        assert_eq!((on_node.len(), placed(&on_node)), (1, "n1".into()));
+        assert_eq!(names(&store.by(&BY_NODE, &node)), ["b"]);
+    }
+
     #[test]
     fn a_late_index_sees_what_is_there() {
         let store = Store::new();

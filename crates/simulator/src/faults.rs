@@ -192,7 +192,9 @@ impl Gremlin {
         let faults = &self.0.faults;
         let is_read = request.method() == Method::GET;
         let plural = watches::listed(&request);
-        self.hold_up(is_read && plural.is_some(), manager).await?;
+        self.hold_up(manager).await?;
+        let (there, back) = self.latency(is_read && plural.is_some());
+        pause(there).await;
         if self.strikes("lost-before", faults.lost_before) {
             return Err("the request was lost".into());
         }
@@ -202,6 +204,7 @@ impl Gremlin {
         let (is_create, body) = (request.method() == Method::POST, request.body().clone());
         let is_watch = is_read && watches::is_watch(&request);
         let response = inner.ready().await?.call(request).await?;
+        pause(back).await;
         if !is_read && self.strikes("lost-after", faults.lost_after) {
             if is_create {
                 self.note_ambiguous(&body);
@@ -214,24 +217,32 @@ impl Gremlin {
         })
     }
 
-    /// Latency, and the wall around an isolated manager.
-    async fn hold_up(&self, is_list: bool, manager: usize) -> Result<(), BoxError> {
+    /// The wall around an isolated manager.
+    async fn hold_up(&self, manager: usize) -> Result<(), BoxError> {
         if self.is_isolated(manager).is_some() {
             // What a client waits for a connection before it gives up, more or less.
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            pause(Duration::from_secs(1)).await;
             return Err("no route to the API server".into());
         }
-        let faults = &self.0.faults;
-        let slow = match is_list {
-            true => self.strikes("slow-list", faults.slow_list),
-            false => self.strikes("slow", faults.slow),
-        };
-        if slow {
-            let most = if is_list { 10_000 } else { 2000 };
-            let millis = self.0.rng.below(most) as u64;
-            tokio::time::sleep(Duration::from_millis(millis)).await;
-        }
         Ok(())
+    }
+
+    /// How long a request takes to come there, and its answer to come back. Watches may be faster than the answer: then
+    /// a controller is told of its own write while it still waits for it, and of what others do meanwhile.
+    fn latency(&self, is_list: bool) -> (Duration, Duration) {
+        let faults = &self.0.faults;
+        let (slow, most) = match is_list {
+            true => (self.strikes("slow-list", faults.slow_list), 10_000),
+            false => (self.strikes("slow", faults.slow), 2000),
+        };
+        if !slow {
+            return (Duration::ZERO, Duration::ZERO);
+        }
+        let lasts = Duration::from_millis(self.0.rng.below(most) as u64);
+        match self.0.rng.chance(2) {
+            true => (lasts, Duration::ZERO),
+            false => (Duration::ZERO, lasts),
+        }
     }
 
     fn is_isolated(&self, manager: usize) -> Option<Instant> {
@@ -274,6 +285,13 @@ impl Gremlin {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A sleep of no time at all would still let others go first.
+async fn pause(lasts: Duration) {
+    if !lasts.is_zero() {
+        tokio::time::sleep(lasts).await;
     }
 }
 

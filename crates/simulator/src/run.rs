@@ -211,6 +211,7 @@ impl<'a> Run<'a> {
         }
         self.lull().await?;
         self.user.settle(self.scenario.nodes).await;
+        let settled = self.cluster.clock.now();
         let deadline = Instant::now() + PATIENCE;
         let mut next_tidy = Instant::now() + TIDY_EVERY;
         while Instant::now() < deadline {
@@ -219,7 +220,8 @@ impl<'a> Run<'a> {
                 self.user.tidy().await;
                 next_tidy = Instant::now() + TIDY_EVERY;
             }
-            let last = self.cluster.trace().last_manager_write();
+            // Pods that could not run before may take a while to get ready.
+            let last = self.cluster.trace().last_manager_write().max(settled);
             let quiet = self.cluster.clock.now().since(last);
             if quiet > REST && self.cluster.judge().check_converged(self.gates).is_ok() {
                 break;
@@ -238,8 +240,12 @@ impl<'a> Run<'a> {
             let quiet = self.cluster.clock.now().since(last);
             let ends = |running: &Running| running.metrics.loose_ends().look();
             let mut ends = self.cluster.managers().flat_map(ends);
-            // A key that fails is tried again later.
-            let tries = ends.any(|(_, ends)| !ends.busy.is_empty() || !ends.failing.is_empty());
+            // A key that fails is tried again later. So is one that expects to see a pod that somebody deleted before
+            // the cache had it: that is given up after five minutes, as upstream.
+            let tries = ends.any(|(_, ends)| {
+                let waits = [&ends.busy, &ends.failing, &ends.expecting];
+                waits.iter().any(|keys| !keys.is_empty())
+            });
             if quiet > REST && !tries {
                 return self.cluster.judge().check_settled();
             }

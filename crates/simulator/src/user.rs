@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use api::kinds::{DaemonSet, Deployment, Job, Namespace, Node, Pod, ReplicaSet, StatefulSet};
+use api::kinds::{
+    DaemonSet, Deployment, Job, Namespace, Node, Pod, ReplicaSet, Secret, StatefulSet,
+};
 use api::{Resource, ResourceType};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Error, ListOptions, Patch, Propagation};
@@ -59,7 +61,7 @@ impl User {
             let outcome = self.attempt(wish).await;
             let worth_it = match &outcome {
                 Err(error) if error.is_transport() => true,
-                Err(error) if matches!(wish, Wish::Create(..) | Wish::CreatePod(..)) => {
+                Err(error) if is_creation(wish) => {
                     error.is_already_exists() || error.is_namespace_terminating()
                 }
                 Err(error) if matches!(wish, Wish::CreateNamespace(_)) => {
@@ -87,6 +89,12 @@ impl User {
             Wish::Create(target, object) => {
                 self.create(&target.resource, target.namespace, object)
                     .await
+            }
+            Wish::CreateSecretOf(owner, object) => {
+                let mut object = object.clone();
+                let reference = self.reference_to(owner).await?;
+                object["metadata"]["ownerReferences"] = json!([reference, ghost()]);
+                self.create(&Secret::TYPE, owner.namespace, &object).await
             }
             Wish::CreatePod(target, object) => {
                 self.create(&Pod::TYPE, target.namespace, object).await
@@ -148,6 +156,16 @@ impl User {
         patched.map(drop)
     }
 
+    async fn reference_to(&self, owner: &Target) -> Result<Value, Error> {
+        let (resource, name) = (&owner.resource, &owner.name);
+        let held = self.client.get(resource, owner.namespace, name).await?;
+        let held: Value = serde_json::from_slice(&held).unwrap_or_default();
+        Ok(json!({
+            "apiVersion": resource.api_version(), "kind": resource.kind, "name": name,
+            "uid": held["metadata"]["uid"],
+        }))
+    }
+
     async fn touch(&self, wish: &Wish, pod: &Pod) -> Result<(), Error> {
         let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
         let patch = match wish {
@@ -155,12 +173,8 @@ impl User {
             Wish::DisownPod(..) => json!({"metadata": {"ownerReferences": null}}),
             Wish::AddGhostOwner(..) => {
                 let mut owners = json!(&*pod.metadata.owners);
-                let ghost = json!({
-                    "apiVersion": "v1", "kind": "ConfigMap", "name": "ghost",
-                    "uid": "00000000-dead-dead-dead-000000000000",
-                });
                 if let Value::Array(owners) = &mut owners {
-                    owners.push(ghost);
+                    owners.push(ghost());
                 }
                 json!({"metadata": {"ownerReferences": owners}})
             }
@@ -374,4 +388,19 @@ impl User {
         };
         items.iter().filter_map(read).collect()
     }
+}
+
+fn is_creation(wish: &Wish) -> bool {
+    matches!(
+        wish,
+        Wish::Create(..) | Wish::CreateSecretOf(..) | Wish::CreatePod(..)
+    )
+}
+
+/// An owner that never was.
+fn ghost() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "name": "ghost",
+        "uid": "00000000-dead-dead-dead-000000000000",
+    })
 }

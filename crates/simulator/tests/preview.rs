@@ -249,11 +249,7 @@ fn two_sets_that_select_the_same_pods() {
     );
 }
 
-#[test]
-fn a_daemon_set_and_a_bare_pod() {
-    check(
-        "",
-        "
+const AGENT: &str = "
 apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: agent}
@@ -262,12 +258,20 @@ spec:
   template:
     metadata: {labels: {app: agent}}
     spec: {containers: [{name: main, image: 'agent:1'}]}
+";
+
+#[test]
+fn a_daemon_set_and_a_bare_pod() {
+    let alone = "
 ---
 apiVersion: v1
 kind: Pod
 metadata: {name: alone}
 spec: {containers: [{name: main, image: 'web:bad'}]}
-",
+";
+    check(
+        "",
+        &format!("{AGENT}{alone}"),
         expect![[r#"
             Does not complete within 15m.
             daemonset/agent in default: done after 10s, at most 3 pods
@@ -279,18 +283,8 @@ spec: {containers: [{name: main, image: 'web:bad'}]}
 /// `--nodes`: a daemon on each.
 #[test]
 fn as_many_nodes_as_were_asked_for() {
-    let daemon = "
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: agent}
-spec:
-  selector: {matchLabels: {app: agent}}
-  template:
-    metadata: {labels: {app: agent}}
-    spec: {containers: [{name: main, image: 'agent:1'}]}
-";
     for nodes in [1, 7] {
-        let mut setup = setup("", daemon);
+        let mut setup = setup("", AGENT);
         setup.nodes = Some(nodes);
         let preview = preview(&setup).expect("the manifests can be applied");
         let style = Style {

@@ -111,6 +111,14 @@ fn mistakes_in_files() {
         &[&format!("--kubeconfig={junk}")],
         "--kubeconfig: cannot connect to the API server",
     );
+    let nowhere = file(
+        "nowhere",
+        r#"{"current-context": "prod", "contexts": [{"name": "dev", "context": {"cluster": "c"}}]}"#,
+    );
+    check_refused(
+        &[&format!("--kubeconfig={nowhere}")],
+        "has no context \"prod\"; it has \"dev\"",
+    );
     check_refused(&[&format!("--root-ca-file={junk}")], "holds no certificate");
     check_refused(
         &[&format!("--service-account-private-key-file={junk}")],
@@ -140,6 +148,28 @@ fn mistakes_in_files() {
 #[test]
 fn outside_a_cluster_it_says_what_is_missing() {
     check_refused(&[], "--kubeconfig");
+}
+
+/// Somebody else listens where the API server should: no waiting helps.
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the stranger answers beside the test"
+)]
+fn an_api_server_that_is_none() {
+    use std::io::{Read, Write};
+    let stranger = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = stranger.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut caller in stranger.incoming().flatten() {
+            let _ = caller.read(&mut [0; 512]);
+            let _ = caller.write_all(b"SSH-2.0-OpenSSH_9.9\r\n");
+        }
+    });
+    check_refused(
+        &[&format!("--master=https://{address}"), "--secure-port=0"],
+        &format!("--kubeconfig: https://{address} does not speak TLS; check the port"),
+    );
 }
 
 #[test]

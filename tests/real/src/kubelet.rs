@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::http::Api;
@@ -149,74 +151,163 @@ fn running_status(ready: bool, since: &str) -> Value {
 /// A kubelet that runs by itself: makes every pod of a namespace ready and finishes what terminates.
 pub struct AutomaticKubelet {
     stopping: Arc<AtomicBool>,
-    workers: Vec<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
+/// How many pods may wait for a worker before the watch does.
+const BACKLOG: usize = 1000;
+
 impl AutomaticKubelet {
-    /// `threads` bound how many status patches are in flight; pods are shared out by their uid.
-    pub fn start(api: &Api, namespace: &str, threads: usize) -> AutomaticKubelet {
+    /// `workers` bound how many status patches are in flight; pods are shared out by their uid.
+    pub fn start(api: &Api, namespace: &str, workers: usize) -> AutomaticKubelet {
         let stopping = Arc::new(AtomicBool::new(false));
-        let workers = (0..threads)
-            .map(|share| {
-                let (api, namespace) = (api.clone(), namespace.to_owned());
-                let stopping = Arc::clone(&stopping);
-                std::thread::spawn(move || {
-                    while !stopping.load(Ordering::Relaxed) {
-                        // A watch that fails (a server that restarts) is simply started again.
-                        let _ = serve_share(&api, &namespace, share, threads, &stopping);
-                        std::thread::sleep(Duration::from_millis(100));
+        let mut watch = PodWatch {
+            api: api.clone(),
+            namespace: namespace.to_owned(),
+            stopping: Arc::clone(&stopping),
+            failed: Arc::default(),
+            workers: Vec::new(),
+            handled: BTreeMap::new(),
+            revision: String::new(),
+        };
+        let mut threads = Vec::new();
+        for _ in 0..workers {
+            let (sender, chores) = sync_channel::<Chore>(BACKLOG);
+            let (kubelet, failed) = (Kubelet::new(api, namespace), Arc::clone(&watch.failed));
+            watch.workers.push(sender);
+            threads.push(std::thread::spawn(move || {
+                for chore in chores {
+                    if chore.carry_out(&kubelet).is_err() {
+                        failed.store(true, Ordering::Relaxed);
                     }
-                })
-            })
-            .collect();
-        AutomaticKubelet { stopping, workers }
+                }
+            }));
+        }
+        // It owns what the workers wait for: they end after it.
+        threads.push(std::thread::spawn(move || watch.run()));
+        AutomaticKubelet { stopping, threads }
     }
 }
 
 impl Drop for AutomaticKubelet {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::Relaxed);
-        for worker in self.workers.drain(..) {
-            let _ = worker.join();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
         }
     }
 }
 
-fn serve_share(
-    api: &Api,
-    namespace: &str,
-    share: usize,
-    of: usize,
-    stopping: &AtomicBool,
-) -> Result<()> {
-    let kubelet = Kubelet::new(api, namespace);
-    let path = format!("/api/v1/namespaces/{namespace}/pods?watch=true");
-    let mut handled: BTreeMap<String, &'static str> = BTreeMap::new();
-    api.watch(&path, Duration::from_secs(1), |event| {
-        let pod = &event["object"];
-        let (Some(name), Some(uid)) = (
-            pod["metadata"]["name"].as_str(),
-            pod["metadata"]["uid"].as_str(),
-        ) else {
-            return !stopping.load(Ordering::Relaxed);
-        };
-        if uid.bytes().map(usize::from).sum::<usize>() % of != share {
-            return !stopping.load(Ordering::Relaxed);
+/// What is to be done to one pod.
+enum Chore {
+    MakeReady { pod: String, since: String },
+    Finish { pod: String },
+}
+
+impl Chore {
+    fn carry_out(&self, kubelet: &Kubelet) -> Result<()> {
+        match self {
+            Chore::MakeReady { pod, since } => kubelet.set_ready(pod, true, since),
+            Chore::Finish { pod } => kubelet.finish(pod),
         }
-        let terminating = !pod["metadata"]["deletionTimestamp"].is_null();
-        if event["type"] == "DELETED" {
-            handled.remove(uid);
-        } else if terminating && handled.insert(uid.to_owned(), "finished") != Some("finished") {
-            let _ = kubelet.finish(name);
-        } else if !terminating && pod["status"]["phase"] == "Pending" && !handled.contains_key(uid)
-        {
-            let since = pod["metadata"]["creationTimestamp"].as_str().unwrap_or("");
-            if kubelet.set_ready(name, true, since).is_ok() {
-                handled.insert(uid.to_owned(), "ready");
+    }
+}
+
+/// What a kubelet reads of a pod.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WatchedPod {
+    metadata: WatchedMetadata,
+    status: WatchedStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct WatchedMetadata {
+    name: String,
+    uid: String,
+    resource_version: String,
+    creation_timestamp: String,
+    deletion_timestamp: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WatchedStatus {
+    phase: String,
+}
+
+#[derive(Deserialize)]
+struct PodEvent {
+    r#type: String,
+    object: WatchedPod,
+}
+
+/// Tells the workers what to do, by what the API server says of pods.
+struct PodWatch {
+    api: Api,
+    namespace: String,
+    stopping: Arc<AtomicBool>,
+    /// A chore was refused: all pods have to be looked at again.
+    failed: Arc<AtomicBool>,
+    workers: Vec<SyncSender<Chore>>,
+    /// By uid, whether it was told to finish.
+    handled: BTreeMap<String, bool>,
+    revision: String,
+}
+
+impl PodWatch {
+    fn run(mut self) {
+        while !self.stopping.load(Ordering::Relaxed) {
+            let ended_well = self.watch().is_ok();
+            if self.failed.swap(false, Ordering::Relaxed) || !ended_well {
+                // A server that restarts, or one that has forgotten where we were.
+                self.revision.clear();
+                self.handled.clear();
+                std::thread::sleep(Duration::from_millis(100));
             }
         }
-        !stopping.load(Ordering::Relaxed)
-    })
+    }
+
+    fn watch(&mut self) -> Result<()> {
+        let path = format!(
+            "/api/v1/namespaces/{}/pods?watch=true&resourceVersion={}",
+            self.namespace, self.revision
+        );
+        let mut trouble = None;
+        self.api
+            .clone()
+            .watch_lines(&path, Duration::from_secs(1), |line| {
+                trouble = self.see(line).err();
+                trouble.is_none() && !self.stopping.load(Ordering::Relaxed)
+            })?;
+        trouble.map_or(Ok(()), Err)
+    }
+
+    fn see(&mut self, line: &[u8]) -> Result<()> {
+        let PodEvent { r#type, object } = serde_json::from_slice(line)?;
+        let WatchedPod { metadata, status } = object;
+        ensure!(r#type != "ERROR", "the watch ended with an error");
+        self.revision = metadata.resource_version;
+        let known = self.handled.get(&metadata.uid).copied();
+        let finish = metadata.deletion_timestamp.is_some();
+        let pod = metadata.name;
+        let chore = if r#type == "DELETED" {
+            self.handled.remove(&metadata.uid);
+            return Ok(());
+        } else if finish && known != Some(true) {
+            Chore::Finish { pod }
+        } else if !finish && known.is_none() && status.phase == "Pending" {
+            let since = metadata.creation_timestamp;
+            Chore::MakeReady { pod, since }
+        } else {
+            return Ok(());
+        };
+        let share = metadata.uid.bytes().map(usize::from).sum::<usize>() % self.workers.len();
+        self.workers[share].send(chore)?;
+        self.handled.insert(metadata.uid, finish);
+        Ok(())
+    }
 }
 
 /// Kubelets' signs of life: renews the leases of all nodes with the label `alive=true`.

@@ -254,7 +254,8 @@ pub fn usage_of(pid: u32) -> Result<Usage> {
     parse_usage(&stat, &status).with_context(|| format!("/proc/{pid} does not read as expected"))
 }
 
-fn cpu_times_of(pid: u32) -> Result<CpuTimes> {
+/// What a process used so far, thread by thread.
+pub fn cpu_times_of(pid: u32) -> Result<CpuTimes> {
     let mut times = BTreeMap::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
         let thread = thread?;

@@ -62,6 +62,35 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// Why there was no connection, if that is what an error comes from.
+    pub fn behind<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a ConnectError> {
+        let mut cause = Some(error);
+        while let Some(current) = cause {
+            if let Some(found) = current.downcast_ref::<ConnectError>() {
+                return Some(found);
+            }
+            cause = current.source();
+        }
+        None
+    }
+
+    /// Somebody is there, and it is not whom we were told to expect, or it does not want us: waiting does not help.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            ConnectError::UnknownAuthority { .. }
+            | ConnectError::Expired { .. }
+            | ConnectError::NotYetValid { .. }
+            | ConnectError::WrongName { .. }
+            | ConnectError::NotTls { .. }
+            | ConnectError::ClientCertificateRefused { .. } => true,
+            ConnectError::Unreachable { .. }
+            | ConnectError::TimedOut { .. }
+            | ConnectError::Tls { .. }
+            | ConnectError::Proxy { .. }
+            | ConnectError::Http { .. } => false,
+        }
+    }
+
     pub(super) fn unreachable(server: &Server, source: std::io::Error) -> ConnectError {
         ConnectError::Unreachable {
             server: server.to_string(),

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body::{Frame, SizeHint};
+use http_body::Frame;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -170,7 +170,8 @@ impl Drop for ReturnedWhenDropped {
     }
 }
 
-/// Fields are dropped in order: first the body, which ends the stream, then the lease.
+/// Fields are dropped in order: first the body, which ends the stream, then the lease. Readers read until there is no
+/// more; nobody asks how much that is.
 struct Held<B> {
     body: B,
     _lease: Lease,
@@ -188,14 +189,6 @@ impl http_body::Body for Held<Incoming> {
             .poll_frame(cx)
             .map_err(BoxError::from)
     }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }
 
 /// The API server sends no trailers.
@@ -209,9 +202,5 @@ impl http_body::Body for Held<h2::RecvStream> {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let piece = http2::poll_data(&mut self.body, cx);
         piece.map(|piece| Some(piece?.map(Frame::data).map_err(BoxError::from)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
     }
 }

@@ -1,5 +1,6 @@
 //! Carries a plan out. The only place with IO but for status and history; it decides nothing.
 
+use api::kinds::Pod;
 use api::{Key, Resource};
 use futures_util::future::join_all;
 use runtime::Error;
@@ -89,7 +90,7 @@ impl DaemonSetController {
             match attempt {
                 Ok(created) => {
                     moved = true;
-                    self.written.pods.note(key, created.resource_version);
+                    self.own_writes.note::<Pod>(key, created.resource_version);
                 }
                 Err(error) => {
                     unseen += 1;

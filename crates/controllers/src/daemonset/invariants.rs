@@ -1,9 +1,9 @@
-//! What must hold: always ([`born_alone`]), always but for adopted pods ([`safe`]), and once nothing changes any more ([`converged`]).
+//! What must hold: always ([`born_alone`]), always but for adopted pods ([`safe`]), and once nothing changes any more ([`converged`], [`history_bounded`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::kinds::{DaemonSet, Node, Pod};
+use api::kinds::{ControllerRevision, DaemonSet, Node, Pod};
 use api::{Gates, MicroTime};
 
 use super::eligibility::Eligibility;
@@ -56,6 +56,35 @@ pub fn converged(
     let updated = status.updated_number_scheduled == status.desired_number_scheduled;
     if !updated && !set.spec.update_strategy.on_delete {
         return Err(format!("{key} has pods of old revisions: {status:?}"));
+    }
+    Ok(())
+}
+
+/// Once nothing changes any more no old revision is kept beyond the limit but for those that pods have. `revisions` are
+/// those that the set controls.
+pub fn history_bounded(
+    set: &DaemonSet,
+    pods: &[Arc<Pod>],
+    revisions: &[Arc<ControllerRevision>],
+) -> Result<(), String> {
+    let limit = set.spec.revision_history_limit.unwrap_or(10);
+    let old = revisions.len().saturating_sub(1);
+    let Some(newest) = revisions.iter().max_by_key(|held| held.revision) else {
+        return Ok(());
+    };
+    let is_used = |held: &ControllerRevision| {
+        let hash = held.metadata.labels.get("controller-revision-hash");
+        let mut pods = pods.iter().map(|pod| &pod.metadata.labels);
+        pods.any(|labels| labels.get("controller-revision-hash") == hash)
+    };
+    let mut others = revisions
+        .iter()
+        .filter(|held| held.metadata.uid != newest.metadata.uid);
+    if old > usize::try_from(limit).unwrap_or(0) && others.any(|held| !is_used(held)) {
+        return Err(format!(
+            "{} keeps {old} old revisions, of which not all are in use; its limit is {limit}",
+            set.metadata.key()
+        ));
     }
     Ok(())
 }

@@ -50,15 +50,13 @@ use runtime::controller::Controller;
 use runtime::events::{EventType, ObjectRef};
 use runtime::rate_limit::Backoff;
 use runtime::triggers::{Owned, by_controller, never, watch_self};
-use runtime::{Error, Expectations, Informers, Next, Queue, Reconcile, Store, Written};
+use runtime::{Error, Expectations, Informers, Next, Queue, Reconcile, Store};
 
 use crate::Tools;
 use crate::workload::claim::wants_orphan;
 use crate::workload::on_node::by_node;
 use crate::workload::status::put_status_with_retry;
-use crate::workload::{
-    Cached, Claimer, Freshness, History, PodControl, StatusWindow, availability,
-};
+use crate::workload::{Claimer, History, OwnWrites, PodControl, StatusWindow, availability};
 
 use backoff::FailedPods;
 use revisions::Keeper;
@@ -66,7 +64,7 @@ use triggers::NodeTrigger;
 
 pub use apply::Outcome;
 pub use eligibility::{Eligibility, Unfit, Verdict};
-pub use invariants::{born_alone, converged, safe};
+pub use invariants::{born_alone, converged, history_bounded, safe};
 pub use plan::{Creation, Deletion, Plan, plan};
 pub use reason::{Note, WhyCreate, WhyDelete};
 pub use revisions::Revisions;
@@ -86,25 +84,15 @@ pub struct DaemonSetController {
     sets: Arc<Store<DaemonSet>>,
     pods: Arc<Store<Pod>>,
     nodes: Arc<Store<Node>>,
-    revisions: Arc<Store<ControllerRevision>>,
     history: History,
     control: PodControl,
     expectations: Arc<Expectations>,
-    written: Arc<OwnWrites>,
+    own_writes: Arc<OwnWrites>,
     failed_pods: Arc<FailedPods>,
     /// Says for how long pods have failed.
     steady: Clock,
     status_window: StatusWindow,
-    freshness: Freshness,
     burst: usize,
-}
-
-/// What we wrote and the caches may not have seen yet, by kind.
-#[derive(Default)]
-struct OwnWrites {
-    sets: Written,
-    pods: Written,
-    revisions: Written,
 }
 
 /// Builds the controller.
@@ -118,16 +106,20 @@ pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Contro
     let steady = runtime::clock::steady(&tools.clock);
     let expectations = Arc::new(Expectations::default());
     expectations.watch(&tools.metrics, CONTROLLER);
-    let (written, failed_pods) = (
-        Arc::new(OwnWrites::default()),
-        Arc::new(FailedPods::default()),
+    let own_writes = OwnWrites::gated(
+        &tools,
+        Gate::StaleControllerConsistencyDaemonSet,
+        "daemonset_controller_stale_sync_skips_total",
     );
+    let own_writes = own_writes.of(sets.store()).of(pods.store());
+    let own_writes = Arc::new(own_writes.of(revisions.store()));
+    let failed_pods = Arc::new(FailedPods::default());
     {
-        let (expectations, written) = (expectations.clone(), written.clone());
+        let (expectations, own_writes) = (expectations.clone(), own_writes.clone());
         let failed_pods = failed_pods.clone();
         watch_self(&sets, &queue, move |key| {
             expectations.forget(key);
-            written.forget(key);
+            own_writes.forget(key);
             failed_pods.forget(key);
         });
     }
@@ -171,18 +163,12 @@ pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Contro
         reconciler: Arc::new(DaemonSetController {
             history: History::new(tools.client.clone(), revisions.store().clone()),
             control: PodControl::new(tools.client.clone(), tools.recorder.clone()),
-            freshness: Freshness::new(
-                &tools,
-                Gate::StaleControllerConsistencyDaemonSet,
-                "daemonset_controller_stale_sync_skips_total",
-            ),
             tools,
             sets: sets.store().clone(),
             pods: pods.store().clone(),
             nodes: nodes.store().clone(),
-            revisions: revisions.store().clone(),
             expectations,
-            written,
+            own_writes,
             failed_pods,
             steady,
             status_window: StatusWindow::default(),
@@ -199,14 +185,7 @@ impl Reconcile for DaemonSetController {
 
 impl DaemonSetController {
     async fn sync(&self, key: &Key) -> Result<Next, Error> {
-        self.freshness.check(
-            key,
-            [
-                Cached::of(&self.written.sets, &*self.sets),
-                Cached::of(&self.written.pods, &*self.pods),
-                Cached::of(&self.written.revisions, &*self.revisions),
-            ],
-        )?;
+        self.own_writes.check(key)?;
         let Some(set) = self.sets.get(key) else {
             self.forget(key);
             return Ok(Next::AwaitChange);
@@ -229,7 +208,7 @@ impl DaemonSetController {
         let keeper = Keeper {
             client: &self.tools.client,
             history: &self.history,
-            written: &self.written,
+            own_writes: &self.own_writes,
             key,
             set: &set,
         };
@@ -289,13 +268,13 @@ impl DaemonSetController {
         let revisions = claimer
             .claim(
                 candidates,
-                &self.written.revisions,
+                self.own_writes.kind::<ControllerRevision>(),
                 |held: &ControllerRevision| selector.matches(&held.metadata.labels),
             )
             .await?;
         let candidates = snapshot::candidates(set, &self.pods);
         let pods = claimer
-            .claim(candidates, &self.written.pods, |pod: &Pod| {
+            .claim(candidates, self.own_writes.kind::<Pod>(), |pod: &Pod| {
                 selector.matches(&pod.metadata.labels)
             })
             .await?;
@@ -313,7 +292,7 @@ impl DaemonSetController {
 
     fn forget(&self, key: &Key) {
         self.expectations.forget(key);
-        self.written.forget(key);
+        self.own_writes.forget(key);
         self.failed_pods.forget(key);
         self.status_window.forget(key);
     }
@@ -347,7 +326,7 @@ impl DaemonSetController {
         }
         let client = &self.tools.client;
         let revision = put_status_with_retry::<DaemonSet>(client, &set.metadata, status).await?;
-        self.written.sets.note(key, revision);
+        self.own_writes.note::<DaemonSet>(key, revision);
         self.status_window.written(key, now);
         Ok(None)
     }
@@ -370,14 +349,6 @@ impl DaemonSetController {
             }
         }
         Ok(())
-    }
-}
-
-impl OwnWrites {
-    fn forget(&self, key: &Key) {
-        for written in [&self.sets, &self.pods, &self.revisions] {
-            written.forget(key);
-        }
     }
 }
 

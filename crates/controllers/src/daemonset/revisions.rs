@@ -8,8 +8,8 @@ use api::{Key, Resource};
 use client::{Client, Patch};
 use runtime::Error;
 
-use super::OwnWrites;
 use super::pods::REVISION_HASH;
+use crate::workload::OwnWrites;
 use crate::workload::claim::controller_reference;
 use crate::workload::history::{History, NewRevision, revision_name};
 use crate::workload::status::{put_status, revision};
@@ -64,7 +64,7 @@ fn mark(pod: &Pod) -> Option<&str> {
 pub(super) struct Keeper<'a> {
     pub client: &'a Client,
     pub history: &'a History,
-    pub written: &'a OwnWrites,
+    pub own_writes: &'a OwnWrites,
     pub key: &'a Key,
     pub set: &'a DaemonSet,
 }
@@ -168,7 +168,7 @@ impl Keeper<'_> {
         }
         fresh.status.collision_count = Some(expected.unwrap_or(0).saturating_add(1));
         let written = put_status::<DaemonSet>(self.client, &fresh.metadata, &fresh.status).await?;
-        self.written.sets.note(self.key, written);
+        self.own_writes.note::<DaemonSet>(self.key, written);
         Ok(error.into())
     }
 
@@ -212,12 +212,13 @@ impl Keeper<'_> {
             .client
             .patch(&Pod::TYPE, &meta.namespace, &meta.name, None, &patch)
             .await?;
-        self.written.pods.note(self.key, revision(&answer));
+        self.own_writes.note::<Pod>(self.key, revision(&answer));
         Ok(())
     }
 
     fn note(&self, written: &ControllerRevision) {
         let version = written.metadata.resource_version;
-        self.written.revisions.note(self.key, version);
+        self.own_writes
+            .note::<ControllerRevision>(self.key, version);
     }
 }

@@ -86,7 +86,7 @@ impl DeploymentController {
             }
             Err(error) => return Err(self.create_failed(key, snapshot, set, error).await),
         };
-        self.written_sets.note(key, revision(&answer));
+        self.own_writes.note::<ReplicaSet>(key, revision(&answer));
         if set.replicas() > 0 {
             self.say_scaled(snapshot, &set.metadata, 0, set.replicas());
         }
@@ -133,7 +133,8 @@ impl DeploymentController {
         if let Ok(found) = found
             && found.metadata.is_controlled_by(&deployment.metadata.uid)
         {
-            self.written_sets.note(key, found.metadata.resource_version);
+            self.own_writes
+                .note::<ReplicaSet>(key, found.metadata.resource_version);
         }
     }
 
@@ -176,7 +177,7 @@ impl DeploymentController {
             .client
             .patch(&ReplicaSet::TYPE, &meta.namespace, &meta.name, None, &patch)
             .await?;
-        self.written_sets.note(key, revision(&answer));
+        self.own_writes.note::<ReplicaSet>(key, revision(&answer));
         for (from, to) in &update.scaled {
             self.say_scaled(snapshot, meta, *from, *to);
         }
@@ -239,7 +240,7 @@ impl DeploymentController {
         let answer = client
             .replace(&Deployment::TYPE, &key.namespace, &key.name, None, body)
             .await?;
-        self.written_deployments.note(key, revision(&answer));
+        self.own_writes.note::<Deployment>(key, revision(&answer));
         let object = ObjectRef::of(deployment);
         self.tools.recorder.event(
             &object,
@@ -267,7 +268,7 @@ impl DeploymentController {
             ..deployment.metadata.clone()
         };
         let revision = put_status::<Deployment>(&self.tools.client, &meta, status).await?;
-        self.written_deployments.note(key, revision);
+        self.own_writes.note::<Deployment>(key, revision);
         Ok(())
     }
 }

@@ -55,12 +55,10 @@ use runtime::controller::Controller;
 use runtime::events::ObjectRef;
 use runtime::rate_limit::Backoff;
 use runtime::triggers::{Owned, by_controller, never, watch_self};
-use runtime::{
-    Change, Error, EventType, IndexValue, Informers, Next, Queue, Reconcile, Store, Written,
-};
+use runtime::{Change, Error, EventType, IndexValue, Informers, Next, Queue, Reconcile, Store};
 
 use crate::Tools;
-use crate::workload::{Claimer, StatusWindow};
+use crate::workload::{Claimer, OwnWrites, StatusWindow};
 
 pub use invariants::{bounds, converged, keeps_enough, recreates, safe, surplus};
 pub use limits::{max_unavailable, most_replicas};
@@ -84,8 +82,7 @@ pub struct DeploymentController {
     deployments: Arc<Store<Deployment>>,
     sets: Arc<Store<ReplicaSet>>,
     pods: Arc<Store<Pod>>,
-    written_deployments: Arc<Written>,
-    written_sets: Arc<Written>,
+    own_writes: OwnWrites,
     status_window: StatusWindow,
 }
 
@@ -109,8 +106,7 @@ pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Contro
         deployments: deployments.store().clone(),
         sets: sets.store().clone(),
         pods: pods.store().clone(),
-        written_deployments: Arc::default(),
-        written_sets: Arc::default(),
+        own_writes: OwnWrites::always().of(deployments.store()).of(sets.store()),
         status_window: StatusWindow::default(),
     });
     {
@@ -148,7 +144,7 @@ impl Reconcile for DeploymentController {
 
 impl DeploymentController {
     async fn sync(&self, key: &Key) -> Result<Next, Error> {
-        self.check_own_writes_seen(key)?;
+        self.own_writes.check(key)?;
         let Some(deployment) = self.deployments.get(key) else {
             self.forget(key);
             return Ok(Next::AwaitChange);
@@ -163,9 +159,11 @@ impl DeploymentController {
         })?;
         let candidates = snapshot::candidates(&deployment, &self.sets);
         let sets = Claimer::new(&self.tools.client, &*deployment)
-            .claim(candidates, &self.written_sets, |set: &ReplicaSet| {
-                selector.matches(&set.metadata.labels)
-            })
+            .claim(
+                candidates,
+                self.own_writes.kind::<ReplicaSet>(),
+                |set: &ReplicaSet| selector.matches(&set.metadata.labels),
+            )
             .await?;
         if sets
             .iter()
@@ -199,26 +197,8 @@ impl DeploymentController {
             )
     }
 
-    /// A cache that is older than our own writes would have us do them again.
-    fn check_own_writes_seen(&self, key: &Key) -> Result<(), Error> {
-        let stale = |resource: &str| {
-            Err(Error::Stale {
-                resource: resource.into(),
-            })
-        };
-        let seen = self.deployments.resource_version();
-        if !self.written_deployments.seen(key, seen) {
-            return stale(&Deployment::TYPE.plural);
-        }
-        if !self.written_sets.seen(key, self.sets.resource_version()) {
-            return stale(&ReplicaSet::TYPE.plural);
-        }
-        Ok(())
-    }
-
     fn forget(&self, key: &Key) {
-        self.written_deployments.forget(key);
-        self.written_sets.forget(key);
+        self.own_writes.forget(key);
         self.status_window.forget(key);
     }
 

@@ -37,6 +37,7 @@ impl Graph {
         let mut wakes = Wakes::default();
         let last = old;
         let old = last.filter(|old| !is_restored(old, new));
+        self.note_present(kind, new);
         let slot = match self.find(&new.uid) {
             Some(slot) => {
                 self.unveil(slot, kind, new, &mut wakes);
@@ -105,6 +106,15 @@ impl Graph {
             wakes.delete_later.push(identity.uid.clone());
         }
         wakes
+    }
+
+    /// Whoever is seen is not gone, whatever was said before: a server that was restored from a backup has objects
+    /// again that were deleted. Upstream takes them for gone until it is started anew, and may collect what is theirs.
+    fn note_present(&mut self, kind: KindNumber, seen: &Meta) {
+        if self.absent.has_any_name_of(&seen.uid) {
+            let identity = self.identity_of(kind, seen);
+            self.absent.is_present(&identity);
+        }
     }
 
     /// A node that was hearsay is real. Dependents that had its coordinates wrong are looked at.

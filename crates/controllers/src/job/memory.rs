@@ -2,19 +2,20 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use api::collections::{HashMap, HashSet};
+use api::collections::HashMap;
 use api::kinds::Job;
 use api::{Key, Resource, Uid};
-use runtime::{Expectations, Written};
+use runtime::Expectations;
+use runtime::expectations::EXPIRY;
+use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::snapshot::Remembered;
+use crate::workload::OwnWrites;
 
-#[derive(Default)]
 pub struct Memory {
     pub expectations: Expectations,
-    pub written_jobs: Written,
-    pub written_pods: Written,
+    pub own_writes: OwnWrites,
     jobs: Mutex<HashMap<Key, Remains>>,
 }
 
@@ -22,27 +23,72 @@ pub struct Memory {
 #[derive(Default)]
 struct Remains {
     /// Pods whose finalizer we removed, until the cache shows it.
-    leaving: HashSet<Uid>,
+    leaving: HashMap<Uid, Awaited>,
     backoff: Backoff,
     /// The job that was marked as finished: its key may name another one by now.
-    finished: Option<Uid>,
+    finished: Option<(Uid, Awaited)>,
+}
+
+/// A write that the cache will show, unless the API server lost it: then the cache gets past its revision without it.
+/// Upstream waits for ever, and a job stays half finished until somebody starts the controller manager anew.
+#[derive(Clone, Copy)]
+struct Awaited {
+    revision: u64,
+    since: Instant,
+}
+
+impl Awaited {
+    fn at(revision: u64) -> Awaited {
+        let since = Instant::now();
+        Awaited { revision, since }
+    }
+
+    /// A server that was restored from a backup may count on from far below.
+    fn lasts(&self, cached: u64) -> bool {
+        self.revision > cached && self.since.elapsed() <= EXPIRY
+    }
 }
 
 impl Memory {
-    pub fn of(&self, key: &Key) -> Remembered {
-        let jobs = self.lock();
-        let held = jobs.get(key);
+    pub fn new(own_writes: OwnWrites) -> Memory {
+        Memory {
+            expectations: Expectations::default(),
+            own_writes,
+            jobs: Mutex::default(),
+        }
+    }
+
+    /// `cached` is the revision that the cache of pods has come to.
+    pub fn of(&self, key: &Key, cached: u64) -> Remembered {
+        let mut jobs = self.lock();
+        let held = jobs.get_mut(key).map(|held| {
+            held.leaving.retain(|_, awaited| awaited.lasts(cached));
+            &*held
+        });
+        let leaving = |held: &Remains| held.leaving.keys().cloned().collect();
         Remembered {
             may_act: self.expectations.satisfied(key),
-            leaving: held.map(|held| held.leaving.clone()).unwrap_or_default(),
+            leaving: held.map(leaving).unwrap_or_default(),
             backoff: held.map(|held| held.backoff).unwrap_or_default(),
         }
     }
 
     /// These finalizers will be seen to go.
     pub fn expect_released(&self, key: &Key, pods: impl IntoIterator<Item = Uid>) {
+        // In whatever revision the answer will name.
+        let pods = pods.into_iter().map(|pod| (pod, Awaited::at(u64::MAX)));
         let mut jobs = self.lock();
         jobs.entry(key.clone()).or_default().leaving.extend(pods);
+    }
+
+    /// A finalizer went in this revision.
+    pub fn released_at(&self, key: &Key, pod: &Uid, revision: u64) {
+        let mut jobs = self.lock();
+        let held = jobs.get_mut(key);
+        // It may have been seen before we were told.
+        if let Some(awaited) = held.and_then(|held| held.leaving.get_mut(pod)) {
+            awaited.revision = revision;
+        }
     }
 
     /// A finalizer was seen to go, or did not go.
@@ -60,25 +106,56 @@ impl Memory {
     }
 
     /// The status says that the job is over, and the cache does not know that yet.
-    pub fn set_finished(&self, job: &Job) {
-        let uid = job.metadata.uid.clone();
-        self.lock().entry(job.key()).or_default().finished = Some(uid);
+    pub fn set_finished(&self, job: &Job, revision: u64) {
+        let finished = (job.metadata.uid.clone(), Awaited::at(revision));
+        self.lock().entry(job.key()).or_default().finished = Some(finished);
     }
 
-    pub fn is_finished(&self, job: &Job) -> bool {
+    /// `cached` is the revision that the cache of jobs has come to.
+    pub fn is_finished(&self, job: &Job, cached: u64) -> bool {
         let jobs = self.lock();
         let held = jobs.get(&job.key()).and_then(|held| held.finished.as_ref());
-        held == Some(&job.metadata.uid)
+        held.is_some_and(|(uid, awaited)| *uid == job.metadata.uid && awaited.lasts(cached))
     }
 
     pub fn forget(&self, key: &Key) {
         self.expectations.forget(key);
-        self.written_jobs.forget(key);
-        self.written_pods.forget(key);
+        self.own_writes.forget(key);
         self.lock().remove(key);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Remains>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_server_lost_is_not_waited_for() {
+        let (memory, mut job) = (Memory::new(OwnWrites::always()), Job::default());
+        job.metadata.uid = "j".into();
+        let (key, pods) = (job.key(), ["a", "b"].map(Uid::from));
+        memory.expect_released(&key, pods.clone());
+        let leaving = |cached| {
+            let leaving = memory.of(&key, cached).leaving;
+            let mut leaving: Vec<String> = leaving.iter().map(ToString::to_string).collect();
+            leaving.sort();
+            leaving.join(" ")
+        };
+        assert_eq!(leaving(9), "a b", "not answered yet");
+        memory.released_at(&key, &pods[0], 10);
+        assert_eq!(leaving(9), "a b", "the cache is behind");
+        assert_eq!(leaving(10), "b");
+        memory.set_finished(&job, 12);
+        assert!(memory.is_finished(&job, 11));
+        assert!(!memory.is_finished(&job, 12), "the cache would show it");
+        tokio::time::sleep(EXPIRY).await;
+        assert!(memory.is_finished(&job, 3));
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        assert!(!memory.is_finished(&job, 3), "restored from a backup");
+        assert_eq!(leaving(3), "");
     }
 }

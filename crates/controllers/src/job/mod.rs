@@ -63,7 +63,7 @@ use self::metrics::{Deed, JobMetrics};
 use self::orphans::OrphanPods;
 use self::triggers::Triggers;
 use crate::Tools;
-use crate::workload::{Cached, Freshness, PodControl};
+use crate::workload::{OwnWrites, PodControl};
 
 pub use assess::{Assessment, assess};
 pub use invariants::{
@@ -82,7 +82,6 @@ pub struct JobController {
     pods: Arc<Store<Pod>>,
     control: PodControl,
     memory: Arc<Memory>,
-    freshness: Freshness,
     metrics: Arc<JobMetrics>,
 }
 
@@ -110,7 +109,13 @@ pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Contro
     pods.add_index(&by_controller());
     let queue = Arc::new(Queue::new(RETRIES));
     let orphans = Arc::new(Queue::new(RETRIES));
-    let memory = Arc::new(Memory::default());
+    let own_writes = OwnWrites::gated(
+        &tools,
+        Gate::StaleControllerConsistencyJob,
+        "job_controller_stale_sync_skips_total",
+    );
+    let own_writes = own_writes.of(jobs.store()).of(pods.store());
+    let memory = Arc::new(Memory::new(own_writes));
     let metrics = Arc::new(JobMetrics::new(&tools.metrics));
     let triggers = Arc::new(Triggers {
         jobs: jobs.store().clone(),
@@ -139,11 +144,6 @@ pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Contro
     };
     let reconciler = JobController {
         control: PodControl::new(tools.client.clone(), tools.recorder.clone()),
-        freshness: Freshness::new(
-            &tools,
-            Gate::StaleControllerConsistencyJob,
-            "job_controller_stale_sync_skips_total",
-        ),
         tools,
         jobs: jobs.store().clone(),
         pods: pods.store().clone(),
@@ -164,18 +164,13 @@ impl Reconcile for JobController {
 
 impl JobController {
     async fn sync(&self, key: &Key) -> Result<Next, Error> {
-        self.freshness.check(
-            key,
-            [
-                Cached::of(&self.memory.written_jobs, &*self.jobs),
-                Cached::of(&self.memory.written_pods, &*self.pods),
-            ],
-        )?;
+        self.memory.own_writes.check(key)?;
         let Some(job) = self.jobs.get(key) else {
             self.memory.forget(key);
             return Ok(Next::AwaitChange);
         };
-        if job.external_manager().is_some() || self.memory.is_finished(&job) {
+        let cached = self.jobs.resource_version();
+        if job.external_manager().is_some() || self.memory.is_finished(&job, cached) {
             return Ok(Next::AwaitChange);
         }
         if job.finished().is_some() {

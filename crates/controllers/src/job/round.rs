@@ -30,7 +30,7 @@ impl JobController {
         deed: &mut Deed,
     ) -> Result<Next, Error> {
         // Before the pods are looked at: one that comes in between would be expected no more, and not seen.
-        let remembered = self.memory.of(key);
+        let remembered = self.memory.of(key, self.pods.resource_version());
         let pods = self.claim(job).await?;
         let snapshot = Snapshot::new(job.clone(), pods, remembered, self.tools.gates);
         let now = self.tools.clock.now();
@@ -73,9 +73,11 @@ impl JobController {
         let mut selects = Judge::new(|labels: &LabelSet| selector.matches(labels));
         let claimed = Claimer::new(&self.tools.client, &**job)
             .with_finalizer(JOB_TRACKING)
-            .claim(candidates, &self.memory.written_pods, |pod: &Pod| {
-                selects.of(&pod.metadata.labels)
-            })
+            .claim(
+                candidates,
+                self.memory.own_writes.kind::<Pod>(),
+                |pod: &Pod| selects.of(&pod.metadata.labels),
+            )
             .await?;
         let adopted = |pod| snapshot::as_adopted(job, pod);
         Ok(claimed.into_iter().map(adopted).collect())
@@ -124,7 +126,7 @@ impl JobController {
                 Ok(created) => {
                     outcome.created += 1;
                     let revision = created.resource_version;
-                    self.memory.written_pods.note(key, revision);
+                    self.memory.own_writes.note::<Pod>(key, revision);
                 }
                 Err(error) => {
                     unseen += 1;
@@ -164,7 +166,7 @@ impl JobController {
             async move {
                 if snapshot::is_tracked(&pod) {
                     let revision = release(&self.tools.client, &pod).await?;
-                    self.memory.written_pods.note(key, revision);
+                    self.memory.own_writes.note::<Pod>(key, revision);
                 }
                 self.control.delete(object, &pod).await
             }
@@ -212,7 +214,8 @@ impl JobController {
             self.put(key, job, &mut written, &tracking.status).await?;
         }
         if let Some(end) = end {
-            self.memory.set_finished(job);
+            let revision = written.meta.resource_version;
+            self.memory.set_finished(job, revision);
             self.announce(job, &tracking.status, end);
         }
         Ok(())
@@ -233,7 +236,8 @@ impl JobController {
             let uid = &pod.metadata.uid;
             match result {
                 Ok(revision) => {
-                    self.memory.written_pods.note(key, revision);
+                    self.memory.own_writes.note::<Pod>(key, revision);
+                    self.memory.released_at(key, uid, revision);
                     tracking.tracked.remove(uid);
                 }
                 Err(error) => {
@@ -259,7 +263,7 @@ impl JobController {
         let client = &self.tools.client;
         let revision = put_status::<Job>(client, &written.meta, status).await?;
         written.meta.resource_version = revision;
-        self.memory.written_jobs.note(key, revision);
+        self.memory.own_writes.note::<Job>(key, revision);
         self.metrics.pods_counted(job, &written.last, status);
         written.last = status.clone();
         Ok(())

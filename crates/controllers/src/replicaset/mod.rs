@@ -41,17 +41,13 @@ use runtime::events::ObjectRef;
 use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
 use runtime::triggers::{Owned, by_controller, watch_self};
-use runtime::{
-    Error, Expectations, Informers, Metrics, Next, Queue, Reconcile, Store, Written, slow_start,
-};
+use runtime::{Error, Expectations, Informers, Metrics, Next, Queue, Reconcile, Store, slow_start};
 
 use crate::Tools;
 use crate::workload::claim::controller_reference;
 use crate::workload::pods::{PodName, pod_name_base};
 use crate::workload::status::put_status_with_retry;
-use crate::workload::{
-    Cached, Claimer, Freshness, PodControl, StatusWindow, availability, pod_body,
-};
+use crate::workload::{Claimer, OwnWrites, PodControl, StatusWindow, availability, pod_body};
 
 pub use invariants::{converged, ranked, safe};
 pub use owner::ReplicaOwner;
@@ -71,9 +67,7 @@ pub struct ReplicaController<K: ReplicaOwner> {
     pods: Arc<Store<Pod>>,
     control: PodControl,
     expectations: Arc<Expectations>,
-    written_sets: Arc<Written>,
-    written_pods: Arc<Written>,
-    freshness: Freshness,
+    own_writes: Arc<OwnWrites>,
     age_ratios: Histogram,
     status_window: StatusWindow,
     burst: usize,
@@ -100,17 +94,17 @@ pub fn controller<K: ReplicaOwner>(
     let queue = Arc::new(Queue::new(Backoff::DEFAULT));
     let expectations = Arc::new(Expectations::default());
     expectations.watch(&tools.metrics, K::CONTROLLER);
-    let (written_sets, written_pods) = (Arc::new(Written::default()), Arc::new(Written::default()));
+    let own_writes = OwnWrites::gated(
+        &tools,
+        Gate::StaleControllerConsistencyReplicaSet,
+        "replicaset_controller_stale_sync_skips_total",
+    );
+    let own_writes = Arc::new(own_writes.of(sets.store()).of(pods.store()));
     {
-        let (expectations, sets, pods) = (
-            expectations.clone(),
-            written_sets.clone(),
-            written_pods.clone(),
-        );
-        watch_self(&informers.of::<K>(), &queue, move |key| {
+        let (expectations, own_writes) = (expectations.clone(), own_writes.clone());
+        watch_self(&sets, &queue, move |key| {
             expectations.forget(key);
-            sets.forget(key);
-            pods.forget(key);
+            own_writes.forget(key);
         });
     }
     Owned {
@@ -132,18 +126,12 @@ pub fn controller<K: ReplicaOwner>(
         metrics: None,
         reconciler: Arc::new(ReplicaController::<K> {
             control: PodControl::new(tools.client.clone(), tools.recorder.clone()),
-            freshness: Freshness::new(
-                &tools,
-                Gate::StaleControllerConsistencyReplicaSet,
-                "replicaset_controller_stale_sync_skips_total",
-            ),
             age_ratios: age_ratios(&tools.metrics),
             tools,
             sets: sets.store().clone(),
             pods: pods.store().clone(),
             expectations,
-            written_sets,
-            written_pods,
+            own_writes,
             status_window: StatusWindow::default(),
             burst: BURST,
         }),
@@ -170,13 +158,7 @@ impl<K: ReplicaOwner> Reconcile for ReplicaController<K> {
 
 impl<K: ReplicaOwner> ReplicaController<K> {
     async fn sync(&self, key: &Key) -> Result<Next, Error> {
-        self.freshness.check(
-            key,
-            [
-                Cached::of(&self.written_sets, &*self.sets),
-                Cached::of(&self.written_pods, &*self.pods),
-            ],
-        )?;
+        self.own_writes.check(key)?;
         let Some(owner) = self.sets.get(key) else {
             self.forget(key);
             return Ok(Next::AwaitChange);
@@ -194,7 +176,7 @@ impl<K: ReplicaOwner> ReplicaController<K> {
                 .partition(|pod| pod.is_active());
         let mut selects = Judge::new(|labels: &LabelSet| selector.matches(labels));
         let active = Claimer::new(&self.tools.client, &*owner)
-            .claim(active, &self.written_pods, |pod: &Pod| {
+            .claim(active, self.own_writes.kind::<Pod>(), |pod: &Pod| {
                 selects.of(&pod.metadata.labels)
             })
             .await?;
@@ -242,8 +224,7 @@ impl<K: ReplicaOwner> ReplicaController<K> {
 
     fn forget(&self, key: &Key) {
         self.expectations.forget(key);
-        self.written_sets.forget(key);
-        self.written_pods.forget(key);
+        self.own_writes.forget(key);
         self.status_window.forget(key);
     }
 
@@ -275,7 +256,7 @@ impl<K: ReplicaOwner> ReplicaController<K> {
             match attempt {
                 Ok(created) => {
                     moved = true;
-                    self.written_pods.note(key, created.resource_version);
+                    self.own_writes.note::<Pod>(key, created.resource_version);
                 }
                 Err(error) => {
                     unseen += 1;
@@ -338,7 +319,7 @@ impl<K: ReplicaOwner> ReplicaController<K> {
             return Ok(Some(wait));
         }
         let revision = put_status_with_retry::<K>(&self.tools.client, owner.meta(), status).await?;
-        self.written_sets.note(key, revision);
+        self.own_writes.note::<K>(key, revision);
         self.status_window.written(key, now);
         Ok(None)
     }

@@ -8,7 +8,7 @@ use api::kinds::{PersistentVolumeClaim, Pod, RevisionData};
 use api::{Key, Meta, Resource, Template};
 use client::{DeleteOptions, Patch};
 use runtime::events::{EventType, ObjectRef};
-use runtime::{Error, Written, slow_start};
+use runtime::{Error, slow_start};
 use serde::Deserialize;
 
 use super::claims::{ClaimWork, Holder, claim_body};
@@ -17,6 +17,7 @@ use super::plan::{Plan, Step, Which};
 use super::pods::{new_pod, repair_patch};
 use super::snapshot::Snapshot;
 use crate::Tools;
+use crate::workload::OwnWrites;
 use crate::workload::claim::aggregate;
 use crate::workload::status::revision;
 
@@ -32,8 +33,7 @@ pub(super) struct Apply<'a> {
     tools: &'a Tools,
     snapshot: &'a Snapshot,
     key: &'a Key,
-    written_pods: &'a Written,
-    written_claims: &'a Written,
+    own_writes: &'a OwnWrites,
     object: ObjectRef,
     /// Templates of the current and the update revision, restored when they are needed.
     templates: [OnceLock<Template>; 2],
@@ -44,15 +44,13 @@ impl<'a> Apply<'a> {
         tools: &'a Tools,
         snapshot: &'a Snapshot,
         key: &'a Key,
-        written_pods: &'a Written,
-        written_claims: &'a Written,
+        own_writes: &'a OwnWrites,
     ) -> Apply<'a> {
         Apply {
             tools,
             snapshot,
             key,
-            written_pods,
-            written_claims,
+            own_writes,
             object: ObjectRef::of(&*snapshot.set),
             templates: Default::default(),
         }
@@ -131,7 +129,7 @@ impl<'a> Apply<'a> {
             .await;
         let created = match created {
             Ok(answer) => {
-                self.written_pods.note(self.key, revision(&answer));
+                self.own_writes.note::<Pod>(self.key, revision(&answer));
                 Ok(())
             }
             // The cache is behind: no news to anyone.
@@ -173,7 +171,7 @@ impl<'a> Apply<'a> {
             let answer = client
                 .patch(&Pod::TYPE, &meta.namespace, &meta.name, None, &patch)
                 .await?;
-            self.written_pods.note(self.key, revision(&answer));
+            self.own_writes.note::<Pod>(self.key, revision(&answer));
         }
         Ok(())
     }
@@ -191,7 +189,7 @@ impl<'a> Apply<'a> {
             .await;
         match deleted {
             Ok(answer) => {
-                self.written_pods.note(self.key, revision(&answer));
+                self.own_writes.note::<Pod>(self.key, revision(&answer));
                 self.report("Delete", &meta.name, Ok(()))
             }
             Err(error) if error.is_not_found() => self.report("Delete", &meta.name, Ok(())),
@@ -212,7 +210,8 @@ impl<'a> Apply<'a> {
                 .await;
             match created {
                 Ok(answer) => {
-                    self.written_claims.note(self.key, revision(&answer));
+                    self.own_writes
+                        .note::<PersistentVolumeClaim>(self.key, revision(&answer));
                     self.claim_event(name, pod, None);
                 }
                 Err(error) => {
@@ -281,7 +280,8 @@ impl<'a> Apply<'a> {
             .replace(resource, namespace, name, None, claim.to_string())
             .await
             .map_err(|error| error.to_string())?;
-        self.written_claims.note(self.key, revision(&answer));
+        self.own_writes
+            .note::<PersistentVolumeClaim>(self.key, revision(&answer));
         Ok(())
     }
 

@@ -47,12 +47,12 @@ use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::rate_limit::Backoff;
 use runtime::triggers::{Owned, by_controller, watch_self};
-use runtime::{Error, Informers, Next, Queue, Reconcile, Store, Written};
+use runtime::{Error, Informers, Next, Queue, Reconcile, Store};
 
 use crate::Tools;
 use crate::workload::claim::wants_orphan;
 use crate::workload::status::put_status_with_retry;
-use crate::workload::{Cached, Claimer, Freshness, History, StatusWindow, availability, history};
+use crate::workload::{Claimer, History, OwnWrites, StatusWindow, availability, history};
 
 use metrics::StatefulSetMetrics;
 
@@ -77,12 +77,10 @@ pub struct StatefulSetController {
     sets: Arc<Store<StatefulSet>>,
     pods: Arc<Store<Pod>>,
     claims: Arc<Store<PersistentVolumeClaim>>,
-    revisions: Arc<Store<ControllerRevision>>,
     history: History,
-    written: Arc<OwnWrites>,
+    own_writes: Arc<OwnWrites>,
     status_window: StatusWindow,
     recover_stuck_rollouts: bool,
-    freshness: Freshness,
     metrics: StatefulSetMetrics,
 }
 
@@ -92,15 +90,6 @@ pub struct Options {
     /// Replace pods of a superseded revision that are not ready and hold up an ordered set. Off by
     /// default: upstream waits for them.
     pub recover_stuck_rollouts: bool,
-}
-
-/// What we wrote and the caches may not have seen yet, by kind.
-#[derive(Default)]
-struct OwnWrites {
-    sets: Written,
-    pods: Written,
-    claims: Written,
-    revisions: Written,
 }
 
 /// Builds the controller.
@@ -116,8 +105,14 @@ pub fn controller(
     pods.add_index(&by_controller());
     revisions.add_index(&by_controller());
     let queue = Arc::new(Queue::new(Backoff::DEFAULT));
-    let written = Arc::new(OwnWrites::default());
-    let forgotten = written.clone();
+    let own_writes = OwnWrites::gated(
+        &tools,
+        Gate::StaleControllerConsistencyStatefulSet,
+        "statefulset_controller_stale_sync_skips_total",
+    );
+    let own_writes = own_writes.of(sets.store()).of(pods.store());
+    let own_writes = Arc::new(own_writes.of(claims.store()).of(revisions.store()));
+    let forgotten = own_writes.clone();
     watch_self(&sets, &queue, move |key| forgotten.forget(key));
     Owned {
         owners: sets.store().clone(),
@@ -143,18 +138,12 @@ pub fn controller(
         ],
         reconciler: Arc::new(StatefulSetController {
             history: History::new(tools.client.clone(), revisions.store().clone()),
-            freshness: Freshness::new(
-                &tools,
-                Gate::StaleControllerConsistencyStatefulSet,
-                "statefulset_controller_stale_sync_skips_total",
-            ),
             metrics: StatefulSetMetrics::new(&tools.metrics),
             tools,
             sets: sets.store().clone(),
             pods: pods.store().clone(),
             claims: claims.store().clone(),
-            revisions: revisions.store().clone(),
-            written,
+            own_writes,
             status_window: StatusWindow::default(),
             recover_stuck_rollouts: options.recover_stuck_rollouts,
         }),
@@ -169,15 +158,7 @@ impl Reconcile for StatefulSetController {
 
 impl StatefulSetController {
     async fn sync(&self, key: &Key) -> Result<Next, Error> {
-        self.freshness.check(
-            key,
-            [
-                Cached::of(&self.written.sets, &*self.sets),
-                Cached::of(&self.written.pods, &*self.pods),
-                Cached::of(&self.written.claims, &*self.claims),
-                Cached::of(&self.written.revisions, &*self.revisions),
-            ],
-        )?;
+        self.own_writes.check(key)?;
         let Some(set) = self.sets.get(key) else {
             self.forget(key);
             return Ok(Next::AwaitChange);
@@ -190,7 +171,7 @@ impl StatefulSetController {
         let chosen = Revisions::resolve(&set, &revisions, &choice, &self.history).await?;
         if !matches!(choice, Choice::Newest(_)) {
             let revision = chosen.update.metadata.resource_version;
-            self.written.revisions.note(key, revision);
+            self.own_writes.note::<ControllerRevision>(key, revision);
         }
         let snapshot = Snapshot::new(
             set,
@@ -205,8 +186,7 @@ impl StatefulSetController {
         let plan = plan(&snapshot, now);
         self.record(key, &choice, &plan, now);
         self.observe(&snapshot, now);
-        let (pods, claims) = (&self.written.pods, &self.written.claims);
-        let outcome = apply::Apply::new(&self.tools, &snapshot, key, pods, claims)
+        let outcome = apply::Apply::new(&self.tools, &snapshot, key, &self.own_writes)
             .apply(&plan)
             .await;
         let status = status::compute(&snapshot, outcome.deleted_for_update, now);
@@ -235,14 +215,14 @@ impl StatefulSetController {
         let mut revisions = claimer
             .claim(
                 candidates,
-                &self.written.revisions,
+                self.own_writes.kind::<ControllerRevision>(),
                 |_: &ControllerRevision| true,
             )
             .await?;
         history::sort(&mut revisions);
         let candidates = snapshot::candidates(set, &self.pods);
         let pods = claimer
-            .claim(candidates, &self.written.pods, |pod: &Pod| {
+            .claim(candidates, self.own_writes.kind::<Pod>(), |pod: &Pod| {
                 selector.matches(&pod.metadata.labels) && identity::is_member(set, pod)
             })
             .await?;
@@ -250,7 +230,7 @@ impl StatefulSetController {
     }
 
     fn forget(&self, key: &Key) {
-        self.written.forget(key);
+        self.own_writes.forget(key);
         self.status_window.forget(key);
         self.metrics.forget(key);
     }
@@ -293,7 +273,7 @@ impl StatefulSetController {
         }
         let client = &self.tools.client;
         let revision = put_status_with_retry::<StatefulSet>(client, &set.metadata, status).await?;
-        self.written.sets.note(key, revision);
+        self.own_writes.note::<StatefulSet>(key, revision);
         self.status_window.written(key, now);
         Ok(None)
     }
@@ -327,14 +307,6 @@ impl StatefulSetController {
             }
         }
         Ok(())
-    }
-}
-
-impl OwnWrites {
-    fn forget(&self, key: &Key) {
-        for written in [&self.sets, &self.pods, &self.claims, &self.revisions] {
-            written.forget(key);
-        }
     }
 }
 

@@ -331,8 +331,10 @@ fn plan_condemned(snapshot: &Snapshot, now: MicroTime, plan: &mut Plan) -> bool 
                 plan.reasons.push(Reason::AwaitsTermination { pod: name });
                 return true;
             }
-            if !healthy && lowest_unhealthy != Some(*ordinal) {
-                let unhealthy = lowest_unhealthy.unwrap_or(*ordinal);
+            // Upstream also waits where there is nobody to wait for: a pod that was marked as failed with its node may
+            // still say that it is ready, so that it is neither healthy nor unavailable.
+            let awaited = lowest_unhealthy.filter(|lowest| lowest != ordinal);
+            if !healthy && let Some(unhealthy) = awaited {
                 plan.reasons.push(Reason::ScaleDownAwaits {
                     pod: name,
                     unhealthy: pod_name(set, unhealthy).as_str().into(),

@@ -298,7 +298,7 @@ mod tests {
         meta
     }
 
-    // Upstream: TestClaimPods, TestClaimReplicaSet.
+    // Upstream: TestClaimPods.
     #[test]
     fn claims() {
         let (alive, dying) = (meta("me", None, false), meta("me", None, true));

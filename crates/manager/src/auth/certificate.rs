@@ -11,13 +11,18 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::User;
 
-/// The CAs of one bundle.
-pub(super) type Roots = Arc<dyn ClientCertVerifier>;
+/// What one bundle makes us trust.
+#[derive(Clone)]
+pub(super) struct Roots {
+    authorities: Arc<dyn ClientCertVerifier>,
+    /// UPSTREAM: Go trusts whatever is in the bundle itself, without asking who signed it.
+    certificates: Arc<[CertificateDer<'static>]>,
+}
 
-/// A verifier for the CAs of a bundle. Leaf certificates in it are trusted as they are, as Go does.
+/// A verifier for the certificates of a bundle.
 pub(super) fn roots(certificates: Vec<CertificateDer<'static>>) -> Result<Roots, String> {
     let mut store = RootCertStore::empty();
-    let (added, _) = store.add_parsable_certificates(certificates);
+    let (added, _) = store.add_parsable_certificates(certificates.iter().cloned());
     if added == 0 {
         return Err("holds no certificate that can be a certificate authority".into());
     }
@@ -25,7 +30,10 @@ pub(super) fn roots(certificates: Vec<CertificateDer<'static>>) -> Result<Roots,
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider)
         .build()
         .map_err(|error| error.to_string())?;
-    Ok(verifier)
+    Ok(Roots {
+        authorities: verifier,
+        certificates: certificates.into(),
+    })
 }
 
 /// Checks signatures, validity and usage of the chain that a client showed.
@@ -37,11 +45,34 @@ pub(super) fn verify(
     let [leaf, intermediates @ ..] = peer else {
         return Err("no client certificate".into());
     };
+    if roots.certificates.contains(leaf) {
+        return verify_trusted(leaf, now);
+    }
     let since_epoch = Duration::from_micros(u64::try_from(now.unix_micros()).unwrap_or(0));
     let now = UnixTime::since_unix_epoch(since_epoch);
-    match roots.verify_client_cert(leaf, intermediates, now) {
+    match roots
+        .authorities
+        .verify_client_cert(leaf, intermediates, now)
+    {
         Ok(_) => Ok(()),
         Err(error) => Err(format!("verifying the client certificate failed: {error}")),
+    }
+}
+
+/// A certificate that needs no signature has to be valid and made for clients all the same.
+fn verify_trusted(leaf: &CertificateDer<'_>, now: api::MicroTime) -> Result<(), String> {
+    let refused = |why: &str| Err(format!("verifying the client certificate failed: {why}"));
+    let Ok((_, certificate)) = X509Certificate::from_der(leaf) else {
+        return refused("it cannot be parsed");
+    };
+    let (validity, seconds) = (certificate.validity(), now.unix_micros() / 1_000_000);
+    if seconds < validity.not_before.timestamp() || seconds > validity.not_after.timestamp() {
+        return refused("it is expired or not yet valid");
+    }
+    match certificate.extended_key_usage() {
+        Ok(None) => Ok(()),
+        Ok(Some(usage)) if usage.value.any || usage.value.client_auth => Ok(()),
+        _ => refused("it is not made for clients"),
     }
 }
 
@@ -87,7 +118,9 @@ pub(super) fn common_name(leaf: &CertificateDer<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+    use rcgen::{
+        BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    };
 
     use super::*;
 
@@ -111,19 +144,45 @@ mod tests {
     }
 
     #[test]
+    fn what_is_trusted_without_a_signature_has_to_be_made_for_clients() {
+        let key = KeyPair::generate().unwrap();
+        let with = |usages: &[ExtendedKeyUsagePurpose]| {
+            let mut params = params("self");
+            params.extended_key_usages = usages.to_vec();
+            let certificate = params.self_signed(&key).unwrap().der().clone();
+            let now = api::Time::from_unix(1_794_716_493).into();
+            verify(
+                &roots(vec![certificate.clone()]).unwrap(),
+                &[certificate],
+                now,
+            )
+        };
+        assert_eq!(with(&[]), Ok(()));
+        assert_eq!(with(&[ExtendedKeyUsagePurpose::ClientAuth]), Ok(()));
+        let refused = with(&[ExtendedKeyUsagePurpose::ServerAuth]).unwrap_err();
+        assert!(refused.contains("not made for clients"), "{refused}");
+    }
+
+    #[test]
     fn a_bundle_may_hold_leaves_and_authorities_with_keys_of_either_kind() {
         let rsa =
             include_str!("../../../controllers/src/service_account_token/testdata/rsa_pkcs8.pem");
         let (rsa_der, rsa) = authority("rsa", KeyPair::from_pem(rsa).unwrap());
         let (elliptic_der, elliptic) = authority("elliptic", KeyPair::generate().unwrap());
         let (_, unknown) = authority("unknown", KeyPair::generate().unwrap());
-        let bundle = vec![client("server", &rsa), rsa_der, elliptic_der];
+        let pinned = client("pinned", &unknown);
+        let bundle = vec![pinned.clone(), rsa_der, elliptic_der];
         let roots = roots(bundle).unwrap();
         // 2026-11-15
         let now = api::Time::from_unix(1_794_716_493).into();
         for issuer in [&rsa, &elliptic] {
             assert_eq!(verify(&roots, &[client("anna", issuer)], now), Ok(()));
         }
+        assert_eq!(verify(&roots, std::slice::from_ref(&pinned), now), Ok(()));
+        // rcgen's certificates begin in 1975.
+        let long_ago = api::Time::from_unix(0).into();
+        let too_soon = verify(&roots, &[pinned], long_ago).unwrap_err();
+        assert!(too_soon.contains("not yet valid"), "{too_soon}");
         let stranger = verify(&roots, &[client("anna", &unknown)], now).unwrap_err();
         assert!(stranger.contains("UnknownIssuer"), "{stranger}");
     }

@@ -10,6 +10,8 @@ const NOW: i64 = 1_794_716_493;
 #[derive(Clone, Default)]
 struct Server {
     log: Arc<Mutex<Vec<String>>>,
+    /// The user agent of the last request.
+    agent: Arc<Mutex<String>>,
     accounts: Arc<Mutex<Vec<String>>>,
     issued: Arc<Mutex<u32>>,
     refused: Arc<Mutex<Option<String>>>,
@@ -35,6 +37,8 @@ impl Server {
             .headers()
             .get("authorization")
             .map_or("-", |value| value.to_str().unwrap());
+        let agent = request.headers()["user-agent"].to_str().unwrap();
+        agent.clone_into(&mut self.agent.lock().unwrap());
         let path = request.uri().path();
         let short = path
             .strip_prefix("/api/v1/namespaces/kube-system/")
@@ -113,7 +117,7 @@ fn identities(server: &Server, accounts: bool) -> Identities {
 static PODS: ResourceType = ResourceType::namespaced("", "v1", "pods", "Pod");
 
 #[tokio::test(start_paused = true)]
-async fn without_accounts_everyone_is_the_manager() {
+async fn without_accounts_everyone_is_the_manager_and_says_who_asks() {
     let server = Server::default();
     let client = identities(&server, false)
         .controller("job-controller", (1.0, 1))
@@ -121,6 +125,9 @@ async fn without_accounts_everyone_is_the_manager() {
         .unwrap();
     client.get(&PODS, "kube-system", "a").await.unwrap();
     assert_eq!(server.take_log(), ["- GET pods/a"]);
+    let agent = server.agent.lock().unwrap().clone();
+    assert!(agent.starts_with("kube-controller-manager/v1."), "{agent}");
+    assert!(agent.ends_with("/job-controller"), "{agent}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -288,4 +295,27 @@ async fn many_requests_at_once_ask_for_one_token() {
     let (a, b, c) = tokio::join!(get(), get(), get());
     assert!(a.is_ok() && b.is_ok() && c.is_ok());
     assert_eq!(*server.issued.lock().unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leader_election_has_a_lane_that_nobody_else_can_fill() {
+    let server = Server::default();
+    let clock = runtime::clock::following_tokio(Time::from_unix(NOW));
+    let identities = Identities::new(server.transport(), None, &connection(), true, None, clock);
+    let others = identities.own("shared-informers");
+    // As leader election makes it: on the same connection, with no flow but its own.
+    let election = Client::new(server.transport());
+    let namespace = api::ResourceType::cluster("", "v1", "namespaces", "Namespace");
+    let started = tokio::time::Instant::now();
+    let crowd = futures_util::future::join_all((0..100).map(|_| others.get(&namespace, "", "a")));
+    let renewal = async {
+        // The others were first.
+        tokio::task::yield_now().await;
+        election.get(&namespace, "", "a").await.unwrap();
+        started.elapsed()
+    };
+    let (_, waited) = tokio::join!(crowd, renewal);
+    assert_eq!(waited, Duration::ZERO);
+    // 30 at once and 20 a second: the others have waited.
+    assert_eq!(started.elapsed().as_millis(), 3500);
 }

@@ -4,6 +4,7 @@
 //! Listeners run inline, right after the store has changed: there is no buffer between them and the
 //! stream that could grow. They must be quick, and they are: a trigger maps a change to keys.
 
+mod backoff;
 mod freshness;
 mod reflector;
 mod registry;

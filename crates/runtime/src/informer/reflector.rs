@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use api::{DecodeError, ResourceType, Rng};
+use api::{DecodeError, ResourceType};
 use bytes::Bytes;
 use client::{
     Client, Encoding, Error, ListOptions, ResourceVersionMatch, WatchEvent, WatchOptions,
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::StreamOptions;
+use super::backoff::Backoff;
 use super::freshness::Freshness;
 
 /// Upstream's page size for lists that the server does not serve from its cache.
@@ -418,54 +419,5 @@ async fn sleep_until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
         None => std::future::pending().await,
-    }
-}
-
-/// 800 ms doubling to 30 s, each time up to twice as long by chance; forgotten after two good minutes.
-struct Backoff {
-    rng: Rng,
-    next: Duration,
-    last_wait: Option<Instant>,
-}
-
-const BACKOFF_BASE: Duration = Duration::from_millis(800);
-const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// A server that cannot be reached costs nothing to ask: it is found soon after it is back.
-const BACKOFF_MAX_UNREACHABLE: Duration = Duration::from_secs(4);
-const BACKOFF_RESET: Duration = Duration::from_secs(120);
-
-impl Backoff {
-    fn new(rng: Rng) -> Backoff {
-        Backoff {
-            rng,
-            next: BACKOFF_BASE,
-            last_wait: None,
-        }
-    }
-
-    fn reset(&mut self) {
-        self.next = BACKOFF_BASE;
-    }
-
-    async fn wait_for_server(&mut self) {
-        self.next = self.next.min(BACKOFF_MAX_UNREACHABLE);
-        self.wait(None).await;
-    }
-
-    async fn wait(&mut self, at_least: Option<Duration>) {
-        self.reset_if_long_lived();
-        let jittered = self.next.mul_f64(1.0 + self.rng.unit());
-        self.next = (self.next * 2).min(BACKOFF_MAX);
-        tokio::time::sleep(jittered.max(at_least.unwrap_or_default())).await;
-        self.last_wait = Some(Instant::now());
-    }
-
-    fn reset_if_long_lived(&mut self) {
-        if self
-            .last_wait
-            .is_some_and(|then| then.elapsed() > BACKOFF_RESET)
-        {
-            self.next = BACKOFF_BASE;
-        }
     }
 }

@@ -226,6 +226,36 @@ async fn resumes_where_a_stream_was_cut() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cut_after_any_event_loses_nothing() {
+    let listing = || vec![added("a", 3), added("b", 4), bookmark(7, true)];
+    let changes = || {
+        vec![
+            event("MODIFIED", &pod("a", 8, "Running")),
+            added("c", 9),
+            event("DELETED", &pod("b", 10, "Pending")),
+            event("MODIFIED", &pod("c", 11, "Running")),
+        ]
+    };
+    let all: Vec<String> = listing().into_iter().chain(changes()).collect();
+    for cut in 0..=all.len() {
+        let (before, after) = all.split_at(cut);
+        let rest = match cut < listing().len() {
+            // Half a listing is none.
+            true => all.clone(),
+            false => after.to_vec(),
+        };
+        let seen = run(vec![Answer::Frames(before.to_vec()), Answer::Open(rest)]).await;
+        assert_eq!(
+            seen.log,
+            ["+a", "+b", "~a", "+c", "-b", "~c"],
+            "cut at {cut}"
+        );
+        assert_eq!(seen.store, ["a@8", "c@11"], "cut at {cut}");
+        assert_eq!(seen.requests.len(), 2, "cut at {cut}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cut_in_the_middle_of_an_event_loses_nothing() {
     let half = added("b", 8)[..20].to_string();
     let seen = run(vec![
@@ -328,6 +358,78 @@ async fn trouble_is_waited_out() {
     .await;
     assert_eq!(seen.requests, ["watch-list"; 5]);
     assert_eq!(seen.log, ["+a"]);
+}
+
+/// A server that was restored, or another one behind the same address, does not know our revision yet.
+#[tokio::test(start_paused = true)]
+async fn a_revision_from_the_future_is_given_up() {
+    let too_large = status(504, "Timeout").replace(
+        r#""code""#,
+        r#""details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}]},"code""#,
+    );
+    let seen = run(vec![
+        Answer::Frames(vec![added("a", 90), bookmark(90, true)]),
+        Answer::Plain(504, too_large),
+        Answer::Open(vec![added("b", 5), bookmark(7, true)]),
+    ])
+    .await;
+    assert_eq!(seen.requests, ["watch-list", "watch@90", "watch-list"]);
+    assert_eq!(seen.log, ["+a", "+b", "-a"]);
+    assert_eq!(seen.store, ["b@5"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_end_after_five_to_ten_minutes_and_not_all_at_once() {
+    let script = Arc::new(Script {
+        answers: Mutex::default(),
+        requests: Mutex::default(),
+    });
+    let (_stopper, stop) = Stop::new();
+    let options = StreamOptions {
+        rng: Rng::from_seed(1),
+        resync: None,
+    };
+    let informer = Informer::<Pod>::new();
+    let running = informer.run(Client::new(transport(&script)), options, stop);
+    let _ = tokio::time::timeout(Duration::from_secs(7200), running).await;
+    let requests = script.requests.lock().unwrap();
+    let asked: std::collections::BTreeSet<u64> = requests
+        .iter()
+        .filter_map(|path| {
+            path.split(['?', '&'])
+                .find_map(|pair| pair.strip_prefix("timeoutSeconds="))
+        })
+        .map(|seconds| seconds.parse().unwrap())
+        .collect();
+    assert!(asked.len() > 3, "{asked:?}");
+    assert!(
+        asked.iter().all(|seconds| (300..600).contains(seconds)),
+        "{asked:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_read_a_kind_share_one_stream() {
+    let listing = Answer::Open(vec![added("a", 3), bookmark(7, true)]);
+    let script = Arc::new(Script {
+        answers: Mutex::new([listing].into()),
+        requests: Mutex::default(),
+    });
+    let options = StreamOptions {
+        rng: Rng::from_seed(1),
+        resync: None,
+    };
+    let informers = super::Informers::new(Client::new(transport(&script)), options);
+    let (one, two) = (informers.of::<Pod>(), informers.of::<Pod>());
+    let (_stopper, stop) = Stop::new();
+    informers.start(&stop);
+    informers.synced().await;
+    let late = informers.of::<Pod>();
+    for informer in [one, two, late] {
+        assert!(informer.is_synced() && informer.store().find("ns", "a").is_some());
+        assert_eq!(informer.store().resource_version(), 7);
+    }
+    assert_eq!(script.requests.lock().unwrap().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

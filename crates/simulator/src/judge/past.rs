@@ -19,9 +19,6 @@ const LAG: Duration = Duration::from_secs(60);
 /// what was lost run out later, but they only hold back.
 const RELISTING: Duration = Duration::from_secs(90);
 
-/// How long the collector may still take owners for gone that it knew to be so.
-const AMNESTY: Duration = Duration::from_secs(6 * 60);
-
 /// A manager whose lease was lost with the tail goes on until it has failed to renew it for ten seconds, and may be told
 /// so late (two tries, each up to two seconds slow).
 const RENEWAL: Duration = Duration::from_secs(16);
@@ -181,8 +178,7 @@ impl Past {
     }
 
     /// May somebody still act on what was lost?
-    pub(super) fn is_forgiven(&self, now: MicroTime, is_collector: bool) -> bool {
-        let lasts = if is_collector { AMNESTY } else { RELISTING };
-        self.forgiven_at.is_some_and(|at| now.since(at) < lasts)
+    pub(super) fn is_forgiven(&self, now: MicroTime) -> bool {
+        self.forgiven_at.is_some_and(|at| now.since(at) < RELISTING)
     }
 }

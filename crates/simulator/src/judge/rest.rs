@@ -274,11 +274,10 @@ impl Mirror {
 
     /// Nothing is half gone, and no pod that a workload selects is without an owner.
     fn no_leftovers(&self) -> Verdict {
-        // Volumes are the provisioner's, and one whose claim came back with a restored server is stuck.
         let going = self
             .metas
             .values()
-            .find(|(plural, meta)| meta.is_terminating() && plural != "persistentvolumes");
+            .find(|(plural, meta)| meta.is_terminating() && !self.may_stay(plural, meta));
         if let Some((plural, meta)) = going {
             return Err(format!("{plural} {} is still being deleted", meta.key()));
         }
@@ -303,6 +302,17 @@ impl Mirror {
             }
         }
         Ok(())
+    }
+
+    /// May something stay half gone? Volumes are the provisioner's, and one whose claim came back with a restored server
+    /// is stuck. A claim waits for the last pod that uses it: one that was taken from its set runs on.
+    fn may_stay(&self, plural: &str, meta: &Meta) -> bool {
+        let uses = |pod: &Arc<Pod>| {
+            let mut volumes = pod.volumes().iter();
+            volumes.any(|volume| *volume.claim_name == *meta.name)
+        };
+        let is_used = || self.pods.in_namespace(&meta.namespace).iter().any(uses);
+        plural == "persistentvolumes" || plural == "persistentvolumeclaims" && is_used()
     }
 
     /// No pod belongs to somebody who does not select it.

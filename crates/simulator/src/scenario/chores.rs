@@ -1,5 +1,5 @@
 //! What users do to the things that controllers keep in order for them: accounts, tokens, certificates, roles,
-//! jobs, annotations of nodes.
+//! jobs, annotations of nodes, and what belongs to what.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) fn draw_chore(
     nodes: usize,
 ) -> Vec<(Duration, Wish)> {
     let soon = || Duration::from_millis(200 + rng.below(5000) as u64);
-    let wishes = match rng.below(7) {
+    let wishes = match rng.below(8) {
         0 => vec![delete::<ServiceAccount>(namespace, "default")],
         1 => robot(rng, namespace, number),
         2 => {
@@ -44,6 +44,7 @@ pub(super) fn draw_chore(
             )]
         }
         5 => job(rng, namespace, number),
+        6 => keeper(rng, namespace, number),
         _ => {
             let node = format!("node-{}", rng.below(nodes));
             let patch = json!({"metadata": {"annotations": {"node.alpha.kubernetes.io/ttl": "7"}}});
@@ -133,6 +134,22 @@ fn job(rng: &Rng, namespace: &'static str, number: usize) -> Vec<Wish> {
     ]
 }
 
+/// A secret that goes with a configuration, and names another owner that never was. What became of the one that never
+/// was makes the collector look at the secret, perhaps before it has seen the configuration.
+fn keeper(rng: &Rng, namespace: &'static str, number: usize) -> Vec<Wish> {
+    let name = format!("keeper-{number}");
+    let owner = target::<ConfigMap>(namespace, &name);
+    let kept = object::<Secret>(namespace, &format!("kept-{number}"), json!({}));
+    let mut wishes = vec![
+        create::<ConfigMap>(namespace, &name, json!({})),
+        Wish::CreateSecretOf(owner, kept),
+    ];
+    if rng.chance(2) {
+        wishes.push(delete::<ConfigMap>(namespace, &name));
+    }
+    wishes
+}
+
 fn target<K: Resource>(namespace: &'static str, name: &str) -> Target {
     Target {
         resource: K::TYPE,
@@ -142,6 +159,11 @@ fn target<K: Resource>(namespace: &'static str, name: &str) -> Target {
 }
 
 fn create<K: Resource>(namespace: &'static str, name: &str, more: Value) -> Wish {
+    let object = object::<K>(namespace, name, more);
+    Wish::Create(target::<K>(namespace, name), object)
+}
+
+fn object<K: Resource>(namespace: &'static str, name: &str, more: Value) -> Value {
     let resource = K::TYPE;
     let mut object = more;
     object["apiVersion"] = json!(resource.api_version());
@@ -150,7 +172,7 @@ fn create<K: Resource>(namespace: &'static str, name: &str, more: Value) -> Wish
     if !namespace.is_empty() {
         object["metadata"]["namespace"] = json!(namespace);
     }
-    Wish::Create(target::<K>(namespace, name), object)
+    object
 }
 
 fn change<K: Resource>(namespace: &'static str, name: &str, patch: Value, what: &str) -> Wish {

@@ -1,9 +1,10 @@
 //! A scenario from a seed: some are calm, some are wild, all are small.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use api::kinds::Pod;
-use api::{Resource, Rng};
+use api::{Resource, ResourceType, Rng};
 use client::Propagation;
 use serde_json::json;
 
@@ -27,6 +28,9 @@ const DAYS_ONE_IN: usize = 40;
 
 /// Longer than it takes another manager to lead after a crash (15 seconds) and to look around.
 const HAND_OVER: Duration = Duration::from_secs(25);
+
+/// Longer than the time from the end of a workload to the pod that comes after it.
+const UNSEEN_END: Duration = Duration::from_secs(15);
 
 /// Kinds whose watches can be troubled one by one.
 const WATCHED: [&str; 11] = [
@@ -53,17 +57,16 @@ impl Scenario {
             rng: rng.fork(),
             nodes,
             managers,
+            troubled: !rng.chance(4),
             workloads: Vec::new(),
             pods: 0,
             chores: 0,
             steps: Vec::new(),
             at: Duration::ZERO,
         };
-        // Trouble comes in all mixes; a quarter of the runs have none but a user who changes their mind.
-        let troubled = !rng.chance(4);
         for _ in 0..8 + rng.below(10) {
             draft.wish();
-            if troubled && rng.chance(3) {
+            if draft.troubled && rng.chance(3) {
                 draft.trouble();
             }
             draft.at += Duration::from_millis(rng.below(8000) as u64);
@@ -78,7 +81,7 @@ impl Scenario {
             nodes,
             managers,
             skew: Duration::from_secs(if skewed { 1 + rng.below(5) as u64 } else { 0 }),
-            faults: if troubled {
+            faults: if draft.troubled {
                 Faults::from_seed(&rng)
             } else {
                 Faults::default()
@@ -93,6 +96,8 @@ struct Draft {
     rng: Rng,
     nodes: usize,
     managers: usize,
+    /// Trouble comes in all mixes; a quarter of the runs have none but a user who changes their mind.
+    troubled: bool,
     workloads: Vec<Workload>,
     pods: usize,
     chores: usize,
@@ -172,7 +177,13 @@ impl Draft {
         let chosen = self.rng.below(self.workloads.len());
         let namespace = self.workloads[chosen].target.namespace;
         let mut at = self.at;
-        for (after, wish) in draw_chore(&self.rng, namespace, self.chores, self.nodes) {
+        let wishes = draw_chore(&self.rng, namespace, self.chores, self.nodes);
+        let first = wishes.first().and_then(|(_, wish)| wish.target());
+        if let Some(target) = first.filter(|_| self.troubled && self.rng.chance(2)) {
+            let (plural, lasts) = (plural_of(&target.resource), self.millis(25_000));
+            self.push(at, Action::Trouble(Trouble::Freeze { plural, lasts }));
+        }
+        for (after, wish) in wishes {
             at += after;
             self.push(at, Action::User(wish));
         }
@@ -223,50 +234,68 @@ impl Draft {
         Wish::Delete(target, policy)
     }
 
+    /// A workload goes while nobody is told of it, and then a pod comes that it would have taken.
+    fn unseen_end(&mut self) {
+        let chosen = self.rng.below(self.workloads.len());
+        let target = self.workloads[chosen].target.clone();
+        let plural = plural_of(&target.resource);
+        let lasts = UNSEEN_END + self.millis(10_000);
+        let freeze = Trouble::Freeze { plural, lasts };
+        self.push(self.at, Action::Trouble(freeze));
+        let deleted_at = self.at + self.millis(1000);
+        let delete = Wish::Delete(target.clone(), Propagation::Background);
+        self.push(deleted_at, Action::User(delete));
+        let stray = match self.rng.chance(2) {
+            true => self.bare_pod(target),
+            false => Wish::DisownPod(target, self.rng.below(6)),
+        };
+        let found_at = deleted_at + Duration::from_millis(500) + self.millis(12_000);
+        self.push(found_at, Action::User(stray));
+    }
+
+    fn millis(&self, most: usize) -> Duration {
+        Duration::from_millis(self.rng.below(most) as u64)
+    }
+
     fn trouble(&mut self) {
-        let millis = |most: usize| Duration::from_millis(self.rng.below(most) as u64);
         // What users are busy with is where an old view does harm.
         let plural = match self.rng.chance(2) {
             true => WATCHED[self.rng.below(WATCHED.len())],
             false => {
                 let busy = &self.workloads[self.rng.below(self.workloads.len())];
-                let plural = &*busy.target.resource.plural;
-                WATCHED
-                    .into_iter()
-                    .find(|held| *held == plural)
-                    .unwrap_or("pods")
+                plural_of(&busy.target.resource)
             }
         };
         let node = self.rng.below(self.nodes);
         let manager = self.rng.below(self.managers);
-        let (at, later) = (self.at + millis(4000), self.at + millis(30_000));
-        let trouble = match self.rng.below(12) {
+        let (at, later) = (self.at + self.millis(4000), self.at + self.millis(30_000));
+        let trouble = match self.rng.below(13) {
             0..=2 => Trouble::CrashManager {
                 manager,
-                down: millis(4000),
+                down: self.millis(4000),
             },
             3 => Trouble::RestartServer {
                 lost: 0,
-                down: millis(5000),
+                down: self.millis(5000),
             },
             4 => Trouble::RestartServer {
                 lost: 1 + self.rng.below(12) as u64,
-                down: millis(5000),
+                down: self.millis(5000),
             },
             5 | 6 => Trouble::Freeze {
                 plural,
-                lasts: millis(25_000),
+                lasts: self.millis(25_000),
             },
             7 => Trouble::Delay {
                 plural,
-                by: millis(3000),
-                lasts: millis(30_000),
+                by: self.millis(3000),
+                lasts: self.millis(30_000),
             },
             8 => Trouble::CutWatches,
             9 => Trouble::ExpireWatches,
             10 if self.managers > 1 && self.rng.chance(2) => {
                 // The one who takes over has stood by with an old view. Most often the first one leads.
-                let lasts = HAND_OVER + millis(10_000);
+                let lasts = HAND_OVER + self.millis(10_000);
                 self.push(
                     self.at,
                     Action::Trouble(Trouble::Freeze {
@@ -281,12 +310,13 @@ impl Draft {
             }
             10 if self.managers > 1 => Trouble::Isolate {
                 manager,
-                lasts: millis(40_000),
+                lasts: self.millis(40_000),
             },
             10 => {
                 self.push(later, Action::Trouble(Trouble::WakeNode(node)));
                 Trouble::SilenceNode(node)
             }
+            11 => return self.unseen_end(),
             _ => {
                 self.push(
                     later + Duration::from_secs(60),
@@ -296,5 +326,13 @@ impl Draft {
             }
         };
         self.push(at, Action::Trouble(trouble));
+    }
+}
+
+fn plural_of(resource: &ResourceType) -> &'static str {
+    match resource.plural {
+        Cow::Borrowed(plural) => plural,
+        // Kinds that were discovered; the generator knows its own by heart.
+        Cow::Owned(_) => "pods",
     }
 }

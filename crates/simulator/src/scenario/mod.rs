@@ -56,6 +56,8 @@ pub enum Action {
 #[derive(Clone, Debug)]
 pub enum Wish {
     Create(Target, Value),
+    /// A secret that belongs to this object, and to somebody who does not exist.
+    CreateSecretOf(Target, Value),
     /// A strategic merge patch, and what it means in words.
     Change(Target, Value, String),
     Delete(Target, Propagation),
@@ -206,6 +208,20 @@ impl Action {
     }
 }
 
+impl Wish {
+    /// The object that it is about, where it names one.
+    pub(crate) fn target(&self) -> Option<&Target> {
+        match self {
+            Wish::Create(target, _)
+            | Wish::CreateSecretOf(target, _)
+            | Wish::Change(target, ..)
+            | Wish::Delete(target, _)
+            | Wish::FinishJob(target) => Some(target),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -250,6 +266,10 @@ impl fmt::Display for Wish {
             Wish::Create(target, object) => {
                 write!(f, "creates {target}: {}", object["spec"])
             }
+            Wish::CreateSecretOf(owner, _) => write!(
+                f,
+                "creates a secret that belongs to {owner} and to one that does not exist"
+            ),
             Wish::Change(target, _, what) => write!(f, "{what}: {target}"),
             Wish::Delete(target, policy) => write!(f, "deletes {target} ({policy:?})"),
             Wish::DeletePod(target, nth) => write!(f, "deletes pod {nth} of {target}"),

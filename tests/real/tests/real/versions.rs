@@ -54,14 +54,7 @@ fn a_group_that_the_server_lacks_turns_off_what_needs_it_until_it_comes() {
 
     // Whoever needs no Jobs works, and one line says who does not.
     let api = &cluster.api;
-    create(
-        api,
-        "/api/v1/namespaces",
-        json!({"metadata": {"name": "shop"}}),
-    );
-    until(api, &format!("{SHOP}/serviceaccounts/default"), |found| {
-        found.is_some()
-    });
+    open_shop(api);
     create(api, &format!("{APPS}/deployments"), workload("deployments"));
     until(api, &format!("{APPS}/deployments/deployments"), |found| {
         found.is_some_and(|object| object["status"]["replicas"] == 3)
@@ -111,14 +104,7 @@ fn smoke(installation: &Installation) {
     // Admission taints a node that no kubelet has called ready yet.
     api.merge_patch("/api/v1/nodes/node-0", &json!({"spec": {"taints": null}}))
         .unwrap();
-    create(
-        api,
-        "/api/v1/namespaces",
-        json!({"metadata": {"name": "shop"}}),
-    );
-    until(api, &format!("{SHOP}/serviceaccounts/default"), |found| {
-        found.is_some()
-    });
+    open_shop(api);
     let kubelet = AutomaticKubelet::start(api, "shop", 2);
 
     let up = |path: &str, updated: &str, ready: &str, count: u64| {
@@ -175,6 +161,14 @@ fn smoke(installation: &Installation) {
         "on {version}, again and again: {errors:#?}"
     );
     installation::say(&format!("{version}: workloads came, rolled and went"));
+}
+
+/// A namespace that pods can be made in: its account is there.
+fn open_shop(api: &Api) {
+    let shop = json!({"metadata": {"name": "shop"}});
+    create(api, "/api/v1/namespaces", shop);
+    let account = format!("{SHOP}/serviceaccounts/default");
+    until(api, &account, |found| found.is_some());
 }
 
 fn create(api: &Api, path: &str, object: Value) {

@@ -11,6 +11,7 @@ fn ready_since(seconds: i64) -> Pod {
     ))
 }
 
+// Upstream: TestNextPodAvailabilityCheck.
 #[test]
 fn availability() {
     let now = Time::from_unix(100).micro();
@@ -26,17 +27,26 @@ fn availability() {
             "{since} {min_ready}"
         );
     }
-    assert_eq!(
-        ready_since(98).until_available(5, now),
-        Some(Duration::from_secs(3))
-    );
-    assert!(
-        !pod(r#"{"status":{"conditions":[{"type":"Ready","status":"True"}]}}"#)
-            .is_available(1, now)
-    );
+    for (since, min_ready, wait) in [
+        (98, 5, Some(3)),
+        (100, 1, Some(1)),
+        (80, 30, Some(10)),
+        (100, 0, Some(0)),
+        (49, 50, Some(0)),
+    ] {
+        assert_eq!(
+            ready_since(since).until_available(min_ready, now),
+            wait.map(Duration::from_secs),
+            "{since} {min_ready}"
+        );
+    }
+    let undated = pod(r#"{"status":{"conditions":[{"type":"Ready","status":"True"}]}}"#);
+    assert!(!undated.is_available(1, now));
+    assert_eq!(undated.until_available(1, now), None);
     assert_eq!(pod("{}").until_available(0, now), None);
 }
 
+// Upstream: TestActivePodFiltering, TestCountTerminatingPods.
 #[test]
 fn activity() {
     let check = |json: &str| {
@@ -49,6 +59,10 @@ fn activity() {
     );
     assert_eq!(
         check(r#"{"status":{"phase":"Failed"}}"#),
+        (false, true, false)
+    );
+    assert_eq!(
+        check(r#"{"status":{"phase":"Succeeded"}}"#),
         (false, true, false)
     );
     assert_eq!(check(r#"{"status":{"phase":"Odd"}}"#), (true, false, false));

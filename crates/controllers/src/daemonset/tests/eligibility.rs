@@ -1,6 +1,6 @@
 //! Which nodes fit.
 
-use api::{Gate, Gates};
+use api::{Gate, Gates, Resource};
 
 use super::super::Eligibility;
 use super::{node, set};
@@ -41,6 +41,7 @@ fn taints_repel_unless_tolerated() {
     check("", "n1:taint=k/NoExecute", "leaves");
     check("", "n1:taint=k/NoSchedule,taint=j/NoExecute", "leaves");
     check("", "n1:taint=k/PreferNoSchedule", "runs");
+    check("tolerate=k", "n1", "runs");
     check("tolerate=k", "n1:taint=k/NoSchedule", "runs");
     check("tolerate=k", "n1:taint=k/NoExecute", "runs");
     check("tolerate=k", "n1:taint=j/NoSchedule", "stays");
@@ -67,16 +68,39 @@ fn trouble_with_the_node_is_tolerated() {
     check("hostnetwork", unavailable, "runs");
 }
 
-// Upstream: TestNodeAffinityDaemonLaunchesPods.
+// Upstream: TestNodeAffinityDaemonLaunchesPods, TestNodeShouldRunDaemonPod.
 #[test]
 fn required_affinity_chooses_nodes() {
-    let mut set = (*set("")).clone();
-    let mut placement = (*set.spec.placement).clone();
-    placement.affinity = serde_json::from_value(super::meant_for("n2")).unwrap();
-    set.spec.placement = placement.into();
-    let eligibility = Eligibility::new(&set, Gates::default());
-    assert!(!eligibility.verdict(&node("n1")).may_stay());
-    assert!(eligibility.verdict(&node("n2")).should_run());
+    let check = |affinity: serde_json::Value, fits: &str, does_not: &str| {
+        let mut set = (*set("")).clone();
+        let mut placement = (*set.spec.placement).clone();
+        placement.affinity = serde_json::from_value(affinity).unwrap();
+        set.spec.placement = placement.into();
+        let eligibility = Eligibility::new(&set, Gates::default());
+        assert!(eligibility.verdict(&node(fits)).should_run(), "{fits}");
+        assert!(!eligibility.verdict(&node(does_not)).may_stay());
+    };
+    check(super::meant_for("n2"), "n2", "n1");
+    let labelled = serde_json::json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [
+            {"key": "disk", "operator": "In", "values": ["ssd", "nvme"]},
+        ]}],
+    }}});
+    check(labelled.clone(), "n1:disk=ssd", "n1:disk=hdd");
+    check(labelled, "n1:disk=nvme", "n1");
+}
+
+// Upstream: TestNodeShouldRunDaemonPod.
+#[test]
+fn a_node_that_is_cordoned_runs_daemons_all_the_same() {
+    let mut cordoned =
+        serde_json::json!({"metadata": {"name": "n1"}, "spec": {"unschedulable": true}});
+    cordoned["spec"]["taints"] =
+        serde_json::json!([{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]);
+    let cordoned = api::kinds::Node::decode(cordoned.to_string().as_bytes()).unwrap();
+    let set = set("");
+    let verdict = Eligibility::new(&set, Gates::default()).verdict(&cordoned);
+    assert!(verdict.should_run());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use api::Resource;
 use api::kinds::{ControllerRevision, DaemonSet, Pod};
 use serde_json::json;
 
-use super::super::{converged, safe};
+use super::super::{converged, history_bounded, safe};
 use super::*;
 
 /// Plays kubelet until nothing changes any more; gives the fewest pods that were ready and not on
@@ -47,6 +47,12 @@ async fn check_invariants(world: &World, settled: bool) {
         let hash = newest.metadata.labels.get("controller-revision-hash");
         let (gates, now) = (Gates::default(), world.clock.now());
         converged(&set, &nodes, &pods, hash.unwrap(), gates, now).unwrap();
+        history_bounded(&set, &pods, &revisions).unwrap();
+        let mut forgetful = (*set).clone();
+        forgetful.spec.revision_history_limit = Some(0);
+        let kept = history_bounded(&forgetful, &pods, &revisions);
+        let expected = usize::from(revisions.len() > 1 && !set.spec.update_strategy.on_delete);
+        assert_eq!(usize::from(kept.is_err()), expected, "{kept:?}");
     }
 }
 

@@ -7,18 +7,9 @@ use super::*;
 
 /// A controller that has seen the set and one node, and nothing since.
 async fn lagging(gates: Gates) -> Lagging {
-    let world = World::new().await;
-    let tools = Tools {
-        gates,
-        ..Tools::from(&world)
-    };
-    let controller = controller(&world.informers, tools, 1);
-    let mut set = daemon_set();
-    set["metadata"]["finalizers"] = json!(["example.com/hold"]);
-    world.create(&DaemonSet::TYPE, set).await;
-    add_node(&world, "n1").await;
-    let lagging = Lagging { world, controller };
-    lagging.see::<DaemonSet>("web").await;
+    let build = |informers: &_, tools| controller(informers, tools, 1);
+    let lagging = crate::lagging::<DaemonSet>(daemon_set(), gates, build).await;
+    add_node(&lagging.world, "n1").await;
     lagging.see::<Node>("n1").await;
     lagging
 }

@@ -160,6 +160,9 @@ fn what_counts_as_progress() {
         // More old and new pods at once is progress; fewer new ones is none.
         ("10/0/10/10", "12/1/10/10", true),
         ("10/7/3/3", "10/5/3/3", false),
+        ("10/7/3/3", "10/6/3/3", false),
+        // Fewer in all and fewer that are available, but more new ones.
+        ("10/4/7/7", "8/8/5/5", true),
         ("10/10/9/8", "10/10/10/8", true),
         ("10/10/9/8", "10/10/9/9", true),
         // New pods were killed, and old ones came instead.

@@ -353,6 +353,28 @@ fn an_object_of_a_restored_server_is_what_it_is_now() {
 }
 
 #[test]
+fn an_owner_that_comes_back_with_a_restored_server_is_not_gone() {
+    let mut graph = graph(&["ns/o", "ns/a <o", "ns/b <o=Cat"]);
+    graph.denied(&identity("ns/o", "Cat"));
+    gone(&mut graph, "ns/o");
+    let known =
+        |graph: &Graph, reference: &str| graph.known_owner(&owner_ref(reference), &Istr::new("ns"));
+    assert_eq!(known(&graph, "o"), KnownOwner::Absent);
+    observe(&mut graph, &["ns/o"]);
+    let alive = KnownOwner::Observed {
+        deleting_dependents: false,
+    };
+    assert_eq!(known(&graph, "o"), alive);
+    assert_eq!(known(&graph, "o=Cat"), KnownOwner::Absent, "never its name");
+    // Of a cluster-scoped owner in whatever namespace it was asked for.
+    observe(&mut graph, &["ns/c <wide"]);
+    graph.denied(&identity("ns/wide", "Thing"));
+    assert_eq!(known(&graph, "wide"), KnownOwner::Absent);
+    observe(&mut graph, &["wide"]);
+    assert_eq!(known(&graph, "wide"), alive);
+}
+
+#[test]
 fn a_dependent_that_is_seen_late_is_deleted_with_the_others() {
     let mut graph = graph(&["ns/o", "ns/a <o!"]);
     let foreground = "ns/o deleting +foregroundDeletion";

@@ -3,25 +3,18 @@
 use api::kinds::{Job, Pod};
 use api::{Gate, Gates, Resource};
 use serde_json::json;
-use testkit::{Lagging, World};
+use testkit::Lagging;
 
 use super::super::controller;
 use super::story::job;
-use crate::Tools;
 
 async fn lagging(consistency: bool) -> Lagging {
-    let world = World::new().await;
-    let gate = Gate::StaleControllerConsistencyJob;
-    let tools = Tools {
-        gates: Gates::default().with(gate, consistency),
-        ..Tools::from(&world)
-    };
-    let controller = controller(&world.informers, tools, 1).jobs;
-    let spec = json!({"completions": 3, "parallelism": 2});
-    world.create(&Job::TYPE, job(spec)).await;
-    let lagging = Lagging { world, controller };
-    lagging.see::<Job>("j").await;
-    lagging
+    let gates = Gates::default().with(Gate::StaleControllerConsistencyJob, consistency);
+    let job = job(json!({"completions": 3, "parallelism": 2}));
+    crate::lagging::<Job>(job, gates, |informers, tools| {
+        controller(informers, tools, 1).jobs
+    })
+    .await
 }
 
 #[tokio::test(start_paused = true)]

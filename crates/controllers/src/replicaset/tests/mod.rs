@@ -20,18 +20,20 @@ fn now() -> MicroTime {
 }
 
 /// `a:ready,10m` and the like: a name, then facts. Facts: `ready`, `pending`, `running`, `unknown`,
-/// `nonode`, `on=N`, `cost=N`, `restarts=N`, `created=D`, `uid=U`, and a plain duration that says
-/// since when it is ready (or how old it is).
+/// `nonode`, `on=N`, `cost=N`, `restarts=N`, `sidecar=N` (its restarts), `created=D`, `uid=U`, `nosince`
+/// (it does not say since when), and a plain duration that says since when it is ready (or how old it is).
 fn pod(text: &str) -> Arc<Pod> {
     let (name, facts) = text.split_once(':').unwrap_or((text, ""));
     let (mut phase, mut ready, mut node, mut uid) =
         ("Running", false, String::from("n1"), name.to_string());
     let (mut since, mut created, mut restarts, mut cost) = (0, 0, 0, String::new());
+    let (mut sidecar, mut dated) = (0, true);
     for fact in facts.split(',').filter(|fact| !fact.is_empty()) {
         match fact.split_once('=') {
             Some(("on", value)) => node = value.into(),
             Some(("cost", value)) => cost = value.into(),
             Some(("restarts", value)) => restarts = value.parse().unwrap(),
+            Some(("sidecar", value)) => sidecar = value.parse().unwrap(),
             Some(("created", value)) => created = seconds(value),
             Some(("uid", value)) => uid = value.into(),
             _ => match fact {
@@ -40,6 +42,7 @@ fn pod(text: &str) -> Arc<Pod> {
                 "running" => phase = "Running",
                 "unknown" => phase = "Unknown",
                 "nonode" => node.clear(),
+                "nosince" => dated = false,
                 duration => since = seconds(duration),
             },
         }
@@ -52,11 +55,15 @@ fn pod(text: &str) -> Arc<Pod> {
             "labels": {"app": "web"},
             "annotations": {api::kinds::POD_DELETION_COST: cost},
         },
-        "spec": {"nodeName": node},
+        "spec": {"nodeName": node, "initContainers": [{"name": "s", "restartPolicy": "Always"}]},
         "status": {
             "phase": phase,
-            "conditions": [{"type": "Ready", "status": if ready {"True"} else {"False"}, "lastTransitionTime": at(since)}],
+            "conditions": [{
+                "type": "Ready", "status": if ready {"True"} else {"False"},
+                "lastTransitionTime": dated.then(|| at(since)),
+            }],
             "containerStatuses": [{"name": "c", "restartCount": restarts}],
+            "initContainerStatuses": [{"name": "s", "restartCount": sidecar}],
         },
     });
     Arc::new(Pod::decode(json.to_string().as_bytes()).unwrap())

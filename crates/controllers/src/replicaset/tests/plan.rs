@@ -54,7 +54,7 @@ fn says_which_pods_are_awaited() {
     );
 }
 
-// Upstream: TestSyncReplicaSetCreates, TestControllerBurstReplicas.
+// Upstream: TestControllerBurstReplicas.
 #[test]
 fn creates_what_is_missing_up_to_the_burst() {
     check(
@@ -123,15 +123,58 @@ fn the_order_of_deletion() {
         deletes("replicas=1 | b:ready,100s,on=a,uid=2 a:ready,101s,on=b,uid=1"),
         "a"
     );
-    // More restarts first.
+    // More restarts first, of containers and then of sidecars.
     assert_eq!(
         deletes("replicas=1 | a:running,restarts=1 b:running,restarts=3"),
+        "b"
+    );
+    assert_eq!(
+        deletes("replicas=2 | a:running,sidecar=9 b:running,restarts=1 c:running,sidecar=3"),
+        "b"
+    );
+    assert_eq!(
+        deletes("replicas=1 | a:running,sidecar=3 b:running,sidecar=9"),
         "b"
     );
     // Newer first.
     assert_eq!(
         deletes("replicas=1 | old:running,created=10d new:running,created=1m"),
         "new"
+    );
+}
+
+// Upstream: TestSortingActivePodsWithRanks, TestSortingActivePods.
+#[test]
+fn an_earlier_rule_beats_all_later_ones() {
+    let first = |one: &str, other: &str| {
+        for text in [format!("{one} {other}"), format!("{other} {one}")] {
+            assert_eq!(deletes(&format!("replicas=1 | {text}")), "a", "{text}");
+        }
+    };
+    // A lone pod without a node, however old, against a fresh one that restarts.
+    first("a:pending,nonode,10d", "b:pending,restarts=9");
+    first("a:pending,cost=9", "b:unknown,cost=-9");
+    first("a:unknown", "b:running,restarts=9");
+    first("a:running,cost=9", "b:ready,cost=-9");
+    // A pod that does not say since when it is ready is the youngest of all.
+    first("a:ready,nosince", "b:ready,1s");
+    first("a:ready,1s", "b:ready,30d");
+    first("a:ready,nosince,restarts=1", "b:ready,nosince");
+    first(
+        "a:ready,1s,created=30d,restarts=9",
+        "b:ready,1s,created=30d",
+    );
+    first("a:ready,1s,created=2s", "b:ready,1s,created=30d");
+    // On a node with two of them time and restarts do not count, the cost does.
+    assert_eq!(
+        deletes(
+            "replicas=2 | a:ready,30d,on=n2 b:ready,30d,on=n2 c:ready,1s,restarts=9,on=n1,uid=0"
+        ),
+        "a"
+    );
+    assert_eq!(
+        deletes("replicas=2 | a:ready,on=n2,cost=5 b:ready,on=n2,cost=5 c:ready,on=n1"),
+        "c"
     );
 }
 

@@ -18,18 +18,12 @@ async fn lagging() -> Lagging {
 }
 
 async fn lagging_with(gates: Gates) -> Lagging {
-    let world = World::new().await;
-    let tools = Tools {
-        gates,
-        ..Tools::from(&world)
-    };
-    let controller = controller::<ReplicaSet>(&world.informers, tools, 1);
-    let mut set = replica_set(2);
-    set["metadata"]["finalizers"] = json!(["example.com/hold"]);
-    world.create(&ReplicaSet::TYPE, set).await;
-    let lagging = Lagging { world, controller };
-    lagging.see::<ReplicaSet>("web").await;
-    lagging
+    lagging_of(2, gates).await
+}
+
+async fn lagging_of(replicas: i32, gates: Gates) -> Lagging {
+    let build = |informers: &_, tools| controller::<ReplicaSet>(informers, tools, 1);
+    crate::lagging::<ReplicaSet>(replica_set(replicas), gates, build).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,6 +45,49 @@ async fn without_the_gate_expectations_keep_it_from_more_pods() {
     lagging.reconcile("web").await.unwrap();
     let written = lagging.world.written();
     assert!(!written.contains("POST pods"), "{written}");
+}
+
+// Upstream: TestControllerUpdateStatusWithFailure. The generation is the one that was acted on, not the one that the
+// server has by now.
+#[tokio::test(start_paused = true)]
+async fn a_status_goes_on_top_of_what_others_wrote_meanwhile_and_claims_to_have_seen_no_more() {
+    let lagging = lagging_of(0, Gates::default()).await;
+    let world = &lagging.world;
+    let resized = json!({"spec": {"replicas": 3}});
+    world.patch(&ReplicaSet::TYPE, "web", resized).await;
+    lagging.reconcile("web").await.unwrap();
+    assert_eq!(
+        world.written(),
+        "PUT replicasets/web/status -> 409\nPUT replicasets/web/status"
+    );
+    let set = world.get(&ReplicaSet::TYPE, "web").await.unwrap();
+    assert_eq!(set["metadata"]["generation"], 2);
+    assert_eq!(set["status"]["observedGeneration"], 1);
+    assert_eq!(set["spec"]["replicas"], 3, "and changes nothing else");
+}
+
+// Upstream: TestControllerBurstReplicas. The second round waits until all of the first was seen.
+#[tokio::test(start_paused = true)]
+async fn more_than_500_pods_come_and_go_in_two_rounds() {
+    let gate = Gate::StaleControllerConsistencyReplicaSet;
+    let lagging = lagging_of(510, Gates::default().with(gate, false)).await;
+    let world = &lagging.world;
+    lagging.reconcile("web").await.unwrap();
+    assert_eq!(world.written(), "POST pods ×500");
+    lagging.reconcile("web").await.unwrap();
+    let written = world.written();
+    assert!(!written.contains("POST"), "none was seen yet: {written}");
+    world.start().await;
+    lagging.reconcile("web").await.unwrap();
+    assert_eq!(world.written(), "POST pods ×10");
+
+    let none = json!({"spec": {"replicas": 0}});
+    world.patch(&ReplicaSet::TYPE, "web", none).await;
+    for left in [10, 0] {
+        world.settle().await;
+        lagging.reconcile("web").await.unwrap();
+        assert_eq!(world.pod_names().await.len(), left);
+    }
 }
 
 // Upstream: TestPatchPodCallbacks.

@@ -78,6 +78,20 @@ fn a_failure_appears_once_and_goes_with_success() {
             r#"{"replicas":1,"fullyLabeledReplicas":1,"readyReplicas":1,"availableReplicas":1,"terminatingReplicas":0,"observedGeneration":2,"conditions":[{"type":"ReplicaFailure","status":"True","lastTransitionTime":"2024-01-01T00:00:00Z","reason":"FailedCreate","message":"quota exceeded"}]}"#
         ]],
     );
+    let too_many = snapshot("replicas=2 | a:ready b:ready c:ready");
+    let refused = Outcome {
+        failure: Some(Error::Retry("not today".into())),
+        moved: false,
+    };
+    let status = compute(&too_many, &refused, now());
+    let held = &status.conditions[0];
+    let told = (held.reason.as_str(), &*held.message);
+    assert_eq!(told, ("FailedDelete", "not today"));
+    assert!(
+        compute(&fresh, &Outcome::default(), now())
+            .conditions
+            .is_empty()
+    );
     let mut failed = snapshot("replicas=0 | a:ready");
     let mut owner = (*failed.owner).clone();
     let held = Condition::new(

@@ -208,7 +208,7 @@ async fn a_failed_pod_is_replaced() {
     assert_eq!(world.pod_names().await.len(), 2);
 }
 
-// Upstream: TestStatusUpdatesWithoutReplicasChange and the min-ready cases of TestUpdatePods.
+// Upstream: TestReplicaSetAvailabilityCheck and the min-ready cases of TestUpdatePods.
 #[tokio::test(start_paused = true)]
 async fn availability_comes_with_time_alone() {
     let world = world::<ReplicaSet>().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::Resource;
-use api::kinds::{Pod, ReplicaSet};
+use api::kinds::{Namespace, Pod, ReplicaSet};
 use client::{DeleteOptions, Propagation};
 use serde_json::{Value, json};
 
@@ -173,6 +173,36 @@ async fn nothing_is_created_twice_while_the_caches_lag() {
         .filter(|write| write.method == "POST")
         .count();
     assert_eq!(created, 5);
+}
+
+/// Nothing can be created in such a namespace: one request a look, no failure to show, and an end.
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_goes_away_is_no_failure() {
+    let world = world::<ReplicaSet>().await;
+    let doomed = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "doomed"}});
+    world.create(&Namespace::TYPE, doomed).await;
+    let user = &world.user;
+    let empty = replica_set(0).to_string();
+    user.create(&ReplicaSet::TYPE, "doomed", empty)
+        .await
+        .unwrap();
+    world.delete(&Namespace::TYPE, "doomed").await;
+    world.settle().await;
+    world.writes();
+    let more = client::Patch::Merge(r#"{"spec":{"replicas":30}}"#.into());
+    user.patch(&ReplicaSet::TYPE, "doomed", "web", None, &more)
+        .await
+        .unwrap();
+    world.settle().await;
+    // Its own status makes it look once more.
+    assert_eq!(
+        world.written(),
+        "POST pods -> 403\nPUT replicasets/web/status\nPOST pods -> 403"
+    );
+    let set = user.get(&ReplicaSet::TYPE, "doomed", "web").await.unwrap();
+    let set: Value = serde_json::from_slice(&set).unwrap();
+    assert_eq!(set["status"]["conditions"], Value::Null);
+    assert_eq!(set["status"]["observedGeneration"], 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -138,3 +138,19 @@ async fn a_set_wakes_itself() {
     world.delete(&ReplicaSet::TYPE, "web").await;
     assert_eq!(watching.woken().await, "web");
 }
+
+// Upstream: TestDeleteFinalStateUnknown. Only a new listing shows that the pod is gone.
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_deletion_was_missed_wakes_its_owner() {
+    let watching = Watching::new().await;
+    let informers = &watching.world.informers;
+    let mut pod = orphan("pod");
+    pod["metadata"]["namespace"] = json!("default");
+    pod["metadata"]["ownerReferences"] = owned_by(&watching.web);
+    let pods = informers.store::<Pod>();
+    pods.put(Arc::new(Pod::decode(pod.to_string().as_bytes()).unwrap()));
+    assert_eq!(watching.woken().await, "");
+    informers.demand_fresh(tokio::time::Instant::now());
+    assert_eq!(watching.woken().await, "web");
+    assert!(pods.is_empty());
+}

@@ -51,7 +51,7 @@ fn each_policy_has_its_owner() {
     }
 }
 
-// Upstream: TestHasStaleOwnerRef, TestHasUnexpectedController, TestHasNonController, TestHasOwnerRef.
+// Upstream: TestHasStaleOwnerRef, TestHasUnexpectedController, TestHasOwnerRef.
 #[test]
 fn claims_of_somebody_else_are_left_alone() {
     for policy in &POLICIES[1..] {
@@ -81,6 +81,36 @@ fn an_owner_that_does_not_control_is_put_right() {
         owners("whendeleted=delete", 1, "plainset").1,
         ["StatefulSet=set"]
     );
+}
+
+// Upstream: TestClaimOwnerUpToDateEdgeCases, TestNonController, TestUpdateClaimControllerRef.
+#[test]
+fn of_the_right_owner_one_reference_that_controls_is_right() {
+    let both = "scaled=delete whendeleted=delete";
+    for (policy, replicas, held, expected) in [
+        // Condemned: the pod is to own it.
+        (both, 0, "pod", true),
+        (both, 0, "plainpod", false),
+        (both, 0, "pod=before", true),
+        (both, 0, "pod,cousin", false),
+        (both, 0, "pod,friend", true),
+        // Wanted: the set is.
+        ("whendeleted=delete", 1, "set", true),
+        ("whendeleted=delete", 1, "plainset", false),
+        ("whendeleted=delete", 1, "set=before", true),
+        ("whendeleted=delete", 1, "set,cousin", false),
+        ("whendeleted=delete", 1, "set,friend", true),
+        ("whendeleted=delete", 1, "friend", false),
+    ] {
+        let set = set(&format!("replicas={replicas} claims {policy}"));
+        let claim = claim(&format!("data-web-0:{held}"));
+        let holder = Holder::of(&set, &pod("0:ready"), 0);
+        assert_eq!(
+            holder.is_up_to_date(&claim.metadata),
+            expected,
+            "{policy} {replicas} {held}"
+        );
+    }
 }
 
 // Upstream: TestPodClaimIsStale.

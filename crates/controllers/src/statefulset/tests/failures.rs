@@ -254,3 +254,50 @@ async fn figures_come_with_the_gate_and_go_with_the_set() {
     world.settle().await;
     assert_eq!(line("max_unavailable"), None);
 }
+
+// Upstream: TestStatefulSetMetrics.
+#[test]
+fn figures_say_what_is_allowed_and_what_is() {
+    let told = |text: &str, away: i32, all: i32| {
+        let pods: Vec<String> = (0..all)
+            .map(|place| match place < away {
+                true => format!("{place}:running"),
+                false => format!("{place}:ready"),
+            })
+            .collect();
+        let text = format!("replicas={all} {text} | {}", pods.join(" "));
+        let metrics = Metrics::new();
+        let figures = super::super::metrics::StatefulSetMetrics::new(&metrics);
+        figures.observe(&snapshot(&text, with_max_unavailable(), false), now());
+        let rendered = metrics.render();
+        let value = |name: &str| {
+            let line = rendered
+                .lines()
+                .find(|line| line.starts_with(name))
+                .unwrap();
+            line.rsplit(' ').next().unwrap().to_owned()
+        };
+        let family = "statefulset_controller_statefulset_";
+        (
+            value(&format!("{family}max_unavailable{{")),
+            value(&format!("{family}unavailable_replicas{{")),
+        )
+    };
+    for (text, all, away, allowed) in [
+        ("max=2", 5, 1, 2),
+        ("max=20% parallel", 10, 3, 2),
+        ("max=3", 6, 3, 3),
+        ("max=1 parallel", 4, 0, 1),
+        ("max=25%", 8, 1, 2),
+        ("max=80% parallel", 5, 4, 4),
+        ("max=1", 2, 1, 1),
+        ("max=1 parallel", 1, 1, 1),
+        ("ondelete", 3, 2, 1),
+        ("ondelete parallel", 4, 1, 1),
+        ("", 5, 2, 1),
+        ("parallel", 6, 0, 1),
+    ] {
+        let expected = (allowed.to_string(), away.to_string());
+        assert_eq!(told(text, away, all), expected, "{text}");
+    }
+}

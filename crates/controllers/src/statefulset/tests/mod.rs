@@ -1,5 +1,6 @@
 //! Behaviour of the controller, weakest test that suffices first.
 
+mod budget;
 mod claims;
 mod failures;
 mod plan;

@@ -7,7 +7,7 @@ use super::super::{ClaimWork, Snapshot};
 use super::*;
 
 /// The steps of a plan, one stage a line, then its reasons.
-fn text(snapshot: &Snapshot) -> String {
+pub(super) fn text(snapshot: &Snapshot) -> String {
     let plan: Plan = plan(snapshot, now());
     let stages = [
         ("", &plan.replicas),
@@ -27,7 +27,7 @@ fn text(snapshot: &Snapshot) -> String {
     lines.join("\n")
 }
 
-fn step(step: &Step) -> String {
+pub(super) fn step(step: &Step) -> String {
     match step {
         Step::Create {
             ordinal,
@@ -74,10 +74,6 @@ fn work(claims: &ClaimWork) -> String {
 
 fn check(text_: &str, expected: Expect) {
     expected.assert_eq(&text(&snapshot(text_, Gates::default(), false)));
-}
-
-fn check_budget(text_: &str, expected: Expect) {
-    expected.assert_eq(&text(&snapshot(text_, with_max_unavailable(), false)));
 }
 
 fn check_recovery(text_: &str, expected: Expect) {
@@ -158,8 +154,7 @@ fn a_parallel_set_waits_for_nothing() {
     );
 }
 
-// Upstream: TestStatefulSetControl/RecreatesFailedPod, RecreatesSucceededPod, RecreatesPVCForPendingPod,
-// CreatePodFailure's neighbours.
+// Upstream: TestStatefulSetControl/RecreatesFailedPod, RecreatesSucceededPod.
 #[test]
 fn what_has_ended_is_deleted_first() {
     check(
@@ -181,7 +176,7 @@ fn what_has_ended_is_deleted_first() {
     );
 }
 
-// Upstream: TestStatefulSetControlScaleDownDeleteError, TestStatefulSetControlDeletesPodsInOrder-like cases.
+// Upstream: TestStatefulSetControllerDeletes, TestStatefulSetScaleDownRespectsMinReadySeconds.
 #[test]
 fn an_ordered_set_scales_down_from_the_top() {
     check(
@@ -204,6 +199,19 @@ fn an_ordered_set_scales_down_from_the_top() {
             scale down: delete web-2
             - deletes web-2: only 1 pods are wanted"#]],
     );
+    // Marked as failed with its node, and never asked again whether it is ready.
+    check(
+        "replicas=1 | 0:ready 1:failed,ready",
+        expect![[r#"
+            scale down: delete web-1
+            - deletes web-1: only 1 pods are wanted"#]],
+    );
+    check(
+        "replicas=1 | 0:ready 1:failed,ready 2:running",
+        expect![[r#"
+            scale down: delete web-2
+            - deletes web-2: only 1 pods are wanted"#]],
+    );
     check(
         "replicas=1 | 0:running 1:ready",
         expect!["- waits until web-0 runs and is ready"],
@@ -214,7 +222,7 @@ fn an_ordered_set_scales_down_from_the_top() {
     );
 }
 
-// Upstream: TestStatefulSetStartOrdinal.
+// Upstream: TestStatefulSetControlWithStartOrdinal.
 #[test]
 fn a_start_ordinal_moves_the_window() {
     check(
@@ -292,7 +300,7 @@ fn an_update_goes_from_the_top_one_by_one() {
     );
 }
 
-// Upstream: TestStatefulSetControlRollingUpdateWithPartition, TestNewVersionedStatefulSetPod-like cases.
+// Upstream: TestStatefulSetControlRollingUpdateWithPartition.
 #[test]
 fn a_partition_keeps_the_lower_ones() {
     check(
@@ -320,66 +328,6 @@ fn a_partition_keeps_the_lower_ones() {
             - creates web-0 at old
             - creates web-1 at new
             - creates web-2 at new"#]],
-    );
-}
-
-// Upstream: TestStatefulSetControlRollingUpdateWithMaxUnavailable, ...WithMaxUnavailableInOrderedModeVerifyInvariant,
-// TestStatefulSetControlRollingUpdateBlockedByMaxUnavailable.
-#[test]
-fn a_budget_lets_several_be_updated_at_once() {
-    let four = "0:ready,rev=old 1:ready,rev=old 2:ready,rev=old 3:ready,rev=old";
-    check_budget(
-        &format!("replicas=4 max=2 | {four}"),
-        expect![[r#"
-            update: delete web-3; delete web-2
-            - deletes web-3 to update it from old to new
-            - deletes web-2 to update it from old to new"#]],
-    );
-    check_budget(
-        &format!("replicas=4 max=60% | {four}"),
-        expect![[r#"
-            update: delete web-3; delete web-2
-            - deletes web-3 to update it from old to new
-            - deletes web-2 to update it from old to new"#]],
-    );
-    check_budget(
-        &format!("replicas=4 max=10% | {four}"),
-        expect![[r#"
-            update: delete web-3
-            - deletes web-3 to update it from old to new"#]],
-    );
-    check_budget(
-        &format!("replicas=4 max=2 partition=3 | {four}"),
-        expect![[r#"
-            update: delete web-3
-            - deletes web-3 to update it from old to new
-            - keeps 3 pods below ordinal 3 at their revision (partition)"#]],
-    );
-    check_budget(
-        "replicas=4 max=2 | 0:ready,rev=old 1:ready,rev=old",
-        expect![[r#"
-            create 2 at new
-            - creates web-2 at new"#]],
-    );
-    check_budget(
-        "replicas=4 max=2 | 0:ready,rev=old 1:ready,rev=old 2:running",
-        expect!["- waits until web-2 runs and is ready"],
-    );
-    check_budget(
-        "replicas=4 max=2 parallel | 0:running,rev=old 1:ready,rev=old 2:ready,rev=old 3:ready",
-        expect![[r#"
-            update: delete web-2
-            - deletes web-2 to update it from old to new"#]],
-    );
-    check_budget(
-        "replicas=4 max=2 parallel | 0:running,rev=old 1:ready,rev=old 2:ready,rev=old 3:running",
-        expect!["- goes on with the update when fewer than 2 pods are unavailable: 2 are now"],
-    );
-    check(
-        &format!("replicas=4 max=2 | {four}"),
-        expect![[r#"
-            update: delete web-3
-            - deletes web-3 to update it from old to new"#]],
     );
 }
 
@@ -462,7 +410,7 @@ fn members_get_their_identity_and_claims_back() {
     );
 }
 
-// Upstream: TestStatefulSetControl/SetsPVCRetention-like cases, TestPodClaimIsStale, TestStatefulSetControlPvcDeletion-like cases.
+// Upstream: TestPodClaimIsStale, TestStaleOwnerRefOnScaleup.
 #[test]
 fn claims_of_condemned_pods_come_before_their_deletion() {
     check(
@@ -557,24 +505,6 @@ fn an_update_counts_pods_that_have_been_ready_long_enough() {
         "replicas=2 min=30 ondelete parallel | 0:ready,rev=old,since=1 1:ready,since=1",
         expect!["- leaves 1 pods of old revisions until somebody deletes them (OnDelete)"],
     );
-    check_budget(
-        "replicas=3 min=30 max=2 parallel | 0:ready,rev=old 1:ready,rev=old 2:ready,since=1",
-        expect![[r#"
-            update: delete web-1
-            - deletes web-1 to update it from old to new"#]],
-    );
-}
-
-// Upstream: TestGetStatefulSetMaxUnavailable.
-#[test]
-fn max_unavailable_rounds_down_but_never_to_nothing() {
-    let most = |text: &str| super::super::plan::max_unavailable(&set(text));
-    assert_eq!(most("replicas=10"), 1);
-    assert_eq!(most("replicas=10 max=3"), 3);
-    assert_eq!(most("replicas=10 max=25%"), 2);
-    assert_eq!(most("replicas=10 max=5%"), 1);
-    assert_eq!(most("replicas=10 max=100%"), 10);
-    assert_eq!(most("replicas=10 max=nonsense"), 1);
 }
 
 // Upstream: TestParallelScale.

@@ -59,6 +59,14 @@ fn what_differs_in_nulls_alone_is_the_same_revision_if_the_gate_is_on() {
     assert!(matches!(on, Choice::Newest(_)), "{on:?}");
     let off = choose(&set, &old, Gates::default().with(gate, false));
     assert!(matches!(off, Choice::Create(_)), "{off:?}");
+    // An older release made the first, a newer one the second: nothing is made or renumbered.
+    let [old] = old;
+    let both = [old, held("a@2")[0].clone()];
+    let chosen = choose(&set, &both, Gates::default().with(gate, true));
+    assert!(
+        matches!(&chosen, Choice::Newest(held) if held.revision == 2),
+        "{chosen:?}"
+    );
 }
 
 async fn numbers(world: &World) -> Vec<i64> {
@@ -100,6 +108,25 @@ async fn going_back_reuses_a_revision_and_history_is_bounded() {
     );
 }
 
+// Upstream: TestStatefulSetHonorRevisionHistoryLimit.
+#[tokio::test(start_paused = true)]
+async fn history_is_bounded_while_the_status_is_refused() {
+    let world = world().await;
+    let mut set = stateful_set(1);
+    set["spec"]["revisionHistoryLimit"] = json!(2);
+    world.create(&StatefulSet::TYPE, set).await;
+    roll_out(&world).await;
+    for number in 2..8 {
+        world.refuse("PUT", "/status", 500, 2);
+        set_image(&world, &format!("nginx:{number}")).await;
+        roll_out(&world).await;
+        let kept = numbers(&world).await;
+        // The current and the next one are in use.
+        assert!(kept.len() <= 4, "{kept:?}");
+        assert_eq!(kept.last(), Some(&number));
+    }
+}
+
 // Upstream: TestStatefulSetControl_getSetRevisions (collision).
 #[tokio::test(start_paused = true)]
 async fn a_name_collision_is_counted_in_the_status() {
@@ -124,7 +151,7 @@ async fn a_name_collision_is_counted_in_the_status() {
     assert_eq!(set["status"]["updateRevision"], json!(expected));
 }
 
-// Upstream: TestStatefulSetControllerAdoptOrphanRevisions-like cases, TestRealHistory_AdoptControllerRevision.
+// Upstream: TestAdoptOrphanRevisions, TestRealHistory_AdoptControllerRevision.
 #[tokio::test(start_paused = true)]
 async fn orphaned_revisions_are_adopted() {
     let world = world().await;

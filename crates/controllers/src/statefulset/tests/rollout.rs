@@ -10,7 +10,7 @@ async fn started(set: Value, gates: Gates, recover: bool) -> World {
     world
 }
 
-// Upstream: TestStatefulSetControlRollingUpdate, TestStatefulSetControlUpdateStatus-like cases.
+// Upstream: TestStatefulSetControlRollingUpdate.
 #[tokio::test(start_paused = true)]
 async fn an_update_replaces_one_pod_at_a_time_from_the_top() {
     let world = started(stateful_set(3), Gates::default(), false).await;

@@ -6,18 +6,12 @@ use super::*;
 
 /// A controller that has seen the set and nothing since.
 async fn lagging(gates: Gates) -> Lagging {
-    let world = World::new().await;
-    let tools = Tools {
-        gates,
-        ..Tools::from(&world)
-    };
-    let controller = controller(&world.informers, tools, 1, &Options::default());
-    let mut set = stateful_set(1);
-    set["metadata"]["finalizers"] = json!(["example.com/hold"]);
-    world.create(&StatefulSet::TYPE, set).await;
-    let lagging = Lagging { world, controller };
-    lagging.see::<StatefulSet>("web").await;
-    lagging
+    lagging_with(stateful_set(1), gates).await
+}
+
+async fn lagging_with(set: Value, gates: Gates) -> Lagging {
+    let build = |informers: &_, tools| controller(informers, tools, 1, &Options::default());
+    crate::lagging::<StatefulSet>(set, gates, build).await
 }
 
 // Upstream: TestStatefulPodControlConsistencyStore, TestStatefulSetStatusUpdaterConsistencyStore.
@@ -32,6 +26,33 @@ async fn a_set_waits_until_the_caches_show_its_own_writes() {
     let error = lagging.reconcile("web").await.unwrap_err();
     assert!(matches!(error, runtime::Error::Stale { .. }), "{error}");
     assert_eq!(lagging.world.written(), "");
+}
+
+// Upstream: TestStatefulPodControlConsistencyStore: of each kind that it writes.
+#[tokio::test(start_paused = true)]
+async fn every_kind_that_it_wrote_is_waited_for() {
+    let lagging = lagging_with(
+        with_claims(stateful_set(1), "Retain", "Delete"),
+        Gates::default(),
+    )
+    .await;
+    lagging.reconcile("web").await.unwrap();
+    lagging.world.written();
+    let revisions = lagging.world.list(&ControllerRevision::TYPE).await;
+    let revision = revisions[0]["metadata"]["name"].as_str().unwrap();
+    let behind = async || match lagging.reconcile("web").await {
+        Err(runtime::Error::Stale { resource }) => resource,
+        other => format!("{other:?}"),
+    };
+    assert_eq!(behind().await, "statefulsets");
+    lagging.see::<StatefulSet>("web").await;
+    assert_eq!(behind().await, "pods");
+    lagging.see::<Pod>("web-0").await;
+    assert_eq!(behind().await, "persistentvolumeclaims");
+    lagging.see::<PersistentVolumeClaim>("data-web-0").await;
+    assert_eq!(behind().await, "controllerrevisions");
+    lagging.see::<ControllerRevision>(revision).await;
+    lagging.reconcile("web").await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

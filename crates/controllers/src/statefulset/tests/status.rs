@@ -23,7 +23,7 @@ fn check(text: &str, deleted: usize, expected: &str) {
     assert_eq!(status.collision_count, Some(0));
 }
 
-// Upstream: TestStatefulSetControlUpdateStatus-like tables: TestStatefulSetAvailability, computeReplicaStatus.
+// Upstream: TestStatefulSetAvailability, TestStatefulSetStatusUpdaterGetAvailableReplicas.
 #[test]
 fn counts() {
     check("replicas=2 |", 0, "0 0 0 0 0 old");
@@ -62,7 +62,7 @@ fn counts() {
     );
 }
 
-// Upstream: TestStatefulSetControlCompleteRollingUpdate-like cases: TestRollingUpdateApplyRevision.
+// Upstream: TestStatefulSetControlRollingUpdate.
 #[test]
 fn a_complete_update_makes_the_revision_current() {
     check("replicas=2 | 0:ready 1:ready", 0, "2 2 2 2 2 new");
@@ -72,7 +72,7 @@ fn a_complete_update_makes_the_revision_current() {
     check("replicas=0 |", 0, "0 0 0 0 0 new");
 }
 
-// Upstream: TestInconsistentStatus-like cases of stateful_set_utils.
+// Upstream: TestStatefulSetStatusUpdaterUpdatesObservedGeneration.
 #[test]
 fn only_what_users_see_is_worth_a_write() {
     let base = set("replicas=1");

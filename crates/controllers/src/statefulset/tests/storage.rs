@@ -64,7 +64,7 @@ async fn claims_are_made_before_the_pod() {
     assert_eq!(world.written(), "");
 }
 
-// Upstream: TestStatefulSetControlPersistentVolumeClaimRetention-like cases: all four policies and the changes between them.
+// Upstream: TestStatefulPodControlRetentionPolicyUpdate, TestStatefulPodControlRetainDeletionPolicyUpdate.
 #[tokio::test(start_paused = true)]
 async fn owners_follow_the_policy_through_its_changes() {
     let world = world().await;
@@ -89,13 +89,21 @@ async fn owners_follow_the_policy_through_its_changes() {
     }
 }
 
+// Upstream: TestStaleOwnerRefOnScaleup.
 #[tokio::test(start_paused = true)]
 async fn a_condemned_pod_takes_its_claim_along() {
+    for (when_deleted, owner) in [("Delete", "StatefulSet web"), ("Retain", "")] {
+        condemn(when_deleted, owner).await;
+    }
+}
+
+/// Scales down and up again; `owner` is whose the claims of wanted pods are.
+async fn condemn(when_deleted: &str, owner: &str) {
     let world = world().await;
-    let set = with_claims(stateful_set(2), "Delete", "Delete");
+    let set = with_claims(stateful_set(2), "Delete", when_deleted);
     world.create(&StatefulSet::TYPE, set).await;
     roll_out(&world).await;
-    assert_eq!(owners(&world, "data-web-1").await, "StatefulSet web");
+    assert_eq!(owners(&world, "data-web-1").await, owner);
     world.written();
     scale(&world, 1).await;
     world.settle().await;
@@ -105,7 +113,7 @@ async fn a_condemned_pod_takes_its_claim_along() {
         PUT statefulsets/web/status ×2"#]]
     .assert_eq(&world.written());
     assert_eq!(owners(&world, "data-web-1").await, "Pod web-1");
-    assert_eq!(owners(&world, "data-web-0").await, "StatefulSet web");
+    assert_eq!(owners(&world, "data-web-0").await, owner);
 
     scale(&world, 2).await;
     world.settle().await;
@@ -129,7 +137,7 @@ async fn a_condemned_pod_takes_its_claim_along() {
         .await;
     roll_out(&world).await;
     assert_eq!(world.pod_names().await, ["web-0", "web-1"]);
-    assert_eq!(owners(&world, "data-web-1").await, "StatefulSet web");
+    assert_eq!(owners(&world, "data-web-1").await, owner);
 }
 
 // Upstream: TestStatefulSetControl/RecreatesPVCForPendingPod.

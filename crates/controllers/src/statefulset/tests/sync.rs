@@ -177,7 +177,7 @@ async fn adopts_by_name_and_labels_and_releases() {
     assert!(!owned(world.get(&Pod::TYPE, "web-0").await.unwrap()));
 }
 
-// Upstream: TestStatefulPodControlUpdatesPodIdentity.
+// Upstream: TestStatefulPodControlUpdatesIdentity, TestUpdateIdentity.
 #[tokio::test(start_paused = true)]
 async fn a_lost_label_comes_back() {
     let world = world().await;
@@ -196,8 +196,7 @@ async fn a_lost_label_comes_back() {
     ));
 }
 
-// Upstream: TestStatefulSetAvailability, TestStatefulSetControlRollingUpdateWithMinReady-like cases of
-// TestStatefulSet_getStatefulSetsForPod's neighbours: time alone moves the set on.
+// Upstream: TestStatefulSetAvailability, TestStatefulSetAvailabilityCheck: time alone moves the set on.
 #[tokio::test(start_paused = true)]
 async fn the_next_pod_comes_when_the_last_has_been_ready_long_enough() {
     let world = world().await;
@@ -217,7 +216,7 @@ async fn the_next_pod_comes_when_the_last_has_been_ready_long_enough() {
     assert_eq!(set["status"]["availableReplicas"], 1);
 }
 
-// Upstream: TestUpdateStatefulSetWithTerminatingPods-like cases: a name is free only when its pod is gone.
+// Upstream: TestStatefulSetControllerBlocksScaling, TestStatefulSetControllerRespectsTermination: a name is free only when its pod is gone.
 #[tokio::test(start_paused = true)]
 async fn waits_for_a_pod_that_is_being_deleted() {
     let world = world().await;
@@ -237,7 +236,7 @@ async fn waits_for_a_pod_that_is_being_deleted() {
     assert_eq!(world.pod_names().await, ["web-0", "web-1", "web-2"]);
 }
 
-// Upstream: TestSyncStatefulSetDeleted (the set is on its way out: only its status is kept up to date).
+// Upstream: TestStatefulSetControllerDeletionTimestamp (the set is on its way out: only its status is kept up to date).
 #[tokio::test(start_paused = true)]
 async fn a_set_that_is_being_deleted_touches_no_pods() {
     let world = world().await;

@@ -207,7 +207,7 @@ async fn renumbers_labels_and_deletes() {
     assert!(history.delete(&labelled).await.unwrap_err().is_not_found());
 }
 
-// Upstream: TestRealHistory_ListControllerRevisions.
+// Upstream: TestRealHistory_ListControllerRevisions, TestControlledHistories for those of another namespace.
 #[tokio::test(start_paused = true)]
 async fn candidates_are_owned_or_selected_orphans() {
     let world = World::new().await;
@@ -235,6 +235,13 @@ async fn candidates_are_owned_or_selected_orphans() {
     ] {
         world.create(&ControllerRevision::TYPE, object).await;
     }
+    let far = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "far"}});
+    world.create(&api::kinds::Namespace::TYPE, far).await;
+    let elsewhere = make("f-elsewhere", "web", None).to_string();
+    let user = &world.user;
+    user.create(&ControllerRevision::TYPE, "far", elsewhere)
+        .await
+        .unwrap();
     world.settle().await;
     let labels = [("app", "web")].into_iter().collect();
     let found = history.candidates(&owner(), &Selector::from_labels(&labels));

@@ -275,6 +275,32 @@ async fn a_server_that_is_gone_ends_the_leadership_and_its_return_restores_it() 
     }
 }
 
+/// As long as it runs it steps down in time; the check is for an elector that hangs. Upstream: TestLeaderElectionHealthChecker.
+#[tokio::test(start_paused = true)]
+async fn who_leads_and_has_long_stopped_to_renew_is_unhealthy() {
+    let server = LeaseServer::default();
+    let a = Candidate::start(&server, "a");
+    let b = Candidate::start(&server, "b");
+    pass(10.0).await;
+    assert!(a.leads() && !b.leads());
+    let grace = Duration::from_secs(20);
+    // It hangs right after a renewal: nobody moves its state any more.
+    drop(a.task);
+    let Leadership::Leading { until, .. } = *a.leadership.borrow() else {
+        panic!("it leads")
+    };
+    let renewed_at = until - Duration::from_secs(10);
+    // The lease lasts 15 s, and another 20 s are forgiven.
+    tokio::time::sleep_until(renewed_at + Duration::from_secs(35)).await;
+    assert_eq!(a.health.check(grace), Ok(()));
+    pass(0.01).await;
+    assert_eq!(
+        a.health.check(grace),
+        Err("failed election to renew leadership on lease kube-controller-manager".into())
+    );
+    assert_eq!(b.health.check(grace), Ok(()), "the other one is fine");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_no_lease_is_survived() {
     let server = LeaseServer::default();

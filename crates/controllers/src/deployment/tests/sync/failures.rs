@@ -163,6 +163,52 @@ async fn a_deployment_that_is_gone_adopts_nothing() {
     assert_eq!(world.written(), "");
 }
 
+/// Whoever comes next finds the set by its name, and takes it for what it is.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_its_own_set_has_taken_is_no_collision() {
+    let world = World::new().await;
+    let manager = || controller(&world.informers, Tools::from(&world), 1);
+    let (before, after) = (manager(), manager());
+    world.create(&Deployment::TYPE, deployment(2)).await;
+    let mut lagging = testkit::Lagging {
+        controller: before,
+        world,
+    };
+    lagging.see::<Deployment>("web").await;
+    lagging.reconcile("web").await.unwrap();
+    lagging.controller = after;
+    lagging.reconcile("web").await.unwrap_err();
+    let made = lagging.world.list(&ReplicaSet::TYPE).await;
+    let name = made[0]["metadata"]["name"].as_str().unwrap();
+    lagging.see::<ReplicaSet>(name).await;
+    lagging.see::<Deployment>("web").await;
+    lagging.world.written();
+    lagging.reconcile("web").await.unwrap();
+    let written = lagging.world.written();
+    assert!(!written.contains("POST"), "{written}");
+    assert_eq!(lagging.world.list(&ReplicaSet::TYPE).await.len(), 1);
+    let deployment = web(&lagging.world).await;
+    assert_eq!(deployment["status"]["collisionCount"], Value::Null);
+}
+
+/// Three minutes of refusals; then it waits for a change, as upstream.
+#[tokio::test(start_paused = true)]
+async fn after_fifteen_failures_it_is_left_alone_until_it_changes() {
+    let world = world().await;
+    world.refuse("POST", "/replicasets", 500, 100);
+    world.create(&Deployment::TYPE, deployment(1)).await;
+    tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
+    let attempts = || {
+        let writes = world.writes();
+        let made = |write: &&testkit::Write| write.method == "POST";
+        writes.iter().filter(made).count()
+    };
+    assert_eq!(attempts(), 16, "once, and fifteen times again");
+    edit(&world, json!({"metadata": {"labels": {"touched": "yes"}}})).await;
+    world.settle().await;
+    assert!(attempts() > 0, "it has changed");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_set_whose_creation_was_never_answered_is_waited_for() {
     let world = World::new().await;
