@@ -34,19 +34,20 @@ fn created(sent: Value, answer: &Value) -> Value {
         name,
         subresource: None,
     };
+    let now = text(answer, "metadata.creationTimestamp");
     let prepare = |context: &admission::Context<'_>| {
         admission::mutate(context, &request, &mut object, None).unwrap();
-        strategy::prepare_create(kind, &mut object, context.now);
+        strategy::prepare_create(kind, &mut object, now);
         assert_eq!(crate::validation::create(kind, &object), [], "{name}");
         let mut verdict = admission::review(context, &request, &object, None).unwrap();
         admission::charge(context, &request, &object, None, &mut verdict).unwrap();
     };
-    in_cluster(text(answer, "metadata.creationTimestamp"), prepare);
+    in_cluster(prepare);
     object
 }
 
 /// Runs as an administrator in a cluster with what the dry runs found there.
-fn in_cluster(now: &str, run: impl FnOnce(&admission::Context<'_>)) {
+fn in_cluster(run: impl FnOnce(&admission::Context<'_>)) {
     let cluster = Store::of(&[
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}, "status": {"phase": "Active"}}),
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "u"}, "status": {"phase": "Active"}}),
@@ -65,7 +66,6 @@ fn in_cluster(now: &str, run: impl FnOnce(&admission::Context<'_>)) {
             ],
             ..Identity::default()
         },
-        now,
         random: &api::Rng::from_seed(1),
         networks: &Networks::default(),
     };
@@ -147,7 +147,7 @@ fn updated(case: &Value) -> Result<Value, Vec<String>> {
     };
     let mut causes = Vec::new();
     let now = text(&case["answer"], "status.lastPhaseTransitionTime");
-    in_cluster(now, |context| {
+    in_cluster(|context| {
         if let Err(status) = admission::mutate(context, &request, &mut new, Some(old)) {
             causes.extend(status.details.causes);
             return;

@@ -72,13 +72,21 @@ pub(crate) fn is_empty(value: &Value) -> bool {
 pub(crate) fn object_mut<'a>(value: &'a mut Value, path: &str) -> &'a mut Map<String, Value> {
     let mut current = as_object(value);
     for name in path.split('.').filter(|name| !name.is_empty()) {
-        current = as_object(
-            current
-                .entry(name)
-                .or_insert_with(|| Value::Object(Map::new())),
-        );
+        current = object_in(current, name);
     }
     current
+}
+
+/// The object in a member, made when it is absent or no object.
+pub(crate) fn object_in<'a>(
+    object: &'a mut Map<String, Value>,
+    name: &str,
+) -> &'a mut Map<String, Value> {
+    // Mostly it is there: an entry would need a copy of the name first.
+    if !object.contains_key(name) {
+        object.insert(name.to_owned(), Value::Null);
+    }
+    as_object(object.get_mut(name).expect("it was just made"))
 }
 
 fn as_object(value: &mut Value) -> &mut Map<String, Value> {

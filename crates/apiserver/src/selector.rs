@@ -5,6 +5,7 @@ use crate::status::Status;
 use crate::storage::Stored;
 use api::selector::{FieldRequirement, FieldSelector};
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// A label selector and a field selector; both must match.
 #[derive(Clone, Debug)]
@@ -132,7 +133,7 @@ fn matches_field(requirement: &FieldRequirement, kind: &Kind, object: &Stored) -
 
 /// The text of a selectable field of an object: booleans and numbers print, what is missing is empty or the
 /// kind's default.
-pub(crate) fn field_value(kind: &Kind, value: &Value, field: &str) -> String {
+pub(crate) fn field_value<'a>(kind: &Kind, value: &'a Value, field: &str) -> Cow<'a, str> {
     let core_event = kind.storage.0.is_empty() && kind.kind == "Event";
     if core_event {
         return event_field(value, field);
@@ -147,7 +148,7 @@ pub(crate) fn field_value(kind: &Kind, value: &Value, field: &str) -> String {
     text(at(value, field), "")
 }
 
-fn event_field(value: &Value, field: &str) -> String {
+fn event_field<'a>(value: &'a Value, field: &str) -> Cow<'a, str> {
     let core = value.get("involvedObject").is_some();
     match field {
         // UPSTREAM: the source selector falls back to the reporting component.
@@ -159,10 +160,10 @@ fn event_field(value: &Value, field: &str) -> String {
                 source
             }
         }
-        "reportingComponent" => text(
-            &value["reportingComponent"],
-            &text(&value["reportingController"], ""),
-        ),
+        "reportingComponent" => match &value["reportingComponent"] {
+            Value::Null => text(&value["reportingController"], ""),
+            component => text(component, ""),
+        },
         _ if !core => text(
             at(value, &field.replacen("involvedObject", "regarding", 1)),
             "",
@@ -177,12 +178,13 @@ fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
         .fold(value, |value, member| &value[member])
 }
 
-fn text(value: &Value, missing: &str) -> String {
+fn text<'a>(value: &'a Value, missing: &'static str) -> Cow<'a, str> {
     match value {
-        Value::String(text) => text.clone(),
-        Value::Bool(flag) => flag.to_string(),
-        Value::Number(number) => number.to_string(),
-        _ => missing.to_owned(),
+        Value::String(text) => Cow::Borrowed(text),
+        Value::Bool(true) => Cow::Borrowed("true"),
+        Value::Bool(false) => Cow::Borrowed("false"),
+        Value::Number(number) => Cow::Owned(number.to_string()),
+        _ => Cow::Borrowed(missing),
     }
 }
 

@@ -208,7 +208,6 @@ impl Context {
         let context = admission::Context {
             cluster: &State(&self.shared),
             user: &self.identity,
-            now: &self.shared.now(),
             random: &self.shared.rng,
             networks: &self.shared.networks,
         };

@@ -49,8 +49,6 @@ pub trait Cluster {
 pub struct Context<'a> {
     pub cluster: &'a dyn Cluster,
     pub user: &'a Identity,
-    /// As objects spell it: `2006-01-02T15:04:05Z`.
-    pub now: &'a str,
     pub random: &'a api::Rng,
     pub networks: &'a Networks,
 }

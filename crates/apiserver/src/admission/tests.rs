@@ -57,7 +57,6 @@ impl Case {
                 user: "jane".to_owned(),
                 ..Identity::default()
             },
-            now: "2026-01-02T03:04:05Z",
             random: &api::Rng::from_seed(7),
             networks: &self.networks,
         };

@@ -108,7 +108,7 @@ fn wanted(headers: &HeaderMap) -> Result<Option<Identity>, Status> {
         if let (Some(key), Ok(value)) = (name.as_str().strip_prefix(EXTRA), value.to_str()) {
             wanted
                 .extra
-                .entry(percent_decode(key))
+                .entry(percent_decode(key).into_owned())
                 .or_default()
                 .push(value.to_owned());
         }

@@ -16,6 +16,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
+use crate::fields::object_in;
 use crate::kinds::Kind;
 use crate::schema::{self, Shape, Type};
 
@@ -142,17 +143,6 @@ fn text<'a>(object: &'a Object, name: &str) -> &'a str {
 
 fn is_missing(object: &Object, name: &str) -> bool {
     object.get(name).is_none_or(Value::is_null)
-}
-
-/// The object in a field, made if it is missing.
-fn object_in<'a>(object: &'a mut Object, name: &str) -> &'a mut Object {
-    let value = object
-        .entry(name)
-        .or_insert_with(|| Value::Object(Map::new()));
-    if !value.is_object() {
-        *value = Value::Object(Map::new());
-    }
-    value.as_object_mut().expect("was made an object above")
 }
 
 fn objects_in<'a>(object: &'a mut Object, name: &str) -> impl Iterator<Item = &'a mut Object> {

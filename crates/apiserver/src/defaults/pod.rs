@@ -65,12 +65,7 @@ fn pod(pod: &mut Object) {
     for list in ["containers", "initContainers"] {
         for container in objects_in(spec, list) {
             let resources = object_in(container, "resources");
-            if let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() {
-                let requests = object_in(resources, "requests");
-                for (name, amount) in limits {
-                    requests.entry(name).or_insert(amount);
-                }
-            }
+            request_what_is_limited(resources);
         }
     }
     pod_level_resources(spec);
@@ -83,6 +78,23 @@ fn pod(pod: &mut Object) {
                 set_empty(port, "hostPort", number);
             }
         }
+    }
+}
+
+fn request_what_is_limited(resources: &mut Object) {
+    let Some(limits) = resources.get("limits").and_then(Value::as_object) else {
+        return;
+    };
+    let requests = resources.get("requests").and_then(Value::as_object);
+    let is_requested = |name: &str| requests.is_some_and(|requests| requests.contains_key(name));
+    // Nearly always nothing: this runs twice for each pod, and most say both.
+    let missing: Vec<_> = limits
+        .iter()
+        .filter(|(name, _)| !is_requested(name))
+        .map(|(name, amount)| (name.clone(), amount.clone()))
+        .collect();
+    if requests.is_none() || !missing.is_empty() {
+        object_in(resources, "requests").extend(missing);
     }
 }
 

@@ -46,8 +46,8 @@ impl Context {
         mut duplicates: Vec<String>,
     ) -> Result<Value, Status> {
         // An empty list is what nobody sends by chance: it asks for no more managed fields.
-        let given = value.pointer("/metadata/managedFields");
-        let cleared = given.and_then(Value::as_array).is_some_and(Vec::is_empty);
+        let given = value["metadata"]["managedFields"].as_array();
+        let cleared = given.is_some_and(Vec::is_empty);
         let (mut value, unknown) = semantics::decode(&self.kind, value)?;
         if cleared && self.shared.track_fields {
             metadata_mut(&mut value).insert("managedFields".into(), Value::Array(Vec::new()));

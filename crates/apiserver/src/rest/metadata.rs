@@ -51,15 +51,7 @@ pub(crate) fn generate_name(shared: &Shared, prefix: &str) -> String {
 
 /// The metadata of an object, made if it has none.
 pub(crate) fn metadata_mut(value: &mut Value) -> &mut Map<String, Value> {
-    let object = ensure_object(value);
-    ensure_object(object.entry("metadata").or_insert(Value::Null))
-}
-
-fn ensure_object(value: &mut Value) -> &mut Map<String, Value> {
-    if !value.is_object() {
-        *value = Value::Object(Map::new());
-    }
-    value.as_object_mut().expect("it was just made an object")
+    crate::fields::object_mut(value, "metadata")
 }
 
 /// Makes texts in place of `fieldsV1`, as a client sent them, safe to be worked on: a text that the stored object has
@@ -69,8 +61,8 @@ pub(crate) fn settle_fields(value: &mut Value, stored: Option<&Value>) {
         let entries = value["metadata"]["managedFields"].as_array();
         entries.into_iter().flatten()
     }
-    let entries = value.pointer_mut("/metadata/managedFields");
-    let entries = entries.and_then(Value::as_array_mut).into_iter().flatten();
+    let entries = crate::fields::list_mut(value, "metadata.managedFields");
+    let entries = entries.into_iter().flatten();
     for fields in entries.filter_map(|entry| entry.get_mut("fieldsV1")) {
         let Value::String(text) = fields else {
             continue;

@@ -1,6 +1,7 @@
 //! Query parameters.
 
 use crate::status::{Cause, Status};
+use std::borrow::Cow;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query {
@@ -12,8 +13,8 @@ impl Query {
         let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             (
-                percent_decode(&key.replace('+', " ")),
-                percent_decode(&value.replace('+', " ")),
+                percent_decode(&key.replace('+', " ")).into_owned(),
+                percent_decode(&value.replace('+', " ")).into_owned(),
             )
         });
         Query {
@@ -81,9 +82,9 @@ impl Query {
 }
 
 /// Bytes that do not decode to UTF-8 become replacement characters: no name contains them.
-pub(crate) fn percent_decode(text: &str) -> String {
+pub(crate) fn percent_decode(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -109,7 +110,7 @@ pub(crate) fn percent_decode(text: &str) -> String {
             }
         }
     }
-    String::from_utf8_lossy(&out).into_owned()
+    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
 }
 
 #[cfg(test)]

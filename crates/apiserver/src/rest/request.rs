@@ -24,20 +24,19 @@ pub(crate) struct RequestInfo {
 impl RequestInfo {
     pub(crate) fn parse(method: &Method, uri: &http::Uri) -> RequestInfo {
         let query = Query::parse(uri.query().unwrap_or_default());
-        let path = uri.path().to_owned();
+        let path = uri.path();
         let mut info = RequestInfo {
             verb: plain_verb(method),
-            path,
+            path: path.to_owned(),
             query,
             ..RequestInfo::default()
         };
-        let decoded: Vec<String> = info
-            .path
+        let decoded: Vec<_> = path
             .split('/')
             .filter(|part| !part.is_empty())
             .map(super::query::percent_decode)
             .collect();
-        let parts: Vec<&str> = decoded.iter().map(String::as_str).collect();
+        let parts: Vec<&str> = decoded.iter().map(|part| &**part).collect();
         let (group, version, parts) = match parts.as_slice() {
             ["api", version, parts @ ..] if !parts.is_empty() => ("", *version, parts),
             ["apis", group, version, parts @ ..] if !parts.is_empty() => (*group, *version, parts),

@@ -23,12 +23,21 @@ pub(crate) struct Read {
 pub(crate) fn json(body: &[u8]) -> Result<Read, serde_json::Error> {
     let duplicates = RefCell::default();
     // The parser limits the depth to 128, so a hostile body cannot exhaust the stack.
-    let mut parser = serde_json::Deserializer::from_slice(body);
+    // What is text as a whole need not be checked string by string.
+    let mut parser = serde_json::Deserializer::from_str(text(body)?);
     let value = Seed::top(&duplicates, true).deserialize(&mut parser)?;
     parser.end()?;
     Ok(Read {
         value,
         duplicates: duplicates.into_inner(),
+    })
+}
+
+/// The body as text, or what is wrong with it in the words of the parser.
+fn text(body: &[u8]) -> Result<&str, serde_json::Error> {
+    str::from_utf8(body).map_err(|why| {
+        let found = serde_json::from_slice::<Value>(body).err();
+        found.unwrap_or_else(|| serde_json::Error::custom(why))
     })
 }
 

@@ -159,9 +159,12 @@ pub(super) struct Texts(Box<str>);
 /// In no label, and in no field that anyone could ask for.
 const BETWEEN: char = '\0';
 
+/// What a pod needs, so that it grows once at most before it is cut to size.
+const USUAL_TEXTS: usize = 128;
+
 impl Texts {
     pub(super) fn new(texts: impl Iterator<Item = impl AsRef<str>>) -> Texts {
-        let mut all = String::new();
+        let mut all = String::with_capacity(USUAL_TEXTS);
         for text in texts {
             match text.as_ref() {
                 text if text.contains(BETWEEN) => all.push_str(&text.replace(BETWEEN, "")),

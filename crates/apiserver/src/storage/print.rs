@@ -1,5 +1,5 @@
 //! Prints JSON, as `serde_json` does and in half the time: nearly all texts of an object need no escapes, which is
-//! seen sixteen bytes at a time instead of one by one.
+//! seen eight bytes at a time instead of one by one.
 
 use serde_json::Value;
 
@@ -36,17 +36,40 @@ pub(super) fn value(out: &mut Vec<u8>, value: &Value) {
 }
 
 pub(super) fn text(out: &mut Vec<u8>, text: &str) {
-    // No way out of the loop before its end: only then it is done in large steps.
-    let plain = text.bytes().fold(true, |plain, byte| {
-        plain & (byte >= 0x20) & (byte != b'"') & (byte != b'\\')
-    });
-    if !plain {
+    if !is_plain(text.as_bytes()) {
         return escaped(out, text);
     }
     out.reserve(text.len() + 2);
     out.push(b'"');
     out.extend_from_slice(text.as_bytes());
     out.push(b'"');
+}
+
+/// Whether no byte needs an escape. Most texts are names of fields: too short for wide registers, so eight bytes
+/// are looked at as one number.
+fn is_plain(text: &[u8]) -> bool {
+    let (words, rest) = text.as_chunks::<8>();
+    let words = words
+        .iter()
+        .all(|word| !has_special(u64::from_le_bytes(*word)));
+    words
+        && match text.last_chunk::<8>() {
+            // Some bytes are looked at twice, which takes less than one after the other.
+            Some(last) => !has_special(u64::from_le_bytes(*last)),
+            None => rest
+                .iter()
+                .all(|byte| *byte >= 0x20 && *byte != b'"' && *byte != b'\\'),
+        }
+}
+
+/// Whether any of eight bytes is a control character, a quote or a backslash.
+fn has_special(word: u64) -> bool {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES * 0x80;
+    // Subtracting borrows from the high bit of a byte that is smaller; bytes that had it set are none of these.
+    let below = |word: u64, bound: u64| word.wrapping_sub(ONES * bound) & !word;
+    let equals = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    (below(word, 0x20) | equals(b'"') | equals(b'\\')) & HIGH != 0
 }
 
 fn escaped(out: &mut Vec<u8>, value: &(impl serde::Serialize + ?Sized)) {
@@ -74,6 +97,20 @@ mod tests {
                     .prop_map(|members| members.into_iter().collect()),
             ]
         })
+    }
+
+    #[test]
+    fn what_needs_an_escape_is_seen_wherever_it_is() {
+        for length in 0..20 {
+            for at in 0..length {
+                for byte in 0..=255_u8 {
+                    let mut text = vec![b'a'; length];
+                    text[at] = byte;
+                    let special = byte < 0x20 || byte == b'"' || byte == b'\\';
+                    assert_eq!(is_plain(&text), !special, "{byte} at {at} of {length}");
+                }
+            }
+        }
     }
 
     proptest! {

@@ -6,6 +6,8 @@ mod pod;
 #[cfg(test)]
 mod tests;
 
+use std::fmt::Arguments;
+
 use serde_json::Value;
 
 pub(crate) use idle::of as without_effect;
@@ -113,7 +115,7 @@ fn core(kind: &Kind, object: &Value, said: &mut Vec<String>) {
             beta_class(object, said);
             fractional(
                 said,
-                "spec.resources.requests",
+                format_args!("spec.resources.requests"),
                 "storage",
                 at(object, "spec.resources.requests.storage"),
             );
@@ -193,7 +195,7 @@ fn renamed_label(key: &str) -> Option<String> {
 }
 
 /// Bytes come whole.
-fn fractional(said: &mut Vec<String>, path: &str, name: &str, amount: &Value) {
+fn fractional(said: &mut Vec<String>, path: Arguments<'_>, name: &str, amount: &Value) {
     let part =
         crate::resources::quantity(amount).is_some_and(|amount| amount.milli_value() % 1000 != 0);
     if part {

@@ -1,6 +1,7 @@
 //! Warnings about pods and their templates.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Arguments;
 
 use serde_json::Value;
 
@@ -18,19 +19,25 @@ pub(super) fn template(said: &mut Vec<String>, path: &str, template: &Value) {
     described(said, &format!("{path}."), template);
 }
 
+/// Places are written out only where something is said: nearly always nothing is, and this runs for every pod.
 fn described(said: &mut Vec<String>, prefix: &str, pod: &Value) {
-    let spec = format!("{prefix}spec");
-    for (key, _) in entries(pod, "spec.nodeSelector") {
-        said.extend(renamed_label(key).map(|why| format!("{spec}.nodeSelector[{key}]: {why}")));
+    let (place, spec) = (format_args!("{prefix}spec"), at(pod, "spec"));
+    for (key, _) in entries(spec, "nodeSelector") {
+        said.extend(renamed_label(key).map(|why| format!("{place}.nodeSelector[{key}]: {why}")));
     }
-    if at(pod, "spec.affinity").is_object() {
-        affinity(said, &format!("{spec}.affinity"), at(pod, "spec.affinity"));
+    if at(spec, "affinity").is_object() {
+        affinity(said, &format!("{place}.affinity"), at(spec, "affinity"));
     }
-    for (index, constraint) in list(pod, "spec.topologySpreadConstraints")
-        .iter()
-        .enumerate()
-    {
-        let place = format!("{spec}.topologySpreadConstraints[{index}]");
+    spread_constraints(said, place, spec);
+    annotations(said, prefix, pod);
+    addresses_and_secrets(said, place, spec);
+    volumes(said, place, spec);
+    containers(said, place, spec);
+}
+
+fn spread_constraints(said: &mut Vec<String>, place: Arguments<'_>, spec: &Value) {
+    for (index, constraint) in list(spec, "topologySpreadConstraints").iter().enumerate() {
+        let place = format_args!("{place}.topologySpreadConstraints[{index}]");
         let why = renamed_label(text(constraint, "topologyKey"));
         said.extend(why.map(|why| {
             format!(
@@ -44,10 +51,6 @@ fn described(said: &mut Vec<String>, prefix: &str, pod: &Value) {
             ));
         }
     }
-    annotations(said, prefix, pod);
-    addresses_and_secrets(said, &spec, pod);
-    volumes(said, &spec, pod);
-    containers(said, &spec, pod);
 }
 
 fn annotations(said: &mut Vec<String>, prefix: &str, pod: &Value) {
@@ -122,20 +125,20 @@ fn node_term(said: &mut Vec<String>, path: &str, term: &Value) {
     }
 }
 
-fn addresses_and_secrets(said: &mut Vec<String>, spec: &str, pod: &Value) {
-    let mut seen = std::collections::BTreeSet::new();
-    for (index, alias) in list(pod, "spec.hostAliases").iter().enumerate() {
+fn addresses_and_secrets(said: &mut Vec<String>, place: Arguments<'_>, spec: &Value) {
+    let mut seen = BTreeSet::new();
+    for (index, alias) in list(spec, "hostAliases").iter().enumerate() {
         let address = text(alias, "ip");
         if !seen.insert(address) {
             said.push(format!(
-                "{spec}.hostAliases[{index}].ip: duplicate ip \"{address}\""
+                "{place}.hostAliases[{index}].ip: duplicate ip \"{address}\""
             ));
         }
     }
-    let mut seen = std::collections::BTreeSet::new();
-    for (index, secret) in list(pod, "spec.imagePullSecrets").iter().enumerate() {
+    let mut seen = BTreeSet::new();
+    for (index, secret) in list(spec, "imagePullSecrets").iter().enumerate() {
         let name = text(secret, "name");
-        let place = format!("{spec}.imagePullSecrets[{index}].name");
+        let place = format_args!("{place}.imagePullSecrets[{index}].name");
         if name.is_empty() {
             said.push(format!("{place}: invalid empty name \"\""));
         } else if !seen.insert(name) {
@@ -144,8 +147,8 @@ fn addresses_and_secrets(said: &mut Vec<String>, spec: &str, pod: &Value) {
     }
 }
 
-fn volumes(said: &mut Vec<String>, spec: &str, pod: &Value) {
-    for (index, volume) in list(pod, "spec.volumes").iter().enumerate() {
+fn volumes(said: &mut Vec<String>, place: Arguments<'_>, spec: &Value) {
+    for (index, volume) in list(spec, "volumes").iter().enumerate() {
         // A volume has a name and one source.
         for (kind, _) in volume.as_object().into_iter().flatten() {
             let why = match kind.as_str() {
@@ -159,36 +162,36 @@ fn volumes(said: &mut Vec<String>, spec: &str, pod: &Value) {
                 "cephfs" | "rbd" => "deprecated in v1.28, non-functional in v1.31+",
                 _ => continue,
             };
-            said.push(format!("{spec}.volumes[{index}].{kind}: {why}"));
+            said.push(format!("{place}.volumes[{index}].{kind}: {why}"));
         }
     }
 }
 
-fn containers(said: &mut Vec<String>, spec: &str, pod: &Value) {
+fn containers(said: &mut Vec<String>, place: Arguments<'_>, spec: &Value) {
     let mut ports: BTreeMap<(String, i64), String> = BTreeMap::new();
     for name in ["initContainers", "containers"] {
-        for (index, container) in list(at(pod, "spec"), name).iter().enumerate() {
-            let place = format!("{spec}.{name}[{index}]");
+        for (index, container) in list(spec, name).iter().enumerate() {
+            let place = format_args!("{place}.{name}[{index}]");
             let resources = at(container, "resources");
             for list_name in ["limits", "requests"] {
                 for resource in ["memory", "ephemeral-storage"] {
                     let amount = &resources[list_name][resource];
                     if !amount.is_null() {
-                        let place = format!("{place}.resources.{list_name}");
-                        fractional(said, &place, resource, amount);
+                        let place = format_args!("{place}.resources.{list_name}");
+                        fractional(said, place, resource, amount);
                     }
                 }
             }
-            environment(said, &place, container);
+            environment(said, place, container);
             if name == "containers" {
-                container_ports(said, &place, container, &mut ports);
+                container_ports(said, place, container, &mut ports);
             }
         }
     }
 }
 
-fn environment(said: &mut Vec<String>, place: &str, container: &Value) {
-    let mut seen = std::collections::BTreeSet::new();
+fn environment(said: &mut Vec<String>, place: Arguments<'_>, container: &Value) {
+    let mut seen = BTreeSet::new();
     for (index, variable) in list(container, "env").iter().enumerate() {
         let name = text(variable, "name");
         // A variable made of another of that name is a way to extend it.
@@ -201,7 +204,7 @@ fn environment(said: &mut Vec<String>, place: &str, container: &Value) {
 
 fn container_ports(
     said: &mut Vec<String>,
-    place: &str,
+    place: Arguments<'_>,
     container: &Value,
     ports: &mut BTreeMap<(String, i64), String>,
 ) {
