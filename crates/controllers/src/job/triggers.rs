@@ -82,6 +82,7 @@ impl Triggers {
                 if let Some(job) = self.owner(pod, reference) {
                     self.memory.expectations.creation_observed(&job.key());
                     self.wake(&job);
+                    self.free_if_over(&job, pod);
                 }
             }
             None => {
@@ -119,6 +120,15 @@ impl Triggers {
             self.memory.released(&job.key(), &pod.metadata.uid);
         }
         self.wake(&job);
+        self.free_if_over(&job, pod);
+    }
+
+    /// A finalizer that is back, because the API server lost that it was taken off. Upstream leaves it until the next
+    /// resync, half a day later.
+    fn free_if_over(&self, job: &Job, pod: &Pod) {
+        if job.finished().is_some() {
+            self.free(pod);
+        }
     }
 
     fn deleted(&self, pod: &Pod, gone: bool) {

@@ -178,6 +178,8 @@ async fn pods_of_a_job_that_is_over_are_freed() {
     let watching = Watching::new().await;
     watching.pod("j", owned_by(&watching.job)).await;
     assert_eq!(watching.fail().await, "free pod");
+    let shown = json!({"labels": {"app": "j", "again": "yes"}});
+    assert_eq!(watching.patch(shown).await, "free pod, j later");
     watching.world.delete(&Pod::TYPE, "pod").await;
     assert_eq!(watching.heard().await, "free pod");
     let gone = Watching::new().await;
