@@ -25,6 +25,8 @@ struct Remains {
     /// Pods whose finalizer we removed, until the cache shows it.
     leaving: HashMap<Uid, Awaited>,
     backoff: Backoff,
+    /// The namespace is being deleted: no pod can be made in it any more.
+    namespace_ends: bool,
     /// The job that was marked as finished: its key may name another one by now.
     finished: Option<(Uid, Awaited)>,
 }
@@ -70,7 +72,15 @@ impl Memory {
             may_act: self.expectations.satisfied(key),
             leaving: held.map(leaving).unwrap_or_default(),
             backoff: held.map(|held| held.backoff).unwrap_or_default(),
+            namespace_ends: held.is_some_and(|held| held.namespace_ends),
         }
+    }
+
+    /// A pod was refused because its namespace is being deleted. True if that is news.
+    pub fn set_namespace_ends(&self, key: &Key) -> bool {
+        let mut jobs = self.lock();
+        let held = jobs.entry(key.clone()).or_default();
+        !std::mem::replace(&mut held.namespace_ends, true)
     }
 
     /// These finalizers will be seen to go.

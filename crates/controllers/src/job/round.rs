@@ -119,6 +119,8 @@ impl JobController {
             self.control.create(&object, &key.namespace, body(at))
         })
         .await;
+        let indexes = assessed.indexes.as_ref();
+        let awaited = indexes.is_some_and(|state| !state.delayed.is_empty());
         let mut outcome = Outcome::default();
         let (mut unseen, mut refused) = (attempts.skipped, 0);
         for attempt in attempts.tried {
@@ -132,6 +134,9 @@ impl JobController {
                     unseen += 1;
                     if !error.is_namespace_terminating() {
                         refused += 1;
+                        outcome.failure.get_or_insert(Error::from(error));
+                    } else if awaited && self.memory.set_namespace_ends(key) {
+                        // Once: pods that waited for these are looked at again.
                         outcome.failure.get_or_insert(Error::from(error));
                     }
                 }

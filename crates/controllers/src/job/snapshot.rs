@@ -21,6 +21,8 @@ pub struct Snapshot {
     pub may_act: bool,
     /// Pods whose finalizer we removed and that the cache still shows with it.
     pub leaving: HashSet<Uid>,
+    /// No pod can be made any more.
+    pub namespace_ends: bool,
     /// What was remembered of failures when the status was last written.
     pub backoff: Backoff,
     pub gates: Gates,
@@ -34,6 +36,8 @@ pub struct Remembered {
     pub may_act: bool,
     pub leaving: HashSet<Uid>,
     pub backoff: Backoff,
+    /// No pod can be made any more.
+    pub namespace_ends: bool,
 }
 
 impl Snapshot {
@@ -53,6 +57,7 @@ impl Snapshot {
             may_act: remembered.may_act,
             leaving: remembered.leaving,
             backoff: remembered.backoff,
+            namespace_ends: remembered.namespace_ends,
             gates,
             uncounted_succeeded: uncounted.succeeded.into_iter().collect(),
             uncounted_failed: uncounted.failed.into_iter().collect(),

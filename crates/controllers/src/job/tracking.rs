@@ -206,7 +206,8 @@ fn may_go(
         let held = completion_index(pod).and_then(|index| state.delayed.get(&index));
         held.is_some_and(|held| held.metadata.uid == pod.metadata.uid)
     });
-    snapshot.is_failed(pod) && !delayed
+    // What waits for its successor waits in vain where none can come, and the namespace would wait for it.
+    snapshot.is_failed(pod) && (!delayed || snapshot.namespace_ends)
 }
 
 /// Pods that have lost their finalizer move from the lists into the counters. True if any did.

@@ -252,6 +252,15 @@ fn indexes_fail_one_by_one() {
             wait 9s
             write active=1 failedIndexes= ready=0 start=00:00 terminating=0"#]],
     );
+    // Unless none can come.
+    check(
+        &format!("{job} homeless | a:failed,ix=0,ended=1 b:running,ix=1"),
+        expect![[r#"
+            wait 9s
+            write active=1 failedIndexes= ready=0 start=00:00 terminating=0 uncounted={failed:[a]}
+            let go a
+            write active=1 failed=1 failedIndexes= ready=0 start=00:00 terminating=0"#]],
+    );
     check(
         &format!("{job} | a:failed,ix=0,ended=20 c:running,ix=0,failures=1 b:running,ix=1"),
         expect![[r#"

@@ -27,7 +27,7 @@ pub fn at(ago: i64) -> Time {
 }
 
 /// `spec | pods`. Words of a spec are fields of the spec or of the status (`failed=2`), `indexed`,
-/// `suspend`, `deleting`, `unseen` (an expectation is open), `backoff=2@5` (failures, seconds ago),
+/// `suspend`, `deleting`, `unseen` (an expectation is open), `homeless` (its namespace is being deleted), `backoff=2@5` (failures, seconds ago),
 /// `started=30` (seconds ago), `condition=Type`, `uncounted=a,b`, `policy=JSON`, `success=JSON`. Pods are
 /// those of [`pod`].
 pub fn snapshot(text: &str) -> Snapshot {
@@ -52,6 +52,7 @@ pub fn snapshot(text: &str) -> Snapshot {
             "onfailure" => job[spec]["template"]["spec"]["restartPolicy"] = json!("OnFailure"),
             "deleting" => job["metadata"]["deletionTimestamp"] = json!(at(1)),
             "unseen" => remembered.may_act = false,
+            "homeless" => remembered.namespace_ends = true,
             "leaving" => remembered.leaving = value.split(',').map(Into::into).collect(),
             "started" => job[status]["startTime"] = json!(at(value.parse().unwrap())),
             "replace" => job[spec]["podReplacementPolicy"] = json!(value),
