@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::chores::{draw_chore, forgotten_token};
 use super::workloads::{Workload, draw, draw_change, draw_kind};
-use super::{Action, Scenario, Step, Target, Trouble, Wish};
+use super::{Action, Scenario, Step, Target, Trouble, Wish, jobs};
 use crate::faults::Faults;
 
 /// The namespace that is there from the start, and the one that comes and goes.
@@ -75,6 +75,7 @@ impl Scenario {
             draft.wait_for_days();
         }
         draft.steps.sort_by_key(|step| step.at);
+        draft.doubt_killed_jobs();
         Scenario {
             name: format!("seed {seed}"),
             seed,
@@ -197,6 +198,25 @@ impl Draft {
         }
         self.push(self.at, Action::Trouble(Trouble::LoseNode(0)));
         self.push(self.at + DAYS, Action::Trouble(Trouble::ReturnNodes));
+    }
+
+    /// A pod that is killed in time ends well, and with it a job that was to fail. Whether it is in time is a matter of
+    /// luck.
+    fn doubt_killed_jobs(&mut self) {
+        let app_of = |target: &Target| {
+            let mut workloads = self.workloads.iter();
+            workloads.find(|workload| workload.target == *target)
+        };
+        let killed = self.steps.iter().filter_map(|step| match &step.action {
+            Action::User(Wish::DeletePod(target, _) | Wish::EvictPod(target, _)) => app_of(target),
+            _ => None,
+        });
+        let killed: Vec<String> = killed.map(|workload| workload.app.clone()).collect();
+        for step in &mut self.steps {
+            if let Action::User(Wish::Create(_, object)) = &mut step.action {
+                jobs::doubt_if_killed(object, &killed);
+            }
+        }
     }
 
     fn bare_pod(&mut self, target: Target) -> Wish {

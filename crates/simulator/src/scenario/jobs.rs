@@ -63,6 +63,21 @@ pub(super) fn draw_job(rng: &Rng, target: &Target, app: &str) -> Value {
     })
 }
 
+/// Takes the label from a job that was to fail, if its pods are among those that somebody kills.
+pub(super) fn doubt_if_killed(object: &mut Value, killed: &[String]) {
+    let template = &object["spec"]["template"]["metadata"];
+    let app = template["labels"]["app"].as_str();
+    let is_killed = app.is_some_and(|app| killed.iter().any(|killed| killed == app));
+    let fails = !template["annotations"]["steersman.dev/exit-code"].is_null();
+    if object["kind"] == "Job"
+        && is_killed
+        && fails
+        && let Some(metadata) = object["metadata"].as_object_mut()
+    {
+        metadata.remove("labels");
+    }
+}
+
 /// A change that is legal at any time: the patch, and what it is in words.
 pub(super) fn draw_job_change(rng: &Rng) -> (Value, String) {
     match rng.below(4) {
