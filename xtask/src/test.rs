@@ -11,8 +11,8 @@ use crate::{parity, real, schema, tidy, workspace};
 /// The crate that is too slow without optimization.
 const SIMULATOR: &str = "steersman-simulator";
 
-/// For continuous integration. Two cores do 2,400 in under five minutes; those that were seen to hold with this generator.
-const SEEDS_IN_CI: &str = "1200";
+/// For continuous integration: what two cores do in under five minutes, of those that hold (2350 does not yet).
+const SEEDS_IN_CI: &str = "2300";
 
 /// Ten seconds' worth, for people who wait.
 const SEEDS: &str = "100";
