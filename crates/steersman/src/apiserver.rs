@@ -3,9 +3,7 @@
 #![expect(clippy::print_stdout, reason = "this is where users are spoken to")]
 
 use std::net::IpAddr;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 use api::{Clock, Rng};
@@ -37,38 +35,11 @@ pub(crate) struct Arguments {
     kubeconfig: Option<PathBuf>,
 }
 
-/// How glibc is told what to do with memory: by the environment that a program starts with, and in no other way.
-const TUNABLES: &str = "GLIBC_TUNABLES";
-
-/// A pod is taken apart into some three hundred small pieces of a few sizes. glibc keeps seven of each size at hand for
-/// a thread; it puts all others together again when the next large piece is asked for, and cuts them anew for the
-/// next pod. Keeping them saves a tenth of what a creation takes, for half a megabyte.
-const KEPT_AT_HAND: &str = "glibc.malloc.tcache_count=512";
-
 pub(crate) fn main(arguments: Arguments) -> Result<()> {
-    start_over_with_tunables();
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     tokio.block_on(run(arguments))
-}
-
-/// Becomes the same program anew, unless that was done before or whoever started it has chosen for themselves. Where
-/// it cannot be done, it runs as it is, only slower.
-fn start_over_with_tunables() {
-    if !cfg!(target_env = "gnu") || std::env::var_os(TUNABLES).is_some() {
-        return;
-    }
-    let mut arguments = std::env::args_os();
-    if let (Ok(program), Some(name)) = (std::env::current_exe(), arguments.next()) {
-        let mut again = Command::new(program);
-        let why = again
-            .arg0(name)
-            .args(arguments)
-            .env(TUNABLES, KEPT_AT_HAND)
-            .exec();
-        tracing::debug!(%why, "the program could not be started over");
-    }
 }
 
 async fn run(arguments: Arguments) -> Result<()> {
