@@ -34,8 +34,7 @@ pub struct ClusterOptions {
     pub audit: audit::Level,
     /// Files of etcd that cannot grow beyond so many kilobytes, as on a disk that is full.
     pub etcd_file_limit: Option<u64>,
-    /// kube-apiserver may hold more garbage and collects it less often, for those who measure what runs on it: half of
-    /// its time goes there otherwise, as small as it is.
+    /// kube-apiserver may hold more garbage and collects it less often, for those who measure what runs on it.
     pub at_ease: bool,
 }
 
