@@ -4,9 +4,12 @@
 //! change. Readers take a short shared lock and clone reference-counted objects; nobody waits for a slow
 //! watcher, because watchers read the log at their own pace and are told `410` when it has moved past them.
 
+mod compress;
+mod database;
 mod disk;
 mod draft;
 mod event;
+mod journal;
 mod object;
 mod packed;
 mod print;
@@ -16,7 +19,8 @@ mod table;
 mod transaction;
 mod working;
 
-pub(crate) use disk::{Durability, Found, open};
+pub(crate) use database::{Found, open};
+pub(crate) use disk::Durability;
 pub(crate) use draft::{Draft, encode_body};
 pub(crate) use event::{Change, Event};
 pub(crate) use object::{Stored, split_key, type_prefix};
