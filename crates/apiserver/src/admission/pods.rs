@@ -176,6 +176,8 @@ pub(super) fn apply_runtime_class(
     }
     if fixed.is_object() {
         set(pod, "spec.overhead", fixed.clone());
+        // Its amounts are rounded as those of a pod are.
+        crate::defaults::apply(request.kind, pod);
     }
     for (key, value) in entries(&class, "scheduling.nodeSelector") {
         let selector = object_mut(pod, "spec.nodeSelector");
