@@ -58,10 +58,13 @@ pub(super) fn compress<'a>(desk: &'a mut Desk, dictionary: &Dictionary, body: &[
     places.clear();
     places.extend_from_slice(&dictionary.places);
     out.clear();
-    let last_match = text.len().saturating_sub(LAST_MATCH.max(MATCH_MIN + LAST));
+    // No match begins from here on; a text that is shorter than this has none.
+    let unmatched = text
+        .len()
+        .saturating_sub(LAST_MATCH.max(MATCH_MIN + LAST) - 1);
     // Up to where everything is written, where the search is, and how far back the last match was.
     let (mut written, mut place, mut distance) = (dictionary.text.len(), dictionary.text.len(), 0);
-    while place <= last_match {
+    while place < unmatched {
         let here = word(text, place);
         let slot = slot(here, places.len());
         let remembered = usize::from(std::mem::replace(&mut places[slot], place as u16));

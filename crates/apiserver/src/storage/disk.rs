@@ -10,6 +10,7 @@ use super::journal;
 use super::table::TableKey;
 use super::{Core, Stored, lock};
 use crate::kinds::Kind;
+use api::collections::HashMap;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -192,7 +193,7 @@ struct Committer {
     core: Arc<Core>,
     data: Data,
     /// What is in the journal and not in the database, as it is now.
-    pending: BTreeMap<(TableKey, Arc<str>), Option<Arc<Stored>>>,
+    pending: BTreeMap<TableKey, HashMap<Arc<str>, Option<Arc<Stored>>>>,
     /// The last revision that was committed.
     revision: u64,
     /// How many operations were committed together the last time.
@@ -269,9 +270,11 @@ impl Committer {
         if !self.data.journal.append(rows, revision)? {
             self.write_database(batch, revision)?;
         } else {
-            for operation in batch {
-                let key = (operation.table.clone(), operation.key.clone());
-                self.pending.insert(key, operation.object.clone());
+            for group in batch.chunk_by(|one, next| one.table == next.table) {
+                let changed = self.pending.entry(group[0].table.clone()).or_default();
+                for operation in group {
+                    changed.insert(operation.key.clone(), operation.object.clone());
+                }
             }
         }
         self.revision = revision;
@@ -281,9 +284,12 @@ impl Committer {
     /// Writes to the database what the journal has, and a batch that it has not.
     fn write_database(&mut self, batch: &[Operation], revision: u64) -> Result<(), WriteFailed> {
         let row = |object: &Stored| (object.revision, object.body());
-        let pending = self.pending.iter().map(|((table, key), object)| {
-            let key = row_key(table, key);
-            (key, object.as_deref().map(row))
+        let pending = self.pending.iter().flat_map(|(table, changed)| {
+            let mut changed: Vec<_> = changed.iter().collect();
+            // In their order, which touches every page of the database once.
+            changed.sort_unstable_by_key(|(key, _)| *key);
+            let rows = changed.into_iter();
+            rows.map(move |(key, object)| (row_key(table, key), object.as_deref().map(row)))
         });
         let batch = batch.iter().map(|operation| {
             let object = operation.object.as_deref();

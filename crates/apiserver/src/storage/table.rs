@@ -2,6 +2,7 @@
 
 use super::packed::Packer;
 use super::{Event, Stored};
+use api::collections::HashMap;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -59,6 +60,44 @@ impl Table {
     /// Index of the first event after a revision.
     pub(super) fn after(&self, revision: u64) -> usize {
         self.log.partition_point(|event| event.revision <= revision)
+    }
+}
+
+/// All tables, in the order of their keys. Every request looks into several of them, so each is found with one look.
+#[derive(Default)]
+pub(super) struct Tables {
+    all: Vec<(TableKey, Table)>,
+    places: HashMap<TableKey, usize>,
+}
+
+impl Tables {
+    pub(super) fn get(&self, key: &TableKey) -> Option<&Table> {
+        let place = self.places.get(key)?;
+        self.all.get(*place).map(|(_, table)| table)
+    }
+
+    pub(super) fn get_mut(&mut self, key: &TableKey) -> Option<&mut Table> {
+        let place = self.places.get(key)?;
+        self.all.get_mut(*place).map(|(_, table)| table)
+    }
+
+    /// The table of that key, made if there is none: then what came before `floor` is not known.
+    pub(super) fn get_or_make(&mut self, key: &TableKey, floor: u64) -> &mut Table {
+        let place = match self.places.get(key) {
+            Some(place) => *place,
+            None => {
+                let place = self.all.partition_point(|(other, _)| other < key);
+                self.all.insert(place, (key.clone(), Table::new(floor)));
+                let keys = self.all.iter().map(|(key, _)| key.clone());
+                self.places = keys.zip(0..).collect();
+                place
+            }
+        };
+        &mut self.all[place].1
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&TableKey, &Table)> {
+        self.all.iter().map(|(key, table)| (key, table))
     }
 }
 
