@@ -339,9 +339,7 @@ fn undo(core: &Core, queue: &Queue, batch: Vec<Operation>, why: &WriteFailed) {
             Some(previous) => table.objects.insert(operation.key, previous),
             None => table.objects.remove(&operation.key),
         };
-        while table.last_revision() > durable {
-            table.log.pop_back();
-        }
+        table.forget_after(durable);
     }
     // Revisions are not used again: a writer that still waits for one must not take another's for its own.
     state.failures.push((durable, inner.revision, why.clone()));

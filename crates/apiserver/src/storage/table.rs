@@ -21,6 +21,8 @@ pub(super) struct Table {
     pub(super) packer: Arc<Mutex<Packer>>,
     /// Oldest first.
     pub(super) log: VecDeque<Arc<Event>>,
+    /// That of the last change in the log, at hand: every write asks all tables for it.
+    last_revision: u64,
     /// Changes up to this revision are no longer in the log.
     pub(super) floor: u64,
     pub(super) changed: Arc<Notify>,
@@ -33,13 +35,22 @@ impl Table {
             objects: BTreeMap::new(),
             packer: Arc::default(),
             log: VecDeque::new(),
+            last_revision: 0,
             floor,
             changed: Arc::new(Notify::new()),
         }
     }
 
     pub(super) fn last_revision(&self) -> u64 {
-        self.log.back().map_or(0, |event| event.revision)
+        self.last_revision
+    }
+
+    /// Takes changes after a revision out of the log.
+    pub(super) fn forget_after(&mut self, revision: u64) {
+        while self.last_revision > revision {
+            self.log.pop_back();
+            self.last_revision = self.log.back().map_or(0, |event| event.revision);
+        }
     }
 
     /// Adds a change to the log. What watchers that keep up are long past comes back, to be packed.
@@ -49,6 +60,7 @@ impl Table {
         {
             self.floor = oldest.revision;
         }
+        self.last_revision = event.revision;
         self.log.push_back(Arc::new(event));
         let behind = self.log.len().checked_sub(KEPT_AT_HAND + 1)?;
         Some(Behind {
