@@ -17,13 +17,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How long a commit waits for as many writes as the one before had: about what it takes itself. A client that
-/// writes alone never waits.
-const GATHERING_TIME: Duration = Duration::from_micros(500);
+/// How long a commit waits for as many writes as the one before had: a few times what it takes itself, in which the
+/// server is busy with just those writes. A client that writes alone never waits.
+const GATHERING_TIME: Duration = Duration::from_millis(1);
 
 /// It waits for no more than so many: what a commit costs however small it is, is little for each of them then,
 /// and others are served while they are committed.
-const GATHERED_MAX: usize = 16;
+const GATHERED_MAX: usize = 24;
 
 /// How many failed ranges are remembered for writers that have not yet looked: they look at once.
 const FAILURES_KEPT: usize = 1024;
