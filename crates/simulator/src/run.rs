@@ -72,6 +72,7 @@ impl<'a> Run<'a> {
             cluster.judge().expect_lag();
         }
         cluster.judge().expect_skew(scenario.skew);
+        cluster.judge().expect_changes(scenario.changes_max());
         if scenario.faults.slow > 0 {
             cluster.judge().expect_slow_requests();
         }
@@ -280,6 +281,7 @@ impl<'a> Run<'a> {
             faults: self.cluster.gremlin().counts(),
             crashes: self.crashes,
             checks: judge.checks(),
+            counts: judge.counts(),
             end_state: judge.with_mirror(crate::judge::Mirror::end_state),
             granted: self.user.granted.clone(),
             failure: problem.map(|problem| Failure {
