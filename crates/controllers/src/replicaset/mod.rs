@@ -58,9 +58,6 @@ pub use status::compute;
 /// Upstream's `BurstReplicas`: a set is looked at again after this many creations or deletions.
 pub const BURST: usize = 500;
 
-/// From this many pods on, looking at each of them for every single change of one would be most of the work.
-const LARGE: i32 = 200;
-
 pub struct ReplicaController<K: ReplicaOwner> {
     tools: Tools,
     sets: Arc<Store<K>>,
@@ -212,14 +209,14 @@ impl<K: ReplicaOwner> ReplicaController<K> {
         Ok(next(&snapshot, &status, later, computed_at, now))
     }
 
-    /// How long a large set need not be looked at: its counts have just been written and wait their turn to be
-    /// written again, and nobody has changed what it should be.
+    /// How long a large set need not be looked at, as long as nobody changes what it should be.
     fn rest(&self, key: &Key, owner: &K) -> Option<Duration> {
         let status = owner.status();
-        let large = status.replicas >= LARGE && owner.replicas() >= LARGE;
         let asked = status.observed_generation != owner.meta().generation;
-        let rest = self.status_window.until_open(key, self.tools.clock.now());
-        rest.filter(|_| large && !asked)
+        let pods = [status.replicas, owner.replicas()];
+        let now = self.tools.clock.now();
+        let rest = self.status_window.rest(key, pods, now);
+        rest.filter(|_| !asked)
     }
 
     fn forget(&self, key: &Key) {

@@ -27,9 +27,10 @@ pub(super) fn is_member(set: &StatefulSet, pod: &Pod) -> bool {
 /// None for a pod whose name has the right form but is not the one we would give: `web-01` must not
 /// take the place of `web-1`.
 pub(super) fn ordinal(set: &StatefulSet, pod: &Pod) -> Option<i32> {
-    let name = &pod.metadata.name;
-    let (_, ordinal) = parent_and_ordinal(name)?;
-    ordinal.filter(|ordinal| pod_name(set, *ordinal) == **name)
+    let (parent, digits) = pod.metadata.name.rsplit_once('-')?;
+    let canonical = digits == "0" || !digits.starts_with(['0', '+']);
+    let ours = *parent == *set.metadata.name && canonical;
+    ours.then(|| digits.parse().ok()).flatten()
 }
 
 /// All ordinals that the set wants a pod for.

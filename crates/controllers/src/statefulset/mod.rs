@@ -19,8 +19,9 @@
 //!
 //! **Deliberate differences**: deletions carry the pod's uid as a precondition; a pod whose name
 //! merely looks like one of ours (`web-01`) does not take a place; conditions that others put into
-//! the status stay there; counts in the status are written at most once in 100 ms; nothing is written to a pod of which only the claims changed; and, as an
-//! option that is off by default, a pod of a superseded revision that is not ready and holds up the
+//! the status stay there; counts in the status are written at most once in 100 ms, and a large parallel
+//! set is not looked at more often while its pods get ready; nothing is written to a pod of which only
+//! the claims changed; and, as an option that is off by default, a pod of a superseded revision that is not ready and holds up the
 //! others is replaced (upstream waits for it for ever).
 
 mod apply;
@@ -41,7 +42,9 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::kinds::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet, StatefulSetStatus};
+use api::kinds::{
+    ControllerRevision, PersistentVolumeClaim, Pod, PodManagement, StatefulSet, StatefulSetStatus,
+};
 use api::{Gate, Key, MicroTime, Selector};
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
@@ -163,6 +166,9 @@ impl StatefulSetController {
             self.forget(key);
             return Ok(Next::AwaitChange);
         };
+        if let Some(rest) = self.rest(key, &set) {
+            return Ok(Next::After(rest));
+        }
         let Ok(selector) = set.spec.selector.compile() else {
             return Err(Error::Terminal(format!("the selector of {key} is invalid")));
         };
@@ -200,6 +206,18 @@ impl StatefulSetController {
         let computed_at = now;
         let now = self.tools.clock.now();
         Ok(next(&snapshot, &status, status_wait, computed_at, now))
+    }
+
+    /// How long a large set need not be looked at, as long as nobody changes what it should be and no pod waits for
+    /// another one.
+    fn rest(&self, key: &Key, set: &StatefulSet) -> Option<Duration> {
+        let status = &set.status;
+        let asked = status.observed_generation != set.metadata.generation;
+        let in_turn = set.spec.pod_management_policy == PodManagement::OrderedReady
+            || status.current_revision != status.update_revision;
+        let pods = [status.replicas, set.replicas()];
+        let rest = self.status_window.rest(key, pods, self.tools.clock.now());
+        rest.filter(|_| !asked && !in_turn)
     }
 
     /// The set's revisions, oldest first, and its pods, after adopting and releasing.

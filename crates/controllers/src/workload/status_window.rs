@@ -17,6 +17,17 @@ impl StatusWindow {
     /// While pods come and go, counts in the status are written at most this often.
     pub const LENGTH: Duration = Duration::from_millis(100);
 
+    /// From this many pods on, looking at each of them for every single change of one would be most of the work.
+    pub const LARGE: i32 = 200;
+
+    /// How long a set that has and wants so many pods need not be looked at: it is large, its counts have just been
+    /// written and wait their turn to be written again. Whether somebody asks for something else is the caller's to
+    /// know.
+    pub fn rest(&self, key: &Key, pods: [i32; 2], now: MicroTime) -> Option<Duration> {
+        let is_large = pods.iter().all(|count| *count >= StatusWindow::LARGE);
+        is_large.then(|| self.until_open(key, now)).flatten()
+    }
+
     /// How long counts have to wait; nothing if they may be written now.
     pub fn until_open(&self, key: &Key, now: MicroTime) -> Option<Duration> {
         let last = *self.lock().get(key)?;

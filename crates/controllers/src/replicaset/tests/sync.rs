@@ -12,6 +12,7 @@ use testkit::World;
 
 use super::super::{ReplicaOwner, controller};
 use crate::Tools;
+use crate::workload::StatusWindow;
 
 pub(super) async fn world<K: ReplicaOwner>() -> World {
     let mut world = World::new().await;
@@ -172,7 +173,7 @@ async fn a_pod_that_is_being_deleted_is_replaced_at_once() {
 async fn a_large_set_rests_after_its_counts_were_written_unless_it_is_asked_for_more() {
     let world = world::<ReplicaSet>().await;
     world
-        .create(&ReplicaSet::TYPE, replica_set(super::super::LARGE))
+        .create(&ReplicaSet::TYPE, replica_set(StatusWindow::LARGE))
         .await;
     world.settle().await;
     let first = world.pod_names().await.remove(0);

@@ -6,6 +6,7 @@ use api::kinds::ControllerRevision;
 use expect_test::expect;
 
 use super::*;
+use crate::workload::StatusWindow;
 
 // Upstream: TestStatefulSetControl (CreatesPods, ScalesUp, ScalesDown), TestStatefulSetControlScaleDownDeleteError.
 #[tokio::test(start_paused = true)]
@@ -300,4 +301,28 @@ async fn counts_that_change_together_are_written_together() {
     );
     let set = world.get(&StatefulSet::TYPE, "web").await.unwrap();
     assert_eq!(set["status"]["readyReplicas"], 20);
+}
+
+/// A pod that is gone is replaced when it is the turn of the counts; a smaller set, or one that waits for each of its
+/// pods, does so at once.
+#[tokio::test(start_paused = true)]
+async fn a_large_parallel_set_rests_after_its_counts_were_written() {
+    let large = StatusWindow::LARGE;
+    for (size, at_once) in [(large, ""), (large - 1, "POST pods")] {
+        let world = world().await;
+        let set = parallel(stateful_set(size));
+        world.create(&StatefulSet::TYPE, set).await;
+        world.settle().await;
+        world.make_ready("web-7").await;
+        let moment = Duration::from_millis(20);
+        tokio::time::sleep(moment).await;
+        world.written();
+
+        world.delete(&Pod::TYPE, "web-7").await;
+        tokio::time::sleep(moment).await;
+        assert_eq!(world.written(), at_once);
+        tokio::time::sleep(StatusWindow::LENGTH).await;
+        let pods = world.pod_names().await;
+        assert_eq!(i32::try_from(pods.len()), Ok(size));
+    }
 }
