@@ -65,7 +65,10 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn start(scenario: &'a Scenario) -> Run<'a> {
         let mut cluster = Cluster::new(scenario.seed, |rng| {
-            Gremlin::new(scenario.faults, rng.fork())
+            match scenario.comes_between_managers() {
+                true => Gremlin::new(scenario.faults, rng.fork()),
+                false => Gremlin::idle(rng.fork()),
+            }
         });
         cluster.crash_after_write(scenario.crash_after_write);
         if scenario.views_may_lag() {

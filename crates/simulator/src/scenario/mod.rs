@@ -155,6 +155,23 @@ impl Scenario {
             && self.steps.iter().all(wishes)
     }
 
+    /// Does anything go wrong between a manager and the API server?
+    pub(crate) fn comes_between_managers(&self) -> bool {
+        let comes_between = |step: &Step| {
+            matches!(
+                step.action,
+                Action::Trouble(
+                    Trouble::Freeze { .. }
+                        | Trouble::Delay { .. }
+                        | Trouble::CutWatches
+                        | Trouble::ExpireWatches
+                        | Trouble::Isolate { .. }
+                )
+            )
+        };
+        self.faults != Faults::default() || self.steps.iter().any(comes_between)
+    }
+
     /// May a wish be lost that was granted? Then nobody can say how it should end.
     pub(crate) fn loses_wishes(&self) -> bool {
         let loses = |step: &Step| matches!(step.action, Action::Trouble(Trouble::RestartServer { lost, .. }) if lost > 0);
