@@ -8,7 +8,6 @@ mod selectable;
 use crate::crd::CustomVersion;
 use api::collections::HashMap;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 type Text = Cow<'static, str>;
