@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use simulator::{Scenario, library, run_scenario, verify, verify_crash};
+use simulator::{Scenario, library, paces, run_scenario, verify, verify_crash};
 
 use crate::report::{Goal, Report};
 
@@ -12,29 +12,69 @@ use crate::report::{Goal, Report};
 const JOBS: u64 = 2;
 
 pub(crate) fn run(arguments: &[String], report: &mut Report) -> Result<()> {
-    let seeds = match arguments {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let seeds = match arguments.as_slice() {
         [] => 1000,
+        ["speed"] => return speeds(report, &[]),
+        ["speed", names @ ..] => return speeds(report, names),
         [count] => count.parse()?,
-        _ => bail!("usage: cargo xtask bench simulate [SEEDS]"),
+        _ => bail!("usage: cargo xtask bench simulate [SEEDS | speed [busy] [restless] [idle]]"),
     };
-    speeds(report);
+    speeds(report, &[])?;
     many(report, seeds);
     same_bytes(report, seeds);
     crashes(report);
     Ok(())
 }
 
-fn speeds(report: &mut Report) {
-    let (busy, idle) = (Duration::from_secs(1800), Duration::from_secs(24 * 3600));
-    for (name, scenario, goal) in [
-        ("busy: 10 nodes, 200 pods", library::busy(busy), 1000.0),
-        ("idle: 3 nodes", library::idle(idle), 100_000.0),
+/// How fast time goes by in scenarios that go well; all of them, or those that are named.
+fn speeds(report: &mut Report, names: &[&str]) -> Result<()> {
+    let (half_an_hour, day) = (Duration::from_secs(1800), Duration::from_secs(24 * 3600));
+    for (scenario, about, goal) in [
+        (
+            paces::busy(half_an_hour),
+            "10 nodes, 200 pods",
+            Some(1000.0),
+        ),
+        (paces::restless(half_an_hour), "10 nodes, 200 pods", None),
+        (paces::idle(day), "3 nodes", Some(100_000.0)),
     ] {
+        let name = &scenario.name;
+        if !names.is_empty() && !names.contains(&name.as_str()) {
+            continue;
+        }
         let started = Instant::now();
         let ran = run_scenario(&scenario);
-        let speed = ran.virtual_time.as_secs_f64() / started.elapsed().as_secs_f64();
-        report.figure(name, speed, "s/s", Some(Goal::AtLeast(goal)));
+        let took = started.elapsed().as_secs_f64();
+        if let Some(failure) = &ran.failure {
+            bail!("{name} did not go well: {}", failure.problem);
+        }
+        let virtual_seconds = ran.virtual_time.as_secs_f64();
+        let mut figure = |what: &str, value, unit, goal| {
+            report.figure(&format!("{name}: {what}"), value, unit, goal);
+        };
+        figure(
+            about,
+            virtual_seconds / took,
+            "s/s",
+            goal.map(Goal::AtLeast),
+        );
+        for (what, count) in [
+            ("requests", ran.counts.requests),
+            ("changes", ran.counts.changes),
+        ] {
+            let rate = count as f64 / virtual_seconds;
+            figure(&format!("{what} a virtual second"), rate, "1/s", None);
+            let each = took / count.max(1) as f64 * 1e6;
+            figure(
+                &format!("time for each of {count} {what}"),
+                each,
+                "us",
+                None,
+            );
+        }
     }
+    Ok(())
 }
 
 fn many(report: &mut Report, seeds: u64) {

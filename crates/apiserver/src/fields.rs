@@ -123,6 +123,8 @@ pub(crate) fn copy(value: &mut Value, from: &Value, path: &str) {
         Value::Null => {
             remove(value, path);
         }
+        // Mostly it is there: comparing costs less than cloning.
+        found if at(value, path) == found => {}
         found => set(value, path, found.clone()),
     }
 }

@@ -8,7 +8,6 @@ mod selectable;
 use crate::crd::CustomVersion;
 use api::collections::HashMap;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 type Text = Cow<'static, str>;
@@ -187,70 +186,72 @@ pub fn find(group: &str, kind: &str) -> Option<&'static Arc<Kind>> {
 /// The kinds being served: the built-in ones and those of the established definitions.
 #[derive(Clone, Debug)]
 pub struct Registry {
-    /// Keyed by (group, version, plural); ordered, because discovery shows it.
-    kinds: BTreeMap<(Text, Text, Text), Arc<Kind>>,
+    /// In the order of group, version and plural: discovery shows it, and every request looks something up.
+    kinds: Vec<Arc<Kind>>,
 }
 
 impl Default for Registry {
     fn default() -> Self {
-        let kinds = built_in()
-            .iter()
-            .map(|kind| (key(kind), kind.clone()))
-            .collect();
+        let mut kinds = built_in().to_vec();
+        kinds.sort_by(|one, two| key(one).cmp(&key(two)));
         Registry { kinds }
     }
 }
 
 impl Registry {
     pub fn resource(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
-        let key = (
-            Cow::Owned(group.to_owned()),
-            Cow::Owned(version.to_owned()),
-            Cow::Owned(plural.to_owned()),
-        );
-        self.kinds.get(&key)
+        let place = self.place((group, version, plural)).ok()?;
+        self.kinds.get(place)
     }
 
     /// By apiVersion and kind, as an object names itself.
     pub fn kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Kind>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        self.kinds
-            .values()
+        self.iter()
             .find(|k| k.group == group && k.version == version && k.kind == kind)
     }
 
     pub fn insert(&mut self, kind: Kind) {
-        self.kinds.insert(key(&kind), Arc::new(kind));
+        match self.place(key(&kind)) {
+            Ok(place) => self.kinds[place] = Arc::new(kind),
+            Err(place) => self.kinds.insert(place, Arc::new(kind)),
+        }
     }
 
     /// Removes every custom kind of a (group, plural).
     pub fn remove_custom(&mut self, group: &str, plural: &str) {
         self.kinds
-            .retain(|_, k| k.custom().is_none() || k.group != group || k.plural != plural);
+            .retain(|k| k.custom().is_none() || k.group != group || k.plural != plural);
     }
 
     /// In the order of group, version, plural.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Kind>> {
-        self.kinds.values()
+        self.kinds.iter()
     }
 
     pub fn has_group(&self, group: &str) -> bool {
-        self.kinds.values().any(|kind| kind.group == group)
+        let next = self.next_to(group, "");
+        next.is_some_and(|kind| kind.group == group)
     }
 
     pub fn has_group_version(&self, group: &str, version: &str) -> bool {
-        self.kinds
-            .values()
-            .any(|kind| kind.group == group && kind.version == version)
+        let next = self.next_to(group, version);
+        next.is_some_and(|kind| kind.group == group && kind.version == version)
+    }
+
+    fn next_to(&self, group: &str, version: &str) -> Option<&Arc<Kind>> {
+        let place = self.place((group, version, ""));
+        self.kinds.get(place.unwrap_or_else(|place| place))
+    }
+
+    /// Where the kind is, or where it would be.
+    fn place(&self, wanted: (&str, &str, &str)) -> Result<usize, usize> {
+        self.kinds.binary_search_by(|kind| key(kind).cmp(&wanted))
     }
 }
 
-fn key(kind: &Kind) -> (Text, Text, Text) {
-    (
-        kind.group.clone(),
-        kind.version.clone(),
-        kind.plural.clone(),
-    )
+fn key(kind: &Kind) -> (&str, &str, &str) {
+    (&kind.group, &kind.version, &kind.plural)
 }
 
 fn parse_line(line: &'static str) -> Option<Kind> {

@@ -100,6 +100,8 @@ pub struct Gremlin(Arc<Inner>);
 
 struct Inner {
     faults: Faults,
+    /// It never does anything, so nobody need pass it.
+    is_idle: bool,
     rng: Rng,
     resting: AtomicBool,
     cuts: Bell,
@@ -119,8 +121,18 @@ struct State {
 
 impl Gremlin {
     pub fn new(faults: Faults, rng: Rng) -> Gremlin {
+        Gremlin::made(faults, rng, false)
+    }
+
+    /// For runs in which nothing goes wrong between managers and the API server.
+    pub(crate) fn idle(rng: Rng) -> Gremlin {
+        Gremlin::made(Faults::default(), rng, true)
+    }
+
+    fn made(faults: Faults, rng: Rng, is_idle: bool) -> Gremlin {
         Gremlin(Arc::new(Inner {
             faults,
+            is_idle,
             rng,
             resting: AtomicBool::new(false),
             cuts: Bell::default(),
@@ -176,6 +188,9 @@ impl Gremlin {
 
     /// The transport of one manager, with the gremlin in between.
     pub fn between(&self, inner: Transport, manager: usize) -> Transport {
+        if self.0.is_idle {
+            return inner;
+        }
         let gremlin = self.clone();
         BoxCloneSyncService::new(tower::service_fn(move |request: Request<Bytes>| {
             let (gremlin, inner) = (gremlin.clone(), inner.clone());

@@ -48,12 +48,20 @@ struct Inner {
     skew: Duration,
     /// How many requests there were in the present second.
     requests: (MicroTime, u32),
-    /// How many changes there were in all.
+    /// How many changes there were in all, but for those that go on for ever, and how many are too many.
     changes: u64,
+    changes_max: u64,
+    counts: Counts,
 }
 
-/// More writes than any run here has a reason for: a few hundred are usual.
-const WRITES_MAX: u64 = 6000;
+/// How busy the server was.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Everything that was asked, reads and watches too.
+    pub requests: u64,
+    /// Everything that changed: leases and events too.
+    pub changes: u64,
+}
 
 /// More requests in a second than anything here has a reason for: somebody runs in circles, and virtual
 /// time may never move again.
@@ -114,6 +122,8 @@ impl Judge {
                 skew: Duration::ZERO,
                 requests: (clock_now, 0),
                 changes: 0,
+                changes_max: u64::MAX,
+                counts: Counts::default(),
             })),
             Arc::default(),
         );
@@ -127,6 +137,11 @@ impl Judge {
         inner.read_all(server);
         let now = inner.clock.now();
         inner.past.forgive(now);
+    }
+
+    /// More changes than that are a sign of somebody who writes without end.
+    pub(crate) fn expect_changes(&self, most: u64) {
+        self.lock().changes_max = most;
     }
 
     pub(crate) fn expect_lag(&self) {
@@ -166,6 +181,7 @@ impl Judge {
             inner.requests = (now, 0);
         }
         inner.requests.1 += 1;
+        inner.counts.requests += 1;
         let spins = inner.requests.1 == REQUESTS_A_SECOND_MAX;
         drop(inner);
         if spins {
@@ -198,10 +214,12 @@ impl Judge {
             let is_chatter =
                 changed.plural == "leases" || changed.plural == "events" && actor == Actor::Nodes;
             inner.changes += u64::from(!is_chatter);
-            if inner.changes > WRITES_MAX {
+            inner.counts.changes += 1;
+            let most = inner.changes_max;
+            if inner.changes > most {
                 drop(inner);
                 return self.conclude(Err(format!(
-                    "there were more than {WRITES_MAX} changes, and no end"
+                    "there were more than {most} changes, and no end"
                 )));
             }
             let by = place.holds(&changed).then_some(actor);
@@ -227,6 +245,10 @@ impl Judge {
 
     pub(crate) fn checks(&self) -> u64 {
         self.lock().checks
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.lock().counts
     }
 
     pub(crate) fn with_mirror<T>(&self, look: impl FnOnce(&Mirror) -> T) -> T {

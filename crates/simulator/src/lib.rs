@@ -26,8 +26,9 @@ mod verify;
 
 pub use cluster::Cluster;
 pub use faults::{Faults, Gremlin};
+pub use judge::Counts;
 pub use report::{Failure, Report};
 pub use run::{run_scenario, timeline_of};
-pub use scenario::{Action, Scenario, Step, Target, Trouble, Wish, library};
+pub use scenario::{Action, Scenario, Step, Target, Trouble, Wish, library, paces};
 pub use shrink::{Cut, shrink};
 pub use verify::{explain, run_seed, verify, verify_crash};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use crate::judge::Counts;
 use crate::scenario::Scenario;
 
 /// One run of one scenario.
@@ -20,6 +21,7 @@ pub struct Report {
     pub faults: BTreeMap<&'static str, u64>,
     pub crashes: u64,
     pub checks: u64,
+    pub counts: Counts,
     pub end_state: Vec<String>,
     /// Which of the user's wishes were granted.
     pub granted: Vec<bool>,

@@ -65,13 +65,17 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn start(scenario: &'a Scenario) -> Run<'a> {
         let mut cluster = Cluster::new(scenario.seed, |rng| {
-            Gremlin::new(scenario.faults, rng.fork())
+            match scenario.comes_between_managers() {
+                true => Gremlin::new(scenario.faults, rng.fork()),
+                false => Gremlin::idle(rng.fork()),
+            }
         });
         cluster.crash_after_write(scenario.crash_after_write);
         if scenario.views_may_lag() {
             cluster.judge().expect_lag();
         }
         cluster.judge().expect_skew(scenario.skew);
+        cluster.judge().expect_changes(scenario.changes_max());
         if scenario.faults.slow > 0 {
             cluster.judge().expect_slow_requests();
         }
@@ -280,6 +284,7 @@ impl<'a> Run<'a> {
             faults: self.cluster.gremlin().counts(),
             crashes: self.crashes,
             checks: judge.checks(),
+            counts: judge.counts(),
             end_state: judge.with_mirror(crate::judge::Mirror::end_state),
             granted: self.user.granted.clone(),
             failure: problem.map(|problem| Failure {

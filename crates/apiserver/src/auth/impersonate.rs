@@ -7,6 +7,8 @@ use crate::server::Shared;
 use crate::status::{Status, Subject};
 use http::HeaderMap;
 
+/// What all headers begin with that say whom to act as: most requests have none of them.
+const PREFIX: &str = "impersonate-";
 const EXTRA: &str = "impersonate-extra-";
 
 /// The user that the request wants to act as, or the caller itself.
@@ -87,6 +89,9 @@ fn check(shared: &Shared, caller: &Identity, asked: &Attributes<'_>) -> Result<(
 }
 
 fn wanted(headers: &HeaderMap) -> Result<Option<Identity>, Status> {
+    if !headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
+        return Ok(None);
+    }
     let text = |name: &str| {
         headers
             .get(name)

@@ -226,7 +226,11 @@ pub(crate) fn settle_type(value: &mut Value, api_version: &str, kind: &str) -> R
             "{given_kind} in version \"{version}\" cannot be handled as a {kind}: the kind in the data ({given_kind}) does not match the expected kind ({kind})"
         )));
     }
-    value["apiVersion"] = Value::from(api_version);
-    value["kind"] = Value::from(kind);
+    if given_version.is_empty() {
+        value["apiVersion"] = Value::from(api_version);
+    }
+    if value["kind"].as_str().unwrap_or_default().is_empty() {
+        value["kind"] = Value::from(kind);
+    }
     Ok(())
 }

@@ -220,8 +220,12 @@ fn creation<'a>(kind: &'a Kind, name: &'a str, dry_run: bool) -> Admission<'a> {
 
 /// Gives a value the type under which it is stored.
 pub(crate) fn retype(kind: &Kind, value: &mut Value) {
+    let api_version = kind.api_version();
+    if value["apiVersion"] == api_version && value["kind"] == *kind.kind {
+        return;
+    }
     if let Some(map) = value.as_object_mut() {
-        map.insert("apiVersion".into(), json!(kind.api_version()));
+        map.insert("apiVersion".into(), json!(api_version));
         map.insert("kind".into(), json!(kind.kind));
     }
 }

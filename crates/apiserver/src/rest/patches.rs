@@ -57,9 +57,12 @@ impl Context {
         if names_fields {
             settle_fields(&mut value, None);
         }
-        self.require_name(&value)?;
-        self.settle_name(&mut value)?;
-        self.settle_namespace(&mut value)?;
+        // What is stored has its name and its namespace.
+        if !untouched.contains_key("metadata") {
+            self.require_name(&value)?;
+            self.settle_name(&mut value)?;
+            self.settle_namespace(&mut value)?;
+        }
         let (api_version, kind) = (self.kind.api_version(), self.kind.kind.to_string());
         super::body::settle_type(&mut value, &api_version, &kind).map_err(unusable)?;
         let mut value = self
@@ -83,9 +86,8 @@ impl Context {
         if self.kind.custom().is_some() || changes.keys().any(|name| name.starts_with('$')) {
             return Map::new();
         }
-        let touched = |name: &str| {
-            changes.contains_key(name) || matches!(name, "metadata" | "kind" | "apiVersion")
-        };
+        let touched =
+            |name: &str| changes.contains_key(name) || matches!(name, "kind" | "apiVersion");
         let (kept, taken) = std::mem::take(members)
             .into_iter()
             .partition(|(name, _)| touched(name));

@@ -113,10 +113,10 @@ impl Context {
         if !causes.is_empty() {
             return Err(self.invalid(&name, causes));
         }
-        metadata_mut(&mut new).insert(
-            "resourceVersion".into(),
-            old_value["metadata"]["resourceVersion"].clone(),
-        );
+        let revision = &old_value["metadata"]["resourceVersion"];
+        if new["metadata"]["resourceVersion"] != *revision {
+            metadata_mut(&mut new).insert("resourceVersion".into(), revision.clone());
+        }
         let old_body = old.body();
         let opaque = opaque.or_else(|| opaque::text_of(&kind, &old_body));
         if is_finished(&kind, &new) {
@@ -179,6 +179,9 @@ impl Context {
 
 /// Whether an object being deleted has nothing left that holds it.
 pub(crate) fn is_finished(kind: &Kind, value: &Value) -> bool {
+    if !is_deleting(value) {
+        return false;
+    }
     let grace = value["metadata"]["deletionGracePeriodSeconds"]
         .as_i64()
         .unwrap_or(0);
@@ -186,7 +189,7 @@ pub(crate) fn is_finished(kind: &Kind, value: &Value) -> bool {
         && value["spec"]["finalizers"]
             .as_array()
             .is_some_and(|l| !l.is_empty());
-    is_deleting(value) && grace == 0 && finalizers(value).is_empty() && !held_by_spec
+    grace == 0 && finalizers(value).is_empty() && !held_by_spec
 }
 
 fn keep_server_metadata(new: &mut Value, old: &Value) {
@@ -194,9 +197,15 @@ fn keep_server_metadata(new: &mut Value, old: &Value) {
     metadata.remove("selfLink");
     for member in SERVER_METADATA {
         match old["metadata"].get(member) {
-            Some(value) => metadata.insert(member.to_owned(), value.clone()),
-            None => metadata.remove(member),
-        };
+            // Most writes leave it as it is.
+            Some(value) if metadata.get(member) == Some(value) => {}
+            Some(value) => {
+                metadata.insert(member.to_owned(), value.clone());
+            }
+            None => {
+                metadata.remove(member);
+            }
+        }
     }
     // UPSTREAM: leaving managedFields out keeps them; an empty list clears them.
     if !metadata.contains_key("managedFields")

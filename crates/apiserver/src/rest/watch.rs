@@ -16,11 +16,13 @@ use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::sync::Notify;
+use tokio::time::{Instant, Sleep};
 
 /// How many changes one wake-up takes from the log: enough to be cheap, few enough to keep chunks small.
 const BATCH: usize = 256;
@@ -48,6 +50,11 @@ struct Watcher {
     bookmarks: bool,
     next_bookmark: Instant,
     deadline: Instant,
+    /// Rings when the next of the two is due. Kept from one event to the next: setting a timer costs more than most
+    /// events do.
+    timer: Option<Pin<Box<Sleep>>>,
+    /// Woken when the kind changes.
+    changed: Arc<Notify>,
     /// A table's columns go with its first event only.
     header_sent: bool,
     /// An error to send, after which the stream ends.
@@ -94,6 +101,8 @@ impl Context {
             bookmarks,
             next_bookmark: now + BOOKMARK_PERIOD,
             deadline: now + Duration::from_secs(seconds.min(u64::from(u32::MAX))),
+            timer: None,
+            changed: self.shared.store.changes(&self.stored_kind),
             header_sent: false,
             failure: None,
             ended: false,
@@ -187,8 +196,7 @@ impl Watcher {
         if !self.initial.is_empty() || self.announce_end {
             return Some(self.initial_chunk());
         }
-        let context = self.context.clone();
-        let changed = context.shared.store.changes(&context.stored_kind);
+        let changed = self.changed.clone();
         loop {
             let notified = changed.notified();
             tokio::pin!(notified);
@@ -199,20 +207,40 @@ impl Watcher {
             if self.ended {
                 return None;
             }
+            let due = self.due();
+            let timer = self
+                .timer
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
             tokio::select! {
                 biased;
                 () = notified => {}
-                () = tokio::time::sleep_until(self.deadline) => {
-                    self.ended = true;
-                    return None;
-                }
-                () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
-                    self.next_bookmark = Instant::now() + BOOKMARK_PERIOD;
-                    self.revision = self.revision.max(context.shared.store.visible_revision());
-                    return Some(self.bookmark(false));
-                }
+                () = timer.as_mut() => return self.on_time(),
             }
         }
+    }
+
+    fn due(&self) -> Instant {
+        match self.bookmarks {
+            true => self.deadline.min(self.next_bookmark),
+            false => self.deadline,
+        }
+    }
+
+    /// The time has come for a bookmark, or for the end.
+    fn on_time(&mut self) -> Option<Bytes> {
+        let now = Instant::now();
+        if now >= self.deadline {
+            self.ended = true;
+            return None;
+        }
+        self.next_bookmark = now + BOOKMARK_PERIOD;
+        let due = self.due();
+        if let Some(timer) = &mut self.timer {
+            timer.as_mut().reset(due);
+        }
+        let visible = self.context.shared.store.visible_revision();
+        self.revision = self.revision.max(visible);
+        Some(self.bookmark(false))
     }
 
     fn initial_chunk(&mut self) -> Bytes {
@@ -322,24 +350,29 @@ impl Watcher {
 
     fn bookmark(&self, initial_events_end: bool) -> Bytes {
         let kind = &self.context.kind;
-        let mut metadata = json!({"resourceVersion": self.revision.to_string()});
-        if initial_events_end {
-            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
-        }
-        let object: Value = match self.shape {
-            Shape::Object => {
-                json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata})
-            }
-            Shape::Metadata => {
-                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
-            }
+        let annotations = match initial_events_end {
+            true => r#""annotations":{"k8s.io/initial-events-end":"true"},"#,
+            false => "",
+        };
+        let revision = self.revision;
+        // Every watch gets one each minute. Names of kinds need no escapes.
+        let of = |api_version: &str, kind: &str| {
+            format!(
+                r#"{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{{{annotations}"resourceVersion":"{revision}"}}}}"#
+            )
+        };
+        let object = match self.shape {
+            Shape::Object => of(&kind.api_version(), &kind.kind),
+            Shape::Metadata => of("meta.k8s.io/v1", "PartialObjectMetadata"),
             Shape::Table => {
                 // UPSTREAM: kubectl finds the bookmark's metadata in the row's object.
-                let row = json!({"cells": [], "object": {"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata}});
-                json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "columnDefinitions": [], "rows": [row]})
+                let object = of(&kind.api_version(), &kind.kind);
+                format!(
+                    r#"{{"apiVersion":"meta.k8s.io/v1","columnDefinitions":[],"kind":"Table","metadata":{{}},"rows":[{{"cells":[],"object":{object}}}]}}"#
+                )
             }
         };
-        line("BOOKMARK", object.to_string().as_bytes())
+        line("BOOKMARK", object.as_bytes())
     }
 }
 

@@ -175,13 +175,16 @@ impl Inner {
 
     /// Brings the streams in step with discovery; false when it could not be asked.
     async fn sync_monitors(self: &Arc<Inner>) -> bool {
-        let known = self.lock_served().clone();
-        let known = match discovery::refresh(&self.tools.client, &known).await {
+        let before = self.lock_served().clone();
+        let known = match discovery::refresh(&self.tools.client, &before).await {
             Ok(known) if !known.found.resources.is_empty() => known,
             Ok(_) => return self.sync_failed("discovery reports no resources"),
             Err(error) => return self.sync_failed(&client::describe(&error)),
         };
         let found = Arc::clone(&known.found);
+        if Arc::ptr_eq(&found, &before.found) && found.failed.is_empty() {
+            return true;
+        }
         if let Some(failure) = found.failure() {
             warn!(
                 failure,

@@ -222,8 +222,7 @@ impl Reflector<'_> {
             self.target.begin_round();
         }
         self.listed = !from_start;
-        let deadline = Instant::now() + deadline(timeout_seconds);
-        let (end, events) = self.follow(stream, deadline, from_start).await;
+        let (end, events) = self.follow(stream, from_start).await;
         match end {
             // Half a listing is none; and a server that closes watches at once must not be asked
             // in a tight loop.
@@ -238,13 +237,8 @@ impl Reflector<'_> {
         }
     }
 
-    /// Takes events until the stream ends; gives how many there were.
-    async fn follow(
-        &mut self,
-        mut stream: WatchStream,
-        deadline: Instant,
-        from_start: bool,
-    ) -> (End, u64) {
+    /// Takes events until the stream ends, which it does by itself if the server does not; gives how many there were.
+    async fn follow(&mut self, mut stream: WatchStream, from_start: bool) -> (End, u64) {
         let encoding = stream.encoding();
         let mut events: u64 = 0;
         self.sign = None;
@@ -262,7 +256,6 @@ impl Reflector<'_> {
                     self.resync();
                     continue;
                 }
-                () = tokio::time::sleep_until(deadline) => None,
             };
             let end = match event {
                 None => Some(End::Quiet),
@@ -408,11 +401,6 @@ fn is_unsupported(error: &Error) -> bool {
         .status()
         .is_some_and(|status| matches!(status.code, 400 | 405 | 415 | 422 | 500))
         && !error.is_server_timeout()
-}
-
-/// The server should have ended the watch by itself; if it has not, the connection is dead.
-fn deadline(timeout_seconds: u32) -> Duration {
-    Duration::from_secs(u64::from(timeout_seconds) + 30)
 }
 
 async fn sleep_until(due: Option<Instant>) {

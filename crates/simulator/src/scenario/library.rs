@@ -205,50 +205,6 @@ pub fn find(name: &str) -> Option<Scenario> {
         .map(Named::scenario)
 }
 
-/// A busy cluster for measuring: ten nodes, 200 pods, one of four Deployments changes every fifteen seconds.
-pub fn busy(lasts: Duration) -> Scenario {
-    let mut scenario = LIBRARY[0].scenario();
-    scenario.name = "busy".to_owned();
-    scenario.nodes = 10;
-    scenario.steps.clear();
-    let target = |number: u64| Target {
-        name: format!("web{}", number % 4),
-        ..target::<Deployment>()
-    };
-    let mut wish = |at: u64, wish: Wish| {
-        let (at, action) = (Duration::from_secs(at), Action::User(wish));
-        scenario.steps.push(Step { at, action });
-    };
-    for number in 0..4 {
-        let app = target(number).name;
-        let mut spec = deployment(50, json!({"maxSurge": "25%", "maxUnavailable": "25%"}));
-        spec["selector"]["matchLabels"]["app"] = json!(app);
-        spec["template"]["metadata"]["labels"]["app"] = json!(app);
-        let mut object = object(&Deployment::TYPE, "default", spec);
-        object["metadata"]["name"] = json!(app);
-        wish(0, Wish::Create(target(number), object));
-    }
-    for number in 1..lasts.as_secs() / 15 {
-        let version = usize::try_from(number).unwrap_or(0);
-        let what = format!("sets version {version}");
-        wish(
-            15 * number,
-            Wish::Change(target(number), version_patch(version, false), what),
-        );
-    }
-    scenario
-}
-
-/// A cluster in which nothing happens for a long time.
-pub fn idle(lasts: Duration) -> Scenario {
-    let mut scenario = LIBRARY[2].scenario();
-    scenario.name = "idle".to_owned();
-    scenario.steps.truncate(1);
-    let action = Action::Trouble(Trouble::WakeNode(0));
-    scenario.steps.push(Step { at: lasts, action });
-    scenario
-}
-
 impl Named {
     pub fn scenario(&self) -> Scenario {
         let step = |(seconds, wish)| Step {
@@ -286,7 +242,7 @@ impl Scenario {
     }
 }
 
-fn target<K: Resource>() -> Target {
+pub(super) fn target<K: Resource>() -> Target {
     Target {
         resource: K::TYPE,
         namespace: "default",
@@ -294,7 +250,7 @@ fn target<K: Resource>() -> Target {
     }
 }
 
-fn object(resource: &ResourceType, namespace: &str, spec: Value) -> Value {
+pub(super) fn object(resource: &ResourceType, namespace: &str, spec: Value) -> Value {
     json!({
         "apiVersion": resource.api_version(), "kind": resource.kind,
         "metadata": {"name": "web", "namespace": namespace}, "spec": spec,
@@ -330,7 +286,7 @@ fn template() -> Value {
     })
 }
 
-fn deployment(replicas: usize, rolling: Value) -> Value {
+pub(super) fn deployment(replicas: usize, rolling: Value) -> Value {
     json!({
         "replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template(),
         "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling}, "revisionHistoryLimit": 1,

@@ -9,6 +9,7 @@ mod chores;
 mod generate;
 mod jobs;
 pub mod library;
+pub mod paces;
 mod workloads;
 
 use std::fmt;
@@ -22,6 +23,13 @@ use crate::faults::Faults;
 
 pub(crate) use jobs::CERTAIN;
 pub(crate) use workloads::{GOOD_VERSION, version_patch};
+
+/// Enough for any run with a handful of pods.
+const CHANGES_MAX: u64 = 6000;
+
+/// A pod that replaces another is made, bound, started and told of, the other one stopped and told of, and those who own
+/// them write down what they see: 14 changes were counted.
+const CHANGES_A_POD_MAX: u64 = 30;
 
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -147,6 +155,23 @@ impl Scenario {
             && self.steps.iter().all(wishes)
     }
 
+    /// Does anything go wrong between a manager and the API server?
+    pub(crate) fn comes_between_managers(&self) -> bool {
+        let comes_between = |step: &Step| {
+            matches!(
+                step.action,
+                Action::Trouble(
+                    Trouble::Freeze { .. }
+                        | Trouble::Delay { .. }
+                        | Trouble::CutWatches
+                        | Trouble::ExpireWatches
+                        | Trouble::Isolate { .. }
+                )
+            )
+        };
+        self.faults != Faults::default() || self.steps.iter().any(comes_between)
+    }
+
     /// May a wish be lost that was granted? Then nobody can say how it should end.
     pub(crate) fn loses_wishes(&self) -> bool {
         let loses = |step: &Step| matches!(step.action, Action::Trouble(Trouble::RestartServer { lost, .. }) if lost > 0);
@@ -173,6 +198,20 @@ impl Scenario {
             faults.lost_before,
         ];
         by_chance.iter().any(|one_in| *one_in > 0) || self.steps.iter().any(lags)
+    }
+
+    /// More changes than the run has a reason for: a few hundred are usual, and where workloads are large, each step may
+    /// replace all pods of one.
+    pub(crate) fn changes_max(&self) -> u64 {
+        let mut most = 0;
+        let replaced = self.steps.iter().map(|step| {
+            if let Action::User(Wish::Create(_, object) | Wish::Change(_, object, _)) = &step.action
+            {
+                most = most.max(object["spec"]["replicas"].as_u64().unwrap_or(0));
+            }
+            most
+        });
+        CHANGES_MAX.max(replaced.sum::<u64>() * CHANGES_A_POD_MAX)
     }
 
     /// The scenario with just these of its steps.

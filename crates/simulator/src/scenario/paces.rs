@@ -1,0 +1,105 @@
+//! Scenarios for measuring how fast time goes by: nothing new happens in them, but it goes on for long.
+
+use std::time::Duration;
+
+use api::Resource;
+use api::kinds::Deployment;
+use serde_json::json;
+
+use super::library::{LIBRARY, deployment, object, target};
+use super::workloads::version_patch;
+use super::{Action, Scenario, Step, Target, Trouble, Wish};
+
+/// So many nodes, and Deployments of so many pods each: the 200 pods that figures speak of.
+const NODES: usize = 10;
+const DEPLOYMENTS: usize = 4;
+const REPLICAS: usize = 50;
+
+/// Where a Deployment goes for a minute when it is scaled up.
+const REPLICAS_MORE: usize = 70;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A busy cluster: ten nodes, 200 pods, and somebody who does something every minute. In turn: a new version, more
+/// replicas, fewer again, a pod deleted by hand, a node that falls silent, and the node back.
+pub fn busy(lasts: Duration) -> Scenario {
+    let mut scenario = settled("busy");
+    let minutes = usize::try_from(lasts.as_secs() / MINUTE.as_secs()).unwrap_or(0);
+    for minute in 1..minutes {
+        let (turn, round) = (minute % 6, minute / 6);
+        let action = match turn {
+            1 => Action::User(version(round, minute)),
+            2 => Action::User(scale(round, REPLICAS_MORE)),
+            3 => Action::User(scale(round, REPLICAS)),
+            4 => Action::User(Wish::DeletePod(web(round), round)),
+            5 => Action::Trouble(Trouble::SilenceNode(round % NODES)),
+            // The one of the round before.
+            _ => Action::Trouble(Trouble::WakeNode((round - 1) % NODES)),
+        };
+        let at = MINUTE * u32::try_from(minute).unwrap_or(u32::MAX);
+        scenario.steps.push(Step { at, action });
+    }
+    scenario
+}
+
+/// The same cluster under somebody who never rests: one of the Deployments gets a new version every fifteen seconds.
+pub fn restless(lasts: Duration) -> Scenario {
+    let mut scenario = settled("restless");
+    let pause = Duration::from_secs(15);
+    let versions = usize::try_from(lasts.as_secs() / pause.as_secs()).unwrap_or(0);
+    for number in 1..versions {
+        let at = pause * u32::try_from(number).unwrap_or(u32::MAX);
+        let action = Action::User(version(number, number));
+        scenario.steps.push(Step { at, action });
+    }
+    scenario
+}
+
+/// A cluster in which nothing happens for a long time.
+pub fn idle(lasts: Duration) -> Scenario {
+    let mut scenario = LIBRARY[2].scenario();
+    scenario.name = "idle".to_owned();
+    scenario.steps.truncate(1);
+    let action = Action::Trouble(Trouble::WakeNode(0));
+    scenario.steps.push(Step { at: lasts, action });
+    scenario
+}
+
+/// The nodes and the Deployments, and nobody who changes them.
+fn settled(name: &str) -> Scenario {
+    let mut scenario = LIBRARY[0].scenario();
+    scenario.name = name.to_owned();
+    scenario.nodes = NODES;
+    let create = |number: usize| {
+        let target = web(number);
+        let rolling = json!({"maxSurge": "25%", "maxUnavailable": "25%"});
+        let mut spec = deployment(REPLICAS, rolling);
+        spec["selector"]["matchLabels"]["app"] = json!(target.name);
+        spec["template"]["metadata"]["labels"]["app"] = json!(target.name);
+        let mut object = object(&Deployment::TYPE, "default", spec);
+        object["metadata"]["name"] = json!(target.name);
+        Step {
+            at: Duration::ZERO,
+            action: Action::User(Wish::Create(target, object)),
+        }
+    };
+    scenario.steps = (0..DEPLOYMENTS).map(create).collect();
+    scenario
+}
+
+fn web(number: usize) -> Target {
+    Target {
+        name: format!("web{}", number % DEPLOYMENTS),
+        ..target::<Deployment>()
+    }
+}
+
+fn version(number: usize, version: usize) -> Wish {
+    let what = format!("sets version {version}");
+    Wish::Change(web(number), version_patch(version, false), what)
+}
+
+fn scale(number: usize, replicas: usize) -> Wish {
+    let patch = json!({"spec": {"replicas": replicas}});
+    Wish::Change(web(number), patch, format!("scales to {replicas}"))
+}
