@@ -6,8 +6,8 @@
 mod selectable;
 
 use crate::crd::CustomVersion;
+use api::collections::HashMap;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 type Text = Cow<'static, str>;
@@ -170,9 +170,9 @@ pub fn built_in() -> &'static [Arc<Kind>] {
 
 /// The built-in kind of that group and name ("Pod"), at the first version the table lists.
 pub fn find(group: &str, kind: &str) -> Option<&'static Arc<Kind>> {
-    static PLACES: OnceLock<BTreeMap<(&str, &str), usize>> = OnceLock::new();
+    static PLACES: OnceLock<HashMap<(&str, &str), usize>> = OnceLock::new();
     let places = PLACES.get_or_init(|| {
-        let mut places = BTreeMap::new();
+        let mut places = HashMap::default();
         for (place, kind) in built_in().iter().enumerate() {
             // The first version counts.
             places.entry((&*kind.kind, &*kind.group)).or_insert(place);

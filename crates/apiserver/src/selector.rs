@@ -173,9 +173,7 @@ fn event_field<'a>(value: &'a Value, field: &str) -> Cow<'a, str> {
 }
 
 fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
-    path.trim_start_matches('.')
-        .split('.')
-        .fold(value, |value, member| &value[member])
+    crate::fields::at(value, path.trim_start_matches('.'))
 }
 
 fn text<'a>(value: &'a Value, missing: &'static str) -> Cow<'a, str> {

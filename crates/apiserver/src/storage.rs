@@ -4,9 +4,12 @@
 //! change. Readers take a short shared lock and clone reference-counted objects; nobody waits for a slow
 //! watcher, because watchers read the log at their own pace and are told `410` when it has moved past them.
 
+mod compress;
+mod database;
 mod disk;
 mod draft;
 mod event;
+mod journal;
 mod object;
 mod packed;
 mod print;
@@ -16,7 +19,8 @@ mod table;
 mod transaction;
 mod working;
 
-pub(crate) use disk::{Durability, Found, open};
+pub(crate) use database::{Found, open};
+pub(crate) use disk::Durability;
 pub(crate) use draft::{Draft, encode_body};
 pub(crate) use event::{Change, Event};
 pub(crate) use object::{Stored, split_key, type_prefix};
@@ -25,9 +29,8 @@ pub(crate) use table::TableKey;
 pub(crate) use transaction::{Transaction, with_revision};
 
 use crate::kinds::Kind;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use table::Table;
+use table::{Table, Tables};
 use tokio::sync::Notify;
 
 pub(crate) struct Store {
@@ -50,7 +53,7 @@ struct Inner {
     durable: u64,
     /// What happened up to this revision, before the server was opened, is in no log.
     base: u64,
-    tables: BTreeMap<TableKey, Table>,
+    tables: Tables,
     /// Woken when `durable` moves. With a disk, those who wait for a commit wait for their batch instead.
     progress: Arc<Notify>,
 }
@@ -88,10 +91,7 @@ impl Store {
         for row in std::mem::take(&mut found.rows) {
             let kind = kind_of(&row.table);
             let mut inner = store.modify();
-            let table = inner
-                .tables
-                .entry(row.table)
-                .or_insert_with(|| Table::new(revision));
+            let table = inner.tables.get_or_make(&row.table, revision);
             let object = Arc::new(Stored::load(
                 kind.as_deref(),
                 &row.key,
@@ -112,7 +112,7 @@ impl Store {
             revision,
             durable: revision,
             base,
-            tables: BTreeMap::new(),
+            tables: Tables::default(),
             progress: Arc::new(Notify::new()),
         };
         Store {
@@ -211,7 +211,7 @@ impl Inner {
     fn advance(&mut self, revision: u64) {
         let from = self.durable;
         self.durable = revision;
-        for table in self.tables.values() {
+        for (_, table) in self.tables.iter() {
             if table.last_revision() > from {
                 table.changed.notify_waiters();
             }

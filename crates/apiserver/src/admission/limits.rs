@@ -13,6 +13,7 @@ use crate::status::Status;
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 pub(super) fn set_defaults(context: &Context<'_>, request: &Request<'_>, pod: &mut Value) {
+    let mut filled = false;
     for range in context
         .cluster
         .list(built_in("", "LimitRange"), request.namespace)
@@ -29,7 +30,12 @@ pub(super) fn set_defaults(context: &Context<'_>, request: &Request<'_>, pod: &m
         if !said.is_empty() {
             let text = format!("LimitRanger plugin set: {}", said.join("; "));
             object_mut(pod, "metadata.annotations").insert(ANNOTATION.to_owned(), text.into());
+            filled = true;
         }
+    }
+    if filled {
+        // A limit brings a request with it.
+        crate::defaults::apply(request.kind, pod);
     }
 }
 

@@ -1,11 +1,11 @@
 //! Priority, DefaultTolerationSeconds, RuntimeClass, PodTopologyLabels and TaintNodesByCondition.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
 use super::{Cluster, Context, Operation, Request, built_in};
-use crate::fields::{at, entries, entry, flag, integer, list, object_mut, set, text};
+use crate::fields::{at, entries, entry, flag, integer, list, list_mut, object_mut, set, text};
 use crate::status::Status;
 
 /// How long a pod stays on a node that is not ready or unreachable.
@@ -100,24 +100,30 @@ pub(super) fn check_priority_class(
 }
 
 pub(super) fn add_default_tolerations(pod: &mut Value) {
-    let mut tolerations = list(pod, "spec.tolerations").to_vec();
-    for key in [
-        "node.kubernetes.io/not-ready",
-        "node.kubernetes.io/unreachable",
-    ] {
-        let tolerated = tolerations.iter().any(|toleration| {
-            let (given, effect) = (text(toleration, "key"), text(toleration, "effect"));
-            (given == key || given.is_empty()) && matches!(effect, "NoExecute" | "")
-        });
-        if !tolerated {
-            tolerations.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS}));
-        }
-    }
+    let given = list(pod, "spec.tolerations");
+    let missing = DEFAULT_TOLERATIONS.iter().filter(|wanted| {
+        let tolerated = |toleration: &Value| {
+            let (key, effect) = (text(toleration, "key"), text(toleration, "effect"));
+            (key == text(wanted, "key") || key.is_empty()) && matches!(effect, "NoExecute" | "")
+        };
+        !given.iter().any(tolerated)
+    });
+    let missing: Vec<Value> = missing.cloned().collect();
     // A pod that tolerates everything already keeps its list as it is.
-    if !tolerations.is_empty() {
-        set(pod, "spec.tolerations", tolerations);
+    if missing.is_empty() {
+        return;
+    }
+    match list_mut(pod, "spec.tolerations") {
+        Some(tolerations) => tolerations.extend(missing),
+        None => set(pod, "spec.tolerations", missing),
     }
 }
+
+static DEFAULT_TOLERATIONS: LazyLock<[Value; 2]> = LazyLock::new(|| {
+    ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"].map(|key| {
+        json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS})
+    })
+});
 
 /// What a pod is told of the place where it runs.
 const TOPOLOGY: [&str; 2] = [
@@ -176,6 +182,8 @@ pub(super) fn apply_runtime_class(
     }
     if fixed.is_object() {
         set(pod, "spec.overhead", fixed.clone());
+        // Its amounts are rounded as those of a pod are.
+        crate::defaults::apply(request.kind, pod);
     }
     for (key, value) in entries(&class, "scheduling.nodeSelector") {
         let selector = object_mut(pod, "spec.nodeSelector");

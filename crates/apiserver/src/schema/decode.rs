@@ -33,7 +33,10 @@ pub struct DecodeError(String);
 pub fn decode(ty: &Type, value: Value) -> Result<Decoded, DecodeError> {
     let mut decoder = Decoder::default();
     let object = match value {
-        Value::Object(fields) => decoder.object(ty, fields)?,
+        Value::Object(mut fields) => {
+            decoder.object(ty, &mut fields)?;
+            Value::Object(fields)
+        }
         other => {
             let (found, wanted) = (json_type(&other), go_name(ty));
             return Err(DecodeError(format!(
@@ -71,67 +74,70 @@ enum Step {
 
 impl Decoder {
     /// Works in place: most fields stay as they are, and objects are large.
-    fn object(&mut self, ty: &Type, mut fields: Map<String, Value>) -> Result<Value, DecodeError> {
-        let mut failure = None;
-        fields.retain(|name, value| {
-            if failure.is_some() {
-                return true;
-            }
+    fn object(&mut self, ty: &Type, fields: &mut Map<String, Value>) -> Result<(), DecodeError> {
+        // Nearly always there are none: taking entries out while looking at all costs more than looking.
+        let mut gone = Vec::new();
+        for (name, value) in fields.iter_mut() {
             let Some(field) = ty.field(name) else {
                 self.report_unknown(name.clone());
-                return false;
+                gone.push(name.clone());
+                continue;
             };
             self.path.push(Step::Field(field.name));
-            match self.value(ty, &field.ty, value.take()) {
-                Ok(decoded) => *value = decoded,
-                Err(error) => failure = Some(error),
-            }
+            self.value(ty, &field.ty, value)?;
             self.path.pop();
-            if tells_empty_from_missing(ty, field) {
-                return !value.is_null();
+            let kept = if tells_empty_from_missing(ty, field) {
+                !value.is_null()
+            } else {
+                let kept = keeps(field, value);
+                // UPSTREAM: storage does not tell an empty list from none.
+                if kept && is_empty_collection(field, value) {
+                    *value = Value::Null;
+                }
+                kept
+            };
+            if !kept {
+                gone.push(name.clone());
             }
-            let kept = keeps(field, value);
-            // UPSTREAM: storage does not tell an empty list from none.
-            if kept && is_empty_collection(field, value) {
-                *value = Value::Null;
-            }
-            kept
-        });
-        if let Some(error) = failure {
-            return Err(error);
+        }
+        for name in gone {
+            fields.remove(&name);
         }
         for field in ty.fields.iter().filter(|field| field.always) {
             if !fields.contains_key(field.name) {
                 fields.insert(field.name.to_owned(), zero(field));
             }
         }
-        Ok(Value::Object(fields))
+        Ok(())
     }
 
-    fn value(&mut self, outer: &Type, shape: &Shape, value: Value) -> Result<Value, DecodeError> {
-        Ok(match (shape, value) {
-            (_, Value::Null) => Value::Null,
-            (Shape::Any | Shape::Raw | Shape::FieldsV1, value) => value,
+    fn value(&mut self, outer: &Type, shape: &Shape, value: &mut Value) -> Result<(), DecodeError> {
+        match (shape, &mut *value) {
+            (_, Value::Null)
+            | (Shape::Any | Shape::Raw | Shape::FieldsV1, _)
+            | (Shape::String, Value::String(_))
+            | (Shape::Boolean, Value::Bool(_))
+            | (Shape::Number, Value::Number(_))
+            | (Shape::IntOrString, Value::String(_) | Value::Number(_)) => {}
             (Shape::Ref(ty), Value::Object(fields)) => self.object(ty, fields)?,
-            (Shape::List(item), Value::Array(mut items)) => {
+            (Shape::List(item), Value::Array(items)) => {
                 for (index, value) in items.iter_mut().enumerate() {
                     self.path.push(Step::Index(index));
-                    *value = self.value(outer, item, value.take())?;
+                    self.value(outer, item, value)?;
                     self.path.pop();
                     if value.is_null() {
                         *value = zero_of(item);
                     }
                 }
-                Value::Array(items)
             }
-            (Shape::Map(item), Value::Object(mut entries)) => {
+            (Shape::Map(item), Value::Object(entries)) => {
                 // Only what has fields of its own can hold unknown ones, whose path needs the key.
                 let named = matches!(**item, Shape::Ref(_) | Shape::List(_) | Shape::Map(_));
                 for (key, value) in entries.iter_mut() {
                     if named {
                         self.path.push(Step::Key(key.clone()));
                     }
-                    *value = self.value(outer, item, value.take())?;
+                    self.value(outer, item, value)?;
                     if named {
                         self.path.pop();
                     }
@@ -139,11 +145,7 @@ impl Decoder {
                         *value = zero_of(item);
                     }
                 }
-                Value::Object(entries)
             }
-            (Shape::String, value @ Value::String(_))
-            | (Shape::Boolean, value @ Value::Bool(_)) => value,
-            (Shape::Number, value @ Value::Number(_)) => value,
             (Shape::Integer, Value::Number(number)) => {
                 let fits = number
                     .as_i64()
@@ -151,26 +153,26 @@ impl Decoder {
                 if !fits {
                     return Err(self.mismatch(outer, &format!("number {number}"), "int32"));
                 }
-                Value::Number(number)
             }
             (Shape::Long, Value::Number(number)) => {
                 if number.as_i64().is_none() {
                     return Err(self.mismatch(outer, &format!("number {number}"), "int64"));
                 }
-                Value::Number(number)
             }
-            (Shape::IntOrString, value @ (Value::String(_) | Value::Number(_))) => value,
-            (Shape::Quantity, Value::String(text)) if Quantity::is_plain(&text) => text.into(),
-            (Shape::Quantity, Value::String(text)) => quantity(&text)?,
-            (Shape::Quantity, Value::Number(number)) => quantity(&number.to_string())?,
-            (Shape::Time, Value::String(text)) => time(&text, Precision::Seconds)?,
-            (Shape::MicroTime, Value::String(text)) => time(&text, Precision::Microseconds)?,
-            (Shape::Bytes, Value::String(text)) => bytes(&text)?,
+            (Shape::Quantity, Value::String(text)) if Quantity::is_plain(text) => {}
+            (Shape::Quantity, Value::String(text)) => *value = quantity(text)?,
+            (Shape::Quantity, Value::Number(number)) => *value = quantity(&number.to_string())?,
+            (Shape::Time, Value::String(text)) => *value = time(text, Precision::Seconds)?,
+            (Shape::MicroTime, Value::String(text)) => {
+                *value = time(text, Precision::Microseconds)?;
+            }
+            (Shape::Bytes, Value::String(text)) => *value = bytes(text)?,
             (shape, value) => {
                 let wanted = go_type(shape);
-                return Err(self.mismatch(outer, json_type(&value), &wanted));
+                return Err(self.mismatch(outer, json_type(value), &wanted));
             }
-        })
+        }
+        Ok(())
     }
 
     fn mismatch(&self, outer: &Type, found: &str, wanted: &str) -> DecodeError {

@@ -20,7 +20,7 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use api::collections::HashMap;
 use std::ops::Deref;
 use std::sync::LazyLock;
 
@@ -194,7 +194,7 @@ pub enum MapType {
 struct Tables {
     /// Sorted by name, so that a reference is an index.
     types: Vec<Type>,
-    by_kind: BTreeMap<(&'static str, &'static str, &'static str), u16>,
+    by_kind: HashMap<(&'static str, &'static str, &'static str), u16>,
 }
 
 static TABLES: LazyLock<Tables> = LazyLock::new(|| {

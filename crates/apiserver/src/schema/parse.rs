@@ -1,6 +1,6 @@
 //! The reader of the generated table. It fails only if the generator is wrong, and says where.
 
-use std::collections::BTreeMap;
+use api::collections::HashMap;
 
 use super::lookup::Lookup;
 use super::{
@@ -60,7 +60,7 @@ pub(super) fn tables(text: &'static str) -> Result<Tables, String> {
         built.inlined = inlined.into_boxed_slice();
         types.push(built);
     }
-    let mut by_kind = BTreeMap::new();
+    let mut by_kind = HashMap::default();
     for (index, built) in types.iter().enumerate() {
         if let Some(gvk) = built.gvk {
             by_kind.insert((gvk.group, gvk.version, gvk.kind), position(index)?);

@@ -1,30 +1,21 @@
-//! Making writes survive a crash: redb, with one commit for all writes that wait.
+//! Making writes survive a crash: one commit for all writes that wait.
 //!
 //! A write is applied in memory at once, where later writes see it, and queued. One thread takes whatever is
-//! queued, commits it in one durable transaction, and only then makes it visible to readers and watchers. If
-//! the commit fails (a full disk), everything that was not yet durable is undone and its writers are told.
+//! queued, commits it to the journal, and only then makes it visible to readers and watchers. When the journal is
+//! full, everything that is in it goes to the database. If a commit fails (a full disk), everything that was not yet
+//! durable is undone and its writers are told.
 
+use super::database::{Data, Found};
+use super::journal;
 use super::table::TableKey;
 use super::{Core, Stored, lock};
 use crate::kinds::Kind;
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
-use std::path::{Path, PathBuf};
+use api::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::Notify;
-
-/// `group NUL plural NUL key` to the revision (8 bytes, little endian) and the object's JSON.
-const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
-const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-
-/// What the file's layout is called; another number is another program's file.
-const FORMAT: u64 = 1;
-const FILE: &str = "steersman.redb";
-
-/// redb's cache: the objects are in memory already, so just enough for the tree's inner pages and for what one
-/// commit of a few dozen objects writes.
-const CACHE_BYTES: usize = 2 * 1024 * 1024;
 
 /// How long a commit waits for as many writes as the one before had: about what it takes itself. A client that
 /// writes alone never waits.
@@ -83,119 +74,6 @@ struct Operation {
     key: Arc<str>,
     object: Option<Arc<Stored>>,
     previous: Option<Arc<Stored>>,
-}
-
-/// A row as it was found on the disk.
-pub(crate) struct Row {
-    pub(crate) table: TableKey,
-    pub(crate) key: String,
-    pub(crate) revision: u64,
-    pub(crate) body: Vec<u8>,
-}
-
-/// What is on the disk: rows and the last revision.
-pub(crate) struct Found {
-    database: Database,
-    path: PathBuf,
-    pub(crate) rows: Vec<Row>,
-    pub(crate) revision: u64,
-}
-
-/// Opens a data directory, or makes one. Refuses what it does not know.
-pub(crate) fn open(dir: &Path) -> Result<Found, String> {
-    std::fs::create_dir_all(dir).map_err(|error| error.to_string())?;
-    let path = dir.join(FILE);
-    let database = if path.exists() {
-        open_file(&path).map_err(|error| match error {
-            redb::DatabaseError::DatabaseAlreadyOpen => {
-                "it is in use by another process".to_owned()
-            }
-            error => format!("{FILE} is damaged or not ours: {error}; move it away to start empty"),
-        })?
-    } else {
-        if let Some(stranger) = stranger(dir)? {
-            return Err(format!(
-                "it holds {stranger}, which is not ours; choose an empty directory"
-            ));
-        }
-        create(&path).map_err(|error| error.to_string())?
-    };
-    let (rows, revision) = read(&database)?;
-    Ok(Found {
-        database,
-        path,
-        rows,
-        revision,
-    })
-}
-
-fn open_file(path: &Path) -> Result<Database, redb::DatabaseError> {
-    redb::Builder::new().set_cache_size(CACHE_BYTES).open(path)
-}
-
-/// An entry that we would not have made.
-fn stranger(dir: &Path) -> Result<Option<String>, String> {
-    for entry in std::fs::read_dir(dir).map_err(|error| error.to_string())? {
-        let name = entry
-            .map_err(|error| error.to_string())?
-            .file_name()
-            .to_string_lossy()
-            .into_owned();
-        let is_ours = matches!(name.as_str(), "pki" | "up.json" | "up.log" | "lost+found");
-        if !is_ours && !name.ends_with(".kubeconfig") {
-            return Ok(Some(name));
-        }
-    }
-    Ok(None)
-}
-
-fn create(path: &Path) -> Result<Database, redb::Error> {
-    let database = redb::Builder::new()
-        .set_cache_size(CACHE_BYTES)
-        .create(path)?;
-    let transaction = database.begin_write()?;
-    {
-        transaction.open_table(OBJECTS)?;
-        let mut meta = transaction.open_table(META)?;
-        meta.insert("format", FORMAT)?;
-        meta.insert("revision", 1)?;
-    }
-    transaction.commit()?;
-    Ok(database)
-}
-
-fn read(database: &Database) -> Result<(Vec<Row>, u64), String> {
-    let text = |error: redb::Error| format!("{FILE} is damaged: {error}");
-    let read = || -> Result<Option<(Vec<Row>, u64)>, redb::Error> {
-        let transaction = database.begin_read()?;
-        let meta = transaction.open_table(META)?;
-        if meta.get("format")?.map(|value| value.value()) != Some(FORMAT) {
-            return Ok(None);
-        }
-        let revision = meta.get("revision")?.map_or(1, |value| value.value());
-        let mut rows = Vec::new();
-        for entry in transaction.open_table(OBJECTS)?.iter()? {
-            let (key, value) = entry?;
-            rows.extend(row(key.value(), value.value()));
-        }
-        Ok(Some((rows, revision)))
-    };
-    read().map_err(text)?.ok_or_else(|| {
-        format!("{FILE} was written by another version; this one reads format {FORMAT}")
-    })
-}
-
-fn row(key: &str, value: &[u8]) -> Option<Row> {
-    let mut parts = key.splitn(3, '\0');
-    let (group, plural, key) = (parts.next()?, parts.next()?, parts.next()?);
-    let (revision, body) = value.split_at_checked(8)?;
-    let revision = u64::from_le_bytes(revision.try_into().ok()?);
-    Some(Row {
-        table: (group.to_owned().into(), plural.to_owned().into()),
-        key: key.to_owned(),
-        revision,
-        body: body.to_vec(),
-    })
 }
 
 impl Durability {
@@ -288,8 +166,9 @@ impl Disk {
         let mut committer = Committer {
             queue,
             core,
-            database: Some(found.database),
-            path: found.path,
+            data: found.data,
+            pending: BTreeMap::new(),
+            revision: found.revision,
             last_batch: 0,
         };
         let thread = std::thread::spawn(move || committer.run());
@@ -312,9 +191,11 @@ impl Drop for Disk {
 struct Committer {
     queue: Arc<Queue>,
     core: Arc<Core>,
-    /// Closed after a failure: redb wants the file opened anew.
-    database: Option<Database>,
-    path: PathBuf,
+    data: Data,
+    /// What is in the journal and not in the database, as it is now.
+    pending: BTreeMap<TableKey, HashMap<Arc<str>, Option<Arc<Stored>>>>,
+    /// The last revision that was committed.
+    revision: u64,
     /// How many operations were committed together the last time.
     last_batch: usize,
 }
@@ -322,23 +203,18 @@ struct Committer {
 impl Committer {
     fn run(&mut self) {
         while let Some((batch, revision)) = self.next_batch() {
-            let result = self.commit(&batch, revision);
-            if result.is_err() {
-                self.database = None;
-            }
-            match result {
+            match self.commit(&batch, revision) {
                 Ok(()) => {
                     self.core.modify().advance(revision);
                     let ended = lock(&self.queue.state).committing.clone();
                     ended.notify_waiters();
                 }
-                Err(error) => undo(
-                    &self.core,
-                    &self.queue,
-                    batch,
-                    &WriteFailed(error.to_string()),
-                ),
+                Err(why) => undo(&self.core, &self.queue, batch, &why),
             }
+        }
+        // Whatever fails here is still in the journal.
+        if !self.pending.is_empty() {
+            let _ = self.write_database(&[], self.revision);
         }
     }
 
@@ -380,38 +256,70 @@ impl Committer {
         }
     }
 
-    fn commit(&mut self, batch: &[Operation], revision: u64) -> Result<(), redb::Error> {
-        let database = match self.database.take() {
-            Some(database) => database,
-            None => open_file(&self.path)?,
-        };
-        let database = self.database.insert(database);
-        let transaction = database.begin_write()?;
-        {
-            let mut objects = transaction.open_table(OBJECTS)?;
-            for operation in batch {
-                let key = format!(
-                    "{}\0{}\0{}",
-                    operation.table.0, operation.table.1, operation.key
-                );
-                match &operation.object {
-                    Some(object) => {
-                        let (revision, body) = (object.revision.to_le_bytes(), object.body());
-                        let mut row =
-                            objects.insert_reserve(key.as_str(), revision.len() + body.len())?;
-                        let (head, tail) = row.as_mut().split_at_mut(revision.len());
-                        head.copy_from_slice(&revision);
-                        tail.copy_from_slice(&body);
-                    }
-                    None => {
-                        objects.remove(key.as_str())?;
-                    }
+    fn commit(&mut self, batch: &[Operation], revision: u64) -> Result<(), WriteFailed> {
+        let rows = batch.iter().map(|operation| {
+            let body = operation.object.as_ref().map(|object| object.body());
+            (operation.row_key(), operation.revision, body)
+        });
+        let rows: Vec<_> = rows.collect();
+        let rows = rows.iter().map(|(key, revision, body)| journal::Row {
+            key,
+            revision: *revision,
+            body: body.as_deref(),
+        });
+        if !self.data.journal.append(rows, revision)? {
+            self.write_database(batch, revision)?;
+        } else {
+            for group in batch.chunk_by(|one, next| one.table == next.table) {
+                let changed = self.pending.entry(group[0].table.clone()).or_default();
+                for operation in group {
+                    changed.insert(operation.key.clone(), operation.object.clone());
                 }
             }
-            transaction.open_table(META)?.insert("revision", revision)?;
         }
-        transaction.commit()?;
+        self.revision = revision;
         Ok(())
+    }
+
+    /// Writes to the database what the journal has, and a batch that it has not.
+    fn write_database(&mut self, batch: &[Operation], revision: u64) -> Result<(), WriteFailed> {
+        let row = |object: &Stored| (object.revision, object.body());
+        let pending = self.pending.iter().flat_map(|(table, changed)| {
+            let mut changed: Vec<_> = changed.iter().collect();
+            // In their order, which touches every page of the database once.
+            changed.sort_unstable_by_key(|(key, _)| *key);
+            let rows = changed.into_iter();
+            rows.map(move |(key, object)| (row_key(table, key), object.as_deref().map(row)))
+        });
+        let batch = batch.iter().map(|operation| {
+            let object = operation.object.as_deref();
+            (operation.row_key(), object.map(row))
+        });
+        self.data.write(pending.chain(batch), revision)?;
+        self.pending.clear();
+        Ok(())
+    }
+}
+
+impl Operation {
+    fn row_key(&self) -> String {
+        row_key(&self.table, &self.key)
+    }
+}
+
+fn row_key(table: &TableKey, key: &str) -> String {
+    format!("{}\0{}\0{key}", table.0, table.1)
+}
+
+impl From<std::io::Error> for WriteFailed {
+    fn from(error: std::io::Error) -> WriteFailed {
+        WriteFailed(error.to_string())
+    }
+}
+
+impl From<redb::Error> for WriteFailed {
+    fn from(error: redb::Error) -> WriteFailed {
+        WriteFailed(error.to_string())
     }
 }
 
@@ -431,9 +339,7 @@ fn undo(core: &Core, queue: &Queue, batch: Vec<Operation>, why: &WriteFailed) {
             Some(previous) => table.objects.insert(operation.key, previous),
             None => table.objects.remove(&operation.key),
         };
-        while table.last_revision() > durable {
-            table.log.pop_back();
-        }
+        table.forget_after(durable);
     }
     // Revisions are not used again: a writer that still waits for one must not take another's for its own.
     state.failures.push((durable, inner.revision, why.clone()));

@@ -5,8 +5,9 @@
 //! and unpacked whenever it is read. Which objects make the dictionary follows from what is written, in its
 //! order, and from nothing else.
 
+use super::compress::{Desk, Dictionary, compress};
 use bytes::Bytes;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 
 /// The JSON of one object.
@@ -23,7 +24,7 @@ pub(crate) enum Packed {
 /// Packs the objects of one kind.
 #[derive(Default)]
 pub(crate) struct Packer {
-    dictionary: Option<Arc<[u8]>>,
+    dictionary: Option<Arc<Dictionary>>,
     /// How many objects were packed with it. A dictionary lives as long as any of them.
     uses: u32,
 }
@@ -31,7 +32,7 @@ pub(crate) struct Packer {
 /// Below it there is little to gain; above it are single objects that have nothing in common.
 const SIZES: std::ops::RangeInclusive<usize> = 200..=32 * 1024;
 
-/// Enough for a few different pods. The work of packing grows with it.
+/// Enough for a few different pods.
 const DICTIONARY_BYTES: usize = 12 * 1024;
 
 /// A dictionary that does badly stays for so many objects all the same: shared out over them it costs less
@@ -48,7 +49,10 @@ pub(super) fn pack(packer: &Mutex<Packer>, body: Bytes) -> Packed {
         super::lock(packer).learn(&body);
         return Packed::Plain(body);
     };
-    let bytes = compress(&body, &dictionary);
+    thread_local! {
+        static DESK: RefCell<Desk> = RefCell::default();
+    }
+    let bytes: Box<[u8]> = DESK.with_borrow_mut(|desk| compress(desk, &dictionary, &body).into());
     // A pod among its like comes down to a tenth.
     super::lock(packer).used(&body, bytes.len() * 4 > body.len());
     // It has to be worth a reference to the dictionary.
@@ -58,23 +62,8 @@ pub(super) fn pack(packer: &Mutex<Packer>, body: Bytes) -> Packed {
     Packed::Compressed {
         bytes,
         length: u32::try_from(body.len()).expect("it is within SIZES"),
-        dictionary,
+        dictionary: dictionary.text.clone(),
     }
-}
-
-/// Compresses into a buffer of the thread and keeps what came out of it: one that is as large as the worst that can
-/// come out, cleared and given back each time, costs as much as the work itself.
-fn compress(body: &[u8], dictionary: &[u8]) -> Box<[u8]> {
-    thread_local! {
-        static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-    }
-    let mut buffer = BUFFER.take();
-    buffer.resize(lz4_flex::block::get_maximum_output_size(*SIZES.end()), 0);
-    let written = lz4_flex::block::compress_into_with_dict(body, &mut buffer, dictionary);
-    let written = written.expect("the buffer is large enough for what is within SIZES");
-    let bytes = buffer[..written].into();
-    BUFFER.set(buffer);
-    bytes
 }
 
 impl Packer {
@@ -87,10 +76,10 @@ impl Packer {
 
     /// The next objects are packed with what this one has, too: the latest come last, and the oldest go.
     fn learn(&mut self, body: &[u8]) {
-        let mut words = self.dictionary.as_deref().unwrap_or_default().to_vec();
-        words.extend_from_slice(body);
+        let known = self.dictionary.as_deref().map(|known| &*known.text);
+        let words = [known.unwrap_or_default(), body].concat();
         let from = words.len().saturating_sub(DICTIONARY_BYTES);
-        self.dictionary = Some(Arc::from(&words[from..]));
+        self.dictionary = Some(Arc::new(Dictionary::new(Arc::from(&words[from..]))));
         self.uses = 0;
     }
 }

@@ -1,9 +1,8 @@
 //! The store as a whole: what is in it, what happened to it, and a copy as a restart would find it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Change, Durability, Event, Inner, Store, Stored, TableKey, table::Table};
+use super::{Change, Durability, Event, Inner, Store, Stored, TableKey, table::Tables};
 
 /// How far revisions jump when changes were lost: nobody can have seen so many.
 const BUMP: u64 = 1_000_000;
@@ -29,15 +28,13 @@ impl Store {
     /// A store in memory with the same objects but for the last `lost` changes, and with no log.
     pub(crate) fn reopened(&self, lost: u64) -> Arc<Store> {
         let inner = self.read();
-        let mut tables: BTreeMap<TableKey, Table> = BTreeMap::new();
+        let mut tables = Tables::default();
         let revision = match lost {
             0 => inner.revision,
             _ => inner.revision + BUMP,
         };
-        for (key, table) in &inner.tables {
-            let mut copy = Table::new(revision);
-            copy.objects = table.objects.clone();
-            tables.insert(key.clone(), copy);
+        for (key, table) in inner.tables.iter() {
+            tables.get_or_make(key, revision).objects = table.objects.clone();
         }
         let survived = inner.revision.saturating_sub(lost);
         for (key, event) in inner.events_after(survived).iter().rev() {
@@ -59,7 +56,7 @@ impl Store {
 impl Inner {
     fn events_after(&self, revision: u64) -> Vec<(TableKey, Arc<Event>)> {
         let mut found: Vec<(TableKey, Arc<Event>)> = Vec::new();
-        for (key, table) in &self.tables {
+        for (key, table) in self.tables.iter() {
             if table.last_revision() > revision {
                 let events = table.log.range(table.after(revision)..);
                 found.extend(events.map(|event| (key.clone(), event.clone())));

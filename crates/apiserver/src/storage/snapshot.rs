@@ -125,10 +125,7 @@ impl Store {
         }
         let mut inner = self.modify();
         let base = inner.base;
-        let table = inner
-            .tables
-            .entry(kind.storage.clone())
-            .or_insert_with(|| super::Table::new(base));
+        let table = inner.tables.get_or_make(&kind.storage, base);
         table.changed.clone()
     }
 }

@@ -2,6 +2,7 @@
 
 use super::packed::Packer;
 use super::{Event, Stored};
+use api::collections::HashMap;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -20,6 +21,8 @@ pub(super) struct Table {
     pub(super) packer: Arc<Mutex<Packer>>,
     /// Oldest first.
     pub(super) log: VecDeque<Arc<Event>>,
+    /// That of the last change in the log, at hand: every write asks all tables for it.
+    last_revision: u64,
     /// Changes up to this revision are no longer in the log.
     pub(super) floor: u64,
     pub(super) changed: Arc<Notify>,
@@ -32,13 +35,22 @@ impl Table {
             objects: BTreeMap::new(),
             packer: Arc::default(),
             log: VecDeque::new(),
+            last_revision: 0,
             floor,
             changed: Arc::new(Notify::new()),
         }
     }
 
     pub(super) fn last_revision(&self) -> u64 {
-        self.log.back().map_or(0, |event| event.revision)
+        self.last_revision
+    }
+
+    /// Takes changes after a revision out of the log.
+    pub(super) fn forget_after(&mut self, revision: u64) {
+        while self.last_revision > revision {
+            self.log.pop_back();
+            self.last_revision = self.log.back().map_or(0, |event| event.revision);
+        }
     }
 
     /// Adds a change to the log. What watchers that keep up are long past comes back, to be packed.
@@ -48,6 +60,7 @@ impl Table {
         {
             self.floor = oldest.revision;
         }
+        self.last_revision = event.revision;
         self.log.push_back(Arc::new(event));
         let behind = self.log.len().checked_sub(KEPT_AT_HAND + 1)?;
         Some(Behind {
@@ -59,6 +72,44 @@ impl Table {
     /// Index of the first event after a revision.
     pub(super) fn after(&self, revision: u64) -> usize {
         self.log.partition_point(|event| event.revision <= revision)
+    }
+}
+
+/// All tables, in the order of their keys. Every request looks into several of them, so each is found with one look.
+#[derive(Default)]
+pub(super) struct Tables {
+    all: Vec<(TableKey, Table)>,
+    places: HashMap<TableKey, usize>,
+}
+
+impl Tables {
+    pub(super) fn get(&self, key: &TableKey) -> Option<&Table> {
+        let place = self.places.get(key)?;
+        self.all.get(*place).map(|(_, table)| table)
+    }
+
+    pub(super) fn get_mut(&mut self, key: &TableKey) -> Option<&mut Table> {
+        let place = self.places.get(key)?;
+        self.all.get_mut(*place).map(|(_, table)| table)
+    }
+
+    /// The table of that key, made if there is none: then what came before `floor` is not known.
+    pub(super) fn get_or_make(&mut self, key: &TableKey, floor: u64) -> &mut Table {
+        let place = match self.places.get(key) {
+            Some(place) => *place,
+            None => {
+                let place = self.all.partition_point(|(other, _)| other < key);
+                self.all.insert(place, (key.clone(), Table::new(floor)));
+                let keys = self.all.iter().map(|(key, _)| key.clone());
+                self.places = keys.zip(0..).collect();
+                place
+            }
+        };
+        &mut self.all[place].1
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&TableKey, &Table)> {
+        self.all.iter().map(|(key, table)| (key, table))
     }
 }
 

@@ -1,6 +1,6 @@
 //! One write in progress: reads see what it already wrote.
 
-use super::table::{Behind, Table};
+use super::table::Behind;
 use super::{Change, Draft, Event, Store, Stored};
 use crate::kinds::Kind;
 use bytes::Bytes;
@@ -50,10 +50,7 @@ impl<'a> Transaction<'a> {
         let floor = inner.base;
         let revision = inner.revision + 1;
         inner.revision = revision;
-        let table = inner
-            .tables
-            .entry(kind.storage.clone())
-            .or_insert_with(|| Table::new(floor));
+        let table = inner.tables.get_or_make(&kind.storage, floor);
         let previous = table.objects.get(key).cloned();
         // The key is shared between versions of an object, the map and the log.
         let key: Arc<str> = previous

@@ -88,16 +88,45 @@ async fn foreign_damaged_and_busy_directories_are_refused_and_left_alone() {
     assert!(error(open(&dir.0)).contains("in use"));
     drop(server);
 
-    let database = redb::Database::open(&file).unwrap();
+    let journal = dir.0.join("steersman.journal");
+    let whole = std::fs::read(&journal).unwrap();
+    std::fs::write(&journal, "mine").unwrap();
+    assert!(error(open(&dir.0)).contains("steersman.journal is damaged or not ours"));
+    assert_eq!(std::fs::read_to_string(&journal).unwrap(), "mine");
+    std::fs::write(&journal, whole).unwrap();
+    drop(open(&dir.0).unwrap());
+
+    set_format(&file, 99);
+    let refused = error(open(&dir.0));
+    assert!(refused.contains("written by another version"), "{refused}");
+}
+
+fn set_format(file: &Path, format: u64) {
+    let database = redb::Database::open(file).unwrap();
     let transaction = database.begin_write().unwrap();
     let meta: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("meta");
     let mut table = transaction.open_table(meta).unwrap();
-    table.insert("format", 99).unwrap();
+    table.insert("format", format).unwrap();
     drop(table);
     transaction.commit().unwrap();
-    drop(database);
-    let refused = error(open(&dir.0));
-    assert!(refused.contains("written by another version"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_directory_from_before_there_was_a_journal_gets_one() {
+    let dir = Dir::new("before");
+    let created = open(&dir.0).unwrap().config_map("a", json!({})).await;
+    set_format(&dir.0.join("steersman.redb"), 1);
+    std::fs::remove_file(dir.0.join("steersman.journal")).unwrap();
+    let server = open(&dir.0).unwrap();
+    let path = format!("{CONFIG_MAPS}/a");
+    assert_eq!(server.get(&path).await, (200, created));
+    drop(server);
+    std::fs::remove_file(dir.0.join("steersman.journal")).unwrap();
+    let refused = open(&dir.0).err().unwrap().to_string();
+    assert!(
+        refused.contains("steersman.journal cannot be read"),
+        "{refused}"
+    );
 }
 
 /// How the parent tells the child where to write.

@@ -5,7 +5,7 @@ use api::syntax;
 use serde_json::Value;
 
 use super::place::{Errors, Place};
-use crate::resources::{amounts, quantity};
+use crate::resources::quantity;
 
 /// Who asks: it decides which names are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,24 +19,23 @@ pub(super) fn requirements(errors: &mut Errors, place: &Place<'_>, usage: Use) {
     let (requests, limits) = (place.field("requests"), place.field("limits"));
     list(errors, &limits, usage);
     list(errors, &requests, usage);
-    let most = amounts(place.value, "limits");
-    for (name, request) in amounts(place.value, "requests") {
-        let shown = Value::from(request.to_string());
-        let shown_at = requests.showing(&shown);
-        match most.get(&name) {
-            Some(limit) if request != *limit && !is_overcommittable(&name) => {
-                errors.invalid(
-                    &shown_at,
-                    &format!("must be equal to {name} limit of {limit}"),
-                );
+    for (name, request) in requests.entries() {
+        let Some(request) = quantity(request.value) else {
+            continue;
+        };
+        let wrong = |errors: &mut Errors, why: &str| {
+            let shown = Value::from(request.to_string());
+            errors.invalid(&requests.showing(&shown), why);
+        };
+        match limits.value.get(name).and_then(quantity) {
+            Some(limit) if request != limit && !is_overcommittable(name) => {
+                wrong(errors, &format!("must be equal to {name} limit of {limit}"));
             }
-            Some(limit) if request > *limit => {
-                errors.invalid(
-                    &shown_at,
-                    &format!("must be less than or equal to {name} limit of {limit}"),
-                );
+            Some(limit) if request > limit => {
+                let why = format!("must be less than or equal to {name} limit of {limit}");
+                wrong(errors, &why);
             }
-            None if !is_overcommittable(&name) => {
+            None if !is_overcommittable(name) => {
                 errors.required(
                     &limits,
                     "Limit must be set for non overcommitable resources",
@@ -55,8 +54,8 @@ pub(super) fn requirements(errors: &mut Errors, place: &Place<'_>, usage: Use) {
             let page = name
                 .strip_prefix("hugepages-")
                 .and_then(|size| Quantity::parse(size).ok());
-            let given = crate::resources::quantity(amount.value);
-            if let (Some(page), Some(given)) = (page, given)
+            if let Some(page) = page
+                && let Some(given) = quantity(amount.value)
                 && page.sign() > 0
                 && given.milli_value() % page.milli_value() != 0
             {
@@ -79,6 +78,10 @@ pub(super) fn list(errors: &mut Errors, place: &Place<'_>, usage: Use) {
 }
 
 fn resource_name(errors: &mut Errors, place: &Place<'_>, name: &str, usage: Use) {
+    if matches!(name, "cpu" | "memory") {
+        // Well-formed, and everyone may ask for them.
+        return;
+    }
     let shown = Value::from(name);
     let place = place.showing(&shown);
     qualified(errors, &place, name);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Arguments;
 
+use api::collections::HashSet;
 use serde_json::Value;
 
 use super::{fractional, renamed_label};
@@ -191,8 +192,9 @@ fn containers(said: &mut Vec<String>, place: Arguments<'_>, spec: &Value) {
 }
 
 fn environment(said: &mut Vec<String>, place: Arguments<'_>, container: &Value) {
-    let mut seen = BTreeSet::new();
-    for (index, variable) in list(container, "env").iter().enumerate() {
+    let variables = list(container, "env");
+    let mut seen = HashSet::with_capacity_and_hasher(variables.len(), Default::default());
+    for (index, variable) in variables.iter().enumerate() {
         let name = text(variable, "name");
         // A variable made of another of that name is a way to extend it.
         let extends = || text(variable, "value").contains(&format!("$({name})"));
