@@ -3,6 +3,7 @@
 //!
 //! The simulator judges each single write by the first, and tears the server down by the second.
 
+use std::borrow::Cow;
 use std::sync::{Arc, RwLock};
 
 use api::{Clock, Rng};
@@ -19,8 +20,8 @@ use crate::storage::{Change, Event, TableKey, split_key};
 pub struct Changed {
     pub revision: u64,
     /// "" for the core group.
-    pub group: String,
-    pub plural: String,
+    pub group: Cow<'static, str>,
+    pub plural: Cow<'static, str>,
     pub namespace: String,
     pub name: String,
     pub is_deleted: bool,
@@ -47,8 +48,8 @@ impl ApiServer {
             let (namespace, name) = split_key(&object.key);
             Changed {
                 revision: object.revision,
-                group: table.0.to_string(),
-                plural: table.1.to_string(),
+                group: table.0,
+                plural: table.1,
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
                 is_deleted: false,
@@ -96,8 +97,8 @@ impl Changed {
         let (namespace, name) = split_key(&event.object.key);
         Changed {
             revision: event.revision,
-            group: table.0.to_string(),
-            plural: table.1.to_string(),
+            group: table.0.clone(),
+            plural: table.1.clone(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             is_deleted: event.change == Change::Deleted,

@@ -93,6 +93,11 @@ impl Cluster {
         self.nodes = Some((stopper, spawn(cluster.run(stop))));
     }
 
+    /// Nobody will call [`Cluster::restart_server`].
+    pub(crate) fn keep_server_up(&self) {
+        self.front.stay_up();
+    }
+
     /// The API server dies now and comes back later, without its last `lost` changes.
     pub(crate) async fn restart_server(&self, lost: u64, down: Duration) {
         let old = self.front.server();

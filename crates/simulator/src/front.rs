@@ -1,5 +1,6 @@
 //! The API server's front door: the server behind it can go down and come back.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use apiserver::ApiServer;
@@ -22,6 +23,8 @@ struct Inner {
     state: Mutex<State>,
     /// Rings when the server goes down: every stream ends then.
     down: Bell,
+    /// It never goes down, so no stream need listen.
+    stays_up: AtomicBool,
 }
 
 struct State {
@@ -39,7 +42,13 @@ impl Front {
                 is_down: false,
             }),
             down: Bell::default(),
+            stays_up: AtomicBool::new(false),
         }))
+    }
+
+    /// For runs in which the server never goes down.
+    pub(crate) fn stay_up(&self) {
+        self.0.stays_up.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn server(&self) -> ApiServer {
@@ -77,7 +86,7 @@ impl Front {
         let query = request.uri().query();
         let is_watch = query.is_some_and(|query| query.contains("watch="));
         let response = transport.ready().await?.call(request).await?;
-        if !is_watch {
+        if !is_watch || self.0.stays_up.load(Ordering::Relaxed) {
             return Ok(response);
         }
         let mut down = self.0.down.listen();

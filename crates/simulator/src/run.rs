@@ -71,6 +71,9 @@ impl<'a> Run<'a> {
             }
         });
         cluster.crash_after_write(scenario.crash_after_write);
+        if !scenario.restarts_server() {
+            cluster.keep_server_up();
+        }
         if scenario.views_may_lag() {
             cluster.judge().expect_lag();
         }

@@ -51,7 +51,7 @@ async fn changes_come_in_order_and_say_what_is_gone() {
         .server
         .changes_after(before)
         .into_iter()
-        .map(|change| (change.plural, change.name, change.is_deleted))
+        .map(|change| (change.plural.into_owned(), change.name, change.is_deleted))
         .collect();
     let map = |name: &str, gone| ("configmaps".to_owned(), name.to_owned(), gone);
     assert_eq!(seen, [map("a", false), map("b", false), map("a", true)]);

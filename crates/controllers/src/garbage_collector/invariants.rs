@@ -17,6 +17,9 @@ pub fn converged<'a>(objects: impl Iterator<Item = &'a Meta> + Clone) -> Result<
                 owner.name
             ));
         }
+        if !meta.is_terminating() || !meta.has_finalizer(super::graph::FOREGROUND) {
+            continue;
+        }
         let blocked = objects.clone().any(|other| {
             other.uid != meta.uid
                 && other
@@ -24,7 +27,7 @@ pub fn converged<'a>(objects: impl Iterator<Item = &'a Meta> + Clone) -> Result<
                     .iter()
                     .any(|owner| owner.uid == meta.uid && owner.block_owner_deletion == Some(true))
         });
-        if meta.is_terminating() && meta.has_finalizer(super::graph::FOREGROUND) && !blocked {
+        if !blocked {
             return Err(format!(
                 "{} waits for dependents although nothing blocks it",
                 meta.key()
@@ -44,6 +47,9 @@ pub fn kept_its_word<'a>(
         gone.has_finalizer(super::graph::ORPHAN),
         gone.has_finalizer(super::graph::FOREGROUND),
     );
+    if !orphans && !waits {
+        return Ok(());
+    }
     let left = objects.find(|other| {
         other.owners.iter().any(|owner| {
             owner.uid == gone.uid && (orphans || waits && owner.block_owner_deletion == Some(true))

@@ -100,6 +100,7 @@ pub(super) async fn run(target: &dyn Target, client: &Client, options: &StreamOp
         asked_at: Instant::now(),
         sign: None,
         missing: false,
+        lost: false,
     };
     loop {
         if !target.freshness().is_met() {
@@ -133,6 +134,8 @@ struct Reflector<'a> {
     sign: Option<Sign>,
     /// The server does not serve the kind; that was said once.
     missing: bool,
+    /// The server no longer knew our revision: what was written meanwhile may be undone.
+    lost: bool,
 }
 
 impl Reflector<'_> {
@@ -170,6 +173,7 @@ impl Reflector<'_> {
                 debug!(%resource, "our revision is too old for the server, listing again");
                 if !crate::mutation::on("ignore-gone") {
                     self.place = Place::Unknown;
+                    self.lost = true;
                 }
                 self.backoff.wait(None).await;
             }
@@ -184,6 +188,7 @@ impl Reflector<'_> {
             End::Failed(error) => {
                 if error.is_resource_version_too_large() {
                     self.place = Place::Unknown;
+                    self.lost = true;
                 }
                 warn!(%resource, error = %client::describe(&error), "watch failed, will retry");
                 if error.is_transport() {
@@ -286,7 +291,7 @@ impl Reflector<'_> {
             } => {
                 if initial_events_end && !self.listed {
                     self.listed = true;
-                    self.target.end_round(resource_version, self.asked_at);
+                    self.end_round(resource_version);
                 }
                 self.reached(resource_version);
                 self.target.advance(resource_version);
@@ -356,12 +361,22 @@ impl Reflector<'_> {
                 }
             }
             let Some(token) = page.continue_token else {
-                self.target.end_round(page.resource_version, self.asked_at);
+                self.end_round(page.resource_version);
                 return Ok(page.resource_version);
             };
             options.continue_token = Some(token);
             options.resource_version = None;
             options.resource_version_match = None;
+        }
+    }
+
+    /// Ends a listing. After one that was needed because the server had forgotten us all listeners hear of everything
+    /// again, as from upstream's informers after any listing: a server that was restored from a backup has undone
+    /// writes that the cache never saw, and to whoever made them it looks as if nothing had changed.
+    fn end_round(&mut self, revision: u64) {
+        self.target.end_round(revision, self.asked_at);
+        if std::mem::take(&mut self.lost) {
+            self.target.resync();
         }
     }
 

@@ -1,5 +1,6 @@
 //! What is really in the API server, object by object.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ pub(crate) struct Mirror {
     pub(crate) roles: Store<ClusterRole>,
     pub(crate) jobs: Store<Job>,
     /// Everything but events, as the garbage collector sees it.
-    pub(crate) metas: BTreeMap<Uid, (String, Meta)>,
+    pub(crate) metas: BTreeMap<Uid, (Cow<'static, str>, Meta)>,
     /// Pods that were let go by their set, by namespace and name.
     left: BTreeSet<(String, String)>,
     /// How often each event was made anew, by what it says about what.
@@ -136,7 +137,7 @@ impl Mirror {
 
     /// Takes a change in; gives the object before and after it.
     pub(super) fn apply(&mut self, changed: &Changed) -> (Option<Object>, Option<Object>) {
-        let (before, after) = match changed.plural.as_str() {
+        let (before, after) = match &*changed.plural {
             "pods" => keep(&self.pods, changed, Object::Pod),
             "replicasets" => keep(&self.sets, changed, Object::Set),
             "replicationcontrollers" => keep(&self.controllers, changed, Object::Controller),

@@ -172,6 +172,12 @@ impl Scenario {
         self.faults != Faults::default() || self.steps.iter().any(comes_between)
     }
 
+    pub(crate) fn restarts_server(&self) -> bool {
+        let restarts =
+            |step: &Step| matches!(step.action, Action::Trouble(Trouble::RestartServer { .. }));
+        self.steps.iter().any(restarts)
+    }
+
     /// May a wish be lost that was granted? Then nobody can say how it should end.
     pub(crate) fn loses_wishes(&self) -> bool {
         let loses = |step: &Step| matches!(step.action, Action::Trouble(Trouble::RestartServer { lost, .. }) if lost > 0);
