@@ -21,9 +21,9 @@ const TITLE: &[u8] = b"steersman journal 1\n";
 /// Records begin at multiples of it: a write that power loss cuts in two damages no sector of an earlier one.
 const BLOCK: u64 = 4096;
 
-/// The file grows to this. A pod that is created takes 3 KB: the database is written after 10,000 of them, and there
+/// The file grows to this. A pod that is created takes 3 KB: the database is written after 5,000 of them, and there
 /// is as much to read at most after a crash.
-const CAPACITY: u64 = 32 * 1024 * 1024;
+const CAPACITY: u64 = 16 * 1024 * 1024;
 
 /// How much it grows at a time. Making a file longer takes the file system more than writing to it.
 const GROWTH: u64 = 1024 * 1024;
