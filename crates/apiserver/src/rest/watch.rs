@@ -336,9 +336,7 @@ impl Watcher {
         let context = &self.context;
         match self.shape {
             Shape::Object => read::whole(&context.kind, object),
-            Shape::Metadata => read::metadata_only(&context.shown(object))
-                .to_string()
-                .into_bytes(),
+            Shape::Metadata => context.metadata_of(object),
             Shape::Table => {
                 let mut table = context.table(std::iter::once(object), !self.header_sent);
                 table["metadata"] = json!({"resourceVersion": object.revision.to_string()});

@@ -57,6 +57,9 @@ impl Change {
 
     /// The taints after the change; none if they are as they should be.
     pub fn applied(&self, taints: &[Taint], now: Time) -> Option<Vec<Taint>> {
+        if taints.is_empty() && self.add.is_empty() {
+            return None;
+        }
         let mut after = taints.to_vec();
         after.retain(|held| !has(&self.remove, held));
         let new = self.add.iter().filter(|taint| !has(taints, taint));
