@@ -379,10 +379,23 @@ pub fn free_port() -> Result<u16> {
 }
 
 pub(crate) fn fresh_folder() -> Result<PathBuf> {
+    fresh_folder_in(&std::env::temp_dir())
+}
+
+/// Where writing to disk is not part of a test, it should not wait for a disk that others keep busy.
+pub(crate) fn fresh_folder_in_memory() -> Result<PathBuf> {
+    let memory = Path::new("/dev/shm");
+    match memory.is_dir() {
+        true => fresh_folder_in(memory),
+        false => fresh_folder(),
+    }
+}
+
+fn fresh_folder_in(place: &Path) -> Result<PathBuf> {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);
     let name = format!("steersman-real-{}-{number}", std::process::id());
-    let folder = std::env::temp_dir().join(name);
+    let folder = place.join(name);
     // A folder of that name is left from a process that had our id and was killed.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
