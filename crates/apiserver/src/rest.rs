@@ -50,7 +50,7 @@ pub(crate) struct Context {
     pub(crate) subresource: Option<Subresource>,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    pub(crate) identity: Identity,
+    pub(crate) identity: Arc<Identity>,
     pub(crate) warnings: Vec<String>,
     /// Set while an apply writes, which has already settled who owns what.
     pub(crate) applying: bool,
@@ -59,13 +59,13 @@ pub(crate) struct Context {
 pub(crate) async fn handle(
     shared: &Arc<Shared>,
     request: Request<Bytes>,
-    identity: Identity,
+    identity: Arc<Identity>,
 ) -> Response<Body> {
     let info = RequestInfo::parse(request.method(), request.uri());
     let registry = shared.registry();
     let kind = registry.resource(&info.group, &info.version, &info.resource);
-    let served = kind.filter(|_| info.is_resource);
-    let labels = served.map(|kind| Labels {
+    let served = kind.filter(|_| info.is_resource).cloned();
+    let labels = served.as_ref().map(|kind| Labels {
         code: 0,
         group: kind.group.clone(),
         resource: kind.plural.clone(),
@@ -73,7 +73,7 @@ pub(crate) async fn handle(
         verb: info.verb,
         version: kind.version.clone(),
     });
-    let answer = answer(shared, registry, info, request, identity).await;
+    let answer = answer(shared, registry, served, info, request, identity).await;
     let response = answer.unwrap_or_else(|status| response::status(&status));
     if let Some(labels) = labels {
         let code = response.status().as_u16();
@@ -85,9 +85,10 @@ pub(crate) async fn handle(
 async fn answer(
     shared: &Arc<Shared>,
     registry: Arc<Registry>,
+    served: Option<Arc<Kind>>,
     info: RequestInfo,
     request: Request<Bytes>,
-    identity: Identity,
+    identity: Arc<Identity>,
 ) -> Result<Response<Body>, Status> {
     let (parts, body) = request.into_parts();
     if body.len() > MAX_BODY {
@@ -107,13 +108,12 @@ async fn answer(
         }
         return discovery::answer(shared, &registry, &info, &parts.headers);
     }
-    if !registry.has_group(&info.group) {
-        return Ok(discovery::nothing_here());
-    }
-    let kind = registry
-        .resource(&info.group, &info.version, &info.resource)
-        .ok_or_else(Status::no_such_path)?
-        .clone();
+    let Some(kind) = served else {
+        if !registry.has_group(&info.group) {
+            return Ok(discovery::nothing_here());
+        }
+        return Err(Status::no_such_path());
+    };
     let subresource = match info.subresource.as_str() {
         "" => None,
         name => Some(

@@ -63,6 +63,7 @@ pub(crate) struct Shared {
     pub(crate) rbac: Rbac,
     pub(crate) metrics: crate::metrics::Metrics,
     pub(crate) parsed: crate::parsed::Parsed,
+    pub(crate) recent: crate::recent::Recent,
     pub(crate) shapes: crate::apply::Shapes,
     pub(crate) expiry: rest::expiry::Expiry,
     pub(crate) track_fields: bool,
@@ -125,6 +126,7 @@ impl ApiServer {
             rbac: Rbac::default(),
             metrics: crate::metrics::Metrics::default(),
             parsed: crate::parsed::Parsed::default(),
+            recent: crate::recent::Recent::default(),
             shapes: crate::apply::Shapes::default(),
             expiry: rest::expiry::Expiry::default(),
             track_fields: options.track_fields,
@@ -143,12 +145,12 @@ impl ApiServer {
 
     /// The server as a service for clients in the same process. They are trusted: they act as an administrator.
     pub fn transport(&self) -> Transport {
-        let server = self.clone();
+        let (server, admin) = (self.clone(), Arc::new(Identity::admin()));
         Transport::new(tower::service_fn(move |request: Request<Bytes>| {
-            let server = server.clone();
+            let (server, admin) = (server.clone(), admin.clone());
             async move {
                 // Trusted, unless they show a token: then they are its user.
-                let certificate = bearer(request.headers()).is_none().then(Identity::admin);
+                let certificate = bearer(request.headers()).is_none().then_some(admin);
                 Ok::<_, BoxError>(server.handle_remote(request, certificate).await)
             }
         }))
@@ -179,7 +181,7 @@ impl ApiServer {
     pub(crate) async fn handle_remote(
         &self,
         request: Request<Bytes>,
-        certificate: Option<Identity>,
+        certificate: Option<Arc<Identity>>,
     ) -> Response<Body> {
         match authenticate(&self.shared, certificate, request.headers()) {
             Ok(identity) => self.handle(request, identity).await,
@@ -197,8 +199,12 @@ impl ApiServer {
     }
 
     /// Answers one request on behalf of an authenticated user.
-    pub async fn handle(&self, request: Request<Bytes>, identity: Identity) -> Response<Body> {
-        rest::handle(&self.shared, request, identity).await
+    pub async fn handle(
+        &self,
+        request: Request<Bytes>,
+        identity: impl Into<Arc<Identity>>,
+    ) -> Response<Body> {
+        rest::handle(&self.shared, request, identity.into()).await
     }
 }
 

@@ -10,6 +10,7 @@ use crate::storage::{Stored, Transaction};
 use crate::{Body, convert, patch, schema, semantics};
 use http::Response;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// What is stored must parse again, and the parser stops at 128 levels.
@@ -47,29 +48,34 @@ impl Context {
             .ok_or_else(|| Status::not_found(self.subject()))?;
         let names_fields = names_managed_fields(&changes.value);
         let before = if names_fields {
-            old.value(&self.stored_kind)
+            Arc::new(old.value(&self.stored_kind))
         } else {
-            old.working(&self.stored_kind)
+            self.shared.recent.working(&self.stored_kind, &old)
         };
-        let mut value = self.at_version(before.clone());
-        let untouched = self.take_untouched(&mut value, &changes.value);
+        let shown = if convert::differs(&self.kind) {
+            Cow::Owned(self.at_version((*before).clone()))
+        } else {
+            Cow::Borrowed(&*before)
+        };
+        let (mut value, untouched) = self.touched(&shown, &changes.value);
         self.change(&mut value, changes.value)?;
         if names_fields {
             settle_fields(&mut value, None);
         }
         // What is stored has its name and its namespace.
-        if !untouched.contains_key("metadata") {
+        if untouched.iter().all(|(name, _)| *name != "metadata") {
             self.require_name(&value)?;
             self.settle_name(&mut value)?;
             self.settle_namespace(&mut value)?;
         }
-        let (api_version, kind) = (self.kind.api_version(), self.kind.kind.to_string());
-        super::body::settle_type(&mut value, &api_version, &kind).map_err(unusable)?;
+        let (api_version, kind) = (self.kind.api_version(), &self.kind.kind);
+        super::body::settle_type(&mut value, api_version, kind).map_err(unusable)?;
         let mut value = self
             .read_typed(value, changes.duplicates)
             .map_err(unusable)?;
         if let Some(members) = value.as_object_mut() {
-            members.extend(untouched);
+            let copied = |(name, member): (&String, &Value)| (name.clone(), member.clone());
+            members.extend(untouched.into_iter().map(copied));
         }
         semantics::default(&self.kind, &mut value);
         convert::to_storage(&self.kind, &mut value);
@@ -77,22 +83,29 @@ impl Context {
         self.replace_in(transaction, (&old, &before), value, None, dry_run)
     }
 
-    /// Takes away what a patch leaves as it is: it need not be read again.
-    fn take_untouched(&self, value: &mut Value, changes: &Value) -> Map<String, Value> {
-        let (Some(members), Some(changes)) = (value.as_object_mut(), changes.as_object()) else {
+    /// Tells what a patch may change from what it leaves as it is, and what need not be read again.
+    fn touched<'a>(
+        &self,
+        value: &'a Value,
+        changes: &Value,
+    ) -> (Value, Vec<(&'a String, &'a Value)>) {
+        let (Some(members), Some(changes)) = (value.as_object(), changes.as_object()) else {
             // The operations of a JSON patch can reach everything.
-            return Map::new();
+            return (value.clone(), Vec::new());
         };
         if self.kind.custom().is_some() || changes.keys().any(|name| name.starts_with('$')) {
-            return Map::new();
+            return (value.clone(), Vec::new());
         }
-        let touched =
+        let is_touched =
             |name: &str| changes.contains_key(name) || matches!(name, "kind" | "apiVersion");
-        let (kept, taken) = std::mem::take(members)
-            .into_iter()
-            .partition(|(name, _)| touched(name));
-        *members = kept;
-        taken
+        let (mut touched, mut untouched) = (Map::new(), Vec::new());
+        for (name, member) in members {
+            match is_touched(name) {
+                true => drop(touched.insert(name.clone(), member.clone())),
+                false => untouched.push((name, member)),
+            }
+        }
+        (Value::Object(touched), untouched)
     }
 
     /// UPSTREAM: a patch that changes the uid is invalid, where an update is in conflict.

@@ -184,12 +184,3 @@ impl Texts {
 pub(crate) fn split_key(key: &str) -> (&str, &str) {
     key.split_once('/').unwrap_or(("", key))
 }
-
-/// `{"kind":"Pod","apiVersion":"v1",` to which a body without its opening brace is added.
-pub(crate) fn type_prefix(kind: &Kind) -> String {
-    format!(
-        "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",",
-        kind.kind,
-        kind.api_version()
-    )
-}
