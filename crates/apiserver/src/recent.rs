@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// So many are kept: what a small cluster writes again and again. In a large one few are found here, and those that
 /// are not cost a look.
-const KEPT: usize = 32;
+const KEPT: usize = 16;
 
 /// A tree takes about ten times as much memory as its JSON.
 const LARGEST: usize = 4 * 1024;
@@ -27,6 +27,8 @@ struct Tree {
     /// Definitions come and go, and with them the type that an object says.
     kind: Arc<Kind>,
     value: Arc<Value>,
+    /// The state before: nearly the same, so that a copy is made in it with hardly any allocation.
+    spare: Option<Value>,
 }
 
 impl Recent {
@@ -54,6 +56,7 @@ impl Recent {
             revision,
             kind: kind.clone(),
             value: Arc::new(value),
+            spare: None,
         };
         let mut trees = self.lock();
         let replaced = trees.iter().rposition(|tree| tree.revision == before);
@@ -68,6 +71,34 @@ impl Recent {
         drop(gone);
     }
 
+    /// A copy of a tree that [`Recent::working`] gave for an object.
+    pub(crate) fn copy(&self, object: &Stored, value: &Value) -> Value {
+        let spare = {
+            let mut trees = self.lock();
+            let mut latest = trees.iter_mut().rev();
+            let found = latest.find(|tree| tree.revision == object.revision);
+            found.and_then(|tree| tree.spare.take())
+        };
+        let Some(mut copy) = spare else {
+            return value.clone();
+        };
+        assign(&mut copy, value);
+        copy
+    }
+
+    /// Takes a tree back whose object was replaced by another one.
+    pub(crate) fn recycle(&self, object: &Stored, before: Arc<Value>) {
+        let Some(before) = Arc::into_inner(before) else {
+            return;
+        };
+        let mut trees = self.lock();
+        if let Some(tree) = trees.back_mut()
+            && tree.revision == object.revision
+        {
+            tree.spare = Some(before);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, VecDeque<Tree>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,6 +107,35 @@ impl Recent {
 impl Tree {
     fn is(&self, kind: &Arc<Kind>, revision: u64) -> bool {
         self.revision == revision && Arc::ptr_eq(&self.kind, kind)
+    }
+}
+
+/// Makes one value another, and keeps what is the same.
+fn assign(value: &mut Value, other: &Value) {
+    match (value, other) {
+        (Value::String(text), Value::String(other)) => {
+            if text != other {
+                text.clone_from(other);
+            }
+        }
+        (Value::Array(items), Value::Array(others)) if items.len() == others.len() => {
+            let pairs = items.iter_mut().zip(others);
+            pairs.for_each(|(item, other)| assign(item, other));
+        }
+        (Value::Object(members), Value::Object(others)) if members.len() == others.len() => {
+            let mut pairs = members.iter_mut().zip(others);
+            let are_alike = pairs.all(|((name, member), (other_name, other))| {
+                let is_same = name == other_name;
+                if is_same {
+                    assign(member, other);
+                }
+                is_same
+            });
+            if !are_alike {
+                *members = others.clone();
+            }
+        }
+        (value, other) => *value = other.clone(),
     }
 }
 
@@ -127,6 +187,46 @@ mod tests {
             2,
             "fields that are no text are not kept"
         );
+    }
+
+    #[test]
+    fn a_value_becomes_another_whatever_it_was() {
+        let values = [
+            json!(null),
+            json!("a"),
+            json!(1),
+            json!(["a", "b"]),
+            json!(["a", {"b": 1}]),
+            json!({"a": 1, "b": ["c"]}),
+            json!({"a": "1", "b": ["c", "d"]}),
+            json!({"a": 1, "c": {}}),
+        ];
+        for before in &values {
+            for after in &values {
+                let mut value = before.clone();
+                assign(&mut value, after);
+                assert_eq!(value, *after);
+            }
+        }
+    }
+
+    #[test]
+    fn a_copy_is_made_in_what_was_given_back() {
+        let (store, recent) = (crate::storage::Store::in_memory(10), Recent::default());
+        let value = json!({"kind": "Lease", "metadata": {"name": "a"}});
+        let mut last = put(&store, &value);
+        for renewed in 0..3 {
+            let before = recent.working(lease(), &last);
+            let mut copy = recent.copy(&last, &before);
+            assert_eq!(copy, *before);
+            assert!(recent.lock().iter().all(|tree| tree.spare.is_none()));
+            copy["spec"] = json!({"renewTime": renewed});
+            let next = put(&store, &copy);
+            recent.note(lease(), last.revision, &next, copy);
+            recent.recycle(&next, before);
+            last = next;
+        }
+        assert!(recent.lock()[0].spare.is_some());
     }
 
     #[test]

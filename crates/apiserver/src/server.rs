@@ -10,6 +10,7 @@ use crate::storage::{Store, TableKey};
 use crate::{Body, BoxError, Transport, rest};
 use api::{Clock, Rng, Time};
 use bytes::Bytes;
+use futures_util::future::{Either, ready};
 use http::{Request, Response};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -178,14 +179,14 @@ impl ApiServer {
     }
 
     /// Answers a request that came over the network, with the user of its client certificate if it had one.
-    pub(crate) async fn handle_remote(
+    pub(crate) fn handle_remote(
         &self,
         request: Request<Bytes>,
         certificate: Option<Arc<Identity>>,
-    ) -> Response<Body> {
+    ) -> impl Future<Output = Response<Body>> + Send + use<> {
         match authenticate(&self.shared, certificate, request.headers()) {
-            Ok(identity) => self.handle(request, identity).await,
-            Err(status) => rest::response::status(&status),
+            Ok(identity) => Either::Left(rest::handle(&self.shared, request, identity)),
+            Err(status) => Either::Right(ready(rest::response::status(&status))),
         }
     }
 

@@ -10,7 +10,6 @@ use futures_util::StreamExt;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
 use crate::bell::Bell;
@@ -67,15 +66,7 @@ impl Front {
         state.is_down = false;
     }
 
-    pub(crate) fn transport(&self) -> Transport {
-        let front = self.clone();
-        BoxCloneSyncService::new(tower::service_fn(move |request: Request<Bytes>| {
-            let front = front.clone();
-            async move { front.pass(request).await }
-        }))
-    }
-
-    async fn pass(&self, request: Request<Bytes>) -> Result<Response<Body>, BoxError> {
+    pub(crate) async fn pass(&self, request: Request<Bytes>) -> Result<Response<Body>, BoxError> {
         let mut transport = {
             let state = self.lock();
             if state.is_down {

@@ -9,8 +9,7 @@ use crate::status::{Cause, Status, UNSUPPORTED_PATCH};
 use crate::storage::{Stored, Transaction};
 use crate::{Body, convert, patch, schema, semantics};
 use http::Response;
-use serde_json::{Map, Value};
-use std::borrow::Cow;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// What is stored must parse again, and the parser stops at 128 levels.
@@ -52,18 +51,14 @@ impl Context {
         } else {
             self.shared.recent.working(&self.stored_kind, &old)
         };
-        let shown = if convert::differs(&self.kind) {
-            Cow::Owned(self.at_version((*before).clone()))
-        } else {
-            Cow::Borrowed(&*before)
-        };
-        let (mut value, untouched) = self.touched(&shown, &changes.value);
+        let mut value = self.at_version(self.shared.recent.copy(&old, &before));
+        let untouched = self.take_untouched(&mut value, &changes.value);
         self.change(&mut value, changes.value)?;
         if names_fields {
             settle_fields(&mut value, None);
         }
         // What is stored has its name and its namespace.
-        if untouched.iter().all(|(name, _)| *name != "metadata") {
+        if untouched.iter().all(|(name, _)| name != "metadata") {
             self.require_name(&value)?;
             self.settle_name(&mut value)?;
             self.settle_namespace(&mut value)?;
@@ -74,38 +69,31 @@ impl Context {
             .read_typed(value, changes.duplicates)
             .map_err(unusable)?;
         if let Some(members) = value.as_object_mut() {
-            let copied = |(name, member): (&String, &Value)| (name.clone(), member.clone());
-            members.extend(untouched.into_iter().map(copied));
+            members.extend(untouched);
         }
         semantics::default(&self.kind, &mut value);
         convert::to_storage(&self.kind, &mut value);
         self.check_uid(&before, &value)?;
-        self.replace_in(transaction, (&old, &before), value, None, dry_run)
+        let kept = self.replace_in(transaction, (&old, &before), value, None, dry_run)?;
+        self.shared.recent.recycle(&kept, before);
+        Ok(kept)
     }
 
-    /// Tells what a patch may change from what it leaves as it is, and what need not be read again.
-    fn touched<'a>(
-        &self,
-        value: &'a Value,
-        changes: &Value,
-    ) -> (Value, Vec<(&'a String, &'a Value)>) {
-        let (Some(members), Some(changes)) = (value.as_object(), changes.as_object()) else {
+    /// Takes away what a patch leaves as it is: it need not be read again.
+    fn take_untouched(&self, value: &mut Value, changes: &Value) -> Vec<(String, Value)> {
+        let (Some(members), Some(changes)) = (value.as_object_mut(), changes.as_object()) else {
             // The operations of a JSON patch can reach everything.
-            return (value.clone(), Vec::new());
+            return Vec::new();
         };
         if self.kind.custom().is_some() || changes.keys().any(|name| name.starts_with('$')) {
-            return (value.clone(), Vec::new());
+            return Vec::new();
         }
         let is_touched =
             |name: &str| changes.contains_key(name) || matches!(name, "kind" | "apiVersion");
-        let (mut touched, mut untouched) = (Map::new(), Vec::new());
-        for (name, member) in members {
-            match is_touched(name) {
-                true => drop(touched.insert(name.clone(), member.clone())),
-                false => untouched.push((name, member)),
-            }
-        }
-        (Value::Object(touched), untouched)
+        let names = members.keys().filter(|name| !is_touched(name));
+        let names: Vec<String> = names.cloned().collect();
+        let taken = names.iter().filter_map(|name| members.remove_entry(name));
+        taken.collect()
     }
 
     /// UPSTREAM: a patch that changes the uid is invalid, where an update is in conflict.

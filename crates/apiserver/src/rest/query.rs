@@ -79,10 +79,11 @@ impl Query {
 }
 
 fn decode(text: &str) -> String {
-    if text.contains('+') {
-        return percent_decode(&text.replace('+', " ")).into_owned();
+    // Most need nothing, and are too short for a searcher.
+    if !text.bytes().any(|byte| matches!(byte, b'+' | b'%')) {
+        return text.to_owned();
     }
-    percent_decode(text).into_owned()
+    percent_decode(&text.replace('+', " ")).into_owned()
 }
 
 /// Bytes that do not decode to UTF-8 become replacement characters: no name contains them.

@@ -95,9 +95,13 @@ impl Context {
         dry_run: bool,
     ) -> Result<Arc<Stored>, Status> {
         let kind = self.stored_kind.clone();
-        self.check_preconditions(old_value, &new)?;
         retype(&kind, &mut new);
-        keep_server_metadata(&mut new, old_value);
+        // Most writes leave all metadata as it is: then there is nothing to check or to keep.
+        let changes_metadata = new["metadata"] != old_value["metadata"];
+        if changes_metadata {
+            self.check_preconditions(old_value, &new)?;
+            keep_server_metadata(&mut new, old_value);
+        }
         let name = old.name().to_owned();
         let admission = Admission {
             operation: Operation::Update,
@@ -113,8 +117,8 @@ impl Context {
         if !causes.is_empty() {
             return Err(self.invalid(&name, causes));
         }
-        let revision = &old_value["metadata"]["resourceVersion"];
-        if new["metadata"]["resourceVersion"] != *revision {
+        if changes_metadata {
+            let revision = &old_value["metadata"]["resourceVersion"];
             metadata_mut(&mut new).insert("resourceVersion".into(), revision.clone());
         }
         let old_body = old.body();

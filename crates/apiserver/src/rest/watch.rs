@@ -48,6 +48,8 @@ struct Watcher {
     /// Send a bookmark that says so after the initial state.
     announce_end: bool,
     bookmarks: bool,
+    /// The beginning of a bookmark, once there was one.
+    bookmark: String,
     next_bookmark: Instant,
     deadline: Instant,
     /// Rings when the next of the two is due. Kept from one event to the next: setting a timer costs more than most
@@ -99,6 +101,7 @@ impl Context {
             initial: VecDeque::new(),
             announce_end: false,
             bookmarks,
+            bookmark: String::new(),
             next_bookmark: now + BOOKMARK_PERIOD,
             deadline: now + Duration::from_secs(seconds.min(u64::from(u32::MAX))),
             timer: None,
@@ -352,39 +355,43 @@ impl Watcher {
         }
     }
 
-    fn bookmark(&self, initial_events_end: bool) -> Bytes {
-        let kind = &self.context.kind;
+    fn bookmark(&mut self, initial_events_end: bool) -> Bytes {
         let annotations = match initial_events_end {
             true => r#""annotations":{"k8s.io/initial-events-end":"true"},"#,
             false => "",
         };
         let revision = self.revision.to_string();
-        // Every watch gets one each minute. Names of kinds need no escapes.
-        let of = |api_version, kind| {
-            [
-                "{\"apiVersion\":\"",
-                api_version,
-                "\",\"kind\":\"",
-                kind,
-                "\",\"metadata\":{",
-                annotations,
-                "\"resourceVersion\":\"",
-                revision.as_str(),
-                "\"}}",
-            ]
+        let (start, end) = self.around_bookmark();
+        let parts = [start, annotations, r#""resourceVersion":""#, &revision, end];
+        Bytes::from(parts.concat())
+    }
+
+    /// What every bookmark of this watch begins and ends with: there is one each minute.
+    fn around_bookmark(&mut self) -> (&str, &'static str) {
+        let kind = &self.context.kind;
+        // Names of kinds need no escapes.
+        let of = |table: &str, api_version: &str, kind: &str| {
+            format!(
+                r#"{{"type":"BOOKMARK","object":{table}{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{{"#
+            )
         };
-        let (start, object, end) = match self.shape {
-            Shape::Object => ("", of(kind.api_version(), &kind.kind), ""),
-            Shape::Metadata => ("", of("meta.k8s.io/v1", "PartialObjectMetadata"), ""),
-            // UPSTREAM: kubectl finds the bookmark's metadata in the row's object.
-            Shape::Table => {
-                let start = r#"{"apiVersion":"meta.k8s.io/v1","columnDefinitions":[],"kind":"Table","metadata":{},"rows":[{"cells":[],"object":"#;
-                (start, of(kind.api_version(), &kind.kind), "}]}")
-            }
+        let (shape, start) = (self.shape, &mut self.bookmark);
+        if start.is_empty() {
+            *start = match shape {
+                Shape::Object => of("", kind.api_version(), &kind.kind),
+                Shape::Metadata => of("", "meta.k8s.io/v1", "PartialObjectMetadata"),
+                // UPSTREAM: kubectl finds the bookmark's metadata in the row's object.
+                Shape::Table => {
+                    let table = r#"{"apiVersion":"meta.k8s.io/v1","columnDefinitions":[],"kind":"Table","metadata":{},"rows":[{"cells":[],"object":"#;
+                    of(table, kind.api_version(), &kind.kind)
+                }
+            };
+        }
+        let end = match shape {
+            Shape::Object | Shape::Metadata => "\"}}}\n",
+            Shape::Table => "\"}}}]}}\n",
         };
-        let [a, b, c, d, e, f, g, h, i] = object;
-        let parts = [start, a, b, c, d, e, f, g, h, i, end];
-        line("BOOKMARK", &parts.map(str::as_bytes))
+        (start, end)
     }
 }
 
