@@ -281,7 +281,7 @@ impl Context {
     /// The storage key of a name in the request's namespace.
     pub(crate) fn key(&self, name: &str) -> String {
         if self.kind.namespaced {
-            format!("{}/{name}", self.info.namespace)
+            [&self.info.namespace, "/", name].concat()
         } else {
             name.to_owned()
         }

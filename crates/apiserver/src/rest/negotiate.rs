@@ -16,7 +16,7 @@ const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.k
 /// The first clause of the Accept header that we can answer. We answer JSON, and YAML where it is asked for
 /// first: clients that prefer protobuf always name JSON too.
 pub(crate) fn shape(headers: &HeaderMap) -> Result<Shape, Status> {
-    if clauses(headers).next().is_none() {
+    if is_plain(headers) || clauses(headers).next().is_none() {
         return Ok(Shape::Object);
     }
     if let Some(shape) = clauses(headers).find_map(clause_shape) {
@@ -34,8 +34,17 @@ pub(crate) fn shape(headers: &HeaderMap) -> Result<Shape, Status> {
 
 /// Whether the clause that is answered asks for YAML.
 pub(crate) fn wants_yaml(headers: &HeaderMap) -> bool {
+    if is_plain(headers) {
+        return false;
+    }
     let answered = clauses(headers).find(|clause| clause_shape(clause).is_some());
     answered.is_some_and(|clause| media(clause) == "application/yaml")
+}
+
+/// What most clients say: no clause need be looked at.
+fn is_plain(headers: &HeaderMap) -> bool {
+    let accept = headers.get(http::header::ACCEPT);
+    accept.is_some_and(|accept| accept == "application/json")
 }
 
 fn clauses(headers: &HeaderMap) -> impl Iterator<Item = &str> {

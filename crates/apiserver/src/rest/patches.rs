@@ -58,7 +58,8 @@ impl Context {
             settle_fields(&mut value, None);
         }
         // What is stored has its name and its namespace.
-        if untouched.iter().all(|(name, _)| name != "metadata") {
+        let touches_metadata = untouched.iter().all(|(name, _)| name != "metadata");
+        if touches_metadata {
             self.require_name(&value)?;
             self.settle_name(&mut value)?;
             self.settle_namespace(&mut value)?;
@@ -73,7 +74,9 @@ impl Context {
         }
         semantics::default(&self.kind, &mut value);
         convert::to_storage(&self.kind, &mut value);
-        self.check_uid(&before, &value)?;
+        if touches_metadata {
+            self.check_uid(&before, &value)?;
+        }
         let kept = self.replace_in(transaction, (&old, &before), value, None, dry_run)?;
         self.shared.recent.recycle(&kept, before);
         Ok(kept)

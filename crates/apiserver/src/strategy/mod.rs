@@ -263,8 +263,9 @@ fn reset_metadata(new: &mut Value, old: &Value) {
 
 /// Coordinated leader election is behind a gate that is off by default.
 fn drop_coordination(lease: &mut Value) {
-    for path in ["spec.strategy", "spec.preferredHolder"] {
-        remove(lease, path);
+    if let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("strategy");
+        spec.remove("preferredHolder");
     }
 }
 

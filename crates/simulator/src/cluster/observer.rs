@@ -57,27 +57,33 @@ impl Observer {
     ) -> BoxFuture<'static, Result<Response<Body>, BoxError>> {
         self.judge.count(self.actor);
         match *request.method() {
-            Method::GET => Box::pin(async move { self.front.pass(request).await }),
-            _ => Box::pin(async move { self.pass_write(request).await }),
+            Method::GET => self.front.pass(request),
+            _ => self.pass_write(request),
         }
     }
 
-    async fn pass_write(&self, request: Request<Bytes>) -> Result<Response<Body>, BoxError> {
+    fn pass_write(
+        self: Arc<Observer>,
+        request: Request<Bytes>,
+    ) -> BoxFuture<'static, Result<Response<Body>, BoxError>> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let body = request.body().clone();
         let place = Place::of(&path);
         self.judge.before(self.actor, &method, &place, &body);
-        let response = Box::pin(self.front.pass(request)).await?;
-        let code = response.status().as_u16();
-        let count = self.trace.note(self.actor, &method, &path, &body, code);
-        self.judge.look(&self.front.server(), self.actor, &place);
-        if matches!(self.actor, Actor::Manager(..)) && self.crash.is_due(count) {
-            // The write took effect, but its answer never arrives: the process is gone.
-            let remark = format!("crashes after write {count}");
-            self.trace.remark(self.actor, remark);
-            self.crash.reached.notify_one();
-            std::future::pending::<()>().await;
-        }
-        Ok(response)
+        let answer = self.front.pass(request);
+        Box::pin(async move {
+            let response = answer.await?;
+            let code = response.status().as_u16();
+            let count = self.trace.note(self.actor, &method, &path, &body, code);
+            self.judge.look(&self.front.server(), self.actor, &place);
+            if matches!(self.actor, Actor::Manager(..)) && self.crash.is_due(count) {
+                // The write took effect, but its answer never arrives: the process is gone.
+                let remark = format!("crashes after write {count}");
+                self.trace.remark(self.actor, remark);
+                self.crash.reached.notify_one();
+                std::future::pending::<()>().await;
+            }
+            Ok(response)
+        })
     }
 }
