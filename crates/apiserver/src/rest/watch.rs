@@ -363,7 +363,10 @@ impl Watcher {
         let revision = self.revision.to_string();
         let (start, end) = self.around_bookmark();
         let parts = [start, annotations, r#""resourceVersion":""#, &revision, end];
-        Bytes::from(parts.concat())
+        let mut out = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+        let append = |part: &str| out.extend_from_slice(part.as_bytes());
+        parts.into_iter().for_each(append);
+        Bytes::from(out)
     }
 
     /// What every bookmark of this watch begins and ends with: there is one each minute.

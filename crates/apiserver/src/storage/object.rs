@@ -164,8 +164,12 @@ const USUAL_TEXTS: usize = 128;
 
 impl Texts {
     pub(super) fn new(texts: impl Iterator<Item = impl AsRef<str>>) -> Texts {
-        let mut all = String::with_capacity(USUAL_TEXTS);
+        let mut all = String::new();
         for text in texts {
+            // Many objects have none.
+            if all.is_empty() {
+                all.reserve(USUAL_TEXTS);
+            }
             match text.as_ref() {
                 text if text.contains(BETWEEN) => all.push_str(&text.replace(BETWEEN, "")),
                 text => all.push_str(text),
