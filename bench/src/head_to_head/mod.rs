@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use real_tests::Flavor;
 use real_tests::installation::Installation;
 
-use crate::report::Report;
+use crate::report::{Goal, Report};
 use stories::{Rounds, STORIES};
 use summary::Summary;
 
@@ -33,6 +33,11 @@ pub(crate) struct Options {
     pub(crate) write: bool,
 }
 
+/// Enough for a median and its range.
+const USUAL_ROUNDS: usize = 3;
+/// What somebody waits for who wants to know one thing.
+const STORY_SECONDS: f64 = 180.0;
+
 const USAGE: &str = "usage: cargo xtask bench head-to-head [--rounds N] [--percent N] [--against go|ours] [--write] [story...]";
 
 pub(crate) fn run(arguments: &[String], report: &mut Report) -> Result<()> {
@@ -46,9 +51,15 @@ pub(crate) fn run(arguments: &[String], report: &mut Report) -> Result<()> {
     let installation = Installation::pinned()?;
     let mut summary = Summary::new(options.against);
     // What the stories before a failing one found is worth showing all the same.
-    let played = play(&installation, &options, &wanted, &mut summary);
+    let mut took = Vec::new();
+    let played = play(&installation, &options, &wanted, &mut summary, &mut took);
     println!("{}", summary.table());
     summary.report(report);
+    let usual = options.rounds <= USUAL_ROUNDS && options.percent <= 100;
+    for (story, seconds) in took {
+        let goal = usual.then_some(Goal::AtMost(STORY_SECONDS));
+        report.figure(&format!("{story}.took"), seconds, "s", goal);
+    }
     played?;
     if options.write {
         chart::write(&summary)?;
@@ -61,6 +72,7 @@ fn play(
     options: &Options,
     wanted: &[String],
     summary: &mut Summary,
+    took: &mut Vec<(&'static str, f64)>,
 ) -> Result<()> {
     for story in STORIES
         .iter()
@@ -84,14 +96,14 @@ fn play(
                 }
             }
         }
-        eprintln!("{} took {} s", story.name, started.elapsed().as_secs());
+        took.push((story.name, started.elapsed().as_secs_f64()));
     }
     Ok(())
 }
 
 fn parse(arguments: &[String]) -> Result<(Options, Vec<String>)> {
     let mut options = Options {
-        rounds: 3,
+        rounds: USUAL_ROUNDS,
         percent: 100,
         against: Flavor::Ours,
         write: false,

@@ -126,6 +126,18 @@ impl Stage {
         })
     }
 
+    /// Counts what the manager still sends within `wait` after a phase: one that has to keep to a limit says later
+    /// what another one has said already.
+    pub(crate) fn count_on(&mut self, phase: &mut Phase, wait: Duration) -> Result<()> {
+        std::thread::sleep(wait);
+        let entries = self.reader.read_new(&self.cluster.audit_log())?;
+        for (verb, count) in by_verb(&entries) {
+            *phase.requests.entry(verb).or_default() += count;
+        }
+        phase.status_writes += status_writes(&entries);
+        Ok(())
+    }
+
     pub(crate) fn until(&self, what: &str, look: impl FnMut() -> Result<bool>) -> Result<()> {
         until(what, look)
     }

@@ -393,7 +393,7 @@ fn default_flags(
             ..same_controllers()
         };
         let mut manager = stage.start_manager(flavor, &flags)?;
-        let up = stage.measure("up", pods, &mut manager, |cluster| {
+        let mut up = stage.measure("up", pods, &mut manager, |cluster| {
             cluster
                 .api
                 .create(DEPLOYMENTS, &deployment("web", pods, "1"))?;
@@ -403,6 +403,7 @@ fn default_flags(
                 &[("replicas", pods)],
             )
         })?;
+        stage.count_on(&mut up, SHORT_SETTLE)?;
         Ok(vec![up])
     })
 }

@@ -54,7 +54,7 @@ pub(crate) const MEASURES: [Measure; 7] = [
 ];
 
 /// Goals as ratios to Go in the same run: the budgets of the design, by story, phase and measure.
-const GOALS: [(&str, f64); 14] = [
+const GOALS: [(&str, f64); 16] = [
     ("idle.idle.resident", 0.114),
     ("deployment.up.cpu", 0.2),
     ("deployment.ready.cpu", 0.2),
@@ -65,6 +65,8 @@ const GOALS: [(&str, f64); 14] = [
     ("namespace.gone.wall", 0.5),
     ("rolling.rolled.cpu", 0.2),
     ("rolling.rolled.status-writes", 0.7),
+    ("statefulset.parallel.cpu", 0.2),
+    ("statefulset.ordered.cpu", 0.2),
     ("daemonset.up.cpu", 0.2),
     ("default-flags.up.wall", 0.06),
     ("failover.stopped.wall", 0.06),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use crate::hash::Fnv32a;
 use crate::intern::Pool;
 use crate::json::{JsonError, Node};
+use crate::kinds::RevisionData;
 use crate::labels::LabelSet;
 use crate::names::safe_encode;
 
@@ -28,6 +29,8 @@ struct Body {
     finalizers: Box<[Box<str>]>,
     /// Of the canonical form without the template hash label.
     meaning: Meaning,
+    /// Only sets that keep revisions ask for it, and those in every reconcile.
+    revision: OnceLock<RevisionData>,
 }
 
 /// Stands for a canonical form: two hashes that have nothing in common, 128 bits in all, so that
@@ -87,6 +90,7 @@ impl Template {
             annotations: light.metadata.annotations,
             finalizers: light.metadata.finalizers.into(),
             meaning,
+            revision: OnceLock::new(),
         })))
     }
 
@@ -109,6 +113,13 @@ impl Template {
 
     pub fn finalizers(&self) -> impl Iterator<Item = &str> {
         self.0.finalizers.iter().map(|name| &**name)
+    }
+
+    /// What a revision of this template holds.
+    pub fn revision(&self) -> &RevisionData {
+        self.0
+            .revision
+            .get_or_init(|| RevisionData::restoring(self.node()))
     }
 
     /// Do both ask for the same pods? The template hash label, key order and nulls do not count.

@@ -21,6 +21,8 @@ pub struct Owned<K: Resource, O: Resource> {
     pub selects: fn(&O, &LabelSet) -> bool,
     /// Told of creations and deletions as they are seen.
     pub expectations: Option<Arc<Expectations>>,
+    /// How long the owner of a new object may wait, if it can do nothing more than count it.
+    pub added_after: fn(&O, &K) -> Option<Duration>,
     /// A second wake-up after an update, for what only time decides.
     pub again_after: fn(&O, old: &K, new: &K) -> Option<Duration>,
 }
@@ -49,7 +51,10 @@ impl<K: Resource, O: Resource> Owned<K, O> {
                     if let Some(expectations) = &self.expectations {
                         expectations.creation_observed(&key);
                     }
-                    self.queue.add(key);
+                    match (self.added_after)(&owner, object) {
+                        Some(delay) => self.queue.add_after(key, delay),
+                        None => self.queue.add(key),
+                    }
                 }
             }
             None if crate::mutation::on("ignore-new-orphans") => {}
@@ -132,6 +137,11 @@ pub fn resolve_owner<O: Resource>(
     }
     let owner = owners.find(namespace, &reference.name)?;
     (owner.meta().uid == reference.uid).then_some(owner)
+}
+
+/// The owner of a new object is woken at once.
+pub fn at_once<K, O>(_: &O, _: &K) -> Option<Duration> {
+    None
 }
 
 /// No second wake-up.

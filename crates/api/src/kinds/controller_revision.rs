@@ -39,9 +39,8 @@ pub struct RevisionData(Arc<str>);
 const EXACT_MAX: u64 = 1 << 53;
 
 impl RevisionData {
-    /// The patch that restores `template`.
-    pub fn of(template: &Template) -> RevisionData {
-        let mut template = template.node();
+    /// The patch that restores a template, see [`Template::revision`].
+    pub(crate) fn restoring(mut template: Node) -> RevisionData {
         round_as_go_does(&mut template);
         template.set(&["$patch"], Node::text("replace"));
         let mut patch = Node::object();
@@ -117,7 +116,7 @@ mod tests {
     use super::*;
 
     fn data(template: &str) -> RevisionData {
-        RevisionData::of(&Template::parse(template).unwrap())
+        Template::parse(template).unwrap().revision().clone()
     }
 
     #[test]
@@ -131,7 +130,7 @@ mod tests {
         );
         let restored = data.template().unwrap();
         assert_eq!(restored.labels().get("a"), Some("2"));
-        assert_eq!(RevisionData::of(&restored), data);
+        assert_eq!(*restored.revision(), data);
     }
 
     #[test]

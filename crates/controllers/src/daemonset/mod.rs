@@ -49,7 +49,7 @@ use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::events::{EventType, ObjectRef};
 use runtime::rate_limit::Backoff;
-use runtime::triggers::{Owned, by_controller, never, watch_self};
+use runtime::triggers::{Owned, at_once, by_controller, never, watch_self};
 use runtime::{Error, Expectations, Informers, Next, Queue, Reconcile, Store};
 
 use crate::Tools;
@@ -128,6 +128,7 @@ pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Contro
         queue: queue.clone(),
         selects: |set: &DaemonSet, labels| wants_orphan(&set.spec.selector, labels),
         expectations: Some(expectations.clone()),
+        added_after: at_once,
         again_after: |set: &DaemonSet, old: &Pod, new: &Pod| {
             availability::after_becoming_ready(set.spec.min_ready_seconds, old, new)
         },
@@ -138,6 +139,7 @@ pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Contro
         queue: queue.clone(),
         selects: |set: &DaemonSet, labels| wants_orphan(&set.spec.selector, labels),
         expectations: None,
+        added_after: at_once,
         again_after: never,
     }
     .watch(&revisions);

@@ -76,11 +76,11 @@ impl Keeper<'_> {
         revisions: Vec<Arc<ControllerRevision>>,
         pods: &[Arc<Pod>],
     ) -> Result<Revisions, Error> {
-        let data = RevisionData::of(&self.set.spec.template);
+        let data = self.set.spec.template.revision();
         let (mut equal, mut old) = (Vec::new(), Vec::new());
         for held in revisions {
             let held = self.labelled(held).await?;
-            if held.data == data {
+            if held.data == *data {
                 equal.push(held);
             } else {
                 old.push(held);
@@ -89,7 +89,7 @@ impl Keeper<'_> {
         old.sort_by_key(|held| held.revision);
         let number = old.last().map_or(0, |newest| newest.revision) + 1;
         let current = match equal.len() {
-            0 => self.create(data, number).await?,
+            0 => self.create(data.clone(), number).await?,
             1 => equal.remove(0),
             _ => self.merge(equal, pods).await?,
         };

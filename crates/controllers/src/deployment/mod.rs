@@ -54,7 +54,7 @@ use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::events::ObjectRef;
 use runtime::rate_limit::Backoff;
-use runtime::triggers::{Owned, by_controller, never, watch_self};
+use runtime::triggers::{Owned, at_once, by_controller, never, watch_self};
 use runtime::{Change, Error, EventType, IndexValue, Informers, Next, Queue, Reconcile, Store};
 
 use crate::Tools;
@@ -98,6 +98,7 @@ pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Contro
         queue: queue.clone(),
         selects,
         expectations: None,
+        added_after: at_once,
         again_after: never,
     }
     .watch(&sets);

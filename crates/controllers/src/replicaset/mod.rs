@@ -40,7 +40,7 @@ use runtime::controller::Controller;
 use runtime::events::ObjectRef;
 use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
-use runtime::triggers::{Owned, by_controller, watch_self};
+use runtime::triggers::{Owned, at_once, by_controller, watch_self};
 use runtime::{Error, Expectations, Informers, Metrics, Next, Queue, Reconcile, Store, slow_start};
 
 use crate::Tools;
@@ -109,6 +109,7 @@ pub fn controller<K: ReplicaOwner>(
         queue: queue.clone(),
         selects: K::selects,
         expectations: Some(expectations.clone()),
+        added_after: at_once,
         again_after: |owner: &K, old: &Pod, new: &Pod| {
             availability::after_becoming_ready(owner.min_ready_seconds(), old, new)
         },

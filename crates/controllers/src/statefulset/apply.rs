@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use api::json::Node;
-use api::kinds::{PersistentVolumeClaim, Pod, RevisionData};
+use api::kinds::{PersistentVolumeClaim, Pod};
 use api::{Key, Meta, Resource, Template};
 use client::{DeleteOptions, Patch};
 use runtime::events::{EventType, ObjectRef};
@@ -293,7 +293,7 @@ impl<'a> Apply<'a> {
         };
         self.templates[slot].get_or_init(|| {
             let own = &self.snapshot.set.spec.template;
-            if held.data == RevisionData::of(own) {
+            if held.data == *own.revision() {
                 return own.clone();
             }
             held.data.template().unwrap_or_else(|| own.clone())

@@ -20,7 +20,8 @@
 //! **Deliberate differences**: deletions carry the pod's uid as a precondition; a pod whose name
 //! merely looks like one of ours (`web-01`) does not take a place; conditions that others put into
 //! the status stay there; counts in the status are written at most once in 100 ms, and a large parallel
-//! set is not looked at more often while its pods get ready; nothing is written to a pod of which only
+//! set is not looked at more often while its pods get ready; a new pod of an ordered set that nothing but
+//! its count depends on wakes the set that much later; nothing is written to a pod of which only
 //! the claims changed; and, as an option that is off by default, a pod of a superseded revision that is not ready and holds up the
 //! others is replaced (upstream waits for it for ever).
 
@@ -43,7 +44,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::kinds::{
-    ControllerRevision, PersistentVolumeClaim, Pod, PodManagement, StatefulSet, StatefulSetStatus,
+    ControllerRevision, PersistentVolumeClaim, Phase, Pod, PodManagement, StatefulSet,
+    StatefulSetStatus,
 };
 use api::{Gate, Key, MicroTime, Selector};
 use futures_util::future::BoxFuture;
@@ -122,6 +124,7 @@ pub fn controller(
         queue: queue.clone(),
         selects: |set: &StatefulSet, labels| wants_orphan(&set.spec.selector, labels),
         expectations: None,
+        added_after: new_pod_waits,
         again_after: |set: &StatefulSet, old: &Pod, new: &Pod| {
             availability::after_becoming_ready(set.spec.min_ready_seconds, old, new)
         },
@@ -326,6 +329,15 @@ impl StatefulSetController {
         }
         Ok(())
     }
+}
+
+/// A pod that has just been made holds up the others of an ordered set until it is ready: all that can be done is to
+/// count it, and counts wait their turn. Where a count decides the revision of the next pod, it has to be up to date.
+fn new_pod_waits(set: &StatefulSet, pod: &Pod) -> Option<Duration> {
+    let counts_only = set.spec.pod_management_policy == PodManagement::OrderedReady
+        && set.spec.update_strategy.has_rolling_update
+        && pod.status.phase == Phase::Pending;
+    counts_only.then_some(StatusWindow::LENGTH)
 }
 
 /// When to look again if nothing happens: a status that waits its turn, or a pod that becomes available.

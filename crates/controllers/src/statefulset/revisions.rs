@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use api::kinds::{ControllerRevision, RevisionData, StatefulSet};
+use api::kinds::{ControllerRevision, StatefulSet};
 use api::{Gate, Gates};
 
 use crate::workload::claim::controller_reference;
@@ -35,11 +35,11 @@ pub enum Choice {
 
 /// Finds the template among the sorted revisions.
 pub fn choose(set: &StatefulSet, sorted: &[Arc<ControllerRevision>], gates: Gates) -> Choice {
-    let data = RevisionData::of(&set.spec.template);
+    let data = set.spec.template.revision();
     let newest = sorted.last();
-    if let Some(equal) = history::newest_equal(sorted, &data) {
+    if let Some(equal) = history::newest_equal(sorted, data) {
         return match newest {
-            Some(newest) if newest.data == data => Choice::Newest(newest.clone()),
+            Some(newest) if newest.data == *data => Choice::Newest(newest.clone()),
             _ => Choice::Return {
                 to: equal.clone(),
                 number: history::next_number(sorted),
@@ -48,7 +48,7 @@ pub fn choose(set: &StatefulSet, sorted: &[Arc<ControllerRevision>], gates: Gate
     }
     if let Some(newest) = newest
         && gates.enabled(Gate::StatefulSetSemanticRevisionComparison)
-        && newest.data.same_meaning(&data)
+        && newest.data.same_meaning(data)
     {
         return Choice::Newest(newest.clone());
     }
@@ -56,7 +56,7 @@ pub fn choose(set: &StatefulSet, sorted: &[Arc<ControllerRevision>], gates: Gate
         labels: set.spec.template.labels().clone(),
         annotations: set.metadata.annotations.clone(),
         owner: controller_reference(set),
-        data,
+        data: data.clone(),
         number: history::next_number(sorted),
     })
 }

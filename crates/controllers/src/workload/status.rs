@@ -62,11 +62,18 @@ pub async fn put_status_with_retry<K: Resource>(
 
 /// The resource version of an object that the server answered with.
 pub fn revision(answer: &[u8]) -> u64 {
+    // Not the whole of the metadata: this is done for every pod that is created.
     #[derive(Deserialize, Default)]
     #[serde(default)]
-    struct Answer {
-        metadata: Meta,
+    struct Answer<'a> {
+        #[serde(borrow)]
+        metadata: Revised<'a>,
     }
-    let answer: Answer = serde_json::from_slice(answer).unwrap_or_default();
-    answer.metadata.resource_version
+    #[derive(Deserialize, Default)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Revised<'a> {
+        resource_version: &'a str,
+    }
+    let answer: Answer<'_> = serde_json::from_slice(answer).unwrap_or_default();
+    answer.metadata.resource_version.parse().unwrap_or(0)
 }

@@ -81,8 +81,9 @@ fn compare_writes(expected: &Record, actual: &Record, found: &mut Vec<Difference
         let agrees = if key.starts_with("change ") {
             actual <= at_most
         } else if key.starts_with("deletecollection ") {
-            // UPSTREAM: all kinds are deleted, also those of which there is nothing.
-            actual <= expected
+            // UPSTREAM: all kinds are deleted, also those of which there is nothing. How often that is done again, where
+            // something is held, is a matter of time.
+            actual <= expected + expected.saturating_sub(1)
         } else {
             actual == expected
         };

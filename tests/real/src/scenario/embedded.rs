@@ -26,7 +26,7 @@ pub(super) fn run(
     scenarios: &[Scenario],
     progress: &(dyn Fn(&str) + Sync),
 ) -> Result<Run> {
-    let folder = cluster::fresh_folder()?;
+    let folder = cluster::fresh_folder_in_memory()?;
     let server = Embedded::start(&folder)?;
     let start = || server.start_our_manager(part.controllers(), &part.flags());
     let manager = Mutex::new(start()?);

@@ -54,6 +54,8 @@ pub enum Step {
     },
     /// Ends the manager and starts it anew, in stories that have it for themselves.
     RestartManager {},
+    /// Takes steps one right after the other: what a manager does meanwhile is not waited for.
+    AtOnce(Vec<Step>),
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -213,6 +215,7 @@ impl<'a> Player<'a> {
                 Ok(())
             }
             Step::RestartManager {} => (self.restart_manager)(),
+            Step::AtOnce(steps) => steps.iter().try_for_each(|step| self.act(step).map(drop)),
         }
     }
 

@@ -15,7 +15,7 @@ fn held(text: &str) -> Vec<Arc<ControllerRevision>> {
     let one = |text: &str| {
         let (image, number) = text.split_once('@').unwrap();
         let mut held = (*revision(image, number.parse().unwrap())).clone();
-        held.data = RevisionData::of(&template(image));
+        held.data = template(image).revision().clone();
         Arc::new(held)
     };
     text.split_whitespace().map(one).collect()

@@ -1,5 +1,6 @@
 //! Which changes of pods a set answers to.
 
+use super::super::{StatusWindow, new_pod_waits};
 use super::*;
 
 fn bare_pod(name: &str, labels: Value) -> Value {
@@ -97,4 +98,40 @@ async fn changes_of_its_own_pods() {
     world.delete(&Pod::TYPE, "web-0").await;
     world.settle().await;
     assert!(world.written().contains("POST pods"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_pod_that_others_wait_for_is_only_counted_and_that_can_wait() {
+    let world = world().await;
+    world.create(&StatefulSet::TYPE, stateful_set(2)).await;
+    tokio::time::sleep(StatusWindow::LENGTH / 2).await;
+    let set = world.get(&StatefulSet::TYPE, "web").await.unwrap();
+    assert_eq!(world.pod_names().await, ["web-0"]);
+    assert_eq!(set["status"]["replicas"], 0);
+    tokio::time::sleep(StatusWindow::LENGTH).await;
+    let set = world.get(&StatefulSet::TYPE, "web").await.unwrap();
+    assert_eq!(set["status"]["replicas"], 1);
+    world.make_ready("web-0").await;
+    tokio::time::sleep(StatusWindow::LENGTH / 2).await;
+    assert_eq!(world.pod_names().await, ["web-0", "web-1"], "not a wait");
+}
+
+#[test]
+fn who_has_to_look_at_a_new_pod_at_once() {
+    let waits = |policy: &str, strategy: Value, phase: &str| {
+        let mut set = stateful_set(2);
+        set["spec"]["podManagementPolicy"] = json!(policy);
+        set["spec"]["updateStrategy"] = strategy;
+        let mut pod = bare_pod("web-0", json!({}));
+        pod["status"] = json!({"phase": phase});
+        let set = StatefulSet::decode(set.to_string().as_bytes()).unwrap();
+        let pod = Pod::decode(pod.to_string().as_bytes()).unwrap();
+        new_pod_waits(&set, &pod).is_some()
+    };
+    let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}});
+    assert!(waits("OrderedReady", rolling.clone(), "Pending"));
+    assert!(!waits("OrderedReady", rolling.clone(), "Running"));
+    assert!(!waits("Parallel", rolling, "Pending"));
+    let bare = json!({"type": "RollingUpdate"});
+    assert!(!waits("OrderedReady", bare, "Pending"), "a count decides");
 }

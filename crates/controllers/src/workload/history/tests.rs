@@ -92,7 +92,7 @@ fn names_fit() {
 #[test]
 fn data_and_hashes_are_those_of_the_go_controller() {
     let template = api::Template::parse(include_str!("golden/template.json").trim()).unwrap();
-    let data = RevisionData::of(&template);
+    let data = template.revision();
     assert_eq!(data.as_str(), include_str!("golden/data.json").trim());
     assert_eq!(data.hash(None), "64bc4f84cd");
     assert_eq!(data.hash(Some(0)), "d9988985d");
