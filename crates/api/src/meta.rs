@@ -1,6 +1,6 @@
 //! Object metadata as controllers read it, and owner references.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -106,6 +106,14 @@ impl Meta {
 
 impl Default for Meta {
     fn default() -> Meta {
+        // Whatever is decoded begins with it, and finding its empty texts and lists takes a while.
+        static EMPTY: LazyLock<Meta> = LazyLock::new(Meta::empty);
+        EMPTY.clone()
+    }
+}
+
+impl Meta {
+    fn empty() -> Meta {
         Meta {
             name: Arc::from(""),
             generate_name: None,

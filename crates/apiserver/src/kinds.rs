@@ -37,7 +37,12 @@ pub struct Kind {
     pub origin: Origin,
     /// The (group, plural) under which objects are stored: `events.k8s.io` shares the core group's events.
     pub storage: (Text, Text),
+    pub(crate) head: Head,
 }
+
+/// How objects of a kind begin, made when it is first needed: every answer and every event says it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Head(OnceLock<(String, String)>);
 
 /// What can be done with a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,12 +81,25 @@ pub enum Origin {
 
 impl Kind {
     /// `v1` or `apps/v1`.
-    pub fn api_version(&self) -> String {
-        if self.group.is_empty() {
-            self.version.to_string()
-        } else {
-            format!("{}/{}", self.group, self.version)
-        }
+    pub fn api_version(&self) -> &str {
+        &self.head().0
+    }
+
+    /// `{"kind":"Pod","apiVersion":"v1",` to which a body without its opening brace is added.
+    pub(crate) fn type_prefix(&self) -> &str {
+        &self.head().1
+    }
+
+    fn head(&self) -> &(String, String) {
+        self.head.0.get_or_init(|| {
+            let (group, version, kind) = (&self.group, &self.version, &self.kind);
+            let api_version = match group.is_empty() {
+                true => version.to_string(),
+                false => format!("{group}/{version}"),
+            };
+            let prefix = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",");
+            (api_version, prefix)
+        })
     }
 
     /// `deployments.apps`, or `pods` in the core group: how messages name a resource.
@@ -291,6 +309,7 @@ fn parse_line(line: &'static str) -> Option<Kind> {
             .collect(),
         origin: Origin::BuiltIn,
         storage: (storage_group.into(), plural.into()),
+        head: Head::default(),
     })
 }
 

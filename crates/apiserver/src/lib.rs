@@ -25,6 +25,7 @@ mod parsed;
 mod patch;
 pub mod pki;
 pub mod proto;
+mod recent;
 mod resources;
 mod rest;
 pub mod schema;

@@ -32,6 +32,7 @@ use crate::server::Shared;
 use crate::status::{Status, Subject};
 use crate::{Body, convert, discovery};
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response};
 use std::sync::Arc;
 
@@ -50,22 +51,23 @@ pub(crate) struct Context {
     pub(crate) subresource: Option<Subresource>,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    pub(crate) identity: Identity,
+    pub(crate) identity: Arc<Identity>,
     pub(crate) warnings: Vec<String>,
     /// Set while an apply writes, which has already settled who owns what.
     pub(crate) applying: bool,
 }
 
-pub(crate) async fn handle(
+/// Answers a request. All that need not wait is done at once: what is kept while an answer is waited for is small.
+pub(crate) fn handle(
     shared: &Arc<Shared>,
     request: Request<Bytes>,
-    identity: Identity,
-) -> Response<Body> {
+    identity: Arc<Identity>,
+) -> impl Future<Output = Response<Body>> + Send + use<> {
     let info = RequestInfo::parse(request.method(), request.uri());
     let registry = shared.registry();
     let kind = registry.resource(&info.group, &info.version, &info.resource);
-    let served = kind.filter(|_| info.is_resource);
-    let labels = served.map(|kind| Labels {
+    let served = kind.filter(|_| info.is_resource).cloned();
+    let labels = served.as_ref().map(|kind| Labels {
         code: 0,
         group: kind.group.clone(),
         resource: kind.plural.clone(),
@@ -73,22 +75,38 @@ pub(crate) async fn handle(
         verb: info.verb,
         version: kind.version.clone(),
     });
-    let answer = answer(shared, registry, info, request, identity).await;
-    let response = answer.unwrap_or_else(|status| response::status(&status));
-    if let Some(labels) = labels {
-        let code = response.status().as_u16();
-        shared.metrics.count(Labels { code, ..labels });
+    let shared = shared.clone();
+    let begun = begin(&shared, registry, served, info, request, identity);
+    async move {
+        let response = match begun {
+            Ok(Begun::Answered(response)) => response,
+            Ok(Begun::Mounted(answer)) => answer.await.map(response::whole),
+            Ok(Begun::Resource(mut context, method)) => context.answer(&method).await,
+            Err(status) => response::status(&status),
+        };
+        if let Some(labels) = labels {
+            let code = response.status().as_u16();
+            shared.metrics.count(Labels { code, ..labels });
+        }
+        response
     }
-    response
 }
 
-async fn answer(
+/// How far a request has come before anything has to be waited for.
+enum Begun {
+    Answered(Response<Body>),
+    Mounted(BoxFuture<'static, Response<Bytes>>),
+    Resource(Box<Context>, Method),
+}
+
+fn begin(
     shared: &Arc<Shared>,
     registry: Arc<Registry>,
+    served: Option<Arc<Kind>>,
     info: RequestInfo,
     request: Request<Bytes>,
-    identity: Identity,
-) -> Result<Response<Body>, Status> {
+    identity: Arc<Identity>,
+) -> Result<Begun, Status> {
     let (parts, body) = request.into_parts();
     if body.len() > MAX_BODY {
         let message = format!("limit is {MAX_BODY}");
@@ -102,18 +120,17 @@ async fn answer(
     shared.rbac.check(shared, &identity, &info)?;
     if !info.is_resource {
         if let Some(handler) = shared.mounts.find(&info) {
-            let answer = handler(Request::from_parts(parts, body)).await;
-            return Ok(answer.map(response::whole));
+            let answer = handler(Request::from_parts(parts, body));
+            return Ok(Begun::Mounted(answer));
         }
-        return discovery::answer(shared, &registry, &info, &parts.headers);
+        return discovery::answer(shared, &registry, &info, &parts.headers).map(Begun::Answered);
     }
-    if !registry.has_group(&info.group) {
-        return Ok(discovery::nothing_here());
-    }
-    let kind = registry
-        .resource(&info.group, &info.version, &info.resource)
-        .ok_or_else(Status::no_such_path)?
-        .clone();
+    let Some(kind) = served else {
+        if !registry.has_group(&info.group) {
+            return Ok(Begun::Answered(discovery::nothing_here()));
+        }
+        return Err(Status::no_such_path());
+    };
     let subresource = match info.subresource.as_str() {
         "" => None,
         name => Some(
@@ -156,12 +173,7 @@ async fn answer(
     if !advice.is_empty() {
         context.warnings.push(advice.to_owned());
     }
-    let answer = context.dispatch(&parts.method).await;
-    // A refusal carries the warnings that came before it.
-    let mut response = answer.unwrap_or_else(|status| response::status(&status));
-    context.follow_definitions();
-    response::warn(&mut response, &context.warnings);
-    Ok(response)
+    Ok(Begun::Resource(Box::new(context), parts.method))
 }
 
 /// A namespaced object has a namespace in its path, a cluster-scoped one has none.
@@ -187,6 +199,15 @@ pub(crate) fn not_allowed() -> Status {
 }
 
 impl Context {
+    async fn answer(&mut self, method: &Method) -> Response<Body> {
+        let answer = self.dispatch(method).await;
+        // A refusal carries the warnings that came before it.
+        let mut response = answer.unwrap_or_else(|status| response::status(&status));
+        self.follow_definitions();
+        response::warn(&mut response, &self.warnings);
+        response
+    }
+
     async fn dispatch(&mut self, method: &Method) -> Result<Response<Body>, Status> {
         if let Some(subresource) = self.subresource {
             return self.subresource(subresource).await;
@@ -260,7 +281,7 @@ impl Context {
     /// The storage key of a name in the request's namespace.
     pub(crate) fn key(&self, name: &str) -> String {
         if self.kind.namespaced {
-            format!("{}/{name}", self.info.namespace)
+            [&self.info.namespace, "/", name].concat()
         } else {
             name.to_owned()
         }

@@ -104,7 +104,8 @@ async fn connection(
     let certificates = stream.get_ref().1.peer_certificates();
     let certificate = certificates
         .and_then(|chain| chain.first())
-        .and_then(|leaf| identity_of(leaf));
+        .and_then(|leaf| identity_of(leaf))
+        .map(Arc::new);
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (server, certificate) = (server.clone(), certificate.clone());
         async move {
@@ -144,7 +145,7 @@ async fn connection(
 async fn answer(
     server: ApiServer,
     request: Request<Incoming>,
-    certificate: Option<Identity>,
+    certificate: Option<Arc<Identity>>,
 ) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let body: Bytes = match Limited::new(body, MAX_BODY).collect().await {

@@ -10,6 +10,8 @@ use crate::storage::{Store, TableKey};
 use crate::{Body, BoxError, Transport, rest};
 use api::{Clock, Rng, Time};
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::{Either, ready};
 use http::{Request, Response};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -63,6 +65,7 @@ pub(crate) struct Shared {
     pub(crate) rbac: Rbac,
     pub(crate) metrics: crate::metrics::Metrics,
     pub(crate) parsed: crate::parsed::Parsed,
+    pub(crate) recent: crate::recent::Recent,
     pub(crate) shapes: crate::apply::Shapes,
     pub(crate) expiry: rest::expiry::Expiry,
     pub(crate) track_fields: bool,
@@ -125,6 +128,7 @@ impl ApiServer {
             rbac: Rbac::default(),
             metrics: crate::metrics::Metrics::default(),
             parsed: crate::parsed::Parsed::default(),
+            recent: crate::recent::Recent::default(),
             shapes: crate::apply::Shapes::default(),
             expiry: rest::expiry::Expiry::default(),
             track_fields: options.track_fields,
@@ -143,14 +147,12 @@ impl ApiServer {
 
     /// The server as a service for clients in the same process. They are trusted: they act as an administrator.
     pub fn transport(&self) -> Transport {
-        let server = self.clone();
+        let (server, admin) = (self.clone(), Arc::new(Identity::admin()));
         Transport::new(tower::service_fn(move |request: Request<Bytes>| {
-            let server = server.clone();
-            async move {
-                // Trusted, unless they show a token: then they are its user.
-                let certificate = bearer(request.headers()).is_none().then(Identity::admin);
-                Ok::<_, BoxError>(server.handle_remote(request, certificate).await)
-            }
+            // Trusted, unless they show a token: then they are its user.
+            let is_trusted = bearer(request.headers()).is_none();
+            let answer = server.handle_remote(request, is_trusted.then(|| admin.clone()));
+            answer.map(Ok::<_, BoxError>)
         }))
     }
 
@@ -176,14 +178,14 @@ impl ApiServer {
     }
 
     /// Answers a request that came over the network, with the user of its client certificate if it had one.
-    pub(crate) async fn handle_remote(
+    pub(crate) fn handle_remote(
         &self,
         request: Request<Bytes>,
-        certificate: Option<Identity>,
-    ) -> Response<Body> {
+        certificate: Option<Arc<Identity>>,
+    ) -> impl Future<Output = Response<Body>> + Send + use<> {
         match authenticate(&self.shared, certificate, request.headers()) {
-            Ok(identity) => self.handle(request, identity).await,
-            Err(status) => rest::response::status(&status),
+            Ok(identity) => Either::Left(rest::handle(&self.shared, request, identity)),
+            Err(status) => Either::Right(ready(rest::response::status(&status))),
         }
     }
 
@@ -197,8 +199,12 @@ impl ApiServer {
     }
 
     /// Answers one request on behalf of an authenticated user.
-    pub async fn handle(&self, request: Request<Bytes>, identity: Identity) -> Response<Body> {
-        rest::handle(&self.shared, request, identity).await
+    pub async fn handle(
+        &self,
+        request: Request<Bytes>,
+        identity: impl Into<Arc<Identity>>,
+    ) -> Response<Body> {
+        rest::handle(&self.shared, request, identity.into()).await
     }
 }
 

@@ -1,8 +1,10 @@
 //! The verbs of the Kubernetes API over any transport.
 
+use std::future::poll_fn;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::header::{
     ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, ETAG, HeaderValue, IF_NONE_MATCH, USER_AGENT,
@@ -10,7 +12,7 @@ use http::header::{
 };
 use http::{Method, Request, Response, StatusCode};
 use tokio::time::Instant;
-use tower::ServiceExt;
+use tower::Service;
 
 use crate::flow::Pace;
 use crate::metrics::HostMetrics;
@@ -175,8 +177,9 @@ impl Client {
         namespace: &str,
         options: &WatchOptions,
     ) -> Result<WatchStream, Error> {
-        let path = path::collection(rt, namespace)?;
-        let target = format!("{path}{}", options.query().as_str());
+        let mut target = path::collection(rt, namespace)?;
+        let description = ["WATCH ", &target].concat();
+        target.push_str(options.query().as_str());
         let accept = match (options.metadata_only, options.protobuf) {
             (true, true) => METADATA_PROTOBUF,
             (true, false) => METADATA,
@@ -184,7 +187,6 @@ impl Client {
             (false, false) => JSON,
         };
         let request = build(Method::GET, &target, accept, None)?;
-        let description = format!("WATCH {path}");
         let opened = self.send(request, &description, Pace::Other).await?;
         let encoding = Encoding::of(opened.headers().get(CONTENT_TYPE));
         Ok(WatchStream::new(
@@ -256,8 +258,8 @@ impl Client {
         subresource: Option<&str>,
         patch: &Patch,
     ) -> Result<Bytes, Error> {
-        let path = path::object(rt, namespace, name, subresource)?;
-        let target = format!("{path}{}", patch.query().as_str());
+        let mut target = path::object(rt, namespace, name, subresource)?;
+        target.push_str(patch.query().as_str());
         let content_type = HeaderValue::from_static(patch.content_type());
         self.exchange(
             Method::PATCH,
@@ -275,8 +277,8 @@ impl Client {
         name: &str,
         patch: &Patch,
     ) -> Result<Bytes, Error> {
-        let path = path::object(rt, namespace, name, None)?;
-        let target = format!("{path}{}", patch.query().as_str());
+        let mut target = path::object(rt, namespace, name, None)?;
+        target.push_str(patch.query().as_str());
         let content_type = HeaderValue::from_static(patch.content_type());
         let content = Some((content_type, patch.body().clone()));
         let request = build(Method::PATCH, &target, METADATA, content)?;
@@ -308,8 +310,8 @@ impl Client {
         list: &ListOptions,
         options: &DeleteOptions,
     ) -> Result<(), Error> {
-        let path = path::writable_collection(rt, namespace)?;
-        let target = format!("{path}{}", list.query().as_str());
+        let mut target = path::writable_collection(rt, namespace)?;
+        target.push_str(list.query().as_str());
         let request = build(Method::DELETE, &target, JSON, Some((JSON, options.body())))?;
         self.whole_answer(request, Pace::Other).await?;
         Ok(())
@@ -381,51 +383,43 @@ impl Client {
     }
 
     /// Sends, and sends again while the server asks for it. Answers successes alone.
+    ///
+    /// Not an `async fn`, here and below, where that would keep a request twice: this is a box for each of them.
     fn send<'a>(
         &'a self,
         request: Request<Bytes>,
         description: &'a str,
         pace: Pace,
     ) -> BoxFuture<'a, Result<Response<Body>, Error>> {
-        Box::pin(self.send_again(request, description, pace))
-    }
-
-    async fn send_again(
-        &self,
-        mut request: Request<Bytes>,
-        description: &str,
-        pace: Pace,
-    ) -> Result<Response<Body>, Error> {
-        request
-            .headers_mut()
-            .insert(USER_AGENT, self.user_agent.clone());
-        let started = Instant::now();
-        let mut retries = 0;
-        let answer = loop {
-            let answer = self.attempt_in_turn(&request, description, pace).await;
-            let error = match answer {
-                Ok(response) => break Ok(response),
-                Err(error) => error,
+        Box::pin(async move {
+            let started = Instant::now();
+            let mut retries = 0;
+            let answer = loop {
+                let answer = self.attempt_in_turn(&request, description, pace).await;
+                let error = match answer {
+                    Ok(response) => break Ok(response),
+                    Err(error) => error,
+                };
+                let (Some(wait), true) = (asked_to_wait(&error), retries < MAX_RETRIES) else {
+                    break Err(error);
+                };
+                retries += 1;
+                if let Some(metrics) = &self.metrics {
+                    metrics.retried(request.method(), &error);
+                }
+                tracing::debug!(
+                    request = description,
+                    retries,
+                    ?wait,
+                    "the API server asks to retry later"
+                );
+                tokio::time::sleep(wait).await;
             };
-            let (Some(wait), true) = (asked_to_wait(&error), retries < MAX_RETRIES) else {
-                break Err(error);
-            };
-            retries += 1;
             if let Some(metrics) = &self.metrics {
-                metrics.retried(request.method(), &error);
+                metrics.finished(request.method(), started.elapsed());
             }
-            tracing::debug!(
-                request = description,
-                retries,
-                ?wait,
-                "the API server asks to retry later"
-            );
-            tokio::time::sleep(wait).await;
-        };
-        if let Some(metrics) = &self.metrics {
-            metrics.finished(request.method(), started.elapsed());
-        }
-        answer
+            answer
+        })
     }
 
     /// One attempt, when flow control lets it.
@@ -445,38 +439,42 @@ impl Client {
                 "held back by client-side flow control"
             );
         }
-        let mut request = request.clone();
-        if let Some(token) = &self.token {
-            request
-                .headers_mut()
-                .insert(AUTHORIZATION, token.authorization());
-        }
-        let (method, bytes) = (request.method().clone(), request.body().len());
         let answer = in_time(description, self.attempt(request, description)).await;
         permit.finish(answer.as_ref().map(|_| pace));
         if let Some(metrics) = &self.metrics {
-            metrics.waited(&method, waited);
+            metrics.waited(request.method(), waited);
             metrics.attempted(
-                &method,
-                bytes,
+                request.method(),
+                request.body().len(),
                 answer.as_ref().map(|response| response.status().as_u16()),
             );
         }
         answer
     }
 
+    /// The request under our name, to be sent.
+    fn signed(&self, request: &Request<Bytes>) -> Request<Bytes> {
+        let mut request = request.clone();
+        let headers = request.headers_mut();
+        headers.insert(USER_AGENT, self.user_agent.clone());
+        if let Some(token) = &self.token {
+            headers.insert(AUTHORIZATION, token.authorization());
+        }
+        request
+    }
+
     async fn attempt(
         &self,
-        request: Request<Bytes>,
+        request: &Request<Bytes>,
         description: &str,
     ) -> Result<Response<Body>, Error> {
-        let method = request.method().clone();
-        let response = self
-            .transport
-            .clone()
-            .oneshot(request)
-            .await
-            .map_err(|source| Error::transport(description, source))?;
+        let mut transport = self.transport.clone();
+        let ready = poll_fn(|cx| transport.poll_ready(cx)).await;
+        let answer = match ready.map(|()| transport.call(self.signed(request))) {
+            Ok(answer) => answer.await,
+            Err(source) => Err(source),
+        };
+        let response = answer.map_err(|source| Error::transport(description, source))?;
         for warning in response.headers().get_all(WARNING) {
             // UPSTREAM: the manager keeps silent about warnings; no operator can change its requests.
             tracing::debug!(request = description, ?warning, "the API server warns");
@@ -485,26 +483,31 @@ impl Client {
         if response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED {
             return Ok(response);
         }
-        let (head, body) = response.into_parts();
-        let body = response::collect(body, description)
-            .await
-            .unwrap_or_default();
-        let status = Status::of_response(&method, head.status, &head.headers, &body);
-        Err(Error::Status(Box::new(status)))
+        Err(Box::pin(refusal(request.method(), response, description)).await)
     }
 }
 
-async fn in_time<T>(
+/// Reads why the server refuses.
+async fn refusal(method: &Method, response: Response<Body>, description: &str) -> Error {
+    let (head, body) = response.into_parts();
+    let body = response::collect(body, description)
+        .await
+        .unwrap_or_default();
+    let status = Status::of_response(method, head.status, &head.headers, &body);
+    Error::Status(Box::new(status))
+}
+
+fn in_time<T>(
     description: &str,
     answer: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
+) -> impl Future<Output = Result<T, Error>> {
+    tokio::time::timeout(ANSWER_TIMEOUT, answer).map(|answer| match answer {
         Ok(answer) => answer,
         Err(_) => Err(Error::Timeout {
             request: description.to_owned(),
             after: ANSWER_TIMEOUT,
         }),
-    }
+    })
 }
 
 /// A wait is taken only from a server that is overloaded or failing and says when to come back.
@@ -526,23 +529,23 @@ fn build(
     accept: HeaderValue,
     content: Option<(HeaderValue, Bytes)>,
 ) -> Result<Request<Bytes>, Error> {
-    let mut request = Request::builder()
-        .method(method)
-        .uri(target)
-        .header(ACCEPT, accept);
-    let mut body = Bytes::new();
+    let wrong = |error| Error::InvalidRequest(format!("{target:?}: {error}"));
+    let uri = http::Uri::try_from(target).map_err(wrong)?;
+    // Not by a builder, which moves all parts with each step.
+    let mut request = Request::new(Bytes::new());
+    *request.method_mut() = method;
+    *request.uri_mut() = uri;
+    request.headers_mut().insert(ACCEPT, accept);
     if let Some((content_type, bytes)) = content {
-        request = request.header(CONTENT_TYPE, content_type);
-        body = bytes;
+        request.headers_mut().insert(CONTENT_TYPE, content_type);
+        *request.body_mut() = bytes;
     }
-    request
-        .body(body)
-        .map_err(|error| Error::InvalidRequest(format!("{target:?}: {error}")))
+    Ok(request)
 }
 
 /// `GET /api/v1/pods`: what an error message calls the request. Queries are left out, they can be long.
 fn describe(request: &Request<Bytes>) -> String {
-    format!("{} {}", request.method(), request.uri().path())
+    [request.method().as_str(), " ", request.uri().path()].concat()
 }
 
 #[cfg(test)]

@@ -6,14 +6,18 @@ use api::ResourceType;
 
 use crate::Error;
 
+/// So that most paths, with their queries, are put together where they stay.
+const USUAL_BYTES: usize = 128;
+
 /// The path of a collection: `/apis/apps/v1/namespaces/default/deployments`. An empty namespace means
 /// all namespaces, and is the only choice for a cluster-scoped type.
 pub(crate) fn collection(rt: &ResourceType, namespace: &str) -> Result<String, Error> {
-    let mut path = if rt.group.is_empty() {
-        format!("/api/{}", rt.version)
-    } else {
-        format!("/apis/{}/{}", rt.group, rt.version)
-    };
+    let mut path = String::with_capacity(USUAL_BYTES);
+    match &*rt.group {
+        "" => path.push_str("/api/"),
+        group => path.extend(["/apis/", group, "/"]),
+    }
+    path.push_str(&rt.version);
     if rt.namespaced && !namespace.is_empty() {
         check_segment("namespace", namespace)?;
         path.push_str("/namespaces/");
@@ -107,8 +111,13 @@ fn check_segment(what: &str, segment: &str) -> Result<(), Error> {
 
 /// Percent-encodes all but RFC 3986's unreserved characters, which is right in paths and queries alike.
 fn escape_into(out: &mut String, text: &str) {
+    let is_plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    if text.bytes().all(is_plain) {
+        return out.push_str(text);
+    }
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+        if is_plain(byte) {
             out.push(char::from(byte));
         } else {
             let _ = write!(out, "%{byte:02X}");

@@ -7,10 +7,10 @@ use apiserver::ApiServer;
 use bytes::Bytes;
 use client::{Body, BoxError, Transport};
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
 use crate::bell::Bell;
@@ -67,28 +67,32 @@ impl Front {
         state.is_down = false;
     }
 
-    pub(crate) fn transport(&self) -> Transport {
+    /// Not an `async fn`, which would keep the request twice.
+    pub(crate) fn pass(
+        &self,
+        request: Request<Bytes>,
+    ) -> BoxFuture<'static, Result<Response<Body>, BoxError>> {
         let front = self.clone();
-        BoxCloneSyncService::new(tower::service_fn(move |request: Request<Bytes>| {
-            let front = front.clone();
-            async move { front.pass(request).await }
-        }))
+        Box::pin(async move {
+            let mut transport = {
+                let state = front.lock();
+                if state.is_down {
+                    return Err("connection refused".into());
+                }
+                state.transport.clone()
+            };
+            let query = request.uri().query();
+            let is_watch = query.is_some_and(|query| query.contains("watch="));
+            let response = transport.ready().await?.call(request).await?;
+            if !is_watch || front.0.stays_up.load(Ordering::Relaxed) {
+                return Ok(response);
+            }
+            Ok(front.until_down(response))
+        })
     }
 
-    async fn pass(&self, request: Request<Bytes>) -> Result<Response<Body>, BoxError> {
-        let mut transport = {
-            let state = self.lock();
-            if state.is_down {
-                return Err("connection refused".into());
-            }
-            state.transport.clone()
-        };
-        let query = request.uri().query();
-        let is_watch = query.is_some_and(|query| query.contains("watch="));
-        let response = transport.ready().await?.call(request).await?;
-        if !is_watch || self.0.stays_up.load(Ordering::Relaxed) {
-            return Ok(response);
-        }
+    /// The same stream, which ends when the server goes down.
+    fn until_down(&self, response: Response<Body>) -> Response<Body> {
         let mut down = self.0.down.listen();
         let (head, body) = response.into_parts();
         let down = async move { down.heard().await };
@@ -96,10 +100,7 @@ impl Front {
             .into_data_stream()
             .take_until(Box::pin(down))
             .map(|event| event.map(Frame::data));
-        Ok(Response::from_parts(
-            head,
-            StreamBody::new(events).boxed_unsync(),
-        ))
+        Response::from_parts(head, StreamBody::new(events).boxed_unsync())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -4,30 +4,31 @@ use super::Identity;
 use crate::server::Shared;
 use crate::status::Status;
 use http::HeaderMap;
+use std::sync::Arc;
 
 /// A client certificate comes first, then a bearer token; without either the caller is anonymous. A token that
 /// is not accepted is refused, not ignored.
 pub(crate) fn authenticate(
     shared: &Shared,
-    certificate: Option<Identity>,
+    certificate: Option<Arc<Identity>>,
     headers: &HeaderMap,
-) -> Result<Identity, Status> {
+) -> Result<Arc<Identity>, Status> {
     if let Some(identity) = certificate {
         return Ok(identity);
     }
     let Some(token) = bearer(headers) else {
-        return Ok(Identity::anonymous());
+        return Ok(Arc::new(Identity::anonymous()));
     };
     if let Some(known) = shared
         .static_tokens
         .iter()
         .find(|known| same(&known.token, token))
     {
-        return Ok(known.identity.clone());
+        return Ok(Arc::new(known.identity.clone()));
     }
     let verified = shared.tokens.verify(shared, token, &[]);
     verified
-        .map(|(identity, _)| identity)
+        .map(|(identity, _)| Arc::new(identity))
         .map_err(|_| Status::unauthorized())
 }
 

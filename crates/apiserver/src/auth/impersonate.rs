@@ -6,6 +6,7 @@ use crate::rest::query::percent_decode;
 use crate::server::Shared;
 use crate::status::{Status, Subject};
 use http::HeaderMap;
+use std::sync::Arc;
 
 /// What all headers begin with that say whom to act as: most requests have none of them.
 const PREFIX: &str = "impersonate-";
@@ -14,9 +15,9 @@ const EXTRA: &str = "impersonate-extra-";
 /// The user that the request wants to act as, or the caller itself.
 pub(crate) fn impersonate(
     shared: &Shared,
-    caller: Identity,
+    caller: Arc<Identity>,
     headers: &HeaderMap,
-) -> Result<Identity, Status> {
+) -> Result<Arc<Identity>, Status> {
     let Some(wanted) = wanted(headers)? else {
         return Ok(caller);
     };
@@ -62,7 +63,7 @@ pub(crate) fn impersonate(
             check(shared, &caller, &attributes)?;
         }
     }
-    Ok(complete(wanted))
+    Ok(Arc::new(complete(wanted)))
 }
 
 fn check(shared: &Shared, caller: &Identity, asked: &Attributes<'_>) -> Result<(), Status> {

@@ -2,7 +2,7 @@
 
 use super::{CustomVersion, ScalePaths};
 use crate::fields::{at, set};
-use crate::kinds::{Kind, Origin, Subresource, Verbs};
+use crate::kinds::{Head, Kind, Origin, Subresource, Verbs};
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -113,6 +113,7 @@ pub(crate) fn kinds_of(definition: &Value) -> Vec<Kind> {
                     .collect(),
                 origin: Origin::Custom(Arc::new(custom)),
                 storage: (owned("spec.group"), owned("spec.names.plural")),
+                head: Head::default(),
             }
         })
         .collect()

@@ -17,7 +17,10 @@ pub(super) const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
 impl Context {
     pub(super) async fn apply(&mut self, dry_run: bool) -> Result<Response<Body>, Status> {
-        let (api_version, kind) = (self.kind.api_version(), self.kind.kind.to_string());
+        let (api_version, kind) = (
+            self.kind.api_version().to_owned(),
+            self.kind.kind.to_string(),
+        );
         let read = self.configuration(&api_version, &kind)?;
         let (mut config, duplicates) = (read.value, read.duplicates);
         self.check_declared(&config)?;
@@ -84,10 +87,13 @@ impl Context {
     ) -> Result<(u16, Arc<Stored>), Status> {
         let key = self.key(&self.info.name);
         let old = transaction.get(&self.stored_kind, &key);
-        let before = old.as_ref().map(|old| old.working(&self.stored_kind));
+        let recent = &self.shared.recent;
+        let before = old
+            .as_ref()
+            .map(|old| recent.working(&self.stored_kind, old));
         let live = before
             .as_ref()
-            .map(|before| self.at_version(before.clone()));
+            .map(|before| self.at_version((**before).clone()));
         if live.is_none() && self.subresource.is_some() {
             return Err(Status::not_found(self.subject()));
         }
@@ -136,7 +142,7 @@ impl Context {
                 name
             },
             operation,
-            api_version: self.kind.api_version(),
+            api_version: self.kind.api_version().to_owned(),
             subresource: self.info.subresource.clone(),
             now: self.shared.now(),
         }

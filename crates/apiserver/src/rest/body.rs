@@ -22,7 +22,7 @@ impl Context {
             mut value,
             duplicates,
         } = read(&self.headers, &self.body, &self.kind.kind)?;
-        let expected = (self.kind.api_version(), self.kind.kind.to_string());
+        let expected = (self.kind.api_version(), &*self.kind.kind);
         if self.kind.custom().is_some()
             && value["apiVersion"].as_str().unwrap_or_default().is_empty()
         {
@@ -32,7 +32,7 @@ impl Context {
                 expected.0
             )));
         }
-        settle_type(&mut value, &expected.0, &expected.1)?;
+        settle_type(&mut value, expected.0, expected.1)?;
         let opaque = opaque::text_of(&self.kind, &self.body);
         let value = self.read_typed(value, duplicates)?;
         Ok(Decoded { value, opaque })

@@ -16,17 +16,14 @@ const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.k
 /// The first clause of the Accept header that we can answer. We answer JSON, and YAML where it is asked for
 /// first: clients that prefer protobuf always name JSON too.
 pub(crate) fn shape(headers: &HeaderMap) -> Result<Shape, Status> {
-    let clauses = clauses(headers);
-    if clauses.is_empty() {
+    if is_plain(headers) || clauses(headers).next().is_none() {
         return Ok(Shape::Object);
     }
-    if let Some(shape) = clauses.iter().find_map(|clause| clause_shape(clause)) {
+    if let Some(shape) = clauses(headers).find_map(clause_shape) {
         return Ok(shape);
     }
     // UPSTREAM: a type that nobody knows is answered in other words than one of a known kind.
-    let known = clauses
-        .iter()
-        .any(|clause| MEDIA_TYPES.contains(media(clause)));
+    let known = clauses(headers).any(|clause| MEDIA_TYPES.contains(media(clause)));
     let message = if known {
         format!("only the following media types are accepted: {MEDIA_TYPES}")
     } else {
@@ -37,18 +34,25 @@ pub(crate) fn shape(headers: &HeaderMap) -> Result<Shape, Status> {
 
 /// Whether the clause that is answered asks for YAML.
 pub(crate) fn wants_yaml(headers: &HeaderMap) -> bool {
-    let clauses = clauses(headers);
-    let answered = clauses.iter().find(|clause| clause_shape(clause).is_some());
+    if is_plain(headers) {
+        return false;
+    }
+    let answered = clauses(headers).find(|clause| clause_shape(clause).is_some());
     answered.is_some_and(|clause| media(clause) == "application/yaml")
 }
 
-fn clauses(headers: &HeaderMap) -> Vec<&str> {
+/// What most clients say: no clause need be looked at.
+fn is_plain(headers: &HeaderMap) -> bool {
+    let accept = headers.get(http::header::ACCEPT);
+    accept.is_some_and(|accept| accept == "application/json")
+}
+
+fn clauses(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     headers
         .get_all(http::header::ACCEPT)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
-        .collect()
 }
 
 fn media(clause: &str) -> &str {

@@ -9,7 +9,7 @@ use crate::status::{Cause, Status, UNSUPPORTED_PATCH};
 use crate::storage::{Stored, Transaction};
 use crate::{Body, convert, patch, schema, semantics};
 use http::Response;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// What is stored must parse again, and the parser stops at 128 levels.
@@ -47,24 +47,25 @@ impl Context {
             .ok_or_else(|| Status::not_found(self.subject()))?;
         let names_fields = names_managed_fields(&changes.value);
         let before = if names_fields {
-            old.value(&self.stored_kind)
+            Arc::new(old.value(&self.stored_kind))
         } else {
-            old.working(&self.stored_kind)
+            self.shared.recent.working(&self.stored_kind, &old)
         };
-        let mut value = self.at_version(before.clone());
+        let mut value = self.at_version(self.shared.recent.copy(&old, &before));
         let untouched = self.take_untouched(&mut value, &changes.value);
         self.change(&mut value, changes.value)?;
         if names_fields {
             settle_fields(&mut value, None);
         }
         // What is stored has its name and its namespace.
-        if !untouched.contains_key("metadata") {
+        let touches_metadata = untouched.iter().all(|(name, _)| name != "metadata");
+        if touches_metadata {
             self.require_name(&value)?;
             self.settle_name(&mut value)?;
             self.settle_namespace(&mut value)?;
         }
-        let (api_version, kind) = (self.kind.api_version(), self.kind.kind.to_string());
-        super::body::settle_type(&mut value, &api_version, &kind).map_err(unusable)?;
+        let (api_version, kind) = (self.kind.api_version(), &self.kind.kind);
+        super::body::settle_type(&mut value, api_version, kind).map_err(unusable)?;
         let mut value = self
             .read_typed(value, changes.duplicates)
             .map_err(unusable)?;
@@ -73,26 +74,29 @@ impl Context {
         }
         semantics::default(&self.kind, &mut value);
         convert::to_storage(&self.kind, &mut value);
-        self.check_uid(&before, &value)?;
-        self.replace_in(transaction, (&old, &before), value, None, dry_run)
+        if touches_metadata {
+            self.check_uid(&before, &value)?;
+        }
+        let kept = self.replace_in(transaction, (&old, &before), value, None, dry_run)?;
+        self.shared.recent.recycle(&kept, before);
+        Ok(kept)
     }
 
     /// Takes away what a patch leaves as it is: it need not be read again.
-    fn take_untouched(&self, value: &mut Value, changes: &Value) -> Map<String, Value> {
+    fn take_untouched(&self, value: &mut Value, changes: &Value) -> Vec<(String, Value)> {
         let (Some(members), Some(changes)) = (value.as_object_mut(), changes.as_object()) else {
             // The operations of a JSON patch can reach everything.
-            return Map::new();
+            return Vec::new();
         };
         if self.kind.custom().is_some() || changes.keys().any(|name| name.starts_with('$')) {
-            return Map::new();
+            return Vec::new();
         }
-        let touched =
+        let is_touched =
             |name: &str| changes.contains_key(name) || matches!(name, "kind" | "apiVersion");
-        let (kept, taken) = std::mem::take(members)
-            .into_iter()
-            .partition(|(name, _)| touched(name));
-        *members = kept;
-        taken
+        let names = members.keys().filter(|name| !is_touched(name));
+        let names: Vec<String> = names.cloned().collect();
+        let taken = names.iter().filter_map(|name| members.remove_entry(name));
+        taken.collect()
     }
 
     /// UPSTREAM: a patch that changes the uid is invalid, where an update is in conflict.

@@ -12,10 +12,7 @@ impl Query {
     pub(crate) fn parse(text: &str) -> Query {
         let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (
-                percent_decode(&key.replace('+', " ")).into_owned(),
-                percent_decode(&value.replace('+', " ")).into_owned(),
-            )
+            (decode(key), decode(value))
         });
         Query {
             pairs: pairs.collect(),
@@ -79,6 +76,14 @@ impl Query {
             Cause::new("dryRun", "FieldValueNotSupported", message),
         ))
     }
+}
+
+fn decode(text: &str) -> String {
+    // Most need nothing, and are too short for a searcher.
+    if !text.bytes().any(|byte| matches!(byte, b'+' | b'%')) {
+        return text.to_owned();
+    }
+    percent_decode(&text.replace('+', " ")).into_owned()
 }
 
 /// Bytes that do not decode to UTF-8 become replacement characters: no name contains them.

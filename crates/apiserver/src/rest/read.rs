@@ -6,8 +6,9 @@ use super::{Context, response};
 use crate::defaults::workloads::TEMPLATE_GENERATION;
 use crate::kinds::Kind;
 use crate::status::Status;
-use crate::storage::{Stored, type_prefix};
+use crate::storage::Stored;
 use crate::{Body, convert};
+use bytes::{Buf, Bytes};
 use http::Response;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -163,16 +164,22 @@ impl Context {
 
 /// The object's JSON at the version asked for.
 pub(crate) fn whole(kind: &Kind, object: &Stored) -> Vec<u8> {
-    if convert::differs(kind) {
-        let mut value = object.value(kind);
-        convert::from_storage(kind, &mut value);
-        return value.to_string().into_bytes();
+    if let Some((start, rest)) = as_stored(kind, object) {
+        return [start, &rest].concat();
     }
-    let (prefix, body) = (type_prefix(kind), object.body());
-    let mut out = Vec::with_capacity(prefix.len() + body.len());
-    out.extend_from_slice(prefix.as_bytes());
-    out.extend_from_slice(body.get(1..).unwrap_or_default());
-    out
+    let mut value = object.value(kind);
+    convert::from_storage(kind, &mut value);
+    value.to_string().into_bytes()
+}
+
+/// The same in two parts that need no printing, unless it looks different at the version asked for.
+pub(crate) fn as_stored<'a>(kind: &'a Kind, object: &Stored) -> Option<(&'a [u8], Bytes)> {
+    if convert::differs(kind) {
+        return None;
+    }
+    let mut body = object.body();
+    body.advance(body.len().min(1));
+    Some((kind.type_prefix().as_bytes(), body))
 }
 
 /// `PartialObjectMetadata` of an object.

@@ -3,10 +3,14 @@
 use super::query::Query;
 use http::Method;
 
+/// `apis/apps/v1/namespaces/default/deployments/web/status`
+const USUAL_PARTS: usize = 8;
+
 /// A request, taken apart. All text is decoded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestInfo {
     pub(crate) verb: &'static str,
+    /// Empty for resources.
     pub(crate) path: String,
     /// False for `/healthz`, discovery and the like; then only `verb` and `path` are set.
     pub(crate) is_resource: bool,
@@ -27,20 +31,26 @@ impl RequestInfo {
         let path = uri.path();
         let mut info = RequestInfo {
             verb: plain_verb(method),
-            path: path.to_owned(),
             query,
             ..RequestInfo::default()
         };
-        let decoded: Vec<_> = path
-            .split('/')
-            .filter(|part| !part.is_empty())
-            .map(super::query::percent_decode)
-            .collect();
-        let parts: Vec<&str> = decoded.iter().map(|part| &**part).collect();
+        let split = path.split('/').filter(|part| !part.is_empty());
+        let mut parts = Vec::with_capacity(USUAL_PARTS);
+        // Few paths have escapes.
+        let decoded: Vec<_>;
+        if path.contains('%') {
+            decoded = split.map(super::query::percent_decode).collect();
+            parts.extend(decoded.iter().map(|part| &**part));
+        } else {
+            parts.extend(split);
+        }
         let (group, version, parts) = match parts.as_slice() {
             ["api", version, parts @ ..] if !parts.is_empty() => ("", *version, parts),
             ["apis", group, version, parts @ ..] if !parts.is_empty() => (*group, *version, parts),
-            _ => return info,
+            _ => {
+                info.path = path.to_owned();
+                return info;
+            }
         };
         // UPSTREAM: an old way to ask for a watch, which some clients never unlearned.
         let (watches, parts) = match parts {

@@ -16,8 +16,7 @@ impl Context {
             return self.bind().await;
         }
         let mut review = parse(&self.headers, &self.body, &self.kind.kind)?;
-        let (api_version, kind) = (self.kind.api_version(), self.kind.kind.to_string());
-        settle_type(&mut review, &api_version, &kind)?;
+        settle_type(&mut review, self.kind.api_version(), &self.kind.kind)?;
         let mut review = self.read_typed(review, Vec::new())?;
         let status = match &*self.kind.kind {
             "TokenReview" => {

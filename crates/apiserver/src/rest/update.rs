@@ -63,7 +63,7 @@ impl Context {
             }
             return Ok((201, self.create_in(transaction, value, opaque, dry_run)?));
         };
-        let before = old.working(&self.stored_kind);
+        let before = self.shared.recent.working(&self.stored_kind, &old);
         settle_fields(&mut value, Some(&before));
         semantics::default(&self.kind, &mut value);
         convert::to_storage(&self.kind, &mut value);
@@ -95,9 +95,13 @@ impl Context {
         dry_run: bool,
     ) -> Result<Arc<Stored>, Status> {
         let kind = self.stored_kind.clone();
-        self.check_preconditions(old_value, &new)?;
         retype(&kind, &mut new);
-        keep_server_metadata(&mut new, old_value);
+        // Most writes leave all metadata as it is: then there is nothing to check or to keep.
+        let changes_metadata = new["metadata"] != old_value["metadata"];
+        if changes_metadata {
+            self.check_preconditions(old_value, &new)?;
+            keep_server_metadata(&mut new, old_value);
+        }
         let name = old.name().to_owned();
         let admission = Admission {
             operation: Operation::Update,
@@ -113,8 +117,8 @@ impl Context {
         if !causes.is_empty() {
             return Err(self.invalid(&name, causes));
         }
-        let revision = &old_value["metadata"]["resourceVersion"];
-        if new["metadata"]["resourceVersion"] != *revision {
+        if changes_metadata {
+            let revision = &old_value["metadata"]["resourceVersion"];
             metadata_mut(&mut new).insert("resourceVersion".into(), revision.clone());
         }
         let old_body = old.body();
@@ -128,29 +132,38 @@ impl Context {
         }
         let verdict = self.verdict(&admission, &new, Some(old_value))?;
         self.charge(transaction, &admission, &new, Some(old_value), verdict)?;
-        Ok(if dry_run {
-            self.store(transaction, &old.key, &new, opaque.as_deref(), dry_run)
-        } else {
-            self.keep(transaction, &old.key, draft)
-        })
+        if dry_run {
+            return Ok(self.store(transaction, &old.key, &new, opaque.as_deref(), dry_run));
+        }
+        let kept = self.keep(transaction, &old.key, draft);
+        // Opaque text is printed as it came, and may not be what the tree says.
+        if opaque.is_none() {
+            let recent = &self.shared.recent;
+            recent.note(&kind, old.revision, &kept, new);
+        }
+        Ok(kept)
     }
 
     /// resourceVersion and uid in the body, if given, must be those of the stored object.
     fn check_preconditions(&self, old: &Value, new: &Value) -> Result<(), Status> {
-        let (wanted, actual) = (text(new, "uid"), text(old, "uid"));
+        let (before, after) = (&old["metadata"], &new["metadata"]);
+        fn text<'a>(metadata: &'a Value, member: &str) -> &'a str {
+            metadata[member].as_str().unwrap_or_default()
+        }
+        let (wanted, actual) = (text(after, "uid"), text(before, "uid"));
         if !wanted.is_empty() && wanted != actual {
             let why = format!(
                 "Precondition failed: UID in precondition: {wanted}, UID in object meta: {actual}"
             );
             return Err(Status::conflict(self.subject(), &why));
         }
-        let wanted = text(new, "resourceVersion");
+        let wanted = text(after, "resourceVersion");
         if !wanted.is_empty() && wanted.parse::<u64>().is_err() {
             let quoted = api::syntax::go_quote(wanted);
             let why = format!("strconv.ParseUint: parsing {quoted}: invalid syntax");
             return Err(Status::unexpected(why));
         }
-        if !wanted.is_empty() && wanted != "0" && wanted != text(old, "resourceVersion") {
+        if !wanted.is_empty() && wanted != "0" && wanted != text(before, "resourceVersion") {
             return Err(Status::conflict(self.subject(), MODIFIED));
         }
         Ok(())
@@ -193,10 +206,10 @@ pub(crate) fn is_finished(kind: &Kind, value: &Value) -> bool {
 }
 
 fn keep_server_metadata(new: &mut Value, old: &Value) {
-    let metadata = metadata_mut(new);
+    let (metadata, before) = (metadata_mut(new), &old["metadata"]);
     metadata.remove("selfLink");
     for member in SERVER_METADATA {
-        match old["metadata"].get(member) {
+        match before.get(member) {
             // Most writes leave it as it is.
             Some(value) if metadata.get(member) == Some(value) => {}
             Some(value) => {
@@ -209,7 +222,7 @@ fn keep_server_metadata(new: &mut Value, old: &Value) {
     }
     // UPSTREAM: leaving managedFields out keeps them; an empty list clears them.
     if !metadata.contains_key("managedFields")
-        && let Some(fields) = old["metadata"].get("managedFields")
+        && let Some(fields) = before.get("managedFields")
     {
         metadata.insert("managedFields".into(), fields.clone());
     }

@@ -4,7 +4,7 @@
 //! stream ends; its client starts over. Writers never wait for it.
 
 use super::negotiate::{self, Shape};
-use super::{Context, read};
+use super::{Context, RequestInfo, read};
 use crate::kinds::Kind;
 use crate::selector::Selector;
 use crate::status::{Cause, Status};
@@ -48,6 +48,8 @@ struct Watcher {
     /// Send a bookmark that says so after the initial state.
     announce_end: bool,
     bookmarks: bool,
+    /// The beginning of a bookmark, once there was one.
+    bookmark: String,
     next_bookmark: Instant,
     deadline: Instant,
     /// Rings when the next of the two is due. Kept from one event to the next: setting a timer costs more than most
@@ -99,6 +101,7 @@ impl Context {
             initial: VecDeque::new(),
             announce_end: false,
             bookmarks,
+            bookmark: String::new(),
             next_bookmark: now + BOOKMARK_PERIOD,
             deadline: now + Duration::from_secs(seconds.min(u64::from(u32::MAX))),
             timer: None,
@@ -113,10 +116,14 @@ impl Context {
     }
 
     /// What the stream needs of the request.
-    fn for_stream(&self) -> Context {
+    fn for_stream(&mut self) -> Context {
+        let asked = RequestInfo {
+            verb: self.info.verb,
+            ..RequestInfo::default()
+        };
         Context {
             shared: self.shared.clone(),
-            info: self.info.clone(),
+            info: std::mem::replace(&mut self.info, asked),
             registry: self.registry.clone(),
             kind: self.kind.clone(),
             stored_kind: self.stored_kind.clone(),
@@ -191,7 +198,7 @@ impl Watcher {
         }
         if let Some(status) = self.failure.take() {
             self.ended = true;
-            return Some(line("ERROR", &status.to_value().to_string().into_bytes()));
+            return Some(line("ERROR", &[status.to_value().to_string().as_bytes()]));
         }
         if !self.initial.is_empty() || self.announce_end {
             return Some(self.initial_chunk());
@@ -251,7 +258,7 @@ impl Watcher {
             .collect::<Vec<_>>()
         {
             let shown = self.encode(&object);
-            put_line(&mut chunk, "ADDED", &shown);
+            put_line(&mut chunk, "ADDED", &[&shown]);
         }
         if self.initial.is_empty() && self.announce_end {
             self.announce_end = false;
@@ -273,10 +280,8 @@ impl Watcher {
                 Tail::Behind { floor } => {
                     self.ended = true;
                     let message = format!("too old resource version: {} ({floor})", self.revision);
-                    return Some(line(
-                        "ERROR",
-                        &Status::expired(message).to_value().to_string().into_bytes(),
-                    ));
+                    let status = Status::expired(message).to_value().to_string();
+                    return Some(line("ERROR", &[status.as_bytes()]));
                 }
                 Tail::Events(events, complete) => {
                     // A watch from the future waits: what happens before it is not shown.
@@ -322,14 +327,18 @@ impl Watcher {
             }
             _ => self.encode(&event.object),
         };
-        Some(line(kind_of_change.name(), &shown))
+        Some(line(kind_of_change.name(), &[&shown]))
     }
 
     /// The event's line as every watcher of this version gets it, printed by the first of them.
     fn shared_line(&self, event: &Event) -> Bytes {
         let kind: &Kind = &self.context.kind;
-        let print = || line(event.change.name(), &read::whole(kind, &event.object));
-        event.line(&kind.api_version(), print)
+        let change = event.change.name();
+        let print = || match read::as_stored(kind, &event.object) {
+            Some((start, rest)) => line(change, &[start, &rest]),
+            None => line(change, &[&read::whole(kind, &event.object)]),
+        };
+        event.line(kind.api_version(), print)
     }
 
     fn encode(&mut self, object: &Stored) -> Vec<u8> {
@@ -346,31 +355,46 @@ impl Watcher {
         }
     }
 
-    fn bookmark(&self, initial_events_end: bool) -> Bytes {
-        let kind = &self.context.kind;
+    fn bookmark(&mut self, initial_events_end: bool) -> Bytes {
         let annotations = match initial_events_end {
             true => r#""annotations":{"k8s.io/initial-events-end":"true"},"#,
             false => "",
         };
-        let revision = self.revision;
-        // Every watch gets one each minute. Names of kinds need no escapes.
-        let of = |api_version: &str, kind: &str| {
+        let revision = self.revision.to_string();
+        let (start, end) = self.around_bookmark();
+        let parts = [start, annotations, r#""resourceVersion":""#, &revision, end];
+        let mut out = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+        let append = |part: &str| out.extend_from_slice(part.as_bytes());
+        parts.into_iter().for_each(append);
+        Bytes::from(out)
+    }
+
+    /// What every bookmark of this watch begins and ends with: there is one each minute.
+    fn around_bookmark(&mut self) -> (&str, &'static str) {
+        let kind = &self.context.kind;
+        // Names of kinds need no escapes.
+        let of = |table: &str, api_version: &str, kind: &str| {
             format!(
-                r#"{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{{{annotations}"resourceVersion":"{revision}"}}}}"#
+                r#"{{"type":"BOOKMARK","object":{table}{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{{"#
             )
         };
-        let object = match self.shape {
-            Shape::Object => of(&kind.api_version(), &kind.kind),
-            Shape::Metadata => of("meta.k8s.io/v1", "PartialObjectMetadata"),
-            Shape::Table => {
+        let (shape, start) = (self.shape, &mut self.bookmark);
+        if start.is_empty() {
+            *start = match shape {
+                Shape::Object => of("", kind.api_version(), &kind.kind),
+                Shape::Metadata => of("", "meta.k8s.io/v1", "PartialObjectMetadata"),
                 // UPSTREAM: kubectl finds the bookmark's metadata in the row's object.
-                let object = of(&kind.api_version(), &kind.kind);
-                format!(
-                    r#"{{"apiVersion":"meta.k8s.io/v1","columnDefinitions":[],"kind":"Table","metadata":{{}},"rows":[{{"cells":[],"object":{object}}}]}}"#
-                )
-            }
+                Shape::Table => {
+                    let table = r#"{"apiVersion":"meta.k8s.io/v1","columnDefinitions":[],"kind":"Table","metadata":{},"rows":[{"cells":[],"object":"#;
+                    of(table, kind.api_version(), &kind.kind)
+                }
+            };
+        }
+        let end = match shape {
+            Shape::Object | Shape::Metadata => "\"}}}\n",
+            Shape::Table => "\"}}}]}}\n",
         };
-        line("BOOKMARK", object.as_bytes())
+        (start, end)
     }
 }
 
@@ -385,16 +409,22 @@ fn joined(first: Bytes, rest: impl Iterator<Item = Bytes>) -> Bytes {
     chunk.map_or(first, BytesMut::freeze)
 }
 
-fn line(kind: &str, object: &[u8]) -> Bytes {
-    let mut out = BytesMut::with_capacity(object.len() + 40);
+/// One event, whose object comes in parts.
+fn line(kind: &str, object: &[&[u8]]) -> Bytes {
+    let length: usize = object.iter().map(|part| part.len()).sum();
+    let around: usize = AROUND.iter().map(|part| part.len()).sum();
+    let mut out = Vec::with_capacity(around + kind.len() + length);
     put_line(&mut out, kind, object);
-    out.freeze()
+    Bytes::from(out)
 }
 
-fn put_line(out: &mut BytesMut, kind: &str, object: &[u8]) {
-    out.put_slice(b"{\"type\":\"");
+/// What is before the type of an event, between it and the object, and after that.
+const AROUND: [&[u8]; 3] = [b"{\"type\":\"", b"\",\"object\":", b"}\n"];
+
+fn put_line(out: &mut impl BufMut, kind: &str, object: &[&[u8]]) {
+    out.put_slice(AROUND[0]);
     out.put_slice(kind.as_bytes());
-    out.put_slice(b"\",\"object\":");
-    out.put_slice(object);
-    out.put_slice(b"}\n");
+    out.put_slice(AROUND[1]);
+    object.iter().for_each(|part| out.put_slice(part));
+    out.put_slice(AROUND[2]);
 }

@@ -162,6 +162,9 @@ impl Decoder {
             (Shape::Quantity, Value::String(text)) if Quantity::is_plain(text) => {}
             (Shape::Quantity, Value::String(text)) => *value = quantity(text)?,
             (Shape::Quantity, Value::Number(number)) => *value = quantity(&number.to_string())?,
+            // Almost all times come back as we printed them.
+            (Shape::Time, Value::String(text)) if is_canonical_time(text, b"Z") => {}
+            (Shape::MicroTime, Value::String(text)) if is_canonical_time(text, b".000000Z") => {}
             (Shape::Time, Value::String(text)) => *value = time(text, Precision::Seconds)?,
             (Shape::MicroTime, Value::String(text)) => {
                 *value = time(text, Precision::Microseconds)?;
@@ -274,10 +277,6 @@ enum Precision {
 }
 
 fn time(text: &str, precision: Precision) -> Result<Value, DecodeError> {
-    // Almost all times come back as we printed them.
-    if is_canonical_time(text) && matches!(precision, Precision::Seconds) {
-        return Ok(Value::from(text));
-    }
     if matches!(precision, Precision::Microseconds) {
         check_microseconds(text)?;
     }
@@ -311,13 +310,13 @@ fn check_microseconds(text: &str) -> Result<(), DecodeError> {
     )))
 }
 
-/// `2006-01-02T15:04:05Z` with plausible digits; the calendar is checked only for other spellings.
-fn is_canonical_time(text: &str) -> bool {
-    let pattern = b"0000-00-00T00:00:00Z";
-    text.len() == pattern.len()
+/// `2006-01-02T15:04:05` and an end, with plausible digits; the calendar is checked only for other spellings.
+fn is_canonical_time(text: &str, end: &[u8]) -> bool {
+    let pattern = b"0000-00-00T00:00:00";
+    text.len() == pattern.len() + end.len()
         && text
             .bytes()
-            .zip(pattern)
+            .zip(pattern.iter().chain(end))
             .all(|(byte, wanted)| match wanted {
                 b'0' => byte.is_ascii_digit(),
                 _ => byte == *wanted,

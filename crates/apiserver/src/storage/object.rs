@@ -164,8 +164,12 @@ const USUAL_TEXTS: usize = 128;
 
 impl Texts {
     pub(super) fn new(texts: impl Iterator<Item = impl AsRef<str>>) -> Texts {
-        let mut all = String::with_capacity(USUAL_TEXTS);
+        let mut all = String::new();
         for text in texts {
+            // Many objects have none.
+            if all.is_empty() {
+                all.reserve(USUAL_TEXTS);
+            }
             match text.as_ref() {
                 text if text.contains(BETWEEN) => all.push_str(&text.replace(BETWEEN, "")),
                 text => all.push_str(text),
@@ -183,13 +187,4 @@ impl Texts {
 /// (namespace, name); the namespace is empty for cluster-scoped objects.
 pub(crate) fn split_key(key: &str) -> (&str, &str) {
     key.split_once('/').unwrap_or(("", key))
-}
-
-/// `{"kind":"Pod","apiVersion":"v1",` to which a body without its opening brace is added.
-pub(crate) fn type_prefix(kind: &Kind) -> String {
-    format!(
-        "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",",
-        kind.kind,
-        kind.api_version()
-    )
 }

@@ -184,15 +184,24 @@ fn has_status(kind: &Kind) -> bool {
 
 /// What an update cannot change and need not repeat.
 fn carry_over(new: &mut Value, old: &Value) {
-    copy(new, old, "metadata.generation");
-    for path in [
-        "metadata.uid",
-        "metadata.creationTimestamp",
-        "metadata.deletionTimestamp",
-        "metadata.deletionGracePeriodSeconds",
+    let before = &old["metadata"];
+    let metadata = object_mut(new, "metadata");
+    if metadata.get("generation") != before.get("generation") {
+        metadata.remove("generation");
+    }
+    for name in [
+        "generation",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
     ] {
-        if at(new, path).is_null() && !at(old, path).is_null() {
-            copy(new, old, path);
+        let is_there = |held: Option<&Value>| held.is_some_and(|held| !held.is_null());
+        if let Some(held) = before.get(name)
+            && !held.is_null()
+            && !is_there(metadata.get(name))
+        {
+            metadata.insert(name.to_owned(), held.clone());
         }
     }
 }
@@ -254,8 +263,9 @@ fn reset_metadata(new: &mut Value, old: &Value) {
 
 /// Coordinated leader election is behind a gate that is off by default.
 fn drop_coordination(lease: &mut Value) {
-    for path in ["spec.strategy", "spec.preferredHolder"] {
-        remove(lease, path);
+    if let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("strategy");
+        spec.remove("preferredHolder");
     }
 }
 

@@ -109,7 +109,7 @@ fn count(value: &Value) -> usize {
 }
 
 fn layout(kind: &Kind) -> &'static [Cell] {
-    let key = (kind.api_version(), kind.kind.to_string());
+    let key = (kind.api_version().to_owned(), kind.kind.to_string());
     LAYOUTS.get(&key).map(Vec::as_slice).unwrap_or(&PLAIN)
 }
 

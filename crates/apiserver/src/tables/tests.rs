@@ -44,7 +44,7 @@ fn rows_are_those_of_upstream() {
 fn every_stored_kind_has_columns() {
     for kind in built_in().iter().filter(|kind| kind.verbs == Verbs::All) {
         assert!(
-            LAYOUTS.contains_key(&(kind.api_version(), kind.kind.to_string())),
+            LAYOUTS.contains_key(&(kind.api_version().to_owned(), kind.kind.to_string())),
             "{}",
             kind.kind
         );

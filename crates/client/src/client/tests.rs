@@ -47,6 +47,18 @@ fn client(
     Client::new(Transport::new(service))
 }
 
+/// glibc hands out boxes of up to 1,032 bytes at once; for larger ones it tidies up first.
+#[test]
+fn what_a_request_is_kept_in_is_small() {
+    let client = client(|_, _| Ok(Response::new(full("{}"))));
+    let request = || build(Method::GET, "/api", JSON, None).unwrap();
+    let kept = [
+        std::mem::size_of_val(&*client.send(request(), "", Pace::Other)),
+        std::mem::size_of_val(&*client.whole_answer(request(), Pace::Other)),
+    ];
+    assert!(kept.iter().all(|bytes| *bytes <= 1032), "{kept:?}");
+}
+
 /// A client whose server notes each request in one line or two and answers `{}`.
 fn recorder() -> (Client, Arc<Mutex<String>>) {
     let log = Arc::new(Mutex::new(String::new()));

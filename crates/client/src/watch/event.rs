@@ -39,12 +39,13 @@ pub(crate) fn parse_line(line: &Bytes, request: &str) -> Result<WatchEvent, Erro
         (br#"{"type":"ADDED","object":{"#, WatchEvent::Added),
         (br#"{"type":"DELETED","object":{"#, WatchEvent::Deleted),
     ];
+    let text = line.strip_suffix(b"\n").unwrap_or(line);
     for (start, make) in FORMS {
-        if line.starts_with(start) && line.ends_with(b"}}") {
-            return Ok(make(line.slice(start.len() - 1..line.len() - 1)));
+        if text.starts_with(start) && text.ends_with(b"}}") {
+            return Ok(make(line.slice(start.len() - 1..text.len() - 1)));
         }
     }
-    if let Some(resource_version) = plain_bookmark(line) {
+    if let Some(resource_version) = plain_bookmark(text) {
         return Ok(WatchEvent::Bookmark {
             resource_version,
             initial_events_end: false,
@@ -68,22 +69,23 @@ fn plain_bookmark(line: &[u8]) -> Option<u64> {
 
 /// Splits what may not be a whole event.
 pub(crate) fn parse(frame: &Bytes, request: &str) -> Result<WatchEvent, Error> {
+    let text = frame.trim_ascii_end();
     let wire: Wire<'_> =
-        serde_json::from_slice(frame).map_err(|source| Error::decode(request, frame, source))?;
+        serde_json::from_slice(frame).map_err(|source| Error::decode(request, text, source))?;
     let object = frame.slice_ref(wire.object.get().as_bytes());
     match wire.kind.as_ref() {
         "ADDED" => Ok(WatchEvent::Added(object)),
         "MODIFIED" => Ok(WatchEvent::Modified(object)),
         "DELETED" => Ok(WatchEvent::Deleted(object)),
-        "BOOKMARK" => bookmark(&object).map_err(|source| Error::decode(request, frame, source)),
+        "BOOKMARK" => bookmark(&object).map_err(|source| Error::decode(request, text, source)),
         "ERROR" => {
             let status = Status::parse(&object)
-                .ok_or_else(|| Error::decode(request, frame, "an error event carries a Status"))?;
+                .ok_or_else(|| Error::decode(request, text, "an error event carries a Status"))?;
             Ok(WatchEvent::Error(Error::Status(Box::new(status))))
         }
         other => Err(Error::decode(
             request,
-            frame,
+            text,
             format!("unknown watch event type {other}"),
         )),
     }
@@ -209,10 +211,11 @@ mod tests {
             r#"{"type":"ADDED","object":[]}"#,
             r#"{"type":"ADDED"}"#,
         ] {
-            let line = Bytes::from_static(line.as_bytes());
-            let [quick, careful] =
-                [parse_line(&line, ""), parse(&line, "")].map(|event| format!("{event:?}"));
-            assert_eq!(quick, careful);
+            for end in ["", "\n"] {
+                let line = Bytes::from([line, end].concat());
+                let [quick, careful] = [parse_line(&line, ""), parse(&line, "")];
+                assert_eq!(format!("{quick:?}"), format!("{careful:?}"));
+            }
         }
     }
 }

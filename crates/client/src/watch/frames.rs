@@ -8,8 +8,8 @@ use crate::Encoding;
 // UPSTREAM: client-go's stream decoder refuses larger ones too; etcd refuses objects a tenth as large.
 pub(crate) const MAX_FRAME_BYTES: usize = 16 << 20;
 
-/// Frames of JSON end with a newline, which is never part of a multi-byte character, so chunks may be cut
-/// anywhere. Frames of protobuf begin with their length, four bytes. A frame that arrives in one chunk is not
+/// Frames of JSON end with a newline (which may come along: it is white space), and that is never part of a multi-byte
+/// character, so chunks may be cut anywhere. Frames of protobuf begin with their length, four bytes. A frame that arrives in one chunk is not
 /// copied.
 #[derive(Default)]
 pub(crate) struct Frames {
@@ -79,7 +79,20 @@ impl Frames {
 
     fn next_line(&mut self) -> Option<Result<Bytes, FrameTooLarge>> {
         loop {
+            if self.chunk.is_empty() {
+                return None;
+            }
             let newline = memchr::memchr(b'\n', &self.chunk);
+            // Mostly a chunk is a line. It stays in one piece: cutting off its end would make it a shared one.
+            if newline.is_some_and(|at| at + 1 == self.chunk.len() && at <= MAX_FRAME_BYTES)
+                && self.partial.is_empty()
+            {
+                let frame = std::mem::take(&mut self.chunk);
+                if frame.trim_ascii().is_empty() {
+                    return None;
+                }
+                return Some(Ok(frame));
+            }
             let part = self.chunk.split_to(newline.unwrap_or(self.chunk.len()));
             if self.partial.len() + part.len() > MAX_FRAME_BYTES {
                 return Some(Err(FrameTooLarge));
@@ -124,7 +137,8 @@ mod tests {
         for chunk in text.as_bytes().chunks(chunk_size) {
             frames.push(Bytes::copy_from_slice(chunk));
             while let Some(frame) = frames.next() {
-                whole.push(text_of(frame.unwrap()));
+                let frame = text_of(frame.unwrap());
+                whole.push(frame.trim_end_matches('\n').to_owned());
             }
         }
         (whole, frames.take_rest().map(text_of))

@@ -35,7 +35,7 @@ pub fn converged(nodes: &[Arc<Node>], heard: impl Fn(&Node) -> bool) -> Result<(
             // Where nobody is ready, nobody is driven away.
             Some(change) if anybody_ready => change,
             Some(_) => continue,
-            None => taints::reachable(),
+            None => taints::REACHABLE.clone(),
         };
         if change
             .applied(&node.spec.taints, Default::default())

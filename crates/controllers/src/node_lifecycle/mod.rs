@@ -272,6 +272,16 @@ impl Lifecycle {
 }
 
 impl Memory {
+    /// Whether these are the nodes of the last round, in zones that are known.
+    fn knows(&self, nodes: &[Arc<Node>]) -> bool {
+        let is_known = |node: &Arc<Node>| {
+            let meta = &node.metadata;
+            self.known.get(&meta.name) == Some(&meta.uid)
+                && self.zones.contains_key(&taints::zone(node))
+        };
+        nodes.len() == self.known.len() && nodes.iter().all(is_known)
+    }
+
     /// The zone of that name, which is new if nobody has seen it before.
     fn zone(&mut self, name: &str, rates: &Rates, now: MicroTime) -> &mut Zone {
         self.zones.entry(name.to_owned()).or_insert_with(|| Zone {

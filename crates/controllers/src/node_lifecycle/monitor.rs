@@ -37,22 +37,64 @@ impl Lifecycle {
         let started = Instant::now();
         let nodes = self.nodes.list();
         let new = self.register(&nodes);
-        let checked: Vec<Checked> = stream::iter(nodes)
-            .map(|node| {
-                let is_new = new.contains(&*node.metadata.name);
-                self.check(node, is_new)
-            })
+        let (mut checked, mut others) = (Vec::with_capacity(nodes.len()), Vec::new());
+        for node in nodes {
+            let is_new = new.contains(&*node.metadata.name);
+            match !is_new && self.is_well(&node) {
+                true => checked.push(Checked {
+                    node,
+                    is_ready: true,
+                    taint: None,
+                }),
+                false => others.push((node, is_new)),
+            }
+        }
+        if !others.is_empty() {
+            // Boxed, because nearly always there are none.
+            checked.extend(Box::pin(self.check_all(others)).await);
+        }
+        self.judge_zones(checked).await;
+        self.metrics.on_all(started.elapsed());
+    }
+
+    /// Whether a node is ready and nothing is to be done for it or its pods, as for nearly all nodes in nearly all rounds.
+    fn is_well(&self, node: &Node) -> bool {
+        let started = Instant::now();
+        let look = self.look(node);
+        let now = self.tools.clock.now().time();
+        let has_nothing_to_lose = || taints::REACHABLE.applied(&node.spec.taints, now).is_none();
+        if look.says != Some(ConditionStatus::True)
+            || !look.silenced.is_empty()
+            || !has_nothing_to_lose()
+        {
+            return false;
+        }
+        let name = &node.metadata.name;
+        let mut memory = self.memory();
+        if let Some(zone) = memory.zones.get_mut(&taints::zone(node)) {
+            zone.waiting.forget(name);
+        }
+        memory.unmarked.remove(name);
+        drop(memory);
+        self.metrics.on_node(started.elapsed());
+        true
+    }
+
+    async fn check_all(&self, nodes: Vec<(Arc<Node>, bool)>) -> Vec<Checked> {
+        stream::iter(nodes)
+            .map(|(node, is_new)| self.check(node, is_new))
             .buffer_unordered(NODE_WORKERS)
             .filter_map(std::future::ready)
             .collect()
-            .await;
-        self.judge_zones(checked).await;
-        self.metrics.on_all(started.elapsed());
+            .await
     }
 
     /// Notes who came and who went since the last round; gives the names of those who came.
     fn register(&self, nodes: &[Arc<Node>]) -> BTreeSet<Arc<str>> {
         let mut new = BTreeSet::new();
+        if self.memory().knows(nodes) {
+            return new;
+        }
         let mut gone: Vec<(Arc<str>, Uid)> = Vec::new();
         {
             let (now, rates) = (self.steady.now(), self.settings.rates);
@@ -183,7 +225,7 @@ impl Lifecycle {
         if let Some(zone) = self.memory().zones.get_mut(&taints::zone(&node)) {
             zone.waiting.forget(name);
         }
-        self.retaint_now(node, &taints::reachable(), why).await
+        self.retaint_now(node, &taints::REACHABLE, why).await
     }
 
     /// A node that is down is tainted in its turn; one that has the other taint of the two, at once. Gives the
@@ -272,7 +314,7 @@ impl Lifecycle {
             tracing::warn!("no node is ready: nobody is driven away until one is");
             let why = "no node of the cluster is ready, so the trouble may be between us and them";
             for Checked { node, .. } in checked {
-                self.let_stay(node, why).await;
+                Box::pin(self.let_stay(node, why)).await;
             }
             return;
         }
@@ -295,18 +337,18 @@ impl Lifecycle {
         for (name, count) in counts {
             self.metrics.on_count(name, *count);
         }
-        let peopled: BTreeSet<String> = self
-            .nodes
-            .list()
-            .iter()
-            .map(|node| taints::zone(node))
-            .collect();
-        for name in was.keys().filter(|name| !counts.contains_key(*name)) {
-            // None of its nodes counts: it is as a new one.
-            self.metrics.on_count(name, Count::default());
-            memory.zone(name, &rates, now).state = State::Initial;
+        let uncounted = was.keys().filter(|name| !counts.contains_key(*name));
+        let uncounted: Vec<&String> = uncounted.collect();
+        if !uncounted.is_empty() {
+            let nodes = self.nodes.list();
+            let peopled: BTreeSet<String> = nodes.iter().map(|node| taints::zone(node)).collect();
+            for name in uncounted {
+                // None of its nodes counts: it is as a new one.
+                self.metrics.on_count(name, Count::default());
+                memory.zone(name, &rates, now).state = State::Initial;
+            }
+            memory.zones.retain(|name, _| peopled.contains(name));
         }
-        memory.zones.retain(|name, _| peopled.contains(name));
         for (name, state) in &verdict.states {
             // A node that moved since the round began brings its zone along.
             memory.zone(name, &rates, now).state = *state;

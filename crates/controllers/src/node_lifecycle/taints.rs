@@ -1,6 +1,7 @@
 //! Which taints and labels a node should have for what its conditions say. Pure.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use api::conditions::ConditionStatus;
 use api::kinds::Node;
@@ -114,12 +115,10 @@ pub fn eviction(ready: &ConditionStatus) -> Option<Change> {
 }
 
 /// Lets pods stay on a node that is ready.
-pub fn reachable() -> Change {
-    Change {
-        add: Vec::new(),
-        remove: vec![no_execute(UNREACHABLE), no_execute(NOT_READY)],
-    }
-}
+pub static REACHABLE: LazyLock<Change> = LazyLock::new(|| Change {
+    add: Vec::new(),
+    remove: vec![no_execute(UNREACHABLE), no_execute(NOT_READY)],
+});
 
 pub fn has(taints: &[Taint], wanted: &Taint) -> bool {
     taints.iter().any(|held| held.is_same(wanted))

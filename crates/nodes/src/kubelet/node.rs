@@ -68,6 +68,11 @@ struct LeasePatch<'a> {
     spec: &'a LeaseSpec<'a>,
 }
 
+#[derive(Serialize)]
+struct StatusPatch {
+    status: serde_json::Map<String, Value>,
+}
+
 impl NodeLife {
     pub(crate) fn controller(
         client: Client,
@@ -108,7 +113,7 @@ impl NodeLife {
             return Ok(Next::AwaitChange);
         };
         if node.metadata.annotation(NODE_GONE) == Some("true") {
-            return self.remove(&node).await;
+            return Box::pin(self.remove(&node)).await;
         }
         if !is_served(&node) {
             return Ok(Next::AwaitChange);
@@ -120,12 +125,13 @@ impl NodeLife {
         if !is_ready || is_over(signs.reported_at, REPORT_EVERY) {
             // A restart need not report what is there already: the lease says that we live.
             if !is_ready || signs.reported_at.is_some() {
-                self.report(&node, is_ready, now).await?;
+                // Boxed, as is all that is rare: what a look needs for a moment would make each of them large.
+                Box::pin(self.report(&node, is_ready, now)).await?;
             }
             signs.reported_at = Some(now);
         }
-        if is_ready {
-            self.untaint(&node).await?;
+        if is_ready && !node.spec.taints.is_empty() {
+            Box::pin(self.untaint(&node)).await?;
         }
         if is_over(signs.renewed_at, RENEW_EVERY) {
             self.renew(&node, signs.has_lease, now).await?;
@@ -140,9 +146,6 @@ impl NodeLife {
     /// Takes away the taint that every node is born with. The node-lifecycle controller does so as well where
     /// it runs; whoever comes first, the other finds nothing left to do.
     async fn untaint(&self, node: &Node) -> Result<(), Error> {
-        if node.spec.taints.is_empty() {
-            return Ok(());
-        }
         let born_with = Taint::new(NOT_READY, "", TaintEffect::NoSchedule);
         let mut taints = node.spec.taints.clone();
         taints.retain(|taint| !taint.is_same(&born_with));
@@ -181,13 +184,17 @@ impl NodeLife {
                 condition["lastTransitionTime"] = json!(since);
             }
         }
-        let mut status = json!({"conditions": conditions, "nodeInfo": node_info(node.name())});
+        // Moved and not copied into each other.
+        let mut status = serde_json::Map::new();
+        status.insert("conditions".into(), Value::Array(conditions));
+        status.insert("nodeInfo".into(), node_info(node.name()));
         if node.status.allocatable.pods == 0 {
             let capacity = NodeConfig::default_capacity();
-            status["capacity"] = json!(capacity);
-            status["allocatable"] = json!(capacity);
+            status.insert("capacity".into(), json!(capacity));
+            status.insert("allocatable".into(), json!(capacity));
         }
-        let patch = Patch::Strategic(Bytes::from(json!({"status": status}).to_string()));
+        let body = serde_json::to_vec(&StatusPatch { status }).unwrap_or_default();
+        let patch = Patch::Strategic(Bytes::from(body));
         let answer = self
             .client
             .patch(&Node::TYPE, "", node.name(), Some("status"), &patch)
@@ -218,6 +225,11 @@ impl NodeLife {
         if has_lease && self.patch_lease(name, &spec).await? {
             return Ok(());
         }
+        Box::pin(self.make_lease(node, &spec)).await
+    }
+
+    async fn make_lease(&self, node: &Node, spec: &LeaseSpec<'_>) -> Result<(), Error> {
+        let name = node.name();
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -236,7 +248,7 @@ impl NodeLife {
             .await
         {
             Err(error) if error.is_already_exists() => {
-                self.patch_lease(name, &spec).await?;
+                self.patch_lease(name, spec).await?;
                 Ok(())
             }
             Err(error) => Err(error.into()),

@@ -4,15 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use client::{Body, BoxError, Transport};
+use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
-use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
 
 use crate::front::Front;
 use crate::judge::{Judge, Place};
 use crate::trace::{Actor, Trace};
 
-#[derive(Clone)]
 pub(super) struct Observer {
     pub(super) actor: Actor,
     pub(super) trace: Trace,
@@ -46,37 +45,45 @@ impl CrashPoint {
 
 impl Observer {
     pub(super) fn transport(self) -> Transport {
-        let inner = self.front.transport();
+        let observer = Arc::new(self);
         BoxCloneSyncService::new(tower::service_fn(move |request: Request<Bytes>| {
-            let (observer, inner) = (self.clone(), inner.clone());
-            async move { observer.pass(inner, request).await }
+            observer.clone().pass(request)
         }))
     }
 
-    async fn pass(
-        &self,
-        inner: Transport,
+    fn pass(
+        self: Arc<Observer>,
         request: Request<Bytes>,
-    ) -> Result<Response<Body>, BoxError> {
+    ) -> BoxFuture<'static, Result<Response<Body>, BoxError>> {
         self.judge.count(self.actor);
-        if request.method() == Method::GET {
-            return inner.oneshot(request).await;
+        match *request.method() {
+            Method::GET => self.front.pass(request),
+            _ => self.pass_write(request),
         }
+    }
+
+    fn pass_write(
+        self: Arc<Observer>,
+        request: Request<Bytes>,
+    ) -> BoxFuture<'static, Result<Response<Body>, BoxError>> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let body = request.body().clone();
         let place = Place::of(&path);
         self.judge.before(self.actor, &method, &place, &body);
-        let response = inner.oneshot(request).await?;
-        let code = response.status().as_u16();
-        let count = self.trace.note(self.actor, &method, &path, &body, code);
-        self.judge.look(&self.front.server(), self.actor, &place);
-        if matches!(self.actor, Actor::Manager(..)) && self.crash.is_due(count) {
-            // The write took effect, but its answer never arrives: the process is gone.
-            let remark = format!("crashes after write {count}");
-            self.trace.remark(self.actor, remark);
-            self.crash.reached.notify_one();
-            std::future::pending::<()>().await;
-        }
-        Ok(response)
+        let answer = self.front.pass(request);
+        Box::pin(async move {
+            let response = answer.await?;
+            let code = response.status().as_u16();
+            let count = self.trace.note(self.actor, &method, &path, &body, code);
+            self.judge.look(&self.front.server(), self.actor, &place);
+            if matches!(self.actor, Actor::Manager(..)) && self.crash.is_due(count) {
+                // The write took effect, but its answer never arrives: the process is gone.
+                let remark = format!("crashes after write {count}");
+                self.trace.remark(self.actor, remark);
+                self.crash.reached.notify_one();
+                std::future::pending::<()>().await;
+            }
+            Ok(response)
+        })
     }
 }

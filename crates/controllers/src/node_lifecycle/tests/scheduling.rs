@@ -108,7 +108,7 @@ fn a_change_of_taints_touches_nothing_else() {
         Some("unreachable:NoSchedule unreachable:NoExecute@7"),
         "the same key with another effect is another taint"
     );
-    let up = taints::reachable();
+    let up = taints::REACHABLE.clone();
     assert_eq!(applied(&format!("a {other}"), &up), None);
     assert_eq!(applied("a", &up), None);
     assert_eq!(
