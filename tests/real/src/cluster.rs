@@ -37,8 +37,8 @@ pub struct ClusterOptions {
     pub audit: audit::Level,
     /// Files of etcd that cannot grow beyond so many kilobytes, as on a disk that is full.
     pub etcd_file_limit: Option<u64>,
-    /// For those who measure what runs on kube-apiserver: it may hold more garbage and collects it less often, and
-    /// knows the administrator by a token, which takes it less time than a certificate.
+    /// For those who measure what runs on the servers: these may hold more garbage and collect it less often, and know the
+    /// administrator by a token, which takes less time than a certificate.
     pub at_ease: bool,
 }
 
@@ -178,7 +178,8 @@ impl Cluster {
             "--unsafe-no-fsync".to_owned(),
             "--log-level=warn".to_owned(),
         ];
-        let (mut program, mut flags) = (self.installation.command("etcd"), flags.to_vec());
+        let program = self.installation.command("etcd");
+        let (mut program, mut flags) = self.collecting_garbage(program, flags.to_vec());
         if let Some(kilobytes) = self.options.etcd_file_limit {
             (program, flags) = process::limited(&program, &flags, kilobytes);
         }
@@ -194,15 +195,8 @@ impl Cluster {
 
     pub fn start_apiserver(&mut self) -> Result<()> {
         let program = self.installation.command("kube-apiserver");
-        let garbage: &[&str] = match self.options.at_ease {
-            true => &["GOGC=800"],
-            false => &[],
-        };
-        let mut arguments: Vec<String> = garbage.iter().map(|set| (*set).to_owned()).collect();
-        arguments.push(program.display().to_string());
-        arguments.extend(self.apiserver_flags());
-        let mut apiserver =
-            Process::start("kube-apiserver", Path::new("env"), &arguments, &self.folder)?;
+        let (program, flags) = self.collecting_garbage(program, self.apiserver_flags());
+        let mut apiserver = Process::start("kube-apiserver", &program, &flags, &self.folder)?;
         let api = self.api.clone();
         let started = ready(&mut apiserver, || {
             let answer = api.send("GET", "/readyz", "application/json", &[])?;
@@ -223,6 +217,16 @@ impl Cluster {
         started?;
         self.apiserver = Some(apiserver);
         Ok(())
+    }
+
+    /// A server with its flags, or a command that starts it so that it collects its garbage late.
+    fn collecting_garbage(&self, program: PathBuf, flags: Vec<String>) -> (PathBuf, Vec<String>) {
+        if !self.options.at_ease {
+            return (program, flags);
+        }
+        let mut arguments = vec!["GOGC=800".to_owned(), program.display().to_string()];
+        arguments.extend(flags);
+        (PathBuf::from("env"), arguments)
     }
 
     /// More flags for kube-apiserver instead of those that it had, from its next start on.
