@@ -321,8 +321,8 @@ fn is_canonical_time(text: &str, end: &[u8]) -> bool {
                 b'0' => byte.is_ascii_digit(),
                 _ => byte == *wanted,
             })
-        && text[5..7] <= *"12"
-        && text[8..10] <= *"28"
+        && ("01"..="12").contains(&&text[5..7])
+        && ("01"..="28").contains(&&text[8..10])
         && text[11..13] <= *"23"
         && text[14..16] <= *"59"
         && text[17..19] <= *"59"

@@ -162,6 +162,24 @@ fn quantities_times_and_bytes_get_their_canonical_form() {
     assert_eq!(secret.unwrap().object["data"]["a"], "aGk=");
 }
 
+#[test]
+fn times_that_no_calendar_has_are_refused() {
+    for date in ["2026-00-10", "2026-10-00", "2026-13-10", "2026-02-30"] {
+        for (kind, body) in [
+            (
+                POD,
+                json!({"metadata": {"deletionTimestamp": format!("{date}T00:00:00Z")}}),
+            ),
+            (
+                ("coordination.k8s.io", "v1", "Lease"),
+                json!({"spec": {"renewTime": format!("{date}T00:00:00.000000Z")}}),
+            ),
+        ] {
+            assert!(decoded(kind, body).is_err(), "{date}");
+        }
+    }
+}
+
 /// The messages are those of kube-apiserver 1.36 for the same bodies.
 #[test]
 fn values_of_the_wrong_type_are_refused() {
