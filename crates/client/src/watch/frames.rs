@@ -9,8 +9,8 @@ use crate::Encoding;
 pub(crate) const MAX_FRAME_BYTES: usize = 16 << 20;
 
 /// Frames of JSON end with a newline (which may come along: it is white space), and that is never part of a multi-byte
-/// character, so chunks may be cut anywhere. Frames of protobuf begin with their length, four bytes. A frame that arrives in one chunk is not
-/// copied.
+/// character, so chunks may be cut anywhere. Frames of protobuf begin with their length, four bytes. A frame that arrives
+/// in one chunk is not copied.
 #[derive(Default)]
 pub(crate) struct Frames {
     encoding: Encoding,

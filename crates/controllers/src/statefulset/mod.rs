@@ -22,8 +22,8 @@
 //! the status stay there; counts in the status are written at most once in 100 ms, and a large parallel
 //! set is not looked at more often while its pods get ready; a new pod of an ordered set that nothing but
 //! its count depends on wakes the set that much later; nothing is written to a pod of which only
-//! the claims changed; and, as an option that is off by default, a pod of a superseded revision that is not ready and holds up the
-//! others is replaced (upstream waits for it for ever).
+//! the claims changed; and, as an option that is off by default, a pod of a superseded revision that is
+//! not ready and holds up the others is replaced (upstream waits for it for ever).
 
 mod apply;
 mod claims;
