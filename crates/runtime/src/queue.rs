@@ -37,6 +37,8 @@ struct State<T> {
     closed: bool,
     /// Workers that found nothing. Who adds something wakes one of them, if there is one.
     waiting: usize,
+    /// When one of those who wait will look at what is delayed: the others need no timer of their own.
+    watched_until: Option<Instant>,
 }
 
 /// At least one of the two times is set.
@@ -58,6 +60,7 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
                 limiter: RateLimiter::new(backoff),
                 closed: false,
                 waiting: 0,
+                watched_until: None,
             }),
             changed: Notify::new(),
             metrics: OnceLock::new(),
@@ -84,12 +87,14 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
             return;
         }
         let due = Instant::now() + delay;
-        let sooner = {
+        let would_be_missed = {
             let mut state = self.lock();
-            !state.closed && state.delayed.push(item, due)
+            if !state.closed {
+                state.delayed.push(item, due);
+            }
+            state.waiting > 0 && state.is_unwatched()
         };
-        if sooner {
-            // A waiting worker sleeps until the earliest due time, which has just moved.
+        if would_be_missed {
             self.changed.notify_one();
         }
     }
@@ -127,14 +132,14 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
     /// The next item; `None` once the queue is closed and empty.
     pub async fn get(&self) -> Option<T> {
         loop {
-            let due = {
+            let mut waiting = {
                 let mut state = self.lock();
                 let now = Instant::now();
                 while let Some(item) = state.delayed.pop_due(now) {
                     self.count_add(state.add(item, now));
                 }
                 if let Some((item, waited)) = state.take(now) {
-                    if !state.ready.is_empty() && state.waiting > 0 {
+                    if state.waiting > 0 && (!state.ready.is_empty() || state.is_unwatched()) {
                         self.changed.notify_one();
                     }
                     if let Some(metrics) = self.metrics.get() {
@@ -147,17 +152,23 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
                     return None;
                 }
                 state.waiting += 1;
-                state.delayed.next_due()
+                let due = state.delayed.next_due().filter(|_| state.is_unwatched());
+                state.watched_until = due.or(state.watched_until);
+                Waiting {
+                    queue: self,
+                    due,
+                    is_woken: false,
+                }
             };
             // A wake-up that comes before the first poll is kept: nothing is lost in between.
-            let _waiting = Waiting(self);
             let changed = self.changed.notified();
-            match due {
+            match waiting.due {
                 Some(due) => {
                     let _ = tokio::time::timeout_at(due, changed).await;
                 }
                 None => changed.await,
             }
+            waiting.is_woken = true;
         }
     }
 
@@ -344,6 +355,12 @@ impl<T: Clone + Eq + Hash + Ord> State<T> {
         (again, worked)
     }
 
+    /// Whether something becomes due before anybody will look.
+    fn is_unwatched(&self) -> bool {
+        let (due, watched) = (self.delayed.next_due(), self.watched_until);
+        due.is_some_and(|due| watched.is_none_or(|watched| due < watched))
+    }
+
     fn held(&self) -> impl Iterator<Item = (&T, Instant)> {
         self.items
             .iter()
@@ -352,11 +369,27 @@ impl<T: Clone + Eq + Hash + Ord> State<T> {
 }
 
 /// A worker that waits; it is counted as long as this lives, also when it is cancelled.
-struct Waiting<'a, T: Clone + Eq + Hash + Ord>(&'a Queue<T>);
+struct Waiting<'a, T: Clone + Eq + Hash + Ord> {
+    queue: &'a Queue<T>,
+    /// Until when it watches the clock, if it does so for all.
+    due: Option<Instant>,
+    is_woken: bool,
+}
 
 impl<T: Clone + Eq + Hash + Ord> Drop for Waiting<'_, T> {
     fn drop(&mut self) {
-        self.0.lock().waiting -= 1;
+        let needs_another = {
+            let mut state = self.queue.lock();
+            state.waiting -= 1;
+            if self.due.is_some() && state.watched_until == self.due {
+                state.watched_until = None;
+            }
+            // Who is woken looks for itself, and sees to it then.
+            !self.is_woken && state.waiting > 0 && state.is_unwatched()
+        };
+        if needs_another {
+            self.queue.changed.notify_one();
+        }
     }
 }
 
@@ -377,17 +410,14 @@ impl<T: Clone + Eq + Hash + Ord> Delayed<T> {
         }
     }
 
-    /// True when the earliest due time has moved forward.
-    fn push(&mut self, item: T, due: Instant) -> bool {
+    fn push(&mut self, item: T, due: Instant) {
         if self.due.get(&item).is_some_and(|held| *held <= due) {
-            return false;
+            return;
         }
-        let earliest = self.next_due();
         self.due.insert(item.clone(), due);
         self.sequence += 1;
         self.heap.push(Reverse((due, self.sequence, item)));
         self.compact();
-        earliest.is_none_or(|earliest| due < earliest)
     }
 
     fn next_due(&self) -> Option<Instant> {
@@ -504,6 +534,46 @@ mod tests {
         tokio::task::yield_now().await;
         queue.add_after("soon", Duration::from_secs(1));
         assert_eq!(worker.await.unwrap(), Some("soon"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_worker_watches_the_clock_and_another_when_it_is_busy_or_gone() {
+        let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+        let start = Instant::now();
+        for seconds in 1..=4 {
+            queue.add_after(seconds, Duration::from_secs(seconds));
+        }
+        let worker = || {
+            let queue = queue.clone();
+            crate::spawn(async move { (queue.get().await, start.elapsed().as_secs()) })
+        };
+        // None of them is ever done: each item needs another worker.
+        let cancelled = tokio::time::timeout(Duration::from_millis(500), queue.get());
+        let (first, second) = (worker(), worker());
+        assert!(cancelled.await.is_err());
+        let (third, fourth) = (worker(), worker());
+        for (seconds, worker) in (1..).zip([first, second, third, fourth]) {
+            assert_eq!(worker.await.unwrap(), (Some(seconds), seconds));
+        }
+        assert_eq!(queue.lock().waiting, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_wait_have_one_timer_in_all() {
+        let queue = Arc::new(queue());
+        queue.add_after("a", Duration::from_secs(60));
+        let mut waiting: Vec<_> = (0..5).map(|_| Box::pin(queue.get())).collect();
+        for worker in &mut waiting {
+            assert!(futures_util::poll!(worker.as_mut()).is_pending());
+        }
+        assert_eq!(
+            queue.lock().watched_until,
+            Some(Instant::now() + Duration::from_secs(60))
+        );
+        let woken = waiting.pop().expect("there are five");
+        drop(waiting);
+        assert_eq!(queue.lock().watched_until, None, "it was the first one's");
+        assert_eq!(woken.await, Some("a"));
     }
 
     #[tokio::test(start_paused = true)]
