@@ -10,6 +10,7 @@ use crate::selector::Selector;
 use crate::status::{Cause, Status};
 use crate::storage::{Change, Event, Stored, Tail};
 use crate::{Body, BoxError};
+use api::Clock;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::stream;
 use http::Response;
@@ -102,7 +103,7 @@ impl Context {
             announce_end: false,
             bookmarks,
             bookmark: String::new(),
-            next_bookmark: now + BOOKMARK_PERIOD,
+            next_bookmark: next_beat(&self.shared.clock),
             deadline: now + Duration::from_secs(seconds.min(u64::from(u32::MAX))),
             timer: None,
             changed: self.shared.store.changes(&self.stored_kind),
@@ -135,6 +136,17 @@ impl Context {
             applying: false,
         }
     }
+}
+
+/// When the next bookmark is due. All watches have theirs at the same moment, so that a server with many of them that
+/// has nothing else to do wakes once a minute, and not for each.
+fn next_beat(clock: &Clock) -> Instant {
+    let period = BOOKMARK_PERIOD.as_micros();
+    // Who has just begun knows where it is.
+    let soonest = BOOKMARK_PERIOD / 2;
+    let from = u128::try_from(clock.now().plus(soonest).unix_micros()).unwrap_or(0);
+    let rest = u64::try_from(period - from % period).unwrap_or(0);
+    Instant::now() + soonest + Duration::from_micros(rest)
 }
 
 /// `None`: not given. UPSTREAM: it needs `resourceVersionMatch=NotOlderThan`.
@@ -240,7 +252,11 @@ impl Watcher {
             self.ended = true;
             return None;
         }
-        self.next_bookmark = now + BOOKMARK_PERIOD;
+        self.next_bookmark += BOOKMARK_PERIOD;
+        if self.next_bookmark <= now {
+            // Nobody has read for so long.
+            self.next_bookmark = next_beat(&self.context.shared.clock);
+        }
         let due = self.due();
         if let Some(timer) = &mut self.timer {
             timer.as_mut().reset(due);

@@ -131,6 +131,28 @@ async fn bookmarks_come_every_minute_and_the_watch_ends_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn all_watches_have_their_bookmarks_at_the_same_moment() {
+    let server = Server::new();
+    let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion=1&allowWatchBookmarks=true");
+    let begun = tokio::time::Instant::now();
+    // The clock starts 40 s before a full minute.
+    let mut watches = Vec::new();
+    for (opened_after, first) in [(0, 40), (9, 40), (11, 100), (39, 100)] {
+        tokio::time::sleep_until(begun + Duration::from_secs(opened_after)).await;
+        watches.push((Events::open(&server, &path).await, first));
+    }
+    for now in [40, 100, 160] {
+        for (events, first) in &mut watches {
+            if now < *first {
+                continue;
+            }
+            assert_eq!(events.next().await.unwrap()["type"], "BOOKMARK");
+            assert_eq!(begun.elapsed().as_secs(), now);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn selectors_turn_changes_into_additions_and_deletions() {
     let server = Server::new();
     let mut events = Events::open(
