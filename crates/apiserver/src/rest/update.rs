@@ -146,24 +146,20 @@ impl Context {
 
     /// resourceVersion and uid in the body, if given, must be those of the stored object.
     fn check_preconditions(&self, old: &Value, new: &Value) -> Result<(), Status> {
-        let (before, after) = (&old["metadata"], &new["metadata"]);
-        fn text<'a>(metadata: &'a Value, member: &str) -> &'a str {
-            metadata[member].as_str().unwrap_or_default()
-        }
-        let (wanted, actual) = (text(after, "uid"), text(before, "uid"));
+        let (wanted, actual) = (text(new, "uid"), text(old, "uid"));
         if !wanted.is_empty() && wanted != actual {
             let why = format!(
                 "Precondition failed: UID in precondition: {wanted}, UID in object meta: {actual}"
             );
             return Err(Status::conflict(self.subject(), &why));
         }
-        let wanted = text(after, "resourceVersion");
+        let wanted = text(new, "resourceVersion");
         if !wanted.is_empty() && wanted.parse::<u64>().is_err() {
             let quoted = api::syntax::go_quote(wanted);
             let why = format!("strconv.ParseUint: parsing {quoted}: invalid syntax");
             return Err(Status::unexpected(why));
         }
-        if !wanted.is_empty() && wanted != "0" && wanted != text(before, "resourceVersion") {
+        if !wanted.is_empty() && wanted != "0" && wanted != text(old, "resourceVersion") {
             return Err(Status::conflict(self.subject(), MODIFIED));
         }
         Ok(())
