@@ -141,6 +141,8 @@ fn prepared() -> &'static ApiServer {
         let options = ServerOptions {
             // Who wrote which field is a tenth of the work of a run, and nobody here reads it.
             track_fields: false,
+            // As many as are kept at hand: more would be packed, and nobody comes back after so long.
+            event_log_capacity: 1000,
             ..ServerOptions::in_memory(clock, Rng::from_seed(0))
         };
         ApiServer::open(options)
