@@ -26,6 +26,7 @@ pub mod resource;
 pub mod template;
 pub mod time;
 pub mod uid;
+pub mod yaml;
 
 pub use clock::Clock;
 pub use gates::{Gate, Gates};

@@ -33,8 +33,7 @@ impl Manifest {
     /// Reads all objects of a file; `file` is how messages call it.
     pub fn parse(file: &str, text: &str) -> Result<Vec<Manifest>, ManifestError> {
         let mut found = Vec::new();
-        for (line, document) in documents(text) {
-            let value = parse_document(file, line, &document)?;
+        for (line, value) in documents(file, text)? {
             if value.is_null() {
                 continue;
             }
@@ -58,40 +57,47 @@ impl Manifest {
     }
 }
 
-/// The documents of a stream, each with its first line. Whatever stands at the beginning of a line after
-/// three dashes is part of the document.
-fn documents(text: &str) -> Vec<(usize, String)> {
-    let mut found = vec![(1, String::new())];
-    for (index, line) in text.lines().enumerate() {
-        let separates = line == "---" || line.starts_with("--- ");
-        if separates {
-            found.push((index + 2, String::new()));
-        } else if let Some((_, document)) = found.last_mut() {
-            document.push_str(line);
-            document.push('\n');
+/// The documents of a stream, each with its first line.
+fn documents(file: &str, text: &str) -> Result<Vec<(usize, Value)>, ManifestError> {
+    let wrong = |line, problem| ManifestError::Syntax {
+        file: file.to_owned(),
+        line,
+        problem,
+    };
+    let found = match (api::yaml::documents(text), json_objects(text)) {
+        (Ok(found), _) => found,
+        (Err(_), Some(objects)) => return Ok(objects),
+        (Err(error), None) => return Err(wrong(error.line, error.problem)),
+    };
+    let mut values = Vec::new();
+    for document in found {
+        if let Some((line, name)) = document.twice {
+            return Err(wrong(line, format!("duplicate entry with key \"{name}\"")));
         }
+        let value = serde_json::from_str(&document.json);
+        let value = value.map_err(|error| wrong(document.line, error.to_string()))?;
+        values.push((document.line, value));
     }
-    found
+    Ok(values)
 }
 
-fn parse_document(file: &str, first: usize, text: &str) -> Result<Value, ManifestError> {
-    // The detour over the library's own values finds keys that are given twice.
-    let value = serde_yaml_ng::from_str(text).and_then(|value: serde_yaml_ng::Value| {
-        serde_json::to_value(value).map_err(serde::ser::Error::custom)
-    });
-    value.map_err(|error| {
-        let at = error.location().map_or(1, |location| location.line());
-        let mut problem = error.to_string();
-        // The library's own idea of the place counts from the document, not from the file.
-        if let Some(cut) = problem.find(" at line ") {
-            problem.truncate(cut);
+/// JSON objects one after the other, which is no YAML.
+fn json_objects(text: &str) -> Option<Vec<(usize, Value)>> {
+    let text = text.trim_start_matches('\u{feff}');
+    if !text.trim_start().starts_with('{') {
+        return None;
+    }
+    let mut objects = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let mut found = Vec::new();
+    loop {
+        let rest = &text[objects.byte_offset()..];
+        let begin = text.len() - rest.trim_start().len();
+        let line = 1 + text[..begin].matches('\n').count();
+        match objects.next() {
+            Some(object) => found.push((line, object.ok()?)),
+            None => return Some(found),
         }
-        ManifestError::Syntax {
-            file: file.to_owned(),
-            line: first + at - 1,
-            problem,
-        }
-    })
+    }
 }
 
 /// Adds the object, or those of a list.
@@ -162,6 +168,14 @@ mod tests {
             "1:pod/a 1:deployment/b",
         );
         check(
+            "{\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"metadata\": {\"name\": \"a\"}}\n\n{\"apiVersion\": \"v1\", \"kind\": \"Pod\"}\n",
+            "1:pod/a 3:pod/",
+        );
+        check(
+            "\u{feff}# first\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n",
+            "2:pod/a",
+        );
+        check(
             r#"{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "a"}}]}"#,
             "1:pod/a",
         );
@@ -187,7 +201,7 @@ mod tests {
         );
         check(
             "a: 1\na: 2\n",
-            "x.yaml: line 1: duplicate entry with key \"a\"",
+            "x.yaml: line 2: duplicate entry with key \"a\"",
         );
     }
 }
