@@ -48,6 +48,19 @@ impl Report {
     }
 }
 
+impl Failure {
+    /// The problem without what differs from run to run: names, numbers and lists.
+    pub(crate) fn sort(&self) -> Vec<String> {
+        let first = self.problem.lines().next().unwrap_or_default();
+        let is_word = |word: &&str| {
+            word.chars()
+                .all(|c| c.is_alphabetic() || ",.:'".contains(c))
+        };
+        let words = first.split_whitespace().filter(is_word);
+        words.map(str::to_owned).collect()
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(

@@ -3,7 +3,7 @@
 use crate::report::{Failure, Report};
 use crate::run::{run_scenario, timeline_of};
 use crate::scenario::Scenario;
-use crate::shrink::{Cut, shrink};
+use crate::shrink::shrink;
 
 /// Trouble costs retries, but not without bound: a run may write so many times as often as the calm one,
 /// and so many times more for each fault.
@@ -39,19 +39,22 @@ pub fn run_seed(seed: u64) -> Report {
 /// Runs a scenario; a failure is shrunk and says how to replay it. `source` are the arguments that give
 /// this scenario on the command line.
 pub fn explain(scenario: &Scenario, source: &str) -> Report {
+    explain_by(scenario, source, verify)
+}
+
+fn explain_by(scenario: &Scenario, source: &str, verify: impl Fn(&Scenario) -> Report) -> Report {
     let mut report = verify(scenario);
-    if report.is_broken() {
-        let (cut, small) = shrink(scenario, |smaller| verify(smaller).failure);
-        if let (Some(failure), Some(small)) = (&mut report.failure, small) {
+    if let Some(failure) = &mut report.failure {
+        let sort = failure.sort();
+        let (cut, small) = shrink(scenario, |smaller| {
+            // Another problem than the one that was found is another story.
+            verify(smaller).failure.filter(|found| found.sort() == sort)
+        });
+        if let Some(small) = small {
             *failure = small;
             failure.shrunk = Some(cut.apply(scenario));
-            failure.replay = format!("steersman simulate {source}{}", cut.arguments(scenario));
-        } else if let Some(failure) = &mut report.failure {
-            failure.replay = format!(
-                "steersman simulate {source}{}",
-                Cut::none(scenario).arguments(scenario)
-            );
         }
+        failure.replay = format!("steersman simulate {source}{}", cut.arguments(scenario));
     }
     report
 }
@@ -86,4 +89,60 @@ fn hold_to(scenario: &Scenario, calm: &Report, mut report: Report) -> Report {
         replay: String::new(),
     });
     report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::library;
+    use crate::shrink::Cut;
+
+    /// A check that breaks whenever a certain step is there, and another one when a second step is.
+    fn broken_by(scenario: &Scenario, steps: [usize; 2]) -> impl Fn(&Scenario) -> Report {
+        let at = steps.map(|step| scenario.steps[step].at);
+        move |smaller| {
+            let mut report = run_scenario(&library::LIBRARY[0].scenario());
+            let has = |at| smaller.steps.iter().any(|step| step.at == at);
+            let problem = match (has(at[0]), has(at[1])) {
+                (true, _) => Some(format!("default/w{} is broken", smaller.steps.len())),
+                (false, true) => Some("something else is".to_owned()),
+                (false, false) => None,
+            };
+            report.failure = problem.map(|problem| Failure {
+                problem,
+                timeline: vec!["00:00:01.000 user POST default/pods -> 201".to_owned()],
+                shrunk: None,
+                replay: String::new(),
+            });
+            report
+        }
+    }
+
+    #[test]
+    fn a_failure_is_told_with_the_smallest_scenario_its_timeline_and_its_replay() {
+        let scenario = Scenario::from_seed(3);
+        let report = explain_by(&scenario, "--seed 3", broken_by(&scenario, [2, 5]));
+        let told = report.to_string();
+        for part in [
+            "BROKEN: default/w1 is broken\n",
+            "the smallest scenario found that breaks it:\nseed 3: ",
+            "timeline:\n  00:00:01.000 user POST default/pods -> 201\n",
+            "\nreplay: steersman simulate --seed 3 --steps 2",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        let failure = report.failure.expect("it is broken");
+        let faults = failure.replay.contains("--faults none").then_some("none");
+        let managers = failure.replay.contains("--managers 1").then_some(1);
+        let replayed = Cut::parse(&scenario, Some("2"), faults, managers);
+        let replayed = replayed.map(|cut| cut.apply(&scenario).to_string());
+        assert_eq!(replayed, Ok(failure.shrunk.expect("it was").to_string()));
+    }
+
+    #[test]
+    fn what_holds_is_told_shortly() {
+        let report = explain(&library::LIBRARY[0].scenario(), "--scenario rolling-update");
+        assert!(!report.is_broken());
+        assert!(!report.to_string().contains("replay"));
+    }
 }
