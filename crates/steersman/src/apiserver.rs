@@ -1,7 +1,5 @@
 //! `steersman apiserver`: the Kubernetes API without anyone who acts on it.
 
-#![expect(clippy::print_stdout, reason = "this is where users are spoken to")]
-
 use std::net::IpAddr;
 use std::path::PathBuf;
 

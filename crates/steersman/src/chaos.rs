@@ -3,8 +3,6 @@
 //! All of it goes through the API server, by annotations that the simulated kubelets obey: it works from any
 //! terminal, on a cluster that is detached, and could be done with kubectl as well.
 
-#![expect(clippy::print_stdout, reason = "this is where users are spoken to")]
-
 use std::path::PathBuf;
 use std::time::Duration;
 

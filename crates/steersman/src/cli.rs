@@ -1,10 +1,6 @@
 //! The command line.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "this is where users are spoken to"
-)]
+#![expect(clippy::print_stderr, reason = "this is where users are spoken to")]
 
 use std::process::ExitCode;
 
@@ -85,12 +81,9 @@ pub(crate) fn main() -> ExitCode {
             Ok(())
         }
         Command::Completion { shell } => {
-            clap_complete::generate(
-                shell,
-                &mut Cli::command(),
-                "steersman",
-                &mut std::io::stdout(),
-            );
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "steersman", &mut script);
+            print!("{}", String::from_utf8_lossy(&script));
             Ok(())
         }
     };

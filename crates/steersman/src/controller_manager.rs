@@ -1,7 +1,6 @@
 //! `steersman controller-manager`, and the binary under the name kube-controller-manager.
 
 #![expect(
-    clippy::print_stdout,
     clippy::print_stderr,
     reason = "there is no log before the options are read"
 )]

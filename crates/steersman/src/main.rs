@@ -1,5 +1,9 @@
 //! The binary: one name, many commands. Everything of substance is in the crates behind it.
 
+// Its macros are for all that follow.
+#[macro_use]
+mod out;
+
 mod apiserver;
 mod chaos;
 mod cli;

@@ -1,7 +1,5 @@
 //! `steersman status` and `steersman down`: clusters that are up, in this terminal or in another.
 
-#![expect(clippy::print_stdout, reason = "this is where users are spoken to")]
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;

@@ -2,11 +2,7 @@
 //!
 //! Reads files ([`input`]) and, if asked to, a cluster ([`cluster`]); the preview itself is the simulator's.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "this is where users are spoken to"
-)]
+#![expect(clippy::print_stderr, reason = "this is where users are spoken to")]
 
 mod cluster;
 mod input;

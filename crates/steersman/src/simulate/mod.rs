@@ -1,20 +1,17 @@
 //! `steersman simulate`: seeds, faults, checks.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "this is where users are spoken to"
-)]
+#![expect(clippy::print_stderr, reason = "this is where users are spoken to")]
 
 mod many;
 mod summary;
 
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use simulator::{Cut, Scenario, explain, library, verify, verify_crash};
 
 #[derive(Args)]
+#[command(group = ArgGroup::new("one run").args(["seed", "scenario"]).multiple(true))]
 pub(crate) struct Arguments {
     /// Replay one seed and tell all about it
     #[arg(long, conflicts_with = "seeds")]
@@ -38,19 +35,19 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "scenario", conflicts_with_all = ["seed", "seeds", "crash_after_write"])]
     crash_after_each_write: bool,
     /// Crash the manager right after this write
-    #[arg(long, conflicts_with = "seeds")]
+    #[arg(long, requires = "one run", conflicts_with = "seeds")]
     crash_after_write: Option<u64>,
     /// Keep only these steps of the scenario, as 0,3,4
-    #[arg(long, conflicts_with = "seeds")]
+    #[arg(long, requires = "one run", conflicts_with = "seeds")]
     steps: Option<String>,
     /// Keep only these classes of faults, as lost-after,slow; or none
-    #[arg(long, conflicts_with = "seeds")]
+    #[arg(long, requires = "one run", conflicts_with = "seeds")]
     faults: Option<String>,
     /// Tell all that happened, even if nothing broke
-    #[arg(long, conflicts_with = "seeds")]
+    #[arg(long, requires = "one run", conflicts_with = "seeds")]
     timeline: bool,
     /// How many managers there are
-    #[arg(long, conflicts_with = "seeds", value_parser = clap::value_parser!(u8).range(1..=2))]
+    #[arg(long, requires = "one run", conflicts_with = "seeds", value_parser = clap::value_parser!(u8).range(1..=2))]
     managers: Option<u8>,
 }
 
@@ -137,6 +134,14 @@ fn one(arguments: &Arguments, seed: Option<u64>) -> Result<bool, String> {
             report
         }
     };
+    if let Some(nth) = arguments.crash_after_write
+        && report.manager_writes < nth
+    {
+        let writes = report.manager_writes;
+        return Err(format!(
+            "--crash-after-write: the manager made only {writes} writes, so it was not crashed"
+        ));
+    }
     if arguments.timeline && !report.is_broken() {
         println!("{small}");
         for line in simulator::timeline_of(&small) {

@@ -2,8 +2,6 @@
 //!
 //! Facts are gathered here ([`gather`], [`ask`]); what they mean is said by the crate `explain`.
 
-#![expect(clippy::print_stdout, reason = "this is where users are spoken to")]
-
 mod ask;
 mod gather;
 

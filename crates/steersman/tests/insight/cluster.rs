@@ -9,7 +9,7 @@ use client::config::{Config, Environment};
 use client::{Client, Patch};
 use serde_json::Value;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_steersman");
+pub const BINARY: &str = env!("CARGO_BIN_EXE_steersman");
 
 pub struct Cluster {
     process: Child,

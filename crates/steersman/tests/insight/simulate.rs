@@ -1,6 +1,9 @@
 //! `steersman simulate`: what it prints, and how it ends.
 
-use crate::cluster::{steersman, text};
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use crate::cluster::{BINARY, steersman, text};
 
 /// How it ends when a check is broken is a test of the command's own.
 #[test]
@@ -64,4 +67,44 @@ fn arguments_that_make_no_sense() {
     check(&["--seed", "1", "--faults", "gremlins"], 1, "gremlins");
     check(&["--seeds", "0"], 1, "0");
     check(&["--seed", "1", "--seeds", "2"], 1, "cannot be used with");
+    check(&["--timeline"], 1, "required arguments were not provided");
+    check(&["--steps", "0"], 1, "required arguments were not provided");
+    check(
+        &["--scenario", "recreate", "--crash-after-write", "9999"],
+        1,
+        "writes, so it was not crashed",
+    );
+}
+
+#[test]
+fn a_reader_who_has_seen_enough_is_no_trouble() {
+    let mut child = Command::new(BINARY)
+        .args(["simulate", "--seed", "3", "--timeline"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut out = child.stdout.take().expect("it is piped");
+    out.read_exact(&mut [0; 10]).expect("it prints");
+    drop(out);
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(141), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_told() {
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let output = Command::new(BINARY)
+        .args(["simulate", "--list"])
+        .stdout(full.expect("Linux has it"))
+        .output()
+        .expect("the binary runs");
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    assert!(
+        told.starts_with("error: cannot write to standard output: No space left"),
+        "{told}"
+    );
 }
