@@ -58,10 +58,10 @@ impl Manager {
                 found.unwrap_or_default().to_owned()
             };
             let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
-            match self.about(&namespace, &name).await {
+            let kind = text("/kind");
+            match self.about(&kind, &namespace, &name).await {
                 Ok(heard) => {
-                    let key = Facts::key(&text("/kind"), &namespace, &name);
-                    by_object.insert(key, heard);
+                    by_object.insert(Facts::key(&kind, &namespace, &name), heard);
                 }
                 Err(error) if self.asked_for => bail!("{}", self.silence(&error)),
                 Err(error) if error.is_forbidden() => {
@@ -93,13 +93,19 @@ impl Manager {
         format!("cannot ask the manager at {}: {told}{hint}", self.address)
     }
 
-    async fn about(&self, namespace: &str, name: &str) -> Result<Vec<Decisions>, client::Error> {
+    async fn about(
+        &self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Vec<Decisions>, client::Error> {
         #[derive(Deserialize)]
         struct Answer {
             controllers: Vec<Decisions>,
         }
         let prefix = manager::serving::DECISIONS;
-        let target = format!("{prefix}?namespace={namespace}&name={}", escape(name));
+        let name = escape(name);
+        let target = format!("{prefix}?kind={kind}&namespace={namespace}&name={name}");
         let request = Request::get(&target)
             .header(http::header::ACCEPT, "application/json")
             .body(Bytes::new())

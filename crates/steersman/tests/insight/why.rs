@@ -6,6 +6,7 @@ use api::ResourceType;
 const DEPLOYMENTS: ResourceType =
     ResourceType::namespaced("apps", "v1", "deployments", "Deployment");
 const NAMESPACES: ResourceType = ResourceType::cluster("", "v1", "namespaces", "Namespace");
+const SERVICES: ResourceType = ResourceType::namespaced("", "v1", "services", "Service");
 const CONFIG_MAPS: ResourceType = ResourceType::namespaced("", "v1", "configmaps", "ConfigMap");
 
 fn deployment(image: &str) -> String {
@@ -94,6 +95,21 @@ fn from_a_deployment_down_to_the_pod_that_blocks() {
         "{told}"
     );
     assert!(told.contains("old replicas kept: 3 are left"), "{told}");
+}
+
+#[test]
+fn a_service_is_not_told_the_story_of_its_deployment() {
+    let cluster = Cluster::start("why-namesake");
+    cluster.apply(&DEPLOYMENTS, "default", "web", &deployment("web:1"));
+    ask(&cluster, &["deploy/web"], &["is complete", "creates web-"]);
+    let service =
+        "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}";
+    cluster.apply(&SERVICES, "default", "web", service);
+    ask(
+        &cluster,
+        &["svc/web"],
+        &["service/web in default: no controller of this manager has decided anything about it"],
+    );
 }
 
 #[test]
