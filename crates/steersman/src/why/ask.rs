@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use client::Client;
+use client::https::ConnectError;
 use explain::{Decisions, Facts, Source};
 use http::Request;
 use serde::Deserialize;
@@ -63,11 +64,10 @@ impl Manager {
                 Ok(heard) => {
                     by_object.insert(Facts::key(&kind, &namespace, &name), heard);
                 }
-                Err(error) if self.asked_for => bail!("{}", self.silence(&error)),
                 Err(error) if error.is_forbidden() => {
-                    let why = "you may not read /debug/controllers/, which a rule with nonResourceURLs would allow";
-                    return Ok(Heard::Nobody(why.to_owned()));
+                    return Ok(Heard::Nobody(self.refusal()));
                 }
+                Err(error) if self.asked_for => bail!("{}", self.silence(&error)),
                 Err(_) => {
                     let why = "no manager of ours answers there; --manager names one";
                     return Ok(Heard::Nobody(why.to_owned()));
@@ -80,17 +80,33 @@ impl Manager {
         })
     }
 
+    /// Who may not hear the controllers still sees the objects.
+    fn refusal(&self) -> String {
+        let place = match self.asked_for {
+            true => format!(" of the manager at {}", self.address),
+            false => String::new(),
+        };
+        format!(
+            "you may not read /debug/controllers/{place}, which a rule with nonResourceURLs would allow"
+        )
+    }
+
     /// Why the manager that was named could not be asked.
     fn silence(&self, error: &client::Error) -> String {
+        let address = &self.address;
+        if let Some(why) = unreachable(error) {
+            return format!(
+                "cannot ask the manager at {address}: {why}; check that it runs and that --manager is right"
+            );
+        }
         let told = client::describe(error);
-        let hint = match (error.is_forbidden(), told.contains("certificate")) {
-            (true, _) => "; you need `get` on the nonResourceURL /debug/controllers/*",
-            (_, true) => {
+        let hint = match told.contains("certificate") {
+            true => {
                 "; --manager-certificate-authority names who signed its certificate, or the certificate itself (kube-controller-manager.crt in its --cert-dir)"
             }
-            _ => "",
+            false => "",
         };
-        format!("cannot ask the manager at {}: {told}{hint}", self.address)
+        format!("cannot ask the manager at {address}: {told}{hint}")
     }
 
     async fn about(
@@ -118,6 +134,22 @@ impl Manager {
             ))),
         }
     }
+}
+
+/// Why there is no connection at all: the client's own words speak of an API server and a kubeconfig, and a manager
+/// is neither.
+fn unreachable(error: &client::Error) -> Option<String> {
+    let mut cause = std::error::Error::source(error);
+    while let Some(current) = cause {
+        match current.downcast_ref::<ConnectError>() {
+            Some(ConnectError::Unreachable { source, .. }) => return Some(source.to_string()),
+            Some(ConnectError::TimedOut { seconds, .. }) => {
+                return Some(format!("no answer within {seconds} s"));
+            }
+            _ => cause = current.source(),
+        }
+    }
+    None
 }
 
 /// Names of roles may hold almost anything.
