@@ -9,6 +9,7 @@
 //! exit codes, which no controller reads.
 
 mod decisions;
+mod deletion;
 mod deployment;
 mod disruption;
 mod facts;
@@ -243,7 +244,7 @@ impl<'a> Telling<'a> {
     }
 
     fn finish(mut self) -> Explanation {
-        self.note_deletion();
+        deletion::tell(self.facts, &mut self);
         if self.explanation.state == State::Stuck {
             let command = format!("describe {}", self.explanation.object);
             self.offer(help::on(self.facts, &command, "shows its events"));
@@ -264,22 +265,6 @@ impl<'a> Telling<'a> {
             };
         }
         self.explanation
-    }
-
-    /// An object that is on its way out is held by its finalizers, whatever its kind.
-    fn note_deletion(&mut self) {
-        let (object, kind) = (&self.facts.object, self.facts.kind());
-        if kind == "Pod" || kind == "Namespace" {
-            // These have more to say about it themselves.
-            return;
-        }
-        let Some(obstacle) = finalizers::holding(self.facts, object) else {
-            return;
-        };
-        let verdict = format!("is being deleted; {}", obstacle.why);
-        self.conclude(State::Stuck, verdict);
-        self.offer(help::finalizer(self.facts, object));
-        self.in_the_way(obstacle);
     }
 }
 

@@ -204,3 +204,25 @@ pub(crate) fn note_pods(facts: &Facts, set: &Value, told: &mut Telling<'_>) -> b
     }
     stuck
 }
+
+/// The same for a set whose template nobody wants any more: what ails its pods goes with them, unless it is what
+/// keeps them from going. Says whether one of them that still runs is kept so.
+pub(crate) fn note_old_pods(facts: &Facts, set: &Value, told: &mut Telling<'_>) -> bool {
+    let mut held = false;
+    let min_ready_seconds = number(set, "/spec/minReadySeconds");
+    for pod in facts.controlled("Pod", set) {
+        let Some(mut trouble) = trouble(facts, pod, min_ready_seconds) else {
+            continue;
+        };
+        match trouble.cause {
+            Cause::Failed => continue,
+            Cause::Held | Cause::NodeSilent => {
+                held |= !matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
+                told.offer(help::for_pod(facts, pod, &trouble.cause));
+            }
+            _ => trouble.passing = true,
+        }
+        told.in_the_way(trouble.obstacle(facts, pod));
+    }
+    held
+}

@@ -1,5 +1,6 @@
 //! What people are told, from facts in YAML.
 
+mod deletion;
 mod jobs;
 mod nodes;
 mod pods;
