@@ -113,7 +113,7 @@ fn conclude(facts: &Facts, told: &mut Telling<'_>, wanted: i64, trouble: &Found)
         };
         told.conclude(State::Stuck, format!("{stuck}: {count}{first}"));
     } else {
-        told.conclude(State::Progressing, format!("is on its way: {count}{first}"));
+        told.conclude_on_its_way(&count, format!("is on its way: {count}{first}"));
     }
 }
 

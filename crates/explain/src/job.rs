@@ -74,7 +74,7 @@ fn conclude(job: &Value, told: &mut Telling<'_>, stuck: bool) {
             let why = short(&first.why);
             told.conclude(state, format!("{count}; {} {why}", first.object));
         }
-        _ => told.conclude(state, count),
+        _ => told.conclude_on_its_way(&count, count.clone()),
     }
 }
 

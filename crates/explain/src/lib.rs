@@ -80,6 +80,8 @@ pub enum State {
     Progressing,
     /// Something has to be done by somebody.
     Stuck,
+    /// It is not done, and what could be read does not say why.
+    Unknown,
 }
 
 /// Something that a controller did.
@@ -241,6 +243,17 @@ impl<'a> Telling<'a> {
             return;
         }
         self.explanation.in_the_way.push(obstacle);
+    }
+
+    /// Concludes that it goes on as it should, unless what could be read does not tell.
+    fn conclude_on_its_way(&mut self, count: &str, verdict: String) {
+        match self.facts.unread_inputs() {
+            unread if unread.is_empty() => self.conclude(State::Progressing, verdict),
+            unread => self.conclude(
+                State::Unknown,
+                format!("is not done: {count}; why cannot be told without its {unread}"),
+            ),
+        }
     }
 
     fn finish(mut self) -> Explanation {

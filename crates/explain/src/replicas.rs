@@ -82,11 +82,11 @@ pub(crate) fn conclude_by_pods(told: &mut Telling<'_>, stuck: bool, available: i
                 format!("{count}; {} {}", first.object, short(&first.why)),
             );
         }
-        (false, Some(first)) => told.conclude(
-            State::Progressing,
+        (false, Some(first)) => told.conclude_on_its_way(
+            &count,
             format!("{count}; {} {}", first.object, short(&first.why)),
         ),
-        (_, None) => told.conclude(State::Progressing, count),
+        (_, None) => told.conclude_on_its_way(&count, count.clone()),
     }
 }
 

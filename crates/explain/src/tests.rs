@@ -4,6 +4,7 @@ mod deletion;
 mod jobs;
 mod nodes;
 mod pods;
+mod unread;
 mod workloads;
 
 use std::collections::BTreeMap;

@@ -173,6 +173,10 @@ pub(crate) fn complete(mut facts: Facts, heard: Heard) -> Facts {
             facts.source = Source::Manager(address);
             facts.decisions = by_object;
         }
+        // A plan from half of the objects would be one for another cluster.
+        Heard::Nobody(why) if !facts.has_inputs_of_a_plan() => {
+            facts.source = Source::Part(why);
+        }
         Heard::Nobody(why) => {
             facts.source = Source::Objects(why);
             facts.decisions = on_a_copy(&facts);
@@ -183,6 +187,10 @@ pub(crate) fn complete(mut facts: Facts, heard: Heard) -> Facts {
 
 fn on_a_copy(facts: &Facts) -> BTreeMap<String, Vec<Decisions>> {
     let mut decisions: BTreeMap<String, Vec<Decisions>> = BTreeMap::new();
+    if facts.object["kind"] == "Pod" {
+        // Its owner is known and the owner's other pods are not: the owner would replace them all.
+        return decisions;
+    }
     let objects = std::iter::once(&facts.object).chain(&facts.related);
     for decided in simulator::preview::decide(objects.cloned().collect(), facts.now) {
         let kind = decided.controller.trim_end_matches("-controller");
@@ -197,7 +205,49 @@ fn on_a_copy(facts: &Facts) -> BTreeMap<String, Vec<Decisions>> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    fn heard_by_nobody(kind: &str, unread: &[&str]) -> Facts {
+        let object = |kind: &str, name: &str| {
+            json!({"apiVersion": if kind == "Pod" { "v1" } else { "apps/v1" }, "kind": kind,
+                "metadata": {"name": name, "namespace": "shop", "uid": name, "generation": 1,
+                    "labels": {"app": "web"},
+                    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true}]},
+                "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+                    "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "a", "image": "web:1"}]}},
+                    "containers": [{"name": "a", "image": "web:1"}]}})
+        };
+        let now = api::Time::from_unix(1_000_000_000);
+        let mut facts = Facts::new(now, Source::Simulation, object(kind, "asked"));
+        if kind == "Pod" {
+            let mut owner = object("ReplicaSet", "r");
+            owner["metadata"]["ownerReferences"] = json!([]);
+            facts.related.push(owner);
+        } else {
+            facts.object["metadata"]["ownerReferences"] = json!([]);
+        }
+        for kind in unread {
+            facts.could_not_read(kind, String::new());
+        }
+        complete(facts, Heard::Nobody("nobody answers".to_owned()))
+    }
+
+    /// A plan without its inputs would be one for another cluster.
+    #[test]
+    fn nothing_is_planned_on_half_of_the_objects() {
+        let facts = heard_by_nobody("Deployment", &[]);
+        assert_eq!(facts.source, Source::Objects("nobody answers".to_owned()));
+        assert!(facts.decisions.contains_key("deployment/shop/asked"));
+
+        for unread in [&["ReplicaSet"][..], &["Pod"], &["Pod", "ReplicaSet"]] {
+            let facts = heard_by_nobody("Deployment", unread);
+            assert_eq!(facts.source, Source::Part("nobody answers".to_owned()));
+            assert!(facts.decisions.is_empty(), "{unread:?}");
+        }
+        assert!(heard_by_nobody("Pod", &[]).decisions.is_empty());
+    }
 
     #[test]
     fn names_are_escaped() {

@@ -149,7 +149,9 @@ impl Gatherer<'_> {
             .await
         {
             Ok(found) => facts.related.extend(found),
-            Err(error) => facts.missing.push(cannot_list(resource, &error)),
+            Err(error) => {
+                facts.could_not_read(&resource.kind, cannot_list(resource, &error));
+            }
         }
     }
 }
