@@ -197,7 +197,8 @@ pub(crate) fn note_pods(facts: &Facts, set: &Value, told: &mut Telling<'_>) -> b
     troubles.sort_by_key(|(_, trouble)| (trouble.passing, trouble.cause == Cause::Terminating));
     let stuck = troubles.iter().any(|(_, trouble)| !trouble.passing);
     for (pod, trouble) in troubles {
-        if !trouble.passing {
+        // Nobody knows what a container lacks that has no probe, and so whether it comes.
+        if !trouble.passing || trouble.cause == Cause::Unready {
             told.offer(help::for_pod(facts, pod, &trouble.cause));
         }
         told.in_the_way(trouble.obstacle(facts, pod));
