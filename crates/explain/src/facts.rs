@@ -99,6 +99,12 @@ impl Facts {
         unread.join(" and ")
     }
 
+    /// The object that is asked about and all others.
+    pub(crate) fn all_of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+        let own = Some(&self.object).filter(|_| self.kind() == kind);
+        own.into_iter().chain(self.of_kind(kind))
+    }
+
     /// The key of [`Facts::decisions`].
     pub fn key(kind: &str, namespace: &str, name: &str) -> String {
         format!("{}/{namespace}/{name}", kind.to_lowercase())

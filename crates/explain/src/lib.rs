@@ -37,6 +37,7 @@ pub use disruption::{Budget, allows_no_disruption};
 pub use facts::{Facts, Source};
 pub use help::Help;
 pub use json::{labels, selector_of};
+pub use node::{silent_nodes, unknown_nodes_of_pods};
 pub use pod::{Cause, Trouble, trouble};
 pub use replicas::{Overlap, overlaps};
 pub use time::human;

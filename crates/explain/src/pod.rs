@@ -7,7 +7,7 @@ use crate::facts::{Facts, controller_uid};
 use crate::json::{condition, list, number, text, time, truth};
 use crate::pod_state::container_trouble;
 use crate::time::{human, relative};
-use crate::{Obstacle, State, Telling, disruption, finalizers, help};
+use crate::{Obstacle, State, Telling, disruption, finalizers, help, node};
 
 /// What is wrong with a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,7 +67,8 @@ pub fn trouble(facts: &Facts, pod: &Value, min_ready_seconds: i64) -> Option<Tro
     if let Some(ready) = condition(pod, "Ready").filter(|ready| text(ready, "/status") == "True") {
         return too_young(facts, ready, min_ready_seconds);
     }
-    container_trouble(facts, pod)
+    node_trouble(facts, pod)
+        .or_else(|| container_trouble(facts, pod))
         .or_else(|| readiness_gate(pod))
         .or_else(|| Some(starting(facts, pod)))
 }
@@ -201,6 +202,22 @@ fn missing_claim(facts: &Facts, pod: &Value) -> Option<Cause> {
         }
     });
     lacking.next()
+}
+
+/// A node that is down takes its pods with it, whatever their containers said last.
+fn node_trouble(facts: &Facts, pod: &Value) -> Option<Trouble> {
+    let node = node::of_pod(facts, pod)?;
+    let ready = condition(node, "Ready")?;
+    let what = node::trouble(facts, node)?;
+    Some(Trouble {
+        cause: Cause::NodeSilent,
+        why: format!(
+            "is not ready: its {} {what}",
+            facts.name_of(node).replace('/', " ")
+        ),
+        since: time(ready, "/lastTransitionTime"),
+        passing: false,
+    })
 }
 
 fn too_young(facts: &Facts, ready: &Value, min_ready_seconds: i64) -> Option<Trouble> {
