@@ -33,7 +33,7 @@ use api::Time;
 use serde::Serialize;
 
 pub use decisions::{Decision, Decisions, Line, classify};
-pub use disruption::{Budget, allows_no_disruption};
+pub use disruption::{Budget, allows_no_disruption, budgets_to_count};
 pub use facts::{Facts, Source};
 pub use help::Help;
 pub use json::{labels, selector_of};

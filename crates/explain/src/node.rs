@@ -7,7 +7,7 @@ use crate::facts::Facts;
 use crate::help::Help;
 use crate::json::{condition, list, text, time, truth};
 use crate::time::human;
-use crate::{Obstacle, State, Telling};
+use crate::{Obstacle, State, Telling, disruption};
 
 /// Conditions that are bad when they are true, and what they mean.
 const PRESSURES: [(&str, &str); 4] = [
@@ -66,6 +66,7 @@ pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
             told.conclude(State::Stuck, format!("is silent: {silence}{consequence}"));
         }
     }
+    disruption::tell_of_node(facts, told);
 }
 
 /// What is wrong with a node as far as its pods are concerned: `is silent: its kubelet has said nothing since …`

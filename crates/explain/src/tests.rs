@@ -1,6 +1,7 @@
 //! What people are told, from facts in YAML.
 
 mod deletion;
+mod disruption;
 mod jobs;
 mod nodes;
 mod pods;

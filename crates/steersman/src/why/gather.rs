@@ -82,7 +82,7 @@ impl Gatherer<'_> {
             }
         }
         self.add("persistentvolumeclaims", None, facts).await;
-        self.add("poddisruptionbudgets", None, facts).await;
+        self.budgets(facts).await;
         if facts.object["kind"] == "DaemonSet" {
             self.add("nodes", None, facts).await;
         }
@@ -113,14 +113,33 @@ impl Gatherer<'_> {
         }
         if facts.object["kind"] == "Pod" {
             self.add("persistentvolumeclaims", None, facts).await;
-            self.add("poddisruptionbudgets", None, facts).await;
+            self.budgets(facts).await;
         }
     }
 
-    /// When a node spoke last.
+    /// Budgets, and the pods of those whose status nobody has written.
+    async fn budgets(&self, facts: &mut Facts) {
+        self.add("poddisruptionbudgets", None, facts).await;
+        for selector in explain::budgets_to_count(facts) {
+            let selector = selector.to_string();
+            let selector = Some(selector.as_str()).filter(|text| !text.is_empty());
+            self.add("pods", selector, facts).await;
+        }
+    }
+
+    /// When a node spoke last, and what keeps its pods from being evicted once somebody drains it.
     async fn around_node(&self, facts: &mut Facts) {
         self.lease(text(&facts.object, "/metadata/name").to_owned(), facts)
             .await;
+        if facts.object["spec"]["unschedulable"] == true {
+            let everywhere = Gatherer {
+                namespace: "",
+                ..*self
+            };
+            for plural in ["poddisruptionbudgets", "pods"] {
+                everywhere.add(plural, None, facts).await;
+            }
+        }
     }
 
     /// The nodes of pods that are not ready: a node that fell silent is why.
