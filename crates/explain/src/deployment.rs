@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{condition, number, text, truth};
-use crate::replicas::{note_paused_writes, note_pods, note_refusal, wanted};
+use crate::replicas::{note_old_pods, note_paused_writes, note_pods, note_refusal, wanted};
 use crate::words::{pods, short};
 use crate::{State, Telling, disruption, help};
 
@@ -32,9 +32,6 @@ pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
     let mut trouble = Found::default();
     for set in new.into_iter().chain(old.iter().copied()) {
         let is_new = new.is_some_and(|new| std::ptr::eq(new, set));
-        if !is_new && number(set, "/status/replicas") == 0 && number(set, "/spec/replicas") == 0 {
-            continue;
-        }
         if is_new {
             told.hear(set);
             let can_go_back = old
@@ -42,10 +39,11 @@ pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
                 .any(|set| number(set, "/status/availableReplicas") > 0);
             trouble.refused = note_refusal(facts, set, told);
             trouble.can_go_back = can_go_back;
-            let pods_stuck = pods_of_new(facts, set, can_go_back, told);
-            trouble.pods = pods_stuck;
+            trouble.pods |= pods_of_new(facts, set, can_go_back, told);
         } else {
-            note_pods(facts, set, told);
+            let held = note_old_pods(facts, set, told);
+            // Only Recreate waits until they are gone.
+            trouble.pods |= held && is_recreate(deployment);
         }
     }
     conclude(facts, told, wanted, &trouble);
@@ -115,12 +113,12 @@ fn conclude(facts: &Facts, told: &mut Telling<'_>, wanted: i64, trouble: &Found)
         };
         told.conclude(State::Stuck, format!("{stuck}: {count}{first}"));
     } else {
-        told.conclude(State::Progressing, format!("is on its way: {count}{first}"));
+        told.conclude_on_its_way(&count, format!("is on its way: {count}{first}"));
     }
 }
 
 fn strategy(deployment: &Value) -> String {
-    if text(deployment, "/spec/strategy/type") == "Recreate" {
+    if is_recreate(deployment) {
         return "all old pods gone before the first new one starts (Recreate)".to_owned();
     }
     let of = |field: &str| {
@@ -136,6 +134,10 @@ fn strategy(deployment: &Value) -> String {
         of("maxUnavailable"),
         of("maxSurge")
     )
+}
+
+fn is_recreate(deployment: &Value) -> bool {
+    text(deployment, "/spec/strategy/type") == "Recreate"
 }
 
 fn counts(deployment: &Value, wanted: i64) -> String {

@@ -1,12 +1,14 @@
 //! Budgets for disruptions: what a drain may take away.
 
 use api::IntOrString;
+use api::selector::Selector;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Telling;
-use crate::facts::Facts;
-use crate::json::{labels, number, selector_of, text};
+use crate::facts::{Facts, controller_uid};
+use crate::json::{condition, labels, number, selector_of, text};
+use crate::replicas::wanted;
 
 /// What a budget asks for when this many pods are expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,29 +48,130 @@ pub fn allows_no_disruption(budget: &Value, expected: i32) -> bool {
 
 /// Says which budgets cover a pod, or the pods of a template.
 pub(crate) fn tell(facts: &Facts, of: &Value, told: &mut Telling<'_>) {
+    for budget in facts.of_kind("PodDisruptionBudget") {
+        if covers(budget, of) {
+            told.explanation.sees.extend(describe(facts, budget));
+        }
+    }
+}
+
+/// The same for all pods of the node that is asked about.
+pub(crate) fn tell_of_node(facts: &Facts, told: &mut Telling<'_>) {
+    let name = text(&facts.object, "/metadata/name");
+    let on_it = |pod: &&Value| text(pod, "/spec/nodeName") == name;
+    let pods: Vec<&Value> = facts.of_kind("Pod").filter(on_it).collect();
+    for budget in facts.of_kind("PodDisruptionBudget") {
+        if pods.iter().any(|pod| covers(budget, pod)) {
+            let namespace = text(budget, "/metadata/namespace");
+            let lines = describe(facts, budget).into_iter();
+            let lines = lines.map(|line| format!("in {namespace}, {line}"));
+            told.explanation.sees.extend(lines);
+        }
+    }
+}
+
+/// The selectors of the pods that have to be counted: those of budgets over the object whose status is not written.
+pub fn budgets_to_count(facts: &Facts) -> Vec<Selector> {
+    facts
+        .of_kind("PodDisruptionBudget")
+        .filter(|budget| covers(budget, &facts.object) && !is_written(budget))
+        .filter_map(selector_of)
+        .collect()
+}
+
+/// Is the pod, or are the pods of the template, under this budget?
+fn covers(budget: &Value, of: &Value) -> bool {
     let pods = match text(of, "/kind") {
         "Pod" => labels(of, "/metadata/labels"),
         _ => labels(of, "/spec/template/metadata/labels"),
     };
-    for budget in facts.of_kind("PodDisruptionBudget") {
-        if !selector_of(budget).is_some_and(|selector| selector.matches(&pods)) {
-            continue;
-        }
-        let name = facts.name_of(budget);
-        let known = budget.pointer("/status/disruptionsAllowed").is_some()
-            && number(budget, "/status/expectedPods") > 0;
-        if !known {
-            continue;
-        }
-        let (healthy, least) = (
-            number(budget, "/status/currentHealthy"),
-            number(budget, "/status/desiredHealthy"),
-        );
-        told.sees(match number(budget, "/status/disruptionsAllowed") {
-            0 => format!(
-                "{name} lets nobody be evicted now: {healthy} pods are healthy and {least} must be; a drain waits"
-            ),
-            allowed => format!("{name} lets {allowed} be evicted now: {healthy} pods are healthy, {least} must be"),
-        });
+    text(budget, "/metadata/namespace") == text(of, "/metadata/namespace")
+        && selector_of(budget).is_some_and(|selector| selector.matches(&pods))
+}
+
+/// Has a disruption controller looked at the budget?
+fn is_written(budget: &Value) -> bool {
+    number(budget, "/status/observedGeneration") > 0 || number(budget, "/status/expectedPods") > 0
+}
+
+fn describe(facts: &Facts, budget: &Value) -> Option<String> {
+    let name = facts.name_of(budget);
+    if !is_written(budget) {
+        return uncounted(facts, budget, &name);
     }
+    let expected = number(budget, "/status/expectedPods");
+    let allowed = budget.pointer("/status/disruptionsAllowed")?.as_i64()?;
+    let (healthy, least) = (
+        number(budget, "/status/currentHealthy"),
+        number(budget, "/status/desiredHealthy"),
+    );
+    (expected > 0).then(|| match allowed {
+        0 => nobody(&name, healthy, least),
+        allowed => format!(
+            "{name} lets {allowed} be evicted now: {healthy} pods are healthy, {least} must be"
+        ),
+    })
+}
+
+fn nobody(name: &str, healthy: i64, least: i64) -> String {
+    format!(
+        "{name} lets nobody be evicted now: {healthy} pods are healthy and {least} must be; a drain waits"
+    )
+}
+
+/// A budget without a status lets nobody go, because the API server waits for one; its spec tells whether a status
+/// would change that.
+fn uncounted(facts: &Facts, budget: &Value, name: &str) -> Option<String> {
+    if facts.unread.contains("Pod") {
+        return Some(format!(
+            "{name} lets nobody be evicted now: nobody has written its status; a drain waits"
+        ));
+    }
+    let alive = |pod: &&Value| !matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
+    let pods: Vec<&Value> = facts
+        .all_of_kind("Pod")
+        .filter(|pod| covers(budget, pod))
+        .filter(alive)
+        .collect();
+    let healthy = pods.iter().filter(|pod| is_healthy(pod)).count();
+    let healthy = i64::try_from(healthy).unwrap_or(i64::MAX);
+    let expected = i32::try_from(expected(facts, &pods)).unwrap_or(i32::MAX);
+    let least = i64::from(Budget::of(budget, expected)?.must_stay);
+    Some(match healthy - least {
+        ..=0 => nobody(name, healthy, least),
+        allowed => format!(
+            "{name} lets nobody be evicted now: {healthy} pods are healthy and {least} must be, so {allowed} could go, but nobody has written its status; a drain waits"
+        ),
+    })
+}
+
+fn is_healthy(pod: &Value) -> bool {
+    let ready = condition(pod, "Ready").is_some_and(|ready| text(ready, "/status") == "True");
+    ready && text(pod, "/metadata/deletionTimestamp").is_empty()
+}
+
+/// How many pods the owners want, as far as they are known; pods of others count themselves.
+fn expected(facts: &Facts, pods: &[&Value]) -> i64 {
+    let mut owners: Vec<&str> = pods.iter().map(|pod| top_owner(facts, pod)).collect();
+    owners.sort_unstable();
+    let mut expected = 0;
+    for same in owners.chunk_by(|one, other| one == other) {
+        let mut known = std::iter::once(&facts.object).chain(&facts.related);
+        let known = known.find(|object| text(object, "/metadata/uid") == same[0]);
+        expected += match known.filter(|object| object.pointer("/spec/replicas").is_some()) {
+            Some(owner) => wanted(owner),
+            None => i64::try_from(same.len()).unwrap_or(i64::MAX),
+        };
+    }
+    expected
+}
+
+/// The uid of who wants the pod: its ReplicaSet's Deployment, if both are known.
+fn top_owner<'a>(facts: &'a Facts, pod: &'a Value) -> &'a str {
+    let Some(owner) = controller_uid(pod) else {
+        return text(pod, "/metadata/uid");
+    };
+    let mut sets = facts.all_of_kind("ReplicaSet");
+    let set = sets.find(|set| text(set, "/metadata/uid") == owner);
+    set.and_then(controller_uid).unwrap_or(owner)
 }

@@ -1,6 +1,6 @@
 //! What is known about an object when it is explained.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use api::Time;
@@ -24,6 +24,8 @@ pub struct Facts {
     pub decisions: BTreeMap<String, Vec<Decisions>>,
     /// What could not be read.
     pub missing: Vec<String>,
+    /// The kinds of what could not be read: that there are none of them must not be concluded.
+    pub unread: BTreeSet<String>,
 }
 
 /// Who told.
@@ -33,6 +35,8 @@ pub enum Source {
     Manager(String),
     /// Nobody: the plans were made on a copy of the objects. Why the manager could not be asked.
     Objects(String),
+    /// Nobody, and too little could be read for a plan.
+    Part(String),
     /// A simulated cluster.
     Simulation,
 }
@@ -44,6 +48,10 @@ impl fmt::Display for Source {
             Source::Objects(why) => write!(
                 f,
                 "the objects alone ({why}): what our controllers would decide on a copy of them"
+            ),
+            Source::Part(why) => write!(
+                f,
+                "the objects alone ({why}), of which too few could be read to say what our controllers would decide"
             ),
             Source::Simulation => write!(f, "the simulated controllers"),
         }
@@ -60,7 +68,41 @@ impl Facts {
             events: Vec::new(),
             decisions: BTreeMap::new(),
             missing: Vec::new(),
+            unread: BTreeSet::new(),
         }
+    }
+
+    /// Notes that objects of a kind are unknown, and why.
+    pub fn could_not_read(&mut self, kind: &str, why: String) {
+        self.unread.insert(kind.to_owned());
+        if !self.missing.contains(&why) {
+            self.missing.push(why);
+        }
+    }
+
+    /// Can our controllers plan on these objects as they would in the cluster?
+    pub fn has_inputs_of_a_plan(&self) -> bool {
+        self.unread_inputs().is_empty()
+    }
+
+    /// What the object's own controller goes by and could not be read: `ReplicaSets and Pods`.
+    pub(crate) fn unread_inputs(&self) -> String {
+        let inputs: &[&str] = match self.kind() {
+            "Deployment" => &["ReplicaSet", "Pod"],
+            "ReplicaSet" | "ReplicationController" | "Job" => &["Pod"],
+            "StatefulSet" => &["ControllerRevision", "PersistentVolumeClaim", "Pod"],
+            "DaemonSet" => &["ControllerRevision", "Node", "Pod"],
+            _ => &[],
+        };
+        let unread = inputs.iter().filter(|kind| self.unread.contains(**kind));
+        let unread: Vec<String> = unread.map(|kind| format!("{kind}s")).collect();
+        unread.join(" and ")
+    }
+
+    /// The object that is asked about and all others.
+    pub(crate) fn all_of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+        let own = Some(&self.object).filter(|_| self.kind() == kind);
+        own.into_iter().chain(self.of_kind(kind))
     }
 
     /// The key of [`Facts::decisions`].

@@ -53,6 +53,11 @@ pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help>
             &format!("describe pvc {claim}"),
             "shows why the claim is not bound",
         ),
+        Cause::NoClaim(claim) => on(
+            facts,
+            "get pvc",
+            &format!("shows which claims there are; create {claim}, or name another one"),
+        ),
         Cause::Image { .. } => fix_image(facts, pod, cause),
         Cause::Configuration | Cause::Mount | Cause::Gate | Cause::Failed => on(
             facts,
@@ -60,6 +65,11 @@ pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help>
             "shows its events and what it refers to",
         ),
         Cause::Crash { container } => log(container, " --previous"),
+        Cause::Unready => on(
+            facts,
+            &format!("logs {name} --all-containers"),
+            "shows what it is busy with; kubectl describe pod shows the rest",
+        ),
         Cause::Probe { container } => on(
             facts,
             &format!("logs {name} -c {container}"),

@@ -44,10 +44,11 @@ pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
         return told.conclude(State::Stuck, "the API server refuses to create its pods");
     }
     let stuck = note_pods(facts, told);
-    conclude(job, told, stuck);
+    conclude(facts, told, stuck);
 }
 
-fn conclude(job: &Value, told: &mut Telling<'_>, stuck: bool) {
+fn conclude(facts: &Facts, told: &mut Telling<'_>, stuck: bool) {
+    let job = &facts.object;
     let count = progress(job);
     let ending = [
         ("FailureTarget", "fails"),
@@ -69,12 +70,19 @@ fn conclude(job: &Value, told: &mut Telling<'_>, stuck: bool) {
     let first = told.explanation.in_the_way.first().cloned();
     let wait = told.explanation.waits.first().cloned();
     match (wait, first) {
-        (Some(wait), _) if !stuck => told.conclude(state, format!("{count}; {wait}")),
+        (Some(wait), _) if !stuck => {
+            if number(job, "/status/failed") > 0 {
+                offer_logs(facts, told);
+                let command = format!("describe {}", facts.name_of(job));
+                told.offer(help::on(facts, &command, "shows what happened to its pods"));
+            }
+            told.conclude(state, format!("{count}; {wait}"));
+        }
         (_, Some(first)) => {
             let why = short(&first.why);
             told.conclude(state, format!("{count}; {} {why}", first.object));
         }
-        _ => told.conclude(state, count),
+        _ => told.conclude_on_its_way(&count, count.clone()),
     }
 }
 

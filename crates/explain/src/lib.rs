@@ -9,6 +9,7 @@
 //! exit codes, which no controller reads.
 
 mod decisions;
+mod deletion;
 mod deployment;
 mod disruption;
 mod facts;
@@ -32,10 +33,11 @@ use api::Time;
 use serde::Serialize;
 
 pub use decisions::{Decision, Decisions, Line, classify};
-pub use disruption::{Budget, allows_no_disruption};
+pub use disruption::{Budget, allows_no_disruption, budgets_to_count};
 pub use facts::{Facts, Source};
 pub use help::Help;
 pub use json::{labels, selector_of};
+pub use node::{silent_nodes, unknown_nodes_of_pods};
 pub use pod::{Cause, Trouble, trouble};
 pub use replicas::{Overlap, overlaps};
 pub use time::human;
@@ -79,6 +81,8 @@ pub enum State {
     Progressing,
     /// Something has to be done by somebody.
     Stuck,
+    /// It is not done, and what could be read does not say why.
+    Unknown,
 }
 
 /// Something that a controller did.
@@ -242,8 +246,19 @@ impl<'a> Telling<'a> {
         self.explanation.in_the_way.push(obstacle);
     }
 
+    /// Concludes that it goes on as it should, unless what could be read does not tell.
+    fn conclude_on_its_way(&mut self, count: &str, verdict: String) {
+        match self.facts.unread_inputs() {
+            unread if unread.is_empty() => self.conclude(State::Progressing, verdict),
+            unread => self.conclude(
+                State::Unknown,
+                format!("is not done: {count}; why cannot be told without its {unread}"),
+            ),
+        }
+    }
+
     fn finish(mut self) -> Explanation {
-        self.note_deletion();
+        deletion::tell(self.facts, &mut self);
         if self.explanation.state == State::Stuck {
             let command = format!("describe {}", self.explanation.object);
             self.offer(help::on(self.facts, &command, "shows its events"));
@@ -264,22 +279,6 @@ impl<'a> Telling<'a> {
             };
         }
         self.explanation
-    }
-
-    /// An object that is on its way out is held by its finalizers, whatever its kind.
-    fn note_deletion(&mut self) {
-        let (object, kind) = (&self.facts.object, self.facts.kind());
-        if kind == "Pod" || kind == "Namespace" {
-            // These have more to say about it themselves.
-            return;
-        }
-        let Some(obstacle) = finalizers::holding(self.facts, object) else {
-            return;
-        };
-        let verdict = format!("is being deleted; {}", obstacle.why);
-        self.conclude(State::Stuck, verdict);
-        self.offer(help::finalizer(self.facts, object));
-        self.in_the_way(obstacle);
     }
 }
 

@@ -1,12 +1,13 @@
 //! Nodes: whether they speak, what they lack, and what their taints do to pods.
 
+use api::MicroTime;
 use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::help::Help;
 use crate::json::{condition, list, text, time, truth};
 use crate::time::human;
-use crate::{Obstacle, State, Telling};
+use crate::{Obstacle, State, Telling, disruption};
 
 /// Conditions that are bad when they are true, and what they mean.
 const PRESSURES: [(&str, &str); 4] = [
@@ -53,32 +54,85 @@ pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
         }
         "True" => told.conclude(State::Settled, format!("is ready{consequence}")),
         "False" => {
-            let message = text(ready, "/message");
-            told.in_the_way(obstacle(facts, ready, format!("is not ready: {message}")));
+            let what = is_not_ready(ready);
+            told.in_the_way(obstacle(facts, ready, what.clone()));
             told.offer(look(name));
-            told.conclude(
-                State::Stuck,
-                format!("is not ready: {message}{consequence}"),
-            );
+            told.conclude(State::Stuck, format!("{what}{consequence}"));
         }
         _ => {
-            let heard = time(ready, "/lastHeartbeatTime");
-            let since = heard.map_or(String::new(), |at| {
-                let ago = human(facts.now.unix() - at.unix());
-                format!(" since {at} ({ago} ago)")
-            });
-            told.in_the_way(obstacle(
-                facts,
-                ready,
-                format!("its kubelet has said nothing{since}"),
-            ));
+            let silence = silence(facts, node);
+            told.in_the_way(obstacle(facts, ready, silence.clone()));
             told.offer(look(name));
-            told.conclude(
-                State::Stuck,
-                format!("is silent: its kubelet has said nothing{since}{consequence}"),
-            );
+            told.conclude(State::Stuck, format!("is silent: {silence}{consequence}"));
         }
     }
+    disruption::tell_of_node(facts, told);
+}
+
+/// What is wrong with a node as far as its pods are concerned: `is silent: its kubelet has said nothing since …`
+pub(crate) fn trouble(facts: &Facts, node: &Value) -> Option<String> {
+    let ready = condition(node, "Ready")?;
+    match text(ready, "/status") {
+        "True" => None,
+        "False" => Some(is_not_ready(ready)),
+        _ => Some(format!("is silent: {}", silence(facts, node))),
+    }
+}
+
+fn is_not_ready(ready: &Value) -> String {
+    format!("is not ready: {}", text(ready, "/message"))
+}
+
+/// Since when the kubelet has said nothing. It reports its status every few minutes, and renews its lease every few
+/// seconds: the later of the two is its last word.
+fn silence(facts: &Facts, node: &Value) -> String {
+    let name = text(node, "/metadata/name");
+    let lease = facts
+        .of_kind("Lease")
+        .find(|lease| text(lease, "/metadata/name") == name);
+    let renewed = lease.and_then(|lease| MicroTime::parse(text(lease, "/spec/renewTime")));
+    let reported = condition(node, "Ready").and_then(|ready| time(ready, "/lastHeartbeatTime"));
+    let heard = reported
+        .into_iter()
+        .chain(renewed.map(|at| at.time()))
+        .max();
+    let since = heard.map_or(String::new(), |at| {
+        let ago = human(facts.now.unix() - at.unix());
+        format!(" since {at} ({ago} ago)")
+    });
+    match facts.unread.contains("Lease") && renewed.is_none() {
+        true => format!("its kubelet has not reported its status{since}"),
+        false => format!("its kubelet has said nothing{since}"),
+    }
+}
+
+/// The node that a pod is on, as far as it was read.
+pub(crate) fn of_pod<'a>(facts: &'a Facts, pod: &Value) -> Option<&'a Value> {
+    let name = text(pod, "/spec/nodeName");
+    facts
+        .all_of_kind("Node")
+        .find(|node| text(node, "/metadata/name") == name)
+}
+
+/// The names of nodes that have to be read before it can be told why their pods are not ready.
+pub fn unknown_nodes_of_pods(facts: &Facts) -> impl Iterator<Item = &str> {
+    let waits = |pod: &&Value| {
+        let ready = condition(pod, "Ready").is_some_and(|ready| text(ready, "/status") == "True");
+        let ended = matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
+        !ready && !ended && of_pod(facts, pod).is_none()
+    };
+    let pods = facts.all_of_kind("Pod").filter(waits);
+    pods.map(|pod| text(pod, "/spec/nodeName"))
+        .filter(|name| !name.is_empty())
+}
+
+/// The names of nodes beside the one asked about whose last word matters.
+pub fn silent_nodes(facts: &Facts) -> impl Iterator<Item = &str> {
+    let silent = |node: &&Value| {
+        condition(node, "Ready").is_some_and(|ready| text(ready, "/status") == "Unknown")
+    };
+    let nodes = facts.of_kind("Node").filter(silent);
+    nodes.map(|node| text(node, "/metadata/name"))
 }
 
 fn taint(taint: &Value) -> String {

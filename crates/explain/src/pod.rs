@@ -7,7 +7,7 @@ use crate::facts::{Facts, controller_uid};
 use crate::json::{condition, list, number, text, time, truth};
 use crate::pod_state::container_trouble;
 use crate::time::{human, relative};
-use crate::{Obstacle, State, Telling, disruption, finalizers, help};
+use crate::{Obstacle, State, Telling, disruption, finalizers, help, node};
 
 /// What is wrong with a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +28,8 @@ pub enum Cause {
     Unschedulable,
     /// A claim that is not bound.
     Claim(String),
+    /// A claim that does not exist.
+    NoClaim(String),
     Unscheduled,
     Image {
         container: String,
@@ -42,6 +44,8 @@ pub enum Cause {
     Gate,
     Mount,
     Starting,
+    /// It runs, and nothing says why it is not ready.
+    Unready,
     Failed,
     Young,
 }
@@ -63,7 +67,8 @@ pub fn trouble(facts: &Facts, pod: &Value, min_ready_seconds: i64) -> Option<Tro
     if let Some(ready) = condition(pod, "Ready").filter(|ready| text(ready, "/status") == "True") {
         return too_young(facts, ready, min_ready_seconds);
     }
-    container_trouble(facts, pod)
+    node_trouble(facts, pod)
+        .or_else(|| container_trouble(facts, pod))
         .or_else(|| readiness_gate(pod))
         .or_else(|| Some(starting(facts, pod)))
 }
@@ -152,9 +157,13 @@ fn unscheduled(facts: &Facts, pod: &Value) -> Trouble {
         );
         return of(Cause::Gated, why, false);
     }
-    if let Some(claim) = unbound_claim(facts, pod) {
-        let why = format!("cannot be scheduled: its claim {claim} is not bound");
-        return of(Cause::Claim(claim), why, false);
+    if let Some(cause) = missing_claim(facts, pod) {
+        let why = match &cause {
+            Cause::NoClaim(claim) => format!("its claim {claim} does not exist"),
+            Cause::Claim(claim) => format!("its claim {claim} is not bound"),
+            _ => String::new(),
+        };
+        return of(cause, format!("cannot be scheduled: {why}"), false);
     }
     let told = facts.messages(pod, "FailedScheduling");
     let message = match message {
@@ -172,20 +181,43 @@ fn unscheduled(facts: &Facts, pod: &Value) -> Trouble {
     )
 }
 
-/// A claim of the pod that is there and not bound, or not there at all, as far as claims could be read.
-fn unbound_claim(facts: &Facts, pod: &Value) -> Option<String> {
-    facts.of_kind("PersistentVolumeClaim").next()?;
-    let claims = list(pod, "/spec/volumes")
+/// The first claim of the pod that is not bound, or not there at all, as far as claims could be read.
+fn missing_claim(facts: &Facts, pod: &Value) -> Option<Cause> {
+    const KIND: &str = "PersistentVolumeClaim";
+    if facts.unread.contains(KIND) {
+        return None;
+    }
+    let names = list(pod, "/spec/volumes")
         .iter()
         .map(|volume| text(volume, "/persistentVolumeClaim/claimName"))
         .filter(|name| !name.is_empty());
-    let bound = |name: &str| {
-        facts.of_kind("PersistentVolumeClaim").any(|claim| {
-            text(claim, "/metadata/name") == name && text(claim, "/status/phase") == "Bound"
-        })
-    };
-    let mut unbound = claims.filter(|name| !bound(name));
-    unbound.next().map(str::to_owned)
+    let mut lacking = names.filter_map(|name| {
+        let mut claims = facts.of_kind(KIND);
+        match claims.find(|claim| text(claim, "/metadata/name") == name) {
+            None => Some(Cause::NoClaim(name.to_owned())),
+            Some(claim) if text(claim, "/status/phase") != "Bound" => {
+                Some(Cause::Claim(name.to_owned()))
+            }
+            Some(_) => None,
+        }
+    });
+    lacking.next()
+}
+
+/// A node that is down takes its pods with it, whatever their containers said last.
+fn node_trouble(facts: &Facts, pod: &Value) -> Option<Trouble> {
+    let node = node::of_pod(facts, pod)?;
+    let ready = condition(node, "Ready")?;
+    let what = node::trouble(facts, node)?;
+    Some(Trouble {
+        cause: Cause::NodeSilent,
+        why: format!(
+            "is not ready: its {} {what}",
+            facts.name_of(node).replace('/', " ")
+        ),
+        since: time(ready, "/lastTransitionTime"),
+        passing: false,
+    })
 }
 
 fn too_young(facts: &Facts, ready: &Value, min_ready_seconds: i64) -> Option<Trouble> {
@@ -229,18 +261,23 @@ fn starting(facts: &Facts, pod: &Value) -> Trouble {
             passing: false,
         };
     }
-    let why = match text(pod, "/status/phase") {
-        "Running" => {
+    let runs = text(pod, "/status/phase") == "Running";
+    let why = match runs {
+        true => {
             let told = ready.map_or("", |held| text(held, "/message"));
             match told {
                 "" => "runs and is not ready".to_owned(),
                 told => format!("runs and is not ready: {told}"),
             }
         }
-        _ => format!("is starting on {node}"),
+        false => format!("is starting on {node}"),
     };
     Trouble {
-        cause: Cause::Starting,
+        cause: if runs {
+            Cause::Unready
+        } else {
+            Cause::Starting
+        },
         why,
         since: ready
             .and_then(|held| time(held, "/lastTransitionTime"))

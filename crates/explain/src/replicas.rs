@@ -82,11 +82,11 @@ pub(crate) fn conclude_by_pods(told: &mut Telling<'_>, stuck: bool, available: i
                 format!("{count}; {} {}", first.object, short(&first.why)),
             );
         }
-        (false, Some(first)) => told.conclude(
-            State::Progressing,
+        (false, Some(first)) => told.conclude_on_its_way(
+            &count,
             format!("{count}; {} {}", first.object, short(&first.why)),
         ),
-        (_, None) => told.conclude(State::Progressing, count),
+        (_, None) => told.conclude_on_its_way(&count, count.clone()),
     }
 }
 
@@ -197,10 +197,33 @@ pub(crate) fn note_pods(facts: &Facts, set: &Value, told: &mut Telling<'_>) -> b
     troubles.sort_by_key(|(_, trouble)| (trouble.passing, trouble.cause == Cause::Terminating));
     let stuck = troubles.iter().any(|(_, trouble)| !trouble.passing);
     for (pod, trouble) in troubles {
-        if !trouble.passing {
+        // Nobody knows what a container lacks that has no probe, and so whether it comes.
+        if !trouble.passing || trouble.cause == Cause::Unready {
             told.offer(help::for_pod(facts, pod, &trouble.cause));
         }
         told.in_the_way(trouble.obstacle(facts, pod));
     }
     stuck
+}
+
+/// The same for a set whose template nobody wants any more: what ails its pods goes with them, unless it is what
+/// keeps them from going. Says whether one of them that still runs is kept so.
+pub(crate) fn note_old_pods(facts: &Facts, set: &Value, told: &mut Telling<'_>) -> bool {
+    let mut held = false;
+    let min_ready_seconds = number(set, "/spec/minReadySeconds");
+    for pod in facts.controlled("Pod", set) {
+        let Some(mut trouble) = trouble(facts, pod, min_ready_seconds) else {
+            continue;
+        };
+        match trouble.cause {
+            Cause::Failed => continue,
+            Cause::Held | Cause::NodeSilent => {
+                held |= !matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
+                told.offer(help::for_pod(facts, pod, &trouble.cause));
+            }
+            _ => trouble.passing = true,
+        }
+        told.in_the_way(trouble.obstacle(facts, pod));
+    }
+    held
 }

@@ -1,8 +1,11 @@
 //! What people are told, from facts in YAML.
 
+mod deletion;
+mod disruption;
 mod jobs;
 mod nodes;
 mod pods;
+mod unread;
 mod workloads;
 
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@ use api::kinds::{
     PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, Secret, ServiceAccount,
     StatefulSet,
 };
-use api::{Clock, Gate, Gates, Rng};
+use api::{Clock, Gate, Gates, Key, Rng};
 use client::Client;
 use controllers::garbage_collector::{self, SharedKind};
 
@@ -20,7 +20,7 @@ use controllers::{
 };
 use futures_util::future::{BoxFuture, join_all};
 use runtime::controller::Controller;
-use runtime::decisions::Decisions;
+use runtime::decisions::{Decision, Decisions};
 use runtime::events::Recorder;
 use runtime::metrics::Metrics;
 use runtime::{Informers, Stop};
@@ -49,6 +49,9 @@ pub struct Parts {
 /// A controller that this build has.
 pub struct Built {
     pub name: &'static str,
+    /// The kind of the objects that its decisions are about; none for the garbage collector, who decides about
+    /// all kinds and begins its lines with the kind.
+    pub decides_about: Option<&'static str>,
     /// The component that its events come from; empty if it emits none.
     pub component: &'static str,
     /// None where its flags turn it off.
@@ -65,6 +68,7 @@ pub struct Ready {
 pub const BUILT: &[Built] = &[
     Built {
         name: "serviceaccount-token-controller",
+        decides_about: Some("Secret"),
         component: "",
         build: |parts, tools| {
             let signer = Signer::from_pem(parts.service_account_key.as_deref()?).ok()?;
@@ -80,6 +84,7 @@ pub const BUILT: &[Built] = &[
     },
     Built {
         name: "replicationcontroller-controller",
+        decides_about: Some("ReplicationController"),
         component: "replication-controller",
         build: |parts, tools| {
             let workers = workers(parts.config.replication_controller.concurrent_syncs);
@@ -90,6 +95,7 @@ pub const BUILT: &[Built] = &[
     },
     Built {
         name: "pod-garbage-collector-controller",
+        decides_about: Some("Pod"),
         component: "",
         build: |parts, tools| {
             let threshold = parts.config.pod_gc_controller.terminated_pod_threshold;
@@ -99,6 +105,7 @@ pub const BUILT: &[Built] = &[
     },
     Built {
         name: "namespace-controller",
+        decides_about: Some("Namespace"),
         component: "",
         build: |parts, tools| {
             let workers = workers(parts.config.namespace_controller.concurrent_syncs);
@@ -108,6 +115,7 @@ pub const BUILT: &[Built] = &[
     },
     Built {
         name: "serviceaccount-controller",
+        decides_about: Some("Namespace"),
         component: "",
         build: |parts, tools| {
             let controller = service_account::controller(&parts.informers, tools, &["default"], 1);
@@ -116,6 +124,7 @@ pub const BUILT: &[Built] = &[
     },
     Built {
         name: "garbage-collector-controller",
+        decides_about: None,
         component: "garbage-collector-controller",
         build: |parts, tools| {
             let config = &parts.config.garbage_collector_controller;
@@ -136,6 +145,7 @@ pub const BUILT: &[Built] = &[
     },
     Built {
         name: "daemonset-controller",
+        decides_about: Some("DaemonSet"),
         component: "daemonset-controller",
         build: |parts, tools| {
             let workers = workers(parts.config.daemon_set_controller.concurrent_syncs);
@@ -145,6 +155,7 @@ pub const BUILT: &[Built] = &[
     },
     Built {
         name: job::NAME,
+        decides_about: Some("Job"),
         component: "job-controller",
         build: |parts, tools| {
             let workers = workers(parts.config.job_controller.concurrent_syncs);
@@ -159,6 +170,7 @@ pub const BUILT: &[Built] = &[
     },
     Built {
         name: "deployment-controller",
+        decides_about: Some("Deployment"),
         component: "deployment-controller",
         build: |parts, tools| {
             let workers = workers(parts.config.deployment_controller.concurrent_syncs);
@@ -168,6 +180,7 @@ pub const BUILT: &[Built] = &[
     },
     Built {
         name: "replicaset-controller",
+        decides_about: Some("ReplicaSet"),
         component: "replicaset-controller",
         build: |parts, tools| {
             let workers = workers(parts.config.replica_set_controller.concurrent_syncs);
@@ -177,6 +190,7 @@ pub const BUILT: &[Built] = &[
     },
     Built {
         name: "statefulset-controller",
+        decides_about: Some("StatefulSet"),
         component: "statefulset-controller",
         build: |parts, tools| {
             let config = &parts.config.stateful_set_controller;
@@ -190,6 +204,7 @@ pub const BUILT: &[Built] = &[
     },
     Built {
         name: "ttl-controller",
+        decides_about: Some("Node"),
         component: "",
         build: |parts, tools| {
             // UPSTREAM: five workers, without a flag.
@@ -199,6 +214,7 @@ pub const BUILT: &[Built] = &[
     },
     Built {
         name: "node-lifecycle-controller",
+        decides_about: Some("Node"),
         component: "node-controller",
         build: |parts, tools| {
             let settings = node_lifecycle_settings(&parts.config);
@@ -224,6 +240,7 @@ pub const BUILT: &[Built] = &[
     },
     Built {
         name: "clusterrole-aggregation-controller",
+        decides_about: Some("ClusterRole"),
         component: "",
         build: |parts, tools| {
             // UPSTREAM: five workers, without a flag.
@@ -233,6 +250,7 @@ pub const BUILT: &[Built] = &[
     },
     Built {
         name: "ttl-after-finished-controller",
+        decides_about: Some("Job"),
         component: "",
         build: |parts, tools| {
             let workers = workers(parts.config.ttl_after_finished_controller.concurrent_syncs);
@@ -242,6 +260,7 @@ pub const BUILT: &[Built] = &[
     },
     Built {
         name: "legacy-serviceaccount-token-cleaner-controller",
+        decides_about: Some("Secret"),
         component: "",
         build: |parts, tools| {
             let period = parts
@@ -261,6 +280,7 @@ pub const BUILT: &[Built] = &[
     },
     Built {
         name: "root-ca-certificate-publisher-controller",
+        decides_about: Some("Namespace"),
         component: "",
         build: |parts, tools| {
             let root_ca = parts.root_ca.as_deref()?;
@@ -270,6 +290,7 @@ pub const BUILT: &[Built] = &[
     },
     Built {
         name: "taint-eviction-controller",
+        decides_about: Some("Pod"),
         component: "taint-eviction-controller",
         build: |parts, tools| {
             let controller = taint_eviction_loop(parts, tools);
@@ -330,6 +351,21 @@ pub fn has(name: &str) -> bool {
 
 pub fn find(name: &str) -> Option<&'static Built> {
     BUILT.iter().find(|built| built.name == name)
+}
+
+/// What is recorded about an object, by controller. Decisions are kept by name alone, and a Service is often called
+/// like its Deployment: who decides about other kinds speaks of a namesake.
+pub fn decisions_about(
+    decisions: &Decisions,
+    kind: &str,
+    key: &Key,
+) -> Vec<(&'static str, Vec<Decision>)> {
+    let mut found = decisions.about(key);
+    found.retain(|(controller, _)| {
+        let about = find(controller).and_then(|built| built.decides_about);
+        about.is_none_or(|about| about == kind)
+    });
+    found
 }
 
 impl Built {

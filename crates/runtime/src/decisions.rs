@@ -106,9 +106,9 @@ impl Decisions {
             return;
         }
         if decisions.len() == DECISIONS_PER_OBJECT
-            && let Some(oldest) = decisions.pop_front()
+            && let Some(dropped) = decisions.remove(least_telling(decisions, &text))
         {
-            inner.bytes -= oldest.text.len();
+            inner.bytes -= dropped.text.len();
         }
         inner.bytes += text.len();
         let text: Arc<str> = text.into();
@@ -153,8 +153,8 @@ impl Decisions {
             .unwrap_or_default()
     }
 
-    /// What anybody decided about an object of this name, by controller. Kinds are not told apart: the
-    /// garbage collector, who decides about all of them, begins its lines with the kind.
+    /// What anybody decided about an object of this name, by controller. Kinds are not told apart here: whoever
+    /// knows the controllers knows about which kind each of them decides.
     pub fn about(&self, key: &Key) -> Vec<(&'static str, Vec<Decision>)> {
         let controllers = self.controllers().into_iter();
         controllers
@@ -224,6 +224,29 @@ impl Serialize for Decision {
         }
         object.end()
     }
+}
+
+/// Which decision makes room for the next one: the oldest that was made again since with other numbers, or else
+/// the oldest. A container that crashes for ever makes its owners wait in the same words for ever, and these must
+/// not push out what was last done.
+fn least_telling(decisions: &VecDeque<Decision>, next: &str) -> usize {
+    let said_again = |index: &usize| {
+        let later = decisions.range(index + 1..).map(|decision| &*decision.text);
+        let mut later = later.chain([next]);
+        later.any(|text| same_words(text, &decisions[*index].text))
+    };
+    (0..decisions.len()).find(said_again).unwrap_or(0)
+}
+
+/// Are the texts the same but for their numbers and times?
+fn same_words(one: &str, other: &str) -> bool {
+    words(one).eq(words(other))
+}
+
+/// What stands between the digits.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|character: char| character.is_ascii_digit());
+    words.filter(|word| !word.is_empty())
 }
 
 /// The lines joined, up to the limit; a last line says how many are left out.
@@ -354,6 +377,37 @@ mod tests {
         let kept = counts(&decisions, "a");
         assert_eq!(kept.len(), 8);
         assert_eq!(kept[0].0, "step 12");
+    }
+
+    #[test]
+    fn waits_that_come_again_do_not_push_out_what_was_done() {
+        let decisions = Decisions::new();
+        record(&decisions, "a", 0, &["creates a-5d4f8 with 2 of 2 pods"]);
+        for step in 1..40 {
+            let available = step % 3;
+            let wait = format!("waits for pods: {available} of 2 are available");
+            let until = format!("counts as stuck at 1970-01-01T00:10:{step:02}Z");
+            record(&decisions, "a", step, &[&wait, &until]);
+            record(&decisions, "a", step, &["is complete"]);
+        }
+        let kept = counts(&decisions, "a");
+        let kept: Vec<&str> = kept.iter().map(|(text, _)| text.as_str()).collect();
+        expect![[r#"
+            creates a-5d4f8 with 2 of 2 pods
+            is complete
+            waits for pods: 1 of 2 are available|counts as stuck at 1970-01-01T00:10:37Z
+            is complete
+            waits for pods: 2 of 2 are available|counts as stuck at 1970-01-01T00:10:38Z
+            is complete
+            waits for pods: 0 of 2 are available|counts as stuck at 1970-01-01T00:10:39Z
+            is complete"#]]
+        .assert_eq(&kept.join("\n"));
+        let bytes: usize = decisions
+            .get("replicaset", &Key::new("web", "a"))
+            .iter()
+            .map(|kept| kept.text.len())
+            .sum();
+        assert_eq!(decisions.lock().bytes, bytes);
     }
 
     #[test]

@@ -49,7 +49,30 @@ controller: job-controller
 about: job/shop/pi
 lines: ['waits until 2026-01-01T12:00:10Z before it replaces a pod: 1 pod failed since the last success']"
         ),
-        expect!["0 of 4 have succeeded; waits until 2026-01-01T12:00:10Z before it replaces a pod: 1 pod failed since the last success"],
+        expect![[r#"
+            0 of 4 have succeeded; waits until 2026-01-01T12:00:10Z before it replaces a pod: 1 pod failed since the last success
+            kubectl describe job/pi -n shop"#]],
+    );
+}
+
+#[test]
+fn a_job_that_backs_off_names_the_pod_that_failed() {
+    check_verdict(
+        &format!(
+            "{JOB}
+status: {{failed: 1}}
+---
+kind: Pod
+metadata: {{name: pi-a, namespace: shop, ownerReferences: [{{uid: j, controller: true}}]}}
+status: {{phase: Failed}}
+---
+controller: job-controller
+about: job/shop/pi
+lines: ['waits until 2026-01-01T12:00:10Z before it replaces a pod: 1 pod failed since the last success']"
+        ),
+        expect![[r#"
+            0 of 4 have succeeded; waits until 2026-01-01T12:00:10Z before it replaces a pod: 1 pod failed since the last success
+            kubectl logs pi-a -n shop"#]],
     );
 }
 

@@ -86,3 +86,97 @@ lines: ['taints it with node.kubernetes.io/unreachable:NoExecute: it is silent']
         "#]],
     );
 }
+
+/// It reports its status every few minutes, and renews its lease every few seconds.
+#[test]
+fn the_last_word_of_a_node_is_the_later_of_two() {
+    let node = "
+kind: Node
+metadata: {name: node-1}
+status: {conditions: [{type: Ready, status: Unknown, lastHeartbeatTime: '2026-01-01T11:55:00Z'}]}";
+    let lease = |renewed: &str| {
+        format!(
+            "{node}\n---\nkind: Lease\nmetadata: {{name: node-1, namespace: kube-node-lease}}\nspec: {{renewTime: '{renewed}'}}"
+        )
+    };
+    check_verdict(
+        &lease("2026-01-01T11:58:20.123456Z"),
+        expect![[r#"
+        is silent: its kubelet has said nothing since 2026-01-01T11:58:20Z (100s ago)
+        kubectl describe node node-1"#]],
+    );
+    check_verdict(
+        &lease("2026-01-01T11:50:00.000000Z"),
+        expect![[r#"
+        is silent: its kubelet has said nothing since 2026-01-01T11:55:00Z (5m ago)
+        kubectl describe node node-1"#]],
+    );
+    let mut unread = super::facts(node);
+    unread.could_not_read("Lease", "lease of node/node-1: forbidden".to_owned());
+    expect![
+        "is silent: its kubelet has not reported its status since 2026-01-01T11:55:00Z (5m ago)"
+    ]
+    .assert_eq(&crate::explain(&unread).verdict);
+}
+
+#[test]
+fn pods_on_a_node_that_is_down_name_it() {
+    let on = |ready: &str| {
+        format!(
+            "
+kind: Pod
+metadata: {{name: web-1, namespace: shop}}
+spec: {{nodeName: node-1, containers: [{{name: main, readinessProbe: {{}}}}]}}
+status: {{phase: Running, containerStatuses: [{{name: main, ready: false, state: {{running: {{}}}}}}], conditions: [{{type: Ready, status: 'False'}}]}}
+---
+kind: Node
+metadata: {{name: node-1}}
+status: {{conditions: [{{type: Ready, {ready}}}]}}"
+        )
+    };
+    check_verdict(
+        &on(
+            "status: Unknown, lastHeartbeatTime: '2026-01-01T11:57:00Z', lastTransitionTime: '2026-01-01T11:58:00Z'",
+        ),
+        expect![[r#"
+            is not ready: its node node-1 is silent: its kubelet has said nothing since 2026-01-01T11:57:00Z (3m ago) (for 2m)
+            kubectl describe node node-1"#]],
+    );
+    check_verdict(
+        &on("status: 'False', message: container runtime is down"),
+        expect![[r#"
+            is not ready: its node node-1 is not ready: container runtime is down
+            kubectl describe node node-1"#]],
+    );
+    check_verdict(
+        &on("status: 'True'"),
+        expect![[r#"
+        container main runs, and its readiness probe has not succeeded yet
+        kubectl logs web-1 -c main -n shop"#]],
+    );
+}
+
+#[test]
+fn which_nodes_have_to_be_read() {
+    let pod = |name: &str, node: &str, ready: &str| {
+        format!(
+            "
+---
+kind: Pod
+metadata: {{name: {name}}}
+spec: {{nodeName: '{node}'}}
+status: {{phase: Running, conditions: [{{type: Ready, status: '{ready}'}}]}}"
+        )
+    };
+    let yaml = [
+        "{kind: Deployment, metadata: {name: web}}".to_owned(),
+        pod("a", "node-1", "False"),
+        pod("b", "node-2", "True"),
+        pod("c", "node-3", "False"),
+        pod("d", "", "False"),
+        "\n---\n{kind: Node, metadata: {name: node-3}, status: {conditions: [{type: Ready, status: Unknown}]}}".to_owned(),
+    ];
+    let facts = super::facts(&yaml.concat());
+    assert!(crate::unknown_nodes_of_pods(&facts).eq(["node-1"]));
+    assert!(crate::silent_nodes(&facts).eq(["node-3"]));
+}

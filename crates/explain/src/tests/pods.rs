@@ -112,6 +112,29 @@ status: {phase: Running, containerStatuses: [{name: main, ready: true}], conditi
     );
 }
 
+/// Without a probe nothing says what it lacks.
+#[test]
+fn a_pod_that_runs_and_is_not_ready() {
+    let pod = "
+kind: Pod
+metadata: {name: db-0, namespace: shop, ownerReferences: [{uid: s, controller: true}]}
+spec: {nodeName: node-1, containers: [{name: main}]}
+status: {phase: Running, containerStatuses: [{name: main, ready: false, state: {running: {}}}], conditions: [{type: Ready, status: 'False'}]}";
+    check_verdict(
+        pod,
+        expect![[r#"
+        runs and is not ready
+        kubectl logs db-0 --all-containers -n shop"#]],
+    );
+    let set = "{kind: StatefulSet, metadata: {name: db, namespace: shop, uid: s}, spec: {replicas: 1}, status: {replicas: 1}}";
+    check_verdict(
+        &format!("{set}\n---{pod}"),
+        expect![[r#"
+        0 of 1 pods are available; pod/db-0 runs and is not ready
+        kubectl logs db-0 --all-containers -n shop"#]],
+    );
+}
+
 #[test]
 fn pods_that_find_no_node() {
     let unscheduled = |spec: &str, condition: &str| {
@@ -157,6 +180,21 @@ status: {{phase: Pending, conditions: [{condition}]}}"
             cannot be scheduled: its claim data is not bound (for 10m)
             kubectl describe pvc data -n shop"#]],
     );
+    let not_found = unscheduled(
+        "{volumes: [{persistentVolumeClaim: {claimName: nosuch}}]}",
+        "{type: PodScheduled, status: 'False', reason: Unschedulable, message: 'persistentvolumeclaim \"nosuch\" not found'}",
+    );
+    check_verdict(
+        &not_found,
+        expect![[r#"
+        cannot be scheduled: its claim nosuch does not exist (for 10m)
+        kubectl get pvc -n shop"#]],
+    );
+    let mut unread = super::facts(&not_found);
+    unread.could_not_read("PersistentVolumeClaim", "persistentvolumeclaims".to_owned());
+    let told = crate::explain(&unread);
+    expect![[r#"cannot be scheduled: persistentvolumeclaim "nosuch" not found (for 10m)"#]]
+        .assert_eq(&told.verdict);
 }
 
 #[test]

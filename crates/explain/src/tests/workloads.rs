@@ -157,6 +157,51 @@ fn deployments_in_short() {
     );
 }
 
+/// The image that cannot be pulled is the old set's, whose pods go anyway.
+#[test]
+fn a_rollout_that_was_taken_back() {
+    check(
+        &deployment(
+            ", template: {spec: {containers: [{name: main, image: 'web:1'}]}}",
+            ", replicas: 4, updatedReplicas: 3, readyReplicas: 2, availableReplicas: 2",
+            "status: {replicas: 3, availableReplicas: 2}
+---
+kind: Pod
+metadata: {name: web-1-a, namespace: shop, ownerReferences: [{uid: r1, controller: true}]}
+spec: {nodeName: node-1}
+status: {phase: Running, conditions: [{type: Ready, status: 'False'}]}
+---
+kind: ReplicaSet
+metadata: {name: web-0, namespace: shop, uid: r0, annotations: {deployment.kubernetes.io/revision: '0'}, ownerReferences: [{uid: d, controller: true}]}
+spec: {replicas: 1}
+status: {replicas: 1}
+---
+kind: Pod
+metadata: {name: web-0-a, namespace: shop, ownerReferences: [{uid: r0, controller: true}]}
+spec: {nodeName: node-1}
+status: {phase: Pending, containerStatuses: [{name: main, image: 'web:missing', state: {waiting: {reason: ImagePullBackOff}}}]}",
+        ),
+        expect![[r#"
+            deployment/web in shop: is on its way: 3 of 3 pods are updated, 2 available; pod/web-1-a runs and is not ready
+
+            wants       3 pods of web:1
+                        at most 25% unavailable and 25% too many while it rolls out
+
+            sees        4 pods, 3 of 3 updated, 2 ready, 2 available
+                        replicaset/web-1 has the current template: wants 3, has 3, 2 available
+                        replicaset/web-0 is revision 0: wants 1, has 1, 0 available
+
+            in the way  pod/web-1-a: runs and is not ready
+                        pod/web-0-a: container main cannot pull image "web:missing": ImagePullBackOff
+
+            would help  kubectl logs web-1-a --all-containers -n shop
+                        shows what it is busy with; kubectl describe pod shows the rest
+
+            Told by the controllers themselves, at https://here.
+        "#]],
+    );
+}
+
 #[test]
 fn a_stateful_set_that_waits_for_a_superseded_pod() {
     check_verdict(

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! /debug/controllers/                                    the controllers that decided something
-//! /debug/controllers/?namespace=<namespace>&name=<name>  what any of them decided about one object
+//! /debug/controllers/?namespace=<namespace>&name=<name>  what any of them decided about objects of this name
+//!                                         &kind=<kind>   and only about the one of this kind, such as Deployment
 //! /debug/controllers/<controller>                        the objects it decided about
 //! /debug/controllers/<controller>/<namespace>/<object>   its last decisions about one, oldest first
 //! /debug/controllers/<controller>/<object>               the same for objects without a namespace
@@ -14,7 +15,7 @@ use http::StatusCode;
 use runtime::Decisions;
 
 use super::router::{Reply, Request, Router, json, reply, text};
-use crate::built::GraphHandle;
+use crate::built::{GraphHandle, decisions_about};
 
 pub const PREFIX: &str = "/debug/controllers/";
 
@@ -46,7 +47,7 @@ fn answer(decisions: &Decisions, request: &Request) -> Reply {
         [] => match request.value("name") {
             Some(name) => {
                 let namespace = request.value("namespace").unwrap_or_default();
-                about(decisions, &Key::new(namespace, name))
+                about(decisions, request.value("kind"), &Key::new(namespace, name))
             }
             None => serde_json::json!({ "controllers": decisions.controllers() }),
         },
@@ -71,9 +72,12 @@ fn answer(decisions: &Decisions, request: &Request) -> Reply {
 }
 
 /// Whoever asks what became of an object need not know who looks after it.
-fn about(decisions: &Decisions, key: &Key) -> serde_json::Value {
-    let found: Vec<serde_json::Value> = decisions
-        .about(key)
+fn about(decisions: &Decisions, kind: Option<&str>, key: &Key) -> serde_json::Value {
+    let found = match kind {
+        Some(kind) => decisions_about(decisions, kind, key),
+        None => decisions.about(key),
+    };
+    let found: Vec<serde_json::Value> = found
         .into_iter()
         .map(|(controller, decisions)| {
             serde_json::json!({"controller": controller, "decisions": decisions})
@@ -176,6 +180,20 @@ mod tests {
             200,
             r#"{"controllers":[],"object":"nope"}"#,
         );
+    }
+
+    #[test]
+    fn namesakes_of_other_kinds_are_told_apart() {
+        let web = "/debug/controllers/?namespace=default&name=web&kind=";
+        check(
+            &format!("{web}ReplicaSet"),
+            200,
+            r#""controller":"replicaset-controller""#,
+        );
+        let nothing = r#"{"controllers":[],"object":"default/web"}"#;
+        for kind in ["Service", "Deployment", "ConfigMap"] {
+            check(&format!("{web}{kind}"), 200, nothing);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use api::Key;
 use explain::{Decision, Decisions, Facts, Source};
+use manager::built::decisions_about;
 use serde_json::Value;
 
 use super::run::Run;
@@ -135,8 +136,9 @@ fn decisions<'a>(
     objects
         .map(|object| {
             let (namespace, name) = (text(object, "namespace"), text(object, "name"));
-            let heard = run.world.decisions.about(&Key::new(&namespace, &name));
             let kind = object["kind"].as_str().unwrap_or_default();
+            let key = Key::new(&namespace, &name);
+            let heard = decisions_about(&run.world.decisions, kind, &key);
             let told = heard.into_iter().map(|(controller, decisions)| Decisions {
                 controller: controller.to_owned(),
                 decisions: decisions.iter().map(translate).collect(),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use client::Client;
+use client::https::ConnectError;
 use explain::{Decisions, Facts, Source};
 use http::Request;
 use serde::Deserialize;
@@ -58,16 +59,15 @@ impl Manager {
                 found.unwrap_or_default().to_owned()
             };
             let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
-            match self.about(&namespace, &name).await {
+            let kind = text("/kind");
+            match self.about(&kind, &namespace, &name).await {
                 Ok(heard) => {
-                    let key = Facts::key(&text("/kind"), &namespace, &name);
-                    by_object.insert(key, heard);
+                    by_object.insert(Facts::key(&kind, &namespace, &name), heard);
+                }
+                Err(error) if error.is_forbidden() => {
+                    return Ok(Heard::Nobody(self.refusal()));
                 }
                 Err(error) if self.asked_for => bail!("{}", self.silence(&error)),
-                Err(error) if error.is_forbidden() => {
-                    let why = "you may not read /debug/controllers/, which a rule with nonResourceURLs would allow";
-                    return Ok(Heard::Nobody(why.to_owned()));
-                }
                 Err(_) => {
                     let why = "no manager of ours answers there; --manager names one";
                     return Ok(Heard::Nobody(why.to_owned()));
@@ -80,26 +80,48 @@ impl Manager {
         })
     }
 
-    /// Why the manager that was named could not be asked.
-    fn silence(&self, error: &client::Error) -> String {
-        let told = client::describe(error);
-        let hint = match (error.is_forbidden(), told.contains("certificate")) {
-            (true, _) => "; you need `get` on the nonResourceURL /debug/controllers/*",
-            (_, true) => {
-                "; --manager-certificate-authority names who signed its certificate, or the certificate itself (kube-controller-manager.crt in its --cert-dir)"
-            }
-            _ => "",
+    /// Who may not hear the controllers still sees the objects.
+    fn refusal(&self) -> String {
+        let place = match self.asked_for {
+            true => format!(" of the manager at {}", self.address),
+            false => String::new(),
         };
-        format!("cannot ask the manager at {}: {told}{hint}", self.address)
+        format!(
+            "you may not read /debug/controllers/{place}, which a rule with nonResourceURLs would allow"
+        )
     }
 
-    async fn about(&self, namespace: &str, name: &str) -> Result<Vec<Decisions>, client::Error> {
+    /// Why the manager that was named could not be asked.
+    fn silence(&self, error: &client::Error) -> String {
+        let address = &self.address;
+        if let Some(why) = unreachable(error) {
+            return format!(
+                "cannot ask the manager at {address}: {why}; check that it runs and that --manager is right"
+            );
+        }
+        let told = client::describe(error);
+        let hint = match told.contains("certificate") {
+            true => {
+                "; --manager-certificate-authority names who signed its certificate, or the certificate itself (kube-controller-manager.crt in its --cert-dir)"
+            }
+            false => "",
+        };
+        format!("cannot ask the manager at {address}: {told}{hint}")
+    }
+
+    async fn about(
+        &self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Vec<Decisions>, client::Error> {
         #[derive(Deserialize)]
         struct Answer {
             controllers: Vec<Decisions>,
         }
         let prefix = manager::serving::DECISIONS;
-        let target = format!("{prefix}?namespace={namespace}&name={}", escape(name));
+        let name = escape(name);
+        let target = format!("{prefix}?kind={kind}&namespace={namespace}&name={name}");
         let request = Request::get(&target)
             .header(http::header::ACCEPT, "application/json")
             .body(Bytes::new())
@@ -112,6 +134,22 @@ impl Manager {
             ))),
         }
     }
+}
+
+/// Why there is no connection at all: the client's own words speak of an API server and a kubeconfig, and a manager
+/// is neither.
+fn unreachable(error: &client::Error) -> Option<String> {
+    let mut cause = std::error::Error::source(error);
+    while let Some(current) = cause {
+        match current.downcast_ref::<ConnectError>() {
+            Some(ConnectError::Unreachable { source, .. }) => return Some(source.to_string()),
+            Some(ConnectError::TimedOut { seconds, .. }) => {
+                return Some(format!("no answer within {seconds} s"));
+            }
+            _ => cause = current.source(),
+        }
+    }
+    None
 }
 
 /// Names of roles may hold almost anything.
@@ -135,6 +173,10 @@ pub(crate) fn complete(mut facts: Facts, heard: Heard) -> Facts {
             facts.source = Source::Manager(address);
             facts.decisions = by_object;
         }
+        // A plan from half of the objects would be one for another cluster.
+        Heard::Nobody(why) if !facts.has_inputs_of_a_plan() => {
+            facts.source = Source::Part(why);
+        }
         Heard::Nobody(why) => {
             facts.source = Source::Objects(why);
             facts.decisions = on_a_copy(&facts);
@@ -145,6 +187,10 @@ pub(crate) fn complete(mut facts: Facts, heard: Heard) -> Facts {
 
 fn on_a_copy(facts: &Facts) -> BTreeMap<String, Vec<Decisions>> {
     let mut decisions: BTreeMap<String, Vec<Decisions>> = BTreeMap::new();
+    if facts.object["kind"] == "Pod" {
+        // Its owner is known and the owner's other pods are not: the owner would replace them all.
+        return decisions;
+    }
     let objects = std::iter::once(&facts.object).chain(&facts.related);
     for decided in simulator::preview::decide(objects.cloned().collect(), facts.now) {
         let kind = decided.controller.trim_end_matches("-controller");
@@ -159,7 +205,49 @@ fn on_a_copy(facts: &Facts) -> BTreeMap<String, Vec<Decisions>> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    fn heard_by_nobody(kind: &str, unread: &[&str]) -> Facts {
+        let object = |kind: &str, name: &str| {
+            json!({"apiVersion": if kind == "Pod" { "v1" } else { "apps/v1" }, "kind": kind,
+                "metadata": {"name": name, "namespace": "shop", "uid": name, "generation": 1,
+                    "labels": {"app": "web"},
+                    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true}]},
+                "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+                    "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "a", "image": "web:1"}]}},
+                    "containers": [{"name": "a", "image": "web:1"}]}})
+        };
+        let now = api::Time::from_unix(1_000_000_000);
+        let mut facts = Facts::new(now, Source::Simulation, object(kind, "asked"));
+        if kind == "Pod" {
+            let mut owner = object("ReplicaSet", "r");
+            owner["metadata"]["ownerReferences"] = json!([]);
+            facts.related.push(owner);
+        } else {
+            facts.object["metadata"]["ownerReferences"] = json!([]);
+        }
+        for kind in unread {
+            facts.could_not_read(kind, String::new());
+        }
+        complete(facts, Heard::Nobody("nobody answers".to_owned()))
+    }
+
+    /// A plan without its inputs would be one for another cluster.
+    #[test]
+    fn nothing_is_planned_on_half_of_the_objects() {
+        let facts = heard_by_nobody("Deployment", &[]);
+        assert_eq!(facts.source, Source::Objects("nobody answers".to_owned()));
+        assert!(facts.decisions.contains_key("deployment/shop/asked"));
+
+        for unread in [&["ReplicaSet"][..], &["Pod"], &["Pod", "ReplicaSet"]] {
+            let facts = heard_by_nobody("Deployment", unread);
+            assert_eq!(facts.source, Source::Part("nobody answers".to_owned()));
+            assert!(facts.decisions.is_empty(), "{unread:?}");
+        }
+        assert!(heard_by_nobody("Pod", &[]).decisions.is_empty());
+    }
 
     #[test]
     fn names_are_escaped() {

@@ -1,5 +1,7 @@
 //! Reads what an explanation rests on. Nothing is written.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 use api::ResourceType;
 use controllers::discovery::Discovery;
@@ -34,8 +36,10 @@ impl Gatherer<'_> {
             | "DaemonSet"
             | "Job" => self.workload(&mut facts).await,
             "Pod" => self.owners(&mut facts).await,
+            "Node" => self.around_node(&mut facts).await,
             _ => {}
         }
+        self.nodes_of_troubled_pods(&mut facts).await;
         if resource.namespaced {
             self.add("events", None, &mut facts).await;
             let (events, others) = std::mem::take(&mut facts.related)
@@ -77,9 +81,8 @@ impl Gatherer<'_> {
                 self.add(plural, Some(&selector), facts).await;
             }
         }
-        for plural in ["persistentvolumeclaims", "poddisruptionbudgets"] {
-            self.add(plural, None, facts).await;
-        }
+        self.add("persistentvolumeclaims", None, facts).await;
+        self.budgets(facts).await;
         if facts.object["kind"] == "DaemonSet" {
             self.add("nodes", None, facts).await;
         }
@@ -109,8 +112,75 @@ impl Gatherer<'_> {
             }
         }
         if facts.object["kind"] == "Pod" {
-            for plural in ["persistentvolumeclaims", "poddisruptionbudgets"] {
-                self.add(plural, None, facts).await;
+            self.add("persistentvolumeclaims", None, facts).await;
+            self.budgets(facts).await;
+        }
+    }
+
+    /// Budgets, and the pods of those whose status nobody has written.
+    async fn budgets(&self, facts: &mut Facts) {
+        self.add("poddisruptionbudgets", None, facts).await;
+        for selector in explain::budgets_to_count(facts) {
+            let selector = selector.to_string();
+            let selector = Some(selector.as_str()).filter(|text| !text.is_empty());
+            self.add("pods", selector, facts).await;
+        }
+    }
+
+    /// When a node spoke last, and what keeps its pods from being evicted once somebody drains it.
+    async fn around_node(&self, facts: &mut Facts) {
+        self.lease(text(&facts.object, "/metadata/name").to_owned(), facts)
+            .await;
+        if facts.object["spec"]["unschedulable"] == true {
+            let everywhere = Gatherer {
+                namespace: "",
+                ..*self
+            };
+            for plural in ["poddisruptionbudgets", "pods"] {
+                everywhere.add(plural, None, facts).await;
+            }
+        }
+    }
+
+    /// The nodes of pods that are not ready: a node that fell silent is why.
+    async fn nodes_of_troubled_pods(&self, facts: &mut Facts) {
+        let Some(resource) = self.discovery.named("nodes") else {
+            return;
+        };
+        let names: BTreeSet<String> = explain::unknown_nodes_of_pods(facts)
+            .map(str::to_owned)
+            .collect();
+        for name in names.into_iter().take(NODES_MAX) {
+            match self.connection.get(resource, "", &name).await {
+                Ok(node) => facts.related.push(node),
+                Err(error) => {
+                    let why = self.cannot_read(resource, &name, &error);
+                    facts.could_not_read("Node", why);
+                    break;
+                }
+            }
+        }
+        let silent: Vec<String> = explain::silent_nodes(facts).map(str::to_owned).collect();
+        for name in silent.into_iter().take(NODES_MAX) {
+            self.lease(name, facts).await;
+        }
+    }
+
+    /// What a kubelet renews every few seconds; its status it reports only when that changes, or every few minutes.
+    async fn lease(&self, node: String, facts: &mut Facts) {
+        let Some(resource) = self.discovery.named("leases") else {
+            return;
+        };
+        match self
+            .connection
+            .get(resource, "kube-node-lease", &node)
+            .await
+        {
+            Ok(lease) => facts.related.push(lease),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => {
+                let why = format!("lease of node/{node}: {}", client::describe(&error));
+                facts.could_not_read("Lease", why);
             }
         }
     }
@@ -148,10 +218,33 @@ impl Gatherer<'_> {
             .list(resource, self.namespace, selector)
             .await
         {
-            Ok(found) => facts.related.extend(found),
-            Err(error) => facts.missing.push(cannot_list(resource, &error)),
+            Ok(found) => {
+                let known: BTreeSet<String> = uids(&facts.related).collect();
+                let new = |object: &Value| {
+                    !known.contains(text(object, "/metadata/uid"))
+                        && object["metadata"]["uid"] != facts.object["metadata"]["uid"]
+                };
+                let found: Vec<Value> = found.into_iter().filter(new).collect();
+                facts.related.extend(found);
+            }
+            Err(error) => {
+                facts.could_not_read(&resource.kind, cannot_list(resource, &error));
+            }
         }
     }
+}
+
+/// More nodes than this need not be named to know what is wrong.
+const NODES_MAX: usize = 8;
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    let found = object.pointer(pointer).and_then(Value::as_str);
+    found.unwrap_or_default()
+}
+
+fn uids(objects: &[Value]) -> impl Iterator<Item = String> {
+    let uids = objects.iter().map(|object| text(object, "/metadata/uid"));
+    uids.map(str::to_owned)
 }
 
 /// `pods: you may not list them`

@@ -6,6 +6,7 @@ use api::ResourceType;
 const DEPLOYMENTS: ResourceType =
     ResourceType::namespaced("apps", "v1", "deployments", "Deployment");
 const NAMESPACES: ResourceType = ResourceType::cluster("", "v1", "namespaces", "Namespace");
+const SERVICES: ResourceType = ResourceType::namespaced("", "v1", "services", "Service");
 const CONFIG_MAPS: ResourceType = ResourceType::namespaced("", "v1", "configmaps", "ConfigMap");
 
 fn deployment(image: &str) -> String {
@@ -94,6 +95,48 @@ fn from_a_deployment_down_to_the_pod_that_blocks() {
         "{told}"
     );
     assert!(told.contains("old replicas kept: 3 are left"), "{told}");
+
+    // A manager that does not let one ask is as good as none.
+    let server = told_by(&json);
+    let asked = [
+        "why",
+        "deploy/web",
+        "--kubeconfig",
+        &limited,
+        "--manager",
+        &server,
+    ];
+    let output = steersman(&asked);
+    let told = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let refused = format!(
+        "Told by the objects alone (you may not read /debug/controllers/ of the manager at {server},"
+    );
+    assert!(told.contains(&refused), "{told}");
+}
+
+/// The address that an answer came from.
+fn told_by(json: &str) -> String {
+    let told: serde_json::Value = serde_json::from_str(json).expect("it is JSON");
+    let words = told["toldBy"]
+        .as_str()
+        .and_then(|words| words.split(' ').next_back());
+    words.expect("it says who told").to_owned()
+}
+
+#[test]
+fn a_service_is_not_told_the_story_of_its_deployment() {
+    let cluster = Cluster::start("why-namesake");
+    cluster.apply(&DEPLOYMENTS, "default", "web", &deployment("web:1"));
+    ask(&cluster, &["deploy/web"], &["is complete", "creates web-"]);
+    let service =
+        "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}";
+    cluster.apply(&SERVICES, "default", "web", service);
+    ask(
+        &cluster,
+        &["svc/web"],
+        &["service/web in default: no controller of this manager has decided anything about it"],
+    );
 }
 
 #[test]
@@ -195,7 +238,7 @@ fn questions_that_have_no_answer() {
         (&["wheels/x"], "has no resource \"wheels\""),
         (
             &["ns/default", "--manager", "https://127.0.0.1:1"],
-            "cannot ask the manager at https://127.0.0.1:1",
+            "cannot ask the manager at https://127.0.0.1:1: Connection refused (os error 111); check that it runs and that --manager is right",
         ),
         (&["ns/default", "--context", "nope"], "nope"),
     ] {

@@ -1,0 +1,70 @@
+//! Objects that are on their way out: who holds them, down the whole tree.
+
+use serde_json::Value;
+
+use crate::facts::{Facts, controller_uid};
+use crate::json::text;
+use crate::pod::trouble;
+use crate::words::short;
+use crate::{Obstacle, State, Telling, finalizers, help};
+
+/// An object that is being deleted is held by its finalizers, whatever its kind, and one that waits for what it owns
+/// by whatever holds that.
+pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
+    let (object, kind) = (&facts.object, facts.kind());
+    if kind == "Pod" || kind == "Namespace" {
+        // These have more to say about it themselves.
+        return;
+    }
+    let Some(own) = finalizers::holding(facts, object) else {
+        return;
+    };
+    // What kept it from being complete does not matter any more.
+    told.explanation.in_the_way.clear();
+    told.explanation.help = None;
+    let mut held = Vec::new();
+    note_owned(facts, object, &mut held);
+    held.sort_by_key(|(_, obstacle)| obstacle.passing);
+    let first = held.first().map_or(String::new(), |(_, first)| {
+        format!("; {} {}", first.object, short(&first.why))
+    });
+    told.conclude(
+        State::Stuck,
+        format!("is being deleted; {}{first}", own.why),
+    );
+    told.offer(help::finalizer(facts, object));
+    for (owned, obstacle) in held {
+        if !obstacle.passing {
+            told.offer(help_for(facts, owned));
+        }
+        told.in_the_way(obstacle);
+    }
+    told.in_the_way(own);
+}
+
+/// What the owner controls, and what that controls, as far as it is going and does not go.
+fn note_owned<'a>(facts: &'a Facts, owner: &Value, held: &mut Vec<(&'a Value, Obstacle)>) {
+    let uid = text(owner, "/metadata/uid");
+    if uid.is_empty() {
+        return;
+    }
+    let owned = facts.related.iter();
+    for object in owned.filter(|object| controller_uid(object) == Some(uid)) {
+        let obstacle = match text(object, "/kind") {
+            "Pod" if text(object, "/metadata/deletionTimestamp").is_empty() => None,
+            "Pod" => trouble(facts, object, 0).map(|trouble| trouble.obstacle(facts, object)),
+            // That it waits for what it owns in turn is told by what it owns.
+            _ if finalizers::foreign(object) => finalizers::holding(facts, object),
+            _ => None,
+        };
+        held.extend(obstacle.map(|obstacle| (object, obstacle)));
+        note_owned(facts, object, held);
+    }
+}
+
+fn help_for(facts: &Facts, object: &Value) -> Option<help::Help> {
+    match text(object, "/kind") {
+        "Pod" => help::for_pod(facts, object, &trouble(facts, object, 0)?.cause),
+        _ => help::finalizer(facts, object),
+    }
+}
