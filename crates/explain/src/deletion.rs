@@ -1,5 +1,7 @@
 //! Objects that are on their way out: who holds them, down the whole tree.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::facts::{Facts, controller_uid};
@@ -23,7 +25,7 @@ pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
     told.explanation.in_the_way.clear();
     told.explanation.help = None;
     let mut held = Vec::new();
-    note_owned(facts, object, &mut held);
+    note_owned(facts, object, &mut BTreeSet::new(), &mut held);
     held.sort_by_key(|(_, obstacle)| obstacle.passing);
     let first = held.first().map_or(String::new(), |(_, first)| {
         format!("; {} {}", first.object, short(&first.why))
@@ -42,10 +44,16 @@ pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
     told.in_the_way(own);
 }
 
-/// What the owner controls, and what that controls, as far as it is going and does not go.
-fn note_owned<'a>(facts: &'a Facts, owner: &Value, held: &mut Vec<(&'a Value, Obstacle)>) {
+/// What the owner controls, and what that controls, as far as it is going and does not go. Owners may go round in
+/// circles: each is looked at once.
+fn note_owned<'a>(
+    facts: &'a Facts,
+    owner: &'a Value,
+    seen: &mut BTreeSet<&'a str>,
+    held: &mut Vec<(&'a Value, Obstacle)>,
+) {
     let uid = text(owner, "/metadata/uid");
-    if uid.is_empty() {
+    if uid.is_empty() || !seen.insert(uid) {
         return;
     }
     let owned = facts.related.iter();
@@ -58,7 +66,7 @@ fn note_owned<'a>(facts: &'a Facts, owner: &Value, held: &mut Vec<(&'a Value, Ob
             _ => None,
         };
         held.extend(obstacle.map(|obstacle| (object, obstacle)));
-        note_owned(facts, object, held);
+        note_owned(facts, object, seen, held);
     }
 }
 

@@ -73,3 +73,20 @@ status: {phase: Running}",
             kubectl patch pod/fin-1-a -n shop --type=merge -p '{"metadata":{"finalizers":null}}'"#]],
     );
 }
+
+#[test]
+fn owners_that_go_round_in_circles_are_no_trouble() {
+    super::check_verdict(
+        "
+kind: ReplicaSet
+metadata: {name: a, namespace: shop, uid: a, deletionTimestamp: '2026-01-01T11:57:30Z', finalizers: [example.com/hold], ownerReferences: [{uid: b, controller: true}]}
+spec: {replicas: 0}
+---
+kind: ReplicaSet
+metadata: {name: b, namespace: shop, uid: b, ownerReferences: [{uid: a, controller: true}]}
+spec: {replicas: 0}",
+        expect![[r#"
+            is being deleted; held by finalizer example.com/hold, which whoever runs example.com has to remove
+            kubectl patch replicaset/a -n shop --type=merge -p '{"metadata":{"finalizers":null}}'"#]],
+    );
+}
