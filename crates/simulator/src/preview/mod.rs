@@ -28,6 +28,7 @@ use api::Time;
 pub use decide::{Decided, decide};
 pub use manifest::{Manifest, ManifestError};
 pub use report::{Preview, Workload};
+pub use rollout::Failure;
 pub use series::Sample;
 pub use svg::svg;
 pub use text::{Style, text};

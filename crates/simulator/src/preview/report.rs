@@ -2,17 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use api::{MicroTime, Uid};
+use api::{MicroTime, Time, Uid};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::facts::Gathered;
 use super::log::{Noted, PodLife};
+use super::rollout::Failure;
 use super::run::{Applied, Run};
 use super::series::{Count, Sample};
 use super::timeline::{self, Entry};
 use super::warnings::{self, Warning};
-use super::{Setup, rollout};
+use super::{Setup, rollout, text::duration};
 
 /// What would happen.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -40,8 +41,14 @@ pub struct Workload {
     pub namespace: String,
     pub wanted: i32,
     pub completes: bool,
-    /// When its pods changed last.
-    pub seconds: f64,
+    /// When its pods changed last, if it completes.
+    pub seconds: Option<f64>,
+    /// Why a Job gives up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// A Job that waits until somebody resumes it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub suspended: bool,
     /// The fewest pods that are available at any moment; none for a workload that did not exist before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minimum_available: Option<i32>,
@@ -49,6 +56,52 @@ pub struct Workload {
     /// How many pods there are at most beyond what is wanted.
     pub peak_surge: i32,
     pub samples: Vec<Sample>,
+}
+
+impl Preview {
+    /// In a few words, without a full stop.
+    pub(crate) fn verdict(&self) -> String {
+        if let Some(seconds) = self.seconds {
+            return format!("Completes in {}", duration(seconds));
+        }
+        let mut incomplete = self.workloads.iter().filter(|one| !one.completes);
+        let failures: Option<Vec<String>> = incomplete
+            .clone()
+            .map(|one| {
+                let at = duration(one.failure.as_ref()?.at);
+                Some(format!("{} fails after {at}", one.object))
+            })
+            .collect();
+        match failures {
+            Some(failures) if incomplete.next().is_some() => {
+                format!("Does not complete: {}", failures.join(", "))
+            }
+            _ => format!("Does not complete within {}", duration(self.given_seconds)),
+        }
+    }
+
+    /// When the last workload that completes does so.
+    pub(crate) fn last_change(workloads: &[Workload]) -> f64 {
+        let ends = workloads.iter().filter_map(|one| one.seconds);
+        ends.fold(0.0, f64::max)
+    }
+}
+
+impl Workload {
+    /// Its pods are meant to end.
+    pub(crate) fn is_job(&self) -> bool {
+        self.object.starts_with("job/")
+    }
+
+    /// Where a chart of it ends, in seconds.
+    pub(crate) fn chart_end(&self, given_seconds: f64) -> f64 {
+        let last = self.samples.last().map_or(0.0, |last| last.at);
+        match self.completes || self.failure.is_some() {
+            // A little of what comes after shows that it is done.
+            true => (last * 1.05).max(1.0),
+            false => given_seconds.min(last * 1.5 + 60.0),
+        }
+    }
 }
 
 pub(crate) async fn report(run: &Run, setup: &Setup) -> Preview {
@@ -62,10 +115,9 @@ pub(crate) async fn report(run: &Run, setup: &Setup) -> Preview {
     }
     let timeline = timeline::entries(run, &gathered, &noted, &workloads);
     let completes = run.completed.is_some();
-    let last_change = workloads.iter().map(|one| one.seconds).fold(0.0, f64::max);
     let seconds = run
         .completed
-        .map(|at| seconds(run.start, at).max(last_change));
+        .map(|at| seconds(run.start, at).max(Preview::last_change(&workloads)));
     let warnings = warnings::all(run, setup, &gathered, &noted, &workloads);
     Preview {
         completes,
@@ -139,10 +191,13 @@ fn workload(
     let current = gathered.current_hash(object);
     let current =
         current.unwrap_or_else(|| pods.first().map_or(String::new(), |pod| pod.hash.clone()));
+    let is_job = object["kind"] == "Job";
     let samples = Count {
         pods,
         current,
-        wanted,
+        // A Job does not serve anybody: nothing is missing while it runs.
+        wanted: if is_job { 0 } else { wanted },
+        with_finished: is_job,
         min_ready_seconds: number("/spec/minReadySeconds"),
         start: run.start,
         end: run.end,
@@ -150,19 +205,34 @@ fn workload(
     .samples();
     let peak_pods = samples.iter().map(Sample::total).max().unwrap_or(0);
     let fewest = samples.iter().map(|sample| sample.available).min();
+    let completes = rollout::is_complete(object);
+    let changed = samples
+        .last()
+        .map_or(0.0, |last| (last.at * 1000.0).round() / 1000.0);
     Workload {
         object: one.object(),
         namespace: one.namespace.clone(),
         wanted,
-        completes: rollout::is_complete(object),
-        seconds: samples
-            .last()
-            .map_or(0.0, |last| (last.at * 1000.0).round() / 1000.0),
-        minimum_available: fewest.filter(|_| one.existed),
+        completes,
+        seconds: completes.then_some(changed),
+        failure: failure(run, object),
+        suspended: rollout::is_suspended(object),
+        minimum_available: fewest.filter(|_| one.existed && !is_job),
         peak_pods,
         peak_surge: (peak_pods - wanted).max(0),
         samples,
     }
+}
+
+fn failure(run: &Run, object: &Value) -> Option<Failure> {
+    let condition = rollout::failed(object)?;
+    let text = |pointer: &str| super::facts::text(condition, pointer).to_owned();
+    let at = Time::parse(&text("/lastTransitionTime")).map_or(run.end, Time::micro);
+    Some(Failure {
+        reason: text("/reason"),
+        message: text("/message"),
+        at: seconds(run.start, at.max(run.start)),
+    })
 }
 
 impl Applied {

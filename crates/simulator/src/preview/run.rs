@@ -112,21 +112,24 @@ impl Run {
             .await?;
         let followed = self.followed();
         let deadline = self.start.plus(setup.length);
-        let (mut seen, mut complete_since) = (None, None);
+        let (mut seen, mut rests_since) = (None, None);
         loop {
             tokio::time::sleep(STEP).await;
             let now = self.world.clock.now();
             let (changes, changed_at) = self.look();
             if seen != Some(changes) {
                 seen = Some(changes);
-                match self.all_complete(&client, &followed).await {
-                    true => complete_since = complete_since.or(Some(changed_at)),
-                    false => complete_since = None,
+                match self.are_all(&client, &followed, rollout::is_at_rest).await {
+                    true => rests_since = rests_since.or(Some(changed_at)),
+                    false => rests_since = None,
                 }
             }
-            let stays = complete_since.is_some_and(|since| now.since(since) >= STAYS);
+            let stays = rests_since.is_some_and(|since| now.since(since) >= STAYS);
             if stays || now >= deadline {
-                self.completed = complete_since.map(|since| since.max(self.start));
+                let complete = self.are_all(&client, &followed, rollout::is_complete).await;
+                self.completed = rests_since
+                    .filter(|_| complete)
+                    .map(|since| since.max(self.start));
                 self.end = now;
                 return Ok(());
             }
@@ -145,10 +148,15 @@ impl Run {
         (noted.changes, noted.changed_at)
     }
 
-    async fn all_complete(&self, client: &Client, followed: &[Applied]) -> bool {
+    async fn are_all(
+        &self,
+        client: &Client,
+        followed: &[Applied],
+        state: fn(&Value) -> bool,
+    ) -> bool {
         for one in followed {
             let found = self.read(client, one).await;
-            if !found.is_some_and(|object| rollout::is_complete(&object)) {
+            if !found.is_some_and(|object| state(&object)) {
                 return false;
             }
         }
@@ -171,7 +179,9 @@ impl Run {
             tokio::time::sleep(STEP).await;
             let now = self.world.clock.now();
             let (_, changed_at) = self.look();
-            if now.since(changed_at) >= QUIET || self.all_complete(client, &all).await {
+            if now.since(changed_at) >= QUIET
+                || self.are_all(client, &all, rollout::is_at_rest).await
+            {
                 return true;
             }
             if now >= deadline {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::facts::{self, Gathered};
 use super::log::Noted;
-use super::report::{Workload, seconds};
+use super::report::{Preview, Workload, seconds};
 use super::run::Run;
 
 /// One line of the timeline.
@@ -56,6 +56,7 @@ pub(crate) fn entries(
         .collect();
     // Pods that become ready are what the controllers then act on.
     all.extend(workloads.iter().flat_map(became_ready));
+    all.extend(workloads.iter().flat_map(ended));
     all.extend(decided(run, noted, workloads));
     all.extend(warned(run, gathered, noted));
     for (at, claim) in noted
@@ -81,12 +82,8 @@ pub(crate) fn entries(
         }
     }
     if let Some(at) = run.completed {
-        let last = workloads
-            .iter()
-            .map(|one| one.seconds)
-            .fold(seconds(run.start, at), f64::max);
         all.push(Entry {
-            at: last,
+            at: seconds(run.start, at).max(Preview::last_change(workloads)),
             object: String::new(),
             what: "complete".to_owned(),
             why: String::new(),
@@ -139,6 +136,7 @@ pub(crate) fn kind_of(controller: &str) -> Option<&'static str> {
         "daemonset-controller" => "daemonset",
         "replicaset-controller" => "replicaset",
         "replicationcontroller-controller" => "replicationcontroller",
+        "job-controller" => "job",
         _ => return None,
     })
 }
@@ -170,13 +168,50 @@ fn became_ready(workload: &Workload) -> Vec<Entry> {
                 at: (pair[1].at * 1000.0).round() / 1000.0,
                 object: workload.object.clone(),
                 what: format!("{more} more {pods} ready"),
-                why: format!(
-                    "{} of {} have the current template and are ready",
-                    pair[1].new_ready, workload.wanted
-                ),
+                why: match workload.is_job() {
+                    true => String::new(),
+                    false => format!(
+                        "{} of {} have the current template and are ready",
+                        pair[1].new_ready, workload.wanted
+                    ),
+                },
             }
         })
         .collect()
+}
+
+/// Pods of a Job that end, and the Job that gives up because of them.
+fn ended(workload: &Workload) -> Vec<Entry> {
+    let of = |at: f64, what: String, why: String| Entry {
+        at: (at * 1000.0).round() / 1000.0,
+        object: workload.object.clone(),
+        what,
+        why,
+    };
+    let mut found = Vec::new();
+    for pair in workload.samples.windows(2) {
+        let (before, after) = (pair[0], pair[1]);
+        let pods = |more: i32| if more == 1 { "pod has" } else { "pods have" };
+        let more = after.succeeded - before.succeeded;
+        if more > 0 {
+            let why = format!("{} of {} have", after.succeeded, workload.wanted);
+            found.push(of(
+                after.at,
+                format!("{more} more {} succeeded", pods(more)),
+                why,
+            ));
+        }
+        let more = after.failed - before.failed;
+        if more > 0 {
+            let what = format!("{more} more {} failed", pods(more));
+            found.push(of(after.at, what, String::new()));
+        }
+    }
+    if let Some(failure) = &workload.failure {
+        let why = format!("{}: {}", failure.reason, failure.message);
+        found.push(of(failure.at, "fails".to_owned(), why));
+    }
+    found
 }
 
 /// The cluster's own warnings, each kind once for each workload.

@@ -29,6 +29,8 @@ pub struct Warning {
 #[serde(rename_all = "camelCase")]
 pub enum WarningKind {
     NeverFinishes,
+    /// A Job gives up.
+    Fails,
     DeadlineExceeded,
     QuotaExceeded,
     DisruptionBudget,
@@ -48,6 +50,7 @@ pub(crate) fn all(
     workloads: &[Workload],
 ) -> Vec<Warning> {
     let mut found = never_finishes(run, setup, gathered, workloads);
+    found.extend(workloads.iter().filter_map(fails));
     found.extend(deadlines(run, noted));
     found.extend(quotas(run, gathered));
     found.extend(budgets(gathered, workloads));
@@ -74,7 +77,8 @@ fn never_finishes(
         return Vec::new();
     }
     let given = duration(setup.length.as_secs_f64());
-    let incomplete = workloads.iter().filter(|one| !one.completes);
+    let is_underway = |one: &&Workload| !one.completes && one.failure.is_none();
+    let incomplete = workloads.iter().filter(is_underway);
     let found: Vec<Warning> = incomplete
         .map(|one| {
             let why = gathered
@@ -95,7 +99,7 @@ fn never_finishes(
             }
         })
         .collect();
-    if found.is_empty() {
+    if found.is_empty() && workloads.iter().all(|one| one.completes) {
         return vec![Warning {
             kind: WarningKind::NeverFinishes,
             object: String::new(),
@@ -104,6 +108,21 @@ fn never_finishes(
         }];
     }
     found
+}
+
+fn fails(workload: &Workload) -> Option<Warning> {
+    let failure = workload.failure.as_ref()?;
+    Some(Warning {
+        kind: WarningKind::Fails,
+        object: workload.object.clone(),
+        text: format!(
+            "fails after {}: {}: {}",
+            duration(failure.at),
+            failure.reason,
+            failure.message
+        ),
+        at: Some(failure.at),
+    })
 }
 
 /// Kinds that controllers act on which this build may not have.
