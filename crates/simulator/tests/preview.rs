@@ -29,6 +29,7 @@ fn setup(state: &str, manifests: &str) -> Setup {
     Setup {
         manifests: Manifest::parse("new.yaml", manifests).expect("the test's manifests are good"),
         state: Manifest::parse("old.yaml", state).expect("the test's state is good"),
+        namespace: "default".to_owned(),
         begin: Time::from_unix(BEGIN),
         ready_after: Duration::from_secs(10),
         fail_images: vec!["web:bad".to_owned()],
@@ -220,7 +221,7 @@ fn claims_that_go_with_a_smaller_set() {
         &stateful("db:1", 2),
         expect![[r#"
             Completes in 0.1s.
-            statefulset/db in shop: done after 0s, never fewer than 2 of 2 available, at most 2 pods
+            statefulset/db in shop: done after 0s, never fewer than 2 of 2 available, at most 3 pods
             warning: persistentvolumeclaim/data-db-2 is deleted with all data, by the retention policy of the StatefulSet: data-db-2"#]],
     );
 }
@@ -534,4 +535,155 @@ fn the_timeline_and_the_chart_of_a_job() {
         >
         >Assumed: pods are ready 10s after their containers start; image web:bad cannot be pulled; an empty cluster of 3 nodes."#]].assert_eq(&told.join("\n"));
     assert!(svg(&preview).contains("job/once fails after"));
+}
+
+#[test]
+fn objects_without_a_namespace_go_where_they_are_told() {
+    let mut setup = setup("", AGENT);
+    setup.namespace = "team".to_owned();
+    let preview = preview(&setup).expect("the manifests can be applied");
+    assert_eq!(preview.workloads[0].namespace, "team");
+    assert!(preview.completes);
+}
+
+/// The server has filled in the parameters of the old strategy; they go with it, as with `kubectl apply`.
+#[test]
+fn a_choice_takes_the_defaults_of_the_other_one_along() {
+    check(
+        &deployment("web:1", 4, ""),
+        &deployment("web:2", 4, "  strategy: {type: Recreate}\n"),
+        expect![[r#"
+            Completes in 10s.
+            deployment/web in shop: done after 10s, never fewer than 0 of 4 available, at most 4 pods"#]],
+    );
+    let volume = |source: &str| {
+        deployment("web:1", 1, "").replace(
+            "containers:",
+            &format!("volumes: [{{name: v, {source}}}], containers:"),
+        )
+    };
+    check(
+        &volume("configMap: {name: a}"),
+        &volume("secret: {secretName: a}"),
+        expect![[r#"
+            Completes in 10s.
+            deployment/web in shop: done after 10s, never fewer than 1 of 1 available, at most 2 pods (1 more than wanted)"#]],
+    );
+}
+
+/// What others are in trouble with is not ours; what we do to them is.
+#[test]
+fn strangers_stay_out() {
+    let stranger = deployment("web:bad", 2, "  progressDeadlineSeconds: 120\n")
+        .replace("web", "old")
+        .replace("old:bad", "web:bad");
+    let state = format!("{}---{stranger}", deployment("web:1", 4, ""));
+    check(
+        &state,
+        &deployment(
+            "web:2",
+            4,
+            "  minReadySeconds: 60\n  progressDeadlineSeconds: 900\n",
+        ),
+        expect![[r#"
+            Completes in 2m20s.
+            deployment/web in shop: done after 2m20s, never fewer than 3 of 4 available, at most 5 pods (1 more than wanted)"#]],
+    );
+    let preview = run(&state, &deployment("web:2", 4, "  minReadySeconds: 60\n"));
+    let strangers = preview
+        .timeline
+        .iter()
+        .filter(|entry| entry.object.contains("old"));
+    assert_eq!(strangers.count(), 0, "{:?}", preview.timeline);
+}
+
+#[test]
+fn pods_that_are_preempted_are_told_of() {
+    let asking = |name: &str, class: &str| {
+        deployment("web:1", 1, "").replace("web", name).replace(
+            "containers: [{",
+            &format!(
+                "priorityClassName: {class}, containers: [{{resources: {{requests: {{cpu: 20}}}}, "
+            ),
+        )
+    };
+    let class = |name: &str, value: i32| {
+        format!(
+            "\n---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {{name: {name}}}\nvalue: {value}\n---\n"
+        )
+    };
+    let state = format!(
+        "{}{}{}",
+        class("low", 1),
+        class("high", 9),
+        asking("old", "low")
+    );
+    let mut setup = setup(&state, &asking("web", "high"));
+    setup.nodes = Some(1);
+    let preview = preview(&setup).expect("the manifests can be applied");
+    let told: Vec<String> = preview
+        .timeline
+        .iter()
+        .map(|entry| without_random_parts(&format!("{} {}", entry.object, entry.what)))
+        .collect();
+    expect![[r#"
+        deployment/web you apply it; it is new
+        deployment/web creates web-7b4dd8c947 with 1 of 1 pods
+        pod/web-7b4dd8c947-xxxxx FailedScheduling
+        pod/old-664f88ccbc-xxxxx is preempted
+        deployment/web 1 more pod is ready
+         complete"#]]
+    .assert_eq(&told.join("\n"));
+}
+
+/// A budget is not broken by a rollout that does not take place.
+#[test]
+fn nothing_is_rolled_out_where_nothing_changed() {
+    let budget = "
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web, namespace: shop}
+spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}";
+    let stuck = format!("{}{budget}", deployment("web:bad", 4, ""));
+    check(
+        &stuck,
+        &stuck,
+        expect![[r#"
+        Does not complete within 15m.
+        deployment/web in shop: not done, never fewer than 0 of 4 available, at most 4 pods
+        warning: deployment/web does not finish within 15m: has made no progress within its deadline: 4 of 4 pods are updated, 0 available; pod/web-76c76c4776-xxxxx container main cannot pull image "web:bad": ImagePullBackOff
+        warning: deployment/web counts as stuck after 9m1s: `kubectl rollout status` fails then"#]],
+    );
+    let preview = run(&stuck, &stuck);
+    let what: Vec<&str> = preview
+        .timeline
+        .iter()
+        .map(|entry| entry.what.as_str())
+        .collect();
+    assert_eq!(what[..2], ["you apply it; it is unchanged"; 2]);
+    let told = serde_json::to_value(&preview).expect("it can be written");
+    assert!(told["workloads"][0]["seconds"].is_null(), "{told}");
+}
+
+#[test]
+fn what_was_there_before_counts_and_an_object_given_twice_is_one() {
+    check(
+        &deployment("web:1", 10, ""),
+        &deployment("web:1", 0, ""),
+        expect![[r#"
+            Completes in 0.2s.
+            deployment/web in shop: done after 0s, never fewer than 0 of 0 available, at most 10 pods"#]],
+    );
+    check(
+        "",
+        &format!(
+            "{}---{}",
+            deployment("web:1", 2, ""),
+            deployment("web:1", 3, "")
+        ),
+        expect![[r#"
+            Completes in 10s.
+            deployment/web in shop: done after 10s, at most 3 pods"#]],
+    );
 }

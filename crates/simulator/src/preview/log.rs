@@ -52,6 +52,8 @@ pub(crate) struct PodLife {
     pub(crate) ready: Vec<MicroTime>,
     /// It was asked to stop, ended, or vanished.
     pub(crate) left: Option<MicroTime>,
+    /// Why somebody took its place away: `PreemptionByScheduler`.
+    pub(crate) disrupted: Option<String>,
     /// It ended by itself, well or not.
     pub(crate) finished_well: Option<bool>,
 }
@@ -180,6 +182,7 @@ impl PodLife {
             created: now,
             ready: Vec::new(),
             left: None,
+            disrupted: None,
             finished_well: None,
         }
     }
@@ -194,6 +197,10 @@ impl PodLife {
         }
         if leaves && self.left.is_none() {
             self.left = Some(now);
+        }
+        let disruption = pod.condition("DisruptionTarget");
+        if let Some(disruption) = disruption.filter(|one| one.status == "True") {
+            self.disrupted = Some(disruption.reason.to_string());
         }
         // How a pod ends that was told to says nothing about its work.
         if pod.is_finished() && !pod.metadata.is_terminating() {

@@ -10,6 +10,7 @@ use super::facts::Gathered;
 use super::log::{Noted, PodLife};
 use super::rollout::Failure;
 use super::run::{Applied, Run};
+use super::scope::Scope;
 use super::series::{Count, Sample};
 use super::timeline::{self, Entry};
 use super::warnings::{self, Warning};
@@ -56,6 +57,11 @@ pub struct Workload {
     /// How many pods there are at most beyond what is wanted.
     pub peak_surge: i32,
     pub samples: Vec<Sample>,
+    #[serde(skip)]
+    pub(crate) uid: String,
+    /// How many pods were available before anything was applied.
+    #[serde(skip)]
+    pub(crate) available_before: i32,
 }
 
 impl Preview {
@@ -113,12 +119,13 @@ pub(crate) async fn report(run: &Run, setup: &Setup) -> Preview {
             workloads.push(workload(run, &gathered, &noted, &one, object));
         }
     }
-    let timeline = timeline::entries(run, &gathered, &noted, &workloads);
+    let scope = Scope::of(run, &gathered, &noted, &workloads);
+    let timeline = timeline::entries(run, &gathered, &noted, &scope, &workloads);
     let completes = run.completed.is_some();
     let seconds = run
         .completed
         .map(|at| seconds(run.start, at).max(Preview::last_change(&workloads)));
-    let warnings = warnings::all(run, setup, &gathered, &noted, &workloads);
+    let warnings = warnings::all(run, setup, &gathered, &noted, &scope, &workloads);
     Preview {
         completes,
         seconds,
@@ -192,7 +199,7 @@ fn workload(
     let current =
         current.unwrap_or_else(|| pods.first().map_or(String::new(), |pod| pod.hash.clone()));
     let is_job = object["kind"] == "Job";
-    let samples = Count {
+    let count = Count {
         pods,
         current,
         // A Job does not serve anybody: nothing is missing while it runs.
@@ -201,9 +208,9 @@ fn workload(
         min_ready_seconds: number("/spec/minReadySeconds"),
         start: run.start,
         end: run.end,
-    }
-    .samples();
-    let peak_pods = samples.iter().map(Sample::total).max().unwrap_or(0);
+    };
+    let (before, samples) = (count.before(), count.samples());
+    let peak_after = samples.iter().map(Sample::total).max().unwrap_or(0);
     let fewest = samples.iter().map(|sample| sample.available).min();
     let completes = rollout::is_complete(object);
     let changed = samples
@@ -218,9 +225,12 @@ fn workload(
         failure: failure(run, object),
         suspended: rollout::is_suspended(object),
         minimum_available: fewest.filter(|_| one.existed && !is_job),
-        peak_pods,
-        peak_surge: (peak_pods - wanted).max(0),
+        peak_pods: peak_after.max(before.total()),
+        // What is there before because more was wanted is no surge.
+        peak_surge: (peak_after - wanted).max(0),
         samples,
+        uid: uid.to_owned(),
+        available_before: before.available,
     }
 }
 
@@ -236,17 +246,17 @@ fn failure(run: &Run, object: &Value) -> Option<Failure> {
 }
 
 impl Applied {
-    fn of(object: &Value) -> Applied {
-        let text = |pointer: &str| {
-            let text = object.pointer(pointer).and_then(Value::as_str);
-            text.unwrap_or_default().to_owned()
-        };
+    /// An object that is there.
+    pub(crate) fn of(object: &Value) -> Applied {
+        let text = |pointer: &str| super::facts::text(object, pointer).to_owned();
         Applied {
             kind: text("/kind"),
             namespace: text("/metadata/namespace"),
             name: text("/metadata/name"),
+            uid: text("/metadata/uid"),
             file: String::new(),
             existed: true,
+            unchanged: false,
         }
     }
 

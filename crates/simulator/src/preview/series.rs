@@ -95,8 +95,22 @@ enum What {
 }
 
 impl Count<'_> {
+    /// How it is at the moment of applying, before anything happens.
+    pub(crate) fn before(&self) -> Sample {
+        let mut before = Sample::default();
+        let edges = self.edges();
+        for edge in edges.iter().take_while(|(at, ..)| *at < self.start) {
+            before.add(edge);
+        }
+        before.finished(self.wanted)
+    }
+
     /// One sample for each moment at which a count changes, the first at 0.
     pub(crate) fn samples(&self) -> Vec<Sample> {
+        self.sweep(&self.edges())
+    }
+
+    fn edges(&self) -> Vec<(MicroTime, What, bool, i32)> {
         let mut edges: Vec<(MicroTime, What, bool, i32)> = Vec::new();
         for pod in &self.pods {
             let new = pod.hash == self.current;
@@ -123,7 +137,7 @@ impl Count<'_> {
             }
         }
         edges.sort_by_key(|(at, ..)| *at);
-        self.sweep(&edges)
+        edges
     }
 
     fn sweep(&self, edges: &[(MicroTime, What, bool, i32)]) -> Vec<Sample> {
@@ -220,6 +234,7 @@ mod tests {
                     created: at(words[1]).unwrap(),
                     ready: at(words[2]).into_iter().collect(),
                     left: at(words[3]),
+                    disrupted: None,
                     finished_well: None,
                 }
             })

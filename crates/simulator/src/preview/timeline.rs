@@ -10,6 +10,7 @@ use super::facts::{self, Gathered};
 use super::log::Noted;
 use super::report::{Preview, Workload, seconds};
 use super::run::Run;
+use super::scope::Scope;
 
 /// One line of the timeline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -39,6 +40,7 @@ pub(crate) fn entries(
     run: &Run,
     gathered: &Gathered,
     noted: &Noted,
+    scope: &Scope<'_>,
     workloads: &[Workload],
 ) -> Vec<Entry> {
     let mut all: Vec<Entry> = run
@@ -47,9 +49,10 @@ pub(crate) fn entries(
         .map(|one| Entry {
             at: 0.0,
             object: one.object(),
-            what: match one.existed {
-                true => "you apply a change".to_owned(),
-                false => "you apply it; it is new".to_owned(),
+            what: match (one.existed, one.unchanged) {
+                (true, true) => "you apply it; it is unchanged".to_owned(),
+                (true, false) => "you apply a change".to_owned(),
+                (false, _) => "you apply it; it is new".to_owned(),
             },
             why: one.file.clone(),
         })
@@ -58,12 +61,10 @@ pub(crate) fn entries(
     all.extend(workloads.iter().flat_map(became_ready));
     all.extend(workloads.iter().flat_map(ended));
     all.extend(decided(run, noted, workloads));
-    all.extend(warned(run, gathered, noted));
-    for (at, claim) in noted
-        .claims_deleted
-        .iter()
-        .filter(|(at, _)| *at >= run.start)
-    {
+    all.extend(warned(run, gathered, noted, scope));
+    all.extend(pushed_out(run, noted));
+    let claims = noted.claims_deleted.iter();
+    for (at, claim) in claims.filter(|(at, key)| *at >= run.start && scope.has_claim(key)) {
         all.push(Entry {
             at: seconds(run.start, *at),
             object: format!("persistentvolumeclaim/{}", claim.name),
@@ -72,7 +73,7 @@ pub(crate) fn entries(
         });
     }
     for (key, at) in &noted.timed_out {
-        if *at >= run.start {
+        if *at >= run.start && scope.has_deployment(key) {
             all.push(Entry {
                 at: seconds(run.start, *at),
                 object: format!("deployment/{}", key.name),
@@ -215,13 +216,13 @@ fn ended(workload: &Workload) -> Vec<Entry> {
 }
 
 /// The cluster's own warnings, each kind once for each workload.
-fn warned(run: &Run, gathered: &Gathered, noted: &Noted) -> Vec<Entry> {
+fn warned(run: &Run, gathered: &Gathered, noted: &Noted, scope: &Scope<'_>) -> Vec<Entry> {
     let mut told = BTreeSet::new();
     let mut found = Vec::new();
     for event in &gathered.events {
         let text = |pointer: &str| facts::text(event, pointer);
         let reason = text("/reason");
-        if text("/type") != "Warning" || !TOLD.contains(&reason) {
+        if text("/type") != "Warning" || !TOLD.contains(&reason) || !scope.concerns(event) {
             continue;
         }
         let Some(first) = Time::parse(text("/firstTimestamp")) else {
@@ -252,6 +253,28 @@ fn warned(run: &Run, gathered: &Gathered, noted: &Noted) -> Vec<Entry> {
         }
     }
     found
+}
+
+/// Pods that lose their place, whoever they belong to: what is applied may do that to others.
+fn pushed_out(run: &Run, noted: &Noted) -> Vec<Entry> {
+    let lives = noted.pods.values();
+    let lost = lives.filter_map(|life| {
+        let reason = life.disrupted.as_deref()?;
+        let at = life.left.filter(|at| *at >= run.start)?;
+        Some(Entry {
+            at: seconds(run.start, at),
+            object: format!("pod/{}", life.key.name),
+            what: match reason {
+                "PreemptionByScheduler" => "is preempted".to_owned(),
+                _ => "is evicted".to_owned(),
+            },
+            why: match reason {
+                "PreemptionByScheduler" => "a pod of a higher priority takes its place".to_owned(),
+                reason => reason.to_owned(),
+            },
+        })
+    });
+    lost.collect()
 }
 
 fn owner_of(noted: &Noted, pod: &Key) -> Option<String> {
