@@ -1,6 +1,6 @@
 //! What a preview comes to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{MicroTime, Time, Uid};
 use serde::Serialize;
@@ -114,9 +114,11 @@ pub(crate) async fn report(run: &Run, setup: &Setup) -> Preview {
     let gathered = Gathered::of(run).await;
     let noted = run.log.lock();
     let mut workloads = Vec::new();
+    let mut pods = pods_by_owner(&noted);
     for one in followed(run, &gathered, &noted) {
-        if let Some(object) = gathered.find(&one.kind, &one.namespace, &one.name) {
-            workloads.push(workload(run, &gathered, &noted, &one, object));
+        if let Some(object) = gathered.find(&one.uid) {
+            let pods = pods.remove(&one.uid).unwrap_or_default();
+            workloads.push(workload(run, &gathered, pods, &one, object));
         }
     }
     let scope = Scope::of(run, &gathered, &noted, &workloads);
@@ -169,31 +171,26 @@ fn top_owner<'a>(noted: &'a Noted, owner: &'a Uid) -> Option<&'a Uid> {
     }
 }
 
+/// The pods of each workload, by its uid; a pod that nobody owns is its own.
+fn pods_by_owner(noted: &Noted) -> BTreeMap<String, Vec<&PodLife>> {
+    let mut found: BTreeMap<String, Vec<&PodLife>> = BTreeMap::new();
+    for (own, life) in &noted.pods {
+        let owner = life.owner.as_ref();
+        let owner = owner.and_then(|owner| top_owner(noted, owner));
+        let uid = owner.unwrap_or(own).to_string();
+        found.entry(uid).or_default().push(life);
+    }
+    found
+}
+
 fn workload(
     run: &Run,
     gathered: &Gathered,
-    noted: &Noted,
+    pods: Vec<&PodLife>,
     one: &Applied,
     object: &Value,
 ) -> Workload {
     let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
-    let uid = object
-        .pointer("/metadata/uid")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let belongs = |life: &&PodLife, own: &Uid| {
-        let owner = life
-            .owner
-            .as_ref()
-            .and_then(|owner| top_owner(noted, owner));
-        owner.map_or(own.to_string() == uid, |owner| owner.to_string() == uid)
-    };
-    let pods: Vec<&PodLife> = noted
-        .pods
-        .iter()
-        .filter(|(own, life)| belongs(life, own))
-        .map(|(_, life)| life)
-        .collect();
     let wanted = i32::try_from(rollout::wanted(object)).unwrap_or(i32::MAX);
     let current = gathered.current_hash(object);
     let current =
@@ -229,7 +226,7 @@ fn workload(
         // What is there before because more was wanted is no surge.
         peak_surge: (peak_after - wanted).max(0),
         samples,
-        uid: uid.to_owned(),
+        uid: one.uid.clone(),
         available_before: before.available,
     }
 }

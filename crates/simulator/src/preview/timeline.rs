@@ -1,6 +1,6 @@
 //! What happens when, and why. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{Key, Time};
 use explain::Line;
@@ -97,15 +97,16 @@ pub(crate) fn entries(
 /// What the controllers of these workloads do, not what they wait for.
 fn decided(run: &Run, noted: &Noted, workloads: &[Workload]) -> Vec<Entry> {
     let mut found = Vec::new();
+    let followed: BTreeSet<(&str, &str)> = workloads
+        .iter()
+        .map(|one| (one.object.as_str(), one.namespace.as_str()))
+        .collect();
     for decision in noted.decisions.iter().filter(|one| one.at >= run.start) {
         let Some(kind) = kind_of(decision.controller) else {
             continue;
         };
         let object = format!("{kind}/{}", decision.key.name);
-        let followed = workloads
-            .iter()
-            .any(|one| one.object == object && one.namespace == decision.key.namespace.as_str());
-        if !followed {
+        if !followed.contains(&(object.as_str(), decision.key.namespace.as_str())) {
             continue;
         }
         let lines = decision.lines.iter().map(String::as_str);
@@ -219,6 +220,10 @@ fn ended(workload: &Workload) -> Vec<Entry> {
 fn warned(run: &Run, gathered: &Gathered, noted: &Noted, scope: &Scope<'_>) -> Vec<Entry> {
     let mut told = BTreeSet::new();
     let mut found = Vec::new();
+    let lives = noted.pods.values();
+    let owners: BTreeMap<&Key, String> = lives
+        .filter_map(|life| Some((&life.key, life.owner.as_ref()?.to_string())))
+        .collect();
     for event in &gathered.events {
         let text = |pointer: &str| facts::text(event, pointer);
         let reason = text("/reason");
@@ -236,14 +241,14 @@ fn warned(run: &Run, gathered: &Gathered, noted: &Noted, scope: &Scope<'_>) -> V
             text("/involvedObject/name"),
         );
         let key = Key::new(text("/involvedObject/namespace"), name);
-        let owner = owner_of(noted, &key).unwrap_or_else(|| name.to_owned());
+        let owner = owners.get(&key).map_or(name, String::as_str);
         // That an image is backed off from follows from the failure to pull it.
         let reason_told = if reason == "BackOff" {
             "Failed"
         } else {
             reason
         };
-        if told.insert((owner, reason_told.to_owned())) {
+        if told.insert((owner.to_owned(), reason_told.to_owned())) {
             found.push(Entry {
                 at: seconds(run.start, first.micro().max(run.start)),
                 object: format!("{kind}/{name}"),
@@ -275,9 +280,4 @@ fn pushed_out(run: &Run, noted: &Noted) -> Vec<Entry> {
         })
     });
     lost.collect()
-}
-
-fn owner_of(noted: &Noted, pod: &Key) -> Option<String> {
-    let life = noted.pods.values().find(|life| life.key == *pod)?;
-    life.owner.as_ref().map(ToString::to_string)
 }

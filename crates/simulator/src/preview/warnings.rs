@@ -83,16 +83,9 @@ fn never_finishes(
     let incomplete = workloads.iter().filter(is_underway);
     let found: Vec<Warning> = incomplete
         .map(|one| {
-            let why = gathered
-                .workloads()
-                .chain(gathered.of_kind("Pod"))
-                .find(|object| {
-                    name_of(object) == one.object
-                        && object["metadata"]["namespace"] == *one.namespace
-                })
-                .map_or(String::new(), |object| {
-                    gathered.explain(run, object).verdict
-                });
+            let why = gathered.find(&one.uid).map_or(String::new(), |object| {
+                gathered.explain(run, object).verdict
+            });
             Warning {
                 kind: WarningKind::NeverFinishes,
                 object: one.object.clone(),
@@ -242,10 +235,8 @@ fn budgets(gathered: &Gathered, workloads: &[Workload]) -> Vec<Warning> {
         };
         for workload in workloads {
             let same_place = budget["metadata"]["namespace"] == *workload.namespace;
-            let covers = gathered.workloads().any(|object| {
-                name_of(object) == workload.object
-                    && object["metadata"]["namespace"] == *workload.namespace
-                    && selector.matches(&explain::labels(object, "/spec/template/metadata/labels"))
+            let covers = gathered.find(&workload.uid).is_some_and(|object| {
+                selector.matches(&explain::labels(object, "/spec/template/metadata/labels"))
             });
             if !same_place || !covers {
                 continue;
