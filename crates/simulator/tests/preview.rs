@@ -29,6 +29,7 @@ fn setup(state: &str, manifests: &str) -> Setup {
     Setup {
         manifests: Manifest::parse("new.yaml", manifests).expect("the test's manifests are good"),
         state: Manifest::parse("old.yaml", state).expect("the test's state is good"),
+        namespace: "default".to_owned(),
         begin: Time::from_unix(BEGIN),
         ready_after: Duration::from_secs(10),
         fail_images: vec!["web:bad".to_owned()],
@@ -61,10 +62,11 @@ fn check(state: &str, manifests: &str, expected: Expect) {
 /// Pods' names end in five characters that change whenever anybody draws one random number more.
 fn without_random_parts(text: &str) -> String {
     let word = |word: &str| match word
-        .strip_prefix("pod/")
-        .and_then(|pod| pod.rsplit_once('-'))
+        .split_once('/')
+        .filter(|(before, _)| matches!(*before, "pod" | "default"))
+        .and_then(|(before, pod)| Some((before, pod.rsplit_once('-')?)))
     {
-        Some((base, end)) if end.len() == 5 => format!("pod/{base}-xxxxx"),
+        Some((before, (base, end))) if end.len() == 5 => format!("{before}/{base}-xxxxx"),
         _ => word.to_owned(),
     };
     text.split(' ').map(word).collect::<Vec<_>>().join(" ")
@@ -219,7 +221,7 @@ fn claims_that_go_with_a_smaller_set() {
         &stateful("db:1", 2),
         expect![[r#"
             Completes in 0.1s.
-            statefulset/db in shop: done after 0s, never fewer than 2 of 2 available, at most 2 pods
+            statefulset/db in shop: done after 0s, never fewer than 2 of 2 available, at most 3 pods
             warning: persistentvolumeclaim/data-db-2 is deleted with all data, by the retention policy of the StatefulSet: data-db-2"#]],
     );
 }
@@ -425,4 +427,263 @@ fn the_same_input_gives_the_same_preview() {
     assert!(svg(&one).contains("deployment/web in shop"));
     let first = one.workloads[0].samples[0];
     assert_eq!((first.total(), first.ready()), (8, 5));
+}
+
+/// A Job of `completions` pods, two at a time, that run a command.
+fn job(command: &str, completions: u32, more: &str) -> String {
+    format!(
+        "
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: once}}
+spec:
+  completions: {completions}
+  parallelism: 2
+  template:
+    spec: {{restartPolicy: Never, containers: [{{name: main, image: 'job:1', command: {command}}}]}}
+{more}"
+    )
+}
+
+#[test]
+fn a_job_is_followed_to_its_end() {
+    check(
+        "",
+        &job("[sleep, '20']", 3, ""),
+        expect![[r#"
+        Completes in 42s.
+        job/once in default: done after 41s, at most 2 pods, 3 succeed"#]],
+    );
+    check(
+        "",
+        &job("['false']", 1, "  backoffLimit: 1\n"),
+        expect![[r#"
+            Does not complete: job/once fails after 11s.
+            job/once in default: fails after 11s (BackoffLimitExceeded), at most 1 pod, 2 fail
+            warning: job/once fails after 11s: BackoffLimitExceeded: Job has reached the specified backoff limit"#]],
+    );
+    check(
+        "",
+        &job("[sleep, '500']", 1, "  activeDeadlineSeconds: 30\n"),
+        expect![[r#"
+            Does not complete: job/once fails after 31s.
+            job/once in default: fails after 31s (DeadlineExceeded), at most 1 pod
+            warning: job/once fails after 31s: DeadlineExceeded: Job was active longer than specified deadline"#]],
+    );
+    check(
+        "",
+        &job(
+            "['false']",
+            1,
+            "  podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [1]}}]}\n",
+        ),
+        expect![[r#"
+            Does not complete: job/once fails after 1s.
+            job/once in default: fails after 1s (PodFailurePolicy), at most 1 pod, 1 fails
+            warning: job/once fails after 1s: PodFailurePolicy: Container main for pod default/once-xxxxx failed with exit code 1 matching FailJob rule at index 0"#]],
+    );
+    check(
+        "",
+        &job("[sleep, '5000']", 1, ""),
+        expect![[r#"
+        Does not complete within 15m.
+        job/once in default: not done, at most 1 pod
+        warning: job/once does not finish within 15m: 0 of 1 have succeeded"#]],
+    );
+    check(
+        "",
+        &job("[sleep, '5']", 1, "  suspend: true\n"),
+        expect![[r#"
+            Completes in 0s.
+            job/once in default: at rest: it is suspended, and runs when somebody resumes it"#]],
+    );
+}
+
+#[test]
+fn the_timeline_and_the_chart_of_a_job() {
+    let preview = run("", &job("['false']", 1, "  backoffLimit: 1\n"));
+    let style = Style {
+        width: 50,
+        colour: false,
+        unicode: false,
+    };
+    let told = without_random_parts(&text(&preview, style));
+    // The bars keep the blanks at the beginning of lines.
+    let told: Vec<String> = told.lines().map(|line| format!(">{line}")).collect();
+    expect![[r#"
+        >Does not complete: job/once fails after 11s.
+        >
+        >job/once in default: fails after 11s (BackoffLimitExceeded), at most 1 pod, 2 fail
+        >   2 |                                        xx
+        >   1 | +xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+        >   0 +------------------------------------------
+        >       0s                  5.3s              11s
+        >       + new, not ready   x failed
+        >
+        >      0s  job/once  you apply it; it is new
+        >                      new.yaml
+        >      0s  job/once  creates 1: has 0 of 1 pods
+        >      0s  job/once  1 more pod has failed
+        >     10s  job/once  creates 1: has 0 of 1 pods
+        >     10s  job/once  1 more pod has failed
+        >     11s  job/once  fails
+        >                      BackoffLimitExceeded: Job
+        >                      has reached the specified
+        >                      backoff limit
+        >
+        >warning: job/once fails after 11s: BackoffLimitExceeded: Job has reached the specified backoff limit
+        >
+        >Assumed: pods are ready 10s after their containers start; image web:bad cannot be pulled; an empty cluster of 3 nodes."#]].assert_eq(&told.join("\n"));
+    assert!(svg(&preview).contains("job/once fails after"));
+}
+
+#[test]
+fn objects_without_a_namespace_go_where_they_are_told() {
+    let mut setup = setup("", AGENT);
+    setup.namespace = "team".to_owned();
+    let preview = preview(&setup).expect("the manifests can be applied");
+    assert_eq!(preview.workloads[0].namespace, "team");
+    assert!(preview.completes);
+}
+
+/// The server has filled in the parameters of the old strategy; they go with it, as with `kubectl apply`.
+#[test]
+fn a_choice_takes_the_defaults_of_the_other_one_along() {
+    check(
+        &deployment("web:1", 4, ""),
+        &deployment("web:2", 4, "  strategy: {type: Recreate}\n"),
+        expect![[r#"
+            Completes in 10s.
+            deployment/web in shop: done after 10s, never fewer than 0 of 4 available, at most 4 pods"#]],
+    );
+    let volume = |source: &str| {
+        deployment("web:1", 1, "").replace(
+            "containers:",
+            &format!("volumes: [{{name: v, {source}}}], containers:"),
+        )
+    };
+    check(
+        &volume("configMap: {name: a}"),
+        &volume("secret: {secretName: a}"),
+        expect![[r#"
+            Completes in 10s.
+            deployment/web in shop: done after 10s, never fewer than 1 of 1 available, at most 2 pods (1 more than wanted)"#]],
+    );
+}
+
+/// What others are in trouble with is not ours; what we do to them is.
+#[test]
+fn strangers_stay_out() {
+    let stranger = deployment("web:bad", 2, "  progressDeadlineSeconds: 120\n")
+        .replace("web", "old")
+        .replace("old:bad", "web:bad");
+    let state = format!("{}---{stranger}", deployment("web:1", 4, ""));
+    check(
+        &state,
+        &deployment(
+            "web:2",
+            4,
+            "  minReadySeconds: 60\n  progressDeadlineSeconds: 900\n",
+        ),
+        expect![[r#"
+            Completes in 2m20s.
+            deployment/web in shop: done after 2m20s, never fewer than 3 of 4 available, at most 5 pods (1 more than wanted)"#]],
+    );
+    let preview = run(&state, &deployment("web:2", 4, "  minReadySeconds: 60\n"));
+    let strangers = preview
+        .timeline
+        .iter()
+        .filter(|entry| entry.object.contains("old"));
+    assert_eq!(strangers.count(), 0, "{:?}", preview.timeline);
+}
+
+#[test]
+fn pods_that_are_preempted_are_told_of() {
+    let asking = |name: &str, class: &str| {
+        deployment("web:1", 1, "").replace("web", name).replace(
+            "containers: [{",
+            &format!(
+                "priorityClassName: {class}, containers: [{{resources: {{requests: {{cpu: 20}}}}, "
+            ),
+        )
+    };
+    let class = |name: &str, value: i32| {
+        format!(
+            "\n---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {{name: {name}}}\nvalue: {value}\n---\n"
+        )
+    };
+    let state = format!(
+        "{}{}{}",
+        class("low", 1),
+        class("high", 9),
+        asking("old", "low")
+    );
+    let mut setup = setup(&state, &asking("web", "high"));
+    setup.nodes = Some(1);
+    let preview = preview(&setup).expect("the manifests can be applied");
+    let told: Vec<String> = preview
+        .timeline
+        .iter()
+        .map(|entry| without_random_parts(&format!("{} {}", entry.object, entry.what)))
+        .collect();
+    expect![[r#"
+        deployment/web you apply it; it is new
+        deployment/web creates web-7b4dd8c947 with 1 of 1 pods
+        pod/web-7b4dd8c947-xxxxx FailedScheduling
+        pod/old-664f88ccbc-xxxxx is preempted
+        deployment/web 1 more pod is ready
+         complete"#]]
+    .assert_eq(&told.join("\n"));
+}
+
+/// A budget is not broken by a rollout that does not take place.
+#[test]
+fn nothing_is_rolled_out_where_nothing_changed() {
+    let budget = "
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web, namespace: shop}
+spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}";
+    let stuck = format!("{}{budget}", deployment("web:bad", 4, ""));
+    check(
+        &stuck,
+        &stuck,
+        expect![[r#"
+        Does not complete within 15m.
+        deployment/web in shop: not done, never fewer than 0 of 4 available, at most 4 pods
+        warning: deployment/web does not finish within 15m: has made no progress within its deadline: 4 of 4 pods are updated, 0 available; pod/web-76c76c4776-xxxxx container main cannot pull image "web:bad": ImagePullBackOff
+        warning: deployment/web counts as stuck after 9m1s: `kubectl rollout status` fails then"#]],
+    );
+    let preview = run(&stuck, &stuck);
+    let what: Vec<&str> = preview
+        .timeline
+        .iter()
+        .map(|entry| entry.what.as_str())
+        .collect();
+    assert_eq!(what[..2], ["you apply it; it is unchanged"; 2]);
+    let told = serde_json::to_value(&preview).expect("it can be written");
+    assert!(told["workloads"][0]["seconds"].is_null(), "{told}");
+}
+
+#[test]
+fn what_was_there_before_counts_and_an_object_given_twice_is_one() {
+    check(
+        &deployment("web:1", 10, ""),
+        &deployment("web:1", 0, ""),
+        expect![[r#"
+            Completes in 0.2s.
+            deployment/web in shop: done after 0s, never fewer than 0 of 0 available, at most 10 pods"#]],
+    );
+    check(
+        "",
+        &format!(
+            "{}---{}",
+            deployment("web:1", 2, ""),
+            deployment("web:1", 3, "")
+        ),
+        expect![[r#"
+            Completes in 10s.
+            deployment/web in shop: done after 10s, at most 3 pods"#]],
+    );
 }

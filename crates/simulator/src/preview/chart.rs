@@ -1,22 +1,16 @@
 //! Counts over time as rows of characters. Pure.
 
-use super::series::Sample;
+use super::series::{BANDS, Sample};
 use super::text::{Style, duration};
 
-/// What a cell of the chart shows, from the bottom of the stack to its top.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Band {
-    NewReady,
-    New,
-    OldReady,
-    Old,
-}
-
-const BANDS: [(Band, &str); 4] = [
-    (Band::NewReady, "new, ready"),
-    (Band::New, "new, not ready"),
-    (Band::OldReady, "old, ready"),
-    (Band::Old, "old, not ready"),
+/// What a cell of the chart shows: characters with and without Unicode, and a colour, for each of [`BANDS`].
+const LOOKS: [(char, char, &str); BANDS.len()] = [
+    ('▓', '*', "\u{1b}[36m"),
+    ('█', '#', "\u{1b}[32m"),
+    ('▒', '+', "\u{1b}[33m"),
+    ('░', '=', "\u{1b}[34m"),
+    ('·', '.', "\u{1b}[35m"),
+    ('×', 'x', "\u{1b}[31m"),
 ];
 
 /// Rows of a chart; with fewer pods each has a row of its own.
@@ -27,7 +21,7 @@ const MARGIN: usize = 7;
 
 /// The chart of one workload, from 0 to `end` seconds.
 pub(crate) fn chart(samples: &[Sample], end: f64, style: Style) -> Vec<String> {
-    let peak = samples.iter().map(Sample::total).max().unwrap_or(0);
+    let peak = samples.iter().map(Sample::height).max().unwrap_or(0);
     if peak == 0 || samples.is_empty() {
         return Vec::new();
     }
@@ -88,43 +82,22 @@ fn cells(columns: &[Sample], level: f64, style: Style) -> String {
     out
 }
 
-fn band(sample: &Sample, level: f64) -> Option<Band> {
-    let heights = [
-        sample.new_ready,
-        sample.new - sample.new_ready,
-        sample.old_ready,
-        sample.old - sample.old_ready,
-    ];
+/// The place of a band among [`BANDS`].
+fn band(sample: &Sample, level: f64) -> Option<usize> {
     let mut top = 0.0;
-    for ((band, _), height) in BANDS.iter().zip(heights) {
-        top += f64::from(height);
-        if level < top {
-            return Some(*band);
-        }
-    }
-    None
+    sample.bands().iter().position(|height| {
+        top += f64::from(*height);
+        level < top
+    })
 }
 
-fn symbol(band: Band, style: Style) -> char {
-    match (band, style.unicode) {
-        (Band::NewReady, true) => '█',
-        (Band::New, true) => '▒',
-        (Band::OldReady, true) => '░',
-        (Band::Old, true) => '·',
-        (Band::NewReady, false) => '#',
-        (Band::New, false) => '+',
-        (Band::OldReady, false) => '=',
-        (Band::Old, false) => '.',
-    }
+fn symbol(band: usize, style: Style) -> char {
+    let (unicode, plain, _) = LOOKS[band];
+    if style.unicode { unicode } else { plain }
 }
 
-fn colour(band: Band) -> &'static str {
-    match band {
-        Band::NewReady => "\u{1b}[32m",
-        Band::New => "\u{1b}[33m",
-        Band::OldReady => "\u{1b}[34m",
-        Band::Old => "\u{1b}[35m",
-    }
+fn colour(band: usize) -> &'static str {
+    LOOKS[band].2
 }
 
 fn axis(width: usize, style: Style) -> String {
@@ -167,21 +140,15 @@ fn missing(columns: &[Sample]) -> Option<String> {
 }
 
 fn legend(samples: &[Sample], style: Style) -> String {
-    let shown = |band: Band| {
-        samples.iter().any(|sample| match band {
-            Band::NewReady => sample.new_ready > 0,
-            Band::New => sample.new > sample.new_ready,
-            Band::OldReady => sample.old_ready > 0,
-            Band::Old => sample.old > sample.old_ready,
-        })
-    };
+    let shown = |band: usize| samples.iter().any(|sample| sample.bands()[band] > 0);
     let parts: Vec<String> = BANDS
         .iter()
+        .enumerate()
         .filter(|(band, _)| shown(*band))
-        .map(|(band, name)| {
-            let symbol = symbol(*band, style);
+        .map(|(band, (_, name))| {
+            let symbol = symbol(band, style);
             match style.colour {
-                true => format!("{}{symbol}\u{1b}[0m {name}", colour(*band)),
+                true => format!("{}{symbol}\u{1b}[0m {name}", colour(band)),
                 false => format!("{symbol} {name}"),
             }
         })
@@ -207,6 +174,7 @@ mod tests {
             new_ready,
             available: old + new_ready,
             unavailable: (4 - old - new_ready).max(0),
+            ..Sample::default()
         };
         vec![of(0.0, 3, 2, 0), of(10.0, 1, 4, 2), of(20.0, 0, 4, 4)]
     }

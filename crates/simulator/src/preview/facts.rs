@@ -1,6 +1,6 @@
 //! The objects at the end of a preview, and what they mean.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::Key;
 use explain::{Decision, Decisions, Facts, Source};
@@ -13,6 +13,10 @@ use super::{rollout, state};
 /// All objects that a report speaks of, as they are in the end.
 pub(crate) struct Gathered {
     objects: Vec<Value>,
+    /// Where an object is, by its uid.
+    places: BTreeMap<String, usize>,
+    /// What an object owns, by its uid.
+    below: BTreeMap<String, Vec<usize>>,
     pub(crate) events: Vec<Value>,
 }
 
@@ -41,7 +45,26 @@ impl Gathered {
             objects.extend(state::list(&client, &run.discovery, kind).await);
         }
         let events = state::list(&client, &run.discovery, "events").await;
-        Gathered { objects, events }
+        let mut gathered = Gathered {
+            objects,
+            places: BTreeMap::new(),
+            below: BTreeMap::new(),
+            events,
+        };
+        gathered.index();
+        gathered
+    }
+
+    fn index(&mut self) {
+        for (place, object) in self.objects.iter().enumerate() {
+            let uid = text(object, "/metadata/uid").to_owned();
+            self.places.insert(uid, place);
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            for owner in owners.into_iter().flatten() {
+                let owner = text(owner, "/uid").to_owned();
+                self.below.entry(owner).or_default().push(place);
+            }
+        }
     }
 
     pub(crate) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> + Clone {
@@ -57,12 +80,8 @@ impl Gathered {
         })
     }
 
-    pub(crate) fn find(&self, kind: &str, namespace: &str, name: &str) -> Option<&Value> {
-        self.objects.iter().find(|object| {
-            object["kind"] == kind
-                && object["metadata"]["name"] == name
-                && object["metadata"]["namespace"].as_str().unwrap_or_default() == namespace
-        })
+    pub(crate) fn find(&self, uid: &str) -> Option<&Value> {
+        self.objects.get(*self.places.get(uid)?)
     }
 
     /// What the pods of the current template carry; `None` where the kind tells no templates apart.
@@ -97,24 +116,47 @@ impl Gathered {
         }
     }
 
-    fn owned<'a>(&'a self, kind: &'a str, owner: &'a Value) -> impl Iterator<Item = &'a Value> {
-        let uid = &owner["metadata"]["uid"];
-        self.of_kind(kind).filter(move |object| {
-            let owners = object["metadata"]["ownerReferences"].as_array();
-            owners.is_some_and(|owners| owners.iter().any(|one| one["uid"] == *uid))
-        })
+    fn owned<'a>(&'a self, kind: &'a str, owner: &Value) -> impl Iterator<Item = &'a Value> {
+        self.below(owner)
+            .filter(move |object| object["kind"] == kind)
+    }
+
+    fn below(&self, owner: &Value) -> impl Iterator<Item = &Value> {
+        let places = self.below.get(text(owner, "/metadata/uid"));
+        let places = places.into_iter().flatten();
+        places.filter_map(|place| self.objects.get(*place))
+    }
+
+    /// What an explanation of an object may speak of: its owner, what it owns, and in its namespace what nobody
+    /// owns and pods depend on. All of a namespace would be copied once for each of its workloads.
+    fn related(&self, object: &Value) -> Vec<Value> {
+        let owner = self.find(text(object, "/metadata/ownerReferences/0/uid"));
+        let mut found: Vec<&Value> = owner.into_iter().chain(self.below(object)).collect();
+        let mut next = owner.iter().count();
+        while let Some(one) = found.get(next) {
+            found.extend(self.below(one));
+            next += 1;
+        }
+        let around = OTHERS
+            .iter()
+            .flat_map(|kind| self.of_kind(kind))
+            .filter(|other| other["metadata"]["namespace"] == object["metadata"]["namespace"])
+            .filter(|other| other["metadata"]["ownerReferences"].is_null());
+        found.into_iter().chain(around).cloned().collect()
     }
 
     /// Why a workload is as it is in the end.
     pub(crate) fn explain(&self, run: &Run, object: &Value) -> explain::Explanation {
-        let namespace = &object["metadata"]["namespace"];
         let mut facts = Facts::new(run.end.time(), Source::Simulation, object.clone());
-        let near = |other: &&Value| {
-            other["metadata"]["namespace"] == *namespace
-                && other["metadata"]["uid"] != object["metadata"]["uid"]
-        };
-        facts.related = self.objects.iter().filter(near).cloned().collect();
-        facts.events.clone_from(&self.events);
+        facts.related = self.related(object);
+        let about: BTreeSet<&str> = facts
+            .related
+            .iter()
+            .chain([object])
+            .map(|one| text(one, "/metadata/uid"))
+            .collect();
+        let concerns = |event: &&Value| about.contains(text(event, "/involvedObject/uid"));
+        facts.events = self.events.iter().filter(concerns).cloned().collect();
         facts.decisions = decisions(
             run,
             std::iter::once(object).chain(self.owned("ReplicaSet", object)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::kinds::{Deployment, PersistentVolumeClaim, Pod, ReplicaSet};
+use api::kinds::{Deployment, PersistentVolumeClaim, Phase, Pod, ReplicaSet};
 use api::{Clock, Key, MicroTime, Resource, Uid};
 use runtime::{Change, Informers};
 use tokio::sync::Notify;
@@ -52,6 +52,10 @@ pub(crate) struct PodLife {
     pub(crate) ready: Vec<MicroTime>,
     /// It was asked to stop, ended, or vanished.
     pub(crate) left: Option<MicroTime>,
+    /// Why somebody took its place away: `PreemptionByScheduler`.
+    pub(crate) disrupted: Option<String>,
+    /// It ended by itself, well or not.
+    pub(crate) finished_well: Option<bool>,
 }
 
 /// More than anybody reads; what keeps changing for hours must not fill the memory.
@@ -128,14 +132,15 @@ impl Log {
 
     /// These say by themselves how far they are; that they changed is all that is noted.
     fn listen_to_status(&self, informers: &Informers) {
-        use api::kinds::{DaemonSet, ReplicationController, StatefulSet};
+        use api::kinds::{DaemonSet, Job, ReplicationController, StatefulSet};
         let log = || {
             let log = self.clone();
             move || log.note(|_, _| {})
         };
-        let (stateful, daemon, replication) = (log(), log(), log());
+        let (stateful, daemon, replication, job) = (log(), log(), log(), log());
         informers.of::<StatefulSet>().on_change(move |_| stateful());
         informers.of::<DaemonSet>().on_change(move |_| daemon());
+        informers.of::<Job>().on_change(move |_| job());
         informers
             .of::<ReplicationController>()
             .on_change(move |_| replication());
@@ -177,6 +182,8 @@ impl PodLife {
             created: now,
             ready: Vec::new(),
             left: None,
+            disrupted: None,
+            finished_well: None,
         }
     }
 
@@ -190,6 +197,14 @@ impl PodLife {
         }
         if leaves && self.left.is_none() {
             self.left = Some(now);
+        }
+        let disruption = pod.condition("DisruptionTarget");
+        if let Some(disruption) = disruption.filter(|one| one.status == "True") {
+            self.disrupted = Some(disruption.reason.to_string());
+        }
+        // How a pod ends that was told to says nothing about its work.
+        if pod.is_finished() && !pod.metadata.is_terminating() {
+            self.finished_well = Some(pod.status.phase == Phase::Succeeded);
         }
     }
 

@@ -11,8 +11,10 @@ mod facts;
 mod log;
 mod manifest;
 mod report;
+mod retain;
 mod rollout;
 mod run;
+mod scope;
 mod series;
 mod state;
 mod svg;
@@ -28,6 +30,7 @@ use api::Time;
 pub use decide::{Decided, decide};
 pub use manifest::{Manifest, ManifestError};
 pub use report::{Preview, Workload};
+pub use rollout::Failure;
 pub use series::Sample;
 pub use svg::svg;
 pub use text::{Style, text};
@@ -41,6 +44,8 @@ pub struct Setup {
     pub manifests: Vec<Manifest>,
     /// What is there: objects as a server gave them, or plain manifests, which are brought to life first.
     pub state: Vec<Manifest>,
+    /// Where objects go that name no namespace.
+    pub namespace: String,
     /// What time it is. All else being equal, the same setup gives the same preview.
     pub begin: Time,
     /// How long a pod takes to become ready once its containers run.

@@ -1,18 +1,20 @@
 //! What a preview comes to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use api::{MicroTime, Uid};
+use api::{MicroTime, Time, Uid};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::facts::Gathered;
 use super::log::{Noted, PodLife};
+use super::rollout::Failure;
 use super::run::{Applied, Run};
+use super::scope::Scope;
 use super::series::{Count, Sample};
 use super::timeline::{self, Entry};
 use super::warnings::{self, Warning};
-use super::{Setup, rollout};
+use super::{Setup, rollout, text::duration};
 
 /// What would happen.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -40,8 +42,14 @@ pub struct Workload {
     pub namespace: String,
     pub wanted: i32,
     pub completes: bool,
-    /// When its pods changed last.
-    pub seconds: f64,
+    /// When its pods changed last, if it completes.
+    pub seconds: Option<f64>,
+    /// Why a Job gives up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// A Job that waits until somebody resumes it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub suspended: bool,
     /// The fewest pods that are available at any moment; none for a workload that did not exist before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minimum_available: Option<i32>,
@@ -49,24 +57,77 @@ pub struct Workload {
     /// How many pods there are at most beyond what is wanted.
     pub peak_surge: i32,
     pub samples: Vec<Sample>,
+    #[serde(skip)]
+    pub(crate) uid: String,
+    /// How many pods were available before anything was applied.
+    #[serde(skip)]
+    pub(crate) available_before: i32,
+}
+
+impl Preview {
+    /// In a few words, without a full stop.
+    pub(crate) fn verdict(&self) -> String {
+        if let Some(seconds) = self.seconds {
+            return format!("Completes in {}", duration(seconds));
+        }
+        let mut incomplete = self.workloads.iter().filter(|one| !one.completes);
+        let failures: Option<Vec<String>> = incomplete
+            .clone()
+            .map(|one| {
+                let at = duration(one.failure.as_ref()?.at);
+                Some(format!("{} fails after {at}", one.object))
+            })
+            .collect();
+        match failures {
+            Some(failures) if incomplete.next().is_some() => {
+                format!("Does not complete: {}", failures.join(", "))
+            }
+            _ => format!("Does not complete within {}", duration(self.given_seconds)),
+        }
+    }
+
+    /// When the last workload that completes does so.
+    pub(crate) fn last_change(workloads: &[Workload]) -> f64 {
+        let ends = workloads.iter().filter_map(|one| one.seconds);
+        ends.fold(0.0, f64::max)
+    }
+}
+
+impl Workload {
+    /// Its pods are meant to end.
+    pub(crate) fn is_job(&self) -> bool {
+        self.object.starts_with("job/")
+    }
+
+    /// Where a chart of it ends, in seconds.
+    pub(crate) fn chart_end(&self, given_seconds: f64) -> f64 {
+        let last = self.samples.last().map_or(0.0, |last| last.at);
+        match self.completes || self.failure.is_some() {
+            // A little of what comes after shows that it is done.
+            true => (last * 1.05).max(1.0),
+            false => given_seconds.min(last * 1.5 + 60.0),
+        }
+    }
 }
 
 pub(crate) async fn report(run: &Run, setup: &Setup) -> Preview {
     let gathered = Gathered::of(run).await;
     let noted = run.log.lock();
     let mut workloads = Vec::new();
+    let mut pods = pods_by_owner(&noted);
     for one in followed(run, &gathered, &noted) {
-        if let Some(object) = gathered.find(&one.kind, &one.namespace, &one.name) {
-            workloads.push(workload(run, &gathered, &noted, &one, object));
+        if let Some(object) = gathered.find(&one.uid) {
+            let pods = pods.remove(&one.uid).unwrap_or_default();
+            workloads.push(workload(run, &gathered, pods, &one, object));
         }
     }
-    let timeline = timeline::entries(run, &gathered, &noted, &workloads);
+    let scope = Scope::of(run, &gathered, &noted, &workloads);
+    let timeline = timeline::entries(run, &gathered, &noted, &scope, &workloads);
     let completes = run.completed.is_some();
-    let last_change = workloads.iter().map(|one| one.seconds).fold(0.0, f64::max);
     let seconds = run
         .completed
-        .map(|at| seconds(run.start, at).max(last_change));
-    let warnings = warnings::all(run, setup, &gathered, &noted, &workloads);
+        .map(|at| seconds(run.start, at).max(Preview::last_change(&workloads)));
+    let warnings = warnings::all(run, setup, &gathered, &noted, &scope, &workloads);
     Preview {
         completes,
         seconds,
@@ -110,73 +171,89 @@ fn top_owner<'a>(noted: &'a Noted, owner: &'a Uid) -> Option<&'a Uid> {
     }
 }
 
+/// The pods of each workload, by its uid; a pod that nobody owns is its own.
+fn pods_by_owner(noted: &Noted) -> BTreeMap<String, Vec<&PodLife>> {
+    let mut found: BTreeMap<String, Vec<&PodLife>> = BTreeMap::new();
+    for (own, life) in &noted.pods {
+        let owner = life.owner.as_ref();
+        let owner = owner.and_then(|owner| top_owner(noted, owner));
+        let uid = owner.unwrap_or(own).to_string();
+        found.entry(uid).or_default().push(life);
+    }
+    found
+}
+
 fn workload(
     run: &Run,
     gathered: &Gathered,
-    noted: &Noted,
+    pods: Vec<&PodLife>,
     one: &Applied,
     object: &Value,
 ) -> Workload {
     let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
-    let uid = object
-        .pointer("/metadata/uid")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let belongs = |life: &&PodLife, own: &Uid| {
-        let owner = life
-            .owner
-            .as_ref()
-            .and_then(|owner| top_owner(noted, owner));
-        owner.map_or(own.to_string() == uid, |owner| owner.to_string() == uid)
-    };
-    let pods: Vec<&PodLife> = noted
-        .pods
-        .iter()
-        .filter(|(own, life)| belongs(life, own))
-        .map(|(_, life)| life)
-        .collect();
     let wanted = i32::try_from(rollout::wanted(object)).unwrap_or(i32::MAX);
     let current = gathered.current_hash(object);
     let current =
         current.unwrap_or_else(|| pods.first().map_or(String::new(), |pod| pod.hash.clone()));
-    let samples = Count {
+    let is_job = object["kind"] == "Job";
+    let count = Count {
         pods,
         current,
-        wanted,
+        // A Job does not serve anybody: nothing is missing while it runs.
+        wanted: if is_job { 0 } else { wanted },
+        with_finished: is_job,
         min_ready_seconds: number("/spec/minReadySeconds"),
         start: run.start,
         end: run.end,
-    }
-    .samples();
-    let peak_pods = samples.iter().map(Sample::total).max().unwrap_or(0);
+    };
+    let (before, samples) = (count.before(), count.samples());
+    let peak_after = samples.iter().map(Sample::total).max().unwrap_or(0);
     let fewest = samples.iter().map(|sample| sample.available).min();
+    let completes = rollout::is_complete(object);
+    let changed = samples
+        .last()
+        .map_or(0.0, |last| (last.at * 1000.0).round() / 1000.0);
     Workload {
         object: one.object(),
         namespace: one.namespace.clone(),
         wanted,
-        completes: rollout::is_complete(object),
-        seconds: samples
-            .last()
-            .map_or(0.0, |last| (last.at * 1000.0).round() / 1000.0),
-        minimum_available: fewest.filter(|_| one.existed),
-        peak_pods,
-        peak_surge: (peak_pods - wanted).max(0),
+        completes,
+        seconds: completes.then_some(changed),
+        failure: failure(run, object),
+        suspended: rollout::is_suspended(object),
+        minimum_available: fewest.filter(|_| one.existed && !is_job),
+        peak_pods: peak_after.max(before.total()),
+        // What is there before because more was wanted is no surge.
+        peak_surge: (peak_after - wanted).max(0),
         samples,
+        uid: one.uid.clone(),
+        available_before: before.available,
     }
 }
 
+fn failure(run: &Run, object: &Value) -> Option<Failure> {
+    let condition = rollout::failed(object)?;
+    let text = |pointer: &str| super::facts::text(condition, pointer).to_owned();
+    let at = Time::parse(&text("/lastTransitionTime")).map_or(run.end, Time::micro);
+    Some(Failure {
+        reason: text("/reason"),
+        message: text("/message"),
+        at: seconds(run.start, at.max(run.start)),
+    })
+}
+
 impl Applied {
-    fn of(object: &Value) -> Applied {
-        let text = |pointer: &str| {
-            let text = object.pointer(pointer).and_then(Value::as_str);
-            text.unwrap_or_default().to_owned()
-        };
+    /// An object that is there.
+    pub(crate) fn of(object: &Value) -> Applied {
+        let text = |pointer: &str| super::facts::text(object, pointer).to_owned();
         Applied {
             kind: text("/kind"),
             namespace: text("/metadata/namespace"),
             name: text("/metadata/name"),
+            uid: text("/metadata/uid"),
             file: String::new(),
             existed: true,
+            unchanged: false,
         }
     }
 

@@ -1,16 +1,57 @@
 //! Whether a workload has got where it is going, by its own status. Pure.
 
+use serde::Serialize;
 use serde_json::Value;
 
 /// Kinds whose progress is followed.
-pub(crate) const KINDS: [&str; 6] = [
+pub(crate) const KINDS: [&str; 7] = [
     "Deployment",
     "ReplicaSet",
     "ReplicationController",
     "StatefulSet",
     "DaemonSet",
+    "Job",
     "Pod",
 ];
+
+/// Why a Job has given up.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Failure {
+    /// `BackoffLimitExceeded`
+    pub reason: String,
+    pub message: String,
+    /// Seconds from the moment of applying.
+    pub at: f64,
+}
+
+/// Nothing more comes of it, good or bad.
+pub(crate) fn is_at_rest(object: &Value) -> bool {
+    is_complete(object) || failed(object).is_some()
+}
+
+/// The condition by which a Job says that it has failed.
+pub(crate) fn failed(object: &Value) -> Option<&Value> {
+    match object["kind"] == "Job" {
+        true => held(object, "Failed"),
+        false => None,
+    }
+}
+
+/// A suspended Job has no pods, and gets none until somebody resumes it.
+pub(crate) fn is_suspended(object: &Value) -> bool {
+    object["kind"] == "Job"
+        && object.pointer("/spec/suspend").and_then(Value::as_bool) == Some(true)
+        && held(object, "Suspended").is_some()
+        && held(object, "Complete").is_none()
+        && failed(object).is_none()
+}
+
+/// The condition, if it is true.
+fn held<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
+    let conditions = object.pointer("/status/conditions")?.as_array()?;
+    let is_held = |condition: &&Value| condition["type"] == type_ && condition["status"] == "True";
+    conditions.iter().find(is_held)
+}
 
 /// As `kubectl rollout status` would say, with the old pods gone too.
 pub(crate) fn is_complete(object: &Value) -> bool {
@@ -47,16 +88,15 @@ pub(crate) fn is_complete(object: &Value) -> bool {
             seen && number("/status/numberAvailable") >= wanted
                 && (on_delete || number("/status/updatedNumberScheduled") >= wanted)
         }
+        Some("Job") => {
+            let resting = is_suspended(object) && number("/status/active") == 0;
+            held(object, "Complete").is_some() || resting
+        }
         Some("Pod") => {
-            let ready =
-                |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
-            let conditions = object
-                .pointer("/status/conditions")
-                .and_then(Value::as_array);
             object
                 .pointer("/status/phase")
                 .is_some_and(|phase| phase == "Succeeded")
-                || conditions.is_some_and(|list| list.iter().any(ready))
+                || held(object, "Ready").is_some()
         }
         _ => true,
     }
@@ -69,6 +109,11 @@ pub(crate) fn wanted(object: &Value) -> i64 {
             .pointer("/status/desiredNumberScheduled")
             .and_then(Value::as_i64)
             .unwrap_or(0),
+        // A Job without a number of completions is done when one of its pods is, and starts all at once.
+        Some("Job") => ["/spec/completions", "/spec/parallelism"]
+            .iter()
+            .find_map(|pointer| object.pointer(pointer)?.as_i64())
+            .unwrap_or(1),
         _ => object
             .pointer("/spec/replicas")
             .and_then(Value::as_i64)
@@ -121,5 +166,19 @@ mod tests {
             false,
         );
         check("{kind: ConfigMap}", true);
+        check("{kind: Job, status: {active: 1}}", false);
+        check(
+            "{kind: Job, status: {conditions: [{type: Complete, status: 'True'}]}}",
+            true,
+        );
+        check(
+            "{kind: Job, status: {conditions: [{type: Failed, status: 'True'}]}}",
+            false,
+        );
+        check("{kind: Job, spec: {suspend: true}, status: {}}", false);
+        check(
+            "{kind: Job, spec: {suspend: true}, status: {conditions: [{type: Suspended, status: 'True'}]}}",
+            true,
+        );
     }
 }

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use super::log::Log;
 use super::manifest::Manifest;
+use super::retain::retain_keys;
 use super::rollout;
 use super::state;
 use super::world::World;
@@ -30,6 +31,8 @@ pub(crate) struct Run {
     pub(crate) end: MicroTime,
     /// What was applied, as the server took it.
     pub(crate) applied: Vec<Applied>,
+    /// Where objects go that name no namespace.
+    namespace: String,
     pub(crate) notes: Vec<String>,
     _recounting: Task<()>,
 }
@@ -40,7 +43,10 @@ pub(crate) struct Applied {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) file: String,
+    pub(crate) uid: String,
     pub(crate) existed: bool,
+    /// It was just so before.
+    pub(crate) unchanged: bool,
 }
 
 /// How long the present state may take to settle before the manifests are applied anyway.
@@ -80,6 +86,7 @@ impl Run {
             completed: None,
             end: world.clock.now(),
             applied: Vec::new(),
+            namespace: setup.namespace.clone(),
             notes: Vec::new(),
             world,
             log,
@@ -112,31 +119,39 @@ impl Run {
             .await?;
         let followed = self.followed();
         let deadline = self.start.plus(setup.length);
-        let (mut seen, mut complete_since) = (None, None);
+        let (mut seen, mut rests_since) = (None, None);
         loop {
             tokio::time::sleep(STEP).await;
             let now = self.world.clock.now();
             let (changes, changed_at) = self.look();
             if seen != Some(changes) {
                 seen = Some(changes);
-                match self.all_complete(&client, &followed).await {
-                    true => complete_since = complete_since.or(Some(changed_at)),
-                    false => complete_since = None,
+                match self.are_all(&client, &followed, rollout::is_at_rest).await {
+                    true => rests_since = rests_since.or(Some(changed_at)),
+                    false => rests_since = None,
                 }
             }
-            let stays = complete_since.is_some_and(|since| now.since(since) >= STAYS);
+            let stays = rests_since.is_some_and(|since| now.since(since) >= STAYS);
             if stays || now >= deadline {
-                self.completed = complete_since.map(|since| since.max(self.start));
+                let complete = self.are_all(&client, &followed, rollout::is_complete).await;
+                self.completed = rests_since
+                    .filter(|_| complete)
+                    .map(|since| since.max(self.start));
                 self.end = now;
                 return Ok(());
             }
         }
     }
 
-    /// Workloads that were applied.
+    /// Workloads that were applied, each once: what comes of several manifests is one object.
     pub(crate) fn followed(&self) -> Vec<Applied> {
+        let mut seen = BTreeSet::new();
         let is_followed = |one: &&Applied| rollout::KINDS.contains(&one.kind.as_str());
-        self.applied.iter().filter(is_followed).cloned().collect()
+        let followed = self.applied.iter().filter(is_followed);
+        followed
+            .filter(|one| seen.insert(one.uid.as_str()))
+            .cloned()
+            .collect()
     }
 
     /// How much has changed, and when last.
@@ -145,10 +160,15 @@ impl Run {
         (noted.changes, noted.changed_at)
     }
 
-    async fn all_complete(&self, client: &Client, followed: &[Applied]) -> bool {
+    async fn are_all(
+        &self,
+        client: &Client,
+        followed: &[Applied],
+        state: fn(&Value) -> bool,
+    ) -> bool {
         for one in followed {
             let found = self.read(client, one).await;
-            if !found.is_some_and(|object| rollout::is_complete(&object)) {
+            if !found.is_some_and(|object| state(&object)) {
                 return false;
             }
         }
@@ -171,7 +191,9 @@ impl Run {
             tokio::time::sleep(STEP).await;
             let now = self.world.clock.now();
             let (_, changed_at) = self.look();
-            if now.since(changed_at) >= QUIET || self.all_complete(client, &all).await {
+            if now.since(changed_at) >= QUIET
+                || self.are_all(client, &all, rollout::is_at_rest).await
+            {
                 return true;
             }
             if now >= deadline {
@@ -225,10 +247,13 @@ impl Run {
             .collect();
         let wanted: BTreeSet<&str> = manifests
             .iter()
-            .map(|manifest| manifest.text("/metadata/namespace"))
-            .filter(|name| !name.is_empty() && !given.contains(name))
+            .map(|manifest| match manifest.text("/metadata/namespace") {
+                "" => self.namespace.as_str(),
+                namespace => namespace,
+            })
+            .filter(|name| !given.contains(name))
             .collect();
-        for name in wanted {
+        for name in &wanted {
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             if client
                 .create(&namespaces, "", body.to_string())
@@ -269,17 +294,26 @@ impl Run {
         };
         let namespace = match (resource.namespaced, manifest.text("/metadata/namespace")) {
             (false, _) => "",
-            (true, "") => "default",
+            (true, "") => self.namespace.as_str(),
             (true, namespace) => namespace,
         };
-        let body = without_servers_part(&manifest.object).to_string();
+        let mut body = without_servers_part(&manifest.object);
         let name = manifest.text("/metadata/name");
-        let existed = !name.is_empty() && client.get(&resource, namespace, name).await.is_ok();
+        let before: Option<Value> = match name {
+            "" => None,
+            name => {
+                let found = client.get(&resource, namespace, name).await.ok();
+                found.and_then(|found| serde_json::from_slice(&found).ok())
+            }
+        };
+        if let Some(before) = &before {
+            retain_keys(before, &mut body);
+        }
         let answer = match name {
-            "" => client.create(&resource, namespace, body).await,
+            "" => client.create(&resource, namespace, body.to_string()).await,
             name => {
                 let patch = Patch::Apply {
-                    body: body.into(),
+                    body: body.to_string().into(),
                     field_manager: FIELD_MANAGER.into(),
                     force: true,
                 };
@@ -293,15 +327,16 @@ impl Run {
             message: client::describe(&error),
         })?;
         let taken: Value = serde_json::from_slice(&answer).unwrap_or_default();
+        let unchanged = before
+            .as_ref()
+            .is_some_and(|before| without_servers_part(before) == without_servers_part(&taken));
         self.applied.push(Applied {
             kind: kind.to_owned(),
             namespace: namespace.to_owned(),
-            name: taken["metadata"]["name"]
-                .as_str()
-                .unwrap_or(name)
-                .to_owned(),
             file: manifest.file.clone(),
-            existed,
+            existed: before.is_some(),
+            unchanged,
+            ..Applied::of(&taken)
         });
         Ok(())
     }

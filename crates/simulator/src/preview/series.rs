@@ -17,6 +17,11 @@ pub struct Sample {
     /// Pods of the current template.
     pub new: i32,
     pub new_ready: i32,
+    /// Pods of a Job that have ended, well or not.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub succeeded: i32,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failed: i32,
     pub available: i32,
     /// How many are missing to what is wanted.
     pub unavailable: i32,
@@ -27,9 +32,44 @@ impl Sample {
         self.old + self.new
     }
 
+    /// With those that have ended.
+    pub fn height(&self) -> i32 {
+        self.total() + self.succeeded + self.failed
+    }
+
+    /// What is stacked in a chart, from the bottom: see [`BANDS`].
+    pub(crate) fn bands(&self) -> [i32; 6] {
+        [
+            self.succeeded,
+            self.new_ready,
+            self.new - self.new_ready,
+            self.old_ready,
+            self.old - self.old_ready,
+            self.failed,
+        ]
+    }
+
     pub fn ready(&self) -> i32 {
         self.old_ready + self.new_ready
     }
+}
+
+/// The bands of a chart: a class for pictures, and words.
+pub(crate) const BANDS: [(&str, &str); 6] = [
+    ("succeeded", "succeeded"),
+    ("new-ready", "new, ready"),
+    ("new", "new, not ready"),
+    ("old-ready", "old, ready"),
+    ("old", "old, not ready"),
+    ("failed", "failed"),
+];
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(count: &i32) -> bool {
+    *count == 0
 }
 
 /// What to count.
@@ -39,6 +79,8 @@ pub(crate) struct Count<'a> {
     pub(crate) current: String,
     pub(crate) wanted: i32,
     pub(crate) min_ready_seconds: i64,
+    /// Whether pods that have ended still count for something, as those of a Job do.
+    pub(crate) with_finished: bool,
     pub(crate) start: MicroTime,
     pub(crate) end: MicroTime,
 }
@@ -48,17 +90,41 @@ enum What {
     There,
     Ready,
     Available,
+    Succeeded,
+    Failed,
 }
 
 impl Count<'_> {
+    /// How it is at the moment of applying, before anything happens.
+    pub(crate) fn before(&self) -> Sample {
+        let mut before = Sample::default();
+        let edges = self.edges();
+        for edge in edges.iter().take_while(|(at, ..)| *at < self.start) {
+            before.add(edge);
+        }
+        before.finished(self.wanted)
+    }
+
     /// One sample for each moment at which a count changes, the first at 0.
     pub(crate) fn samples(&self) -> Vec<Sample> {
+        self.sweep(&self.edges())
+    }
+
+    fn edges(&self) -> Vec<(MicroTime, What, bool, i32)> {
         let mut edges: Vec<(MicroTime, What, bool, i32)> = Vec::new();
         for pod in &self.pods {
             let new = pod.hash == self.current;
-            let end = pod.left.unwrap_or(self.end.plus(FOREVER));
+            let mut end = pod.left.unwrap_or(self.end.plus(FOREVER));
+            if self.with_finished {
+                // A pod that fails at once was there nevertheless.
+                end = end.max(pod.created.plus(BLINK));
+            }
             edges.push((pod.created, What::There, new, 1));
             edges.push((end, What::There, new, -1));
+            if let Some(well) = pod.finished_well.filter(|_| self.with_finished) {
+                let what = if well { What::Succeeded } else { What::Failed };
+                edges.push((end, what, new, 1));
+            }
             for span in pod.ready.chunks(2) {
                 let (from, to) = (span[0], span.get(1).copied().unwrap_or(end).min(end));
                 edges.push((from, What::Ready, new, 1));
@@ -71,7 +137,7 @@ impl Count<'_> {
             }
         }
         edges.sort_by_key(|(at, ..)| *at);
-        self.sweep(&edges)
+        edges
     }
 
     fn sweep(&self, edges: &[(MicroTime, What, bool, i32)]) -> Vec<Sample> {
@@ -118,6 +184,9 @@ impl Count<'_> {
 /// Longer than any preview.
 const FOREVER: std::time::Duration = std::time::Duration::from_secs(10 * 365 * 24 * 3600);
 
+/// The shortest life of a pod that a chart still shows: more than a moment.
+const BLINK: std::time::Duration = std::time::Duration::from_millis(10);
+
 /// Changes within this many seconds are one: a deletion and its replacement belong together.
 const MOMENT: f64 = 0.005;
 
@@ -129,6 +198,8 @@ impl Sample {
             (What::Ready, true) => &mut self.new_ready,
             (What::Ready, false) => &mut self.old_ready,
             (What::Available, _) => &mut self.available,
+            (What::Succeeded, _) => &mut self.succeeded,
+            (What::Failed, _) => &mut self.failed,
         };
         *count += by;
     }
@@ -163,6 +234,8 @@ mod tests {
                     created: at(words[1]).unwrap(),
                     ready: at(words[2]).into_iter().collect(),
                     left: at(words[3]),
+                    disrupted: None,
+                    finished_well: None,
                 }
             })
             .collect();
@@ -171,6 +244,7 @@ mod tests {
             current: "new".to_owned(),
             wanted,
             min_ready_seconds,
+            with_finished: false,
             start: at("100").unwrap(),
             end: at("200").unwrap(),
         };

@@ -160,19 +160,8 @@ pub(crate) async fn workloads(client: &Client, discovery: &Discovery) -> Vec<App
     let mut found = Vec::new();
     for kind in super::rollout::KINDS {
         for object in list(client, discovery, kind).await {
-            let owned = object.pointer("/metadata/ownerReferences/0").is_some();
-            let text = |pointer: &str| {
-                let text = object.pointer(pointer).and_then(Value::as_str);
-                text.unwrap_or_default().to_owned()
-            };
-            if !owned {
-                found.push(Applied {
-                    kind: kind.to_owned(),
-                    namespace: text("/metadata/namespace"),
-                    name: text("/metadata/name"),
-                    file: String::new(),
-                    existed: true,
-                });
+            if object.pointer("/metadata/ownerReferences/0").is_none() {
+                found.push(Applied::of(&object));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A preview as a picture that reads well on light and on dark ground. Pure.
 
 use super::report::{Preview, Workload};
-use super::series::Sample;
+use super::series::{BANDS, Sample};
 use super::text::duration;
 
 const WIDTH: f64 = 760.0;
@@ -20,17 +20,12 @@ text { font: 12px system-ui, sans-serif; fill: #24292f; }
 .axis { stroke: #8c959f; fill: none; }
 .want { stroke: #24292f; stroke-dasharray: 4 3; fill: none; }
 .new-ready { fill: #1a7f37; } .new { fill: #d4a72c; } .old-ready { fill: #0969da; } .old { fill: #8250df; }
+.succeeded { fill: #57ab5a; } .failed { fill: #cf222e; }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3; } .want { stroke: #e6edf3; }
   .new-ready { fill: #3fb950; } .new { fill: #e3b341; } .old-ready { fill: #58a6ff; } .old { fill: #bc8cff; }
+  .succeeded { fill: #8ddb8c; } .failed { fill: #f85149; }
 }";
-
-const BANDS: [(&str, &str); 4] = [
-    ("new-ready", "new, ready"),
-    ("new", "new, not ready"),
-    ("old-ready", "old, ready"),
-    ("old", "old, not ready"),
-];
 
 pub fn svg(preview: &Preview) -> String {
     let block = ABOVE + HEIGHT + BELOW;
@@ -40,13 +35,7 @@ pub fn svg(preview: &Preview) -> String {
         .filter(|workload| !workload.samples.is_empty())
         .collect();
     let height = 28.0 + block * charts.len() as f64;
-    let verdict = match preview.seconds {
-        Some(seconds) => format!("Completes in {}", duration(seconds)),
-        None => format!(
-            "Does not complete within {}",
-            duration(preview.given_seconds)
-        ),
-    };
+    let verdict = escape(&preview.verdict());
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{verdict}\">\n<style>{STYLE}</style>\n<text class=\"title\" x=\"{LEFT}\" y=\"18\">{verdict}</text>\n"
     );
@@ -61,12 +50,9 @@ pub fn svg(preview: &Preview) -> String {
 }
 
 fn chart(preview: &Preview, workload: &Workload) -> String {
-    let last = workload.samples.last().map_or(0.0, |sample| sample.at);
-    let end = match workload.completes {
-        true => (last * 1.05).max(1.0),
-        false => preview.given_seconds.min(last * 1.5 + 60.0),
-    };
-    let most = workload.peak_pods.max(workload.wanted).max(1);
+    let end = workload.chart_end(preview.given_seconds);
+    let highest = workload.samples.iter().map(Sample::height).max();
+    let most = highest.unwrap_or(0).max(workload.wanted).max(1);
     let place = Place {
         end,
         most: f64::from(most),
@@ -83,7 +69,8 @@ fn chart(preview: &Preview, workload: &Workload) -> String {
         "<text class=\"title\" x=\"{LEFT}\" y=\"16\">{name}</text>\n<text x=\"{LEFT}\" y=\"34\">at most {} pods{fewest}</text>\n",
         workload.peak_pods
     ));
-    for band in (0..BANDS.len()).rev() {
+    let shown = shown(workload);
+    for band in shown.iter().rev().copied() {
         out.push_str(&place.area(&workload.samples, band));
     }
     let wanted = place.y(f64::from(workload.wanted));
@@ -110,7 +97,7 @@ fn chart(preview: &Preview, workload: &Workload) -> String {
             duration(time)
         ));
     }
-    out.push_str(&legend(bottom + 38.0));
+    out.push_str(&legend(&shown, bottom + 38.0));
     out
 }
 
@@ -131,15 +118,7 @@ impl Place {
     /// Everything up to a band, in steps; bands below are drawn over it.
     fn area(&self, samples: &[Sample], band: usize) -> String {
         let (class, _) = BANDS[band];
-        let top = |sample: &Sample| {
-            let heights = [
-                sample.new_ready,
-                sample.new - sample.new_ready,
-                sample.old_ready,
-                sample.old - sample.old_ready,
-            ];
-            f64::from(heights[..=band].iter().sum::<i32>())
-        };
+        let top = |sample: &Sample| f64::from(sample.bands()[..=band].iter().sum::<i32>());
         let mut path = format!("M{:.1} {:.1}", self.x(0.0), self.y(0.0));
         for sample in samples.iter().filter(|sample| sample.at <= self.end) {
             path.push_str(&format!(
@@ -153,9 +132,24 @@ impl Place {
     }
 }
 
-fn legend(y: f64) -> String {
+/// The bands that such a workload can have: what has ended counts for Jobs only.
+fn shown(workload: &Workload) -> Vec<usize> {
+    let ends = |class: &str| matches!(class, "succeeded" | "failed");
+    let is_old = |class: &str| class.starts_with("old");
+    let can_be = |class: &str| match workload.is_job() {
+        true => !is_old(class),
+        false => !ends(class),
+    };
+    let bands = BANDS.iter().enumerate();
+    bands
+        .filter(|(_, (class, _))| can_be(class))
+        .map(|(band, _)| band)
+        .collect()
+}
+
+fn legend(shown: &[usize], y: f64) -> String {
     let mut out = String::new();
-    for (index, (class, name)) in BANDS.iter().enumerate() {
+    for (index, (class, name)) in shown.iter().map(|band| BANDS[*band]).enumerate() {
         let x = LEFT + 140.0 * index as f64;
         out.push_str(&format!(
             "<rect class=\"{class}\" x=\"{x}\" y=\"{}\" width=\"12\" height=\"12\"/><text x=\"{}\" y=\"{y}\">{name}</text>\n",

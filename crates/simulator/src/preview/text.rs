@@ -21,12 +21,7 @@ pub fn text(preview: &Preview, style: Style) -> String {
     for workload in &preview.workloads {
         lines.push(String::new());
         lines.push(summary(workload));
-        let end = workload.samples.last().map_or(0.0, |last| last.at);
-        let end = match workload.completes {
-            // A little of what comes after shows that it is done.
-            true => (end * 1.05).max(1.0),
-            false => preview.given_seconds.min(end * 1.5 + 60.0),
-        };
+        let end = workload.chart_end(preview.given_seconds);
         lines.extend(chart(&workload.samples, end, style));
     }
     lines.push(String::new());
@@ -51,13 +46,8 @@ pub fn text(preview: &Preview, style: Style) -> String {
 }
 
 fn verdict(preview: &Preview, style: Style) -> String {
-    match preview.seconds {
-        Some(seconds) => paint(&format!("Completes in {}.", duration(seconds)), "32", style),
-        None => {
-            let given = duration(preview.given_seconds);
-            paint(&format!("Does not complete within {given}."), "31", style)
-        }
-    }
+    let code = if preview.completes { "32" } else { "31" };
+    paint(&format!("{}.", preview.verdict()), code, style)
 }
 
 fn paint(text: &str, code: &str, style: Style) -> String {
@@ -74,14 +64,21 @@ fn summary(workload: &Workload) -> String {
         wanted,
         ..
     } = workload;
-    let outcome = match workload.completes {
-        true => format!("done after {}", duration(workload.seconds)),
-        false => "not done".to_owned(),
+    let outcome = match (workload.seconds, &workload.failure) {
+        _ if workload.suspended => {
+            "at rest: it is suspended, and runs when somebody resumes it".to_owned()
+        }
+        (Some(seconds), _) => format!("done after {}", duration(seconds)),
+        (None, Some(failure)) => {
+            format!("fails after {} ({})", duration(failure.at), failure.reason)
+        }
+        (None, None) => "not done".to_owned(),
     };
     let fewest = workload.minimum_available.map_or(String::new(), |fewest| {
         format!(", never fewer than {fewest} of {wanted} available")
     });
     let most = match workload.peak_surge {
+        _ if workload.suspended => String::new(),
         0 if workload.peak_pods == 1 => ", at most 1 pod".to_owned(),
         0 => format!(", at most {} pods", workload.peak_pods),
         surge => format!(
@@ -89,7 +86,27 @@ fn summary(workload: &Workload) -> String {
             workload.peak_pods
         ),
     };
-    format!("{object} in {namespace}: {outcome}{fewest}{most}")
+    let ended = ended(workload);
+    format!("{object} in {namespace}: {outcome}{fewest}{most}{ended}")
+}
+
+/// How the pods of a Job end.
+fn ended(workload: &Workload) -> String {
+    let Some(last) = workload.samples.last() else {
+        return String::new();
+    };
+    let mut told = String::new();
+    for (count, one, more) in [
+        (last.succeeded, "succeeds", "succeed"),
+        (last.failed, "fails", "fail"),
+    ] {
+        match count {
+            0 => {}
+            1 => told.push_str(&format!(", 1 {one}")),
+            count => told.push_str(&format!(", {count} {more}")),
+        }
+    }
+    told
 }
 
 fn timeline(entries: &[Entry], style: Style) -> Vec<String> {

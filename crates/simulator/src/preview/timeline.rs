@@ -1,6 +1,6 @@
 //! What happens when, and why. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{Key, Time};
 use explain::Line;
@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use super::facts::{self, Gathered};
 use super::log::Noted;
-use super::report::{Workload, seconds};
+use super::report::{Preview, Workload, seconds};
 use super::run::Run;
+use super::scope::Scope;
 
 /// One line of the timeline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -39,6 +40,7 @@ pub(crate) fn entries(
     run: &Run,
     gathered: &Gathered,
     noted: &Noted,
+    scope: &Scope<'_>,
     workloads: &[Workload],
 ) -> Vec<Entry> {
     let mut all: Vec<Entry> = run
@@ -47,22 +49,22 @@ pub(crate) fn entries(
         .map(|one| Entry {
             at: 0.0,
             object: one.object(),
-            what: match one.existed {
-                true => "you apply a change".to_owned(),
-                false => "you apply it; it is new".to_owned(),
+            what: match (one.existed, one.unchanged) {
+                (true, true) => "you apply it; it is unchanged".to_owned(),
+                (true, false) => "you apply a change".to_owned(),
+                (false, _) => "you apply it; it is new".to_owned(),
             },
             why: one.file.clone(),
         })
         .collect();
     // Pods that become ready are what the controllers then act on.
     all.extend(workloads.iter().flat_map(became_ready));
+    all.extend(workloads.iter().flat_map(ended));
     all.extend(decided(run, noted, workloads));
-    all.extend(warned(run, gathered, noted));
-    for (at, claim) in noted
-        .claims_deleted
-        .iter()
-        .filter(|(at, _)| *at >= run.start)
-    {
+    all.extend(warned(run, gathered, noted, scope));
+    all.extend(pushed_out(run, noted));
+    let claims = noted.claims_deleted.iter();
+    for (at, claim) in claims.filter(|(at, key)| *at >= run.start && scope.has_claim(key)) {
         all.push(Entry {
             at: seconds(run.start, *at),
             object: format!("persistentvolumeclaim/{}", claim.name),
@@ -71,7 +73,7 @@ pub(crate) fn entries(
         });
     }
     for (key, at) in &noted.timed_out {
-        if *at >= run.start {
+        if *at >= run.start && scope.has_deployment(key) {
             all.push(Entry {
                 at: seconds(run.start, *at),
                 object: format!("deployment/{}", key.name),
@@ -81,12 +83,8 @@ pub(crate) fn entries(
         }
     }
     if let Some(at) = run.completed {
-        let last = workloads
-            .iter()
-            .map(|one| one.seconds)
-            .fold(seconds(run.start, at), f64::max);
         all.push(Entry {
-            at: last,
+            at: seconds(run.start, at).max(Preview::last_change(workloads)),
             object: String::new(),
             what: "complete".to_owned(),
             why: String::new(),
@@ -99,15 +97,16 @@ pub(crate) fn entries(
 /// What the controllers of these workloads do, not what they wait for.
 fn decided(run: &Run, noted: &Noted, workloads: &[Workload]) -> Vec<Entry> {
     let mut found = Vec::new();
+    let followed: BTreeSet<(&str, &str)> = workloads
+        .iter()
+        .map(|one| (one.object.as_str(), one.namespace.as_str()))
+        .collect();
     for decision in noted.decisions.iter().filter(|one| one.at >= run.start) {
         let Some(kind) = kind_of(decision.controller) else {
             continue;
         };
         let object = format!("{kind}/{}", decision.key.name);
-        let followed = workloads
-            .iter()
-            .any(|one| one.object == object && one.namespace == decision.key.namespace.as_str());
-        if !followed {
+        if !followed.contains(&(object.as_str(), decision.key.namespace.as_str())) {
             continue;
         }
         let lines = decision.lines.iter().map(String::as_str);
@@ -139,6 +138,7 @@ pub(crate) fn kind_of(controller: &str) -> Option<&'static str> {
         "daemonset-controller" => "daemonset",
         "replicaset-controller" => "replicaset",
         "replicationcontroller-controller" => "replicationcontroller",
+        "job-controller" => "job",
         _ => return None,
     })
 }
@@ -170,23 +170,64 @@ fn became_ready(workload: &Workload) -> Vec<Entry> {
                 at: (pair[1].at * 1000.0).round() / 1000.0,
                 object: workload.object.clone(),
                 what: format!("{more} more {pods} ready"),
-                why: format!(
-                    "{} of {} have the current template and are ready",
-                    pair[1].new_ready, workload.wanted
-                ),
+                why: match workload.is_job() {
+                    true => String::new(),
+                    false => format!(
+                        "{} of {} have the current template and are ready",
+                        pair[1].new_ready, workload.wanted
+                    ),
+                },
             }
         })
         .collect()
 }
 
+/// Pods of a Job that end, and the Job that gives up because of them.
+fn ended(workload: &Workload) -> Vec<Entry> {
+    let of = |at: f64, what: String, why: String| Entry {
+        at: (at * 1000.0).round() / 1000.0,
+        object: workload.object.clone(),
+        what,
+        why,
+    };
+    let mut found = Vec::new();
+    for pair in workload.samples.windows(2) {
+        let (before, after) = (pair[0], pair[1]);
+        let pods = |more: i32| if more == 1 { "pod has" } else { "pods have" };
+        let more = after.succeeded - before.succeeded;
+        if more > 0 {
+            let why = format!("{} of {} have", after.succeeded, workload.wanted);
+            found.push(of(
+                after.at,
+                format!("{more} more {} succeeded", pods(more)),
+                why,
+            ));
+        }
+        let more = after.failed - before.failed;
+        if more > 0 {
+            let what = format!("{more} more {} failed", pods(more));
+            found.push(of(after.at, what, String::new()));
+        }
+    }
+    if let Some(failure) = &workload.failure {
+        let why = format!("{}: {}", failure.reason, failure.message);
+        found.push(of(failure.at, "fails".to_owned(), why));
+    }
+    found
+}
+
 /// The cluster's own warnings, each kind once for each workload.
-fn warned(run: &Run, gathered: &Gathered, noted: &Noted) -> Vec<Entry> {
+fn warned(run: &Run, gathered: &Gathered, noted: &Noted, scope: &Scope<'_>) -> Vec<Entry> {
     let mut told = BTreeSet::new();
     let mut found = Vec::new();
+    let lives = noted.pods.values();
+    let owners: BTreeMap<&Key, String> = lives
+        .filter_map(|life| Some((&life.key, life.owner.as_ref()?.to_string())))
+        .collect();
     for event in &gathered.events {
         let text = |pointer: &str| facts::text(event, pointer);
         let reason = text("/reason");
-        if text("/type") != "Warning" || !TOLD.contains(&reason) {
+        if text("/type") != "Warning" || !TOLD.contains(&reason) || !scope.concerns(event) {
             continue;
         }
         let Some(first) = Time::parse(text("/firstTimestamp")) else {
@@ -200,14 +241,14 @@ fn warned(run: &Run, gathered: &Gathered, noted: &Noted) -> Vec<Entry> {
             text("/involvedObject/name"),
         );
         let key = Key::new(text("/involvedObject/namespace"), name);
-        let owner = owner_of(noted, &key).unwrap_or_else(|| name.to_owned());
+        let owner = owners.get(&key).map_or(name, String::as_str);
         // That an image is backed off from follows from the failure to pull it.
         let reason_told = if reason == "BackOff" {
             "Failed"
         } else {
             reason
         };
-        if told.insert((owner, reason_told.to_owned())) {
+        if told.insert((owner.to_owned(), reason_told.to_owned())) {
             found.push(Entry {
                 at: seconds(run.start, first.micro().max(run.start)),
                 object: format!("{kind}/{name}"),
@@ -219,7 +260,24 @@ fn warned(run: &Run, gathered: &Gathered, noted: &Noted) -> Vec<Entry> {
     found
 }
 
-fn owner_of(noted: &Noted, pod: &Key) -> Option<String> {
-    let life = noted.pods.values().find(|life| life.key == *pod)?;
-    life.owner.as_ref().map(ToString::to_string)
+/// Pods that lose their place, whoever they belong to: what is applied may do that to others.
+fn pushed_out(run: &Run, noted: &Noted) -> Vec<Entry> {
+    let lives = noted.pods.values();
+    let lost = lives.filter_map(|life| {
+        let reason = life.disrupted.as_deref()?;
+        let at = life.left.filter(|at| *at >= run.start)?;
+        Some(Entry {
+            at: seconds(run.start, at),
+            object: format!("pod/{}", life.key.name),
+            what: match reason {
+                "PreemptionByScheduler" => "is preempted".to_owned(),
+                _ => "is evicted".to_owned(),
+            },
+            why: match reason {
+                "PreemptionByScheduler" => "a pod of a higher priority takes its place".to_owned(),
+                reason => reason.to_owned(),
+            },
+        })
+    });
+    lost.collect()
 }

@@ -11,6 +11,7 @@ use super::facts::{self, Gathered};
 use super::log::Noted;
 use super::report::{Workload, seconds};
 use super::run::Run;
+use super::scope::Scope;
 use super::text::duration;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,6 +30,8 @@ pub struct Warning {
 #[serde(rename_all = "camelCase")]
 pub enum WarningKind {
     NeverFinishes,
+    /// A Job gives up.
+    Fails,
     DeadlineExceeded,
     QuotaExceeded,
     DisruptionBudget,
@@ -45,13 +48,15 @@ pub(crate) fn all(
     setup: &Setup,
     gathered: &Gathered,
     noted: &Noted,
+    scope: &Scope<'_>,
     workloads: &[Workload],
 ) -> Vec<Warning> {
     let mut found = never_finishes(run, setup, gathered, workloads);
-    found.extend(deadlines(run, noted));
-    found.extend(quotas(run, gathered));
+    found.extend(workloads.iter().filter_map(fails));
+    found.extend(deadlines(run, noted, scope));
+    found.extend(quotas(run, gathered, scope));
     found.extend(budgets(gathered, workloads));
-    found.extend(claims(run, noted));
+    found.extend(claims(run, noted, scope));
     found.extend(fights(gathered, workloads));
     found.extend(not_simulated(run));
     found.extend(run.notes.iter().map(|note| Warning {
@@ -74,19 +79,13 @@ fn never_finishes(
         return Vec::new();
     }
     let given = duration(setup.length.as_secs_f64());
-    let incomplete = workloads.iter().filter(|one| !one.completes);
+    let is_underway = |one: &&Workload| !one.completes && one.failure.is_none();
+    let incomplete = workloads.iter().filter(is_underway);
     let found: Vec<Warning> = incomplete
         .map(|one| {
-            let why = gathered
-                .workloads()
-                .chain(gathered.of_kind("Pod"))
-                .find(|object| {
-                    name_of(object) == one.object
-                        && object["metadata"]["namespace"] == *one.namespace
-                })
-                .map_or(String::new(), |object| {
-                    gathered.explain(run, object).verdict
-                });
+            let why = gathered.find(&one.uid).map_or(String::new(), |object| {
+                gathered.explain(run, object).verdict
+            });
             Warning {
                 kind: WarningKind::NeverFinishes,
                 object: one.object.clone(),
@@ -95,7 +94,7 @@ fn never_finishes(
             }
         })
         .collect();
-    if found.is_empty() {
+    if found.is_empty() && workloads.iter().all(|one| one.completes) {
         return vec![Warning {
             kind: WarningKind::NeverFinishes,
             object: String::new(),
@@ -104,6 +103,21 @@ fn never_finishes(
         }];
     }
     found
+}
+
+fn fails(workload: &Workload) -> Option<Warning> {
+    let failure = workload.failure.as_ref()?;
+    Some(Warning {
+        kind: WarningKind::Fails,
+        object: workload.object.clone(),
+        text: format!(
+            "fails after {}: {}: {}",
+            duration(failure.at),
+            failure.reason,
+            failure.message
+        ),
+        at: Some(failure.at),
+    })
 }
 
 /// Kinds that controllers act on which this build may not have.
@@ -142,8 +156,11 @@ fn name_of(object: &Value) -> String {
     )
 }
 
-fn deadlines(run: &Run, noted: &Noted) -> Vec<Warning> {
-    let late = noted.timed_out.iter().filter(|(_, at)| **at >= run.start);
+fn deadlines(run: &Run, noted: &Noted, scope: &Scope<'_>) -> Vec<Warning> {
+    let late = noted
+        .timed_out
+        .iter()
+        .filter(|(key, at)| **at >= run.start && scope.has_deployment(key));
     late.map(|(key, at)| {
         let at = seconds(run.start, *at);
         Warning {
@@ -160,10 +177,19 @@ fn deadlines(run: &Run, noted: &Noted) -> Vec<Warning> {
 }
 
 /// What the API server refused because a quota was used up, each quota once.
-fn quotas(run: &Run, gathered: &Gathered) -> Vec<Warning> {
+fn quotas(run: &Run, gathered: &Gathered, scope: &Scope<'_>) -> Vec<Warning> {
     let mut told = BTreeSet::new();
     let mut found = Vec::new();
-    for event in &gathered.events {
+    let refused_before = refused_before(run, gathered);
+    // Others hit a quota because of what is applied, unless they did so before.
+    let (own, others): (Vec<&Value>, Vec<&Value>) = gathered
+        .events
+        .iter()
+        .partition(|event| scope.concerns(event));
+    let others = others
+        .into_iter()
+        .filter(|event| !refused_before.contains(facts::text(event, "/involvedObject/uid")));
+    for event in own.into_iter().chain(others) {
         let text = |pointer: &str| facts::text(event, pointer);
         let Some((_, rest)) = text("/message").split_once("exceeded quota: ") else {
             continue;
@@ -188,6 +214,18 @@ fn quotas(run: &Run, gathered: &Gathered) -> Vec<Warning> {
     found
 }
 
+/// Whose pods a quota refused before anything was applied.
+fn refused_before<'a>(run: &Run, gathered: &'a Gathered) -> BTreeSet<&'a str> {
+    let before = gathered.events.iter().filter(|event| {
+        let at = api::Time::parse(facts::text(event, "/firstTimestamp"));
+        at.is_some_and(|at| at < run.start.time())
+            && facts::text(event, "/message").contains("exceeded quota: ")
+    });
+    before
+        .map(|event| facts::text(event, "/involvedObject/uid"))
+        .collect()
+}
+
 /// Rollouts do not ask budgets; drains do.
 fn budgets(gathered: &Gathered, workloads: &[Workload]) -> Vec<Warning> {
     let mut found = Vec::new();
@@ -197,10 +235,8 @@ fn budgets(gathered: &Gathered, workloads: &[Workload]) -> Vec<Warning> {
         };
         for workload in workloads {
             let same_place = budget["metadata"]["namespace"] == *workload.namespace;
-            let covers = gathered.workloads().any(|object| {
-                name_of(object) == workload.object
-                    && object["metadata"]["namespace"] == *workload.namespace
-                    && selector.matches(&explain::labels(object, "/spec/template/metadata/labels"))
+            let covers = gathered.find(&workload.uid).is_some_and(|object| {
+                selector.matches(&explain::labels(object, "/spec/template/metadata/labels"))
             });
             if !same_place || !covers {
                 continue;
@@ -219,7 +255,7 @@ fn budgets(gathered: &Gathered, workloads: &[Workload]) -> Vec<Warning> {
             }
             let least = Budget::of(budget, workload.wanted).map(|budget| budget.must_stay);
             if let (Some(least), Some(fewest)) = (least, workload.minimum_available)
-                && fewest < least
+                && fewest < least.min(workload.available_before)
             {
                 found.push(of(format!(
                     "asks for {least} pods of {}, and the rollout leaves {fewest} for a while: rollouts do not obey budgets, and drains wait meanwhile",
@@ -231,21 +267,14 @@ fn budgets(gathered: &Gathered, workloads: &[Workload]) -> Vec<Warning> {
     found
 }
 
-fn claims(run: &Run, noted: &Noted) -> Vec<Warning> {
-    let deleted: Vec<&str> = noted
-        .claims_deleted
-        .iter()
-        .filter(|(at, _)| *at >= run.start)
-        .map(|(_, key)| &*key.name)
-        .collect();
+fn claims(run: &Run, noted: &Noted, scope: &Scope<'_>) -> Vec<Warning> {
+    let all = noted.claims_deleted.iter();
+    let gone = all.filter(|(at, key)| *at >= run.start && scope.has_claim(key));
+    let at = gone.clone().map(|(at, _)| *at).next();
+    let deleted: Vec<&str> = gone.map(|(_, key)| &*key.name).collect();
     if deleted.is_empty() {
         return Vec::new();
     }
-    let at = noted
-        .claims_deleted
-        .iter()
-        .map(|(at, _)| *at)
-        .find(|at| *at >= run.start);
     vec![Warning {
         kind: WarningKind::ClaimsDeleted,
         object: format!("persistentvolumeclaim/{}", deleted[0]),

@@ -1,7 +1,9 @@
 //! The present state of a cluster: read, never written.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
-use api::Time;
+use api::{ResourceType, Time};
 use serde_json::Value;
 use simulator::preview::Manifest;
 
@@ -39,31 +41,63 @@ pub(crate) struct State {
     pub(crate) objects: Vec<Manifest>,
     /// What could not be read.
     pub(crate) missing: Vec<String>,
+    /// The namespace of the context.
+    pub(crate) namespace: Option<String>,
     /// The cluster's time, where it was a cluster that was read.
     pub(crate) now: Option<Time>,
 }
 
-pub(crate) fn read(arguments: &ConnectionArguments) -> Result<State> {
+/// Reads all that may be read; where that is not everything, what there is in the namespaces of the manifests.
+pub(crate) fn read(
+    arguments: &ConnectionArguments,
+    namespace: Option<&str>,
+    manifests: &[Manifest],
+) -> Result<State> {
     let tokio = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    tokio.block_on(read_all(&Connection::open(arguments)?))
+    let connection = Connection::open(arguments)?;
+    let own = namespace.unwrap_or(&connection.namespace);
+    let namespaces = manifests
+        .iter()
+        .map(|manifest| namespace_of(manifest).unwrap_or(own));
+    let namespaces = namespaces.collect();
+    tokio.block_on(read_all(&connection, &namespaces))
 }
 
-async fn read_all(connection: &Connection) -> Result<State> {
+/// The namespace that an object names.
+pub(crate) fn namespace_of(manifest: &Manifest) -> Option<&str> {
+    let named = manifest.object.pointer("/metadata/namespace")?.as_str()?;
+    Some(named).filter(|named| !named.is_empty())
+}
+
+async fn read_all(connection: &Connection, namespaces: &BTreeSet<&str>) -> Result<State> {
     let discovery = read_discovery(connection).await?;
     let now = connection.now().await;
     let (mut found, mut missing) = (Vec::new(), Vec::new());
+    let mut nothing_read = true;
     for kind in KINDS {
         let Some(resource) = discovery.named(kind) else {
             continue;
         };
-        match connection.list(resource, "", None).await {
-            Ok(objects) => found.extend(objects),
-            Err(error) => missing.push(cannot_list(resource, &error)),
+        let answers = match connection.list(resource, "", None).await {
+            Err(error) if error.is_forbidden() => {
+                in_each(connection, resource, namespaces, error).await
+            }
+            answer => vec![answer],
+        };
+        for answer in answers {
+            match answer {
+                Ok(objects) => {
+                    nothing_read = false;
+                    found.extend(objects);
+                }
+                Err(error) => missing.push(cannot_list(resource, &error)),
+            }
         }
     }
-    if found.is_empty() {
+    missing.dedup();
+    if nothing_read {
         bail!(
             "nothing of the cluster at {} may be read: {}",
             connection.server,
@@ -78,6 +112,29 @@ async fn read_all(connection: &Connection) -> Result<State> {
     Ok(State {
         objects: found.into_iter().map(manifest).collect(),
         missing,
+        namespace: Some(connection.namespace.clone()),
         now: Some(now),
     })
+}
+
+/// Who may not list everything may well list what is in some namespaces, and look at these themselves.
+async fn in_each(
+    connection: &Connection,
+    resource: &ResourceType,
+    namespaces: &BTreeSet<&str>,
+    forbidden: client::Error,
+) -> Vec<Result<Vec<Value>, client::Error>> {
+    let mut answers = Vec::new();
+    for namespace in namespaces {
+        if resource.namespaced {
+            answers.push(connection.list(resource, namespace, None).await);
+        } else if &*resource.kind == "Namespace" {
+            let answer = connection.get(resource, "", namespace).await;
+            answers.push(answer.map(|object| vec![object]));
+        }
+    }
+    if answers.is_empty() {
+        answers.push(Err(forbidden));
+    }
+    answers
 }

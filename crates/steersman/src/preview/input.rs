@@ -46,7 +46,9 @@ fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| {
             let extension = path.extension().and_then(|extension| extension.to_str());
-            path.is_file() && matches!(extension, Some("yaml" | "yml" | "json"))
+            // A link that leads nowhere is for the reader to name.
+            let is_readable = path.is_file() || !path.exists();
+            is_readable && matches!(extension, Some("yaml" | "yml" | "json"))
         })
         .collect();
     files.sort();

@@ -19,23 +19,34 @@ use simulator::preview::{self, BEGIN, Manifest, Preview, Setup, Style};
 
 use crate::connect::ConnectionArguments;
 
+/// Without either of them no cluster is asked, whatever the environment says.
+const KUBECONFIG_HELP: &str = "Start from the state of this kubeconfig's cluster [default: an empty cluster; with --context: $KUBECONFIG, or else ~/.kube/config]";
+const CONTEXT_HELP: &str = "Start from the state of this context's cluster [default: an empty cluster; with --kubeconfig: its current one]";
+
 /// Runs the real controllers on manifests, on a virtual clock: how does this rollout behave, before I apply it?
 ///
 /// Starts from an empty cluster, or from the state of a real one (--context, or --kubeconfig), or from a file
 /// (--snapshot: what `kubectl get ... -o yaml` printed, or plain manifests). Nothing is ever written to a
 /// cluster. Exits with 0 if everything completes, 2 if something does not, 1 if the input is wrong.
 #[derive(Args)]
-#[command(after_help = "Examples:
+#[command(
+    mut_arg("kubeconfig", |argument| argument.help(KUBECONFIG_HELP)),
+    mut_arg("context", |argument| argument.help(CONTEXT_HELP)),
+    after_help = "Examples:
   steersman preview -f web.yaml
   steersman preview -f new/ --snapshot old.yaml --ready-after 30s
   steersman preview -f web.yaml --context production --fail-image web:2.0
-  kustomize build . | steersman preview -f - --output svg > rollout.svg")]
+  kustomize build . | steersman preview -f - --output svg > rollout.svg"
+)]
 pub(crate) struct Arguments {
     /// What to apply: a file, a folder (its .yaml, .yml and .json files), or - for standard input
     #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true)]
     filenames: Vec<PathBuf>,
     #[command(flatten)]
     connection: ConnectionArguments,
+    /// Where objects go that name no namespace [default: the context's one, or else default]
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
     /// Start from the objects of this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["context", "kubeconfig"])]
     snapshot: Option<PathBuf>,
@@ -66,9 +77,16 @@ enum Output {
 const INCOMPLETE: u8 = 2;
 
 pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
+    let inputs = arguments.filenames.iter().chain(&arguments.snapshot);
+    if inputs.filter(|path| path.as_os_str() == "-").count() > 1 {
+        bail!("standard input can be read once only: give - once, and a file for the rest");
+    }
     let manifests = input::read(&arguments.filenames)?;
     if manifests.is_empty() {
         bail!("there is no object in what was given by -f");
+    }
+    if let Some(namespace) = &arguments.namespace {
+        check_namespaces(&manifests, namespace)?;
     }
     let setup = setup(arguments, manifests)?;
     for missing in &setup.missing {
@@ -82,6 +100,20 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
+/// Whoever names a namespace means it: an object of another one is a mistake, as it is for kubectl.
+fn check_namespaces(manifests: &[Manifest], asked: &str) -> Result<()> {
+    for manifest in manifests {
+        if let Some(own) = cluster::namespace_of(manifest).filter(|own| *own != asked) {
+            bail!(
+                "{}: line {}: the namespace from the provided object {own:?} does not match the namespace {asked:?}. You must pass '--namespace={own}' to perform this operation.",
+                manifest.file,
+                manifest.line
+            );
+        }
+    }
+    Ok(())
+}
+
 fn setup(arguments: &Arguments, manifests: Vec<Manifest>) -> Result<Setup> {
     let asked = &arguments.connection;
     let state = match &arguments.snapshot {
@@ -89,7 +121,9 @@ fn setup(arguments: &Arguments, manifests: Vec<Manifest>) -> Result<Setup> {
             objects: input::read(std::slice::from_ref(file))?,
             ..cluster::State::default()
         },
-        None if asked.context.is_some() || asked.kubeconfig.is_some() => cluster::read(asked)?,
+        None if asked.context.is_some() || asked.kubeconfig.is_some() => {
+            cluster::read(asked, arguments.namespace.as_deref(), &manifests)?
+        }
         None => cluster::State::default(),
     };
     // Times in objects of a cluster are of today; without any, the same input gives the same preview.
@@ -102,6 +136,11 @@ fn setup(arguments: &Arguments, manifests: Vec<Manifest>) -> Result<Setup> {
     Ok(Setup {
         manifests,
         state: state.objects,
+        namespace: arguments
+            .namespace
+            .clone()
+            .or(state.namespace)
+            .unwrap_or_else(|| "default".to_owned()),
         begin,
         ready_after: arguments.ready_after,
         fail_images: arguments.fail_image.clone(),
@@ -147,6 +186,9 @@ fn style() -> Style {
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    nodes::behaviour::parse_duration(text)
-        .ok_or_else(|| format!("{text:?} is not a duration such as 20s, 1m30s or 2h"))
+    nodes::behaviour::parse_duration(text).ok_or_else(|| {
+        format!(
+            "{text:?} is not a duration such as 20s, 1m30s or 2h, of 876000h (a century) at most"
+        )
+    })
 }

@@ -149,6 +149,31 @@ subjects: [{kind: ServiceAccount, name: limited, namespace: default}]";
         self.kubeconfig_of("limited")
     }
 
+    /// Somebody who may edit one namespace, which their context names, and read nothing else.
+    pub fn editor_of(&self, namespace: &str) -> PathBuf {
+        let group = "rbac.authorization.k8s.io";
+        let namespaces = ResourceType::cluster("", "v1", "namespaces", "Namespace");
+        let accounts = ResourceType::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
+        let bindings = ResourceType::namespaced(group, "v1", "rolebindings", "RoleBinding");
+        let made = format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}");
+        self.apply(&namespaces, "", namespace, &made);
+        let account = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: editor}}";
+        self.apply(&accounts, "default", "editor", account);
+        let binding = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: editor}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
+subjects: [{kind: ServiceAccount, name: editor, namespace: default}]";
+        self.apply(&bindings, namespace, "editor", binding);
+        let path = self.kubeconfig_of("editor");
+        let text = std::fs::read_to_string(&path).expect("it was just written");
+        let mut config: Value = serde_json::from_str(&text).expect("it is JSON");
+        config["contexts"][0]["context"]["namespace"] = Value::from(namespace);
+        std::fs::write(&path, config.to_string()).expect("the directory can be written to");
+        path
+    }
+
     pub fn get(&self, resource: &ResourceType, namespace: &str, name: &str) -> Value {
         let answer = self.client.get(resource, namespace, name);
         let answer = self.tokio.block_on(answer).expect("the object is there");

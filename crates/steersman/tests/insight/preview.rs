@@ -153,6 +153,11 @@ fn bad_input_is_named_with_its_place() {
     );
     let output = steersman(&["preview", "-f", "x", "--ready-after", "soon"]);
     assert!(text(&output.stderr).contains("is not a duration such as 20s"));
+    let output = steersman(&["preview", "-f", "x", "--for", "999999h"]);
+    assert!(text(&output.stderr).contains("of 876000h (a century) at most"));
+    let output = steersman(&["preview", "-f", "-", "--snapshot", "-"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("standard input can be read once only"));
 }
 
 #[test]
@@ -215,4 +220,86 @@ fn what_may_not_be_read_is_named_and_left_out() {
     assert!(told.contains("you apply a change"), "{told}");
     assert!(complained.contains("goes on without nodes"), "{complained}");
     assert!(!complained.contains("without deployments"), "{complained}");
+}
+
+#[test]
+fn who_may_read_one_namespace_only_gets_a_preview_of_it() {
+    let cluster = Cluster::start("preview-editor");
+    let editor = cluster.editor_of("shop").display().to_string();
+    cluster.apply(&DEPLOYMENTS, "shop", "web", &deployment("web:1"));
+    let new = cluster.file("new.yaml", &deployment("web:2"));
+    let output = steersman(&["preview", "-f", &new, "--kubeconfig", &editor]);
+    let (told, complained) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{told}{complained}");
+    assert!(told.contains("deployment/web in shop: done"), "{told}");
+    assert!(told.contains("you apply a change"), "{told}");
+    let missing: Vec<&str> = complained
+        .lines()
+        .filter_map(|line| line.strip_prefix("goes on without "))
+        .filter_map(|line| line.strip_suffix(": you may not list them"))
+        .collect();
+    assert_eq!(
+        missing,
+        [
+            "customresourcedefinitions",
+            "nodes",
+            "priorityclasses",
+            "storageclasses",
+            "persistentvolumes",
+            "runtimeclasses"
+        ]
+    );
+}
+
+#[test]
+fn the_namespace_is_the_one_asked_for() {
+    let named = deployment("web:1").replace("{name: web}", "{name: web, namespace: other}");
+    let directory = files(&[("plain.yaml", &deployment("web:1")), ("named.yaml", &named)]);
+    let path = |file: &str| directory.path().join(file).display().to_string();
+    let output = steersman(&["preview", "-f", &path("plain.yaml"), "-n", "shop"]);
+    let told = text(&output.stdout);
+    assert!(told.contains("deployment/web in shop: done"), "{told}");
+    let output = steersman(&["preview", "-f", &path("named.yaml"), "--namespace=shop"]);
+    let complained = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{complained}");
+    assert!(
+        complained.contains(
+            r#"the namespace from the provided object "other" does not match the namespace "shop". You must pass '--namespace=other' to perform this operation."#
+        ),
+        "{complained}"
+    );
+    let output = steersman(&["preview", "-f", &path("named.yaml"), "-n", "other"]);
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_named() {
+    let directory = files(&[("a.yaml", &deployment("web:1"))]);
+    std::os::unix::fs::symlink("/nonexistent", directory.path().join("gone.yaml"))
+        .expect("the directory can be written to");
+    let output = steersman(&["preview", "-f", &directory.path().display().to_string()]);
+    let complained = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{complained}");
+    assert!(complained.contains("gone.yaml"), "{complained}");
+}
+
+#[test]
+fn a_job_that_fails_is_not_complete() {
+    let job = "apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec:
+  backoffLimit: 0
+  template:
+    spec: {restartPolicy: Never, containers: [{name: main, image: job, command: ['false']}]}
+";
+    let directory = files(&[("job.yaml", job)]);
+    let path = directory.path().join("job.yaml").display().to_string();
+    let output = steersman(&["preview", "-f", &path]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(
+        told.starts_with("Does not complete: job/once fails after 1s.\n"),
+        "{told}"
+    );
 }

@@ -1,0 +1,124 @@
+//! What a preview is about: what was applied, and what hangs on it. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Key;
+use serde_json::Value;
+
+use super::facts::{self, Gathered};
+use super::log::Noted;
+use super::report::Workload;
+use super::run::Run;
+
+pub(crate) struct Scope<'a> {
+    /// What was applied, and the workloads that are reported.
+    roots: BTreeSet<String>,
+    /// Who controls whom, by uid; with what is gone by now.
+    owners: BTreeMap<String, String>,
+    /// Claims that pods of the scope use.
+    claims: BTreeSet<Key>,
+    workloads: &'a [Workload],
+}
+
+impl<'a> Scope<'a> {
+    pub(crate) fn of(
+        run: &Run,
+        gathered: &Gathered,
+        noted: &Noted,
+        workloads: &'a [Workload],
+    ) -> Scope<'a> {
+        let mut scope = Scope {
+            roots: run.applied.iter().map(|one| one.uid.clone()).collect(),
+            owners: owners(gathered, noted),
+            claims: BTreeSet::new(),
+            workloads,
+        };
+        let uids = workloads.iter().map(|one| one.uid.clone());
+        scope.roots.extend(uids);
+        let claims = gathered
+            .of_kind("Pod")
+            .filter(|pod| scope.has(facts::text(pod, "/metadata/uid")))
+            .flat_map(claims_of)
+            .collect();
+        scope.claims = claims;
+        scope
+    }
+
+    /// Whether the object was applied, or hangs on what was.
+    pub(crate) fn has(&self, uid: &str) -> bool {
+        let mut uid = uid;
+        // Nobody owns their owner, but a copied state may say so.
+        for _ in 0..OWNERS_MAX {
+            if self.roots.contains(uid) {
+                return true;
+            }
+            match self.owners.get(uid) {
+                Some(owner) => uid = owner,
+                None => return false,
+            }
+        }
+        false
+    }
+
+    pub(crate) fn has_deployment(&self, key: &Key) -> bool {
+        let object = format!("deployment/{}", key.name);
+        self.workloads
+            .iter()
+            .any(|one| one.object == object && one.namespace == key.namespace.as_str())
+    }
+
+    /// Claims of pods, and those that a StatefulSet has made: they end in its name and a number.
+    pub(crate) fn has_claim(&self, key: &Key) -> bool {
+        let made = |workload: &Workload| {
+            let Some(set) = workload.object.strip_prefix("statefulset/") else {
+                return false;
+            };
+            let stem = key.name.rsplit_once('-').map_or("", |(stem, _)| stem);
+            workload.namespace == key.namespace.as_str() && stem.ends_with(&format!("-{set}"))
+        };
+        self.claims.contains(key) || self.workloads.iter().any(made)
+    }
+
+    /// Whether an event is about what was applied, or hangs on it.
+    pub(crate) fn concerns(&self, event: &Value) -> bool {
+        let text = |pointer: &str| facts::text(event, pointer);
+        let namespace = text("/involvedObject/namespace");
+        self.has(text("/involvedObject/uid"))
+            || (text("/involvedObject/kind") == "PersistentVolumeClaim"
+                && self.has_claim(&Key::new(namespace, text("/involvedObject/name"))))
+    }
+}
+
+/// CronJob, Job, Pod: the longest line of owners there is, and some more.
+const OWNERS_MAX: usize = 8;
+
+fn owners(gathered: &Gathered, noted: &Noted) -> BTreeMap<String, String> {
+    let pods = noted.pods.iter();
+    let pods = pods.filter_map(|(uid, life)| Some((uid, life.owner.as_ref()?)));
+    let sets = noted.sets.iter();
+    let sets = sets.filter_map(|(uid, (_, owner))| Some((uid, owner.as_ref()?)));
+    let mut found: BTreeMap<String, String> = pods
+        .chain(sets)
+        .map(|(uid, owner)| (uid.to_string(), owner.to_string()))
+        .collect();
+    for object in gathered.workloads().chain(gathered.of_kind("Pod")) {
+        let uid = facts::text(object, "/metadata/uid");
+        let owner = facts::text(object, "/metadata/ownerReferences/0/uid");
+        if !owner.is_empty() {
+            found
+                .entry(uid.to_owned())
+                .or_insert_with(|| owner.to_owned());
+        }
+    }
+    found
+}
+
+fn claims_of(pod: &Value) -> Vec<Key> {
+    let namespace = facts::text(pod, "/metadata/namespace");
+    let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
+    let claims = volumes.into_iter().flatten().filter_map(|volume| {
+        let claim = volume.pointer("/persistentVolumeClaim/claimName")?;
+        Some(Key::new(namespace, claim.as_str()?))
+    });
+    claims.collect()
+}
