@@ -331,7 +331,7 @@ spec: {size: 3}
     check_error(
         "",
         widget,
-        r#"new.yaml: line 1: no kind "Widget" is known in "example.com/v1"; pass its CustomResourceDefinition along with -f if it is a custom one"#,
+        r#"new.yaml: line 2: no kind "Widget" is known in "example.com/v1"; pass its CustomResourceDefinition along with -f if it is a custom one"#,
     );
     let definition = "
 apiVersion: apiextensions.k8s.io/v1
@@ -408,13 +408,13 @@ fn what_the_server_would_reject() {
     check_error(
         "",
         &deployment("web:1", 3, "  minReadySeconds: -1\n"),
-        r#"new.yaml: line 1: the API server rejects deployment/web: Deployment.apps "web" is invalid: spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0"#,
+        r#"new.yaml: line 2: the API server rejects deployment/web: Deployment.apps "web" is invalid: spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0"#,
     );
     let known = "{apiVersion: v1, kind: Namespace, metadata: {name: other}}";
     check_error(
         known,
         &deployment("web:1", 3, ""),
-        r#"new.yaml: line 1: the API server rejects deployment/web: namespaces "shop" not found"#,
+        r#"new.yaml: line 2: the API server rejects deployment/web: namespaces "shop" not found"#,
     );
 }
 
@@ -489,6 +489,14 @@ fn a_job_is_followed_to_its_end() {
         Does not complete within 15m.
         job/once in default: not done, at most 1 pod
         warning: job/once does not finish within 15m: 0 of 1 have succeeded"#]],
+    );
+    // It goes away as soon as it has finished.
+    check(
+        "",
+        &job("[sleep, '5']", 1, "  ttlSecondsAfterFinished: 0\n"),
+        expect![[r#"
+            Completes in 6s.
+            job/once in default: done after 5s, at most 1 pod, 1 succeeds"#]],
     );
     check(
         "",

@@ -37,6 +37,10 @@ const OTHERS: [&str; 5] = [
     "ResourceQuota",
 ];
 
+fn uid_of(object: &Value) -> &str {
+    text(object, "/metadata/uid")
+}
+
 impl Gathered {
     pub(crate) async fn of(run: &Run) -> Gathered {
         let client = run.world.client("preview");
@@ -44,6 +48,7 @@ impl Gathered {
         for kind in rollout::KINDS.iter().chain(&OTHERS) {
             objects.extend(state::list(&client, &run.discovery, kind).await);
         }
+        objects.extend(run.log.lock().finished_jobs.values().cloned());
         let events = state::list(&client, &run.discovery, "events").await;
         let mut gathered = Gathered {
             objects,
@@ -132,9 +137,13 @@ impl Gathered {
     fn related(&self, object: &Value) -> Vec<Value> {
         let owner = self.find(text(object, "/metadata/ownerReferences/0/uid"));
         let mut found: Vec<&Value> = owner.into_iter().chain(self.below(object)).collect();
+        // A copied state may have owners that go round in circles.
+        let mut seen: BTreeSet<&str> = [object].into_iter().chain(owner).map(uid_of).collect();
         let mut next = owner.iter().count();
         while let Some(one) = found.get(next) {
-            found.extend(self.below(one));
+            if seen.insert(uid_of(one)) {
+                found.extend(self.below(one));
+            }
             next += 1;
         }
         let around = OTHERS

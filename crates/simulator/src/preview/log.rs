@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::kinds::{Deployment, PersistentVolumeClaim, Phase, Pod, ReplicaSet};
+use api::kinds::{Deployment, Job, PersistentVolumeClaim, Phase, Pod, ReplicaSet};
 use api::{Clock, Key, MicroTime, Resource, Uid};
 use runtime::{Change, Informers};
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 /// Shared by all who listen.
@@ -26,6 +27,8 @@ pub(crate) struct Noted {
     pub(crate) claims_deleted: Vec<(MicroTime, Key)>,
     /// Deployments whose deadline has passed, and when.
     pub(crate) timed_out: BTreeMap<Key, MicroTime>,
+    /// Jobs that went away when they had finished, as their time to live asks for, by uid.
+    pub(crate) finished_jobs: BTreeMap<String, Value>,
     /// Counts what changed.
     pub(crate) changes: u64,
     pub(crate) changed_at: MicroTime,
@@ -132,15 +135,18 @@ impl Log {
 
     /// These say by themselves how far they are; that they changed is all that is noted.
     fn listen_to_status(&self, informers: &Informers) {
-        use api::kinds::{DaemonSet, Job, ReplicationController, StatefulSet};
+        use api::kinds::{DaemonSet, ReplicationController, StatefulSet};
         let log = || {
             let log = self.clone();
             move || log.note(|_, _| {})
         };
-        let (stateful, daemon, replication, job) = (log(), log(), log(), log());
+        let (stateful, daemon, replication) = (log(), log(), log());
         informers.of::<StatefulSet>().on_change(move |_| stateful());
         informers.of::<DaemonSet>().on_change(move |_| daemon());
-        informers.of::<Job>().on_change(move |_| job());
+        let log = self.clone();
+        informers
+            .of::<Job>()
+            .on_change(move |change| log.job_changed(&change));
         informers
             .of::<ReplicationController>()
             .on_change(move |_| replication());
@@ -152,6 +158,23 @@ impl Log {
         noted.changes += 1;
         noted.changed_at = now;
         write(&mut noted, now);
+    }
+
+    fn job_changed(&self, change: &Change<'_, Job>) {
+        self.note(|noted, _| {
+            if let Change::Deleted(job) = change
+                && job.finished().is_some()
+            {
+                let (meta, spec) = (&job.metadata, &job.spec);
+                let last = json!({
+                    "kind": "Job",
+                    "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+                    "spec": {"completions": spec.completions, "parallelism": spec.parallelism},
+                    "status": {"conditions": job.status.conditions},
+                });
+                noted.finished_jobs.insert(meta.uid.to_string(), last);
+            }
+        });
     }
 
     fn pod_changed(&self, change: &Change<'_, Pod>) {

@@ -177,8 +177,10 @@ impl Run {
 
     pub(crate) async fn read(&self, client: &Client, one: &Applied) -> Option<Value> {
         let resource = self.discovery.named(&one.kind)?;
-        let body = client.get(resource, &one.namespace, &one.name).await.ok()?;
-        serde_json::from_slice(&body).ok()
+        match client.get(resource, &one.namespace, &one.name).await {
+            Ok(body) => serde_json::from_slice(&body).ok(),
+            Err(_) => self.log.lock().finished_jobs.get(&one.uid).cloned(),
+        }
     }
 
     async fn settle(&self, client: &Client, setup: &Setup) -> bool {
