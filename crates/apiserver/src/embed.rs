@@ -39,8 +39,9 @@ impl ApiServer {
     }
 
     /// Puts an object in as it is, with its uid, times, status and owners; only its resourceVersion is
-    /// new. Nothing is defaulted, validated or admitted: another server has done that. What was there
-    /// under its name is replaced.
+    /// new. Nothing is validated or admitted: another server has done that. What it lacks is defaulted, as upstream
+    /// does with what it reads from its storage: a template without defaults would never equal the one of the
+    /// ReplicaSet that is made from it. What was there under its name is replaced.
     pub fn restore(&self, mut object: Value) -> Result<(), RestoreError> {
         let shared = self.shared();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -59,6 +60,7 @@ impl ApiServer {
         };
         let opaque = crate::opaque::text_of(&known, object.to_string().as_bytes());
         let stored = convert::storage_kind(&registry, &known);
+        crate::semantics::default(&known, &mut object);
         convert::to_storage(&known, &mut object);
         write(shared, |transaction| {
             transaction.put(&stored, &key, &object, opaque.as_deref());

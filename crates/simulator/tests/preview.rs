@@ -579,6 +579,25 @@ fn a_choice_takes_the_defaults_of_the_other_one_along() {
     );
 }
 
+/// What `kubectl get` prints has no managed fields, but the annotation of `kubectl apply`.
+#[test]
+fn what_was_applied_before_and_is_left_out_now_goes() {
+    let printed = |annotations: &str| {
+        let identity = format!(
+            "{{name: web, namespace: shop, uid: d0000000-0000-4000-8000-000000000000, resourceVersion: '7', \
+             creationTimestamp: '2024-01-01T00:00:00Z', generation: 1, annotations: {{{annotations}}}}}"
+        );
+        deployment("web:1", 2, "  minReadySeconds: 60\n")
+            .replace("{name: web, namespace: shop}", &identity)
+    };
+    let applied =
+        r#"kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"minReadySeconds":60}}'"#;
+    let new = deployment("web:2", 2, "");
+    let after = |state: &str| run(state, &new).workloads[0].seconds;
+    assert!(after(&printed("")) > Some(60.0), "nobody knows whose it is");
+    assert!(after(&printed(applied)) < Some(60.0), "it is gone");
+}
+
 /// What others are in trouble with is not ours; what we do to them is.
 #[test]
 fn strangers_stay_out() {

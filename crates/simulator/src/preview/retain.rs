@@ -1,10 +1,14 @@
-//! What applying leaves out because a choice was made: the fields whose patch strategy is `retainKeys`. Pure.
+//! What applying takes away that a server-side apply would leave: what `kubectl apply` was given before and is not any
+//! more, and what a choice excludes, in fields whose patch strategy is `retainKeys`. Pure.
 //!
 //! `kubectl apply` tells the server which keys of such a field stay. A server-side apply has no words for that:
 //! what the server has filled in belongs to nobody and stays, so that a Deployment could never go from
 //! `RollingUpdate`, whose parameters are defaulted, to `Recreate`.
 
 use serde_json::Value;
+
+/// Where `kubectl apply` keeps what it was given last.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Where pods are described.
 const POD_SPECS: [&str; 3] = [
@@ -37,6 +41,38 @@ pub(crate) fn retain_keys(live: &Value, configuration: &mut Value) {
                 clear_others(same, Some(element));
             }
         }
+    }
+}
+
+/// Says of what was applied last by `kubectl apply`, and is not in the new configuration, that it is to go. Elements
+/// of lists are left alone: a configuration has no words for an element that goes.
+pub(crate) fn drop_what_was_left_out(live: &Value, configuration: &mut Value) {
+    let last = live["metadata"]["annotations"][LAST_APPLIED].as_str();
+    let last = last.and_then(|text| serde_json::from_str(text).ok());
+    if let Some(last) = last {
+        note_left_out(&last, configuration);
+    }
+}
+
+fn note_left_out(last: &Value, now: &mut Value) {
+    match (last, now) {
+        (Value::Object(last), Value::Object(now)) => {
+            for (key, before) in last {
+                match now.get_mut(key) {
+                    Some(value) => note_left_out(before, value),
+                    None => drop(now.insert(key.clone(), Value::Null)),
+                }
+            }
+        }
+        (Value::Array(last), Value::Array(now)) => {
+            for element in now.iter_mut().filter(|one| one["name"].is_string()) {
+                let same = last.iter().find(|one| one["name"] == element["name"]);
+                if let Some(same) = same {
+                    note_left_out(same, element);
+                }
+            }
+        }
+        _ => {}
     }
 }
 

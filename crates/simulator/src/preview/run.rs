@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::log::Log;
 use super::manifest::Manifest;
-use super::retain::retain_keys;
+use super::retain::{drop_what_was_left_out, retain_keys};
 use super::rollout;
 use super::state;
 use super::world::World;
@@ -310,6 +310,7 @@ impl Run {
         };
         if let Some(before) = &before {
             retain_keys(before, &mut body);
+            drop_what_was_left_out(before, &mut body);
         }
         let answer = match name {
             "" => client.create(&resource, namespace, body.to_string()).await,
