@@ -39,7 +39,7 @@ impl ApiServer {
     }
 
     /// Puts an object in as it is, with its uid, times, status and owners; only its resourceVersion is
-    /// new. Nothing is validated or admitted: another server has done that. What it lacks is defaulted, as upstream
+    /// new. Nothing is validated or admitted: another server has done that. What it lacks is filled in, as upstream
     /// does with what it reads from its storage: a template without defaults would never equal the one of the
     /// ReplicaSet that is made from it. What was there under its name is replaced.
     pub fn restore(&self, mut object: Value) -> Result<(), RestoreError> {
@@ -60,6 +60,10 @@ impl ApiServer {
         };
         let opaque = crate::opaque::text_of(&known, object.to_string().as_bytes());
         let stored = convert::storage_kind(&registry, &known);
+        // What cannot be read by its type stays as it is.
+        if let Ok((read, _)) = crate::semantics::decode(&known, object.clone()) {
+            object = read;
+        }
         crate::semantics::default(&known, &mut object);
         convert::to_storage(&known, &mut object);
         write(shared, |transaction| {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use api::{Meta, OwnerRef, Uid};
 
-use super::graph::{FOREGROUND, Graph, KindNumber, Node, ORPHAN, Slot};
+use super::graph::{FOREGROUND, Graph, KindNumber, KnownOwner, Node, ORPHAN, Slot};
 use super::identity::Identity;
 
 /// Whom a change concerns.
@@ -66,6 +66,24 @@ impl Graph {
             }
         };
         self.transitions(slot, old, new, &mut wakes);
+        wakes
+    }
+
+    /// An informer tells of an object again that it has shown before: so it does when it had to list all anew, and a server
+    /// that was restored from a backup may have undone a write of ours that no informer saw. Upstream goes on believing in
+    /// that write.
+    pub fn review(&mut self, kind: KindNumber, held: &Meta) -> Wakes {
+        if let Some(slot) = self.find(&held.uid) {
+            self.node_mut(slot).being_deleted = held.is_terminating();
+        }
+        let mut wakes = self.observe(kind, None, held);
+        let solid = KnownOwner::Observed {
+            deleting_dependents: false,
+        };
+        let is_solid = |owner: &OwnerRef| self.known_owner(owner, &held.namespace) == solid;
+        if !held.is_terminating() && !held.owners.iter().all(is_solid) {
+            wakes.delete.push(held.uid.clone());
+        }
         wakes
     }
 

@@ -229,6 +229,7 @@ impl Inner {
             };
             let wakes = match seen {
                 Seen::Object { old, new } => inner.graph.lock().observe(kind, old, new),
+                Seen::Again(held) => inner.graph.lock().review(kind, held),
                 Seen::Gone(last) => inner.graph.lock().gone(kind, last),
             };
             inner.wake(wakes);

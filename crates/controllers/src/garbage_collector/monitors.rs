@@ -19,6 +19,8 @@ pub(super) enum Seen<'a> {
         old: Option<&'a Meta>,
         new: &'a Meta,
     },
+    /// The same as before, once more.
+    Again(&'a Meta),
     Gone(&'a Meta),
 }
 
@@ -66,6 +68,9 @@ impl Monitor {
                 old: None,
                 new: new.meta(),
             }),
+            Change::Updated { old, new } if Arc::ptr_eq(old, new) => {
+                listener(Seen::Again(new.meta()));
+            }
             Change::Updated { old, new } => listener(Seen::Object {
                 old: Some(old.meta()),
                 new: new.meta(),

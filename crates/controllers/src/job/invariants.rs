@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use api::kinds::{Job, Phase, Pod};
 
-use super::indexes::valid_index;
+use super::assess::all_failures;
+use super::backoff::finished_at;
+use super::indexes::{Indexes, valid_index};
 use super::snapshot::is_tracked;
 use super::status::COMPLETE;
 
@@ -30,9 +32,8 @@ pub fn converged(job: &Job, pods: &[Arc<Pod>]) -> Result<(), String> {
             "{key} is over or suspended and has {active} active pods"
         ));
     }
-    // The last failed pod of an index waits for its replacement.
-    let delays = !over && job.spec.backoff_limit_per_index.is_some();
-    let held = own().find(|pod| is_tracked(pod) && (over || pod.is_finished() && !delays));
+    let in_vain = |pod: &Pod| over || pod.is_finished() && !awaits_successor(job, pods, pod);
+    let held = own().find(|pod| is_tracked(pod) && in_vain(pod));
     if let Some(held) = held {
         return Err(format!("{key} still holds {}", held.metadata.name));
     }
@@ -42,6 +43,28 @@ pub fn converged(job: &Job, pods: &[Arc<Pod>]) -> Result<(), String> {
         return Err(format!("{key} has not counted {uncounted} pods"));
     }
     Ok(())
+}
+
+/// The last failed pod of an index that may be tried again is held until its replacement is there, and knows how often
+/// the index has failed.
+pub fn awaits_successor(job: &Job, pods: &[Arc<Pod>], pod: &Pod) -> bool {
+    let limited = job.spec.backoff_limit_per_index.is_some() && job.finished().is_none();
+    let index = valid_index(job, pod).filter(|_| limited && pod.status.phase == Phase::Failed);
+    let Some(index) = index else {
+        return false;
+    };
+    let holds = |text: &str| Indexes::parse(text, job.index_count()).contains(index);
+    let failed = job.status.failed_indexes.as_deref();
+    let has_ended = holds(&job.status.completed_indexes) || failed.is_some_and(holds);
+    let (failures, at) = (all_failures(pod), finished_at(pod));
+    let follows = |other: &Pod| {
+        let (others_failures, others_at) = (all_failures(other), finished_at(other));
+        let is_later = (others_failures, others_at) != (failures, at);
+        let is_last = is_later && others_failures >= failures && others_at >= at;
+        other.is_active() || is_tracked(other) && is_last
+    };
+    let mut others = own(job, pods).filter(|other| valid_index(job, other) == Some(index));
+    !has_ended && !others.any(|other| follows(other))
 }
 
 /// A job that may run does not wait forever: it is over, or has nothing to do.
@@ -226,9 +249,28 @@ mod tests {
         assert_eq!(told("| b:succeeded"), "default/j still holds b");
         let going = "condition=Failed | b:running,going";
         assert_eq!(told(going), "default/j still holds b");
-        assert_eq!(told("backoffLimitPerIndex=1 | b:failed"), "");
         assert_eq!(told("uncounted=a"), "default/j has not counted 1 pods");
         assert_eq!(told("deleting active=5"), "");
+    }
+
+    #[test]
+    fn the_last_failed_pod_of_an_index_waits_for_its_successor() {
+        let told = |words: &str, pods: &str| {
+            let limit = "indexed completions=2 backoffLimitPerIndex=1";
+            let (job, pods) = given(&format!("{limit} {words} | {pods}"));
+            converged(&job, &pods).err().unwrap_or_default()
+        };
+        let held = "default/j still holds b";
+        assert_eq!(told("", "b:failed,ix=0"), "");
+        assert_eq!(told("parallelism=0", "b:failed,going,ix=0"), "");
+        assert_eq!(told("active=1", "a:running,ix=1 b:failed,ix=0"), "");
+        assert_eq!(told("active=1", "a:running,ix=0 b:failed,ix=0"), held);
+        assert_eq!(told("", "b:failed,ix=0 c:failed,ix=0,failures=1"), held);
+        assert_eq!(told("completed=0", "b:failed,ix=0"), held);
+        assert_eq!(told("failedIndexes=0", "b:failed,ix=0"), held);
+        assert_eq!(told("", "b:succeeded,ix=0"), held);
+        assert_eq!(told("", "b:failed"), held, "it has no index");
+        assert_eq!(told("condition=Failed", "b:failed,ix=0"), held);
     }
 
     #[test]

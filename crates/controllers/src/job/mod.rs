@@ -67,7 +67,8 @@ use crate::workload::{OwnWrites, PodControl};
 
 pub use assess::{Assessment, assess};
 pub use invariants::{
-    born_well, came_to_an_end, converged, counted_once, goes_forward, is_held, let_go, safe,
+    awaits_successor, born_well, came_to_an_end, converged, counted_once, goes_forward, is_held,
+    let_go, safe,
 };
 pub use plan::{Act, Plan, plan};
 pub use reason::Reason;

@@ -35,6 +35,10 @@ impl Triggers {
                     self.metrics.managed_by_others(manager);
                 }
                 self.queue.add(job.key());
+                // Its pods may have been seen before it, and nobody knew then that it was over.
+                if job.finished().is_some() {
+                    self.free_pods_of(job);
+                }
             }
             // Its pods should have been let go before it was finished; this makes sure.
             Change::Updated { new, .. } if new.finished().is_some() => {

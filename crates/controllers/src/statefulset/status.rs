@@ -66,8 +66,10 @@ fn complete_update(set: &StatefulSet, status: &mut StatefulSetStatus) {
 /// Is the status worth a write?
 pub(super) fn differs(set: &StatefulSet, status: &StatefulSetStatus) -> bool {
     let held = &set.status;
+    // Upstream writes a greater generation alone. A server that was restored from a backup may have a smaller one than
+    // the status says; a cache that is merely behind shows a status that is no newer than its generation.
     // UPSTREAM: the collision count alone is not; a new revision comes with it anyway.
-    status.observed_generation > held.observed_generation
+    status.observed_generation != held.observed_generation
         || (
             status.replicas,
             status.current_replicas,
@@ -87,7 +89,7 @@ pub(super) fn differs_in_counts_alone(set: &StatefulSet, status: &StatefulSetSta
     let decides = !set.spec.update_strategy.has_rolling_update
         && status.current_replicas != held.current_replicas;
     !decides
-        && status.observed_generation <= held.observed_generation
+        && status.observed_generation == held.observed_generation
         && status.current_revision == held.current_revision
         && status.update_revision == held.update_revision
 }

@@ -1,8 +1,9 @@
 //! What a user sees in the end, without names and times: to compare two runs of the same wishes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use api::kinds::Pod;
+use api::kinds::{Pod, StatefulSet};
 use api::{Meta, Uid};
 
 use super::Mirror;
@@ -41,7 +42,9 @@ impl Mirror {
             let replicas = controllers::replicaset::ReplicaOwner::replicas(&*held);
             lines.push(self.line("replicationcontroller", &held.metadata, replicas, false));
         }
-        for held in self.stateful.list() {
+        // One that is still being deleted waits for ever: whether it came to that depends on how far it was.
+        let stays = |held: &&Arc<StatefulSet>| !held.metadata.is_terminating();
+        for held in self.stateful.list().iter().filter(stays) {
             let strategy = &held.spec.update_strategy;
             let rolls = !strategy.on_delete && strategy.partition == 0;
             lines.push(self.line("statefulset", &held.metadata, held.replicas(), rolls));
@@ -55,6 +58,10 @@ impl Mirror {
             let end = held.finished().map_or("waits", |end| &*end.type_);
             // One that was stopped ends if it had come far enough by then.
             let stopped = held.spec.suspend || held.spec.parallelism == Some(0);
+            // If it had, and has a time to live, it is gone.
+            if stopped && held.spec.ttl_seconds_after_finished.is_some() {
+                continue;
+            }
             let certain = held.metadata.labels.contains_key(CERTAIN) && !stopped;
             let end = if certain { end } else { "any" };
             lines.push(format!("job {}: {end}", held.metadata.key()));

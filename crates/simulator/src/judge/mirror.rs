@@ -38,6 +38,8 @@ pub(crate) struct Mirror {
     pub(crate) metas: BTreeMap<Uid, (Cow<'static, str>, Meta)>,
     /// Pods that were let go by their set, by namespace and name.
     left: BTreeSet<(String, String)>,
+    /// Claims whose volume is gone, by namespace and name.
+    lost: BTreeSet<(String, String)>,
     /// How often each event was made anew, by what it says about what.
     told: BTreeMap<u64, u32>,
     /// Events that are there, by name.
@@ -124,6 +126,7 @@ impl Mirror {
             jobs: Store::new(),
             metas: BTreeMap::new(),
             left: BTreeSet::new(),
+            lost: BTreeSet::new(),
             told: BTreeMap::new(),
             events: BTreeSet::new(),
             lives: 0,
@@ -145,7 +148,10 @@ impl Mirror {
             "statefulsets" => keep(&self.stateful, changed, Object::Stateful),
             "daemonsets" => keep(&self.daemons, changed, Object::Daemon),
             "controllerrevisions" => keep(&self.revisions, changed, Object::Revision),
-            "persistentvolumeclaims" => keep(&self.claims, changed, Object::Claim),
+            "persistentvolumeclaims" => {
+                self.note_claim(changed);
+                keep(&self.claims, changed, Object::Claim)
+            }
             "nodes" => keep(&self.nodes, changed, Object::Node),
             "namespaces" => keep(&self.namespaces, changed, Object::Namespace),
             "serviceaccounts" => keep(&self.accounts, changed, Object::Account),
@@ -207,6 +213,27 @@ impl Mirror {
             true => (held.or(Some(object)), None),
             false => (held, Some(object)),
         }
+    }
+
+    /// Notes whether a claim still has its volume.
+    fn note_claim(&mut self, changed: &Changed) {
+        let claim: serde_json::Value = serde_json::from_slice(&changed.body).unwrap_or_default();
+        let name = (changed.namespace.clone(), changed.name.clone());
+        match claim["status"]["phase"] == "Lost" && !changed.is_deleted {
+            true => self.lost.insert(name),
+            false => self.lost.remove(&name),
+        };
+    }
+
+    /// UPSTREAM: a claim that has lost its volume never gets another. That happens when the server loses the volume, and
+    /// whoever binds them still sees it.
+    pub(super) fn has_lost_its_volume(&self, pod: &Pod) -> bool {
+        let namespace = pod.metadata.namespace.to_string();
+        let mut volumes = pod.volumes().iter();
+        volumes.any(|volume| {
+            let claim = (namespace.clone(), volume.claim_name.to_string());
+            self.lost.contains(&claim)
+        })
     }
 
     fn note_event(&mut self, changed: &Changed) {

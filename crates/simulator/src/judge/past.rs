@@ -133,6 +133,10 @@ impl Past {
         self.orphaned.entry(owner.clone()).or_insert(at);
     }
 
+    pub(super) fn forget_orphaning(&mut self, owner: &Uid) {
+        self.orphaned.remove(owner);
+    }
+
     pub(super) fn orphaned_at(&self, owner: &Uid) -> Option<MicroTime> {
         self.orphaned.get(owner).copied()
     }

@@ -16,6 +16,8 @@ use super::{Judge, Mirror};
 
 type Verdict = Result<(), String>;
 
+const FOREGROUND: &str = "foregroundDeletion";
+
 /// upstream's `--terminated-pod-gc-threshold`; no run has so many pods.
 const FINISHED_PODS_MAX: usize = 12_500;
 
@@ -108,6 +110,12 @@ fn same<K: Resource + PartialEq>(truth: &Store<K>, cache: &Arc<Store<K>>) -> Ver
         ));
     }
     Ok(())
+}
+
+/// Does the pod mount this claim?
+fn uses(pod: &Pod, claim: &Meta) -> bool {
+    let mut volumes = pod.volumes().iter();
+    volumes.any(|volume| *volume.claim_name == *claim.name)
 }
 
 fn by_uid<K: Resource>(store: &Store<K>) -> BTreeMap<Uid, Arc<K>> {
@@ -232,11 +240,12 @@ impl Mirror {
             deployment::converged(&deployment, &self.sets_of(uid))?;
         }
         for set in self.stateful.list() {
-            let uid = &set.metadata.uid;
-            if self.name_is_taken(&set) {
+            let (uid, pods) = (&set.metadata.uid, self.pods_of(&set.metadata.uid));
+            let never_runs = |pod: &Arc<Pod>| !pod.is_ready() && self.has_lost_its_volume(pod);
+            if self.name_is_taken(&set) || pods.iter().any(never_runs) {
                 continue;
             }
-            statefulset::converged(&set, &self.pods_of(uid), &self.revisions_of(uid))?;
+            statefulset::converged(&set, &pods, &self.revisions_of(uid))?;
             let claims = self.claims_kept_in_order(&set.metadata.namespace);
             statefulset::claims_converged(&set, &claims)?;
         }
@@ -306,12 +315,44 @@ impl Mirror {
     /// May something stay half gone? Volumes are the provisioner's, and one whose claim came back with a restored server
     /// is stuck. A claim waits for the last pod that uses it: one that was taken from its set runs on.
     fn may_stay(&self, plural: &str, meta: &Meta) -> bool {
-        let uses = |pod: &Arc<Pod>| {
-            let mut volumes = pod.volumes().iter();
-            volumes.any(|volume| *volume.claim_name == *meta.name)
+        let pods = || self.pods.in_namespace(&meta.namespace).into_iter();
+        let own = || self.pods_of(&meta.uid).into_iter();
+        match plural {
+            "persistentvolumes" => true,
+            "persistentvolumeclaims" => pods().any(|pod| uses(&pod, meta)),
+            "pods" => pods().any(|pod| {
+                pod.metadata.uid == meta.uid
+                    && (self.waits_for_its_claim(&pod) || self.waits_for_its_successor(&pod))
+            }),
+            "statefulsets" => {
+                meta.has_finalizer(FOREGROUND) && own().any(|pod| self.waits_for_its_claim(&pod))
+            }
+            _ => false,
+        }
+    }
+
+    /// UPSTREAM: a pod that a smaller set makes go owns the claims that go with it. If the set is deleted in the foreground
+    /// then, so is the pod: it waits until its claims are gone, and they until no pod uses them, for ever.
+    fn waits_for_its_claim(&self, pod: &Pod) -> bool {
+        let meta = &pod.metadata;
+        let blocks = |owner: &api::OwnerRef| {
+            owner.uid == meta.uid && owner.block_owner_deletion == Some(true)
         };
-        let is_used = || self.pods.in_namespace(&meta.namespace).iter().any(uses);
-        plural == "persistentvolumes" || plural == "persistentvolumeclaims" && is_used()
+        let claims = self.claims.in_namespace(&meta.namespace);
+        let mut claims = claims.iter().map(|claim| &claim.metadata);
+        meta.has_finalizer(FOREGROUND)
+            && claims.any(|claim| {
+                claim.is_terminating() && uses(pod, claim) && claim.owners.iter().any(blocks)
+            })
+    }
+
+    /// UPSTREAM: the last pod of an index that failed, and may be tried again, is held until there is another one: it knows
+    /// how often the index has failed. A job that may run no pods holds it as long.
+    fn waits_for_its_successor(&self, pod: &Pod) -> bool {
+        let meta = &pod.metadata;
+        let owner = meta.controller().filter(|owner| owner.kind == "Job");
+        let found = owner.and_then(|owner| self.jobs.find(&meta.namespace, &owner.name));
+        found.is_some_and(|job| job::awaits_successor(&job, &self.pods_of(&job.metadata.uid), pod))
     }
 
     /// No pod belongs to somebody who does not select it.

@@ -170,20 +170,47 @@ impl Inner {
         if let Some(meta) = meta.filter(|meta| is_ending(Some(meta), after)) {
             self.past.note_end(&meta.uid, now);
         }
-        if let Some(meta) = after.map(Object::meta)
-            && meta.is_terminating()
-            && meta.has_finalizer("orphan")
+        self.remember_orphaning(by, before, after);
+        self.remember_disturbance(by, before, after);
+    }
+
+    /// Who is to leave its dependents behind.
+    fn remember_orphaning(
+        &mut self,
+        by: Option<Actor>,
+        before: Option<&Object>,
+        after: Option<&Object>,
+    ) {
+        let orphans = |meta: &&Meta| meta.is_terminating() && meta.has_finalizer("orphan");
+        if let Some(meta) = after.map(Object::meta).filter(orphans) {
+            self.past.note_orphaning(&meta.uid, self.clock.now());
+        } else if let Some(meta) = before.map(Object::meta).filter(orphans)
+            && !matches!(by, Some(Actor::Manager(_, COLLECTOR)))
         {
-            self.past.note_orphaning(&meta.uid, now);
+            // UPSTREAM: whoever deletes it once more, with another policy, takes the finalizer away: the last word counts.
+            self.past.forget_orphaning(&meta.uid);
         }
-        // A pod that its owner's controller did not touch itself.
-        if let Some(Object::Pod(pod)) = after.or(before) {
-            let owner = pod.metadata.controller();
-            let own = matches!(by, Some(Actor::Manager(_, name)) if !OUTSIDERS.contains(&name));
-            let lively = before.is_some() && by == Some(Actor::Nodes) && !is_worse(before, after);
-            if let Some(owner) = owner.filter(|_| !own && !lively && before.is_some()) {
-                self.past.disturb(&owner.uid, now);
-            }
+    }
+
+    /// Whose pods are not as their controller alone would have them.
+    fn remember_disturbance(
+        &mut self,
+        by: Option<Actor>,
+        before: Option<&Object>,
+        after: Option<&Object>,
+    ) {
+        let (Some(before), Some(Object::Pod(pod))) = (before, after.or(before)) else {
+            return;
+        };
+        let Some(owner) = pod.metadata.controller() else {
+            return;
+        };
+        let own = matches!(by, Some(Actor::Manager(_, name)) if !OUTSIDERS.contains(&name));
+        let lively = by == Some(Actor::Nodes) && !is_worse(Some(before), after);
+        // UPSTREAM: a set takes pods that it adopts as they are, with gaps between them and some beyond its end.
+        let adopted = owner.kind == "StatefulSet" && before.meta().controller().is_none();
+        if adopted || !own && !lively {
+            self.past.disturb(&owner.uid, self.clock.now());
         }
     }
 

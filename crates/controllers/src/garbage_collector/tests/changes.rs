@@ -353,6 +353,32 @@ fn an_object_of_a_restored_server_is_what_it_is_now() {
 }
 
 #[test]
+fn what_is_told_of_again_may_have_lost_what_we_did_to_it() {
+    let mut graph = graph(&["ns/o", "ns/a <o", "ns/b <o", "ns/c <o <p", "ns/p", "ns/d"]);
+    let again = |graph: &mut Graph, text: &str| {
+        let kind = thing(graph);
+        describe(&graph.review(kind, &meta(text)))
+    };
+    assert_eq!(again(&mut graph, "ns/a <o"), "", "its owner lives");
+    assert_eq!(gone(&mut graph, "ns/o"), "delete a b c");
+    for uid in ["a", "b"] {
+        graph.note_deletion(&Uid::from(uid));
+    }
+    assert_eq!(again(&mut graph, "ns/a <o"), "delete a");
+    let item = graph.item(&Uid::from("a")).unwrap();
+    assert!(!item.being_deleted, "the server has forgotten that");
+    assert_eq!(again(&mut graph, "ns/b <o deleting"), "", "as it should");
+    assert_eq!(again(&mut graph, "ns/c <o <p"), "delete c");
+    assert_eq!(again(&mut graph, "ns/d"), "");
+    let foreground = "ns/p deleting +foregroundDeletion";
+    assert_eq!(update(&mut graph, "ns/p", foreground), "delete c p");
+    assert_eq!(again(&mut graph, foreground), "delete c p");
+    let orphan = "ns/d deleting +orphan";
+    assert_eq!(update(&mut graph, "ns/d", orphan), "orphan d");
+    assert_eq!(again(&mut graph, orphan), "orphan d");
+}
+
+#[test]
 fn an_owner_that_comes_back_with_a_restored_server_is_not_gone() {
     let mut graph = graph(&["ns/o", "ns/a <o", "ns/b <o=Cat"]);
     graph.denied(&identity("ns/o", "Cat"));

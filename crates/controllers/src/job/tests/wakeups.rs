@@ -6,13 +6,17 @@ use std::time::Duration;
 use api::Resource;
 use api::kinds::{Job, Pod};
 use client::{DeleteOptions, Propagation};
-use runtime::Queue;
+use runtime::{Change, Metrics, Queue, Store};
 use serde_json::{Value, json};
 use testkit::World;
 
 use super::super::controller;
+use super::super::memory::Memory;
+use super::super::metrics::JobMetrics;
+use super::super::triggers::Triggers;
 use super::story::job;
 use crate::Tools;
+use crate::workload::OwnWrites;
 
 /// Two jobs, `j` and `other`, that select pods of their own name. The workers rest.
 struct Watching {
@@ -194,4 +198,28 @@ async fn pods_of_a_job_that_is_over_are_freed() {
     orphaned.pod("j", json!([])).await;
     orphaned.world.delete(&Pod::TYPE, "pod").await;
     assert_eq!(orphaned.heard().await, "free pod");
+}
+
+/// A listing that is slow may show the job after its pods.
+#[tokio::test(start_paused = true)]
+async fn pods_that_are_seen_before_their_job_are_freed_if_it_is_over() {
+    let watching = Watching::new().await;
+    watching.pod("j", owned_by(&watching.job)).await;
+    watching.fail().await;
+    let seen = watching.world.informers.of::<Job>();
+    let job = seen.store().find("default", "j").unwrap();
+    let triggers = Triggers {
+        jobs: Arc::new(Store::new()),
+        pods: watching.world.informers.of::<Pod>().store().clone(),
+        queue: watching.jobs.clone(),
+        orphans: watching.orphans.clone(),
+        memory: Arc::new(Memory::new(OwnWrites::always())),
+        metrics: Arc::new(JobMetrics::new(&Metrics::new())),
+    };
+    let pod = triggers.pods.find("default", "pod").unwrap();
+    triggers.on_pod(Change::Added(&pod));
+    assert_eq!(watching.heard().await, "", "whose it is is not known");
+    triggers.jobs.put(job.clone());
+    triggers.on_job(Change::Added(&job));
+    assert_eq!(watching.heard().await, "free pod, j now");
 }
