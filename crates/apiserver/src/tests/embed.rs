@@ -69,7 +69,16 @@ async fn an_object_is_restored_as_it_was() {
     assert_eq!(code, 200);
     assert_ne!(found["metadata"]["resourceVersion"], "999999");
     found["metadata"]["resourceVersion"] = json!("999999");
-    assert_eq!(found, pod);
+    assert_eq!(found["metadata"], pod["metadata"]);
+    assert_eq!(found["spec"]["nodeName"], "node-7");
+    assert_eq!(found["status"]["phase"], "Running");
+    // What every server would have filled in.
+    assert_eq!(found["spec"]["restartPolicy"], "Always");
+
+    server.server.restore(found.clone()).unwrap();
+    let (_, mut again) = server.get("/api/v1/namespaces/default/pods/web").await;
+    again["metadata"]["resourceVersion"] = json!("999999");
+    assert_eq!(again, found, "what lacks nothing stays as it is");
 
     let unknown = json!({"apiVersion": "a/v1", "kind": "Nope", "metadata": {"name": "x"}});
     assert_eq!(
