@@ -72,9 +72,20 @@ fn tell(arguments: &Arguments, line: &str, facts: &Facts) {
             facts.server,
             facts.nodes,
             facts.pid,
-            screen::greeting(facts, "`steersman down` stops it"),
+            screen::greeting(facts, &stopping(facts)),
         ),
     };
+}
+
+/// How to stop it: `down` looks for data folders in the usual place alone.
+fn stopping(facts: &Facts) -> String {
+    let usual = files::default_data_dir().ok();
+    match &facts.data_dir {
+        Some(dir) if usual.as_ref() != Some(dir) => {
+            format!("`steersman down --data-dir {}` stops it", dir.display())
+        }
+        _ => "`steersman down` stops it".to_owned(),
+    }
 }
 
 fn log_path(arguments: &Arguments) -> Result<PathBuf> {

@@ -26,6 +26,19 @@ fn a_detached_cluster_is_found_and_stopped() {
 }
 
 #[test]
+fn one_in_another_place_says_how_it_is_stopped() {
+    let home = Home::new("elsewhere");
+    let dir = std::env::temp_dir().join(format!("steersman-elsewhere-{}", std::process::id()));
+    let flag = format!("--data-dir={}", dir.display());
+    let said = home.succeed(&["up", "-d", "--port=0", &flag]);
+    let how = format!("`steersman down --data-dir {}` stops it", dir.display());
+    assert!(said.contains(&how), "{said}");
+    let said = home.succeed(&["down", &flag]);
+    assert!(said.contains("Stopped; what was in it stays in "), "{said}");
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
 fn what_is_down_can_be_up_again_at_once() {
     let home = Home::new("again");
     for round in 0..5 {
