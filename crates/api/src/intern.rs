@@ -4,11 +4,12 @@
 //! [`Pool`] hands out one shared allocation per distinct value and forgets values that nobody
 //! holds any more.
 
+use parking_lot::Mutex;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
@@ -165,9 +166,7 @@ impl<T: ?Sized + Hash + Eq> Pool<T> {
     /// The shared copy of `value`, made by `make` when there is none yet.
     pub fn intern_with(&self, value: &T, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         let hash = FxBuildHasher.hash_one(value);
-        let mut shelf = self.shelves[(hash >> 60) as usize % SHELVES]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut shelf = self.shelves[(hash >> 60) as usize % SHELVES].lock();
         if let Some(found) = shelf.values.find(hash, |held| **held == *value) {
             return found.clone();
         }
@@ -186,13 +185,7 @@ impl<T: ?Sized + Hash + Eq> Pool<T> {
     pub fn len(&self) -> usize {
         self.shelves
             .iter()
-            .map(|shelf| {
-                shelf
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .values
-                    .len()
-            })
+            .map(|shelf| shelf.lock().values.len())
             .sum()
     }
 
@@ -206,7 +199,7 @@ impl<T: Hash + Eq> Pool<T> {
         let hash = FxBuildHasher.hash_one(&value);
         let shelf = &self.shelves[(hash >> 60) as usize % SHELVES];
         {
-            let shelf = shelf.lock().unwrap_or_else(PoisonError::into_inner);
+            let shelf = shelf.lock();
             if let Some(found) = shelf.values.find(hash, |held| **held == value) {
                 return found.clone();
             }

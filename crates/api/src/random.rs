@@ -1,6 +1,7 @@
 //! Seeded randomness: the only source of it in the project.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// A shared random source. Clones draw from the same sequence; [`Rng::fork`] starts another one.
 #[derive(Clone)]
@@ -13,7 +14,7 @@ impl Rng {
 
     /// SplitMix64: tiny, well distributed, and each state is a valid seed.
     pub fn next_u64(&self) -> u64 {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = *state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

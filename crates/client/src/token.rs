@@ -1,6 +1,7 @@
 //! A bearer token that its owner replaces while clients use it.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use parking_lot::RwLock;
+use std::sync::Arc;
 
 use http::HeaderValue;
 
@@ -18,15 +19,12 @@ impl Token {
 
     /// Requests from now on carry this one.
     pub fn replace(&self, token: &str) -> Result<(), Error> {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = header(token)?;
+        *self.0.write() = header(token)?;
         Ok(())
     }
 
     pub(crate) fn authorization(&self) -> HeaderValue {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.read().clone()
     }
 }
 

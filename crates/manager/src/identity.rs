@@ -5,8 +5,9 @@
 //! account is created if it is missing, and its token is asked for when it is first needed, kept for most of
 //! its lifetime, and asked for again when the API server no longer takes it.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -120,11 +121,7 @@ impl Identities {
             other => other?,
         }
         let account_state = {
-            let mut accounts = self
-                .0
-                .accounts
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut accounts = self.0.accounts.lock();
             let make = || Arc::new(Account::new(account, own, self.0.clock.clone()));
             Arc::clone(accounts.entry(account.to_owned()).or_insert_with(make))
         };

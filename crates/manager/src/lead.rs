@@ -413,9 +413,9 @@ mod tests {
 
     /// A client for whom connecting fails as often as the list says, and then works.
     fn refused(failures: Vec<ConnectError>) -> Client {
-        let left = Arc::new(std::sync::Mutex::new(failures.into_iter()));
+        let left = Arc::new(parking_lot::Mutex::new(failures.into_iter()));
         let answer = move |_| {
-            let failure = left.lock().unwrap().next();
+            let failure = left.lock().next();
             std::future::ready(match failure {
                 Some(failure) => Err(client::BoxError::from(failure)),
                 None => Ok(http::Response::new(client::Body::default())),

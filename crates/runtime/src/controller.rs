@@ -262,7 +262,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 mod tests {
     use super::*;
     use crate::rate_limit::Backoff;
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     struct Scripted {
         calls: Mutex<Vec<(u128, String)>>,
@@ -272,7 +272,7 @@ mod tests {
 
     impl Reconcile for Scripted {
         fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
-            let mut calls = self.calls.lock().unwrap();
+            let mut calls = self.calls.lock();
             calls.push((self.start.elapsed().as_millis(), key.to_string()));
             let count = calls.len();
             drop(calls);
@@ -306,7 +306,7 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(60)).await;
         stopper.stop();
         running.await.unwrap();
-        let calls = reconciler.calls.lock().unwrap();
+        let calls = reconciler.calls.lock();
         calls.iter().map(|(at, _)| *at).collect()
     }
 
@@ -350,15 +350,15 @@ mod tests {
         fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
             Box::pin(async move {
                 {
-                    let mut in_hand = self.in_hand.lock().unwrap();
+                    let mut in_hand = self.in_hand.lock();
                     assert!(!in_hand.contains(&key.to_string()), "{key} is in two hands");
                     in_hand.push(key.to_string());
-                    let mut most = self.most.lock().unwrap();
+                    let mut most = self.most.lock();
                     *most = (*most).max(in_hand.len());
                 }
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 let done = key.to_string();
-                self.in_hand.lock().unwrap().retain(|held| *held != done);
+                self.in_hand.lock().retain(|held| *held != done);
                 Ok(Next::AwaitChange)
             })
         }
@@ -386,11 +386,8 @@ mod tests {
         queue.add(Key::new("ns", "k4"));
         stopper.stop();
         running.await.unwrap();
-        assert_eq!(*slow.most.lock().unwrap(), 3);
-        assert!(
-            slow.in_hand.lock().unwrap().is_empty(),
-            "none is dropped half way"
-        );
+        assert_eq!(*slow.most.lock(), 3);
+        assert!(slow.in_hand.lock().is_empty(), "none is dropped half way");
         assert_eq!(queue.len(), 5, "none is begun after the stop");
     }
 
@@ -450,7 +447,7 @@ mod tests {
         fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
             let lines = ["creates 1".to_owned()].into_iter();
             self.0.record("test", key, api::MicroTime::default(), lines);
-            let mut calls = self.1.lock().unwrap();
+            let mut calls = self.1.lock();
             *calls += 1;
             let outcome = match *calls {
                 1 => Err(Error::Retry("exceeded quota".into())),

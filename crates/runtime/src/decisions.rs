@@ -4,8 +4,9 @@
 //! `steersman why` read it. It is bounded in every direction, because it lives as long as the
 //! process does and sees every object of the cluster.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use api::{Key, MicroTime};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
@@ -184,7 +185,7 @@ impl Decisions {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 
@@ -349,13 +350,13 @@ mod tests {
         let told = heard.clone();
         let decisions = Decisions::new().heard_by(Arc::new(move |controller, key, at, text| {
             let line = format!("{at} {controller} {key} {text}");
-            told.lock().unwrap().push(line);
+            told.lock().push(line);
         }));
         for second in 1..4 {
             record(&decisions, "a", second, &["wait"]);
         }
         assert_eq!(
-            *heard.lock().unwrap(),
+            *heard.lock(),
             ["1970-01-01T00:00:01.000000Z replicaset web/a wait\n"]
         );
     }

@@ -5,7 +5,8 @@
 //! deletions is left alone until they were observed, or until five minutes have passed: an event
 //! may have been lost, and acting late is better than never.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::Key;
@@ -151,7 +152,7 @@ impl Expectations {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut HashMap<Key, Held>) -> T) -> T {
-        act(&mut self.held.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.held.lock())
     }
 }
 

@@ -43,7 +43,7 @@ impl Latch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     #[tokio::test]
     async fn waiters_wake_in_the_order_in_which_they_came() {
@@ -54,7 +54,7 @@ mod tests {
                 let (latch, woken) = (latch.clone(), woken.clone());
                 crate::spawn(async move {
                     latch.wait().await;
-                    woken.lock().unwrap().push(number);
+                    woken.lock().push(number);
                 })
             })
             .collect();
@@ -63,7 +63,7 @@ mod tests {
         for task in waiting {
             task.await.unwrap();
         }
-        assert_eq!(*woken.lock().unwrap(), (0..50).collect::<Vec<_>>());
+        assert_eq!(*woken.lock(), (0..50).collect::<Vec<_>>());
         latch.wait().await;
     }
 }

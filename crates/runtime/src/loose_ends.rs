@@ -4,7 +4,8 @@
 //! Once nothing changes any more all of it must be gone: a key that still fails is stuck, and an expectation
 //! that is still open has leaked. The simulator looks here.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// Clones share it.
 #[derive(Clone, Default)]
@@ -33,7 +34,7 @@ pub struct Ends {
 
 impl LooseEnds {
     pub(crate) fn watch(&self, name: &str, look: impl Fn() -> Option<Ends> + Send + 'static) {
-        let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.0.lock();
         // Each term of leadership brings new ones: those of the last are gone by now.
         sources.retain(|source| (source.look)().is_some());
         sources.push(Source {
@@ -44,7 +45,7 @@ impl LooseEnds {
 
     /// What there is at this moment, by the name of the queue or of the controller.
     pub fn look(&self) -> Vec<(String, Ends)> {
-        let sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sources = self.0.lock();
         let look = |source: &Source| Some((source.name.clone(), (source.look)()?));
         sources.iter().filter_map(look).collect()
     }

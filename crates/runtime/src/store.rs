@@ -4,9 +4,10 @@
 //! numbers, four bytes each. Slots are given out in order and index buckets are sorted, so what a
 //! reader sees depends only on the sequence of events.
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use api::collections::HashMap;
 use api::{Istr, Key, Meta, Resource, Uid};
@@ -198,11 +199,11 @@ impl<K: Resource> Store<K> {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner<K>> {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+        self.inner.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Inner<K>> {
-        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+        self.inner.write()
     }
 }
 

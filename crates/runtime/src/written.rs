@@ -7,7 +7,7 @@
 //! An API server that was restored from a backup counts on from a lower revision, and a cache would
 //! never catch up. So a write is waited for no longer than an expectation is.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use api::Key;
 use api::collections::HashMap;
@@ -26,7 +26,7 @@ struct Newest {
 
 impl Written {
     pub fn note(&self, key: &Key, resource_version: u64) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.0.lock();
         let newest = held.entry(key.clone()).or_insert(Newest {
             resource_version,
             at: Instant::now(),
@@ -40,7 +40,7 @@ impl Written {
         if crate::mutation::on("skip-expectations") {
             return true;
         }
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.0.lock();
         let waiting = held.get(key).is_some_and(|newest| {
             newest.resource_version > cached && newest.at.elapsed() <= EXPIRY
         });
@@ -51,10 +51,7 @@ impl Written {
     }
 
     pub fn forget(&self, key: &Key) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(key);
+        self.0.lock().remove(key);
     }
 }
 

@@ -1,7 +1,8 @@
 //! The API server's front door: the server behind it can go down and come back.
 
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use apiserver::ApiServer;
 use bytes::Bytes;
@@ -104,6 +105,6 @@ impl Front {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 }

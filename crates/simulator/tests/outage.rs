@@ -2,7 +2,8 @@
 
 mod door;
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::kinds::{Deployment, Pod};
@@ -208,10 +209,7 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl std::io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0
-            .lock()
-            .expect("nobody panics while writing")
-            .extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -223,7 +221,7 @@ impl std::io::Write for Log {
 impl Log {
     /// How many lines hold all of these.
     fn count(&self, words: &[&str]) -> usize {
-        let log = self.0.lock().expect("nobody panics while writing");
+        let log = self.0.lock();
         let log = String::from_utf8_lossy(&log);
         log.lines()
             .filter(|line| words.iter().all(|word| line.contains(word)))

@@ -5,7 +5,8 @@
 //! just worked therefore rests for the rest of its beat before it waits for more; what arrived meanwhile is taken in
 //! one go. After a quiet time the first changes are handled at once.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
@@ -71,7 +72,7 @@ impl Beat {
 
 /// Nobody else takes it: both ends are on the worker's own thread.
 fn lock(beat: &Mutex<Beat>) -> MutexGuard<'_, Beat> {
-    beat.lock().unwrap_or_else(PoisonError::into_inner)
+    beat.lock()
 }
 
 #[expect(

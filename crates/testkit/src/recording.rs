@@ -1,6 +1,7 @@
 //! A transport that remembers every write that passes through it, and refuses some when told to.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use client::{Body, BoxError, Transport};
@@ -88,8 +89,8 @@ impl Recording {
         Some(refusal.code)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Log> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Log> {
+        self.0.lock()
     }
 }
 

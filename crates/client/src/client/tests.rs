@@ -1,6 +1,7 @@
 //! The verbs against a server that is a closure: what goes over the wire, and what comes of the answers.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use expect_test::{Expect, expect};
 use http::StatusCode;
@@ -37,7 +38,7 @@ fn client(
         let (answer, count) = (answer.clone(), count.clone());
         async move {
             let number = {
-                let mut count = count.lock().unwrap();
+                let mut count = count.lock();
                 *count += 1;
                 *count
             };
@@ -70,7 +71,7 @@ fn recorder() -> (Client, Arc<Mutex<String>>) {
                 .get(name)
                 .map_or("-", |value| value.to_str().unwrap())
         };
-        let mut notes = notes.lock().unwrap();
+        let mut notes = notes.lock();
         notes.push_str(&format!("{} {}", request.method(), request.uri()));
         if request.headers().contains_key(CONTENT_TYPE) {
             notes.push_str(&format!(
@@ -89,7 +90,7 @@ fn recorder() -> (Client, Arc<Mutex<String>>) {
 }
 
 fn recorded(log: &Mutex<String>, expected: Expect) {
-    expected.assert_eq(&std::mem::take(&mut *log.lock().unwrap()));
+    expected.assert_eq(&std::mem::take(&mut *log.lock()));
 }
 
 #[tokio::test]

@@ -4,7 +4,8 @@
 //! struggles, then grows by one per round; overload halves it, answers that take much longer than usual take
 //! a tenth off it. It grows only while it is what holds requests back, so an idle hour does not raise it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -102,7 +103,7 @@ impl Adaptive {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

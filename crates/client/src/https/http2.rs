@@ -4,10 +4,11 @@
 //! connection moves goes out in one write: a hundred creates are a few TLS records and a few system calls, not a
 //! hundred. (hyper opens one stream after the other, and sends the body of each by a task of its own.)
 
+use parking_lot::{Mutex, MutexGuard};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -309,7 +310,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gathering<S> {
 
 /// Both ends are polled by one task, so nobody waits here.
 fn lock<S>(wire: &Mutex<Wire<S>>) -> MutexGuard<'_, Wire<S>> {
-    wire.lock().unwrap_or_else(PoisonError::into_inner)
+    wire.lock()
 }
 
 #[cfg(test)]

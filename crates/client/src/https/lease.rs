@@ -1,8 +1,9 @@
 //! The right to send one request over a connection, kept until the answer has been read.
 
+use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -163,7 +164,7 @@ impl Drop for ReturnedWhenDropped {
         let (Some(sender), Some(idle)) = (self.sender.take(), self.idle.upgrade()) else {
             return;
         };
-        let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = idle.lock();
         if !sender.is_closed() && idle.len() < MAX_IDLE_HTTP1 {
             idle.push(sender);
         }

@@ -3,8 +3,9 @@
 //! Watches have connections of their own. A watch that is read slowly may fill the window of its connection, and a
 //! write, not to speak of leader election, must never wait for that.
 
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use http::Uri;
@@ -138,9 +139,7 @@ impl LaneState {
     }
 
     fn lock(&self) -> MutexGuard<'_, Connections> {
-        self.connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.connections.lock()
     }
 }
 
@@ -185,7 +184,7 @@ impl Connections {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<http1::SendRequest<Full<Bytes>>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }
 

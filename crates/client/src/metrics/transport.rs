@@ -1,6 +1,7 @@
 //! What is measured below the requests: names that are looked up, exec plugins that are run, certificates that change.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use api::MicroTime;
@@ -193,14 +194,14 @@ struct Known {
 
 impl Expiry {
     pub(crate) fn set(&self, at: Option<MicroTime>) {
-        *self.0.at.lock().unwrap_or_else(PoisonError::into_inner) = at;
+        *self.0.at.lock() = at;
     }
 }
 
 impl Known {
     /// Negative once it has passed.
     fn seconds_left(&self) -> Option<f64> {
-        let at = (*self.at.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let at = (*self.at.lock())?;
         let micros = at.unix_micros() - self.clock.now().unix_micros();
         Some(micros as f64 / 1e6)
     }
@@ -226,7 +227,7 @@ impl Expiries {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<Known>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A kubelet that rejects the pod would have us make and delete pods as fast as the API server can.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::collections::HashMap;
@@ -65,7 +66,7 @@ impl FailedPods {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Held>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -3,8 +3,9 @@
 //! Streams of metadata stay open when the lease is lost, so that taking over again lists nothing; the
 //! graph is drawn anew from them, because what it was waiting for is no longer known.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use api::kinds::Metadata;
 use api::{ResourceType, Uid};
@@ -95,7 +96,7 @@ impl Memory {
 
 impl Streams {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ResourceType, Stream>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 
@@ -122,6 +123,6 @@ impl GraphHandle {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Graph> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -34,7 +34,8 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Istr, ResourceType, Uid};
@@ -284,11 +285,11 @@ impl Inner {
     }
 
     fn lock_monitors(&self) -> MutexGuard<'_, Monitors> {
-        self.monitors.lock().unwrap_or_else(PoisonError::into_inner)
+        self.monitors.lock()
     }
 
     fn lock_served(&self) -> MutexGuard<'_, discovery::Known> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+        self.served.lock()
     }
 }
 

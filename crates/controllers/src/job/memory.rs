@@ -1,6 +1,6 @@
 //! What the controller remembers of a job between two rounds.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 use api::collections::HashMap;
 use api::kinds::Job;
@@ -135,7 +135,7 @@ impl Memory {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Remains>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.jobs.lock()
     }
 }
 

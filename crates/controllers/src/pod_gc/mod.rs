@@ -19,8 +19,9 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::kinds::{Node, Pod};
@@ -149,7 +150,7 @@ impl PodCollector {
 
     /// Nodes whose quarantine is over; they start anew if they stay missing.
     fn due_nodes(&self, pods: &[Arc<Pod>], now: MicroTime) -> Vec<Istr> {
-        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut missing = self.missing.lock();
         for pod in pods {
             if !pod.node_name.is_empty() && self.nodes.find("", &pod.node_name).is_none() {
                 let name = pod.node_name.clone();

@@ -21,8 +21,9 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use api::kinds::{Node, Pod};
 use api::{Clock, Gate, Key, MicroTime, Resource, Uid};
@@ -302,6 +303,6 @@ impl Evictions {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, (Uid, Scheduled)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

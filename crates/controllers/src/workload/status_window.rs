@@ -3,7 +3,7 @@
 //! While pods come and go by the thousand, each change would be a write that the next one makes
 //! void. Counts wait for their turn; what says more than a count is written at once.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use api::collections::HashMap;
@@ -44,6 +44,6 @@ impl StatusWindow {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, MicroTime>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

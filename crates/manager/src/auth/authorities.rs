@@ -1,8 +1,9 @@
 //! The CAs and proxy settings in force: from files that are read again when they change, or from the ConfigMap
 //! in which the API server publishes them.
 
+use parking_lot::RwLock;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::ResourceType;
@@ -106,7 +107,7 @@ impl Authorities {
     }
 
     pub(super) fn current(&self) -> Arc<Settings> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.current.read())
     }
 
     /// Keeps the settings up to date; never ends.
@@ -182,7 +183,7 @@ impl Authorities {
     fn update(&self, change: impl FnOnce(&mut Settings)) {
         let mut settings = Settings::clone(&self.current());
         change(&mut settings);
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self.current.write() = Arc::new(settings);
     }
 }
 

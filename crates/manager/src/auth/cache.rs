@@ -1,7 +1,7 @@
 //! Answers that stay good for a while, bounded in number.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -47,7 +47,7 @@ impl<T: Clone> Cache<T> {
     }
 
     pub(super) fn get(&self, key: &CacheKey) -> Option<T> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         let (expires, answer) = state.answers.get(key)?;
         (*expires > Instant::now()).then(|| answer.clone())
     }
@@ -58,7 +58,7 @@ impl<T: Clone> Cache<T> {
         }
         let now = Instant::now();
         let expires = now + self.ttl;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         while let Some((oldest, key)) = state.order.front().copied()
             && (oldest <= now || state.order.len() >= self.capacity)
         {
@@ -101,7 +101,7 @@ mod tests {
             ["a", "b", "c"].map(|name| cache.get(&key(&[name]))),
             [None, Some(2), Some(3)]
         );
-        assert_eq!(cache.state.lock().unwrap().answers.len(), 2);
+        assert_eq!(cache.state.lock().answers.len(), 2);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,5 @@
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -72,7 +73,6 @@ impl Server {
         let path = request.uri().path();
         self.asked
             .lock()
-            .unwrap()
             .push(format!("{} {path}", request.method()));
         let body: serde_json::Value = serde_json::from_slice(request.body()).unwrap_or_default();
         let status =
@@ -96,7 +96,7 @@ impl Server {
                 status(serde_json::json!({"allowed": allowed}))
             }
             "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication" => {
-                match &*self.config_map.lock().unwrap() {
+                match &*self.config_map.lock() {
                     Some(data) => (
                         200,
                         serde_json::json!({ "metadata": {}, "data": data }).to_string(),
@@ -113,7 +113,7 @@ impl Server {
     }
 
     fn count(&self) -> usize {
-        self.asked.lock().unwrap().len()
+        self.asked.lock().len()
     }
 }
 
@@ -126,7 +126,7 @@ fn options() -> Options {
 
 /// An auth whose CAs come from the ConfigMap.
 async fn auth(server: &Server, client_ca: &Ca, proxy_ca: &Ca) -> Auth {
-    *server.config_map.lock().unwrap() = Some(serde_json::json!({
+    *server.config_map.lock() = Some(serde_json::json!({
         "client-ca-file": client_ca.pem,
         "requestheader-client-ca-file": proxy_ca.pem,
         "requestheader-allowed-names": "[\"front-proxy-client\"]",

@@ -38,16 +38,15 @@ impl Server {
             .get("authorization")
             .map_or("-", |value| value.to_str().unwrap());
         let agent = request.headers()["user-agent"].to_str().unwrap();
-        agent.clone_into(&mut self.agent.lock().unwrap());
+        agent.clone_into(&mut self.agent.lock());
         let path = request.uri().path();
         let short = path
             .strip_prefix("/api/v1/namespaces/kube-system/")
             .unwrap_or(path);
         self.log
             .lock()
-            .unwrap()
             .push(format!("{token} {} {short}", request.method()));
-        if self.refused.lock().unwrap().as_deref() == Some(token) {
+        if self.refused.lock().as_deref() == Some(token) {
             return (
                 401,
                 r#"{"kind":"Status","code":401,"reason":"Unauthorized"}"#.into(),
@@ -64,11 +63,11 @@ impl Server {
             ("POST", "serviceaccounts") => {
                 let body: serde_json::Value = serde_json::from_slice(request.body()).unwrap();
                 let name = body["metadata"]["name"].as_str().unwrap().to_owned();
-                self.accounts.lock().unwrap().push(name);
+                self.accounts.lock().push(name);
                 (201, "{}".into())
             }
             ("POST", path) if path.ends_with("/token") => {
-                let mut failures = self.failures.lock().unwrap();
+                let mut failures = self.failures.lock();
                 if *failures > 0 {
                     *failures -= 1;
                     return (
@@ -76,14 +75,14 @@ impl Server {
                         r#"{"kind":"Status","code":500,"reason":"InternalError"}"#.into(),
                     );
                 }
-                let mut issued = self.issued.lock().unwrap();
+                let mut issued = self.issued.lock();
                 *issued += 1;
                 let expires = Time::from_unix(NOW + 3600 * i64::from(*issued));
                 let status = serde_json::json!({"token": format!("{name}-{issued}"), "expirationTimestamp": expires});
                 (201, serde_json::json!({ "status": status }).to_string())
             }
             ("GET", path) if path.starts_with("serviceaccounts/") => {
-                match self.accounts.lock().unwrap().contains(&name) {
+                match self.accounts.lock().contains(&name) {
                     true => (200, "{}".into()),
                     false => not_found(),
                 }
@@ -93,7 +92,7 @@ impl Server {
     }
 
     fn take_log(&self) -> Vec<String> {
-        std::mem::take(&mut self.log.lock().unwrap())
+        std::mem::take(&mut self.log.lock())
     }
 }
 
@@ -125,7 +124,7 @@ async fn without_accounts_everyone_is_the_manager_and_says_who_asks() {
         .unwrap();
     client.get(&PODS, "kube-system", "a").await.unwrap();
     assert_eq!(server.take_log(), ["- GET pods/a"]);
-    let agent = server.agent.lock().unwrap().clone();
+    let agent = server.agent.lock().clone();
     assert!(agent.starts_with("kube-controller-manager/v1."), "{agent}");
     assert!(agent.ends_with("/job-controller"), "{agent}");
 }
@@ -220,7 +219,7 @@ async fn a_refused_token_is_replaced() {
         .controller("a", (1.0, 1))
         .await
         .unwrap();
-    *server.refused.lock().unwrap() = Some("Bearer a-1".into());
+    *server.refused.lock() = Some("Bearer a-1".into());
     assert!(
         client
             .get(&PODS, "kube-system", "x")
@@ -239,7 +238,7 @@ async fn tokens_are_asked_for_again_before_giving_up() {
         .controller("a", (1.0, 1))
         .await
         .unwrap();
-    *server.failures.lock().unwrap() = 3;
+    *server.failures.lock() = 3;
     client.get(&PODS, "kube-system", "x").await.unwrap();
     assert_eq!(
         server
@@ -258,7 +257,7 @@ async fn a_standby_that_may_not_write_yet_creates_accounts_later() {
     let (inner, may_write) = (server.transport(), Arc::clone(&leading));
     let fenced =
         BoxCloneSyncService::new(tower::service_fn(move |request: http::Request<Bytes>| {
-            let refused = request.method() != http::Method::GET && !*may_write.lock().unwrap();
+            let refused = request.method() != http::Method::GET && !*may_write.lock();
             let inner = inner.clone();
             async move {
                 match refused {
@@ -279,9 +278,9 @@ async fn a_standby_that_may_not_write_yet_creates_accounts_later() {
         clock,
     );
     let client = standby.controller("a", (1.0, 1)).await.unwrap();
-    *leading.lock().unwrap() = true;
+    *leading.lock() = true;
     client.get(&PODS, "kube-system", "x").await.unwrap();
-    assert!(server.accounts.lock().unwrap().contains(&"a".to_owned()));
+    assert!(server.accounts.lock().contains(&"a".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -294,7 +293,7 @@ async fn many_requests_at_once_ask_for_one_token() {
     let get = || client.get(&PODS, "kube-system", "x");
     let (a, b, c) = tokio::join!(get(), get(), get());
     assert!(a.is_ok() && b.is_ok() && c.is_ok());
-    assert_eq!(*server.issued.lock().unwrap(), 1);
+    assert_eq!(*server.issued.lock(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
+use parking_lot::Mutex;
 use std::io::{self, Write};
-use std::sync::Mutex;
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
@@ -12,7 +12,7 @@ struct Memory(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Memory {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -23,7 +23,7 @@ impl Write for Memory {
 
 impl Memory {
     fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        String::from_utf8(self.0.lock().clone()).unwrap()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where log lines go: all to standard error, or split so that errors go there and the rest to standard output.
 
+use parking_lot::Mutex;
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::options::LoggingOptions;
@@ -61,7 +61,7 @@ impl Writer {
 
     /// A log that cannot be written is not worth dying for, so failures to write are dropped.
     pub(super) fn write(&self, line: &[u8], is_error: bool) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if is_error || !self.split {
             // What led to an error should be on the stream before it.
             state.flush();
@@ -77,10 +77,7 @@ impl Writer {
     }
 
     pub fn flush(&self) {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .flush();
+        self.state.lock().flush();
     }
 
     /// Flushes every --log-flush-frequency. Does nothing, and ends, if nothing is buffered.

@@ -1,8 +1,8 @@
 //! `/healthz`, `/livez` and `/readyz`, and what they have seen, for `/metrics/slis`.
 
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Mutex, PoisonError, RwLock};
 
 use http::StatusCode;
 use tracing::info;
@@ -57,7 +57,7 @@ impl Health {
         endpoints: &[Endpoint],
         run: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) {
-        let mut checks = self.checks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut checks = self.checks.write();
         checks.retain(|check| check.name != name);
         checks.push(Check {
             name: name.to_owned(),
@@ -67,7 +67,7 @@ impl Health {
     }
 
     pub fn remove(&self, name: &str) {
-        let mut checks = self.checks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut checks = self.checks.write();
         checks.retain(|check| check.name != name);
     }
 
@@ -82,7 +82,7 @@ impl Health {
         let mut lines = String::new();
         let mut failed = Vec::new();
         let mut unknown = excluded.clone();
-        let checks = self.checks.read().unwrap_or_else(PoisonError::into_inner);
+        let checks = self.checks.read();
         // Writing to a String cannot fail, here and below.
         for check in checks
             .iter()
@@ -134,7 +134,7 @@ impl Health {
     }
 
     fn observe(&self, name: &str, endpoint: Endpoint, healthy: bool) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let entry = seen.entry((name.to_owned(), endpoint)).or_default();
         entry.healthy = healthy;
         match healthy {
@@ -145,7 +145,7 @@ impl Health {
 
     /// `/metrics/slis`: what the checks have answered, as a service level indicator.
     pub fn indicators(&self) -> String {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.lock();
         let mut text = String::new();
         let label = |name: &str| {
             name.replace('\\', "\\\\")

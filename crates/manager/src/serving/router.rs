@@ -1,9 +1,10 @@
 //! Which handler answers which path.
 
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, header};
@@ -76,7 +77,7 @@ impl Router {
         F: Future<Output = Reply> + Send + 'static,
     {
         let handler: Handler = Arc::new(move |request| Box::pin(handler(request)));
-        let mut routes = self.routes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut routes = self.routes.write();
         match path.ends_with('/') {
             true => routes.prefixes.insert(path.to_owned(), handler),
             false => routes.exact.insert(path.to_owned(), handler),
@@ -85,7 +86,7 @@ impl Router {
 
     /// All paths, for `/statusz`; those that end in a slash stand for everything below them.
     pub fn paths(&self) -> Vec<String> {
-        let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
+        let routes = self.routes.read();
         routes
             .exact
             .keys()
@@ -97,7 +98,7 @@ impl Router {
     /// The longest prefix counts where no exact path does.
     pub async fn answer(&self, request: Request) -> Reply {
         let handler = {
-            let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
+            let routes = self.routes.read();
             let path = request.path.as_str();
             let prefix = || {
                 routes

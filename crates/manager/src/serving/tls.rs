@@ -1,8 +1,9 @@
 //! Serving certificates: given (and read again when they change) or self-signed, by the name a client asks for.
 
+use parking_lot::RwLock;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rcgen::{CertificateParams, KeyPair, SanType};
@@ -173,10 +174,7 @@ impl Slot {
     }
 
     fn current(&self) -> Loaded {
-        self.current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.current.read().clone()
     }
 
     fn has_name(&self, wanted: &str) -> bool {
@@ -195,7 +193,7 @@ impl Slot {
         match Loaded::read(self.flag, files, clock) {
             Ok(loaded) => {
                 info!(certificate = %files.0.display(), "Serving certificate changed and was read again");
-                *self.current.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+                *self.current.write() = loaded;
             }
             // Half-written files are common; the next look finds them whole.
             Err(error) => warn!(

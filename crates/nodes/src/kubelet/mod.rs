@@ -11,8 +11,9 @@ mod addresses;
 mod lifecycle;
 pub(crate) mod node;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Clock, Istr, Key, Resource};
@@ -361,7 +362,7 @@ impl Kubelets {
     }
 
     fn lock(&self) -> MutexGuard<'_, Local> {
-        self.local.lock().unwrap_or_else(PoisonError::into_inner)
+        self.local.lock()
     }
 }
 

@@ -1,7 +1,8 @@
 //! A node and its kubelet's signs of life: registration, conditions, lease.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::taints::{Taint, TaintEffect};
@@ -288,12 +289,12 @@ impl NodeLife {
     }
 
     fn signs(&self, key: &Key) -> Signs {
-        let held = self.signs.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.signs.lock();
         held.get(key).cloned().unwrap_or_default()
     }
 
     fn set_signs(&self, key: &Key, signs: Option<Signs>) {
-        let mut held = self.signs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.signs.lock();
         match signs {
             Some(signs) => held.insert(key.clone(), signs),
             None => held.remove(key),

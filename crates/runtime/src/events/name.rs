@@ -1,6 +1,6 @@
 //! Names of events: unique, and sortable by time for those who look at etcd.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use api::syntax::validate_dns1123_subdomain;
 use api::{MicroTime, Rng, Uid};
@@ -24,7 +24,7 @@ impl Names {
     /// nanoseconds are random, which tells apart recorders that speak of one object at one time, and
     /// one recorder never uses a number twice.
     pub(super) fn next(&self, object: &str, now: MicroTime) -> String {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         let below_micro = i64::try_from(state.rng.below(1000)).unwrap_or(0);
         let nanos = now
             .unix_micros()

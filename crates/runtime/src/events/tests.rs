@@ -1,6 +1,7 @@
 //! A recorder and its writer against a server that keeps what it is sent.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::{ResourceType, Time, Uid};
@@ -35,12 +36,10 @@ impl Fixture {
         let requests = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&requests);
         let server = Transport::new(tower::service_fn(move |request: Request<Bytes>| {
-            let code = (answers.lock().unwrap())(request.method());
+            let code = (answers.lock())(request.method());
             let line = format!("{} {}", request.method(), request.uri().path());
             let body = serde_json::from_slice(request.body()).unwrap();
-            log.lock()
-                .unwrap()
-                .push((tokio::time::Instant::now(), line, body));
+            log.lock().push((tokio::time::Instant::now(), line, body));
             async move {
                 let code = code.ok_or_else(|| BoxError::from("connection refused"))?;
                 let body = Full::new(Bytes::new()).map_err(|never| match never {});
@@ -87,7 +86,6 @@ impl Fixture {
         let shown: Vec<String> = self
             .requests
             .lock()
-            .unwrap()
             .iter()
             .map(|(at, line, body)| {
                 let after = at.duration_since(self.started).as_secs();
@@ -125,7 +123,7 @@ async fn an_event_that_has_expired_is_created_again_with_its_count() {
     fixture.pod("quota");
     fixture.pod("quota");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let requests = fixture.requests.lock().unwrap().clone();
+    let requests = fixture.requests.lock().clone();
     let lines: Vec<&str> = requests
         .iter()
         .map(|(_, line, _)| line.split(' ').next().unwrap())
@@ -145,7 +143,7 @@ async fn a_silent_server_is_asked_twelve_times_and_then_the_next_event_has_its_t
     fixture.pod("first");
     fixture.pod("second");
     tokio::time::sleep(Duration::from_secs(1000)).await;
-    let requests = fixture.requests.lock().unwrap().clone();
+    let requests = fixture.requests.lock().clone();
     let messages: Vec<&str> = requests
         .iter()
         .map(|(_, _, body)| body["message"].as_str().unwrap())
@@ -166,7 +164,7 @@ async fn what_the_server_refuses_is_not_tried_again() {
         let fixture = Fixture::new(move |_| Some(code));
         fixture.pod("once");
         tokio::time::sleep(Duration::from_secs(1000)).await;
-        assert_eq!(fixture.requests.lock().unwrap().len(), 1, "{code}");
+        assert_eq!(fixture.requests.lock().len(), 1, "{code}");
     }
 }
 
@@ -194,14 +192,14 @@ async fn what_is_queued_at_the_end_is_tried_once() {
     fixture.pod("stopped leading");
     fixture.stopper.stop();
     fixture.task.await.unwrap();
-    assert_eq!(fixture.requests.lock().unwrap().len(), 1);
+    assert_eq!(fixture.requests.lock().len(), 1);
 
     let fixture = Fixture::new(|_| None);
     fixture.pod("one");
     fixture.pod("two");
     fixture.stopper.stop();
     fixture.task.await.unwrap();
-    assert_eq!(fixture.requests.lock().unwrap().len(), 1);
+    assert_eq!(fixture.requests.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,7 +212,7 @@ async fn events_after_the_writer_has_ended_are_counted_as_dropped() {
         .recorder
         .event(&node, EventType::Normal, "NodeReady", "too late");
     assert_eq!(fixture.recorder.dropped(), 1);
-    assert!(fixture.requests.lock().unwrap().is_empty());
+    assert!(fixture.requests.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,5 +230,5 @@ async fn events_in_turn_are_waited_for_instead_of_dropped() {
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(fixture.recorder.dropped(), 0);
-    assert_eq!(fixture.requests.lock().unwrap().len(), QUEUED + 500);
+    assert_eq!(fixture.requests.lock().len(), QUEUED + 500);
 }

@@ -6,7 +6,8 @@
 //! it: by a listing that began later, or by a revision that the stream has reached.
 //! docs/adr/0005-fresh-caches.md has the reasons.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -80,6 +81,6 @@ impl Freshness {
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
-        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.held.lock()
     }
 }

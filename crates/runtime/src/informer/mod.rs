@@ -12,7 +12,8 @@ mod registry;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::{DecodeError, Resource, ResourceType, Rng};
@@ -194,9 +195,7 @@ impl<K: Resource> Informer<K> {
     }
 
     fn lock_listeners(&self) -> MutexGuard<'_, Arc<[Listener<K>]>> {
-        self.listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.listeners.lock()
     }
 }
 

@@ -1,8 +1,9 @@
 //! One informer per kind for the whole process.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use api::Resource;
 use client::Client;
@@ -149,7 +150,7 @@ impl Informers {
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 }
 

@@ -1,7 +1,8 @@
 //! The reflector against a scripted server: each request gets the next answer of the script.
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::kinds::Pod;
@@ -37,12 +38,8 @@ fn transport(script: &Arc<Script>) -> Transport {
         let script = script.clone();
         async move {
             let path = request.uri().path_and_query().map(ToString::to_string);
-            script
-                .requests
-                .lock()
-                .unwrap()
-                .push(path.unwrap_or_default());
-            let answer = script.answers.lock().unwrap().pop_front();
+            script.requests.lock().push(path.unwrap_or_default());
+            let answer = script.answers.lock().pop_front();
             let (code, body) = match answer {
                 Some(Answer::Plain(code, text)) => (code, whole(text)),
                 Some(Answer::Frames(frames)) => (200, stream(frames, false)),
@@ -130,7 +127,7 @@ async fn run_with(answers: Vec<Answer>, resync: Option<Duration>) -> Seen {
             Change::Updated { new, .. } => format!("~{}", new.metadata.name),
             Change::Deleted(pod) => format!("-{}", pod.metadata.name),
         };
-        sink.lock().unwrap().push(line);
+        sink.lock().push(line);
     });
     let (_stopper, stop) = Stop::new();
     let running = {
@@ -154,11 +151,10 @@ async fn run_with(answers: Vec<Answer>, resync: Option<Duration>) -> Seen {
     let requests = script
         .requests
         .lock()
-        .unwrap()
         .iter()
         .map(|path| brief(path))
         .collect();
-    let log = log.lock().unwrap().clone();
+    let log = log.lock().clone();
     Seen {
         log,
         store,
@@ -405,7 +401,7 @@ async fn watches_end_after_five_to_ten_minutes_and_not_all_at_once() {
     let informer = Informer::<Pod>::new();
     let running = informer.run(Client::new(transport(&script)), options, stop);
     let _ = tokio::time::timeout(Duration::from_secs(7200), running).await;
-    let requests = script.requests.lock().unwrap();
+    let requests = script.requests.lock();
     let asked: std::collections::BTreeSet<u64> = requests
         .iter()
         .filter_map(|path| {
@@ -442,7 +438,7 @@ async fn all_who_read_a_kind_share_one_stream() {
         assert!(informer.is_synced() && informer.store().find("ns", "a").is_some());
         assert_eq!(informer.store().resource_version(), 7);
     }
-    assert_eq!(script.requests.lock().unwrap().len(), 1);
+    assert_eq!(script.requests.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -514,7 +510,7 @@ async fn demanded(answers: Vec<Answer>) -> (Vec<String>, bool) {
     let synced = informer.synced();
     let waiting = tokio::time::timeout(Duration::from_secs(1), synced.wait());
     let is_fresh = waiting.await.is_ok();
-    let requests = script.requests.lock().unwrap();
+    let requests = script.requests.lock();
     (requests.iter().map(|path| brief(path)).collect(), is_fresh)
 }
 

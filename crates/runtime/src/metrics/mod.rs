@@ -15,9 +15,10 @@ pub use handles::{
 };
 pub use text::CONTENT_TYPE;
 
+use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use api::ResourceType;
 use prometheus::core::Collector;
@@ -164,22 +165,14 @@ impl Metrics {
 
     /// The families that were asked for by name so far.
     pub fn asked_for(&self) -> BTreeMap<String, Shape> {
-        let held = self
-            .0
-            .asked_for
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let held = self.0.asked_for.lock();
         held.iter()
             .map(|(name, (shape, _))| (name.clone(), shape.clone()))
             .collect()
     }
 
     fn register<C: Collector + Clone + 'static>(&self, name: &str, shape: Shape, family: C) -> C {
-        let mut held = self
-            .0
-            .asked_for
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.0.asked_for.lock();
         let known = held
             .get(name)
             .and_then(|(_, known)| known.downcast_ref::<C>());
@@ -197,11 +190,8 @@ impl Metrics {
         family
     }
 
-    fn lock_hooks(&self) -> std::sync::MutexGuard<'_, Vec<Box<dyn FnMut() -> bool + Send>>> {
-        self.0
-            .before_scrape
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock_hooks(&self) -> parking_lot::MutexGuard<'_, Vec<Box<dyn FnMut() -> bool + Send>>> {
+        self.0.before_scrape.lock()
     }
 }
 

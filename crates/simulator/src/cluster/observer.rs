@@ -1,6 +1,7 @@
 //! Between an actor and the API server: every write is traced, judged, and may be the last one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use client::{Body, BoxError, Transport};
@@ -29,8 +30,7 @@ pub(super) struct CrashPoint {
 
 impl CrashPoint {
     pub(super) fn set(&self, nth: Option<u64>) {
-        let mut held = self.after_write.lock();
-        **held.as_mut().unwrap_or_else(|poisoned| poisoned.get_mut()) = nth;
+        *self.after_write.lock() = nth;
     }
 
     pub(super) async fn reached(&self) {
@@ -38,8 +38,7 @@ impl CrashPoint {
     }
 
     fn is_due(&self, count: u64) -> bool {
-        let held = self.after_write.lock();
-        *held.unwrap_or_else(PoisonError::into_inner) == Some(count)
+        *self.after_write.lock() == Some(count)
     }
 }
 

@@ -1,7 +1,8 @@
 //! What happens while the preview runs: noted as it comes, made sense of afterwards.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use api::kinds::{Deployment, Job, PersistentVolumeClaim, Phase, Pod, ReplicaSet};
 use api::{Clock, Key, MicroTime, Resource, Uid};
@@ -74,7 +75,7 @@ impl Log {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Noted> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// For [`runtime::Decisions::heard_by`].

@@ -1,7 +1,8 @@
 //! A door between a manager and the API server: shut, open, or open but for some paths.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use client::{Body, BoxError, Transport};
@@ -48,7 +49,7 @@ impl Door {
 
     /// Behaves as a server that lacks this group; with none it lacks nothing.
     pub fn lacks(&self, group: Option<&'static str>) {
-        *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = group;
+        *self.missing.lock() = group;
     }
 
     pub fn transport(&self) -> Transport {
@@ -64,7 +65,7 @@ impl Door {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return Err("connection refused".into());
         }
-        let missing = *self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = *self.missing.lock();
         let path = request.uri().path().to_owned();
         if missing.is_some_and(|group| path.starts_with(&format!("/apis/{group}/"))) {
             return Ok(not_found());

@@ -1,9 +1,9 @@
 //! Many runs at a time, with a line that says how far it is.
 
+use parking_lot::Mutex;
 use std::io::IsTerminal;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use simulator::{Cut, Report, Scenario, explain};
 
@@ -34,7 +34,7 @@ pub(super) fn run(
                         let arguments = Cut::none(&scenario).arguments(&scenario);
                         failure.replay = format!("steersman simulate {source}{arguments}");
                     }
-                    let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut sum = sum.lock();
                     sum.add(number, report);
                     if bar {
                         eprint!("\r{}", sum.progress(total));
@@ -48,7 +48,7 @@ pub(super) fn run(
     if bar {
         eprintln!();
     }
-    let mut sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut sum = sum.into_inner();
     sum.finish();
     for (number, report) in sum.broken.iter_mut().take(SHOWN) {
         let (scenario, source) = drawn(*number);

@@ -1,9 +1,10 @@
 //! A TLS server on loopback that does what a test tells it to.
 
+use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -375,7 +376,7 @@ impl Handler {
         client_name: Option<String>,
     ) -> Result<Response<Body>, BoxError> {
         let number = {
-            let mut count = self.count.lock().unwrap();
+            let mut count = self.count.lock();
             *count += 1;
             *count
         };

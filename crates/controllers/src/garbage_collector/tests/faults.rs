@@ -1,7 +1,8 @@
 //! What goes wrong, and what comes and goes while the collector runs.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::{ResourceType, Uid};
@@ -71,19 +72,12 @@ async fn what_somebody_caches_is_not_streamed_again() {
     let (inner, noted) = (world.server.transport(), asked.clone());
     let watching = BoxCloneSyncService::new(tower::service_fn(move |request: Request<Bytes>| {
         let path = request.uri().path().to_owned();
-        noted.lock().unwrap().push(path);
+        noted.lock().push(path);
         inner.clone().oneshot(request)
     }));
     let acting = world.client.clone();
     start_with(&mut world, acting, Client::new(watching)).await;
-    let count = |path: &str| {
-        asked
-            .lock()
-            .unwrap()
-            .iter()
-            .filter(|other| *other == path)
-            .count()
-    };
+    let count = |path: &str| asked.lock().iter().filter(|other| *other == path).count();
     assert_eq!(count("/api/v1/pods"), 0);
     assert_eq!(count("/api/v1/nodes"), 1);
 }

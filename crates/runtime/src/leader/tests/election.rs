@@ -1,5 +1,6 @@
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use client::{Body, Transport};
@@ -321,7 +322,7 @@ async fn events_tell_who_leads() {
     let events = Transport::new(tower::service_fn(move |request: Request<Bytes>| {
         let body: serde_json::Value = serde_json::from_slice(request.body()).unwrap();
         let object = &body["involvedObject"];
-        sink.lock().unwrap().push(format!(
+        sink.lock().push(format!(
             "{} {}/{}: {} {}",
             object["kind"], object["namespace"], object["name"], body["reason"], body["message"]
         ));
@@ -353,7 +354,7 @@ async fn events_tell_who_leads() {
     expect![[r#"
         "Lease" "kube-system"/"kube-controller-manager": "LeaderElection" "a became leader"
         "Lease" "kube-system"/"kube-controller-manager": "LeaderElection" "a stopped leading""#]]
-    .assert_eq(&log.lock().unwrap().join("\n"));
+    .assert_eq(&log.lock().join("\n"));
 }
 
 #[test]

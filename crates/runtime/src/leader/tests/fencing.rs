@@ -1,4 +1,5 @@
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use api::ResourceType;
 use bytes::Bytes;
@@ -21,7 +22,7 @@ fn fenced(delay: Duration) -> Fenced {
     let arrived = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&arrived);
     let server = Transport::new(tower::service_fn(move |request: Request<Bytes>| {
-        log.lock().unwrap().push(request.method().to_string());
+        log.lock().push(request.method().to_string());
         async move {
             tokio::time::sleep(delay).await;
             let body = Full::new(Bytes::from_static(b"{}")).map_err(|never| match never {});
@@ -51,7 +52,7 @@ impl Fenced {
     }
 
     fn arrived(&self) -> Vec<String> {
-        std::mem::take(&mut self.arrived.lock().unwrap())
+        std::mem::take(&mut self.arrived.lock())
     }
 }
 
@@ -149,5 +150,5 @@ async fn an_election_that_has_ended_closes_the_fence() {
     });
     drop(leadership);
     client.create(&PODS, "web", "{}").await.unwrap_err();
-    assert!(arrived.lock().unwrap().is_empty());
+    assert!(arrived.lock().is_empty());
 }

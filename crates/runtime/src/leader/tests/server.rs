@@ -1,6 +1,7 @@
 //! A server for one Lease, and the links to it, which can fail one by one.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -31,7 +32,7 @@ impl LeaseServer {
     }
 
     pub(super) fn lease(&self) -> Value {
-        self.0.lock().unwrap().lease.clone().unwrap_or(Value::Null)
+        self.0.lock().lease.clone().unwrap_or(Value::Null)
     }
 
     pub(super) fn spec(&self) -> String {
@@ -48,29 +49,29 @@ impl LeaseServer {
 
     /// What was asked since the last call.
     pub(super) fn take_requests(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap().requests)
+        std::mem::take(&mut self.0.lock().requests)
     }
 
     /// Writes the lease behind everyone's back.
     pub(super) fn put(&self, spec: Value) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         state.store(json!({"metadata": {"name": "kube-controller-manager", "namespace": "kube-system"}, "spec": spec}));
     }
 
     pub(super) fn edit(&self, change: impl FnOnce(&mut Value)) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         let mut lease = state.lease.clone().unwrap();
         change(&mut lease);
         state.store(lease);
     }
 
     pub(super) fn delete(&self) {
-        self.0.lock().unwrap().lease = None;
+        self.0.lock().lease = None;
     }
 
     fn watch(&self) -> Body {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         if let Some(lease) = &state.lease {
             let event = json!({"type": "ADDED", "object": lease});
             sender.send(event).unwrap();
@@ -84,7 +85,7 @@ impl LeaseServer {
     }
 
     fn handle(&self, request: &Request<Bytes>) -> (u16, Value) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         let sent: Value = serde_json::from_slice(request.body()).unwrap_or_default();
         let line = match *request.method() {
             Method::GET => "GET".to_owned(),
@@ -144,7 +145,7 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn set(&self, fault: Fault) {
-        *self.fault.lock().unwrap() = fault;
+        *self.fault.lock() = fault;
     }
 
     pub(super) fn transport(&self) -> Transport {
@@ -156,7 +157,7 @@ impl Link {
     }
 
     async fn carry(self, request: Request<Bytes>) -> Result<Response<Body>, BoxError> {
-        let fault = *self.fault.lock().unwrap();
+        let fault = *self.fault.lock();
         match fault {
             Fault::None => {}
             Fault::Refused => return Err("connection refused".into()),
