@@ -75,27 +75,30 @@ impl LabelSet {
     }
 }
 
-/// A judgement about label sets that is made once for a run of objects that share theirs, as the pods
+/// A matchesment about label sets that is made once for a run of objects that share theirs, as the pods
 /// of one template do.
-pub struct Judge<F> {
-    judge: F,
+pub struct Matcher<F> {
+    matches: F,
     last: Option<(LabelSet, bool)>,
 }
 
-impl<F: Fn(&LabelSet) -> bool> Judge<F> {
-    pub fn new(judge: F) -> Judge<F> {
-        Judge { judge, last: None }
+impl<F: Fn(&LabelSet) -> bool> Matcher<F> {
+    pub fn new(matches: F) -> Matcher<F> {
+        Matcher {
+            matches,
+            last: None,
+        }
     }
 
     pub fn of(&mut self, labels: &LabelSet) -> bool {
-        if let Some((last, judgement)) = &self.last
+        if let Some((last, matchesment)) = &self.last
             && Arc::ptr_eq(&last.0, &labels.0)
         {
-            return *judgement;
+            return *matchesment;
         }
-        let judgement = (self.judge)(labels);
-        self.last = Some((labels.clone(), judgement));
-        judgement
+        let matchesment = (self.matches)(labels);
+        self.last = Some((labels.clone(), matchesment));
+        matchesment
     }
 }
 
@@ -182,17 +185,17 @@ mod tests {
     }
 
     #[test]
-    fn one_judgement_for_a_run_of_equals() {
+    fn one_matchesment_for_a_run_of_equals() {
         let asked = std::cell::Cell::new(0);
-        let mut is_web = Judge::new(|labels: &LabelSet| {
+        let mut is_web = Matcher::new(|labels: &LabelSet| {
             asked.set(asked.get() + 1);
             labels.get("app") == Some("web")
         });
         let [web, db] = ["web", "db"].map(|app| [("app", app)].into_iter().collect::<LabelSet>());
-        let judged: Vec<bool> = [&web, &web, &db, &db, &web]
+        let matchesd: Vec<bool> = [&web, &web, &db, &db, &web]
             .map(|set| is_web.of(set))
             .to_vec();
-        assert_eq!(judged, [true, true, false, false, true]);
+        assert_eq!(matchesd, [true, true, false, false, true]);
         assert_eq!(asked.get(), 3);
     }
 

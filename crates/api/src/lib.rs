@@ -9,7 +9,9 @@
 
 pub mod clock;
 pub mod collections;
+pub mod decision;
 pub mod gates;
+mod go_duration;
 pub mod hash;
 mod http_date;
 pub mod intern;
@@ -29,7 +31,9 @@ pub mod uid;
 pub mod yaml;
 
 pub use clock::Clock;
+pub use decision::ObjectId;
 pub use gates::{Gate, Gates};
+pub use go_duration::GoDuration;
 pub use intern::Istr;
 pub use key::Key;
 pub use labels::LabelSet;

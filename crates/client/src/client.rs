@@ -210,7 +210,7 @@ impl Client {
 
     /// Creates, and answers no more than the metadata of what was made: the rest is what was sent, and half the
     /// bytes of a pod.
-    pub async fn create_tersely(
+    pub async fn create_metadata_only(
         &self,
         rt: &ResourceType,
         namespace: &str,
@@ -269,8 +269,8 @@ impl Client {
         .await
     }
 
-    /// Patches, and answers no more than the metadata of what came of it; see [`Client::create_tersely`].
-    pub async fn patch_tersely(
+    /// Patches, and answers no more than the metadata of what came of it; see [`Client::create_metadata_only`].
+    pub async fn patch_metadata_only(
         &self,
         rt: &ResourceType,
         namespace: &str,

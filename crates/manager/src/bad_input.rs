@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 
-use crate::duration::GoDuration;
 use crate::flags::{parse_feature_gates, parse_named_cert_key, parse_quantity, parse_vmodule};
 use crate::gates::{EffectiveVersions, FeatureGates};
 use crate::leader_migration::LeaderMigrationConfiguration;
 use crate::options::Options;
 use crate::serving::Request;
-use crate::{descriptors, files, flags};
+use crate::{files, flags, selection};
+use api::GoDuration;
 
 /// Text that is often almost right.
 fn text() -> impl Strategy<Value = String> {
@@ -32,7 +32,7 @@ fn argument() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn command_lines(arguments in prop::collection::vec(argument(), 0..6)) {
-        let _ = Options::parse(arguments, "x", |_| true);
+        let _ = Options::parse(arguments, "x");
     }
 
     #[test]
@@ -44,7 +44,7 @@ proptest! {
         let _ = LeaderMigrationConfiguration::parse(&text);
         let _ = EffectiveVersions::from_flags(std::slice::from_ref(&text), std::slice::from_ref(&text));
         let _ = FeatureGates::new(EffectiveVersions::default(), std::slice::from_ref(&text));
-        let _ = descriptors::canonical(std::slice::from_ref(&text));
+        let _ = selection::canonical(std::slice::from_ref(&text));
         let _ = Request::get(&text);
     }
 

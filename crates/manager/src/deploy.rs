@@ -28,11 +28,11 @@ fn flags() -> Vec<String> {
 fn the_static_pods_flags_are_taken() {
     let on_the_host = |flag: &String| flag.contains("=/etc/kubernetes/");
     let (files, flags): (Vec<_>, Vec<_>) = flags().into_iter().partition(on_the_host);
-    let Ok(Command::Run(options)) = Options::parse(flags, "x", crate::built::has) else {
+    let Ok(Command::Run(options)) = Options::parse(flags, "x") else {
         panic!("the manifest's flags are refused");
     };
     assert!(options.config.generic.leader_election.leader_elect);
-    let Err(errors) = Options::parse(files.clone(), "x", crate::built::has) else {
+    let Err(errors) = Options::parse(files.clone(), "x") else {
         panic!("this machine is no control plane");
     };
     for error in &errors.0 {

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::descriptors::UnknownController;
 use crate::flags::ParseError;
 use crate::gates::{GateError, VersionError};
+use crate::selection::UnknownController;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

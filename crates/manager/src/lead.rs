@@ -10,6 +10,8 @@ use api::kinds::Namespace;
 use api::{Gate, Resource, ResourceType, Rng, Uid};
 use client::Client;
 use client::https::ConnectError;
+use controllers::garbage_collector::Memory;
+use controllers::{Descriptor, Environment};
 use runtime::events::Recorder;
 use runtime::informer::StreamOptions;
 use runtime::leader::{Candidacy, Fence, LeaderElector, Leadership, LeaseConfig};
@@ -18,9 +20,7 @@ use runtime::{Informers, Stop, Task, spawn};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::built::{Memory, Parts};
 use crate::config::Generic;
-use crate::descriptors::Descriptor;
 use crate::error::{Error, Errors};
 use crate::gates::Version;
 use crate::identity::Identities;
@@ -118,9 +118,9 @@ async fn lead(process: &Process, election: Election, selected: Selected, health:
     });
     let manager = manager(process, &identities, selected);
     if manager.has("garbage-collector-controller") {
-        register_graph(&process.router, manager.parts.collector.graph());
+        register_graph(&process.router, manager.environment.collector.graph());
     }
-    let caches = Arc::clone(&manager.parts.informers);
+    let caches = Arc::clone(&manager.environment.informers);
     process.health.add(health, &[Endpoint::Readyz], move || {
         match caches.unsynced() {
             kinds if kinds.is_empty() => Ok(()),
@@ -343,13 +343,14 @@ fn manager(process: &Process, identities: &Identities, selected: Selected) -> Ma
     let identities = identities.clone();
     let metadata = identities.own("metadata-informers");
     Manager {
-        parts: Parts {
+        start_interval: generic.controller_start_interval.to_std(),
+        environment: Environment {
             informers,
             collector: Memory::new(metadata.clone(), stream),
             metadata,
             root_ca: process.root_ca.clone(),
             service_account_key: process.service_account_key.clone(),
-            config: options.config.clone(),
+            config: options.config.controllers.clone(),
             gates: options.gates.for_controllers(),
             clock: process.clock.clone(),
             rng: process.rng.fork(),
@@ -385,13 +386,12 @@ fn hostname() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::descriptors::DESCRIPTORS;
     use crate::leader_migration::{ControllerLeader, LeaderMigrationConfiguration};
     use crate::options::{Command, Options};
+    use controllers::ALL;
 
     fn check(flags: &[&str], leaders: &[(&str, &str)], expected: (usize, Option<usize>)) {
-        let Ok(Command::Run(mut options)) = Options::parse(flags.iter().copied(), "x", |_| true)
-        else {
+        let Ok(Command::Run(mut options)) = Options::parse(flags.iter().copied(), "x") else {
             panic!("{flags:?}")
         };
         let leader = |(name, component): &(&str, &str)| ControllerLeader {
@@ -403,7 +403,7 @@ mod tests {
             controller_leaders: Some(leaders.iter().map(leader).collect()),
             ..LeaderMigrationConfiguration::built_in()
         };
-        let (main, migrated) = split(DESCRIPTORS.iter().collect(), generic);
+        let (main, migrated) = split(ALL.iter().collect(), generic);
         assert_eq!(
             (main.len(), migrated.map(|list| list.len())),
             expected,
@@ -448,8 +448,7 @@ mod tests {
 
     #[test]
     fn caches_tell_of_everything_again_once_or_twice_in_the_least_period() {
-        let Ok(Command::Run(options)) = Options::parse(["--min-resync-period=1s"], "x", |_| true)
-        else {
+        let Ok(Command::Run(options)) = Options::parse(["--min-resync-period=1s"], "x") else {
             panic!()
         };
         let second = Duration::from_secs(1);

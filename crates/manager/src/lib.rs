@@ -1,19 +1,18 @@
 //! The process around the controllers: which of them run and how.
 //!
 //! Everything that makes Steersman a drop-in for kube-controller-manager lives here: its flags and what they
-//! mean (`flags`, `options`), feature gates and emulated versions (`gates`), the list of controllers
-//! (`descriptors`), log formats (`logging`), the secure port (`serving`, `auth`), and which identity each
+//! mean (`flags`, `options`), feature gates and emulated versions (`gates`), what `--controllers` means
+//! (`selection`), log formats (`logging`), the secure port (`serving`, `auth`), and which identity each
 //! controller acts under (`identity`). It must not know how any single controller decides.
 
 pub mod auth;
 #[cfg(test)]
 mod bad_input;
-pub mod built;
 pub mod config;
 #[cfg(test)]
 mod deploy;
-pub mod descriptors;
-pub mod duration;
+#[cfg(test)]
+mod descriptor_checks;
 mod error;
 pub mod files;
 pub mod flags;
@@ -26,6 +25,7 @@ pub mod metrics;
 pub mod options;
 pub mod process;
 pub mod run;
+pub mod selection;
 pub mod serving;
 pub mod term;
 mod tls_names;

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::descriptors;
 use crate::error::{Error, Errors};
 use crate::flags::{self, HelpFacts, NamedCertKey, Parsed};
 use crate::gates::{EffectiveVersions, FeatureGates};
 use crate::leader_migration::LeaderMigrationConfiguration;
+use crate::selection;
 use crate::{tls_names, validate, version};
 
 /// What a command line asks for.
@@ -103,12 +103,8 @@ pub struct LoggingOptions {
 }
 
 impl Options {
-    /// Reads a command line without the program's name. `built` tells which controllers exist.
-    pub fn parse<I, S>(
-        arguments: I,
-        program: &str,
-        built: impl Fn(&str) -> bool,
-    ) -> Result<Command, Errors>
+    /// Reads a command line without the program's name.
+    pub fn parse<I, S>(arguments: I, program: &str) -> Result<Command, Errors>
     where
         I: IntoIterator<Item = S>,
         S: Into<String>,
@@ -116,7 +112,7 @@ impl Options {
         let flags = flags::parse(arguments)?;
         // UPSTREAM: help and version win over whatever else is on the command line.
         if flags.bool("help") {
-            return Ok(Command::Print(help(program, built)));
+            return Ok(Command::Print(help(program)));
         }
         match flags.text("version") {
             "raw" => return Ok(Command::Print(version::raw())),
@@ -134,7 +130,7 @@ impl Options {
             FeatureGates::defaults()
         });
         let mut config = Config::read(&flags);
-        match descriptors::canonical(&config.generic.controllers) {
+        match selection::canonical(&config.generic.controllers) {
             Ok(names) => config.generic.controllers = names,
             Err(unknown) => errors.extend(unknown.into_iter().map(Error::from)),
         }
@@ -171,15 +167,16 @@ impl Options {
 }
 
 /// The whole help text. 100 columns fit a terminal and a page of documentation.
-fn help(program: &str, built: impl Fn(&str) -> bool) -> String {
-    let not_built = descriptors::known_names()
-        .into_iter()
-        .filter(|name| !built(name))
-        .collect::<Vec<_>>();
+fn help(program: &str) -> String {
+    let missing = controllers::ALL
+        .iter()
+        .filter(|one| !one.is_built() && !one.cloud);
+    let mut not_built: Vec<&str> = missing.map(|one| one.name).collect();
+    not_built.sort_unstable();
     let (emulation, compatibility) = EffectiveVersions::help();
     let facts = HelpFacts {
-        controllers: descriptors::known_names().join(", "),
-        disabled: descriptors::disabled_by_default().join(", "),
+        controllers: selection::known_names().join(", "),
+        disabled: selection::disabled_by_default().join(", "),
         not_built: not_built.join(", "),
         gates: FeatureGates::help(),
         emulation,

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use api::{Clock, Rng};
 use client::{Client, Transport};
+use controllers::garbage_collector::Memory;
+use controllers::{Descriptor, Environment};
 use futures_util::future::BoxFuture;
 use runtime::informer::StreamOptions;
 use runtime::leader::Leadership;
@@ -13,10 +15,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::built::{self, Memory, Parts};
-use crate::descriptors::{self, Descriptor, Fate};
 use crate::gates::FeatureGates;
 use crate::options::Options;
+use crate::selection::{self, Fate};
 use crate::term::Term;
 
 /// Gives each controller its client.
@@ -26,7 +27,9 @@ pub type Clients = Arc<
 
 /// The controllers of one process.
 pub struct Manager {
-    pub parts: Parts,
+    pub environment: Environment,
+    /// How far apart controllers are started.
+    pub start_interval: Duration,
     pub selected: Vec<&'static Descriptor>,
     pub clients: Clients,
     /// How long controllers may take to finish when they have to stop.
@@ -59,13 +62,14 @@ impl Manager {
             }
         };
         Manager {
-            parts: Parts {
+            start_interval: options.config.generic.controller_start_interval.to_std(),
+            environment: Environment {
                 informers: Arc::new(Informers::new(client("shared-informers"), stream.clone())),
                 collector: Memory::new(client("metadata-informers"), stream),
                 metadata: client("metadata-informers"),
                 root_ca: None,
                 service_account_key: None,
-                config: options.config.clone(),
+                config: options.config.controllers.clone(),
                 gates: options.gates.for_controllers(),
                 clock,
                 rng: rng.fork(),
@@ -86,18 +90,18 @@ impl Manager {
         // What is listed before the lease is ours may lack what its last holder did, and would have to be
         // listed again.
         stop.or(first_look(&leadership)).await;
-        self.parts.informers.start(&stop);
+        self.environment.informers.start(&stop);
         while !stop.is_stopped() {
             let Some(term) = stop.or(self.build()).await else {
                 break;
             };
             // Kinds that this term asked for as the first one.
-            self.parts.informers.start(&stop);
+            self.environment.informers.start(&stop);
             let Some(since) = stop.or(leads_since(&leadership)).await else {
                 break;
             };
             if let Some(since) = since {
-                self.parts.informers.demand_fresh(since);
+                self.environment.informers.demand_fresh(since);
             }
             info!(controllers = ?term.names(), "leading");
             let (ender, end) = Stop::new();
@@ -108,8 +112,8 @@ impl Manager {
             }
             ender.stop();
             let _ = running.await;
-            self.parts.informers.clear_listeners();
-            self.parts.collector.clear_listeners();
+            self.environment.informers.clear_listeners();
+            self.environment.collector.clear_listeners();
         }
     }
 
@@ -122,15 +126,18 @@ impl Manager {
 
     async fn build(&self) -> Term {
         loop {
-            match Term::build(&self.parts, &self.selected, |descriptor| {
-                (self.clients)(descriptor)
-            })
+            match Term::build(
+                &self.environment,
+                &self.selected,
+                self.start_interval,
+                |descriptor| (self.clients)(descriptor),
+            )
             .await
             {
                 Ok(term) => return term,
                 Err(error) => {
                     warn!(error = %client::describe(&error), "cannot set up the controllers yet");
-                    self.parts.informers.clear_listeners();
+                    self.environment.informers.clear_listeners();
                     tokio::time::sleep(BUILD_RETRY).await;
                 }
             }
@@ -179,7 +186,7 @@ pub(crate) async fn until(leadership: &Option<watch::Receiver<Leadership>>, lead
 pub fn select(list: &[String], gates: &FeatureGates) -> Vec<&'static Descriptor> {
     let mut selected = Vec::new();
     let mut not_built = Vec::new();
-    for (descriptor, fate) in descriptors::select(list, gates, built::has) {
+    for (descriptor, fate) in selection::select(list, gates) {
         let controller = descriptor.name;
         match fate {
             Fate::Runs => selected.push(descriptor),

@@ -9,16 +9,14 @@ use std::time::Duration;
 
 use api::Rng;
 use client::Client;
+use controllers::{Built, Descriptor, Environment, EventsStopper};
 use futures_util::future::join_all;
-use runtime::{Stop, Task, spawn};
+use runtime::{Runnable, Stop, Task, spawn};
 use tracing::{info, warn};
-
-use crate::built::{self, Parts, Ready, Stops};
-use crate::descriptors::Descriptor;
 
 /// Controllers that are built and wait for their term.
 pub struct Term {
-    controllers: Vec<(Ready, Task<()>, Stops)>,
+    controllers: Vec<(Runnable, Task<()>, EventsStopper)>,
     start_interval: Duration,
     rng: Rng,
 }
@@ -26,8 +24,9 @@ pub struct Term {
 impl Term {
     /// Builds the selected controllers. `client` gives each its own.
     pub async fn build<F>(
-        parts: &Parts,
+        environment: &Environment,
         selected: &[&'static Descriptor],
+        start_interval: Duration,
         client: impl Fn(&'static Descriptor) -> F,
     ) -> Result<Term, client::Error>
     where
@@ -35,51 +34,58 @@ impl Term {
     {
         let mut controllers = Vec::new();
         for descriptor in selected {
-            let Some(built) = built::find(descriptor.name) else {
-                continue;
-            };
-            let built = built.build(parts, client(descriptor).await?);
-            controllers.extend(built.map(|(ready, writing, stops)| (ready, spawn(writing), stops)));
+            let built = descriptor.build(environment, client(descriptor).await?);
+            controllers.extend(built.map(|built| {
+                let Built {
+                    controller,
+                    events,
+                    events_stopper,
+                } = built;
+                (controller, spawn(events), events_stopper)
+            }));
         }
         Ok(Term {
             controllers,
-            start_interval: parts.config.generic.controller_start_interval.to_std(),
-            rng: parts.rng.fork(),
+            start_interval,
+            rng: environment.rng.fork(),
         })
     }
 
     pub fn names(&self) -> Vec<&'static str> {
         self.controllers
             .iter()
-            .map(|(ready, ..)| ready.name)
+            .map(|(controller, ..)| controller.name)
             .collect()
     }
 
     /// Runs all controllers until the signal comes and they have finished what they had in hand.
     pub async fn run(self, stop: Stop, patience: Duration) {
-        let running = self.controllers.into_iter().map(|(ready, writer, stops)| {
-            // UPSTREAM: starts are spread by chance over up to twice the interval.
-            let delay = self.start_interval.mul_f64(1.0 + self.rng.unit());
-            run_one(ready, writer, stops, delay, stop.clone(), patience)
-        });
+        let running = self
+            .controllers
+            .into_iter()
+            .map(|(controller, writer, stopper)| {
+                // UPSTREAM: starts are spread by chance over up to twice the interval.
+                let delay = self.start_interval.mul_f64(1.0 + self.rng.unit());
+                run_one(controller, writer, stopper, delay, stop.clone(), patience)
+            });
         let tasks: Vec<Task<()>> = running.map(spawn).collect();
         join_all(tasks).await;
     }
 }
 
 async fn run_one(
-    ready: Ready,
+    controller: Runnable,
     writer: Task<()>,
-    stops: Stops,
+    events_stopper: EventsStopper,
     delay: Duration,
     stop: Stop,
     patience: Duration,
 ) {
-    let name = ready.name;
+    let name = controller.name;
     if stop.or(tokio::time::sleep(delay)).await.is_none() {
         return;
     }
-    let mut running = ready.run(stop.clone());
+    let mut running = controller.run(stop.clone());
     tokio::select! {
         biased;
         () = &mut running => {}
@@ -90,7 +96,7 @@ async fn run_one(
     }
     drop(running);
     // The last events still go out.
-    drop(stops);
+    drop(events_stopper);
     let _ = writer.await;
     info!(controller = name, "stopped");
 }
@@ -108,7 +114,7 @@ mod tests {
         name: &'static str,
         needs: Duration,
         started: &mpsc::UnboundedSender<(&'static str, Instant)>,
-    ) -> (Ready, Task<()>, Stops) {
+    ) -> (Runnable, Task<()>, EventsStopper) {
         let started = started.clone();
         let (stopper, written) = Stop::new();
         let run = move |stop: Stop| {
@@ -119,15 +125,12 @@ mod tests {
             }
             .boxed()
         };
-        let ready = Ready {
-            name,
-            run: Box::new(run),
-        };
+        let ready = Runnable::new(name, run);
         let writer = spawn(async move { written.stopped().await });
-        (ready, writer, Stops(stopper))
+        (ready, writer, EventsStopper(stopper))
     }
 
-    fn term(start_interval: u64, controllers: Vec<(Ready, Task<()>, Stops)>) -> Term {
+    fn term(start_interval: u64, controllers: Vec<(Runnable, Task<()>, EventsStopper)>) -> Term {
         Term {
             controllers,
             start_interval: Duration::from_secs(start_interval),

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 
-use crate::config::{Config, SignerFiles};
+use controllers::config::SignerFiles;
+
+use crate::config::Config;
 use crate::error::Error;
 use crate::files;
 use crate::flags::{Parsed, parse_quantity};

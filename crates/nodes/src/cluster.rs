@@ -102,6 +102,7 @@ impl Cluster {
                 self.client.clone(),
                 volume_events,
                 &informers,
+                &self.clock,
             ));
         }
         let scheduler = self.config.scheduler.then(|| {

@@ -4,27 +4,48 @@
 //! logged, counted and tried again: a bug in one object's handling never stops the others.
 
 use std::any::Any;
+use std::fmt::{self, Display};
+use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::Key;
+use api::{Clock, Key};
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
-use crate::decisions::Decisions;
+use crate::decisions::{Decisions, Report};
 use crate::informer::Synced;
 use crate::metrics::{ControllerMetrics, Metrics, ReconcileResult};
 use crate::queue::Queue;
 use crate::spawn::{Task, spawn};
 use crate::stop::Stop;
 
+/// What a loop works on: most of the time the [`Key`] of an object.
+pub trait LoopKey: Clone + Eq + Hash + Ord + Display + Send + Sync + 'static {}
+
+impl<K: Clone + Eq + Hash + Ord + Display + Send + Sync + 'static> LoopKey for K {}
+
+/// The one key of periodic work, which is about no object in particular.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tick;
+
+impl Display for Tick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(periodic)")
+    }
+}
+
 /// Brings one object towards what it should be. Called for one key at a time, never twice at once
-/// for the same key.
-pub trait Reconcile: Send + Sync + 'static {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>>;
+/// for the same key. What it decides, and why, goes into the report.
+pub trait Reconcile<K = Key>: Send + Sync + 'static {
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a K,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>>;
 }
 
 /// What to do with a key that was reconciled.
@@ -34,6 +55,18 @@ pub enum Next {
     AwaitChange,
     /// Look again when this much time has passed, or when something changes.
     After(Duration),
+    /// Look again as after a failure, later each time, though nothing has failed.
+    WithBackoff,
+}
+
+impl Next {
+    /// After the shortest of these waits.
+    pub fn after_first(waits: impl IntoIterator<Item = Option<Duration>>) -> Next {
+        match waits.into_iter().flatten().min() {
+            Some(wait) => Next::After(wait),
+            None => Next::AwaitChange,
+        }
+    }
 }
 
 /// Why a reconcile did not get through.
@@ -68,18 +101,59 @@ impl Error {
     }
 }
 
-/// A controller, ready to run.
-pub struct Controller {
+/// One loop of a controller: a queue, what is done with its keys, and by how many workers. Most controllers have one.
+/// [`crate::Loop`] builds it.
+pub struct Controller<K = Key> {
     pub name: &'static str,
-    pub queue: Arc<Queue>,
-    pub reconciler: Arc<dyn Reconcile>,
+    pub queue: Arc<Queue<K>>,
+    pub reconciler: Arc<dyn Reconcile<K>>,
     pub workers: usize,
     /// A key that failed this often is dropped until it changes again.
     pub retries_max: Option<u32>,
+    /// A key that is done comes back after this long, whatever happens.
+    pub period: Option<Duration>,
     /// Caches that have to be complete before the first reconcile.
     pub waits_for: Vec<Synced>,
-    /// Set by [`Controller::measured`].
-    pub metrics: Option<ControllerMetrics>,
+    pub metrics: ControllerMetrics,
+    pub decisions: Decisions,
+    pub clock: Clock,
+}
+
+/// A controller that is built and waits for its term.
+pub struct Runnable {
+    pub name: &'static str,
+    run: Box<dyn FnOnce(Stop) -> BoxFuture<'static, ()> + Send>,
+}
+
+impl Runnable {
+    pub fn new<F>(name: &'static str, run: impl FnOnce(Stop) -> F + Send + 'static) -> Runnable
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Runnable {
+            name,
+            run: Box::new(move |stop| Box::pin(run(stop))),
+        }
+    }
+
+    /// Several loops that are one controller: they end together.
+    pub fn together(name: &'static str, loops: Vec<Runnable>) -> Runnable {
+        Runnable::new(name, move |stop| async move {
+            let all = loops.into_iter().map(|part| part.run(stop.clone()));
+            join_all(all).await;
+        })
+    }
+
+    /// Runs until the signal comes; then finishes what is in hand and returns.
+    pub fn run(self, stop: Stop) -> BoxFuture<'static, ()> {
+        (self.run)(stop)
+    }
+}
+
+impl<K: LoopKey> From<Controller<K>> for Runnable {
+    fn from(controller: Controller<K>) -> Runnable {
+        Runnable::new(controller.name, move |stop| controller.run(stop))
+    }
 }
 
 /// A key whose caches lag behind our own writes is looked at again this soon; most of the time the
@@ -90,24 +164,27 @@ const STALE_RETRY: Duration = Duration::from_millis(20);
 /// waits no longer than this once the server is back.
 const UNANSWERED_RETRY: Duration = Duration::from_secs(10);
 
-impl Controller {
-    /// Counts what this controller does; `queue_name` is upstream's name for its queue.
-    #[must_use]
-    pub fn measured(mut self, metrics: &Metrics, queue_name: &str) -> Controller {
-        self.queue.measure(metrics, queue_name);
-        self.metrics = Some(metrics.controller(self.name));
-        self
-    }
-
-    /// Notes with each decision how carrying it out went.
-    #[must_use]
-    pub fn explained(mut self, decisions: &Decisions) -> Controller {
-        self.reconciler = Arc::new(Explained {
-            controller: self.name,
-            inner: self.reconciler,
-            decisions: decisions.clone(),
-        });
-        self
+impl<K: LoopKey> Controller<K> {
+    /// A loop of one worker that nobody measures and whose decisions nobody asks about: for what is no controller of
+    /// ours, such as a simulated kubelet.
+    pub fn plain(
+        name: &'static str,
+        queue: Arc<Queue<K>>,
+        reconciler: Arc<dyn Reconcile<K>>,
+        clock: Clock,
+    ) -> Controller<K> {
+        Controller {
+            name,
+            queue,
+            reconciler,
+            workers: 1,
+            retries_max: None,
+            period: None,
+            waits_for: Vec::new(),
+            metrics: Metrics::new().controller(name),
+            decisions: Decisions::new(),
+            clock,
+        }
     }
 
     /// Runs until the signal comes; then finishes what is in hand and returns.
@@ -144,27 +221,45 @@ impl Controller {
         }
     }
 
-    async fn handle(&self, key: &Key) -> ReconcileResult {
+    async fn handle(&self, key: &K) -> ReconcileResult {
         let start = Instant::now();
-        let outcome = AssertUnwindSafe(self.reconciler.reconcile(key))
-            .catch_unwind()
-            .await;
-        let result = self.settle(key, outcome);
-        if let Some(metrics) = &self.metrics {
-            metrics.on_reconcile(result, start.elapsed());
-        }
+        let outcome = AssertUnwindSafe(self.reconcile(key)).catch_unwind().await;
+        let result = self.requeue(key, outcome);
+        self.metrics.on_reconcile(result, start.elapsed());
         result
     }
 
-    fn settle(
+    /// One reconcile, with what it decided on record: tests call it without a queue.
+    pub async fn reconcile(&self, key: &K) -> Result<Next, Error> {
+        let report = Report::new(self.name, &self.decisions, self.clock.now());
+        let outcome = self.reconciler.reconcile(key, &report).await;
+        match &outcome {
+            // Waiting for our own writes is no failure, and says nothing about the decision.
+            Err(Error::Stale { .. }) => {}
+            Err(Error::Client(error)) => report.conclude(Some(&client::describe(error))),
+            Err(error) => report.conclude(Some(&error.to_string())),
+            Ok(_) => report.conclude(None),
+        }
+        outcome
+    }
+
+    /// Puts the key back into the queue, or not, by how its reconcile went.
+    fn requeue(
         &self,
-        key: &Key,
+        key: &K,
         outcome: Result<Result<Next, Error>, Box<dyn Any + Send>>,
     ) -> ReconcileResult {
         match outcome {
             Ok(Ok(Next::AwaitChange)) => {
                 self.queue.forget(key);
+                if let Some(period) = self.period {
+                    self.queue.add_after(key.clone(), period);
+                }
                 ReconcileResult::Done
+            }
+            Ok(Ok(Next::WithBackoff)) => {
+                self.queue.add_rate_limited(key.clone());
+                ReconcileResult::Again
             }
             Ok(Ok(Next::After(delay))) => {
                 self.queue.forget(key);
@@ -193,7 +288,7 @@ impl Controller {
         }
     }
 
-    fn retry(&self, key: &Key, error: &Error) {
+    fn retry(&self, key: &K, error: &Error) {
         if crate::mutation::on("never-retry") {
             return;
         }
@@ -207,10 +302,13 @@ impl Controller {
         if self.retries_max.is_some_and(|max| failures >= max) {
             info!(controller = self.name, %key, reason, failures, "giving up until it changes");
             self.queue.forget(key);
+            if let Some(period) = self.period {
+                self.queue.add_after(key.clone(), period);
+            }
             return;
         }
         if is_worth_a_line(failures + 1) {
-            warn!(controller = self.name, %key, reason, failures = failures + 1, "fails again and again, will retry");
+            warn!(controller = self.name, %key, reason, failures = failures + 1, "reconcile keeps failing, will retry");
         } else {
             debug!(controller = self.name, %key, reason, "will retry");
         }
@@ -222,30 +320,6 @@ impl Controller {
 /// rarely: a log shows it, and is not filled by it.
 fn is_worth_a_line(failures: u32) -> bool {
     failures > 2 && failures.is_power_of_two()
-}
-
-/// A reconciler whose failures can be asked about.
-struct Explained {
-    controller: &'static str,
-    inner: Arc<dyn Reconcile>,
-    decisions: Decisions,
-}
-
-impl Reconcile for Explained {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async move {
-            let outcome = self.inner.reconcile(key).await;
-            let failure = match &outcome {
-                // Waiting for our own writes is no failure, and says nothing about the decision.
-                Err(Error::Stale { .. }) => return outcome,
-                Err(Error::Client(error)) => Some(client::describe(error)),
-                Err(error) => Some(error.to_string()),
-                Ok(_) => None,
-            };
-            self.decisions.note_outcome(self.controller, key, failure);
-            outcome
-        })
-    }
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
@@ -264,6 +338,15 @@ mod tests {
     use crate::rate_limit::Backoff;
     use parking_lot::Mutex;
 
+    fn controller() -> Controller {
+        let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+        let clock = Clock::fixed(api::Time::from_unix(0));
+        Controller {
+            workers: 3,
+            ..Controller::plain("test", queue, Arc::new(Slow::default()), clock)
+        }
+    }
+
     struct Scripted {
         calls: Mutex<Vec<(u128, String)>>,
         start: Instant,
@@ -271,7 +354,11 @@ mod tests {
     }
 
     impl Reconcile for Scripted {
-        fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+        fn reconcile<'a>(
+            &'a self,
+            key: &'a Key,
+            _: &'a Report<'_>,
+        ) -> BoxFuture<'a, Result<Next, Error>> {
             let mut calls = self.calls.lock();
             calls.push((self.start.elapsed().as_millis(), key.to_string()));
             let count = calls.len();
@@ -293,13 +380,10 @@ mod tests {
         let queue = Arc::new(Queue::new(Backoff::DEFAULT));
         queue.add(Key::new("ns", "web"));
         let controller = Controller {
-            name: "test",
             queue,
             reconciler: reconciler.clone(),
-            workers: 3,
             retries_max,
-            waits_for: Vec::new(),
-            metrics: None,
+            ..controller()
         };
         let (stopper, stop) = Stop::new();
         let running = spawn(controller.run(stop));
@@ -347,7 +431,11 @@ mod tests {
     }
 
     impl Reconcile for Slow {
-        fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+        fn reconcile<'a>(
+            &'a self,
+            key: &'a Key,
+            _: &'a Report<'_>,
+        ) -> BoxFuture<'a, Result<Next, Error>> {
             Box::pin(async move {
                 {
                     let mut in_hand = self.in_hand.lock();
@@ -372,13 +460,10 @@ mod tests {
             queue.add(Key::new("ns", &format!("k{number}")));
         }
         let controller = Controller {
-            name: "test",
             queue: queue.clone(),
             reconciler: slow.clone(),
-            workers: 3,
             retries_max: None,
-            waits_for: Vec::new(),
-            metrics: None,
+            ..controller()
         };
         let (stopper, stop) = Stop::new();
         let running = spawn(controller.run(stop));
@@ -441,13 +526,18 @@ mod tests {
     }
 
     /// Decides the same each time, and can carry it out from the third time on.
-    struct Clumsy(Decisions, Mutex<u32>);
+    #[derive(Default)]
+    struct Clumsy(Mutex<u32>);
 
     impl Reconcile for Clumsy {
-        fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
-            let lines = ["creates 1".to_owned()].into_iter();
-            self.0.record("test", key, api::MicroTime::default(), lines);
-            let mut calls = self.1.lock();
+        fn reconcile<'a>(
+            &'a self,
+            key: &'a Key,
+            report: &'a Report<'_>,
+        ) -> BoxFuture<'a, Result<Next, Error>> {
+            let object = api::ObjectId::named::<api::kinds::Pod>(key);
+            report.decide(object, [api::decision::Line::acts("Creates", "creates 1")]);
+            let mut calls = self.0.lock();
             *calls += 1;
             let outcome = match *calls {
                 1 => Err(Error::Retry("exceeded quota".into())),
@@ -462,24 +552,45 @@ mod tests {
 
     #[tokio::test]
     async fn a_decision_says_how_carrying_it_out_went() {
-        let (decisions, key) = (Decisions::new(), Key::new("a", "b"));
+        let key = Key::new("a", "b");
         let controller = Controller {
-            name: "test",
-            queue: Arc::new(Queue::new(Backoff::DEFAULT)),
-            reconciler: Arc::new(Clumsy(decisions.clone(), Mutex::default())),
-            workers: 1,
-            retries_max: None,
-            waits_for: Vec::new(),
-            metrics: None,
-        }
-        .explained(&decisions);
+            reconciler: Arc::new(Clumsy::default()),
+            ..controller()
+        };
         let mut told = Vec::new();
         for _ in 0..3 {
-            let _ = controller.reconciler.reconcile(&key).await;
-            let last = decisions.get("test", &key).pop().unwrap();
+            let _ = controller.reconcile(&key).await;
+            let last = controller.decisions.get("test", &key).pop().unwrap();
             told.push(last.failure.as_deref().map(str::to_owned));
         }
         let failed = Some("exceeded quota".to_owned());
         assert_eq!(told, [failed.clone(), failed, None]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn periodic_work_comes_back_whatever_happens() {
+        let script = |count| match count {
+            2 => Err(Error::Retry("no".into())),
+            _ => Ok(Next::AwaitChange),
+        };
+        let reconciler = Arc::new(Scripted {
+            calls: Mutex::default(),
+            start: Instant::now(),
+            script,
+        });
+        let controller = Controller {
+            reconciler: reconciler.clone(),
+            period: Some(Duration::from_secs(20)),
+            ..controller()
+        };
+        controller.queue.add(Key::new("", "all"));
+        let (stopper, stop) = Stop::new();
+        let running = spawn(controller.run(stop));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        stopper.stop();
+        running.await.unwrap();
+        let calls = reconciler.calls.lock();
+        let times: Vec<u128> = calls.iter().map(|(at, _)| *at).collect();
+        assert_eq!(times, [0, 20_000, 20_005, 40_005]);
     }
 }

@@ -4,12 +4,12 @@
 //! `steersman why` read it. It is bounded in every direction, because it lives as long as the
 //! process does and sees every object of the cluster.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use api::{Key, MicroTime};
-use serde::ser::{Serialize, SerializeStruct, Serializer};
+use api::decision::{Decided, Decision, Line};
+use api::{Key, MicroTime, ObjectId};
+use parking_lot::Mutex;
 
 use crate::lru::Lru;
 
@@ -22,21 +22,7 @@ pub struct Decisions {
 
 /// Hears of every decision that is not the one before it again: the controller, the object, when, and
 /// the lines.
-pub type Listener = Arc<dyn Fn(&'static str, &Key, MicroTime, &str) + Send + Sync>;
-
-/// One plan, and how often in a row it was made again unchanged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// When it was made first.
-    pub at: MicroTime,
-    /// When it was made last.
-    pub last_at: MicroTime,
-    pub count: u64,
-    /// Why it could not be carried out, the last time that it could not; none once it could.
-    pub failure: Option<Arc<str>>,
-    /// Its lines, separated by newlines; empty when there was nothing to do.
-    text: Arc<str>,
-}
+pub type Listener = Arc<dyn Fn(&'static str, &ObjectId, MicroTime, &[Line]) + Send + Sync>;
 
 /// Enough to see a rollout stall and what came before it.
 const DECISIONS_PER_OBJECT: usize = 8;
@@ -54,8 +40,11 @@ const BYTES_PER_FAILURE: usize = 512;
 /// on its memoirs.
 const BYTES: usize = 4 * 1024 * 1024;
 
+/// Who decided about what. The uid tells a recreated object from its namesake.
+type About = (&'static str, ObjectId);
+
 struct Inner {
-    objects: Lru<(&'static str, Key), VecDeque<Decision>>,
+    objects: Lru<About, VecDeque<Decision>>,
     /// The sum of the lengths of all texts.
     bytes: usize,
 }
@@ -79,113 +68,112 @@ impl Decisions {
         self
     }
 
-    /// Keeps what `controller` decided about `key`. A decision equal to the one before it is counted,
-    /// not kept again.
+    /// Keeps what `controller` decided about an object. A decision equal to the one before it is counted,
+    /// not kept again. The reconcile loop does this for every controller, through its `Report`.
     pub fn record(
         &self,
         controller: &'static str,
-        key: &Key,
+        object: &ObjectId,
         at: MicroTime,
-        lines: impl Iterator<Item = String>,
+        lines: impl IntoIterator<Item = Line>,
     ) {
-        let text = bounded_text(lines);
-        let mut inner = self.lock();
+        let lines = bounded(lines.into_iter());
+        let mut inner = self.inner.lock();
         let inner = &mut *inner;
-        if inner.objects.len() >= OBJECTS
-            && inner.objects.peek(&(controller, key.clone())).is_none()
-        {
+        let about = (controller, object.clone());
+        if inner.objects.len() >= OBJECTS && inner.objects.peek(&about).is_none() {
             inner.forget_oldest();
         }
-        let decisions = inner
-            .objects
-            .get_or_insert((controller, key.clone()), VecDeque::new);
+        let decisions = inner.objects.get_or_insert(about, VecDeque::new);
         if let Some(last) = decisions.back_mut()
-            && *last.text == *text
+            && *last.lines == *lines
         {
             last.last_at = at;
             last.count += 1;
             return;
         }
         if decisions.len() == DECISIONS_PER_OBJECT
-            && let Some(dropped) = decisions.remove(least_telling(decisions, &text))
+            && let Some(dropped) = decisions.remove(least_telling(decisions, &lines))
         {
-            inner.bytes -= dropped.text.len();
+            inner.bytes -= dropped.bytes();
         }
-        inner.bytes += text.len();
-        let text: Arc<str> = text.into();
-        decisions.push_back(Decision {
+        let decision = Decision {
             at,
             last_at: at,
             count: 1,
+            lines: lines.into(),
             failure: None,
-            text: text.clone(),
-        });
+        };
+        inner.bytes += decision.bytes();
+        let lines = decision.lines.clone();
+        decisions.push_back(decision);
         while inner.bytes > BYTES {
             inner.forget_oldest();
         }
         if let Some(listener) = &self.listener {
-            listener(controller, key, at, &text);
+            listener(controller, object, at, &lines);
         }
     }
 
-    /// Notes how carrying out the last decision about `key` went.
-    pub fn note_outcome(&self, controller: &'static str, key: &Key, failure: Option<String>) {
-        let mut inner = self.lock();
+    /// Notes how carrying out the last decision about an object went.
+    pub fn note_outcome(&self, controller: &'static str, object: &ObjectId, failure: Option<&str>) {
+        let mut inner = self.inner.lock();
         // Looking must not make the object younger, and most of the time there is nothing to note.
-        let Some(decisions) = inner.objects.peek_mut(&(controller, key.clone())) else {
+        let about = (controller, object.clone());
+        let Some(last) = inner.objects.peek_mut(&about).and_then(VecDeque::back_mut) else {
             return;
         };
-        if let Some(last) = decisions.back_mut() {
-            last.failure = failure.map(|mut text| {
-                text.truncate(text.floor_char_boundary(BYTES_PER_FAILURE));
-                text.into()
-            });
-        }
+        last.failure = failure.map(|text| {
+            let end = text.floor_char_boundary(BYTES_PER_FAILURE.min(text.len()));
+            Arc::from(&text[..end])
+        });
     }
 
-    /// What `controller` decided about `key`, oldest first.
+    /// What anybody decided about objects that fit, by controller.
+    pub fn about(&self, fits: impl Fn(&str, &ObjectId) -> bool) -> Vec<Decided> {
+        let inner = self.inner.lock();
+        let mut found: Vec<Decided> = inner
+            .objects
+            .iter()
+            .filter(|((controller, object), _)| fits(controller, object))
+            .map(|((controller, object), decisions)| Decided {
+                controller: (*controller).into(),
+                object: object.clone(),
+                decisions: decisions.iter().cloned().collect(),
+            })
+            .collect();
+        found.sort_by(|one, two| {
+            (&one.controller, &one.object).cmp(&(&two.controller, &two.object))
+        });
+        found
+    }
+
+    /// What `controller` decided about objects of this name, oldest first.
     pub fn get(&self, controller: &str, key: &Key) -> Vec<Decision> {
-        let inner = self.lock();
-        // Looking does not need a controller name that lives forever.
-        let objects: &Lru<(&str, Key), VecDeque<Decision>> = &inner.objects;
-        objects
-            .peek(&(controller, key.clone()))
-            .map(|decisions| decisions.iter().cloned().collect())
-            .unwrap_or_default()
-    }
-
-    /// What anybody decided about an object of this name, by controller. Kinds are not told apart here: whoever
-    /// knows the controllers knows about which kind each of them decides.
-    pub fn about(&self, key: &Key) -> Vec<(&'static str, Vec<Decision>)> {
-        let controllers = self.controllers().into_iter();
-        controllers
-            .map(|controller| (controller, self.get(controller, key)))
-            .filter(|(_, decisions)| !decisions.is_empty())
+        let about = self.about(|by, object| by == controller && object.key() == *key);
+        about
+            .into_iter()
+            .flat_map(|decided| decided.decisions)
             .collect()
     }
 
     /// The controllers that have decided anything, by name.
     pub fn controllers(&self) -> Vec<&'static str> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let names: BTreeSet<&'static str> = inner.objects.keys().map(|(name, _)| *name).collect();
         names.into_iter().collect()
     }
 
-    /// The objects that `controller` decided about, by namespace and name.
-    pub fn keys(&self, controller: &str) -> Vec<Key> {
-        let inner = self.lock();
-        let mut keys: Vec<Key> = inner
-            .objects
-            .keys()
+    /// The objects that `controller` decided about, by kind, namespace and name.
+    pub fn objects(&self, controller: &str) -> Vec<ObjectId> {
+        let inner = self.inner.lock();
+        let keys = inner.objects.keys();
+        let mut objects: Vec<ObjectId> = keys
             .filter(|(name, _)| *name == controller)
-            .map(|(_, key)| key.clone())
+            .map(|(_, object)| object.clone())
             .collect();
-        keys.sort();
-        keys
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
+        objects.sort();
+        objects
     }
 }
 
@@ -198,81 +186,84 @@ impl Default for Decisions {
 impl Inner {
     fn forget_oldest(&mut self) {
         if let Some((_, decisions)) = self.objects.pop_oldest() {
-            let freed: usize = decisions.iter().map(|decision| decision.text.len()).sum();
-            self.bytes -= freed;
+            self.bytes -= decisions.iter().map(Decision::bytes).sum::<usize>();
         }
-    }
-}
-
-impl Decision {
-    /// One line for each step of the plan, with its reason; none when there was nothing to do.
-    pub fn lines(&self) -> impl Iterator<Item = &str> {
-        self.text.lines()
-    }
-}
-
-/// `{"time":…,"lastTime":…,"count":…,"lines":[…]}`, and `"failure"` where there is one.
-impl Serialize for Decision {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct("Decision", 5)?;
-        object.serialize_field("time", &self.at)?;
-        object.serialize_field("lastTime", &self.last_at)?;
-        object.serialize_field("count", &self.count)?;
-        object.serialize_field("lines", &self.lines().collect::<Vec<_>>())?;
-        match &self.failure {
-            Some(failure) => object.serialize_field("failure", failure)?,
-            None => object.skip_field("failure")?,
-        }
-        object.end()
     }
 }
 
 /// Which decision makes room for the next one: the oldest that was made again since with other numbers, or else
-/// the oldest. A container that crashes for ever makes its owners wait in the same words for ever, and these must
+/// the oldest. A container that crashes for ever makes its owners wait for the same reason for ever, and these must
 /// not push out what was last done.
-fn least_telling(decisions: &VecDeque<Decision>, next: &str) -> usize {
-    let said_again = |index: &usize| {
-        let later = decisions.range(index + 1..).map(|decision| &*decision.text);
-        let mut later = later.chain([next]);
-        later.any(|text| same_words(text, &decisions[*index].text))
+fn least_telling(decisions: &VecDeque<Decision>, next: &[Line]) -> usize {
+    let is_repeated = |index: &usize| {
+        let held = &decisions[*index];
+        let mut later = decisions.range(index + 1..);
+        held.repeats(next) || later.any(|decision| held.repeats(&decision.lines))
     };
-    (0..decisions.len()).find(said_again).unwrap_or(0)
+    (0..decisions.len()).find(is_repeated).unwrap_or(0)
 }
 
-/// Are the texts the same but for their numbers and times?
-fn same_words(one: &str, other: &str) -> bool {
-    words(one).eq(words(other))
-}
-
-/// What stands between the digits.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    let words = text.split(|character: char| character.is_ascii_digit());
-    words.filter(|word| !word.is_empty())
-}
-
-/// The lines joined, up to the limit; a last line says how many are left out.
-fn bounded_text(mut lines: impl Iterator<Item = String>) -> String {
-    let mut text = String::new();
-    while let Some(line) = lines.next() {
-        let room = BYTES_PER_DECISION - text.len();
-        if line.len() + 1 > room {
-            let cut = line.floor_char_boundary(room.saturating_sub(1).min(line.len()));
-            // A beginning that says something is worth more than a count.
-            let kept_a_part = text.is_empty() && cut > 0;
-            if kept_a_part {
-                text.push_str(&line[..cut]);
-                text.push('\n');
-            }
-            let left_out = lines.count() + usize::from(!kept_a_part);
-            if left_out > 0 {
-                text.push_str(&format!("and {left_out} more"));
-            }
-            return text;
+/// The lines, up to the limit; a last one says how many are left out.
+fn bounded(mut lines: impl Iterator<Item = Line>) -> Vec<Line> {
+    let (mut kept, mut bytes) = (Vec::new(), 0);
+    while let Some(mut line) = lines.next() {
+        bytes += line.bytes();
+        if bytes <= BYTES_PER_DECISION {
+            kept.push(line);
+            continue;
         }
-        text.push_str(&line);
-        text.push('\n');
+        let mut left_out = 1 + lines.count();
+        if kept.is_empty() {
+            // A beginning that says something is worth more than a count.
+            let end = line
+                .what
+                .floor_char_boundary(BYTES_PER_DECISION.min(line.what.len()));
+            line.what = line.what[..end].to_owned().into();
+            (line.why, line.hint) = ("".into(), "".into());
+            kept.push(line);
+            left_out -= 1;
+        }
+        if left_out > 0 {
+            kept.push(Line::states("LeftOut", format!("and {left_out} more")));
+        }
+        break;
     }
-    text
+    kept
+}
+
+/// What one reconcile decides, as it decides it. The loop makes one for each reconcile, with everything in it
+/// that is the same for all decisions of a controller, and notes at the end how carrying them out went.
+pub struct Report<'a> {
+    controller: &'static str,
+    decisions: &'a Decisions,
+    now: MicroTime,
+    objects: Mutex<Vec<ObjectId>>,
+}
+
+impl<'a> Report<'a> {
+    pub fn new(controller: &'static str, decisions: &'a Decisions, now: MicroTime) -> Report<'a> {
+        Report {
+            controller,
+            decisions,
+            now,
+            objects: Mutex::default(),
+        }
+    }
+
+    /// The controller has decided this about an object.
+    pub fn decide(&self, object: ObjectId, lines: impl IntoIterator<Item = Line>) {
+        self.decisions
+            .record(self.controller, &object, self.now, lines);
+        self.objects.lock().push(object);
+    }
+
+    /// The reconcile is over; a failure is that of the decisions it made.
+    pub fn conclude(self, failure: Option<&str>) {
+        for object in self.objects.lock().iter() {
+            self.decisions
+                .note_outcome(self.controller, object, failure);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -281,83 +272,128 @@ mod tests {
     use api::Time;
     use expect_test::expect;
 
+    const RS: &str = "replicaset-controller";
+
     fn at(second: i64) -> MicroTime {
         Time::from_unix(second).micro()
     }
 
+    fn object(name: &str) -> ObjectId {
+        ObjectId {
+            group: "apps".into(),
+            kind: "ReplicaSet".into(),
+            namespace: "web".into(),
+            name: name.into(),
+            uid: "u".into(),
+        }
+    }
+
+    /// `creates 2` is the reason `creates`: what follows is numbers.
+    fn line(text: &str) -> Line {
+        let reason = text.split(' ').next().unwrap_or_default().to_owned();
+        let mut line = Line::acts("", text.to_owned());
+        line.reason = reason.into();
+        line
+    }
+
     fn record(decisions: &Decisions, name: &str, second: i64, lines: &[&str]) {
-        let lines = lines.iter().map(|line| (*line).to_owned());
-        decisions.record("replicaset", &Key::new("web", name), at(second), lines);
+        let lines = lines.iter().map(|text| line(text));
+        decisions.record(RS, &object(name), at(second), lines);
+    }
+
+    fn texts(decision: &Decision) -> String {
+        let lines: Vec<String> = decision.lines.iter().map(Line::to_string).collect();
+        lines.join("|")
     }
 
     fn counts(decisions: &Decisions, name: &str) -> Vec<(String, u64)> {
-        decisions
-            .get("replicaset", &Key::new("web", name))
-            .iter()
-            .map(|decision| {
-                (
-                    decision.lines().collect::<Vec<_>>().join("|"),
-                    decision.count,
-                )
-            })
+        let kept = decisions.get(RS, &Key::new("web", name));
+        kept.iter()
+            .map(|decision| (texts(decision), decision.count))
             .collect()
     }
 
     #[test]
     fn equal_decisions_in_a_row_collapse() {
         let decisions = Decisions::new();
-        for (second, line) in [
+        for (second, text) in [
             (1, "create 2"),
             (2, "wait"),
             (3, "wait"),
             (9, "wait"),
             (10, "create 2"),
         ] {
-            record(&decisions, "a", second, &[line]);
+            record(&decisions, "a", second, &[text]);
         }
-        let kept = decisions.get("replicaset", &Key::new("web", "a"));
-        expect![[r#"[{"time":"1970-01-01T00:00:01.000000Z","lastTime":"1970-01-01T00:00:01.000000Z","count":1,"lines":["create 2"]},{"time":"1970-01-01T00:00:02.000000Z","lastTime":"1970-01-01T00:00:09.000000Z","count":3,"lines":["wait"]},{"time":"1970-01-01T00:00:10.000000Z","lastTime":"1970-01-01T00:00:10.000000Z","count":1,"lines":["create 2"]}]"#]]
+        let kept = decisions.get(RS, &Key::new("web", "a"));
+        expect![[r#"[{"time":"1970-01-01T00:00:01.000000Z","lastTime":"1970-01-01T00:00:01.000000Z","count":1,"lines":[{"class":"acts","reason":"create","what":"create 2"}]},{"time":"1970-01-01T00:00:02.000000Z","lastTime":"1970-01-01T00:00:09.000000Z","count":3,"lines":[{"class":"acts","reason":"wait","what":"wait"}]},{"time":"1970-01-01T00:00:10.000000Z","lastTime":"1970-01-01T00:00:10.000000Z","count":1,"lines":[{"class":"acts","reason":"create","what":"create 2"}]}]"#]]
             .assert_eq(&serde_json::to_string(&kept).unwrap());
     }
 
     #[test]
     fn a_decision_that_fails_says_so_until_it_does_not() {
         let decisions = Decisions::new();
-        let key = Key::new("web", "a");
-        let fails = |text: &str| {
-            decisions.note_outcome("replicaset", &key, Some(text.to_owned()));
-        };
-        fails("nothing was decided yet, so nothing can fail");
-        record(&decisions, "a", 1, &["create 2"]);
-        fails("exceeded quota");
-        record(&decisions, "a", 2, &["create 2"]);
-        let last = || decisions.get("replicaset", &key).pop().unwrap();
-        assert_eq!(last().failure.as_deref(), Some("exceeded quota"));
-        assert!(
-            serde_json::to_string(&last())
-                .unwrap()
-                .ends_with(r#""lines":["create 2"],"failure":"exceeded quota"}"#)
+        let (key, web) = (Key::new("web", "a"), object("a"));
+        decisions.note_outcome(
+            RS,
+            &web,
+            Some("nothing was decided yet, so nothing can fail"),
         );
-        decisions.note_outcome("replicaset", &key, None);
+        record(&decisions, "a", 1, &["create 2"]);
+        decisions.note_outcome(RS, &web, Some("exceeded quota"));
+        record(&decisions, "a", 2, &["create 2"]);
+        let last = || decisions.get(RS, &key).pop().unwrap();
+        assert_eq!(last().failure.as_deref(), Some("exceeded quota"));
+        decisions.note_outcome(RS, &web, None);
         assert_eq!(last().failure, None);
-        assert_eq!(decisions.about(&key).len(), 1);
-        assert!(decisions.about(&Key::new("web", "b")).is_empty());
+    }
+
+    #[test]
+    fn a_recreated_object_does_not_inherit_the_story_of_its_namesake() {
+        let decisions = Decisions::new();
+        record(&decisions, "a", 1, &["create 2"]);
+        let again = ObjectId {
+            uid: "v".into(),
+            ..object("a")
+        };
+        decisions.record(RS, &again, at(2), [line("wait")]);
+        let of = |id: &ObjectId| decisions.about(|_, object| object == id)[0].decisions.len();
+        assert_eq!((of(&object("a")), of(&again)), (1, 1));
+        let custom = ObjectId {
+            group: "example.com".into(),
+            ..object("a")
+        };
+        assert!(decisions.about(|_, object| *object == custom).is_empty());
+    }
+
+    #[test]
+    fn a_report_notes_the_failure_of_all_that_it_decided() {
+        let decisions = Decisions::new();
+        let report = Report::new(RS, &decisions, at(1));
+        report.decide(object("a"), [line("create 2")]);
+        report.decide(object("b"), [line("create 3")]);
+        report.conclude(Some("exceeded quota"));
+        for name in ["a", "b"] {
+            let kept = decisions.get(RS, &Key::new("web", name));
+            assert_eq!(kept[0].failure.as_deref(), Some("exceeded quota"));
+        }
     }
 
     #[test]
     fn who_listens_hears_each_new_decision_once() {
         let heard: Arc<Mutex<Vec<String>>> = Arc::default();
         let told = heard.clone();
-        let decisions = Decisions::new().heard_by(Arc::new(move |controller, key, at, text| {
-            let line = format!("{at} {controller} {key} {text}");
-            told.lock().push(line);
-        }));
+        let decisions =
+            Decisions::new().heard_by(Arc::new(move |controller, object, at, lines| {
+                told.lock()
+                    .push(format!("{at} {controller} {object} {}", lines[0]));
+            }));
         for second in 1..4 {
             record(&decisions, "a", second, &["wait"]);
         }
         assert_eq!(
             *heard.lock(),
-            ["1970-01-01T00:00:01.000000Z replicaset web/a wait\n"]
+            ["1970-01-01T00:00:01.000000Z replicaset-controller ReplicaSet web/a wait"]
         );
     }
 
@@ -373,42 +409,38 @@ mod tests {
     fn an_object_keeps_its_last_eight() {
         let decisions = Decisions::new();
         for step in 0..20 {
-            record(&decisions, "a", step, &[&format!("step {step}")]);
+            record(&decisions, "a", step, &[&format!("step-{step}")]);
         }
         let kept = counts(&decisions, "a");
         assert_eq!(kept.len(), 8);
-        assert_eq!(kept[0].0, "step 12");
+        assert_eq!(kept[0].0, "step-12");
     }
 
     #[test]
-    fn waits_that_come_again_do_not_push_out_what_was_done() {
+    fn waits_for_the_same_reason_do_not_push_out_what_was_done() {
         let decisions = Decisions::new();
         record(&decisions, "a", 0, &["creates a-5d4f8 with 2 of 2 pods"]);
         for step in 1..40 {
             let available = step % 3;
             let wait = format!("waits for pods: {available} of 2 are available");
-            let until = format!("counts as stuck at 1970-01-01T00:10:{step:02}Z");
-            record(&decisions, "a", step, &[&wait, &until]);
-            record(&decisions, "a", step, &["is complete"]);
+            record(&decisions, "a", step, &[&wait, &format!("deadline {step}")]);
+            record(&decisions, "a", step, &["complete"]);
         }
         let kept = counts(&decisions, "a");
         let kept: Vec<&str> = kept.iter().map(|(text, _)| text.as_str()).collect();
         expect![[r#"
             creates a-5d4f8 with 2 of 2 pods
-            is complete
-            waits for pods: 1 of 2 are available|counts as stuck at 1970-01-01T00:10:37Z
-            is complete
-            waits for pods: 2 of 2 are available|counts as stuck at 1970-01-01T00:10:38Z
-            is complete
-            waits for pods: 0 of 2 are available|counts as stuck at 1970-01-01T00:10:39Z
-            is complete"#]]
+            complete
+            waits for pods: 1 of 2 are available|deadline 37
+            complete
+            waits for pods: 2 of 2 are available|deadline 38
+            complete
+            waits for pods: 0 of 2 are available|deadline 39
+            complete"#]]
         .assert_eq(&kept.join("\n"));
-        let bytes: usize = decisions
-            .get("replicaset", &Key::new("web", "a"))
-            .iter()
-            .map(|kept| kept.text.len())
-            .sum();
-        assert_eq!(decisions.lock().bytes, bytes);
+        let kept = decisions.get(RS, &Key::new("web", "a"));
+        let bytes: usize = kept.iter().map(Decision::bytes).sum();
+        assert_eq!(decisions.inner.lock().bytes, bytes);
     }
 
     #[test]
@@ -419,11 +451,10 @@ mod tests {
         }
         record(&decisions, "0000", 2, &["x"]);
         record(&decisions, "new", 3, &["x"]);
-        let keys = decisions.keys("replicaset");
-        assert_eq!(keys.len(), OBJECTS);
+        assert_eq!(decisions.objects(RS).len(), OBJECTS);
         assert!(counts(&decisions, "0001").is_empty());
         assert_eq!(counts(&decisions, "0000"), [("x".to_owned(), 2)]);
-        assert_eq!(decisions.lock().bytes, 2 * OBJECTS);
+        assert_eq!(decisions.inner.lock().bytes, OBJECTS);
     }
 
     #[test]
@@ -434,13 +465,12 @@ mod tests {
             .collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         record(&decisions, "a", 1, &lines);
-        let kept = decisions.get("replicaset", &Key::new("web", "a"));
-        assert_eq!(kept[0].lines().last(), Some("and 427 more"));
-        assert_eq!(kept[0].lines().count(), 74);
+        let kept = &decisions.get(RS, &Key::new("web", "a"))[0];
+        assert_eq!(kept.lines.len(), 74);
+        assert_eq!(kept.lines[73].to_string(), "and 427 more");
 
         record(&decisions, "b", 1, &[&"é".repeat(4000)]);
-        let text = &counts(&decisions, "b")[0].0;
-        assert_eq!(text.len(), 2046);
+        assert_eq!(counts(&decisions, "b")[0].0.len(), 2048);
     }
 
     #[test]
@@ -448,11 +478,11 @@ mod tests {
         let decisions = Decisions::new();
         for step in 0..8 {
             for object in 0..1000 {
-                let line = format!("{step} {}", "x".repeat(2000));
-                record(&decisions, &object.to_string(), step, &[&line]);
+                let text = format!("{step} {}", "x".repeat(2000));
+                record(&decisions, &object.to_string(), step, &[&text]);
             }
         }
-        let inner = decisions.lock();
+        let inner = decisions.inner.lock();
         assert!(inner.bytes <= BYTES, "{}", inner.bytes);
         assert!(inner.objects.len() > 200, "{}", inner.objects.len());
     }
@@ -460,13 +490,12 @@ mod tests {
     #[test]
     fn controllers_are_told_apart() {
         let decisions = Decisions::new();
-        let key = Key::new("web", "a");
-        decisions.record("job", &key, at(1), ["run".to_owned()].into_iter());
+        decisions.record("job-controller", &object("a"), at(1), [line("run")]);
         record(&decisions, "a", 1, &["create"]);
         record(&decisions, "b", 1, &["create"]);
-        assert_eq!(decisions.controllers(), ["job", "replicaset"]);
-        assert_eq!(decisions.keys("job"), std::slice::from_ref(&key));
-        assert_eq!(decisions.keys("replicaset").len(), 2);
-        assert!(decisions.get("cronjob", &key).is_empty());
+        assert_eq!(decisions.controllers(), ["job-controller", RS]);
+        assert_eq!(decisions.objects("job-controller"), [object("a")]);
+        assert_eq!(decisions.objects(RS).len(), 2);
+        assert!(decisions.get("cronjob", &Key::new("web", "a")).is_empty());
     }
 }

@@ -13,9 +13,9 @@ use api::Key;
 use api::collections::{HashMap, HashSet};
 use tokio::time::Instant;
 
-use crate::loose_ends::Ends;
 use crate::metrics::Metrics;
 use crate::mutation;
+use crate::pending_work::Pending;
 
 /// Upstream's `ExpectationsTimeout`.
 pub const EXPIRY: Duration = Duration::from_secs(5 * 60);
@@ -124,17 +124,19 @@ impl Expectations {
         self.with(|held| held.remove(key));
     }
 
-    /// Lets the loose ends of a process be found here, under the name of a controller.
-    pub fn watch(self: &Arc<Self>, metrics: &Metrics, controller: &str) {
-        let held = Arc::downgrade(self);
+    /// Expectations of a controller, which are part of the pending work of its process.
+    pub fn watched(metrics: &Metrics, controller: &str) -> Arc<Expectations> {
+        let expectations = Arc::<Expectations>::default();
+        let held = Arc::downgrade(&expectations);
         metrics
-            .loose_ends()
-            .watch(controller, move || Some(held.upgrade()?.loose_ends()));
+            .pending_work()
+            .watch(controller, move || Some(held.upgrade()?.pending_work()));
+        expectations
     }
 
     /// Keys that still wait, and all that something is remembered of. What has waited too long is no longer
     /// waited for.
-    fn loose_ends(&self) -> Ends {
+    fn pending_work(&self) -> Pending {
         let waits = |held: &Held| !held.is_fulfilled() && held.since.elapsed() <= EXPIRY;
         let (mut expecting, mut keys): (Vec<String>, Vec<String>) = Default::default();
         self.with(|held| {
@@ -144,10 +146,10 @@ impl Expectations {
         });
         expecting.sort();
         keys.sort();
-        Ends {
+        Pending {
             expecting,
             held: keys,
-            ..Ends::default()
+            ..Pending::default()
         }
     }
 
@@ -224,10 +226,10 @@ mod tests {
         expectations.expect_deletions(&key, [a.clone(), b.clone()]);
         expectations.deletion_observed(&key, &a);
         expectations.deletion_observed(&key, &a);
-        assert_eq!(expectations.loose_ends().expecting, ["ns/rs"]);
+        assert_eq!(expectations.pending_work().expecting, ["ns/rs"]);
         expectations.deletion_observed(&key, &b);
         assert!(expectations.satisfied(&key));
-        let ends = expectations.loose_ends();
+        let ends = expectations.pending_work();
         assert_eq!((ends.expecting.len(), ends.held.len()), (0, 1));
     }
 
@@ -238,6 +240,6 @@ mod tests {
         expectations.forget(&key);
         assert!(expectations.satisfied(&key));
         expectations.creation_observed(&key);
-        assert_eq!(expectations.loose_ends(), Ends::default());
+        assert_eq!(expectations.pending_work(), Pending::default());
     }
 }

@@ -5,7 +5,9 @@
 //! ([`clock`]), tasks ([`mod@spawn`]), and the order of wake-ups. On a single-threaded runtime with
 //! paused time the whole cluster is deterministic.
 
+mod builder;
 pub mod clock;
+mod context;
 pub mod controller;
 pub mod expectations;
 pub mod informer;
@@ -22,7 +24,9 @@ pub mod triggers;
 pub mod written;
 
 pub use api::{Clock, Rng};
-pub use controller::{Error, Next, Reconcile};
+pub use builder::Loop;
+pub use context::Context;
+pub use controller::{Controller, Error, Next, Reconcile, Runnable};
 pub use expectations::Expectations;
 pub use informer::{Change, Informer, Informers};
 pub use queue::Queue;
@@ -30,16 +34,17 @@ pub use slow_start::slow_start;
 pub use spawn::{Task, spawn};
 pub use stop::Stop;
 pub use store::{Index, IndexValue, Store};
+pub use triggers::Owns;
 pub use written::Written;
 
 pub mod decisions;
 pub mod events;
 pub mod leader;
-pub mod loose_ends;
 mod lru;
 pub mod metrics;
+pub mod pending_work;
 
-pub use decisions::Decisions;
+pub use decisions::{Decisions, Report};
 pub use events::{EventType, EventWriter, ObjectRef, Recorder};
 pub use leader::{Fence, LeaderElector, Leadership, LeaseConfig};
 pub use metrics::Metrics;

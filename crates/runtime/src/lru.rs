@@ -66,6 +66,12 @@ impl<K: Hash + Eq + Clone, V> Lru<K, V> {
         self.entries.len()
     }
 
+    /// In no order that means anything.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        let entries = self.entries.iter();
+        entries.map(|(key, entry)| (key, &entry.value))
+    }
+
     /// From the one used longest ago to the one used last.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
         self.by_use.values()

@@ -19,8 +19,8 @@ use api::collections::HashMap;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::loose_ends::Ends;
 use crate::metrics::{Metrics, QueueMetrics, Unfinished};
+use crate::pending_work::Pending;
 use crate::rate_limit::{Backoff, RateLimiter};
 
 pub struct Queue<T = Key> {
@@ -260,8 +260,8 @@ impl<T: Clone + Eq + Hash + Ord + Display + Send + 'static> Queue<T> {
         let queue = Arc::downgrade(self);
         let look = queue.clone();
         metrics
-            .loose_ends()
-            .watch(name, move || Some(look.upgrade()?.loose_ends()));
+            .pending_work()
+            .watch(name, move || Some(look.upgrade()?.pending_work()));
         handle.watch_unfinished(move || Some(queue.upgrade()?.work_under_way()));
         // Nothing is added between counting and measuring.
         let state = self.lock();
@@ -276,17 +276,17 @@ impl<T: Clone + Eq + Hash + Ord + Display + Send + 'static> Queue<T> {
 }
 
 impl<T: Clone + Eq + Hash + Ord + Display> Queue<T> {
-    fn loose_ends(&self) -> Ends {
+    fn pending_work(&self) -> Pending {
         let state = self.lock();
         let (busy, failing) = (
             in_words(state.items.keys()),
             in_words(state.limiter.failing()),
         );
-        // What is delayed is no loose end: whoever looks again at what is gone finds that out.
-        Ends {
+        // What is delayed is no pending work: whoever looks again at what is gone finds that out.
+        Pending {
             busy,
             failing,
-            ..Ends::default()
+            ..Pending::default()
         }
     }
 }

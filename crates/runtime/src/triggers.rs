@@ -1,7 +1,7 @@
 //! Which changes wake which keys: the rules that all controllers with owned objects share.
 //!
 //! Upstream writes these handlers out four times. Here they are one value that says who the owners
-//! are and how they select; [`Owned::watch`] does the rest.
+//! are and how they select ([`Owns`]); [`crate::Loop::owns`] does the rest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,30 +9,72 @@ use std::time::Duration;
 use api::{Key, LabelSet, OwnerRef, Resource};
 
 use crate::expectations::Expectations;
-use crate::informer::{Change, Informer};
+use crate::informer::Change;
 use crate::queue::Queue;
 use crate::store::{Index, IndexValue, Store};
 
-/// Wakes the owner of kind `O` of each object of kind `K` that changes.
-pub struct Owned<K: Resource, O: Resource> {
-    pub owners: Arc<Store<O>>,
-    pub queue: Arc<Queue>,
+/// How owners of kind `O` own objects of kind `K`.
+pub struct Owns<K, O> {
     /// Does the owner's selector match these labels? Orphans wake every owner that does.
-    pub selects: fn(&O, &LabelSet) -> bool,
+    selects: fn(&O, &LabelSet) -> bool,
     /// Told of creations and deletions as they are seen.
-    pub expectations: Option<Arc<Expectations>>,
+    expectations: Option<Arc<Expectations>>,
     /// How long the owner of a new object may wait, if it can do nothing more than count it.
-    pub added_after: fn(&O, &K) -> Option<Duration>,
+    added_after: fn(&O, &K) -> Option<Duration>,
     /// A second wake-up after an update, for what only time decides.
-    pub again_after: fn(&O, old: &K, new: &K) -> Option<Duration>,
+    again_after: fn(&O, old: &K, new: &K) -> Option<Duration>,
+    /// How long any change may wait, so that many of them are one reconcile.
+    batch: Duration,
+}
+
+impl<K: Resource, O: Resource> Owns<K, O> {
+    pub fn selected_by(selects: fn(&O, &LabelSet) -> bool) -> Owns<K, O> {
+        Owns {
+            selects,
+            expectations: None,
+            added_after: |_, _| None,
+            again_after: |_, _, _| None,
+            batch: Duration::ZERO,
+        }
+    }
+
+    #[must_use]
+    pub fn expecting(mut self, expectations: &Arc<Expectations>) -> Owns<K, O> {
+        self.expectations = Some(expectations.clone());
+        self
+    }
+
+    #[must_use]
+    pub fn added_after(mut self, delay: fn(&O, &K) -> Option<Duration>) -> Owns<K, O> {
+        self.added_after = delay;
+        self
+    }
+
+    #[must_use]
+    pub fn again_after(
+        mut self,
+        delay: fn(&O, old: &K, new: &K) -> Option<Duration>,
+    ) -> Owns<K, O> {
+        self.again_after = delay;
+        self
+    }
+
+    #[must_use]
+    pub fn batched(mut self, batch: Duration) -> Owns<K, O> {
+        self.batch = batch;
+        self
+    }
+}
+
+/// Wakes the owner of kind `O` of each object of kind `K` that changes.
+pub(crate) struct Owned<K: Resource, O: Resource> {
+    pub(crate) owners: Arc<Store<O>>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) owns: Owns<K, O>,
 }
 
 impl<K: Resource, O: Resource> Owned<K, O> {
-    pub fn watch(self, informer: &Informer<K>) {
-        informer.on_change(move |change| self.on_change(change));
-    }
-
-    fn on_change(&self, change: Change<'_, K>) {
+    pub(crate) fn on_change(&self, change: Change<'_, K>) {
         match change {
             // A restart may show us an object that is already on its way out: that is no creation.
             Change::Added(object) if object.meta().is_terminating() => self.deleted(object),
@@ -48,13 +90,11 @@ impl<K: Resource, O: Resource> Owned<K, O> {
             Some(reference) => {
                 if let Some(owner) = self.resolve(&meta.namespace, reference) {
                     let key = owner.key();
-                    if let Some(expectations) = &self.expectations {
+                    if let Some(expectations) = &self.owns.expectations {
                         expectations.creation_observed(&key);
                     }
-                    match (self.added_after)(&owner, object) {
-                        Some(delay) => self.queue.add_after(key, delay),
-                        None => self.queue.add(key),
-                    }
+                    let delay = (self.owns.added_after)(&owner, object);
+                    self.queue.add_after(key, delay.unwrap_or(self.owns.batch));
                 }
             }
             None if crate::mutation::on("ignore-new-orphans") => {}
@@ -82,13 +122,13 @@ impl<K: Resource, O: Resource> Owned<K, O> {
             && let Some(reference) = before.controller()
             && let Some(owner) = self.resolve(&before.namespace, reference)
         {
-            self.queue.add(owner.key());
+            self.wake(owner.key());
         }
         match after.controller() {
             Some(reference) => {
                 if let Some(owner) = self.resolve(&after.namespace, reference) {
-                    self.queue.add(owner.key());
-                    if let Some(delay) = (self.again_after)(&owner, old, new) {
+                    self.wake(owner.key());
+                    if let Some(delay) = (self.owns.again_after)(&owner, old, new) {
                         self.queue.add_after(owner.key(), delay);
                     }
                 }
@@ -105,11 +145,15 @@ impl<K: Resource, O: Resource> Owned<K, O> {
         };
         if let Some(owner) = self.resolve(&meta.namespace, reference) {
             let key = owner.key();
-            if let Some(expectations) = &self.expectations {
+            if let Some(expectations) = &self.owns.expectations {
                 expectations.deletion_observed(&key, &object.key());
             }
-            self.queue.add(key);
+            self.wake(key);
         }
+    }
+
+    fn wake(&self, key: Key) {
+        self.queue.add_after(key, self.owns.batch);
     }
 
     fn resolve(&self, namespace: &str, reference: &OwnerRef) -> Option<Arc<O>> {
@@ -119,8 +163,8 @@ impl<K: Resource, O: Resource> Owned<K, O> {
     fn wake_all_matching(&self, object: &K) {
         let meta = object.meta();
         for owner in self.owners.in_namespace(&meta.namespace) {
-            if (self.selects)(&owner, &meta.labels) {
-                self.queue.add(owner.key());
+            if (self.owns.selects)(&owner, &meta.labels) {
+                self.wake(owner.key());
             }
         }
     }
@@ -137,32 +181,6 @@ pub fn resolve_owner<O: Resource>(
     }
     let owner = owners.find(namespace, &reference.name)?;
     (owner.meta().uid == reference.uid).then_some(owner)
-}
-
-/// The owner of a new object is woken at once.
-pub fn at_once<K, O>(_: &O, _: &K) -> Option<Duration> {
-    None
-}
-
-/// No second wake-up.
-pub fn never<K, O>(_: &O, _: &K, _: &K) -> Option<Duration> {
-    None
-}
-
-/// Wakes each object of kind `K` itself on any change, and forgets what is expected of deleted ones.
-pub fn watch_self<K: Resource>(
-    informer: &Informer<K>,
-    queue: &Arc<Queue>,
-    on_delete: impl Fn(&Key) + Send + Sync + 'static,
-) {
-    let queue = queue.clone();
-    informer.on_change(move |change| {
-        let key = change.object().key();
-        if let Change::Deleted(_) = change {
-            on_delete(&key);
-        }
-        queue.add(key);
-    });
 }
 
 /// Finds objects by the uid of their controller, and orphans by namespace.

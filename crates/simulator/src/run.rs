@@ -245,7 +245,7 @@ impl<'a> Run<'a> {
             self.pass_time(Duration::from_secs(10)).await;
             let last = self.cluster.trace().last_manager_write();
             let quiet = self.cluster.clock.now().since(last);
-            let ends = |running: &Running| running.metrics.loose_ends().look();
+            let ends = |running: &Running| running.metrics.pending_work().look();
             let mut ends = self.cluster.managers().flat_map(ends);
             // A key that fails is tried again later. So is one that expects to see a pod that somebody deleted before
             // the cache had it: that is given up after five minutes, as upstream.
@@ -269,7 +269,7 @@ impl<'a> Run<'a> {
         trace.check_rest()?;
         for running in self.cluster.managers() {
             judge.check_caches(&running.informers)?;
-            judge.check_loose_ends(running.identity.as_deref(), &running.metrics)?;
+            judge.check_pending_work(running.identity.as_deref(), &running.metrics)?;
         }
         Ok(())
     }

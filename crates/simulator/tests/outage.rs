@@ -138,7 +138,7 @@ impl World {
 }
 
 fn flags() -> Options {
-    match Options::parse(["--controllers=*"], "test", manager::built::has) {
+    match Options::parse(["--controllers=*"], "test") {
         Ok(Command::Run(options)) => *options,
         _ => unreachable!("the default flags are valid"),
     }

@@ -14,7 +14,7 @@ use manager::{Command, Errors, Options, Process, built, process};
 use crate::{rhythm, signals};
 
 pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> ExitCode {
-    let options = match Options::parse(arguments, program, built::has) {
+    let options = match Options::parse(arguments, program) {
         Ok(Command::Run(options)) => *options,
         Ok(Command::Print(text)) => {
             println!("{}", text.trim_end());

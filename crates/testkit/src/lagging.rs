@@ -34,7 +34,7 @@ impl Lagging {
     /// One reconcile of the object of this name in the default namespace.
     pub async fn reconcile(&self, name: &str) -> Result<Next, Error> {
         let key = Key::new("default", name);
-        self.controller.reconciler.reconcile(&key).await
+        self.controller.reconcile(&key).await
     }
 }
 

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use api::kinds::Namespace;
-use api::{Clock, MicroTime, Resource, ResourceType, Rng, Time};
+use api::{Clock, Gates, MicroTime, Resource, ResourceType, Rng, Time};
 use apiserver::{ApiServer, Options};
 use client::{Client, DeleteOptions, ListOptions, Patch};
 use runtime::events::Recorder;
 use runtime::informer::StreamOptions;
 use runtime::stop::Stopper;
-use runtime::{Informers, Stop, Task};
+use runtime::{Context, Decisions, Informers, Metrics, Stop, Task};
 use serde_json::{Value, json};
 
 use crate::recording::{Recording, Refusal, Write};
@@ -105,6 +105,20 @@ impl World {
     pub fn jump(&self, seconds: i64) {
         self.jumped
             .fetch_add(seconds * 1_000_000, Ordering::Relaxed);
+    }
+
+    /// What a controller in this world works with.
+    pub fn context(&self) -> Context {
+        Context {
+            controller: "test-controller",
+            client: self.client.clone(),
+            informers: self.informers.clone(),
+            recorder: self.recorder.clone(),
+            clock: self.clock.clone(),
+            gates: Gates::default(),
+            decisions: Decisions::new(),
+            metrics: Metrics::new(),
+        }
     }
 
     /// Runs a task for as long as the world lasts.

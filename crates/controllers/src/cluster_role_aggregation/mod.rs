@@ -16,54 +16,55 @@ mod tests;
 
 use std::sync::Arc;
 
+use api::decision::Line;
 use api::kinds::{ClusterRole, PolicyRule};
-use api::{Key, Resource};
+use api::{Key, ObjectId, Resource};
 use client::Patch;
 use futures_util::future::BoxFuture;
-use runtime::controller::Controller;
 use runtime::rate_limit::Backoff;
-use runtime::{Error, Informers, Next, Queue, Reconcile, Store, mutation};
+use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store, mutation};
 use serde_json::json;
 
-use crate::Tools;
+use crate::Descriptor;
 
 pub use invariants::{converged, safe};
 
-/// The name in `--controllers`.
-pub const NAME: &str = "clusterrole-aggregation-controller";
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    caches: &[ClusterRole::TYPE],
+    decides_about: &[ClusterRole::TYPE],
+    queues: &["ClusterRoleAggregator"],
+    // UPSTREAM: five workers, without a flag.
+    build: Some(|ctx| Some(controller(ctx, 5).into())),
+    ..Descriptor::named(
+        "clusterrole-aggregation-controller",
+        "clusterrole-aggregation",
+        "clusterrole-aggregation-controller",
+    )
+};
 
 const FIELD_MANAGER: &str = "clusterrole-aggregation-controller";
 
-pub struct Aggregation {
-    tools: Tools,
-    roles: Arc<Store<ClusterRole>>,
+pub fn controller(context: &Context, workers: usize) -> Controller {
+    let roles = context.informers.store::<ClusterRole>();
+    let all = roles.clone();
+    Loop::on::<Key>(context, Backoff::DEFAULT)
+        .queue("ClusterRoleAggregator")
+        .watches::<ClusterRole>(move |_, queue| {
+            let roles = all.list();
+            for role in roles.iter().filter(|role| role.aggregation_rule.is_some()) {
+                queue.add(role.key());
+            }
+        })
+        .workers(workers)
+        .reconciler(Aggregation {
+            context: context.clone(),
+            roles,
+        })
 }
 
-pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Controller {
-    let informer = informers.of::<ClusterRole>();
-    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
-    let (wakes, roles) = (queue.clone(), informer.store().clone());
-    informer.on_change(move |_| {
-        let aggregated = roles.list();
-        for role in aggregated
-            .iter()
-            .filter(|role| role.aggregation_rule.is_some())
-        {
-            wakes.add(role.key());
-        }
-    });
-    Controller {
-        name: NAME,
-        queue,
-        workers,
-        retries_max: None,
-        waits_for: vec![informer.synced()],
-        metrics: None,
-        reconciler: Arc::new(Aggregation {
-            tools,
-            roles: informer.store().clone(),
-        }),
-    }
+pub struct Aggregation {
+    context: Context,
+    roles: Arc<Store<ClusterRole>>,
 }
 
 /// The rules that a role should have; `None` if it is not the sum of others. Pure.
@@ -96,13 +97,17 @@ pub fn aggregate(
 }
 
 impl Reconcile for Aggregation {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key))
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.sync(key, report))
     }
 }
 
 impl Aggregation {
-    async fn sync(&self, key: &Key) -> Result<Next, Error> {
+    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(role) = self.roles.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -116,15 +121,9 @@ impl Aggregation {
         let Some(rules) = rules.filter(|rules| !enough(rules)) else {
             return Ok(Next::AwaitChange);
         };
-        let line = format!(
-            "has {} rules and gets {}: the roles that it selects have changed",
-            role.rules.len(),
-            rules.len()
-        );
-        let now = self.tools.clock.now();
-        self.tools
-            .decisions
-            .record(NAME, key, now, [line].into_iter());
+        let what = format!("gets {} rules instead of {}", rules.len(), role.rules.len());
+        let line = Line::acts("SetsRules", what).because("the roles that it selects have changed");
+        report.decide(ObjectId::of(&*role), [line]);
         let resource = ClusterRole::TYPE;
         let mut body = json!({
             "apiVersion": resource.api_version(), "kind": resource.kind,
@@ -138,7 +137,7 @@ impl Aggregation {
             field_manager: FIELD_MANAGER.into(),
             force: true,
         };
-        let client = &self.tools.client;
+        let client = &self.context.client;
         client.patch(&resource, "", &key.name, None, &patch).await?;
         Ok(Next::AwaitChange)
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::{aggregate, controller};
-use crate::Tools;
+use runtime::Context;
 
 fn part(name: &str, label: &str, resources: &[&str]) -> Value {
     let rules: Vec<Value> = resources
@@ -70,8 +70,8 @@ fn rules_add_up_in_order_and_once() {
 #[tokio::test(start_paused = true)]
 async fn a_new_part_is_added_and_a_lost_one_removed() {
     let mut world = World::new().await;
-    let tools = Tools::from(&world);
-    let running = controller(&world.informers, tools, 5).run(world.stop());
+    let context = world.context();
+    let running = controller(&context, 5).run(world.stop());
     world.run(running);
     world.start().await;
     world.settle().await;

@@ -1,13 +1,11 @@
 //! Carries a plan out. The only place with IO but for status and history; it decides nothing.
 
-use api::kinds::Pod;
 use api::{Key, Resource};
 use futures_util::future::join_all;
 use runtime::Error;
 use runtime::events::{EventType, ObjectRef};
-use runtime::slow_start;
 
-use super::DaemonSetController;
+use super::DaemonSets;
 use super::plan::{Deletion, Plan};
 use super::pods::PodMaker;
 use super::reason::WhyDelete;
@@ -23,8 +21,19 @@ pub struct Outcome {
     pub moved: bool,
 }
 
-impl DaemonSetController {
-    pub(super) async fn apply(&self, key: &Key, snapshot: &Snapshot, plan: &Plan) -> Outcome {
+impl crate::workload::Outcome for Outcome {
+    fn into_failure(self) -> Option<Error> {
+        self.failure
+    }
+}
+
+impl DaemonSets {
+    pub(super) async fn create_and_delete(
+        &self,
+        key: &Key,
+        snapshot: &Snapshot,
+        plan: &Plan,
+    ) -> Outcome {
         if plan.is_idle() {
             return Outcome::default();
         }
@@ -62,7 +71,7 @@ impl DaemonSetController {
             let pod = pod.key();
             let message =
                 format!("Found {state} daemon pod {pod} on node {node}, will try to {act} it");
-            self.tools.recorder.event(object, level, reason, message);
+            self.context.recorder.event(object, level, reason, message);
         }
     }
 
@@ -79,29 +88,14 @@ impl DaemonSetController {
             return false;
         }
         let maker = PodMaker::new(&snapshot.set, &snapshot.hash);
-        let attempts = slow_start(plan.create.len(), |index| {
-            let body = maker.on(&plan.create[index].node).to_string();
-            self.control.create(object, &key.namespace, body.into())
-        })
-        .await;
-        let mut unseen = attempts.skipped;
-        let mut moved = false;
-        for attempt in attempts.tried {
-            match attempt {
-                Ok(created) => {
-                    moved = true;
-                    self.own_writes.note::<Pod>(key, created.resource_version);
-                }
-                Err(error) => {
-                    unseen += 1;
-                    if !error.is_namespace_terminating() {
-                        failures.push(error.into());
-                    }
-                }
-            }
-        }
-        self.expectations.creations_observed(key, unseen);
-        moved
+        let expected = (&*self.expectations, &*self.consistency);
+        let body = |at: usize| maker.on(&plan.create[at].node).to_string().into();
+        let done = self
+            .control
+            .create_all(object, key, expected, plan.create.len(), body)
+            .await;
+        failures.extend(done.failures.into_iter().map(Error::from));
+        done.created > 0
     }
 
     /// Says whether any pod was deleted.

@@ -45,8 +45,8 @@ pub fn converged(
         .filter(|pod| pod.metadata.is_controlled_by(&set.metadata.uid))
         .cloned()
         .collect();
-    let snapshot = Snapshot::new(set.clone(), nodes.to_vec(), owned, hash, gates);
-    let status = compute(&snapshot, true, now);
+    let snapshot = Snapshot::new(set.clone(), nodes.to_vec(), owned, hash, true, gates);
+    let status = compute(&snapshot, now);
     if status != set.status {
         return Err(format!(
             "{key}: status says {:?}, the pods say {status:?}",

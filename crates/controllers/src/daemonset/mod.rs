@@ -1,4 +1,4 @@
-//! DaemonSet: one pod on each node that fits.
+//! DaemonSet: one pod on each node that fits. A workload.
 //!
 //! **Converges**: every node that the template's selector, affinity and tolerations allow has one
 //! pod of the current revision, no other node has one; the status counts nodes; at most
@@ -9,7 +9,7 @@
 //! taints so that the set would act; time, when `minReadySeconds` or a back-off decides.
 //!
 //! **Writes**: creates pods that are bound to their node by affinity (by slow start) and deletes
-//! pods, at most 250 of each in a round; patches owner references (adopt, release) and revision
+//! pods, at most 250 of each in a sync; patches owner references (adopt, release) and revision
 //! labels; creates, renumbers and deletes ControllerRevisions; puts its own status; emits
 //! `SuccessfulCreate`, `FailedCreate`, `SuccessfulDelete`, `FailedDelete`, `FailedDaemonPod`,
 //! `SucceededDaemonPod` and `SelectingAll`.
@@ -20,7 +20,7 @@
 //! **Deliberate differences**: deletions carry the pod's uid as a precondition; counts in the status
 //! of a set that is changing fast are written at most once in 100 ms; a status that would change
 //! nothing is not written while pods are awaited; a deleted node wakes the sets that ran there; an
-//! old pod on a node that no longer exists does not hold up a surge; a round that relabels pods ends
+//! old pod on a node that no longer exists does not hold up a surge; a sync that relabels pods ends
 //! there, so that no update deletes them for the label they had; names of revisions hash the
 //! template's JSON, not a dump of a Go struct (revisions are found by their data, whoever made them).
 
@@ -43,23 +43,22 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::decision::Explain;
 use api::kinds::{ControllerRevision, DaemonSet, DaemonSetStatus, Node, Pod};
-use api::{Clock, Gate, Key, MicroTime, Selector};
-use futures_util::future::BoxFuture;
-use runtime::controller::Controller;
+use api::{Clock, Gate, Key, LabelSet, MicroTime, Resource, Selector};
 use runtime::events::{EventType, ObjectRef};
-use runtime::rate_limit::Backoff;
-use runtime::triggers::{Owned, at_once, by_controller, never, watch_self};
-use runtime::{Error, Expectations, Informers, Next, Queue, Reconcile, Store};
+use runtime::{Context, Controller, Error, Expectations, Loop, Next, Owns, Store};
 
-use crate::Tools;
+use crate::Descriptor;
 use crate::workload::claim::wants_orphan;
 use crate::workload::on_node::by_node;
-use crate::workload::status::put_status_with_retry;
-use crate::workload::{Claimer, History, OwnWrites, PodControl, StatusWindow, availability};
+use crate::workload::{
+    Claimer, Consistency, Driver, History, KeyState, Observed, PodControl, StatusChange, Workload,
+    availability, candidates,
+};
 
 use backoff::FailedPods;
-use revisions::Keeper;
+use revisions::RevisionManager;
 use triggers::NodeTrigger;
 
 pub use apply::Outcome;
@@ -71,7 +70,23 @@ pub use revisions::Revisions;
 pub use snapshot::Snapshot;
 pub use status::compute;
 
-const CONTROLLER: &str = "daemonset-controller";
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    component: "daemonset-controller",
+    caches: &[
+        DaemonSet::TYPE,
+        Pod::TYPE,
+        Node::TYPE,
+        ControllerRevision::TYPE,
+    ],
+    decides_about: &[DaemonSet::TYPE],
+    queues: &["daemonset"],
+    metrics: &["daemonset_controller_"],
+    build: Some(|ctx| {
+        let workers = ctx.workers(ctx.config.daemon_set_controller.concurrent_syncs);
+        Some(controller(ctx, workers).into())
+    }),
+    ..Descriptor::named("daemonset-controller", "daemonset", "daemon-set-controller")
+};
 
 /// Upstream's `BurstReplicas`: more at once would be a strain on image registries.
 pub const BURST: usize = 250;
@@ -79,204 +94,206 @@ pub const BURST: usize = 250;
 /// What the API server fills in when the field is absent.
 const HISTORY_LIMIT_DEFAULT: i32 = 10;
 
-pub struct DaemonSetController {
-    tools: Tools,
-    sets: Arc<Store<DaemonSet>>,
+pub fn controller(context: &Context, workers: usize) -> Controller {
+    let informers = &context.informers;
+    informers.of::<Pod>().add_index(&by_node());
+    let expectations = Expectations::watched(&context.metrics, context.controller);
+    let consistency = Consistency::gated(
+        context,
+        Gate::StaleControllerConsistencyDaemonSet,
+        "daemonset_controller_stale_sync_skips_total",
+    );
+    let consistency = consistency.of::<DaemonSet>(context).of::<Pod>(context);
+    let consistency = Arc::new(consistency.of::<ControllerRevision>(context));
+    let nodes = NodeTrigger {
+        sets: informers.store::<DaemonSet>(),
+        pods: informers.store::<Pod>(),
+        gates: context.gates,
+    };
+    Loop::of::<DaemonSet>(context)
+        .queue("daemonset")
+        .owns(
+            Owns::<Pod, DaemonSet>::selected_by(selects)
+                .expecting(&expectations)
+                .again_after(|set, old, new| {
+                    availability::after_becoming_ready(set.spec.min_ready_seconds, old, new)
+                }),
+        )
+        .owns(Owns::<ControllerRevision, DaemonSet>::selected_by(selects))
+        .watches::<Node>(move |change, queue| nodes.on_change(change, queue))
+        .workers(workers)
+        .reconciler(Driver::new(
+            context,
+            &consistency,
+            Some(&expectations),
+            DaemonSets {
+                history: History::new(
+                    context.client.clone(),
+                    informers.store::<ControllerRevision>(),
+                ),
+                control: PodControl::new(context.client.clone(), context.recorder.clone()),
+                pods: informers.store::<Pod>(),
+                nodes: informers.store::<Node>(),
+                steady: runtime::clock::steady(&context.clock),
+                context: context.clone(),
+                expectations: expectations.clone(),
+                consistency: consistency.clone(),
+                failed_pods: FailedPods::default(),
+                burst: BURST,
+            },
+        ))
+}
+
+fn selects(set: &DaemonSet, labels: &LabelSet) -> bool {
+    wants_orphan(&set.spec.selector, labels)
+}
+
+pub struct DaemonSets {
+    context: Context,
     pods: Arc<Store<Pod>>,
     nodes: Arc<Store<Node>>,
     history: History,
     control: PodControl,
     expectations: Arc<Expectations>,
-    own_writes: Arc<OwnWrites>,
-    failed_pods: Arc<FailedPods>,
+    consistency: Arc<Consistency>,
+    failed_pods: FailedPods,
     /// Says for how long pods have failed.
     steady: Clock,
-    status_window: StatusWindow,
     burst: usize,
 }
 
-/// Builds the controller.
-pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Controller {
-    let (sets, pods) = (informers.of::<DaemonSet>(), informers.of::<Pod>());
-    let (nodes, revisions) = (informers.of::<Node>(), informers.of::<ControllerRevision>());
-    pods.add_index(&by_controller());
-    pods.add_index(&by_node());
-    revisions.add_index(&by_controller());
-    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
-    let steady = runtime::clock::steady(&tools.clock);
-    let expectations = Arc::new(Expectations::default());
-    expectations.watch(&tools.metrics, CONTROLLER);
-    let own_writes = OwnWrites::gated(
-        &tools,
-        Gate::StaleControllerConsistencyDaemonSet,
-        "daemonset_controller_stale_sync_skips_total",
-    );
-    let own_writes = own_writes.of(sets.store()).of(pods.store());
-    let own_writes = Arc::new(own_writes.of(revisions.store()));
-    let failed_pods = Arc::new(FailedPods::default());
-    {
-        let (expectations, own_writes) = (expectations.clone(), own_writes.clone());
-        let failed_pods = failed_pods.clone();
-        watch_self(&sets, &queue, move |key| {
-            expectations.forget(key);
-            own_writes.forget(key);
-            failed_pods.forget(key);
-        });
-    }
-    Owned {
-        owners: sets.store().clone(),
-        queue: queue.clone(),
-        selects: |set: &DaemonSet, labels| wants_orphan(&set.spec.selector, labels),
-        expectations: Some(expectations.clone()),
-        added_after: at_once,
-        again_after: |set: &DaemonSet, old: &Pod, new: &Pod| {
-            availability::after_becoming_ready(set.spec.min_ready_seconds, old, new)
-        },
-    }
-    .watch(&pods);
-    Owned {
-        owners: sets.store().clone(),
-        queue: queue.clone(),
-        selects: |set: &DaemonSet, labels| wants_orphan(&set.spec.selector, labels),
-        expectations: None,
-        added_after: at_once,
-        again_after: never,
-    }
-    .watch(&revisions);
-    NodeTrigger {
-        sets: sets.store().clone(),
-        pods: pods.store().clone(),
-        queue: queue.clone(),
-        gates: tools.gates,
-    }
-    .watch(&nodes);
-    Controller {
-        name: CONTROLLER,
-        queue,
-        workers,
-        retries_max: None,
-        waits_for: vec![
-            sets.synced(),
-            pods.synced(),
-            nodes.synced(),
-            revisions.synced(),
-        ],
-        metrics: None,
-        reconciler: Arc::new(DaemonSetController {
-            history: History::new(tools.client.clone(), revisions.store().clone()),
-            control: PodControl::new(tools.client.clone(), tools.recorder.clone()),
-            tools,
-            sets: sets.store().clone(),
-            pods: pods.store().clone(),
-            nodes: nodes.store().clone(),
-            expectations,
-            own_writes,
-            failed_pods,
-            steady,
-            status_window: StatusWindow::default(),
-            burst: BURST,
-        }),
-    }
-}
+impl Workload for DaemonSets {
+    type Object = DaemonSet;
+    type Snapshot = Snapshot;
+    type Plan = Plan;
+    type Outcome = Outcome;
+    type Status = DaemonSetStatus;
 
-impl Reconcile for DaemonSetController {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key))
-    }
-}
-
-impl DaemonSetController {
-    async fn sync(&self, key: &Key) -> Result<Next, Error> {
-        self.own_writes.check(key)?;
-        let Some(set) = self.sets.get(key) else {
-            self.forget(key);
-            return Ok(Next::AwaitChange);
-        };
+    async fn observe(
+        &self,
+        key: &Key,
+        set: Arc<DaemonSet>,
+        may_act: bool,
+    ) -> Result<Observed<Snapshot>, Error> {
         if set.spec.selector.is_empty() {
             self.warn_of_empty_selector(&set);
-            return Ok(Next::AwaitChange);
+            return Ok(Observed::done(None));
         }
         if set.metadata.is_terminating() {
             // Its revisions may be gone already: no status that we could compute would be right.
-            self.record(key, &Plan::being_deleted(), self.tools.clock.now());
-            return Ok(Next::AwaitChange);
+            return Ok(Observed::Done {
+                lines: Plan::being_deleted().explain(),
+                next: Next::AwaitChange,
+            });
         }
         let Ok(selector) = set.spec.selector.compile() else {
             return Err(Error::Terminal(format!("the selector of {key} is invalid")));
         };
-        // Asked before the caches are read: what they show then includes what was expected.
-        let may_act = self.expectations.satisfied(key);
         let (revisions, pods) = self.claim(&set, &selector).await?;
-        let keeper = Keeper {
-            client: &self.tools.client,
+        let manager = RevisionManager {
+            client: &self.context.client,
             history: &self.history,
-            own_writes: &self.own_writes,
+            consistency: &self.consistency,
             key,
             set: &set,
         };
-        let revisions = keeper.resolve(revisions, &pods).await?;
+        let revisions = manager.resolve(revisions, &pods).await?;
         let nodes = self.nodes.list();
-        let snapshot = Snapshot::new(set, nodes, pods, revisions.hash(), self.tools.gates);
-        self.bring_about(key, &snapshot, &revisions, may_act).await
+        let gates = self.context.gates;
+        let limit = set.spec.revision_history_limit;
+        let limit = limit.unwrap_or(HISTORY_LIMIT_DEFAULT);
+        let mut snapshot = Snapshot::new(set, nodes, pods, revisions.hash(), may_act, gates);
+        let pods = snapshot.all_pods().chain(&snapshot.leaving);
+        snapshot.surplus_revisions = revisions.surplus(limit, pods);
+        Ok(Observed::Snapshot(snapshot))
     }
 
-    async fn bring_about(
+    fn plan(&self, snapshot: &Snapshot, now: MicroTime) -> Plan {
+        let steady = self.steady.now();
+        plan(snapshot, self.burst, now, |node| {
+            self.failed_pods.remaining(&snapshot.set, node, steady)
+        })
+    }
+
+    async fn apply(&self, key: &Key, snapshot: &Snapshot, plan: &Plan) -> Result<Outcome, Error> {
+        Ok(self.create_and_delete(key, snapshot, plan).await)
+    }
+
+    fn status(
         &self,
-        key: &Key,
         snapshot: &Snapshot,
-        revisions: &Revisions,
-        may_act: bool,
-    ) -> Result<Next, Error> {
-        // One reading of the clock for plan and status, so that they agree.
-        let now = self.tools.clock.now();
-        let plan = if may_act {
-            let steady = self.steady.now();
-            plan(snapshot, self.burst, now, |node| {
-                self.failed_pods.remaining(&snapshot.set, node, steady)
-            })
-        } else {
-            Plan::await_events()
-        };
-        self.record(key, &plan, now);
-        let mut outcome = self.apply(key, snapshot, &plan).await;
-        if may_act && outcome.failure.is_none() {
-            outcome.failure = self.truncate_history(snapshot, revisions).await.err();
-        }
-        let status = status::compute(snapshot, may_act, now);
-        let written = self
-            .write_status(key, snapshot, &outcome, &status, now)
-            .await;
-        if let Some(failure) = outcome.failure {
-            return Err(failure);
-        }
-        let (written, computed_at) = (written?, now);
-        let now = self.tools.clock.now();
-        let available = until_available(snapshot, &status, computed_at, now);
-        let waits = [written, plan.wait, available, self.expectations.wait(key)];
-        match waits.into_iter().flatten().min() {
-            Some(wait) => Ok(Next::After(wait)),
-            None => Ok(Next::AwaitChange),
-        }
+        _: &Plan,
+        outcome: &Outcome,
+        now: MicroTime,
+    ) -> (DaemonSetStatus, StatusChange) {
+        let status = status::compute(snapshot, now);
+        let change = status::change(&snapshot.set, &status, outcome);
+        (status, change)
     }
 
+    async fn write_status(
+        &self,
+        state: &KeyState,
+        snapshot: &Snapshot,
+        _: &Plan,
+        status: &DaemonSetStatus,
+    ) -> Result<(), Error> {
+        state.put_status(&*snapshot.set, status).await
+    }
+
+    /// Truncates the history.
+    async fn finish(&self, _: &Key, snapshot: &Snapshot, outcome: &Outcome) -> Result<(), Error> {
+        if !snapshot.may_act || outcome.failure.is_some() {
+            return Ok(());
+        }
+        let surplus = &snapshot.surplus_revisions;
+        self.history.truncate(surplus).await.map_err(|error| {
+            Error::Retry(format!(
+                "failed to clean up revisions of DaemonSet: {error}"
+            ))
+        })
+    }
+
+    /// A pod that becomes available, or a failed one that may be replaced.
+    fn wait(
+        &self,
+        snapshot: &Snapshot,
+        plan: &Plan,
+        status: &DaemonSetStatus,
+        computed_at: MicroTime,
+        now: MicroTime,
+    ) -> Option<Duration> {
+        let unsure = status.number_ready != status.number_available;
+        let pods = snapshot.all_pods().map(|pod| &**pod);
+        let seconds = snapshot.set.spec.min_ready_seconds;
+        let available = availability::wait(pods, seconds, unsure, computed_at, now);
+        available.into_iter().chain(plan.wait).min()
+    }
+
+    fn forget(&self, key: &Key) {
+        self.failed_pods.forget(key);
+    }
+}
+
+impl DaemonSets {
     /// The set's revisions and its pods, after adopting and releasing.
     async fn claim(
         &self,
         set: &Arc<DaemonSet>,
         selector: &Selector,
     ) -> Result<(Vec<Arc<ControllerRevision>>, Vec<Arc<Pod>>), Error> {
-        let claimer = Claimer::new(&self.tools.client, &**set);
-        let candidates = self.history.candidates(&set.metadata, selector);
+        let claimer = Claimer::new(&self.context.client, &**set);
+        let held = self.history.candidates(&set.metadata, selector);
         let revisions = claimer
             .claim(
-                candidates,
-                self.own_writes.kind::<ControllerRevision>(),
+                held,
+                self.consistency.kind::<ControllerRevision>(),
                 |held: &ControllerRevision| selector.matches(&held.metadata.labels),
             )
             .await?;
-        let candidates = snapshot::candidates(set, &self.pods);
+        let candidates = candidates(&set.metadata, &self.pods);
         let pods = claimer
-            .claim(candidates, self.own_writes.kind::<Pod>(), |pod: &Pod| {
+            .claim(candidates, self.consistency.kind::<Pod>(), |pod: &Pod| {
                 selector.matches(&pod.metadata.labels)
             })
             .await?;
@@ -284,90 +301,11 @@ impl DaemonSetController {
     }
 
     fn warn_of_empty_selector(&self, set: &DaemonSet) {
-        self.tools.recorder.event(
+        self.context.recorder.event(
             &ObjectRef::of(set),
             EventType::Warning,
             "SelectingAll",
             "This daemon set is selecting all pods. A non-empty selector is required.",
         );
     }
-
-    fn forget(&self, key: &Key) {
-        self.expectations.forget(key);
-        self.own_writes.forget(key);
-        self.failed_pods.forget(key);
-        self.status_window.forget(key);
-    }
-
-    fn record(&self, key: &Key, plan: &Plan, now: MicroTime) {
-        let decisions = &self.tools.decisions;
-        decisions.record(CONTROLLER, key, now, plan.reasons());
-    }
-
-    /// Writes the status if it differs; says how long to wait when a write has to wait its turn.
-    async fn write_status(
-        &self,
-        key: &Key,
-        snapshot: &Snapshot,
-        outcome: &Outcome,
-        status: &DaemonSetStatus,
-        now: MicroTime,
-    ) -> Result<Option<Duration>, Error> {
-        let set = &*snapshot.set;
-        if set.status == *status {
-            return Ok(None);
-        }
-        if outcome.moved && outcome.failure.is_none() {
-            // The pods that were just made or deleted will be counted in a moment.
-            return Ok(Some(StatusWindow::LENGTH));
-        }
-        if status::differs_in_counts_alone(set, status)
-            && let Some(wait) = self.status_window.until_open(key, now)
-        {
-            return Ok(Some(wait));
-        }
-        let client = &self.tools.client;
-        let revision = put_status_with_retry::<DaemonSet>(client, &set.metadata, status).await?;
-        self.own_writes.note::<DaemonSet>(key, revision);
-        self.status_window.written(key, now);
-        Ok(None)
-    }
-
-    async fn truncate_history(
-        &self,
-        snapshot: &Snapshot,
-        revisions: &Revisions,
-    ) -> Result<(), Error> {
-        let limit = snapshot.set.spec.revision_history_limit;
-        let pods = snapshot.all_pods().chain(&snapshot.leaving);
-        for surplus in revisions.surplus(limit.unwrap_or(HISTORY_LIMIT_DEFAULT), pods) {
-            match self.history.delete(&surplus).await {
-                Err(error) if !error.is_not_found() && !error.is_conflict() => {
-                    return Err(Error::Retry(format!(
-                        "failed to clean up revisions of DaemonSet: {error}"
-                    )));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-}
-
-/// When the next ready pod becomes available if nothing else happens.
-fn until_available(
-    snapshot: &Snapshot,
-    status: &DaemonSetStatus,
-    computed_at: MicroTime,
-    now: MicroTime,
-) -> Option<Duration> {
-    let min_ready_seconds = snapshot.set.spec.min_ready_seconds;
-    if min_ready_seconds <= 0 {
-        return None;
-    }
-    let pods = snapshot.all_pods().map(|pod| &**pod);
-    let next = availability::next_check(pods, min_ready_seconds, computed_at, now);
-    let unsure = status.number_ready != status.number_available;
-    let latest = Duration::from_secs(min_ready_seconds.unsigned_abs().into());
-    next.or(unsure.then_some(latest))
 }

@@ -49,6 +49,9 @@ pub fn plan(
     now: MicroTime,
     backoff: impl Fn(&str) -> Option<Duration>,
 ) -> Plan {
+    if !snapshot.may_act {
+        return Plan::awaiting_consistency();
+    }
     let mut plan = place(snapshot, now, &backoff);
     if plan.is_idle() {
         let updated = update::plan(snapshot, now);
@@ -241,8 +244,8 @@ impl OnNode<'_> {
 
 impl Plan {
     /// Nothing, because the caches have not shown the effect of the last plan yet.
-    pub fn await_events() -> Plan {
-        Plan::only(Note::AwaitingOwnWrites)
+    fn awaiting_consistency() -> Plan {
+        Plan::only(Note::AwaitingConsistency)
     }
 
     pub fn being_deleted() -> Plan {

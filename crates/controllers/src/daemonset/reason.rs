@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Time;
+use api::decision::{Explain, Line};
 
 use super::eligibility::Unfit;
 use super::plan::{Creation, Deletion, NOTES_MAX, Plan};
@@ -53,7 +54,7 @@ pub enum Note {
         next_at: Option<Time>,
     },
     BeingDeleted,
-    AwaitingOwnWrites,
+    AwaitingConsistency,
     Unfit {
         node: Arc<str>,
         why: Unfit,
@@ -78,21 +79,40 @@ pub enum Note {
     },
 }
 
-impl Plan {
-    /// What the plan does and why; the first few of a kind explain the rest.
-    pub fn reasons(&self) -> impl Iterator<Item = String> {
+impl Explain for Plan {
+    /// The first few of a kind explain the rest.
+    fn explain(&self) -> Vec<Line> {
         let more = |what: &'static str, count: usize| {
             let more = count.saturating_sub(NOTES_MAX);
-            (more > 0).then(|| format!("{what} {more} more"))
+            (more > 0).then(|| Line::acts("More", format!("{what} {more} more")))
         };
-        let creations = self.create.iter().take(NOTES_MAX).map(Creation::to_string);
-        let deletions = self.delete.iter().take(NOTES_MAX).map(Deletion::to_string);
-        let notes = self.notes.iter().map(Note::to_string);
+        let creations = self.create.iter().take(NOTES_MAX).map(Line::from);
+        let deletions = self.delete.iter().take(NOTES_MAX).map(Line::from);
+        let notes = self.notes.iter().map(Line::from);
         creations
             .chain(more("creates", self.create.len()))
             .chain(deletions)
             .chain(more("deletes", self.delete.len()))
             .chain(notes)
+            .collect()
+    }
+}
+
+impl From<&Creation> for Line {
+    fn from(creation: &Creation) -> Line {
+        Line::acts("Creates", creation.to_string())
+    }
+}
+
+impl From<&Deletion> for Line {
+    fn from(deletion: &Deletion) -> Line {
+        Line::acts("Deletes", deletion.to_string())
+    }
+}
+
+impl From<&Note> for Line {
+    fn from(note: &Note) -> Line {
+        Line::states("Note", note.to_string())
     }
 }
 
@@ -148,7 +168,7 @@ impl fmt::Display for Note {
                 f,
                 "is being deleted: its pods are left to the garbage collector"
             ),
-            Note::AwaitingOwnWrites => write!(
+            Note::AwaitingConsistency => write!(
                 f,
                 "waits until the pods it has just created or deleted show up in the cache"
             ),

@@ -9,13 +9,13 @@ use client::{Client, Patch};
 use runtime::Error;
 
 use super::pods::REVISION_HASH;
-use crate::workload::OwnWrites;
+use crate::workload::Consistency;
 use crate::workload::claim::controller_reference;
 use crate::workload::history::{History, NewRevision, revision_name};
 use crate::workload::status::{put_status, revision};
 
 /// The current revision and the others, oldest first.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Revisions {
     pub current: Arc<ControllerRevision>,
     pub old: Vec<Arc<ControllerRevision>>,
@@ -61,15 +61,15 @@ fn mark(pod: &Pod) -> Option<&str> {
 }
 
 /// Finds and keeps the revisions of one set, during one reconcile.
-pub(super) struct Keeper<'a> {
+pub(super) struct RevisionManager<'a> {
     pub client: &'a Client,
     pub history: &'a History,
-    pub own_writes: &'a OwnWrites,
+    pub consistency: &'a Consistency,
     pub key: &'a Key,
     pub set: &'a DaemonSet,
 }
 
-impl Keeper<'_> {
+impl RevisionManager<'_> {
     /// Sorts out the revisions that the set controls.
     pub(super) async fn resolve(
         &self,
@@ -168,7 +168,7 @@ impl Keeper<'_> {
         }
         fresh.status.collision_count = Some(expected.unwrap_or(0).saturating_add(1));
         let written = put_status::<DaemonSet>(self.client, &fresh.metadata, &fresh.status).await?;
-        self.own_writes.note::<DaemonSet>(self.key, written);
+        self.consistency.note::<DaemonSet>(self.key, written);
         Ok(error.into())
     }
 
@@ -188,14 +188,9 @@ impl Keeper<'_> {
                 relabelled = true;
             }
         }
-        for surplus in equal {
-            if surplus.metadata.name != kept.metadata.name {
-                match self.history.delete(&surplus).await {
-                    Err(error) if !error.is_not_found() => return Err(error.into()),
-                    _ => {}
-                }
-            }
-        }
+        let mut surplus = equal;
+        surplus.retain(|held| held.metadata.name != kept.metadata.name);
+        self.history.truncate(&surplus).await?;
         if relabelled {
             // The pods in the cache still look outdated: an update would delete them for nothing.
             let resource = Pod::TYPE.plural.into();
@@ -212,13 +207,13 @@ impl Keeper<'_> {
             .client
             .patch(&Pod::TYPE, &meta.namespace, &meta.name, None, &patch)
             .await?;
-        self.own_writes.note::<Pod>(self.key, revision(&answer));
+        self.consistency.note::<Pod>(self.key, revision(&answer));
         Ok(())
     }
 
     fn note(&self, written: &ControllerRevision) {
         let version = written.metadata.resource_version;
-        self.own_writes
+        self.consistency
             .note::<ControllerRevision>(self.key, version);
     }
 }

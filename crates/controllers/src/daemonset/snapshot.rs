@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::Gates;
-use api::kinds::{DaemonSet, Node, Pod};
-use runtime::triggers::by_controller;
-use runtime::{IndexValue, Store};
+use api::kinds::{ControllerRevision, DaemonSet, Node, Pod};
 
 use super::eligibility::{Eligibility, Verdict};
 use super::pods::{is_updated, template_generation};
@@ -20,8 +18,12 @@ pub struct Snapshot {
     pub pods: BTreeMap<Arc<str>, Vec<Arc<Pod>>>,
     /// Those left out: they still keep their revision alive.
     pub leaving: Vec<Arc<Pod>>,
-    /// The current revision's.
+    /// The hash of the current revision.
     pub hash: Arc<str>,
+    /// Old revisions that the history need not hold.
+    pub surplus_revisions: Vec<Arc<ControllerRevision>>,
+    /// What was created or deleted before has shown up.
+    pub may_act: bool,
     pub generation: Option<i64>,
 }
 
@@ -31,6 +33,7 @@ impl Snapshot {
         nodes: Vec<Arc<Node>>,
         pods: Vec<Arc<Pod>>,
         hash: &str,
+        may_act: bool,
         gates: Gates,
     ) -> Snapshot {
         let eligibility = Eligibility::new(&set, gates);
@@ -64,6 +67,8 @@ impl Snapshot {
             pods: placed,
             leaving,
             hash: hash.into(),
+            surplus_revisions: Vec::new(),
+            may_act,
         }
     }
 
@@ -89,12 +94,4 @@ impl Snapshot {
     pub fn all_pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
         self.pods.values().flatten()
     }
-}
-
-/// Pods that the set controls, and orphans of its namespace.
-pub(super) fn candidates(set: &DaemonSet, pods: &Store<Pod>) -> Vec<Arc<Pod>> {
-    let (meta, index) = (&set.metadata, by_controller());
-    let mut found = pods.by(&index, &IndexValue::Uid(meta.uid.clone()));
-    found.extend(pods.by(&index, &IndexValue::Text(meta.namespace.clone())));
-    found
 }

@@ -3,15 +3,16 @@
 use api::MicroTime;
 use api::kinds::{DaemonSet, DaemonSetStatus};
 
+use super::apply::Outcome;
 use super::pods::by_seniority;
 use super::snapshot::Snapshot;
+use crate::workload::StatusChange;
 
-/// Counts nodes, by the senior pod on each. `acted` says whether the set was looked after in this
-/// round; if not, its generation has not been observed.
-pub fn compute(snapshot: &Snapshot, acted: bool, now: MicroTime) -> DaemonSetStatus {
+/// Counts nodes, by the senior pod on each. As long as the set may not act, its generation has not been observed.
+pub fn compute(snapshot: &Snapshot, now: MicroTime) -> DaemonSetStatus {
     let set = &*snapshot.set;
     let mut status = DaemonSetStatus {
-        observed_generation: if acted {
+        observed_generation: if snapshot.may_act {
             set.metadata.generation
         } else {
             set.status.observed_generation
@@ -43,7 +44,15 @@ pub fn compute(snapshot: &Snapshot, acted: bool, now: MicroTime) -> DaemonSetSta
     status
 }
 
-/// Do only the counts differ? Then the write can wait for more of them.
-pub(super) fn differs_in_counts_alone(set: &DaemonSet, status: &DaemonSetStatus) -> bool {
-    set.status.observed_generation == status.observed_generation
+/// How the status differs from the one that the set has.
+pub(super) fn change(set: &DaemonSet, status: &DaemonSetStatus, outcome: &Outcome) -> StatusChange {
+    if set.status == *status {
+        StatusChange::None
+    } else if outcome.moved && outcome.failure.is_none() {
+        StatusChange::Moving
+    } else if set.status.observed_generation == status.observed_generation {
+        StatusChange::Counts
+    } else {
+        StatusChange::Now
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use api::kinds::{DaemonSet, Node, Pod};
 use api::{Gates, Resource};
 use runtime::informer::Change;
-use runtime::{Informer, Queue, Store};
+use runtime::{Queue, Store};
 
 use super::eligibility::Eligibility;
 use crate::workload::on_node::pods_on;
@@ -17,21 +17,20 @@ pub(super) struct NodeTrigger {
     pub sets: Arc<Store<DaemonSet>>,
     /// Needs the index [`by_node`](crate::workload::on_node::by_node).
     pub pods: Arc<Store<Pod>>,
-    pub queue: Arc<Queue>,
     pub gates: Gates,
 }
 
 impl NodeTrigger {
-    pub(super) fn watch(self, nodes: &Informer<Node>) {
-        nodes.on_change(move |change| match change {
-            Change::Added(node) => self.changed(node),
-            Change::Updated { old, new } if is_worth_a_look(old, new) => self.changed(new),
+    pub(super) fn on_change(&self, change: Change<'_, Node>, queue: &Queue) {
+        match change {
+            Change::Added(node) => self.changed(node, queue),
+            Change::Updated { old, new } if is_worth_a_look(old, new) => self.changed(new, queue),
             Change::Updated { .. } => {}
-            Change::Deleted(node) => self.deleted(node),
-        });
+            Change::Deleted(node) => self.deleted(node, queue),
+        }
     }
 
-    fn changed(&self, node: &Node) {
+    fn changed(&self, node: &Node, queue: &Queue) {
         let pods = pods_on(&self.pods, &node.metadata.name);
         for set in self.sets.list() {
             let verdict = Eligibility::new(&set, self.gates).verdict(node);
@@ -43,18 +42,18 @@ impl NodeTrigger {
                 verdict.should_run()
             };
             if acts {
-                self.queue.add(set.key());
+                queue.add(set.key());
             }
         }
     }
 
     /// Upstream sleeps through this; the count of desired pods, and pods that nobody can bind any
     /// more, would then wait for something else to happen.
-    fn deleted(&self, node: &Node) {
+    fn deleted(&self, node: &Node, queue: &Queue) {
         for set in self.sets.list() {
             let verdict = Eligibility::new(&set, self.gates).verdict(node);
             if verdict.should_run() {
-                self.queue.add(set.key());
+                queue.add(set.key());
             }
         }
     }

@@ -13,32 +13,32 @@ use super::limits::progress_deadline;
 use super::plan::{Plan, Step, Update};
 use super::rollback::RollBack;
 use super::snapshot::Snapshot;
-use super::{DeploymentController, new_set, status};
+use super::{Deployments, new_set, status};
 use crate::workload::status::{put_status, revision};
 
-impl DeploymentController {
+impl Deployments {
     /// Takes the steps of a plan, up to the first that fails.
-    pub(super) async fn apply(
+    pub(super) async fn take_steps(
         &self,
         key: &Key,
         snapshot: &Snapshot,
         plan: &Plan,
     ) -> Result<(), Error> {
         for (done, step) in plan.steps.iter().enumerate() {
-            let Err(failure) = self.take(key, snapshot, plan, step).await else {
+            let Err(failure) = self.take_step(key, snapshot, plan, step).await else {
                 continue;
             };
             if done > 0 && matches!(plan.steps[0], Step::Create(_)) {
                 // The set is there, and so are its revision and the news of it. The next reconcile
                 // makes it good if this fails as well.
-                let _ = self.write_what_is_settled(key, snapshot, plan).await;
+                let _ = self.write_what_is_certain(snapshot, plan).await;
             }
             return Err(failure);
         }
         Ok(())
     }
 
-    async fn take(
+    async fn take_step(
         &self,
         key: &Key,
         snapshot: &Snapshot,
@@ -50,28 +50,23 @@ impl DeploymentController {
             Step::Update(update) => self.update(key, snapshot, update).await,
             Step::Delete(set) => self.delete(set).await,
             Step::RollBack(roll_back) => {
-                self.write_what_is_settled(key, snapshot, plan).await?;
+                self.write_what_is_certain(snapshot, plan).await?;
                 self.roll_back(key, &snapshot.deployment, roll_back).await
             }
         }
     }
 
     /// Revision and conditions that the plan has set, with the counts as they were.
-    async fn write_what_is_settled(
-        &self,
-        key: &Key,
-        snapshot: &Snapshot,
-        plan: &Plan,
-    ) -> Result<(), Error> {
+    async fn write_what_is_certain(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), Error> {
         let after = &plan.after;
-        self.write_status(key, snapshot, &after.annotations, &after.status)
+        self.put_status(snapshot, &after.annotations, &after.status)
             .await
     }
 
     async fn create(&self, key: &Key, snapshot: &Snapshot, set: &ReplicaSet) -> Result<(), Error> {
         let body = new_set::body(set).to_string();
         let created = self
-            .tools
+            .context
             .client
             .create(&ReplicaSet::TYPE, &key.namespace, body)
             .await;
@@ -84,9 +79,9 @@ impl DeploymentController {
                 // Everything else would be refused as well.
                 return Err(Error::Terminal(error.to_string()));
             }
-            Err(error) => return Err(self.create_failed(key, snapshot, set, error).await),
+            Err(error) => return Err(self.create_failed(snapshot, set, error).await),
         };
-        self.own_writes.note::<ReplicaSet>(key, revision(&answer));
+        self.consistency.note::<ReplicaSet>(key, revision(&answer));
         if set.replicas() > 0 {
             self.say_scaled(snapshot, &set.metadata, 0, set.replicas());
         }
@@ -103,7 +98,7 @@ impl DeploymentController {
         error: client::Error,
     ) -> Error {
         let deployment = &*snapshot.deployment;
-        let Some(held) = self.sets.find(&key.namespace, &set.metadata.name) else {
+        let Some(held) = self.caches.sets.find(&key.namespace, &set.metadata.name) else {
             self.wait_for_unseen(key, deployment, &set.metadata.name)
                 .await;
             return Error::Stale {
@@ -118,7 +113,7 @@ impl DeploymentController {
         let mut status = deployment.status.clone();
         status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
         let annotations = &deployment.metadata.annotations;
-        match self.write_status(key, snapshot, annotations, &status).await {
+        match self.put_status(snapshot, annotations, &status).await {
             Ok(()) => error.into(),
             Err(failure) => failure,
         }
@@ -127,20 +122,19 @@ impl DeploymentController {
     /// If the set is one of ours whose creation was never answered, nothing is planned before the cache shows it:
     /// pods of another template would come on top of those that it is about to make.
     async fn wait_for_unseen(&self, key: &Key, deployment: &Deployment, name: &str) {
-        let client = &self.tools.client;
+        let client = &self.context.client;
         let found = client.get_as::<ReplicaSet>(&key.namespace, name).await;
         // Where it cannot be read, the next attempt comes here again.
         if let Ok(found) = found
             && found.metadata.is_controlled_by(&deployment.metadata.uid)
         {
-            self.own_writes
+            self.consistency
                 .note::<ReplicaSet>(key, found.metadata.resource_version);
         }
     }
 
     async fn create_failed(
         &self,
-        key: &Key,
         snapshot: &Snapshot,
         set: &ReplicaSet,
         error: client::Error,
@@ -155,15 +149,15 @@ impl DeploymentController {
                 ConditionStatus::False,
                 status::CREATE_FAILED,
                 message.clone(),
-                self.tools.clock.now(),
+                self.context.clock.now(),
             );
             conditions::replace_keeping_transition(&mut status.conditions, condition);
             let annotations = &deployment.metadata.annotations;
             // The failure to create matters more than a failure to say so.
-            let _ = self.write_status(key, snapshot, annotations, &status).await;
+            let _ = self.put_status(snapshot, annotations, &status).await;
         }
         let object = ObjectRef::of(deployment);
-        self.tools
+        self.context
             .recorder
             .event(&object, EventType::Warning, status::CREATE_FAILED, message);
         error.into()
@@ -173,11 +167,11 @@ impl DeploymentController {
         let meta = &update.before.metadata;
         let patch = Patch::Merge(update.patch().to_string().into());
         let answer = self
-            .tools
+            .context
             .client
             .patch(&ReplicaSet::TYPE, &meta.namespace, &meta.name, None, &patch)
             .await?;
-        self.own_writes.note::<ReplicaSet>(key, revision(&answer));
+        self.consistency.note::<ReplicaSet>(key, revision(&answer));
         for (from, to) in &update.scaled {
             self.say_scaled(snapshot, meta, *from, *to);
         }
@@ -189,7 +183,7 @@ impl DeploymentController {
         let name = &set.name;
         let message = format!("Scaled {direction} replica set {name} from {from} to {to}");
         let object = ObjectRef::of(&*snapshot.deployment);
-        self.tools
+        self.context
             .recorder
             .event(&object, EventType::Normal, "ScalingReplicaSet", message);
     }
@@ -202,7 +196,7 @@ impl DeploymentController {
             ..DeleteOptions::default()
         };
         let deleted = self
-            .tools
+            .context
             .client
             .delete(&ReplicaSet::TYPE, &meta.namespace, &meta.name, &options)
             .await;
@@ -220,7 +214,7 @@ impl DeploymentController {
         deployment: &Deployment,
         roll_back: &RollBack,
     ) -> Result<(), Error> {
-        let client = &self.tools.client;
+        let client = &self.context.client;
         let found = client
             .get(&Deployment::TYPE, &key.namespace, &key.name)
             .await?;
@@ -240,9 +234,9 @@ impl DeploymentController {
         let answer = client
             .replace(&Deployment::TYPE, &key.namespace, &key.name, None, body)
             .await?;
-        self.own_writes.note::<Deployment>(key, revision(&answer));
+        self.consistency.note::<Deployment>(key, revision(&answer));
         let object = ObjectRef::of(deployment);
-        self.tools.recorder.event(
+        self.context.recorder.event(
             &object,
             roll_back.event_type,
             roll_back.event_reason,
@@ -252,9 +246,8 @@ impl DeploymentController {
     }
 
     /// Writes status and annotations, if either differs from what was read.
-    pub(super) async fn write_status(
+    pub(super) async fn put_status(
         &self,
-        key: &Key,
         snapshot: &Snapshot,
         annotations: &api::LabelSet,
         status: &DeploymentStatus,
@@ -267,8 +260,9 @@ impl DeploymentController {
             annotations: annotations.clone(),
             ..deployment.metadata.clone()
         };
-        let revision = put_status::<Deployment>(&self.tools.client, &meta, status).await?;
-        self.own_writes.note::<Deployment>(key, revision);
+        let revision = put_status::<Deployment>(&self.context.client, &meta, status).await?;
+        let key = deployment.key();
+        self.consistency.note::<Deployment>(&key, revision);
         Ok(())
     }
 }

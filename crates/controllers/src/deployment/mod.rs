@@ -1,4 +1,4 @@
-//! Deployment: bring pods from one template to the next, through ReplicaSets.
+//! Deployment: bring pods from one template to the next, through ReplicaSets. A workload.
 //!
 //! **Converges**: one ReplicaSet has the Deployment's template and all its pods; older ones are
 //! empty and as many as the history may hold; the status tells how far this has come.
@@ -48,17 +48,17 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::decision::{Explain, Line};
 use api::kinds::{Deployment, DeploymentStatus, Pod, ReplicaSet};
-use api::{Key, LabelSet, MicroTime, Resource};
-use futures_util::future::BoxFuture;
-use runtime::controller::Controller;
+use api::{Key, LabelSet, MicroTime, Resource, Time};
 use runtime::events::ObjectRef;
-use runtime::rate_limit::Backoff;
-use runtime::triggers::{Owned, at_once, by_controller, never, watch_self};
-use runtime::{Change, Error, EventType, IndexValue, Informers, Next, Queue, Reconcile, Store};
+use runtime::triggers::by_controller;
+use runtime::{Change, Context, Controller, Error, EventType, IndexValue, Loop, Next, Owns, Store};
 
-use crate::Tools;
-use crate::workload::{Claimer, OwnWrites, StatusWindow};
+use crate::Descriptor;
+use crate::workload::{
+    Claimer, Consistency, Driver, KeyState, Observed, StatusChange, Workload, candidates,
+};
 
 pub use invariants::{bounds, converged, keeps_enough, recreates, safe, surplus};
 pub use limits::{max_unavailable, most_replicas};
@@ -67,8 +67,21 @@ pub use reason::{Reason, Why};
 pub use snapshot::Snapshot;
 pub use status::compute;
 
-/// The name in `--controllers`, and the component that events come from.
-pub const NAME: &str = "deployment-controller";
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    component: "deployment-controller",
+    caches: &[Deployment::TYPE, ReplicaSet::TYPE, Pod::TYPE],
+    decides_about: &[Deployment::TYPE],
+    queues: &["deployment"],
+    build: Some(|ctx| {
+        let workers = ctx.workers(ctx.config.deployment_controller.concurrent_syncs);
+        Some(controller(ctx, workers).into())
+    }),
+    ..Descriptor::named(
+        "deployment-controller",
+        "deployment",
+        "deployment-controller",
+    )
+};
 
 /// A Deployment that fails this often in a row is left alone until something changes.
 // UPSTREAM: 15 retries take about three minutes.
@@ -77,58 +90,38 @@ const RETRIES_MAX: u32 = 15;
 /// The cache shows an adoption long before this; it only bounds the wait.
 const ADOPTION_SEEN: Duration = Duration::from_secs(1);
 
-pub struct DeploymentController {
-    tools: Tools,
-    deployments: Arc<Store<Deployment>>,
-    sets: Arc<Store<ReplicaSet>>,
-    pods: Arc<Store<Pod>>,
-    own_writes: OwnWrites,
-    status_window: StatusWindow,
-}
-
-pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Controller {
-    let deployments = informers.of::<Deployment>();
-    let (sets, pods) = (informers.of::<ReplicaSet>(), informers.of::<Pod>());
-    sets.add_index(&by_controller());
-    pods.add_index(&by_controller());
-    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
-    watch_self(&deployments, &queue, |_| {});
-    Owned {
-        owners: deployments.store().clone(),
-        queue: queue.clone(),
-        selects,
-        expectations: None,
-        added_after: at_once,
-        again_after: never,
-    }
-    .watch(&sets);
-    let reconciler = Arc::new(DeploymentController {
-        tools,
-        deployments: deployments.store().clone(),
-        sets: sets.store().clone(),
-        pods: pods.store().clone(),
-        own_writes: OwnWrites::always().of(deployments.store()).of(sets.store()),
-        status_window: StatusWindow::default(),
-    });
-    {
-        let (reconciler, queue) = (reconciler.clone(), queue.clone());
-        pods.on_change(move |change| {
+pub fn controller(context: &Context, workers: usize) -> Controller {
+    let caches = Caches {
+        deployments: context.informers.store::<Deployment>(),
+        sets: context.informers.store::<ReplicaSet>(),
+        pods: context.informers.store::<Pod>(),
+    };
+    context.informers.of::<Pod>().add_index(&by_controller());
+    let consistency = Consistency::always().of::<Deployment>(context);
+    let consistency = Arc::new(consistency.of::<ReplicaSet>(context));
+    let (seen, workload) = (caches.clone(), caches);
+    Loop::of::<Deployment>(context)
+        .queue("deployment")
+        .owns(Owns::<ReplicaSet, _>::selected_by(selects))
+        .watches::<Pod>(move |change, queue| {
             if let Change::Deleted(pod) = change
-                && let Some(key) = reconciler.recreated_after(pod)
+                && let Some(key) = seen.recreated_after(pod)
             {
                 queue.add(key);
             }
-        });
-    }
-    Controller {
-        name: NAME,
-        queue,
-        workers,
-        retries_max: Some(RETRIES_MAX),
-        waits_for: vec![deployments.synced(), sets.synced(), pods.synced()],
-        metrics: None,
-        reconciler,
-    }
+        })
+        .workers(workers)
+        .retries(RETRIES_MAX)
+        .reconciler(Driver::new(
+            context,
+            &consistency,
+            None,
+            Deployments {
+                context: context.clone(),
+                caches: workload,
+                consistency: consistency.clone(),
+            },
+        ))
 }
 
 /// Does the Deployment want an orphan with these labels? An empty selector matches nothing here.
@@ -137,19 +130,59 @@ fn selects(deployment: &Deployment, labels: &LabelSet) -> bool {
     !selector.is_empty() && !labels.is_empty() && selector.matches(labels)
 }
 
-impl Reconcile for DeploymentController {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key))
+pub struct Deployments {
+    context: Context,
+    caches: Caches,
+    consistency: Arc<Consistency>,
+}
+
+#[derive(Clone)]
+struct Caches {
+    deployments: Arc<Store<Deployment>>,
+    sets: Arc<Store<ReplicaSet>>,
+    pods: Arc<Store<Pod>>,
+}
+
+/// A plan, the status that comes of it, and when no progress becomes a failure.
+pub struct Planned {
+    plan: Plan,
+    status: DeploymentStatus,
+    deadline: Option<Time>,
+}
+
+/// All that can fail ends the sync before the status is written.
+pub struct Outcome;
+
+impl crate::workload::Outcome for Outcome {
+    fn into_failure(self) -> Option<Error> {
+        None
     }
 }
 
-impl DeploymentController {
-    async fn sync(&self, key: &Key) -> Result<Next, Error> {
-        self.own_writes.check(key)?;
-        let Some(deployment) = self.deployments.get(key) else {
-            self.forget(key);
-            return Ok(Next::AwaitChange);
-        };
+impl Explain for Planned {
+    fn explain(&self) -> Vec<Line> {
+        let stuck = api::conditions::find(&self.status.conditions, status::PROGRESSING)
+            .is_some_and(|held| held.reason == status::TIMED_OUT)
+            .then_some(Reason::TimedOut);
+        let deadline = self.deadline.map(Reason::TimesOutAt);
+        let reasons = self.plan.reasons.iter().chain(&stuck).chain(&deadline);
+        reasons.map(Line::from).collect()
+    }
+}
+
+impl Workload for Deployments {
+    type Object = Deployment;
+    type Snapshot = Snapshot;
+    type Plan = Planned;
+    type Outcome = Outcome;
+    type Status = DeploymentStatus;
+
+    async fn observe(
+        &self,
+        key: &Key,
+        deployment: Arc<Deployment>,
+        _: bool,
+    ) -> Result<Observed<Snapshot>, Error> {
         if deployment.spec.selector.is_empty() {
             return self.refuse(key, deployment).await;
         }
@@ -158,11 +191,11 @@ impl DeploymentController {
                 "deployment {key} has invalid label selector: {error}"
             ))
         })?;
-        let candidates = snapshot::candidates(&deployment, &self.sets);
-        let sets = Claimer::new(&self.tools.client, &*deployment)
+        let candidates = candidates(&deployment.metadata, &self.caches.sets);
+        let sets = Claimer::new(&self.context.client, &*deployment)
             .claim(
                 candidates,
-                self.own_writes.kind::<ReplicaSet>(),
+                self.consistency.kind::<ReplicaSet>(),
                 |set: &ReplicaSet| selector.matches(&set.metadata.labels),
             )
             .await?;
@@ -171,46 +204,95 @@ impl DeploymentController {
             .any(|set| !set.metadata.is_controlled_by(&deployment.metadata.uid))
         {
             // Just adopted: our copy is out of date, and the new one wakes us.
-            return Ok(Next::After(ADOPTION_SEEN));
+            return Ok(Observed::Done {
+                lines: Vec::new(),
+                next: Next::After(ADOPTION_SEEN),
+            });
         }
-        let snapshot = Snapshot::new(deployment, sets, &self.pods, self.tools.gates);
+        let gates = self.context.gates;
+        let snapshot = Snapshot::new(deployment, sets, &self.caches.pods, gates);
+        Ok(Observed::Snapshot(snapshot))
+    }
 
-        let now = self.tools.clock.now();
-        let plan = plan(&snapshot, now);
+    fn plan(&self, snapshot: &Snapshot, now: MicroTime) -> Planned {
+        let plan = plan(snapshot, now);
         let deployment = &*snapshot.deployment;
         let status = status::compute(deployment, &plan.after, snapshot.gates, now);
         let deadline = (plan.after.report == Report::Progress)
             .then(|| status::deadline_at(deployment, &status))
             .flatten();
-        self.record(key, &plan, &status, deadline, now);
-
-        self.apply(key, &snapshot, &plan).await?;
-        if plan.after.report == Report::AsIs {
-            return Ok(Next::AwaitChange);
+        Planned {
+            plan,
+            status,
+            deadline,
         }
-        self.report(key, &snapshot, &plan, &status, now)
-            .await
-            .map(
-                |wait| match wait.or(deadline.map(|at| status::until_deadline(at, now))) {
-                    Some(wait) => Next::After(wait),
-                    None => Next::AwaitChange,
-                },
-            )
     }
 
-    fn forget(&self, key: &Key) {
-        self.own_writes.forget(key);
-        self.status_window.forget(key);
+    async fn apply(
+        &self,
+        key: &Key,
+        snapshot: &Snapshot,
+        planned: &Planned,
+    ) -> Result<Outcome, Error> {
+        self.take_steps(key, snapshot, &planned.plan).await?;
+        Ok(Outcome)
     }
 
+    fn status(
+        &self,
+        snapshot: &Snapshot,
+        planned: &Planned,
+        _: &Outcome,
+        _: MicroTime,
+    ) -> (DeploymentStatus, StatusChange) {
+        let (held, after) = (&*snapshot.deployment, &planned.plan.after);
+        let same_annotations = held.metadata.annotations == after.annotations;
+        let change = if after.report == Report::AsIs
+            || held.status == planned.status && same_annotations
+        {
+            StatusChange::None
+        } else if same_annotations && status::differs_in_counts_alone(&held.status, &planned.status)
+        {
+            StatusChange::Counts
+        } else {
+            StatusChange::Now
+        };
+        (planned.status.clone(), change)
+    }
+
+    async fn write_status(
+        &self,
+        _: &KeyState,
+        snapshot: &Snapshot,
+        planned: &Planned,
+        status: &DeploymentStatus,
+    ) -> Result<(), Error> {
+        let annotations = &planned.plan.after.annotations;
+        self.put_status(snapshot, annotations, status).await
+    }
+
+    /// The deadline for progress.
+    fn wait(
+        &self,
+        _: &Snapshot,
+        planned: &Planned,
+        _: &DeploymentStatus,
+        computed_at: MicroTime,
+        _: MicroTime,
+    ) -> Option<Duration> {
+        let deadline = planned.deadline?;
+        Some(status::until_deadline(deadline, computed_at))
+    }
+}
+
+impl Deployments {
     /// An empty selector would take over every ReplicaSet of the namespace.
-    async fn refuse(&self, key: &Key, deployment: Arc<Deployment>) -> Result<Next, Error> {
-        let now = self.tools.clock.now();
-        let reason = Reason::SelectsEverything.to_string();
-        self.tools
-            .decisions
-            .record(NAME, key, now, [reason].into_iter());
-        self.tools.recorder.event(
+    async fn refuse(
+        &self,
+        _: &Key,
+        deployment: Arc<Deployment>,
+    ) -> Result<Observed<Snapshot>, Error> {
+        self.context.recorder.event(
             &ObjectRef::of(&*deployment),
             EventType::Warning,
             "SelectingAll",
@@ -222,56 +304,15 @@ impl DeploymentController {
                 ..deployment.status.clone()
             };
             let annotations = deployment.metadata.annotations.clone();
-            let snapshot = Snapshot::new(deployment, Vec::new(), &self.pods, self.tools.gates);
-            self.write_status(key, &snapshot, &annotations, &status)
-                .await?;
+            let gates = self.context.gates;
+            let snapshot = Snapshot::new(deployment, Vec::new(), &self.caches.pods, gates);
+            self.put_status(&snapshot, &annotations, &status).await?;
         }
-        Ok(Next::AwaitChange)
+        Ok(Observed::done(Line::from(&Reason::SelectsEverything)))
     }
+}
 
-    fn record(
-        &self,
-        key: &Key,
-        plan: &Plan,
-        status: &DeploymentStatus,
-        deadline: Option<api::Time>,
-        now: MicroTime,
-    ) {
-        let stuck = api::conditions::find(&status.conditions, status::PROGRESSING)
-            .is_some_and(|held| held.reason == status::TIMED_OUT)
-            .then_some(Reason::TimedOut);
-        let deadline = deadline.map(Reason::TimesOutAt);
-        let reasons = plan.reasons.iter().chain(&stuck).chain(&deadline);
-        self.tools
-            .decisions
-            .record(NAME, key, now, reasons.map(ToString::to_string));
-    }
-
-    /// Writes the status if it differs; says how long to wait when it has to wait its turn.
-    async fn report(
-        &self,
-        key: &Key,
-        snapshot: &Snapshot,
-        plan: &Plan,
-        status: &DeploymentStatus,
-        now: MicroTime,
-    ) -> Result<Option<Duration>, Error> {
-        let deployment = &*snapshot.deployment;
-        let annotations = &plan.after.annotations;
-        if deployment.status == *status && deployment.metadata.annotations == *annotations {
-            return Ok(None);
-        }
-        let can_wait = deployment.metadata.annotations == *annotations
-            && status::differs_in_counts_alone(&deployment.status, status);
-        if can_wait && let Some(wait) = self.status_window.until_open(key, now) {
-            return Ok(Some(wait));
-        }
-        self.write_status(key, snapshot, annotations, status)
-            .await?;
-        self.status_window.written(key, now);
-        Ok(None)
-    }
-
+impl Caches {
     /// The Deployment that a deleted pod was the last one of, if it waits for that.
     fn recreated_after(&self, pod: &Pod) -> Option<Key> {
         let meta = &pod.metadata;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use api::Time;
+use api::decision::Line;
 
 type Name = Arc<str>;
 
@@ -212,5 +213,11 @@ impl fmt::Display for Why {
             Why::Resized => "spec.replicas has changed",
             Why::Saturated => "all pods of the current template are available",
         })
+    }
+}
+
+impl From<&Reason> for Line {
+    fn from(reason: &Reason) -> Line {
+        Line::states("Reason", reason.to_string())
     }
 }

@@ -46,17 +46,6 @@ pub(super) fn by_age(one: &ReplicaSet, two: &ReplicaSet) -> std::cmp::Ordering {
     (one.created_at, &one.name).cmp(&(two.created_at, &two.name))
 }
 
-/// Sets that the Deployment controls, and orphans of its namespace.
-pub(super) fn candidates(
-    deployment: &Deployment,
-    sets: &Store<ReplicaSet>,
-) -> Vec<Arc<ReplicaSet>> {
-    let meta = &deployment.metadata;
-    let mut found = sets.by(&by_controller(), &IndexValue::Uid(meta.uid.clone()));
-    found.extend(sets.by(&by_controller(), &IndexValue::Text(meta.namespace.clone())));
-    found
-}
-
 /// Pods of a set that have not ended; one whose node is silent may still run, so it counts.
 pub(super) fn unfinished(pods: &Store<Pod>, set: &Uid) -> usize {
     pods.by(&by_controller(), &IndexValue::Uid(set.clone()))

@@ -2,24 +2,17 @@
 
 use std::sync::Arc;
 
-use api::{Istr, Key, Meta, OwnerRef, ResourceType, Uid};
+use api::decision::Line;
+use api::{Istr, Meta, OwnerRef, ResourceType, Uid};
 use futures_util::{StreamExt, stream};
-use runtime::{Error, mutation};
+use runtime::{Error, Next, Report, mutation};
 
+use super::Collector;
 use super::decide::{self, Action, OwnerState, Reason};
 use super::graph::{FOREGROUND, Item, KnownOwner, ORPHAN};
 use super::identity::Identity;
 use super::writes::{self, Target, Written};
-use super::{Inner, NAME};
 use crate::workload::claim::aggregate;
-
-/// How an attempt that did not fail went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attempted {
-    Done,
-    /// No informer has shown the object yet: if it goes unseen, nobody would tell.
-    LookAgain,
-}
 
 /// Dependents of one owner that are orphaned at the same time; flow control has the last word.
 const ORPHANED_AT_ONCE: usize = 50;
@@ -31,42 +24,48 @@ enum Asked {
     OutOfReach,
 }
 
-impl Inner {
-    pub(super) async fn attempt_to_delete(&self, uid: &Uid) -> Result<Attempted, Error> {
+impl Collector {
+    pub(super) async fn attempt_to_delete(
+        &self,
+        uid: &Uid,
+        report: &Report<'_>,
+    ) -> Result<Next, Error> {
         let Some(item) = self.graph.lock().item(uid) else {
-            return Ok(Attempted::Done);
+            return Ok(Next::AwaitChange);
         };
         if let Some((action, reason)) = decide::decide_deleting(&item) {
-            self.apply(&item, action, &reason, None).await?;
-            return Ok(Attempted::Done);
+            self.apply(&item, action, &reason, None, report).await?;
+            return Ok(Next::AwaitChange);
         }
         let resource = self.resource(&item.identity.api_version, &item.identity.kind)?;
         if resource.namespaced && item.identity.namespace.is_empty() {
-            return Ok(Attempted::Done);
+            return Ok(Next::AwaitChange);
         }
         let Some(latest) = self.latest(&item, &resource).await? else {
             self.deny(&item.identity);
-            return Ok(Attempted::Done);
+            return Ok(Next::AwaitChange);
         };
         let Some(owners) = self.classify(&item.identity.namespace, &latest).await? else {
-            return Ok(Attempted::Done);
+            return Ok(Next::AwaitChange);
         };
         let (action, reason) = decide::decide(&item, &latest, &owners);
-        self.apply(&item, action, &reason, Some(&latest)).await?;
+        self.apply(&item, action, &reason, Some(&latest), report)
+            .await?;
+        // No informer has shown the object yet: if it goes unseen, nobody would tell.
         Ok(if item.is_virtual && self.graph.has(uid) {
-            Attempted::LookAgain
+            Next::WithBackoff
         } else {
-            Attempted::Done
+            Next::AwaitChange
         })
     }
 
     /// Takes the owner off the lists of its dependents, and then lets it go.
-    pub(super) async fn attempt_to_orphan(&self, uid: &Uid) -> Result<Attempted, Error> {
+    pub(super) async fn attempt_to_orphan(&self, uid: &Uid) -> Result<Next, Error> {
         let (item, dependents) = {
             let graph = self.graph.lock();
             match graph.item(uid) {
                 Some(item) => (item, graph.dependents(uid)),
-                None => return Ok(Attempted::Done),
+                None => return Ok(Next::AwaitChange),
             }
         };
         let dependents = match mutation::on("forget-to-orphan") {
@@ -80,7 +79,7 @@ impl Inner {
             .await;
         aggregate(results.into_iter().filter_map(Result::err).collect())?;
         self.remove_finalizer(&item, ORPHAN).await?;
-        Ok(Attempted::Done)
+        Ok(Next::AwaitChange)
     }
 
     async fn orphan(&self, dependent: Identity, owner: &Uid) -> Result<(), Error> {
@@ -106,7 +105,8 @@ impl Inner {
     }
 
     fn cached(&self, identity: &Identity, resource: &ResourceType) -> Option<Meta> {
-        self.lock_monitors()
+        self.monitors
+            .lock()
             .find(resource, &identity.namespace, &identity.name)
             .filter(|meta| meta.uid == identity.uid)
     }
@@ -150,7 +150,7 @@ impl Inner {
         } else {
             Istr::default()
         };
-        let found = writes::get(&self.tools.client, &resource, &namespace, &owner.name).await?;
+        let found = writes::get(&self.context.client, &resource, &namespace, &owner.name).await?;
         let Some(found) = found.filter(|found| found.uid == owner.uid) else {
             let absent = Identity::of_owner(owner, &namespace);
             self.graph.lock().note_absent(absent);
@@ -170,11 +170,12 @@ impl Inner {
         action: Action,
         reason: &Reason,
         latest: Option<&Meta>,
+        report: &Report<'_>,
     ) -> Result<(), Error> {
         if action == Action::Nothing {
             return Ok(());
         }
-        self.record(item, reason);
+        report.decide(item.identity.object(), [Line::from(reason)]);
         match action {
             Action::Nothing => Ok(()),
             Action::RemoveForegroundFinalizer => self.remove_finalizer(item, FOREGROUND).await,
@@ -229,7 +230,7 @@ impl Inner {
     }
 
     fn resource(&self, api_version: &str, kind: &str) -> Result<ResourceType, Error> {
-        let served = Arc::clone(&self.lock_served().found);
+        let served = Arc::clone(&self.served.lock().found);
         served.find(api_version, kind).cloned().ok_or_else(|| {
             Error::Retry(format!(
                 "unable to get REST mapping for {api_version}/{kind}."
@@ -239,22 +240,9 @@ impl Inner {
 
     fn target<'a>(&'a self, resource: &'a ResourceType, identity: &'a Identity) -> Target<'a> {
         Target {
-            client: &self.tools.client,
+            client: &self.context.client,
             resource,
             identity,
         }
-    }
-
-    fn record(&self, item: &Item, reason: &Reason) {
-        let identity = &item.identity;
-        let key = Key {
-            namespace: identity.namespace.clone(),
-            name: identity.name.clone(),
-        };
-        let line = format!("{} {reason}", identity.kind);
-        let now = self.tools.clock.now();
-        self.tools
-            .decisions
-            .record(NAME, &key, now, [line].into_iter());
     }
 }

@@ -1,8 +1,8 @@
 //! Whether an object has to go, and how. Pure.
 
-use std::fmt;
 use std::sync::Arc;
 
+use api::decision::Line;
 use api::{Meta, OwnerRef, Uid};
 use client::Propagation;
 use runtime::mutation;
@@ -135,37 +135,46 @@ fn describe(owner: &OwnerRef) -> String {
     format!("{} {}", owner.kind, owner.name)
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Reason::BeingDeleted => f.write_str("is being deleted already"),
-            Reason::NoOwner => f.write_str("kept: it has no owner"),
-            Reason::OwnersExist => f.write_str("kept: all its owners exist"),
-            Reason::SomeOwnersGone { gone, left } => write!(
-                f,
-                "kept for {}: {gone} of its owners are gone or going, and taken off its list",
-                left.join(", ")
-            ),
-            Reason::OwnersGone { owners } => {
-                write!(f, "deleted: its owners are gone: {}", owners.join(", "))
+impl From<&Reason> for Line {
+    fn from(reason: &Reason) -> Line {
+        match reason {
+            Reason::BeingDeleted => Line::states("BeingDeleted", "is being deleted already"),
+            Reason::NoOwner => Line::states("NoOwner", "is kept").because("it has no owner"),
+            Reason::OwnersExist => {
+                Line::states("OwnersExist", "is kept").because("all its owners exist")
             }
+            Reason::SomeOwnersGone { gone, left } => {
+                let references = if *gone == 1 {
+                    "reference"
+                } else {
+                    "references"
+                };
+                let what = format!("removes {gone} owner {references}");
+                let why = format!("they dangle, and {} still exists", left.join(", "));
+                Line::acts("SomeOwnersGone", what).because(why)
+            }
+            Reason::OwnersGone { owners } => Line::acts("OwnersGone", "deletes it")
+                .because(format!("its owners are gone: {}", owners.join(", "))),
             Reason::OwnerWaits { owners, cycle } => {
-                let joined = owners.join(", ");
-                write!(
-                    f,
-                    "deleted: {joined} is deleted in the foreground and waits for it"
-                )?;
-                if *cycle {
-                    f.write_str("; its own references stop blocking, as they form a cycle")?;
-                }
-                Ok(())
+                let owners = owners.join(", ");
+                let cycle = match cycle {
+                    true => "; its own references stop blocking, as they form a cycle",
+                    false => "",
+                };
+                let why = format!("{owners} is deleted in the foreground and waits for it{cycle}");
+                Line::acts("OwnerWaits", "deletes it").because(why)
             }
             Reason::WaitsForDependents { blocking } => {
-                write!(f, "waits for {blocking} dependents that block its deletion")
+                let dependents = if *blocking == 1 {
+                    "dependent"
+                } else {
+                    "dependents"
+                };
+                let what = format!("waits for {blocking} {dependents}");
+                Line::waits("WaitsForDependents", what).because("they block its deletion")
             }
-            Reason::DependentsGone => {
-                f.write_str("goes now: no dependent blocks its deletion any more")
-            }
+            Reason::DependentsGone => Line::acts("DependentsGone", "removes the finalizer")
+                .because("no dependent blocks its deletion any more"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use api::{Istr, OwnerRef, Uid};
+use api::{Istr, ObjectId, OwnerRef, Uid};
 
 /// The coordinates of an object. Two objects that refer to one owner may disagree about them.
 ///
@@ -27,6 +27,21 @@ impl Identity {
             namespace: namespace.clone(),
             name: owner.name.to_arc(),
             uid: owner.uid.clone(),
+        }
+    }
+
+    /// The object that decisions are about.
+    pub fn object(&self) -> ObjectId {
+        let group = self
+            .api_version
+            .split_once('/')
+            .map_or("", |(group, _)| group);
+        ObjectId {
+            group: group.to_owned().into(),
+            kind: self.kind.to_string().into(),
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
         }
     }
 

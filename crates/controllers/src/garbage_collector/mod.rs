@@ -1,4 +1,5 @@
-//! The garbage collector: what has lost its owners goes; what is deleted takes its dependents along.
+//! The garbage collector: what has lost its owners goes; what is deleted takes its dependents along. Three loops over a
+//! graph.
 //!
 //! **Converges**: no object whose owners are all gone; no dangling reference beside a living owner; no
 //! `foregroundDeletion` or `orphan` finalizer on an object whose dependents are dealt with.
@@ -34,22 +35,22 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
-use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Istr, ResourceType, Uid};
-use futures_util::FutureExt;
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
+use parking_lot::Mutex;
 use prometheus::IntCounter;
+use runtime::controller::Tick;
 use runtime::events::{EventType, ObjectRef};
+use runtime::informer::{MetadataChange, MetadataListener};
 use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
-use runtime::{Queue, Stop, Task, spawn};
-use tracing::{debug, error, info, warn};
+use runtime::{Context, Error, Loop, Next, Queue, Reconcile, Report, Runnable};
+use tracing::warn;
 
-use crate::Tools;
-use crate::discovery;
+use crate::{Descriptor, discovery};
 
 pub use changes::{Wakes, Warning};
 pub use decide::{Action, OwnerState, Reason, decide};
@@ -57,12 +58,31 @@ pub use graph::Graph;
 pub use identity::Identity;
 pub use invariants::{converged, kept_its_word, safe};
 pub use memory::{GraphHandle, Memory};
-pub use monitors::SharedKind;
 
-use monitors::{Listener, Monitors, Seen};
+use monitors::Monitors;
 
-/// The name in `--controllers`.
-pub const NAME: &str = "garbage-collector-controller";
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    component: "garbage-collector-controller",
+    queues: &[
+        "garbage_collector_attempt_to_delete",
+        "garbage_collector_attempt_to_orphan",
+    ],
+    metrics: &["garbagecollector_controller_"],
+    build: Some(|ctx| {
+        let config = &ctx.config.garbage_collector_controller;
+        if !config.enable_garbage_collector {
+            return None;
+        }
+        let workers = ctx.workers(config.concurrent_syncs);
+        Some(controller(ctx, &ctx.environment.collector, workers))
+    }),
+    ..Descriptor::named(
+        "garbage-collector-controller",
+        "garbagecollector",
+        "generic-garbage-collector",
+    )
+    .faster(2.0, 1)
+};
 
 /// How often discovery is asked for kinds that came or went. Upstream's number.
 const DISCOVERY_PERIOD: Duration = Duration::from_secs(30);
@@ -73,14 +93,48 @@ const INITIAL_SYNC: Duration = Duration::from_secs(30);
 /// Events are many, short-lived, and never owners of anything.
 const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 
-/// Build it on a [`Memory`] and [`run`](GarbageCollector::run) it.
-pub struct GarbageCollector {
-    inner: Arc<Inner>,
-    workers: usize,
+/// `memory` is what terms have in common.
+pub fn controller(context: &Context, memory: &Memory, workers: usize) -> Runnable {
+    let sync_errors = context.metrics.counter(
+        "garbagecollector_controller_resources_sync_error_total",
+        "How often the kinds to watch could not be found out",
+        Stability::Alpha,
+        &[],
+    );
+    let deleting = Loop::on::<Uid>(context, Backoff::DEFAULT)
+        .queue("garbage_collector_attempt_to_delete")
+        .workers(workers);
+    let orphaning = Loop::on::<Uid>(context, Backoff::DEFAULT)
+        .queue("garbage_collector_attempt_to_orphan")
+        .workers(workers);
+    let discovering = Loop::every(context, DISCOVERY_PERIOD, DISCOVERY_PERIOD);
+    let collector = Arc::new(Collector {
+        graph: memory.graph(),
+        memory: memory.clone(),
+        served: Mutex::default(),
+        monitors: Mutex::new(Monitors::new(memory.clone(), context.informers.clone())),
+        to_delete: deleting.handle(),
+        to_orphan: orphaning.handle(),
+        sync_errors: sync_errors.with_label_values::<&str>(&[]),
+        context: context.clone(),
+    });
+    let loops = vec![
+        deleting.reconciler(Deleting(collector.clone())).into(),
+        orphaning.reconciler(Orphaning(collector.clone())).into(),
+        discovering
+            .reconciler(Discovering(collector.clone()))
+            .into(),
+    ];
+    let name = context.controller;
+    Runnable::new(name, move |stop| async move {
+        if stop.or(collector.begin()).await.is_some() {
+            Runnable::together(name, loops).run(stop).await;
+        }
+    })
 }
 
-struct Inner {
-    tools: Tools,
+struct Collector {
+    context: Context,
     memory: Memory,
     graph: GraphHandle,
     served: Mutex<discovery::Known>,
@@ -90,83 +144,55 @@ struct Inner {
     sync_errors: IntCounter,
 }
 
-/// `memory` is what terms have in common; `shared` are the kinds that other controllers cache anyway.
-pub fn controller(
-    tools: Tools,
-    memory: &Memory,
-    shared: Vec<SharedKind>,
-    workers: usize,
-) -> GarbageCollector {
-    let queue = |name: &str| {
-        let queue = Arc::new(Queue::new(Backoff::DEFAULT));
-        queue.measure(&tools.metrics, name);
-        queue
-    };
-    let sync_errors = tools.metrics.counter(
-        "garbagecollector_controller_resources_sync_error_total",
-        "How often the kinds to watch could not be found out",
-        Stability::Alpha,
-        &[],
-    );
-    GarbageCollector {
-        inner: Arc::new(Inner {
-            graph: memory.graph(),
-            memory: memory.clone(),
-            served: Mutex::default(),
-            monitors: Mutex::new(Monitors::new(memory.clone(), shared)),
-            to_delete: queue("garbage_collector_attempt_to_delete"),
-            to_orphan: queue("garbage_collector_attempt_to_orphan"),
-            sync_errors: sync_errors.with_label_values::<&str>(&[]),
-            tools,
-        }),
-        workers,
+struct Deleting(Arc<Collector>);
+struct Orphaning(Arc<Collector>);
+struct Discovering(Arc<Collector>);
+
+impl Reconcile<Uid> for Deleting {
+    fn reconcile<'a>(
+        &'a self,
+        uid: &'a Uid,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.0.attempt_to_delete(uid, report))
     }
 }
 
-impl GarbageCollector {
-    /// Runs until the signal comes; then finishes what is in hand and returns.
-    pub async fn run(self, stop: Stop) {
-        let inner = self.inner;
-        if stop.or(inner.begin()).await.is_none() {
-            return;
-        }
-        info!(controller = NAME, workers = self.workers, "started");
-        let workers: Vec<Task<()>> = (0..self.workers)
-            .flat_map(|_| {
-                let (deleting, orphaning) = (inner.clone(), inner.clone());
-                let (one, two) = (stop.clone(), stop.clone());
-                [
-                    spawn(async move { deleting.delete_worker(one).await }),
-                    spawn(async move { orphaning.orphan_worker(two).await }),
-                ]
-            })
-            .collect();
-        let mut again = tokio::time::interval(DISCOVERY_PERIOD);
-        again.tick().await;
-        while stop.or(again.tick()).await.is_some() {
-            stop.or(inner.sync_monitors()).await;
-        }
-        inner.to_delete.close();
-        inner.to_orphan.close();
-        for worker in workers {
-            // A worker cannot panic: attempts are caught.
-            let _ = worker.await;
-        }
+impl Reconcile<Uid> for Orphaning {
+    fn reconcile<'a>(
+        &'a self,
+        uid: &'a Uid,
+        _: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.0.attempt_to_orphan(uid))
     }
 }
 
-impl Inner {
+impl Reconcile<Tick> for Discovering {
+    fn reconcile<'a>(
+        &'a self,
+        _: &'a Tick,
+        _: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(async {
+            self.0.sync_monitors().await;
+            Ok(Next::AwaitChange)
+        })
+    }
+}
+
+impl Collector {
     /// Finds out what there is, and waits until it is listed, but not forever.
-    async fn begin(self: &Arc<Inner>) {
+    async fn begin(self: &Arc<Collector>) {
         self.memory.begin();
         let deadline = tokio::time::Instant::now() + INITIAL_SYNC;
         while !self.sync_monitors().await && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        let synced = self.lock_monitors().synced();
+        let synced = self.monitors.lock().synced();
         let all = join_all(synced.iter().map(|synced| synced.wait()));
         if tokio::time::timeout_at(deadline, all).await.is_err() {
-            let missing = self.lock_monitors().unsynced();
+            let missing = self.monitors.lock().unsynced();
             warn!(
                 ?missing,
                 "not all kinds could be listed, proceeding without them"
@@ -175,9 +201,9 @@ impl Inner {
     }
 
     /// Brings the streams in step with discovery; false when it could not be asked.
-    async fn sync_monitors(self: &Arc<Inner>) -> bool {
-        let before = self.lock_served().clone();
-        let known = match discovery::refresh(&self.tools.client, &before).await {
+    async fn sync_monitors(self: &Arc<Collector>) -> bool {
+        let before = self.served.lock().clone();
+        let known = match discovery::refresh(&self.context.client, &before).await {
             Ok(known) if !known.found.resources.is_empty() => known,
             Ok(_) => return self.sync_failed("discovery reports no resources"),
             Err(error) => return self.sync_failed(&client::describe(&error)),
@@ -197,14 +223,14 @@ impl Inner {
             .map(|served| served.resource.clone())
             .filter(|resource| !IGNORED.contains(&(&*resource.group, &*resource.plural)))
             .collect();
-        let mut monitors = self.lock_monitors();
+        let mut monitors = self.monitors.lock();
         let unknown = |resource: &ResourceType| {
             found.failed.iter().any(|failed| {
                 *failed.group == *resource.group && *failed.version == *resource.version
             })
         };
         wanted.extend(monitors.resources().into_iter().filter(unknown));
-        *self.lock_served() = known;
+        *self.served.lock() = known;
         monitors.sync(&wanted, |resource| self.listener(resource));
         true
     }
@@ -219,21 +245,24 @@ impl Inner {
     }
 
     /// Feeds the graph with what is seen of one resource.
-    fn listener(self: &Arc<Inner>, resource: &ResourceType) -> Listener {
+    fn listener(self: &Arc<Collector>, resource: &ResourceType) -> MetadataListener {
         let api_version = Istr::new(&resource.api_version());
         let kind = Istr::new(&resource.kind);
         let kind = self.graph.lock().kind(&api_version, &kind);
-        let inner = Arc::downgrade(self);
-        Box::new(move |seen| {
-            let Some(inner) = inner.upgrade() else {
+        let collector = Arc::downgrade(self);
+        Box::new(move |change| {
+            let Some(collector) = collector.upgrade() else {
                 return;
             };
-            let wakes = match seen {
-                Seen::Object { old, new } => inner.graph.lock().observe(kind, old, new),
-                Seen::Again(held) => inner.graph.lock().review(kind, held),
-                Seen::Gone(last) => inner.graph.lock().gone(kind, last),
+            let mut graph = collector.graph.lock();
+            let wakes = match change {
+                MetadataChange::Added(new) => graph.observe(kind, None, new),
+                MetadataChange::Updated { old, new } => graph.observe(kind, Some(old), new),
+                MetadataChange::Resynced(held) => graph.review(kind, held),
+                MetadataChange::Deleted(last) => graph.gone(kind, last),
             };
-            inner.wake(wakes);
+            drop(graph);
+            collector.wake(wakes);
         })
     }
 
@@ -259,7 +288,7 @@ impl Inner {
                 field_path: "".into(),
             };
             let message = format!("ownerRef {owner} does not exist in namespace {namespace:?}");
-            self.tools.recorder.event(
+            self.context.recorder.event(
                 &object,
                 EventType::Warning,
                 "OwnerRefInvalidNamespace",
@@ -267,46 +296,4 @@ impl Inner {
             );
         }
     }
-
-    async fn delete_worker(self: Arc<Inner>, stop: Stop) {
-        while let Some(Some(uid)) = stop.or(self.to_delete.get()).await {
-            let attempt = std::panic::AssertUnwindSafe(self.attempt_to_delete(&uid));
-            let outcome = attempt.catch_unwind().await;
-            settle(&self.to_delete, &uid, outcome);
-        }
-    }
-
-    async fn orphan_worker(self: Arc<Inner>, stop: Stop) {
-        while let Some(Some(uid)) = stop.or(self.to_orphan.get()).await {
-            let attempt = std::panic::AssertUnwindSafe(self.attempt_to_orphan(&uid));
-            let outcome = attempt.catch_unwind().await;
-            settle(&self.to_orphan, &uid, outcome);
-        }
-    }
-
-    fn lock_monitors(&self) -> MutexGuard<'_, Monitors> {
-        self.monitors.lock()
-    }
-
-    fn lock_served(&self) -> MutexGuard<'_, discovery::Known> {
-        self.served.lock()
-    }
-}
-
-type Attempt = Result<attempt::Attempted, runtime::Error>;
-
-fn settle(queue: &Queue<Uid>, uid: &Uid, attempt: Result<Attempt, Box<dyn std::any::Any + Send>>) {
-    match attempt {
-        Ok(Ok(attempt::Attempted::Done)) => queue.forget(uid),
-        Ok(Ok(attempt::Attempted::LookAgain)) => queue.add_rate_limited(uid.clone()),
-        Ok(Err(error)) => {
-            debug!(controller = NAME, %uid, %error, "will retry");
-            queue.add_rate_limited(uid.clone());
-        }
-        Err(_) => {
-            error!(controller = NAME, %uid, "attempt panicked");
-            queue.add_rate_limited(uid.clone());
-        }
-    }
-    queue.done(uid);
 }

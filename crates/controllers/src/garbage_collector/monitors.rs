@@ -7,99 +7,30 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::{Meta, Resource, ResourceType};
-use runtime::informer::Synced;
-use runtime::{Change, Informer, Informers};
+use api::{Meta, ResourceType};
+use runtime::Informers;
+use runtime::informer::{MetadataInformer, MetadataListener, Synced};
 
 use super::memory::Memory;
-
-/// What an informer has shown.
-pub(super) enum Seen<'a> {
-    Object {
-        old: Option<&'a Meta>,
-        new: &'a Meta,
-    },
-    /// The same as before, once more.
-    Again(&'a Meta),
-    Gone(&'a Meta),
-}
-
-/// Told of everything that is seen of one resource.
-pub(super) type Listener = Box<dyn Fn(Seen<'_>) + Send + Sync>;
-
-type Find = Box<dyn Fn(&str, &str) -> Option<Meta> + Send + Sync>;
-/// Gives the listener back where nobody caches the kind.
-type Attach = Box<dyn Fn(Listener) -> Result<Monitor, Listener> + Send + Sync>;
-
-/// A kind that other controllers cache, if they run: which of them do is known once all are built.
-pub struct SharedKind {
-    resource: ResourceType,
-    attach: Attach,
-}
-
-impl SharedKind {
-    pub fn of<K: Resource>(informers: &Arc<Informers>) -> SharedKind {
-        let informers = Arc::clone(informers);
-        SharedKind {
-            resource: K::TYPE,
-            attach: Box::new(move |listener| match informers.cached::<K>() {
-                Some(informer) => Ok(Monitor::watch(&informer, true, listener)),
-                None => Err(listener),
-            }),
-        }
-    }
-}
 
 struct Monitor {
     /// Others read the stream, too.
     shared: bool,
-    synced: Synced,
-    find: Find,
-}
-
-impl Monitor {
-    fn watch<K: Resource>(
-        informer: &Arc<Informer<K>>,
-        shared: bool,
-        listener: Listener,
-    ) -> Monitor {
-        informer.on_change(move |change| match change {
-            Change::Added(new) => listener(Seen::Object {
-                old: None,
-                new: new.meta(),
-            }),
-            Change::Updated { old, new } if Arc::ptr_eq(old, new) => {
-                listener(Seen::Again(new.meta()));
-            }
-            Change::Updated { old, new } => listener(Seen::Object {
-                old: Some(old.meta()),
-                new: new.meta(),
-            }),
-            Change::Deleted(last) => listener(Seen::Gone(last.meta())),
-        });
-        let store = informer.store().clone();
-        Monitor {
-            shared,
-            synced: informer.synced(),
-            find: Box::new(move |namespace, name| {
-                Some(store.find(namespace, name)?.meta().clone())
-            }),
-        }
-    }
+    informer: Arc<dyn MetadataInformer>,
 }
 
 /// All streams that run now.
 pub(super) struct Monitors {
     memory: Memory,
-    shared: Vec<SharedKind>,
+    informers: Arc<Informers>,
     running: BTreeMap<ResourceType, Monitor>,
 }
 
 impl Monitors {
-    pub(super) fn new(memory: Memory, shared: Vec<SharedKind>) -> Monitors {
+    pub(super) fn new(memory: Memory, informers: Arc<Informers>) -> Monitors {
         Monitors {
             memory,
-            shared,
+            informers,
             running: BTreeMap::new(),
         }
     }
@@ -108,7 +39,7 @@ impl Monitors {
     pub(super) fn sync(
         &mut self,
         wanted: &[ResourceType],
-        listener: impl Fn(&ResourceType) -> Listener,
+        listener: impl Fn(&ResourceType) -> MetadataListener,
     ) {
         // A shared stream costs nothing to keep, and listening twice would be a waste.
         self.running
@@ -123,15 +54,17 @@ impl Monitors {
         }
     }
 
-    fn start(&self, resource: &ResourceType, listener: Listener) -> Monitor {
-        let shared = self.shared.iter().find(|kind| kind.resource == *resource);
-        let attached = match shared {
-            Some(kind) => (kind.attach)(listener),
-            None => Err(listener),
+    /// Kinds that others cache are shared: which ones is known once all controllers are built.
+    fn start(&self, resource: &ResourceType, listener: MetadataListener) -> Monitor {
+        let (shared, informer) = match self.informers.of_resource(resource) {
+            Some(informer) => (true, informer),
+            None => (
+                false,
+                self.memory.stream(resource) as Arc<dyn MetadataInformer>,
+            ),
         };
-        attached.unwrap_or_else(|listener| {
-            Monitor::watch(&self.memory.stream(resource), false, listener)
-        })
+        informer.on_metadata_change(listener);
+        Monitor { shared, informer }
     }
 
     /// What the cache says about one object.
@@ -141,7 +74,8 @@ impl Monitors {
         namespace: &str,
         name: &str,
     ) -> Option<Meta> {
-        (self.running.get(resource)?.find)(namespace, name)
+        let monitor = self.running.get(resource)?;
+        monitor.informer.find_metadata(namespace, name)
     }
 
     pub(super) fn resources(&self) -> Vec<ResourceType> {
@@ -151,7 +85,7 @@ impl Monitors {
     pub(super) fn synced(&self) -> Vec<Synced> {
         self.running
             .values()
-            .map(|monitor| monitor.synced.clone())
+            .map(|monitor| monitor.informer.metadata_synced())
             .collect()
     }
 
@@ -159,7 +93,7 @@ impl Monitors {
     pub(super) fn unsynced(&self) -> Vec<String> {
         self.running
             .iter()
-            .filter(|(_, monitor)| !monitor.synced.is_done())
+            .filter(|(_, monitor)| !monitor.informer.metadata_synced().is_done())
             .map(|(resource, _)| resource.to_string())
             .collect()
     }

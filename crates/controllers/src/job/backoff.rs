@@ -78,7 +78,7 @@ pub fn finished_at(pod: &Pod) -> Time {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::round::{at, now, pod};
+    use super::super::tests::pure::{at, now, pod};
     use super::*;
 
     // Upstream: TestNewBackoffRecord.

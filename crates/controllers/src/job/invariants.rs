@@ -1,4 +1,4 @@
-//! What must hold: always ([`safe`], [`born_well`], [`goes_forward`], [`counted_once`], [`let_go`]), and once
+//! What must hold: always ([`safe`], [`born_well`], [`goes_forward`], [`counted_once`], [`finalizer_removed`]), and once
 //! nothing changes any more ([`converged`], [`came_to_an_end`]).
 
 use std::sync::Arc;
@@ -151,7 +151,7 @@ pub fn goes_forward(before: &Job, after: &Job) -> Result<(), String> {
 
 /// A success is written down before the pod that has it is let go: whoever dies in between can still count it.
 /// Of an indexed job the index is enough.
-pub fn let_go(job: &Job, pod: &Pod) -> Result<(), String> {
+pub fn finalizer_removed(job: &Job, pod: &Pod) -> Result<(), String> {
     let is_success = pod.status.phase == Phase::Succeeded;
     let over = job.metadata.is_terminating() || job.finished().is_some();
     if !is_success || over || job.is_indexed() || job.spec.suspend {
@@ -211,7 +211,7 @@ fn own<'a>(job: &Job, pods: &'a [Arc<Pod>]) -> impl Iterator<Item = &'a Arc<Pod>
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::round::{pod, snapshot};
+    use super::super::tests::pure::{pod, snapshot};
     use super::*;
 
     /// The job of these words, and pods that it controls.
@@ -342,10 +342,10 @@ mod tests {
     }
 
     #[test]
-    fn no_success_is_let_go_uncounted() {
+    fn no_success_is_finalizer_removed_uncounted() {
         let told = |text: &str| {
             let (job, pods) = given(text);
-            let_go(&job, &pods[0]).err().unwrap_or_default()
+            finalizer_removed(&job, &pods[0]).err().unwrap_or_default()
         };
         assert_eq!(told("uncounted=a | a:succeeded"), "");
         assert_eq!(told("| a:failed"), "");

@@ -27,31 +27,31 @@ pub struct JobMetrics {
     pods_created: IntCounterVec,
 }
 
-/// What a round did, as upstream labels it.
+/// What a sync did, as upstream labels it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum SyncAction {
     Reconciling,
     Tracking,
     PodsCreated,
     PodsDeleted,
 }
 
-impl Deed {
-    pub fn of(plan: &Plan) -> Deed {
+impl SyncAction {
+    pub fn of(plan: &Plan) -> SyncAction {
         match plan.act {
-            Act::Hold | Act::End(_) => Deed::Reconciling,
-            Act::Nothing => Deed::Tracking,
-            Act::Delete(_) => Deed::PodsDeleted,
-            Act::Create(_) | Act::Wait(_) => Deed::PodsCreated,
+            Act::Hold | Act::End(_) => SyncAction::Reconciling,
+            Act::Nothing => SyncAction::Tracking,
+            Act::Delete(_) => SyncAction::PodsDeleted,
+            Act::Create(_) | Act::Wait(_) => SyncAction::PodsCreated,
         }
     }
 
     fn as_str(self) -> &'static str {
         match self {
-            Deed::Reconciling => "reconciling",
-            Deed::Tracking => "tracking",
-            Deed::PodsCreated => "pods_created",
-            Deed::PodsDeleted => "pods_deleted",
+            SyncAction::Reconciling => "reconciling",
+            SyncAction::Tracking => "tracking",
+            SyncAction::PodsCreated => "pods_created",
+            SyncAction::PodsDeleted => "pods_deleted",
         }
     }
 }
@@ -124,9 +124,9 @@ impl JobMetrics {
         }
     }
 
-    pub fn synced(&self, job: &Job, deed: Deed, succeeded: bool, took: Duration) {
+    pub fn synced(&self, job: &Job, action: SyncAction, succeeded: bool, took: Duration) {
         let result = if succeeded { "success" } else { "error" };
-        let labels = [mode(job), result, deed.as_str()];
+        let labels = [mode(job), result, action.as_str()];
         self.syncs.with_label_values(&labels).inc();
         let seconds = self.sync_seconds.with_label_values(&labels);
         seconds.observe(took.as_secs_f64());

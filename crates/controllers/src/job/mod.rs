@@ -1,4 +1,4 @@
-//! Job: pods that run to their end.
+//! Job: pods that run to their end. A workload.
 //!
 //! **Converges**: as many pods run at once as `parallelism` says until as many have succeeded as
 //! `completions` says (any one where it says nothing; each index once where the job is indexed), or until
@@ -11,36 +11,36 @@
 //! **Woken by**: a change of the spec, at once; its pods and its status, a second later, so that many ends
 //! are counted together; time, when a deadline or a back-off is over.
 //!
-//! **Writes**: creates pods (at most 500 a round, by slow start), patches their finalizer off, deletes
+//! **Writes**: creates pods (at most 500 a sync, by slow start), patches their finalizer off, deletes
 //! them, adopts and releases them; puts its own status; emits `SuccessfulCreate`, `FailedCreate`,
 //! `SuccessfulDelete`, `FailedDelete`, `Suspended`, `Resumed`, `Completed`, `TooManySucceededPods`,
 //! `UnknownCompletionMode`, and a warning with the reason of a failure. A second, small reconciler takes
 //! the finalizer off pods whose job is gone or over.
 //!
 //! **Mirrors** `pkg/controller/job`. Upstream decides and writes in turns through one function; here a
-//! round is `snapshot` → `assess` (where does the job stand?) → `plan` (which pods?) → the pods are written
-//! → `status` → `tracking` (who is counted and let go?) → the status is written, finalizers go, and the
-//! status is written again.
+//! sync is `snapshot` → `assess` (where does the job stand?) → `plan` (which pods?) → the pods are written
+//! → `status` → `tracking` (who is counted, and loses its finalizer?) → the status is written, finalizers go, and
+//! the status is written again.
 //!
 //! **Deliberate differences**: deletions carry the pod's uid as a precondition; a pod that could not be
 //! created is not counted as created in the metrics; in a namespace that is going away pods that were
 //! refused do not count as active. Gang scheduling (`WorkloadWithJob`, alpha) is not there.
 
+mod apply;
 mod assess;
 mod backoff;
+mod finalizers;
 mod indexes;
 mod invariants;
-mod memory;
 mod metrics;
 mod orphans;
 mod plan;
 mod policy;
 mod reason;
-mod round;
 mod snapshot;
+mod state;
 mod status;
 mod tracking;
-mod triggers;
 mod writes;
 
 #[cfg(test)]
@@ -49,47 +49,166 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::kinds::{Job, Pod};
-use api::{Gate, Key};
-use futures_util::future::BoxFuture;
-use runtime::controller::Controller;
+use api::decision::{Explain, Line};
+use api::kinds::{JOB_TRACKING, Job, Pod};
+use api::labels::Matcher;
+use api::{Gate, Key, LabelSelector, LabelSet, MicroTime, Resource};
 use runtime::events::{EventType, ObjectRef};
 use runtime::rate_limit::Backoff;
-use runtime::triggers::by_controller;
-use runtime::{Error, Informers, Next, Queue, Reconcile, Store};
+use runtime::{
+    Change, Context, Controller, Error, Expectations, Loop, Owns, Queue, Runnable, Store,
+};
 
-use self::memory::Memory;
-use self::metrics::{Deed, JobMetrics};
+use self::finalizers::Finalizers;
+use self::metrics::{JobMetrics, SyncAction};
 use self::orphans::OrphanPods;
-use self::triggers::Triggers;
-use crate::Tools;
-use crate::workload::{OwnWrites, PodControl};
+use self::plan::BATCH;
+use self::state::JobStates;
+use self::tracking::{Tracking, track};
+use crate::Descriptor;
+use crate::workload::claim::wants_orphan;
+use crate::workload::{
+    Claimer, Consistency, Driver, KeyState, Observed, PodControl, StatusChange, Workload,
+    candidates,
+};
 
 pub use assess::{Assessment, assess};
 pub use invariants::{
-    awaits_successor, born_well, came_to_an_end, converged, counted_once, goes_forward, is_held,
-    let_go, safe,
+    awaits_successor, born_well, came_to_an_end, converged, counted_once, finalizer_removed,
+    goes_forward, is_held, safe,
 };
 pub use plan::{Act, Plan, plan};
 pub use reason::Reason;
 pub use snapshot::{Remembered, Snapshot};
 
-/// The name in `--controllers`.
-pub const NAME: &str = "job-controller";
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    component: "job-controller",
+    caches: &[Job::TYPE, Pod::TYPE],
+    decides_about: &[Job::TYPE],
+    queues: &["job", "job_orphan_pod"],
+    metrics: &["job_controller_"],
+    build: Some(|ctx| {
+        let workers = ctx.workers(ctx.config.job_controller.concurrent_syncs);
+        let Controllers { jobs, orphans } = controller(ctx, workers);
+        let loops = vec![jobs.into(), orphans.into()];
+        Some(Runnable::together(ctx.controller, loops))
+    }),
+    ..Descriptor::named("job-controller", "job", "job-controller")
+};
 
-pub struct JobController {
-    tools: Tools,
-    jobs: Arc<Store<Job>>,
-    pods: Arc<Store<Pod>>,
-    control: PodControl,
-    memory: Arc<Memory>,
-    metrics: Arc<JobMetrics>,
-}
-
-/// The controller of jobs, and the one of pods that no job holds any more.
+/// The loop of jobs, and the one of pods that no job holds any more.
 pub struct Controllers {
     pub jobs: Controller,
     pub orphans: Controller,
+}
+
+/// Upstream's `DefaultJobApiBackOff` and `MaxJobApiBackOff`; no bucket.
+const RETRIES: Backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60));
+
+pub fn controller(context: &Context, workers: usize) -> Controllers {
+    let jobs = context.informers.store::<Job>();
+    let pods = context.informers.store::<Pod>();
+    let consistency = Consistency::gated(
+        context,
+        Gate::StaleControllerConsistencyJob,
+        "job_controller_stale_sync_skips_total",
+    );
+    let consistency = Arc::new(consistency.of::<Job>(context).of::<Pod>(context));
+    let expectations = Expectations::watched(&context.metrics, context.controller);
+    let states = Arc::new(JobStates::new(expectations.clone(), consistency.clone()));
+    let metrics = Arc::new(JobMetrics::new(&context.metrics));
+    let orphans = Loop::on::<Key>(context, RETRIES)
+        .queue("job_orphan_pod")
+        .reads::<Job>()
+        .reads::<Pod>()
+        .workers(workers);
+    let finalizers = Arc::new(Finalizers {
+        jobs: jobs.clone(),
+        pods: pods.clone(),
+        orphans: orphans.handle(),
+        states: states.clone(),
+        metrics: metrics.clone(),
+    });
+    let (of_jobs, of_pods, counted) = (finalizers.clone(), finalizers, metrics.clone());
+    let jobs_loop = Loop::on_objects::<Job>(context, RETRIES)
+        .queue("job")
+        .watches::<Job>(move |change, queue| {
+            wake(&change, queue, &counted);
+            of_jobs.on_job(change);
+        })
+        .owns(
+            Owns::<Pod, Job>::selected_by(selects)
+                .expecting(&expectations)
+                .batched(BATCH),
+        )
+        .watches::<Pod>(move |change, _| of_pods.on_pod(change))
+        .workers(workers)
+        .reconciler(Driver::new(
+            context,
+            &consistency,
+            Some(&expectations),
+            Jobs {
+                control: PodControl::new(context.client.clone(), context.recorder.clone()),
+                jobs: jobs.clone(),
+                pods: pods.clone(),
+                context: context.clone(),
+                states,
+                metrics,
+            },
+        ));
+    Controllers {
+        jobs: jobs_loop,
+        orphans: orphans.reconciler(OrphanPods {
+            context: context.clone(),
+            jobs,
+            pods,
+        }),
+    }
+}
+
+/// A change of the spec wakes a job at once; its status, only after a moment, so that many pods that end together are
+/// counted together. A finished job needs nothing more.
+fn wake(change: &Change<'_, Job>, queue: &Queue, metrics: &JobMetrics) {
+    match change {
+        Change::Added(job) => {
+            if let Some(manager) = job.external_manager() {
+                metrics.managed_by_others(manager);
+            }
+            queue.add(job.key());
+        }
+        Change::Updated { new, .. } if new.finished().is_some() => {}
+        Change::Updated { old, new } if old.metadata.generation == new.metadata.generation => {
+            queue.add_after(new.key(), BATCH);
+        }
+        Change::Updated { new, .. } => queue.add(new.key()),
+        Change::Deleted(job) => queue.add(job.key()),
+    }
+}
+
+fn selects(job: &Job, labels: &LabelSet) -> bool {
+    let selector = job.spec.selector.as_ref();
+    selector.is_some_and(|selector| wants_orphan(selector, labels))
+}
+
+pub struct Jobs {
+    context: Context,
+    jobs: Arc<Store<Job>>,
+    pods: Arc<Store<Pod>>,
+    control: PodControl,
+    states: Arc<JobStates>,
+    metrics: Arc<JobMetrics>,
+}
+
+/// Where the job stands, and what follows.
+pub struct Planned {
+    assessed: Assessment,
+    plan: Plan,
+}
+
+impl Explain for Planned {
+    fn explain(&self) -> Vec<Line> {
+        self.plan.reasons.iter().map(Line::from).collect()
+    }
 }
 
 /// What writing pods came to.
@@ -102,94 +221,134 @@ pub struct Outcome {
     pub failure: Option<Error>,
 }
 
-/// Upstream's `DefaultJobApiBackOff` and `MaxJobApiBackOff`; no bucket.
-const RETRIES: Backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60));
-
-pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Controllers {
-    let (jobs, pods) = (informers.of::<Job>(), informers.of::<Pod>());
-    pods.add_index(&by_controller());
-    let queue = Arc::new(Queue::new(RETRIES));
-    let orphans = Arc::new(Queue::new(RETRIES));
-    let own_writes = OwnWrites::gated(
-        &tools,
-        Gate::StaleControllerConsistencyJob,
-        "job_controller_stale_sync_skips_total",
-    );
-    let own_writes = own_writes.of(jobs.store()).of(pods.store());
-    let memory = Arc::new(Memory::new(own_writes));
-    let metrics = Arc::new(JobMetrics::new(&tools.metrics));
-    let triggers = Arc::new(Triggers {
-        jobs: jobs.store().clone(),
-        pods: pods.store().clone(),
-        queue: queue.clone(),
-        orphans: orphans.clone(),
-        memory: memory.clone(),
-        metrics: metrics.clone(),
-    });
-    let on_job = triggers.clone();
-    jobs.on_change(move |change| on_job.on_job(change));
-    pods.on_change(move |change| triggers.on_pod(change));
-    let controller = |queue, reconciler| Controller {
-        name: NAME,
-        queue,
-        workers,
-        retries_max: None,
-        waits_for: vec![jobs.synced(), pods.synced()],
-        metrics: None,
-        reconciler,
-    };
-    let freeing = OrphanPods {
-        tools: tools.clone(),
-        jobs: jobs.store().clone(),
-        pods: pods.store().clone(),
-    };
-    let reconciler = JobController {
-        control: PodControl::new(tools.client.clone(), tools.recorder.clone()),
-        tools,
-        jobs: jobs.store().clone(),
-        pods: pods.store().clone(),
-        memory,
-        metrics,
-    };
-    Controllers {
-        jobs: controller(queue, Arc::new(reconciler)),
-        orphans: controller(orphans, Arc::new(freeing)),
+impl crate::workload::Outcome for Outcome {
+    fn into_failure(self) -> Option<Error> {
+        self.failure
     }
 }
 
-impl Reconcile for JobController {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key))
-    }
-}
+impl Workload for Jobs {
+    type Object = Job;
+    type Snapshot = Snapshot;
+    type Plan = Planned;
+    type Outcome = Outcome;
+    type Status = Tracking;
 
-impl JobController {
-    async fn sync(&self, key: &Key) -> Result<Next, Error> {
-        self.memory.own_writes.check(key)?;
-        let Some(job) = self.jobs.get(key) else {
-            self.memory.forget(key);
-            return Ok(Next::AwaitChange);
-        };
+    async fn observe(
+        &self,
+        key: &Key,
+        job: Arc<Job>,
+        may_act: bool,
+    ) -> Result<Observed<Snapshot>, Error> {
         let cached = self.jobs.resource_version();
-        if job.external_manager().is_some() || self.memory.is_finished(&job, cached) {
-            return Ok(Next::AwaitChange);
+        if job.external_manager().is_some() || self.states.is_finished(&job, cached) {
+            return Ok(Observed::done(None));
         }
         if job.finished().is_some() {
-            self.memory.forget(key);
-            return Ok(Next::AwaitChange);
+            self.states.forget(key);
+            return Ok(Observed::done(None));
         }
         if !matches!(&*job.spec.completion_mode, "" | "NonIndexed" | "Indexed") {
             let message = "Skipped Job sync because completion mode is unknown";
             let (object, reason) = (ObjectRef::of(&*job), "UnknownCompletionMode");
-            let recorder = &self.tools.recorder;
+            let recorder = &self.context.recorder;
             recorder.event(&object, EventType::Warning, reason, message);
-            return Ok(Next::AwaitChange);
+            let line = Line::states("UnknownCompletionMode", "has an unknown completion mode");
+            return Ok(Observed::done(line.because("nothing is done for it")));
         }
-        let began = self.tools.clock.now();
-        let mut deed = Deed::Reconciling;
-        let result = self.round(key, &job, &mut deed).await;
-        let took = self.tools.clock.now().since(began);
-        self.metrics.synced(&job, deed, result.is_ok(), took);
-        result
+        // Before the pods are looked at: one that comes in between would be expected no more, and not seen.
+        let remembered = self.states.of(key, self.pods.resource_version(), may_act);
+        let pods = self.claim(&job).await?;
+        let snapshot = Snapshot::new(job, pods, remembered, self.context.gates);
+        Ok(Observed::Snapshot(snapshot))
+    }
+
+    fn plan(&self, snapshot: &Snapshot, now: MicroTime) -> Planned {
+        let assessed = assess(snapshot, now);
+        let plan = plan(snapshot, &assessed, now);
+        Planned { assessed, plan }
+    }
+
+    async fn apply(
+        &self,
+        key: &Key,
+        snapshot: &Snapshot,
+        planned: &Planned,
+    ) -> Result<Outcome, Error> {
+        Ok(self.write_pods(key, snapshot, planned).await)
+    }
+
+    fn status(
+        &self,
+        snapshot: &Snapshot,
+        planned: &Planned,
+        outcome: &Outcome,
+        now: MicroTime,
+    ) -> (Tracking, StatusChange) {
+        let Planned { assessed, plan } = planned;
+        let concluded = status::conclude(snapshot, assessed, plan, outcome, now);
+        // Counting has its own rules about what is worth a write.
+        (track(snapshot, assessed, concluded, now), StatusChange::Now)
+    }
+
+    async fn write_status(
+        &self,
+        _: &KeyState,
+        snapshot: &Snapshot,
+        planned: &Planned,
+        tracking: &Tracking,
+    ) -> Result<(), Error> {
+        self.count_pods(&snapshot.job, &planned.assessed, tracking)
+            .await
+    }
+
+    /// A back-off, or the deadline of the job.
+    fn wait(
+        &self,
+        _: &Snapshot,
+        planned: &Planned,
+        _: &Tracking,
+        _: MicroTime,
+        _: MicroTime,
+    ) -> Option<Duration> {
+        let backoff = match planned.plan.act {
+            Act::Wait(wait) => Some(wait),
+            _ => None,
+        };
+        backoff
+            .into_iter()
+            .chain(planned.assessed.deadline_in)
+            .min()
+    }
+
+    fn synced(&self, job: &Job, planned: Option<&Planned>, ok: bool, took: Duration) {
+        let action = planned.map_or(SyncAction::Reconciling, |planned| {
+            SyncAction::of(&planned.plan)
+        });
+        self.metrics.synced(job, action, ok, took);
+    }
+
+    fn forget(&self, key: &Key) {
+        self.states.forget(key);
+    }
+}
+
+impl Jobs {
+    /// The pods of the job, after adopting and releasing.
+    async fn claim(&self, job: &Arc<Job>) -> Result<Vec<Arc<Pod>>, Error> {
+        let selector = LabelSelector::compile_optional(job.spec.selector.as_ref())
+            .map_err(|error| Error::Terminal(format!("the selector is invalid: {error}")))?;
+        let candidates = candidates(&job.metadata, &self.pods);
+        let mut selects = Matcher::new(|labels: &LabelSet| selector.matches(labels));
+        let claimed = Claimer::new(&self.context.client, &**job)
+            .with_finalizer(JOB_TRACKING)
+            .claim(
+                candidates,
+                self.states.consistency.kind::<Pod>(),
+                |pod: &Pod| selects.of(&pod.metadata.labels),
+            )
+            .await?;
+        let adopted = |pod| snapshot::as_adopted(job, pod);
+        Ok(claimed.into_iter().map(adopted).collect())
     }
 }

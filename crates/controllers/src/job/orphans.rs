@@ -6,26 +6,29 @@ use api::kinds::{Job, Pod};
 use api::{Key, Resource};
 use futures_util::future::BoxFuture;
 use runtime::triggers::resolve_owner;
-use runtime::{Error, Next, Reconcile, Store};
+use runtime::{Context, Error, Next, Reconcile, Report, Store};
 
 use super::snapshot::is_tracked;
-use super::writes::release;
-use crate::Tools;
+use super::writes::remove_finalizer;
 
 pub struct OrphanPods {
-    pub tools: Tools,
+    pub context: Context,
     pub jobs: Arc<Store<Job>>,
     pub pods: Arc<Store<Pod>>,
 }
 
 impl Reconcile for OrphanPods {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        _: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
         Box::pin(async move {
             if let Some(pod) = self.pods.get(key)
                 && is_held_in_vain(&self.jobs, &pod)
                 && !runtime::mutation::on("orphans-stay-held")
             {
-                match release(&self.tools.client, &pod).await {
+                match remove_finalizer(&self.context.client, &pod).await {
                     Err(error) if !error.is_not_found() => return Err(error.into()),
                     _ => {}
                 }

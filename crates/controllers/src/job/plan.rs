@@ -70,7 +70,7 @@ pub fn plan(snapshot: &Snapshot, assessed: &Assessment, now: MicroTime) -> Plan 
         return plan(Act::End(pods), reason);
     }
     if !snapshot.may_act {
-        return plan(Act::Hold, Reason::AwaitingOwnWrites);
+        return plan(Act::Hold, Reason::AwaitingConsistency);
     }
     if job.metadata.is_terminating() {
         return plan(Act::Hold, Reason::BeingDeleted);

@@ -4,6 +4,7 @@ use std::fmt;
 
 use api::Time;
 use api::conditions::Condition;
+use api::decision::Line;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
@@ -11,7 +12,7 @@ pub enum Reason {
         how: Condition,
         deleting: usize,
     },
-    AwaitingOwnWrites,
+    AwaitingConsistency,
     BeingDeleted,
     Suspended {
         deleting: usize,
@@ -50,7 +51,7 @@ impl fmt::Display for Reason {
                     many => write!(f, "; deletes the {many} pods that still run"),
                 }
             }
-            Reason::AwaitingOwnWrites => f.write_str(
+            Reason::AwaitingConsistency => f.write_str(
                 "waits until the pods it has just created or deleted show up in the cache",
             ),
             Reason::BeingDeleted => {
@@ -115,5 +116,11 @@ fn pods(count: usize) -> String {
     match count {
         1 => "1 pod".to_owned(),
         many => format!("{many} pods"),
+    }
+}
+
+impl From<&Reason> for Line {
+    fn from(reason: &Reason) -> Line {
+        Line::states("Reason", reason.to_string())
     }
 }

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use api::collections::HashSet;
 use api::kinds::{JOB_TRACKING, Job, Phase, Pod};
 use api::{Gates, Uid};
-use runtime::triggers::by_controller;
-use runtime::{IndexValue, Store};
 
 use super::backoff::Backoff;
 use super::indexes::valid_index;
@@ -118,14 +116,6 @@ impl Snapshot {
 /// Does the pod carry the finalizer of jobs?
 pub fn is_tracked(pod: &Pod) -> bool {
     pod.metadata.has_finalizer(JOB_TRACKING)
-}
-
-/// Pods that the job controls, and orphans of its namespace.
-pub(super) fn candidates(job: &Job, pods: &Store<Pod>) -> Vec<Arc<Pod>> {
-    let meta = &job.metadata;
-    let mut found = pods.by(&by_controller(), &IndexValue::Uid(meta.uid.clone()));
-    found.extend(pods.by(&by_controller(), &IndexValue::Text(meta.namespace.clone())));
-    found
 }
 
 /// A pod that was adopted has the finalizer now, whatever the cache says.

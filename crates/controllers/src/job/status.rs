@@ -184,7 +184,7 @@ fn ensure(conditions: &mut Vec<Condition>, new: Condition) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::round::now;
+    use super::super::tests::pure::now;
     use super::*;
 
     // Upstream: TestEnsureJobConditions.

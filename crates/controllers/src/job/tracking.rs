@@ -22,11 +22,14 @@ use super::status::{Concluded, FAILURE_TARGET, SUCCESS_CRITERIA_MET, final_condi
 /// Upstream's `MaxUncountedPods`: so many uids make the status about 20 KB long.
 pub const UNCOUNTED_MAX: usize = 500;
 
+#[derive(Clone)]
 pub struct Tracking {
     /// What the status says before any finalizer goes.
     pub status: JobStatus,
     /// Is that worth a write?
     pub flush: bool,
+    /// The job was suspended or resumed: reason and message of the event.
+    pub news: Option<(&'static str, &'static str)>,
     /// Pods that may go once the status is written.
     pub release: Vec<Arc<Pod>>,
     /// Pods that have a finalizer now.
@@ -54,6 +57,7 @@ pub fn track(
     let mut tracking = Tracking {
         status: concluded.status,
         flush: concluded.changed,
+        news: concluded.news,
         release: Vec::new(),
         tracked,
         end: None,

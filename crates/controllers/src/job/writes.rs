@@ -137,12 +137,12 @@ fn generate_name(job: &str, index: u32) -> String {
 }
 
 /// Takes the finalizer off a pod; gives the revision.
-pub async fn release(client: &Client, pod: &Pod) -> Result<u64, Error> {
+pub async fn remove_finalizer(client: &Client, pod: &Pod) -> Result<u64, Error> {
     let meta = &pod.metadata;
     let patch = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [JOB_TRACKING]}});
     let patch = Patch::Strategic(patch.to_string().into());
     let answer = client
-        .patch_tersely(&Pod::TYPE, &meta.namespace, &meta.name, &patch)
+        .patch_metadata_only(&Pod::TYPE, &meta.namespace, &meta.name, &patch)
         .await?;
     Ok(revision(&answer))
 }

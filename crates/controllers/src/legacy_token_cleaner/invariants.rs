@@ -25,7 +25,10 @@ pub fn converged(
     };
     match next_step(&candidate, &limits) {
         Step::Wait => Ok(()),
-        step => Err(format!("{} should have been {step}", secret.metadata.key())),
+        step => Err(format!(
+            "{} should have been {step:?}",
+            secret.metadata.key()
+        )),
     }
 }
 
@@ -41,7 +44,7 @@ pub fn safe(
     let key = deleted.metadata.key();
     match candidate(deleted, accounts, &limits).map(|found| next_step(&found, &limits)) {
         Some(Step::Delete) => Ok(()),
-        Some(step) => Err(format!("{key} was deleted, and should have been {step}")),
+        Some(step) => Err(format!("{key} was deleted, and should have been {step:?}")),
         None => Err(format!("{key} was deleted, and had to be kept")),
     }
 }

@@ -25,23 +25,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::decision::Line;
 use api::kinds::{ConfigMap, Pod, Secret, ServiceAccount};
-use api::{Istr, Key, MicroTime, Resource, Time};
+use api::{Istr, ObjectId, Resource, Time};
 use client::{Client, DeleteOptions, ListOptions, Patch};
 use futures_util::future::BoxFuture;
-use runtime::controller::Controller;
-use runtime::rate_limit::Backoff;
-use runtime::{Error, Informers, Next, Queue, Reconcile, Store, mutation};
+use runtime::controller::Tick;
+use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store, mutation};
 use serde_json::json;
 
-use crate::Tools;
+use crate::Descriptor;
 
 pub use invariants::{converged, safe};
 pub use mounted::mounted_secrets;
 pub use plan::{Candidate, Limits, Step, candidate, next_step};
 
-/// The name in `--controllers`.
-pub const NAME: &str = "legacy-serviceaccount-token-cleaner-controller";
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    caches: &[ServiceAccount::TYPE, Secret::TYPE],
+    decides_about: &[Secret::TYPE],
+    queues: &["legacy_service_account_token_cleaner"],
+    build: Some(|ctx| {
+        let period = ctx.config.legacy_sa_token_cleaner.clean_up_period.to_std();
+        Some(controller(ctx, ctx.environment.metadata.clone(), period).into())
+    }),
+    ..Descriptor::named(
+        "legacy-serviceaccount-token-cleaner-controller",
+        "legacy-service-account-token-cleaner",
+        "legacy-service-account-token-cleaner",
+    )
+};
 
 /// Upstream's number; the labels count days.
 const PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
@@ -53,7 +65,7 @@ const TRACKING_NAMESPACE: &str = "kube-system";
 const TRACKING_NAME: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
 pub struct LegacyTokenCleaner {
-    tools: Tools,
+    context: Context,
     /// May list pods, as the caches do.
     reading: Client,
     accounts: Arc<Store<ServiceAccount>>,
@@ -63,46 +75,41 @@ pub struct LegacyTokenCleaner {
 
 /// `reading` is the client of the caches: the controller's own identity may not list pods.
 pub fn controller(
-    informers: &Informers,
-    tools: Tools,
+    context: &Context,
     reading: Client,
     clean_up_period: Duration,
-) -> Controller {
-    let (accounts, secrets) = (informers.of::<ServiceAccount>(), informers.of::<Secret>());
-    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
-    // There is one thing to do, and it is due at once.
-    queue.add(Key::new("", "all"));
-    Controller {
-        name: NAME,
-        queue,
-        workers: 1,
-        retries_max: None,
-        waits_for: vec![accounts.synced(), secrets.synced()],
-        metrics: None,
-        reconciler: Arc::new(LegacyTokenCleaner {
-            tools,
+) -> Controller<Tick> {
+    Loop::every(context, PERIOD, Duration::ZERO)
+        .queue("legacy_service_account_token_cleaner")
+        .reads::<ServiceAccount>()
+        .reads::<Secret>()
+        .reconciler(LegacyTokenCleaner {
+            context: context.clone(),
             reading,
-            accounts: accounts.store().clone(),
-            secrets: secrets.store().clone(),
+            accounts: context.informers.store::<ServiceAccount>(),
+            secrets: context.informers.store::<Secret>(),
             clean_up_period,
-        }),
-    }
+        })
 }
 
-impl Reconcile for LegacyTokenCleaner {
-    fn reconcile<'a>(&'a self, _: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+impl Reconcile<Tick> for LegacyTokenCleaner {
+    fn reconcile<'a>(
+        &'a self,
+        _: &'a Tick,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
         Box::pin(async move {
-            if let Err(reason) = self.clean().await {
+            if let Err(reason) = self.clean(report).await {
                 tracing::warn!(reason, "cannot look for unused tokens today");
             }
-            Ok(Next::After(PERIOD))
+            Ok(Next::AwaitChange)
         })
     }
 }
 
 impl LegacyTokenCleaner {
-    async fn clean(&self) -> Result<(), String> {
-        let now = self.tools.clock.now();
+    async fn clean(&self, report: &Report<'_>) -> Result<(), String> {
+        let now = self.context.clock.now();
         let tracked_since = self.tracked_since().await?;
         if now < tracked_since.micro().plus(self.clean_up_period) {
             return Ok(());
@@ -125,14 +132,14 @@ impl LegacyTokenCleaner {
                 Step::MarkInvalid { .. } if mutation::on("clean-fresh-tokens") => Step::Delete,
                 step => step,
             };
-            self.apply(&secret, step, now).await;
+            self.apply(&secret, step, report).await;
         }
         Ok(())
     }
 
     /// The first day of which all uses are known.
     async fn tracked_since(&self) -> Result<Time, String> {
-        let client = &self.tools.client;
+        let client = &self.context.client;
         let found = client
             .get(&ConfigMap::TYPE, TRACKING_NAMESPACE, TRACKING_NAME)
             .await
@@ -168,10 +175,9 @@ impl LegacyTokenCleaner {
         }
     }
 
-    async fn apply(&self, secret: &Secret, step: Step, now: MicroTime) {
-        let (client, meta) = (&self.tools.client, &secret.metadata);
-        let line = [step.to_string()].into_iter();
-        self.tools.decisions.record(NAME, &meta.key(), now, line);
+    async fn apply(&self, secret: &Secret, step: Step, report: &Report<'_>) {
+        let (client, meta) = (&self.context.client, &secret.metadata);
+        report.decide(ObjectId::of(secret), [Line::from(&step)]);
         let result = match &step {
             Step::Wait => Ok(()),
             Step::MarkInvalid { today } => {
@@ -202,6 +208,7 @@ impl LegacyTokenCleaner {
         match result {
             Err(error) if !error.is_conflict() && !error.is_not_found() => {
                 let secret = meta.key();
+                let step = Line::from(&step);
                 tracing::warn!(%secret, %step, %error, "cannot clean up a token, will try again");
             }
             _ => {}

@@ -1,8 +1,8 @@
 //! Which tokens are unused, and what comes next for them. Pure.
 
-use std::fmt;
 use std::time::Duration;
 
+use api::decision::Line;
 use api::kinds::{SERVICE_ACCOUNT_TOKEN, Secret, ServiceAccount};
 use api::{MicroTime, Time};
 use runtime::Store;
@@ -112,19 +112,20 @@ fn day(time: Time) -> String {
     text
 }
 
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Step::Wait => {
-                f.write_str("marked invalid, and kept for a while in case someone needs it")
-            }
+impl From<&Step> for Line {
+    fn from(step: &Step) -> Line {
+        match step {
+            Step::Wait => Line::waits(
+                "MarkedInvalid",
+                "is kept for a while after it was marked invalid",
+            )
+            .because("somebody may still need it"),
             Step::MarkInvalid { today } => {
-                write!(
-                    f,
-                    "marked invalid since {today}: an auto-generated token that nobody used"
-                )
+                Line::acts("MarksInvalid", format!("marks it invalid since {today}"))
+                    .because("it was generated, and nobody used it")
             }
-            Step::Delete => f.write_str("deleted: invalid for long enough, and nobody missed it"),
+            Step::Delete => Line::acts("DeletesToken", "deletes it")
+                .because("it was invalid for long enough, and nobody missed it"),
         }
     }
 }

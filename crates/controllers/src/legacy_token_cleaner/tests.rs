@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::{Limits, candidate, controller, mounted_secrets, next_step};
-use crate::Tools;
+use runtime::Context;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -117,9 +117,9 @@ async fn world(since: &str) -> World {
         "metadata": {"name": "t", "annotations": {"kubernetes.io/service-account.name": "robot"}},
     });
     world.create(&Secret::TYPE, secret).await;
-    let tools = Tools::from(&world);
+    let context = world.context();
     let reading = world.user.clone();
-    let running = controller(&world.informers, tools, reading, 3 * DAY).run(world.stop());
+    let running = controller(&context, reading, 3 * DAY).run(world.stop());
     world.run(running);
     world.start().await;
     world

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::conditions::ConditionStatus;
+use api::decision::Line;
 use api::{Condition, Istr, Time};
 
 /// What one round of emptying came to.
@@ -95,27 +96,33 @@ impl Findings {
     }
 
     /// For an operator: what is left, and who holds it.
-    pub fn lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self
-            .remaining
-            .iter()
-            .map(|(resource, count)| {
-                let resource = resource.trim_end_matches('.');
-                format!("{count} {resource} are left")
-            })
-            .collect();
-        lines.extend(self.finalizers.iter().map(|(finalizer, count)| {
-            format!("{count} objects are held by finalizer {finalizer}")
-        }));
+    pub fn lines(&self) -> Vec<Line> {
+        let left = |(resource, count): (&String, &usize)| {
+            let resource = resource.trim_end_matches('.');
+            let what = format!("waits until {count} {resource} are gone");
+            Line::waits("ContentRemains", what)
+        };
+        let held = |(finalizer, count): (&String, &usize)| {
+            let objects = if *count == 1 { "object" } else { "objects" };
+            let what = format!("waits for {count} {objects} with finalizer {finalizer}");
+            Line::waits("FinalizersRemain", what)
+                .hint("whoever set the finalizer has to remove it; see what owns the objects")
+        };
+        let mut lines: Vec<Line> = self.remaining.iter().map(left).collect();
+        lines.extend(self.finalizers.iter().map(held));
         if self.pods_first {
-            lines.push("everything else waits until the pods are gone".into());
+            let line = Line::waits("PodsFirst", "waits with everything else");
+            lines.push(line.because("pods go first"));
         }
         if self.estimate_seconds > 0 {
-            lines.push(format!("may take {} s more", self.estimate_seconds));
+            let what = format!("looks again in at most {} s", self.estimate_seconds);
+            lines.push(Line::waits("GracePeriods", what).because("pods have time to end"));
         }
-        lines.extend(self.failure().map(|failure| format!("failed: {failure}")));
+        lines.extend(self.failure().map(|failure| {
+            Line::states("ContentFailure", "could not delete everything").because(failure)
+        }));
         if lines.is_empty() {
-            lines.push("is empty: goes now".into());
+            lines.push(Line::acts("Finalizes", "removes its finalizer").because("it is empty"));
         }
         lines
     }

@@ -36,7 +36,7 @@ impl NamespaceController {
     pub(super) async fn empty(&self, namespace: &Namespace, now: MicroTime) -> Findings {
         let mut findings = Findings::default();
         let mut resources: Vec<Served> = Vec::new();
-        match discover(&self.tools.client).await {
+        match discover(&self.context.client).await {
             Ok(found) => {
                 findings.discovery_failure = found.failure().map(|failure| {
                     let groups = found.failed.len();
@@ -48,7 +48,7 @@ impl NamespaceController {
             }
             Err(error) => findings.discovery_failure = Some(client::describe(&error)),
         }
-        if self.tools.gates.enabled(Gate::OrderedNamespaceDeletion)
+        if self.context.gates.enabled(Gate::OrderedNamespaceDeletion)
             && let Some(at) = resources.iter().position(is_pods)
         {
             let pods = resources.remove(at);
@@ -140,7 +140,7 @@ impl NamespaceController {
         };
         let mut objects = Vec::new();
         loop {
-            let client = &self.tools.client;
+            let client = &self.context.client;
             let page = match client.list(&served.resource, namespace, &options).await {
                 Ok(page) => page,
                 Err(error) if is_unsupported(&error) => return Ok(None),
@@ -163,7 +163,7 @@ impl NamespaceController {
         if !served.can("deletecollection") {
             return Ok(false);
         }
-        let client = &self.tools.client;
+        let client = &self.context.client;
         let deleted = client
             .delete_collection(
                 &served.resource,
@@ -185,7 +185,7 @@ impl NamespaceController {
         namespace: &str,
         name: &str,
     ) -> Result<(), client::Error> {
-        let client = &self.tools.client;
+        let client = &self.context.client;
         let deleted = client
             .delete(&served.resource, namespace, name, &background())
             .await;

@@ -26,22 +26,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::kinds::{Namespace, NamespaceStatus};
-use api::{Istr, Key, MicroTime, Resource};
+use api::{Istr, Key, MicroTime, ObjectId, Resource};
 use futures_util::future::BoxFuture;
-use runtime::controller::Controller;
 use runtime::rate_limit::Backoff;
-use runtime::{Change, Error, Informers, Next, Queue, Reconcile, Store};
+use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 use serde_json::json;
 
-use crate::Tools;
+use crate::Descriptor;
 use crate::workload::status::{put_status, revision};
 use conditions::Findings;
 
 pub use conditions::update_conditions;
 pub use invariants::{converged, safe};
 
-/// The name in `--controllers`.
-pub const NAME: &str = "namespace-controller";
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    caches: &[Namespace::TYPE],
+    decides_about: &[Namespace::TYPE],
+    queues: &["namespace"],
+    build: Some(|ctx| {
+        let workers = ctx.workers(ctx.config.namespace_controller.concurrent_syncs);
+        Some(controller(ctx, workers).into())
+    }),
+    ..Descriptor::named("namespace-controller", "namespace", "namespace-controller")
+        .faster(20.0, 100)
+};
 
 /// Every namespace is born with this finalizer, and this controller removes it.
 const FINALIZER: &str = "kubernetes";
@@ -58,46 +66,40 @@ const BACKOFF: Backoff = Backoff {
     bucket: Some((10.0, 100.0)),
 };
 
-pub struct NamespaceController {
-    tools: Tools,
-    namespaces: Arc<Store<Namespace>>,
-}
-
-pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Controller {
-    let informer = informers.of::<Namespace>();
-    let queue = Arc::new(Queue::new(BACKOFF));
-    {
-        let queue = queue.clone();
-        informer.on_change(move |change| {
+pub fn controller(context: &Context, workers: usize) -> Controller {
+    Loop::on::<Key>(context, BACKOFF)
+        .queue("namespace")
+        .watches::<Namespace>(|change, queue| {
             if let Change::Added(namespace) | Change::Updated { new: namespace, .. } = change
                 && namespace.metadata.is_terminating()
             {
                 queue.add_after(namespace.key(), GRACE);
             }
-        });
-    }
-    Controller {
-        name: NAME,
-        queue,
-        workers,
-        retries_max: None,
-        waits_for: vec![informer.synced()],
-        metrics: None,
-        reconciler: Arc::new(NamespaceController {
-            tools,
-            namespaces: informer.store().clone(),
-        }),
-    }
+        })
+        .workers(workers)
+        .reconciler(NamespaceController {
+            context: context.clone(),
+            namespaces: context.informers.store::<Namespace>(),
+        })
+}
+
+pub struct NamespaceController {
+    context: Context,
+    namespaces: Arc<Store<Namespace>>,
 }
 
 impl Reconcile for NamespaceController {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key))
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.sync(key, report))
     }
 }
 
 impl NamespaceController {
-    async fn sync(&self, key: &Key) -> Result<Next, Error> {
+    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         if self.namespaces.get(key).is_none() {
             return Ok(Next::AwaitChange);
         }
@@ -117,9 +119,9 @@ impl NamespaceController {
         if namespace.spec.finalizers.is_empty() {
             return Ok(Next::AwaitChange);
         }
-        let now = self.tools.clock.now();
+        let now = self.context.clock.now();
         let findings = self.empty(&namespace, now).await;
-        self.record(key, &findings, now);
+        report.decide(ObjectId::of(&namespace), findings.lines());
         self.write_conditions(&mut namespace, &findings, now).await;
         if runtime::mutation::on("finalize-before-empty") {
             self.finalize(namespace).await?;
@@ -137,7 +139,7 @@ impl NamespaceController {
     }
 
     async fn get(&self, name: &str) -> Result<Option<Namespace>, Error> {
-        match self.tools.client.get_as::<Namespace>("", name).await {
+        match self.context.client.get_as::<Namespace>("", name).await {
             Ok(namespace) => Ok(Some(namespace)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.into()),
@@ -212,7 +214,7 @@ impl NamespaceController {
         meta: &api::Meta,
         status: &NamespaceStatus,
     ) -> Result<u64, client::Error> {
-        put_status::<Namespace>(&self.tools.client, meta, status).await
+        put_status::<Namespace>(&self.context.client, meta, status).await
     }
 
     /// Removes our finalizer from the spec; the server then removes the namespace.
@@ -227,7 +229,7 @@ impl NamespaceController {
                 "apiVersion": "v1", "kind": "Namespace",
                 "metadata": namespace.metadata, "spec": {"finalizers": rest},
             });
-            let (client, name) = (&self.tools.client, &namespace.metadata.name);
+            let (client, name) = (&self.context.client, &namespace.metadata.name);
             let answer = client
                 .replace(
                     &Namespace::TYPE,
@@ -254,11 +256,5 @@ impl NamespaceController {
                 Err(error) => return Err(error.into()),
             }
         }
-    }
-
-    fn record(&self, key: &Key, findings: &Findings, now: MicroTime) {
-        self.tools
-            .decisions
-            .record(NAME, key, now, findings.lines().into_iter());
     }
 }

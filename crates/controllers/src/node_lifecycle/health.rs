@@ -3,10 +3,10 @@
 //! A sign of life is a new heartbeat in the node's status or a renewed lease. When it came is judged by our
 //! own clock alone: whatever time the node itself wrote says only that it is another one than before.
 
-use std::fmt;
 use std::time::Duration;
 
 use api::conditions::{self, ConditionStatus};
+use api::decision::Line;
 use api::kinds::{Lease, Node};
 use api::{MicroTime, Time, Uid};
 use serde_json::{Value, json};
@@ -168,18 +168,15 @@ impl Silenced {
     }
 }
 
-/// Says that the node is called silent, and why.
-impl fmt::Display for Look {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = match self.silenced.iter().any(|one| !one.never_reported) {
-            true => "its kubelet has stopped reporting",
-            false => "its kubelet has never reported",
+/// Says what the conditions become, and why.
+impl From<&Look> for Line {
+    fn from(look: &Look) -> Line {
+        let why = match look.silenced.iter().any(|one| !one.never_reported) {
+            true => "its kubelet stopped posting status",
+            false => "its kubelet never posted status",
         };
-        let all: Vec<&str> = self.silenced.iter().map(|one| one.condition).collect();
-        write!(
-            f,
-            "calls it silent: {why}, so {} are Unknown",
-            all.join(", ")
-        )
+        let all: Vec<&str> = look.silenced.iter().map(|one| one.condition).collect();
+        let what = format!("marks {} as Unknown", all.join(", "));
+        Line::acts("KubeletStoppedPosting", what).because(why)
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes that fall silent: what becomes of them and of their pods.
+//! Nodes whose kubelet stops posting status: what becomes of them and of their pods. Small loops that share a memory.
 //!
 //! **Converges**: a node that has given no sign of life for longer than its grace period says so in its
 //! conditions; a node carries the `NoSchedule` taints that its conditions and `spec.unschedulable` ask for;
@@ -34,20 +34,23 @@ mod zones;
 #[cfg(test)]
 mod tests;
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::decision::Line;
 use api::kinds::{Lease, Node, Pod};
-use api::{Clock, Key, MicroTime, Resource, Uid};
+use api::{Clock, Gate, Key, MicroTime, ObjectId, Resource, Uid};
 use futures_util::future::BoxFuture;
-use runtime::controller::Controller;
+use parking_lot::{Mutex, MutexGuard};
+use runtime::controller::Tick;
 use runtime::rate_limit::Backoff;
-use runtime::{Change, Error, Informer, Informers, Next, Queue, Reconcile, Store};
+use runtime::{
+    Change, Context, Controller, Error, Loop, Next, Queue, Reconcile, Report, Runnable, Store,
+};
 
-use crate::Tools;
 use crate::workload::on_node::by_node;
+use crate::{Config, Descriptor, taint_eviction};
 
 pub use health::{Look, Patience, Seen, Silenced, look};
 pub use invariants::{converged, safe};
@@ -57,8 +60,30 @@ use metrics::LifecycleMetrics;
 use waiting::Waiting;
 use zones::{State, Zones};
 
-/// The name in `--controllers`.
-pub const NAME: &str = "node-lifecycle-controller";
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    component: "node-controller",
+    caches: &[Node::TYPE, Pod::TYPE, Lease::TYPE],
+    decides_about: &[Node::TYPE],
+    queues: &[
+        "node_lifecycle_controller",
+        "node_lifecycle_controller_pods",
+    ],
+    metrics: &["node_collector_"],
+    build: Some(|ctx| {
+        let loops = controller(ctx, Settings::of(ctx.config));
+        let mut loops = loops.into_runnables();
+        // UPSTREAM: where the gate is off, which only older versions allow, evicting is part of this one.
+        if !ctx.gates.enabled(Gate::SeparateTaintEvictionController) {
+            loops.push(taint_eviction::controller(ctx).into());
+        }
+        Some(Runnable::together(ctx.controller, loops))
+    }),
+    ..Descriptor::named(
+        "node-lifecycle-controller",
+        "nodelifecycle",
+        "node-controller",
+    )
+};
 
 /// UPSTREAM: eight workers for nodes and four for pods, without flags.
 const NODE_WORKERS: usize = 8;
@@ -75,20 +100,50 @@ pub struct Settings {
     pub rates: Rates,
 }
 
+impl Settings {
+    fn of(config: &Config) -> Settings {
+        let lifecycle = &config.node_lifecycle_controller;
+        Settings {
+            period: config.kube_cloud_shared.node_monitor_period.to_std(),
+            patience: Patience {
+                monitor: lifecycle.monitor_grace_period.to_std(),
+                startup: lifecycle.startup_grace_period.to_std(),
+            },
+            rates: Rates {
+                usual: lifecycle.eviction_rate,
+                secondary: lifecycle.secondary_eviction_rate,
+                large_zone: lifecycle.large_cluster_size_threshold,
+                unhealthy_share: lifecycle.unhealthy_zone_threshold,
+            },
+        }
+    }
+}
+
 /// The loops of this controller: they run together.
 pub struct Loops {
     /// Taints and labels of nodes; upstream's queue `node_lifecycle_controller`.
     pub nodes: Controller,
     /// Pods that came to a node that is down; upstream's queue `node_lifecycle_controller_pods`.
     pub pods: Controller,
-    /// The health of all nodes, in the rhythm of the monitor period.
-    pub monitor: Controller,
+    /// The health of all nodes, every monitor period.
+    pub monitor: Controller<Tick>,
     /// One key for each zone that has nodes waiting for their taint.
     pub tainter: Controller,
 }
 
+impl Loops {
+    pub fn into_runnables(self) -> Vec<Runnable> {
+        vec![
+            self.nodes.into(),
+            self.pods.into(),
+            self.monitor.into(),
+            self.tainter.into(),
+        ]
+    }
+}
+
 pub(crate) struct Lifecycle {
-    tools: Tools,
+    context: Context,
     /// Starts at the time of day and is never set: what we remember is measured by it.
     steady: Clock,
     settings: Settings,
@@ -116,101 +171,105 @@ struct Zone {
     waiting: Waiting,
 }
 
-pub fn controller(informers: &Informers, tools: Tools, settings: Settings) -> Loops {
-    let (nodes, pods, leases) = (
-        informers.of::<Node>(),
-        informers.of::<Pod>(),
-        informers.of::<Lease>(),
-    );
-    pods.add_index(&by_node());
-    let queue = || Arc::new(Queue::new(Backoff::DEFAULT));
-    let (of_nodes, of_pods, rounds, turns) = (queue(), queue(), queue(), queue());
-    {
-        let queue = of_nodes.clone();
-        nodes.on_change(move |change| {
+pub fn controller(context: &Context, settings: Settings) -> Loops {
+    let informers = &context.informers;
+    informers.of::<Pod>().add_index(&by_node());
+    let of_nodes = Loop::on::<Key>(context, Backoff::DEFAULT)
+        .queue("node_lifecycle_controller")
+        .watches::<Node>(|change, queue| {
             if !matches!(change, Change::Deleted(_)) {
                 queue.add(change.object().key());
             }
-        });
-    }
-    watch_bindings(&pods, nodes.store().clone(), of_pods.clone());
-    // There is one round, and the first is due at once.
-    rounds.add(Key::new("", "health"));
-    let shared = Arc::new(Lifecycle {
-        steady: runtime::clock::steady(&tools.clock),
-        metrics: LifecycleMetrics::new(&tools.metrics),
-        tools,
+        })
+        .workers(NODE_WORKERS);
+    let nodes = informers.store::<Node>();
+    let of_pods = Loop::on::<Key>(context, Backoff::DEFAULT)
+        .queue("node_lifecycle_controller_pods")
+        .watches::<Pod>(move |change, queue| wake_unready(&change, &nodes, queue))
+        .workers(POD_WORKERS);
+    let period = settings.period.max(SHORTEST_PERIOD);
+    let monitor = Loop::every(context, period, Duration::ZERO);
+    let tainter = Loop::on::<Key>(context, Backoff::DEFAULT);
+    let lifecycle = Arc::new(Lifecycle {
+        steady: runtime::clock::steady(&context.clock),
+        metrics: LifecycleMetrics::new(&context.metrics),
+        context: context.clone(),
         settings,
-        nodes: nodes.store().clone(),
-        pods: pods.store().clone(),
-        leases: leases.store().clone(),
-        turns: turns.clone(),
+        nodes: informers.store::<Node>(),
+        pods: informers.store::<Pod>(),
+        leases: informers.store::<Lease>(),
+        turns: tainter.handle(),
         memory: Mutex::default(),
     });
-    let waits_for = || vec![nodes.synced(), pods.synced(), leases.synced()];
-    let part = |queue, workers, reconciler| Controller {
-        name: NAME,
-        queue,
-        workers,
-        retries_max: None,
-        waits_for: waits_for(),
-        metrics: None,
-        reconciler,
-    };
-    let of = |task| {
-        Arc::new(Loop {
-            task,
-            shared: shared.clone(),
-        })
-    };
+    fn reading_all<K: runtime::controller::LoopKey>(part: Loop<(), K>) -> Loop<(), K> {
+        part.reads::<Node>().reads::<Pod>().reads::<Lease>()
+    }
     Loops {
-        nodes: part(of_nodes, NODE_WORKERS, of(Task::Node)),
-        pods: part(of_pods, POD_WORKERS, of(Task::Pod)),
-        monitor: part(rounds, 1, of(Task::Monitor)),
-        tainter: part(turns, 1, of(Task::Turn)),
+        nodes: reading_all(of_nodes).reconciler(Nodes(lifecycle.clone())),
+        pods: reading_all(of_pods).reconciler(Pods(lifecycle.clone())),
+        monitor: reading_all(monitor).reconciler(Monitor(lifecycle.clone())),
+        tainter: reading_all(tainter).reconciler(Tainter(lifecycle)),
     }
 }
 
 /// Wakes pods that come to a node which is not ready.
-fn watch_bindings(pods: &Informer<Pod>, nodes: Arc<Store<Node>>, queue: Arc<Queue>) {
-    pods.on_change(move |change| {
-        let pod = match change {
-            Change::Added(pod) => pod,
-            Change::Updated { old, new } if old.node_name != new.node_name => new,
-            _ => return,
-        };
-        let is_ready = |node: Arc<Node>| node.ready().is_some_and(|ready| ready.is_true());
-        if !pod.node_name.is_empty() && !nodes.find("", &pod.node_name).is_some_and(is_ready) {
-            queue.add(pod.key());
-        }
-    });
+fn wake_unready(change: &Change<'_, Pod>, nodes: &Store<Node>, queue: &Queue) {
+    let pod = match change {
+        Change::Added(pod) => pod,
+        Change::Updated { old, new } if old.node_name != new.node_name => new,
+        _ => return,
+    };
+    let is_ready = |node: Arc<Node>| node.ready().is_some_and(|ready| ready.is_true());
+    if !pod.node_name.is_empty() && !nodes.find("", &pod.node_name).is_some_and(is_ready) {
+        queue.add(pod.key());
+    }
 }
 
-struct Loop {
-    task: Task,
-    shared: Arc<Lifecycle>,
+struct Nodes(Arc<Lifecycle>);
+struct Pods(Arc<Lifecycle>);
+struct Monitor(Arc<Lifecycle>);
+struct Tainter(Arc<Lifecycle>);
+
+impl Reconcile for Nodes {
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.0.sync_node(key, report))
+    }
 }
 
-#[derive(Clone, Copy)]
-enum Task {
-    Node,
-    Pod,
-    Monitor,
-    Turn,
+impl Reconcile for Pods {
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        _: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.0.sync_pod(key))
+    }
 }
 
-impl Reconcile for Loop {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
-        let shared = &self.shared;
-        match self.task {
-            Task::Node => Box::pin(shared.sync_node(key)),
-            Task::Pod => Box::pin(shared.sync_pod(key)),
-            Task::Monitor => Box::pin(async {
-                shared.look_at_all().await;
-                Ok(Next::After(shared.settings.period.max(SHORTEST_PERIOD)))
-            }),
-            Task::Turn => Box::pin(async { Ok(shared.take_turns(&key.name).await) }),
-        }
+impl Reconcile<Tick> for Monitor {
+    fn reconcile<'a>(
+        &'a self,
+        _: &'a Tick,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(async {
+            self.0.monitor_node_health(report).await;
+            Ok(Next::AwaitChange)
+        })
+    }
+}
+
+impl Reconcile for Tainter {
+    fn reconcile<'a>(
+        &'a self,
+        zone: &'a Key,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(async { Ok(self.0.taint_next(&zone.name, report).await) })
     }
 }
 
@@ -219,7 +278,7 @@ const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
 
 impl Lifecycle {
     /// Gives a node the taints and labels that its conditions and labels ask for.
-    async fn sync_node(&self, key: &Key) -> Result<Next, Error> {
+    async fn sync_node(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(node) = self.nodes.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -230,11 +289,13 @@ impl Lifecycle {
         if change.is_empty() && labels.is_empty() {
             return Ok(Next::AwaitChange);
         }
-        let said = (!change.is_empty()).then(|| change.to_string());
-        let labelled = labels
-            .iter()
-            .map(|(label, value)| format!("labels it {label}={value}"));
-        self.tell(key, said.into_iter().chain(labelled));
+        let tainted = (!change.is_empty()).then(|| change.line("its conditions ask for it"));
+        let labelled = labels.iter().map(|(label, value)| {
+            let what = format!("labels it {label}={value}");
+            Line::acts("Labels", what).because("the new name of that label says so")
+        });
+        let lines = tainted.into_iter().chain(labelled);
+        report.decide(ObjectId::of(&*node), lines);
         match self.edit(node, writes::scheduling_patch).await {
             // It is gone, and so is its trouble.
             Err(error) if error.is_not_found() => Ok(Next::AwaitChange),
@@ -262,18 +323,13 @@ impl Lifecycle {
         Ok(Next::AwaitChange)
     }
 
-    fn tell(&self, node: &Key, lines: impl Iterator<Item = String>) {
-        let now = self.tools.clock.now();
-        self.tools.decisions.record(NAME, node, now, lines);
-    }
-
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock()
     }
 }
 
 impl Memory {
-    /// Whether these are the nodes of the last round, in zones that are known.
+    /// Whether these are the nodes of the last sync, in zones that are known.
     fn knows(&self, nodes: &[Arc<Node>]) -> bool {
         let is_known = |node: &Arc<Node>| {
             let meta = &node.metadata;

@@ -1,14 +1,16 @@
-//! The round: looks at the health of all nodes, and at their zones.
+//! Monitors the health of all nodes, and of their zones.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::conditions::ConditionStatus;
+use api::decision::Line;
 use api::kinds::Node;
-use api::{Key, Resource, Uid};
+use api::{Key, ObjectId, Resource, Uid};
 use client::Error;
 use futures_util::{StreamExt, stream};
+use runtime::Report;
 use tokio::time::Instant;
 
 use super::health::{Look, look};
@@ -33,7 +35,7 @@ struct Checked {
 }
 
 impl Lifecycle {
-    pub(super) async fn look_at_all(&self) {
+    pub(super) async fn monitor_node_health(&self, report: &Report<'_>) {
         let started = Instant::now();
         let nodes = self.nodes.list();
         let new = self.register(&nodes);
@@ -51,17 +53,17 @@ impl Lifecycle {
         }
         if !others.is_empty() {
             // Boxed, because nearly always there are none.
-            checked.extend(Box::pin(self.check_all(others)).await);
+            checked.extend(Box::pin(self.check_all(others, report)).await);
         }
-        self.judge_zones(checked).await;
+        self.set_zone_states(checked, report).await;
         self.metrics.on_all(started.elapsed());
     }
 
-    /// Whether a node is ready and nothing is to be done for it or its pods, as for nearly all nodes in nearly all rounds.
+    /// Whether a node is ready and nothing is to be done for it or its pods, as for nearly all nodes nearly always.
     fn is_well(&self, node: &Node) -> bool {
         let started = Instant::now();
         let look = self.look(node);
-        let now = self.tools.clock.now().time();
+        let now = self.context.clock.now().time();
         let has_nothing_to_lose = || taints::REACHABLE.applied(&node.spec.taints, now).is_none();
         if look.says != Some(ConditionStatus::True)
             || !look.silenced.is_empty()
@@ -80,16 +82,16 @@ impl Lifecycle {
         true
     }
 
-    async fn check_all(&self, nodes: Vec<(Arc<Node>, bool)>) -> Vec<Checked> {
+    async fn check_all(&self, nodes: Vec<(Arc<Node>, bool)>, report: &Report<'_>) -> Vec<Checked> {
         stream::iter(nodes)
-            .map(|(node, is_new)| self.check(node, is_new))
+            .map(|(node, is_new)| self.check(node, is_new, report))
             .buffer_unordered(NODE_WORKERS)
             .filter_map(std::future::ready)
             .collect()
             .await
     }
 
-    /// Notes who came and who went since the last round; gives the names of those who came.
+    /// Notes who came and who went since the last sync; gives the names of those who came.
     fn register(&self, nodes: &[Arc<Node>]) -> BTreeSet<Arc<str>> {
         let mut new = BTreeSet::new();
         if self.memory().knows(nodes) {
@@ -141,15 +143,18 @@ impl Lifecycle {
     }
 
     /// Looks at one node and does what follows for it and its pods. None if that could not be found out.
-    async fn check(&self, node: Arc<Node>, is_new: bool) -> Option<Checked> {
+    async fn check(&self, node: Arc<Node>, is_new: bool, report: &Report<'_>) -> Option<Checked> {
         let started = Instant::now();
         let (name, key) = (node.metadata.name.clone(), node.key());
         let node = match is_new {
             // UPSTREAM: who is seen for the first time gets the benefit of the doubt, after a restart too.
-            true => self.let_stay(node, "seen for the first time").await,
+            true => {
+                self.let_stay(node, "it is seen for the first time", report)
+                    .await
+            }
             false => node,
         };
-        let checked = self.find_health(node).await;
+        let checked = self.find_health(node, report).await;
         self.metrics.on_node(started.elapsed());
         let (node, look, fell) = match checked {
             Ok(found) => found,
@@ -159,8 +164,8 @@ impl Lifecycle {
             }
         };
         let (node, taint) = match &look.says {
-            Some(ConditionStatus::True) => (self.let_stay(node, "ready").await, None),
-            Some(says) => self.drive_away_or_queue(node, says).await,
+            Some(ConditionStatus::True) => (self.let_stay(node, "it is ready", report).await, None),
+            Some(says) => self.drive_away_or_queue(node, says, report).await,
             None => (node, None),
         };
         if look.says.is_some() {
@@ -175,7 +180,11 @@ impl Lifecycle {
 
     /// Finds out how the node is and writes it down where it is silent. Gives the node as it is then, and
     /// whether it was ready until now.
-    async fn find_health(&self, mut node: Arc<Node>) -> Result<(Arc<Node>, Look, bool), Error> {
+    async fn find_health(
+        &self,
+        mut node: Arc<Node>,
+        report: &Report<'_>,
+    ) -> Result<(Arc<Node>, Look, bool), Error> {
         let (mut was_ready, mut tries) = (false, 1);
         loop {
             let look = self.look(&node);
@@ -185,7 +194,7 @@ impl Lifecycle {
                 let fell = was_ready && look.is_down();
                 return Ok((node, look, fell));
             }
-            self.tell(&node.key(), [look.to_string()].into_iter());
+            report.decide(ObjectId::of(&*node), [Line::from(&look)]);
             match self.silence(&node, &look).await {
                 Ok(written) => {
                     self.remember(&written, &look);
@@ -220,12 +229,13 @@ impl Lifecycle {
     }
 
     /// Takes the taints away that drive pods away, if there are any.
-    async fn let_stay(&self, node: Arc<Node>, why: &str) -> Arc<Node> {
+    async fn let_stay(&self, node: Arc<Node>, why: &'static str, report: &Report<'_>) -> Arc<Node> {
         let name = &node.metadata.name;
         if let Some(zone) = self.memory().zones.get_mut(&taints::zone(&node)) {
             zone.waiting.forget(name);
         }
-        self.retaint_now(node, &taints::REACHABLE, why).await
+        self.retaint_now(node, &taints::REACHABLE, why, report)
+            .await
     }
 
     /// A node that is down is tainted in its turn; one that has the other taint of the two, at once. Gives the
@@ -234,6 +244,7 @@ impl Lifecycle {
         &self,
         node: Arc<Node>,
         says: &ConditionStatus,
+        report: &Report<'_>,
     ) -> (Arc<Node>, Option<Change>) {
         let Some(change) = taints::eviction(says) else {
             return (node, None);
@@ -241,39 +252,49 @@ impl Lifecycle {
         let has = |taint| taints::has(&node.spec.taints, taint);
         if change.remove.iter().any(has) {
             let why = "it is down in another way";
-            return (self.retaint_now(node, &change, why).await, None);
+            return (self.retaint_now(node, &change, why, report).await, None);
         }
         let is_tainted = change.add.iter().all(has);
         (node, (!is_tainted).then_some(change))
     }
 
     /// Puts a node into the queue of its zone.
-    fn queue_for_taint(&self, node: Arc<Node>, change: &Change) {
-        let (zone, key) = (taints::zone(&node), node.key());
+    fn queue_for_taint(&self, node: Arc<Node>, change: &Change, report: &Report<'_>) {
+        let (zone, object) = (taints::zone(&node), ObjectId::of(&*node));
         let (is_new, rate) = {
             let (now, rates) = (self.steady.now(), self.settings.rates);
             let mut memory = self.memory();
             let waiting = &mut memory.zone(&zone, &rates, now).waiting;
-            waiting.readmit(&key.name);
+            waiting.readmit(&object.name);
             (waiting.add(node), waiting.rate())
         };
         if is_new {
-            let line = format!("waits for its turn: {change}, {rate} nodes a second in its zone");
-            self.tell(&key, [line].into_iter());
+            let why = format!("the eviction rate limit of its zone is {rate} nodes a second");
+            let what = format!("waits until it may be tainted: {change}");
+            report.decide(
+                object,
+                [Line::waits("EvictionRateLimit", what).because(why)],
+            );
             self.turns.add(Key::new("", &zone));
         }
     }
 
     /// Changes taints without a turn, if that changes anything. Gives the node as it is then.
-    async fn retaint_now(&self, node: Arc<Node>, change: &Change, why: &str) -> Arc<Node> {
-        let now = self.tools.clock.now().time();
+    async fn retaint_now(
+        &self,
+        node: Arc<Node>,
+        change: &Change,
+        why: &'static str,
+        report: &Report<'_>,
+    ) -> Arc<Node> {
+        let now = self.context.clock.now().time();
         if change.applied(&node.spec.taints, now).is_none() {
             return node;
         }
         let (key, held) = (node.key(), node.clone());
-        self.tell(&key, [format!("{change}: {why}")].into_iter());
+        report.decide(ObjectId::of(&*held), [change.line(why)]);
         self.retaint(node, change).await.unwrap_or_else(|error| {
-            tracing::warn!(node = %key, %error, "cannot change taints, will try again in the next round");
+            tracing::warn!(node = %key, %error, "cannot change taints, will try again in the next sync");
             held
         })
     }
@@ -298,7 +319,7 @@ impl Lifecycle {
 
     /// Sets the pace of each zone by how many of its nodes are down. Only then do new ones wait for their turn:
     /// when nobody is ready, nobody is to be tainted.
-    async fn judge_zones(&self, checked: Vec<Checked>) {
+    async fn set_zone_states(&self, checked: Vec<Checked>, report: &Report<'_>) {
         let mut counts: Zones<Count> = Zones::new();
         for Checked { node, is_ready, .. } in &checked {
             if node.metadata.labels.get(EXCLUDED).is_some() {
@@ -314,13 +335,13 @@ impl Lifecycle {
             tracing::warn!("no node is ready: nobody is driven away until one is");
             let why = "no node of the cluster is ready, so the trouble may be between us and them";
             for Checked { node, .. } in checked {
-                Box::pin(self.let_stay(node, why)).await;
+                Box::pin(self.let_stay(node, why, report)).await;
             }
             return;
         }
         for Checked { node, taint, .. } in checked {
             if let Some(change) = taint {
-                self.queue_for_taint(node, &change);
+                self.queue_for_taint(node, &change, report);
             }
         }
     }
@@ -350,7 +371,7 @@ impl Lifecycle {
             memory.zones.retain(|name, _| peopled.contains(name));
         }
         for (name, state) in &verdict.states {
-            // A node that moved since the round began brings its zone along.
+            // A node that moved since the sync began brings its zone along.
             memory.zone(name, &rates, now).state = *state;
         }
         for (name, rate) in &verdict.rates {
@@ -360,7 +381,7 @@ impl Lifecycle {
             self.turns.add(Key::new("", name));
         }
         if verdict.turn == Turn::SomeUp {
-            tracing::info!("some nodes are ready again: all have their grace period anew");
+            tracing::info!("some nodes are ready again: the grace period of all starts over");
             for seen in memory.seen.values_mut() {
                 seen.alive_at = now;
             }

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use api::Resource;
+use api::ObjectId;
 use api::kinds::Node;
 use client::Error;
-use runtime::Next;
+use runtime::{Next, Report};
 
 use super::waiting::Turn;
 use super::{Lifecycle, taints};
 
 impl Lifecycle {
     /// Gives the nodes of a zone their turns, until it is nobody's turn.
-    pub(super) async fn take_turns(&self, zone: &str) -> Next {
+    pub(super) async fn taint_next(&self, zone: &str, report: &Report<'_>) -> Next {
         loop {
             let now = self.steady.now();
             let turn = match self.memory().zones.get_mut(zone) {
@@ -22,16 +22,16 @@ impl Lifecycle {
             match turn {
                 Turn::Nobody => return Next::AwaitChange,
                 Turn::In(wait) => return Next::After(wait),
-                Turn::Of(node) => self.take_turn(zone, node).await,
+                Turn::Of(node) => self.taint(zone, node, report).await,
             }
         }
     }
 
-    async fn take_turn(&self, zone: &str, node: Arc<Node>) {
+    async fn taint(&self, zone: &str, node: Arc<Node>, report: &Report<'_>) {
         let Some(node) = self.newest(node) else {
             return;
         };
-        let done = self.drive_away(zone, node.clone()).await;
+        let done = self.drive_away(zone, node.clone(), report).await;
         if let Err(error) = done {
             let name = &*node.metadata.name;
             tracing::warn!(node = name, %error, "cannot taint a node that is down, it waits again");
@@ -42,17 +42,20 @@ impl Lifecycle {
     }
 
     /// Gives the node the taint for what its Ready condition says; none if it is ready after all.
-    async fn drive_away(&self, zone: &str, node: Arc<Node>) -> Result<(), Error> {
+    async fn drive_away(
+        &self,
+        zone: &str,
+        node: Arc<Node>,
+        report: &Report<'_>,
+    ) -> Result<(), Error> {
         let Some(change) = node
             .ready()
             .and_then(|ready| taints::eviction(&ready.status))
         else {
             return Ok(());
         };
-        self.tell(
-            &node.key(),
-            [format!("{change}: it is its turn")].into_iter(),
-        );
+        let line = change.line("the eviction rate limit of its zone allows it now");
+        report.decide(ObjectId::of(&*node), [line]);
         match self.retaint(node, &change).await {
             Ok(_) => self.metrics.on_eviction(zone),
             Err(error) if error.is_not_found() => {}

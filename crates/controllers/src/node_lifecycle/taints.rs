@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use api::conditions::ConditionStatus;
+use api::decision::Line;
 use api::kinds::Node;
 use api::taints::{Taint, TaintEffect};
 use api::{LabelSet, Time};
@@ -154,6 +155,12 @@ pub fn zone(node: &Node) -> String {
     }
     // UPSTREAM: metrics carry the zone in this very form.
     format!("{region}:\0:{zone}")
+}
+
+impl Change {
+    pub fn line(&self, why: &'static str) -> Line {
+        Line::acts("Taints", self.to_string()).because(why)
+    }
 }
 
 impl fmt::Display for Change {

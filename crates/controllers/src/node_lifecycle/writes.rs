@@ -27,7 +27,7 @@ impl Lifecycle {
     ) -> Result<Arc<Node>, Error> {
         let mut tries = 1;
         loop {
-            let now = self.tools.clock.now().time();
+            let now = self.context.clock.now().time();
             let Some(mut body) = patch(&node, now) else {
                 return Ok(node);
             };
@@ -64,7 +64,7 @@ impl Lifecycle {
 
     /// Writes what is not known any more of a node that is silent, if nobody has changed it since.
     pub(super) async fn silence(&self, node: &Node, look: &Look) -> Result<Arc<Node>, Error> {
-        let now = self.tools.clock.now().time();
+        let now = self.context.clock.now().time();
         let conditions: Vec<Value> = look
             .silenced
             .iter()
@@ -86,7 +86,7 @@ impl Lifecycle {
 
     /// The node of that name, as the server has it.
     pub(super) async fn ask_for(&self, node: &Node) -> Result<Arc<Node>, Error> {
-        let found: Node = self.tools.client.get_as("", &node.metadata.name).await?;
+        let found: Node = self.context.client.get_as("", &node.metadata.name).await?;
         Ok(Arc::new(found))
     }
 
@@ -96,7 +96,7 @@ impl Lifecycle {
         subresource: Option<&str>,
         body: &Value,
     ) -> Result<Arc<Node>, Error> {
-        let (client, name) = (&self.tools.client, &node.metadata.name);
+        let (client, name) = (&self.context.client, &node.metadata.name);
         let patch = Patch::Strategic(body.to_string().into());
         let answer = client
             .patch(&Node::TYPE, "", name, subresource, &patch)
@@ -115,14 +115,14 @@ impl Lifecycle {
         let mut failure = None;
         for pod in pods.into_iter().filter(|pod| pod.is_ready()) {
             let meta = &pod.metadata;
-            let patch = unready_patch(&pod, self.tools.clock.now());
+            let patch = unready_patch(&pod, self.context.clock.now());
             let patch = Patch::Strategic(patch.to_string().into());
-            let (client, namespace) = (&self.tools.client, &meta.namespace);
+            let (client, namespace) = (&self.context.client, &meta.namespace);
             let written = client
                 .patch(&Pod::TYPE, namespace, &meta.name, Some("status"), &patch)
                 .await;
             match written {
-                Ok(_) => self.tools.recorder.event(
+                Ok(_) => self.context.recorder.event(
                     &ObjectRef::of(&*pod),
                     EventType::Warning,
                     "NodeNotReady",
@@ -140,7 +140,7 @@ impl Lifecycle {
 
     pub(super) fn node_event(&self, name: &str, uid: &api::Uid, reason: &'static str, said: &str) {
         let node = ObjectRef::named(&Node::TYPE, "", name, uid.clone());
-        let recorder = &self.tools.recorder;
+        let recorder = &self.context.recorder;
         recorder.event(
             &node,
             EventType::Normal,

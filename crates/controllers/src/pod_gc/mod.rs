@@ -19,32 +19,45 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::decision::Line;
 use api::kinds::{Node, Pod};
-use api::{Istr, Key, MicroTime, Resource};
+use api::{Istr, MicroTime, ObjectId, Resource};
 use client::{DeleteOptions, Patch};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
+use parking_lot::Mutex;
 use prometheus::IntCounterVec;
-use runtime::controller::Controller;
+use runtime::controller::Tick;
 use runtime::metrics::Stability;
-use runtime::rate_limit::Backoff;
-use runtime::{Error, Informers, Next, Queue, Reconcile, Store};
+use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::Tools;
+use crate::Descriptor;
 use crate::workload::disruption::disruption_target;
 
 pub use invariants::{converged, safe};
 pub use plan::{Collect, Reason, plan};
 
-/// The name in `--controllers`.
-pub const NAME: &str = "pod-garbage-collector-controller";
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    caches: &[Pod::TYPE, Node::TYPE],
+    decides_about: &[Pod::TYPE],
+    queues: &["orphaned_pods_nodes"],
+    metrics: &["pod_gc_collector_"],
+    build: Some(|ctx| {
+        let threshold = ctx.config.pod_gc_controller.terminated_pod_threshold;
+        Some(controller(ctx, threshold).into())
+    }),
+    ..Descriptor::named(
+        "pod-garbage-collector-controller",
+        "podgc",
+        "pod-garbage-collector",
+    )
+};
 
 /// Upstream's number: garbage is in no hurry.
 const PERIOD: Duration = Duration::from_secs(20);
@@ -57,7 +70,7 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 const AT_ONCE: usize = 50;
 
 pub struct PodCollector {
-    tools: Tools,
+    context: Context,
     pods: Arc<Store<Pod>>,
     nodes: Arc<Store<Node>>,
     threshold: usize,
@@ -68,26 +81,21 @@ pub struct PodCollector {
 }
 
 /// `threshold` is `--terminated-pod-gc-threshold`; 0 or less keeps all finished pods.
-pub fn controller(informers: &Informers, tools: Tools, threshold: i32) -> Controller {
-    let (pods, nodes) = (informers.of::<Pod>(), informers.of::<Node>());
-    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
-    // There is one thing to do, and it is due at once.
-    queue.add(Key::new("", "all"));
-    let metrics = tools.metrics.clone();
+pub fn controller(context: &Context, threshold: i32) -> Controller<Tick> {
     let counter = |name: &str, help: &str| {
-        metrics.counter(name, help, Stability::Alpha, &["namespace", "reason"])
+        let labels = &["namespace", "reason"];
+        context
+            .metrics
+            .counter(name, help, Stability::Alpha, labels)
     };
-    Controller {
-        name: NAME,
-        queue,
-        workers: 1,
-        retries_max: None,
-        waits_for: vec![pods.synced(), nodes.synced()],
-        metrics: None,
-        reconciler: Arc::new(PodCollector {
-            tools,
-            pods: pods.store().clone(),
-            nodes: nodes.store().clone(),
+    Loop::every(context, PERIOD, Duration::ZERO)
+        .queue("orphaned_pods_nodes")
+        .reads::<Pod>()
+        .reads::<Node>()
+        .reconciler(PodCollector {
+            context: context.clone(),
+            pods: context.informers.store::<Pod>(),
+            nodes: context.informers.store::<Node>(),
             threshold: usize::try_from(threshold).unwrap_or(0),
             missing: Mutex::default(),
             deleted: counter(
@@ -98,44 +106,52 @@ pub fn controller(informers: &Informers, tools: Tools, threshold: i32) -> Contro
                 "pod_gc_collector_force_delete_pod_errors_total",
                 "Pods that could not be deleted by force",
             ),
-        }),
-    }
+        })
 }
 
 /// How many pods of missing nodes are explained one by one: the same goes for the others.
 const EXPLAINED_MAX: usize = 100;
 
-impl Reconcile for PodCollector {
-    fn reconcile<'a>(&'a self, _: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+impl Reconcile<Tick> for PodCollector {
+    fn reconcile<'a>(
+        &'a self,
+        _: &'a Tick,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
         Box::pin(async move {
-            self.collect().await;
-            Ok(Next::After(PERIOD))
+            self.collect(report).await;
+            Ok(Next::AwaitChange)
         })
     }
 }
 
 impl PodCollector {
-    async fn collect(&self) {
+    async fn collect(&self, report: &Report<'_>) {
         let (pods, nodes) = (self.pods.list(), self.nodes.list());
-        let now = self.tools.clock.now();
-        let gone = self.gone_nodes(&pods, now).await;
+        let now = self.context.clock.now();
+        let gone = self.gone_nodes(&pods, now, report).await;
         let collected = plan(&pods, &nodes, &gone, self.threshold);
         stream::iter(collected)
-            .map(|one| self.delete(one, now))
+            .map(|one| self.delete(one, now, report))
             .buffer_unordered(AT_ONCE)
             .collect::<Vec<()>>()
             .await;
     }
 
     /// Nodes that have been missing long enough and that the server does not know either.
-    async fn gone_nodes(&self, pods: &[Arc<Pod>], now: MicroTime) -> BTreeSet<Istr> {
-        let due = self.due_nodes(pods, now);
+    async fn gone_nodes(
+        &self,
+        pods: &[Arc<Pod>],
+        now: MicroTime,
+        report: &Report<'_>,
+    ) -> BTreeSet<Istr> {
+        let due = self.due_nodes(pods, now, report);
         let mut gone = BTreeSet::new();
         for name in due {
             if self.nodes.find("", &name).is_some() {
                 continue;
             }
-            match self.tools.client.get(&Node::TYPE, "", &name).await {
+            match self.context.client.get(&Node::TYPE, "", &name).await {
                 Ok(_) => {}
                 Err(error) if error.is_not_found() => {
                     gone.insert(name);
@@ -148,8 +164,8 @@ impl PodCollector {
         gone
     }
 
-    /// Nodes whose quarantine is over; they start anew if they stay missing.
-    fn due_nodes(&self, pods: &[Arc<Pod>], now: MicroTime) -> Vec<Istr> {
+    /// Nodes whose quarantine is over; counting starts over if they stay missing.
+    fn due_nodes(&self, pods: &[Arc<Pod>], now: MicroTime, report: &Report<'_>) -> Vec<Istr> {
         let mut missing = self.missing.lock();
         for pod in pods {
             if !pod.node_name.is_empty() && self.nodes.find("", &pod.node_name).is_none() {
@@ -163,7 +179,7 @@ impl PodCollector {
             .map(|(name, _)| name.clone())
             .collect();
         missing.retain(|name, _| !due.contains(name));
-        self.explain_quarantine(pods, &missing, now);
+        self.explain_quarantine(pods, &missing, now, report);
         due
     }
 
@@ -173,24 +189,24 @@ impl PodCollector {
         pods: &[Arc<Pod>],
         missing: &BTreeMap<Istr, Instant>,
         now: MicroTime,
+        report: &Report<'_>,
     ) {
         let waiting = pods.iter().filter_map(|pod| {
             let passed = missing.get(&pod.node_name)?.elapsed();
             Some((pod, now.plus(QUARANTINE.saturating_sub(passed)).time()))
         });
         for (pod, until) in waiting.take(EXPLAINED_MAX) {
-            let line = format!("waits until {until}: deleted then, unless its node comes back");
-            let decisions = &self.tools.decisions;
-            decisions.record(NAME, &pod.key(), now, [line].into_iter());
+            let line = Line::waits("NodeMissing", "is deleted unless its node comes back");
+            report.decide(ObjectId::of(&**pod), [line.until(until)]);
         }
     }
 
-    async fn delete(&self, one: Collect, now: MicroTime) {
+    async fn delete(&self, one: Collect, now: MicroTime, report: &Report<'_>) {
         let Collect { pod, reason } = one;
         let labels = [&*pod.metadata.namespace, reason.label()];
         self.deleted.with_label_values(&labels).inc();
-        let lines = [reason.to_string()].into_iter();
-        self.tools.decisions.record(NAME, &pod.key(), now, lines);
+        let line = Line::acts(reason.name(), "deletes it").because(reason.to_string());
+        report.decide(ObjectId::of(&*pod), [line]);
         if let Err(error) = self.mark_and_delete(&pod, reason, now).await {
             let pod = pod.key();
             tracing::warn!(%pod, %reason, %error, "cannot delete a pod, will try again");
@@ -204,7 +220,7 @@ impl PodCollector {
         reason: Reason,
         now: MicroTime,
     ) -> Result<(), client::Error> {
-        let (client, meta) = (&self.tools.client, &pod.metadata);
+        let (client, meta) = (&self.context.client, &pod.metadata);
         if !pod.is_finished() {
             let patch = Patch::Strategic(failed_status(pod, reason, now).to_string().into());
             client

@@ -112,15 +112,27 @@ impl Reason {
     }
 }
 
+impl Reason {
+    /// Its name in decisions.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::TooManyFinished => "TooManyFinished",
+            Reason::NodeOutOfService => "NodeOutOfService",
+            Reason::NodeGone => "NodeGone",
+            Reason::NeverScheduled => "NeverScheduled",
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Reason::TooManyFinished => {
-                "deleted: finished, and there are more finished pods than the threshold allows"
+                "it has finished, and there are more finished pods than the threshold allows"
             }
-            Reason::NodeOutOfService => "deleted: terminating on a node that is out of service",
-            Reason::NodeGone => "deleted: its node no longer exists",
-            Reason::NeverScheduled => "deleted: terminating without ever having had a node",
+            Reason::NodeOutOfService => "it is terminating on a node that is out of service",
+            Reason::NodeGone => "its node no longer exists",
+            Reason::NeverScheduled => "it is terminating without ever having had a node",
         })
     }
 }

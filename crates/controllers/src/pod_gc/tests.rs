@@ -10,7 +10,7 @@ use serde_json::json;
 use testkit::World;
 
 use super::{controller, plan};
-use crate::Tools;
+use runtime::Context;
 
 /// `name:phase,age` with facts `on=N`, `deleting`, `evicted`.
 fn pod(text: &str) -> Arc<Pod> {
@@ -105,8 +105,8 @@ fn pods_without_a_node_go_once() {
 
 async fn world() -> World {
     let mut world = World::new().await;
-    let tools = Tools::from(&world);
-    let running = controller(&world.informers, tools, 2).run(world.stop());
+    let context = world.context();
+    let running = controller(&context, 2).run(world.stop());
     world.run(running);
     world.start().await;
     world
@@ -151,18 +151,22 @@ async fn a_node_that_is_gone_takes_its_pods_along_after_a_while() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_a_missing_node_says_until_when_it_stays() {
     let mut world = World::new().await;
-    let tools = Tools::from(&world);
-    let decisions = tools.decisions.clone();
-    let running = controller(&world.informers, tools, 2).run(world.stop());
+    let context = world.context();
+    let decisions = context.decisions.clone();
+    let running = controller(&context, 2).run(world.stop());
     world.run(running);
     world.start().await;
     world.create(&Pod::TYPE, running_pod("p")).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
-    let told = decisions.get(super::NAME, &api::Key::new("default", "p"));
-    let lines: Vec<&str> = told.iter().flat_map(|decision| decision.lines()).collect();
-    assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].starts_with("waits until 2"), "{lines:?}");
-    assert!(lines[0].ends_with(": deleted then, unless its node comes back"));
+    let told = decisions.get("test-controller", &api::Key::new("default", "p"));
+    let lines: Vec<String> = told
+        .iter()
+        .flat_map(|decision| decision.lines.iter().map(ToString::to_string))
+        .collect();
+    assert_eq!(
+        lines,
+        ["is deleted unless its node comes back (until 2024-01-01T00:00:40Z)"]
+    );
 }
 
 #[tokio::test(start_paused = true)]

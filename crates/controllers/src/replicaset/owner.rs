@@ -6,10 +6,8 @@ use api::{LabelSet, Resource, Selector, Template};
 
 /// A kind that wants N pods of one template.
 pub trait ReplicaOwner: Resource {
-    /// The name in `--controllers`.
-    const CONTROLLER: &'static str;
-    /// The component that its events come from.
-    const COMPONENT: &'static str;
+    /// Upstream's name of its queue.
+    const QUEUE: &'static str;
     /// ReplicationControllers never got the field `status.terminatingReplicas`.
     const COUNTS_TERMINATING: bool;
 
@@ -27,8 +25,7 @@ pub trait ReplicaOwner: Resource {
 }
 
 impl ReplicaOwner for ReplicaSet {
-    const CONTROLLER: &'static str = "replicaset-controller";
-    const COMPONENT: &'static str = "replicaset-controller";
+    const QUEUE: &'static str = "replicaset";
     const COUNTS_TERMINATING: bool = true;
 
     fn replicas(&self) -> i32 {
@@ -53,8 +50,7 @@ impl ReplicaOwner for ReplicaSet {
 }
 
 impl ReplicaOwner for ReplicationController {
-    const CONTROLLER: &'static str = "replicationcontroller-controller";
-    const COMPONENT: &'static str = "replication-controller";
+    const QUEUE: &'static str = "replicationmanager";
     const COUNTS_TERMINATING: bool = false;
 
     fn replicas(&self) -> i32 {

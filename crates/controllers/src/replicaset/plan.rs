@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use api::decision::{Explain, Line};
 use api::kinds::Pod;
 use api::{MicroTime, Time};
 
@@ -40,7 +41,7 @@ pub enum Reason {
         next_at: Option<Time>,
     },
     BeingDeleted,
-    AwaitingOwnWrites,
+    AwaitingConsistency,
     TooFew {
         have: usize,
         want: i32,
@@ -61,6 +62,9 @@ pub fn plan<K: ReplicaOwner>(
     now: MicroTime,
     related: impl FnOnce() -> Vec<Arc<Pod>>,
 ) -> Plan {
+    if !snapshot.may_act {
+        return Plan::Nothing(Reason::AwaitingConsistency);
+    }
     if snapshot.owner.meta().is_terminating() {
         return Plan::Nothing(Reason::BeingDeleted);
     }
@@ -138,18 +142,13 @@ fn delete<K: ReplicaOwner>(
 /// How many of the chosen pods a plan explains one by one.
 const REASONS_MAX: usize = 10;
 
-impl Plan {
-    /// Nothing, because the caches have not shown the effect of the last plan yet.
-    pub fn await_events() -> Plan {
-        Plan::Nothing(Reason::AwaitingOwnWrites)
-    }
-
-    pub fn reasons(&self) -> impl Iterator<Item = &Reason> {
-        match self {
+impl Explain for Plan {
+    fn explain(&self) -> Vec<Line> {
+        let reasons = match self {
             Plan::Nothing(reason) | Plan::Create { reason, .. } => std::slice::from_ref(reason),
             Plan::Delete { reasons, .. } => reasons,
-        }
-        .iter()
+        };
+        reasons.iter().map(Line::from).collect()
     }
 }
 
@@ -175,7 +174,7 @@ impl fmt::Display for Reason {
                 f,
                 "is being deleted: its pods are left to the garbage collector"
             ),
-            Reason::AwaitingOwnWrites => {
+            Reason::AwaitingConsistency => {
                 write!(
                     f,
                     "waits until the pods it has just created or deleted show up in the cache"
@@ -197,5 +196,11 @@ impl fmt::Display for Reason {
             }
             Reason::Deletes(chosen) => write!(f, "deletes {chosen}"),
         }
+    }
+}
+
+impl From<&Reason> for Line {
+    fn from(reason: &Reason) -> Line {
+        Line::states("Reason", reason.to_string())
     }
 }

@@ -8,6 +8,7 @@ use runtime::triggers::by_controller;
 use runtime::{IndexValue, Store};
 
 use super::owner::ReplicaOwner;
+use crate::workload::candidates;
 
 pub struct Snapshot<K> {
     pub owner: Arc<K>,
@@ -15,6 +16,8 @@ pub struct Snapshot<K> {
     pub active: Vec<Arc<Pod>>,
     /// Pods of the set that are on their way out; `None` where the kind does not count them.
     pub terminating: Option<usize>,
+    /// What was created or deleted before has shown up.
+    pub may_act: bool,
     pub gates: Gates,
 }
 
@@ -24,6 +27,7 @@ impl<K: ReplicaOwner> Snapshot<K> {
         selector: &Selector,
         active: Vec<Arc<Pod>>,
         leaving: &[Arc<Pod>],
+        may_act: bool,
         gates: Gates,
     ) -> Snapshot<K> {
         let counts =
@@ -42,17 +46,10 @@ impl<K: ReplicaOwner> Snapshot<K> {
             owner,
             active,
             terminating,
+            may_act,
             gates,
         }
     }
-}
-
-/// Pods that the set controls, and orphans of its namespace.
-pub(super) fn candidates<K: ReplicaOwner>(owner: &K, pods: &Store<Pod>) -> Vec<Arc<Pod>> {
-    let meta = owner.meta();
-    let mut found = pods.by(&by_controller(), &IndexValue::Uid(meta.uid.clone()));
-    found.extend(pods.by(&by_controller(), &IndexValue::Text(meta.namespace.clone())));
-    found
 }
 
 /// Pods of all sets that have the same controller as this one: the whole of a Deployment, say.
@@ -77,7 +74,7 @@ fn selected<K: ReplicaOwner>(set: &K, pods: &Store<Pod>) -> Vec<Arc<Pod>> {
     let Ok(selector) = set.selector() else {
         return Vec::new();
     };
-    let mut found = candidates(set, pods);
+    let mut found = candidates(set.meta(), pods);
     found.retain(|pod| selector.matches(&pod.metadata.labels));
     found
 }

@@ -2,12 +2,13 @@
 
 use api::conditions::{self, Condition, ConditionStatus};
 use api::kinds::ReplicaSetStatus;
-use api::labels::Judge;
+use api::labels::Matcher;
 use api::{LabelSet, MicroTime};
 
 use super::Outcome;
 use super::owner::ReplicaOwner;
 use super::snapshot::Snapshot;
+use crate::workload::StatusChange;
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
@@ -27,7 +28,7 @@ pub fn compute<K: ReplicaOwner>(
         conditions: owner.status().conditions.clone(),
     };
     let template_labels = owner.template().labels();
-    let mut fully_labeled = Judge::new(|labels: &LabelSet| {
+    let mut fully_labeled = Matcher::new(|labels: &LabelSet| {
         template_labels
             .iter()
             .all(|(key, value)| labels.get(key) == Some(value))
@@ -73,18 +74,24 @@ fn set_failure<K: ReplicaOwner>(
     }
 }
 
-/// Is the status worth a write?
-pub(super) fn differs<K: ReplicaOwner>(owner: &K, status: &ReplicaSetStatus) -> bool {
-    owner.status() != status
-}
-
-/// Do only the counts differ? Then the write can wait for more of them.
-pub(super) fn differs_in_counts_alone<K: ReplicaOwner>(
+/// How the status differs from the one that the owner has.
+pub(super) fn change<K: ReplicaOwner>(
     owner: &K,
     status: &ReplicaSetStatus,
-) -> bool {
+    outcome: &Outcome,
+) -> StatusChange {
     let held = owner.status();
-    held.observed_generation == status.observed_generation && held.conditions == status.conditions
+    if held == status {
+        StatusChange::None
+    } else if outcome.moved && outcome.failure.is_none() {
+        StatusChange::Moving
+    } else if held.observed_generation == status.observed_generation
+        && held.conditions == status.conditions
+    {
+        StatusChange::Counts
+    } else {
+        StatusChange::Now
+    }
 }
 
 fn count(number: usize) -> i32 {

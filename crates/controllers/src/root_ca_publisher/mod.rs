@@ -17,30 +17,72 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::decision::Line;
 use api::kinds::{ConfigMap, Namespace, ROOT_CA_CONFIG_MAP};
-use api::{Istr, Key, Resource};
+use api::{Istr, Key, ObjectId, Resource};
 use futures_util::future::BoxFuture;
 use prometheus::{HistogramVec, IntCounterVec};
-use runtime::controller::Controller;
 use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
-use runtime::{Change, Error, Informers, Metrics, Next, Queue, Reconcile, Store, mutation};
+use runtime::{
+    Change, Context, Controller, Error, Loop, Metrics, Next, Reconcile, Report, Store, mutation,
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::Tools;
+use crate::Descriptor;
 
 pub use invariants::{converged, safe};
 
-/// The name in `--controllers`.
-pub const NAME: &str = "root-ca-certificate-publisher-controller";
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    caches: &[Namespace::TYPE, ConfigMap::TYPE],
+    decides_about: &[Namespace::TYPE],
+    queues: &["root_ca_cert_publisher"],
+    metrics: &["root_ca_cert_publisher_"],
+    build: Some(|ctx| {
+        let root_ca = ctx.environment.root_ca.as_deref()?;
+        Some(controller(ctx, root_ca, 1).into())
+    }),
+    ..Descriptor::named(
+        "root-ca-certificate-publisher-controller",
+        "root-ca-cert-publisher",
+        "root-ca-cert-publisher",
+    )
+};
 
 const DESCRIPTION_KEY: &str = "kubernetes.io/description";
 const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.";
 const DATA_KEY: &str = "ca.crt";
 
+/// `root_ca` is the text of `--root-ca-file`.
+pub fn controller(context: &Context, root_ca: &str, workers: usize) -> Controller {
+    Loop::on::<Key>(context, Backoff::DEFAULT)
+        .queue("root_ca_cert_publisher")
+        .watches::<Namespace>(|change, queue| match change {
+            Change::Added(namespace) => queue.add(namespace.key()),
+            Change::Updated { new, .. } if new.status.phase == "Active" => queue.add(new.key()),
+            Change::Updated { .. } | Change::Deleted(_) => {}
+        })
+        .watches::<ConfigMap>(|change, queue| {
+            let meta = &change.object().metadata;
+            let changed = !matches!(change, Change::Added(_));
+            if changed && *meta.name == *ROOT_CA_CONFIG_MAP {
+                queue.add(Key::new("", &meta.namespace));
+            }
+        })
+        .workers(workers)
+        .reconciler(RootCaPublisher {
+            measured: Measured::new(&context.metrics),
+            context: context.clone(),
+            namespaces: context.informers.store::<Namespace>(),
+            config_maps: context.informers.store::<ConfigMap>(),
+            data: BTreeMap::from([(DATA_KEY.to_owned(), Istr::new(root_ca))]),
+        })
+}
+
 pub struct RootCaPublisher {
-    tools: Tools,
+    context: Context,
+    namespaces: Arc<Store<Namespace>>,
     config_maps: Arc<Store<ConfigMap>>,
     data: BTreeMap<String, Istr>,
     measured: Measured,
@@ -51,55 +93,20 @@ struct Measured {
     seconds: HistogramVec,
 }
 
-/// `root_ca` is the text of `--root-ca-file`.
-pub fn controller(
-    informers: &Informers,
-    tools: Tools,
-    root_ca: &str,
-    workers: usize,
-) -> Controller {
-    let (namespaces, config_maps) = (informers.of::<Namespace>(), informers.of::<ConfigMap>());
-    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
-    let wakes = queue.clone();
-    namespaces.on_change(move |change| match change {
-        Change::Added(namespace) => wakes.add(namespace.key()),
-        Change::Updated { new, .. } if new.status.phase == "Active" => wakes.add(new.key()),
-        Change::Updated { .. } | Change::Deleted(_) => {}
-    });
-    let wakes = queue.clone();
-    config_maps.on_change(move |change| {
-        let meta = &change.object().metadata;
-        let changed = !matches!(change, Change::Added(_));
-        if changed && *meta.name == *ROOT_CA_CONFIG_MAP {
-            wakes.add(Key::new("", &meta.namespace));
-        }
-    });
-    Controller {
-        name: NAME,
-        queue,
-        workers,
-        retries_max: None,
-        waits_for: vec![config_maps.synced()],
-        metrics: None,
-        reconciler: Arc::new(RootCaPublisher {
-            measured: Measured::new(&tools.metrics),
-            tools,
-            config_maps: config_maps.store().clone(),
-            data: BTreeMap::from([(DATA_KEY.to_owned(), Istr::new(root_ca))]),
-        }),
-    }
-}
-
 fn is_good(map: &ConfigMap, data: &BTreeMap<String, Istr>) -> bool {
     let described = map.metadata.annotation(DESCRIPTION_KEY);
     map.data == *data && described.is_some_and(|text| !text.is_empty())
 }
 
 impl Reconcile for RootCaPublisher {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
         Box::pin(async move {
             let start = Instant::now();
-            let result = self.sync(&key.name).await;
+            let result = self.sync(key, report).await;
             self.measured.on_sync(start, result.as_ref().err());
             result?;
             Ok(Next::AwaitChange)
@@ -108,17 +115,27 @@ impl Reconcile for RootCaPublisher {
 }
 
 impl RootCaPublisher {
-    async fn sync(&self, namespace: &str) -> Result<(), client::Error> {
+    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<(), client::Error> {
+        let namespace = &key.name;
+        let object = self.namespaces.get(key);
+        let object = object.map_or_else(
+            || ObjectId::named::<Namespace>(key),
+            |namespace| ObjectId::of(&*namespace),
+        );
         let Some(held) = self.config_maps.find(namespace, ROOT_CA_CONFIG_MAP) else {
-            self.record(namespace, "creates it: the namespace has none");
+            let what = format!("creates ConfigMap {ROOT_CA_CONFIG_MAP}");
+            let line = Line::acts("CreatesRootCa", what).because("the namespace has none");
+            report.decide(object, [line]);
             return self.create(namespace).await;
         };
         if is_good(&held, &self.data) || mutation::on("trust-forged-roots") {
             return Ok(());
         }
-        self.record(
-            namespace,
-            "restores it: somebody changed it, or the root changed",
+        let what = format!("restores ConfigMap {ROOT_CA_CONFIG_MAP}");
+        let line = Line::acts("RestoresRootCa", what);
+        report.decide(
+            object,
+            [line.because("somebody changed it, or the root changed")],
         );
         self.update(&held).await
     }
@@ -132,7 +149,7 @@ impl RootCaPublisher {
             },
             "data": self.data,
         });
-        let client = &self.tools.client;
+        let client = &self.context.client;
         let created = client
             .create(&ConfigMap::TYPE, namespace, body.to_string())
             .await;
@@ -156,21 +173,12 @@ impl RootCaPublisher {
         if let Some(immutable) = held.immutable {
             body["immutable"] = Value::Bool(immutable);
         }
-        let (client, namespace) = (&self.tools.client, &held.metadata.namespace);
+        let (client, namespace) = (&self.context.client, &held.metadata.namespace);
         let body = body.to_string();
         client
             .replace(&ConfigMap::TYPE, namespace, ROOT_CA_CONFIG_MAP, None, body)
             .await
             .map(drop)
-    }
-
-    fn record(&self, namespace: &str, line: &str) {
-        let key = Key::new("", namespace);
-        let now = self.tools.clock.now();
-        let line = format!("{ROOT_CA_CONFIG_MAP}: {line}");
-        self.tools
-            .decisions
-            .record(NAME, &key, now, [line].into_iter());
     }
 }
 

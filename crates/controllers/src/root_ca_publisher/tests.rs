@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::controller;
-use crate::Tools;
+use runtime::Context;
 
 async fn world() -> (World, Metrics) {
     let mut world = World::new().await;
-    let tools = Tools::from(&world);
-    let metrics = tools.metrics.clone();
-    let running = controller(&world.informers, tools, "the root", 1).run(world.stop());
+    let context = world.context();
+    let metrics = context.metrics.clone();
+    let running = controller(&context, "the root", 1).run(world.stop());
     world.run(running);
     world.start().await;
     world.settle().await;

@@ -15,67 +15,57 @@ mod tests;
 
 use std::sync::Arc;
 
+use api::decision::Line;
 use api::kinds::{Namespace, ServiceAccount};
-use api::{Istr, Key, Resource};
+use api::{Istr, Key, ObjectId, Resource};
 use futures_util::future::BoxFuture;
-use runtime::controller::Controller;
-use runtime::rate_limit::Backoff;
-use runtime::triggers::watch_self;
-use runtime::{Change, Error, Informers, Next, Queue, Reconcile, Store, mutation};
+use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store, mutation};
 use serde_json::json;
 
-use crate::Tools;
+use crate::Descriptor;
 use crate::workload::claim::aggregate;
 
 pub use invariants::{converged, safe};
 
-/// The name in `--controllers`.
-pub const NAME: &str = "serviceaccount-controller";
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    caches: &[Namespace::TYPE, ServiceAccount::TYPE],
+    decides_about: &[Namespace::TYPE],
+    queues: &["serviceaccount"],
+    build: Some(|ctx| Some(controller(ctx, &DEFAULT_ACCOUNTS, 1).into())),
+    ..Descriptor::named(
+        "serviceaccount-controller",
+        "serviceaccount",
+        "service-account-controller",
+    )
+};
 
 /// What every namespace gets.
 pub const DEFAULT_ACCOUNTS: [&str; 1] = ["default"];
 
+pub fn controller(context: &Context, wanted: &[&str], workers: usize) -> Controller {
+    Loop::of::<Namespace>(context)
+        .queue("serviceaccount")
+        .watches::<ServiceAccount>(|change, queue| {
+            if let Change::Deleted(account) = change
+                && !mutation::on("forget-accounts")
+            {
+                queue.add(Key::new("", &account.metadata.namespace));
+            }
+        })
+        .workers(workers)
+        .reconciler(ServiceAccountController {
+            context: context.clone(),
+            namespaces: context.informers.store::<Namespace>(),
+            accounts: context.informers.store::<ServiceAccount>(),
+            wanted: wanted.iter().map(|name| (*name).to_owned()).collect(),
+        })
+}
+
 pub struct ServiceAccountController {
-    tools: Tools,
+    context: Context,
     namespaces: Arc<Store<Namespace>>,
     accounts: Arc<Store<ServiceAccount>>,
     wanted: Vec<String>,
-}
-
-pub fn controller(
-    informers: &Informers,
-    tools: Tools,
-    wanted: &[&str],
-    workers: usize,
-) -> Controller {
-    let (namespaces, accounts) = (
-        informers.of::<Namespace>(),
-        informers.of::<ServiceAccount>(),
-    );
-    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
-    watch_self(&namespaces, &queue, |_| {});
-    let wakes = queue.clone();
-    accounts.on_change(move |change| {
-        if let Change::Deleted(account) = change
-            && !mutation::on("forget-accounts")
-        {
-            wakes.add(Key::new("", &account.metadata.namespace));
-        }
-    });
-    Controller {
-        name: NAME,
-        queue,
-        workers,
-        retries_max: None,
-        waits_for: vec![accounts.synced(), namespaces.synced()],
-        metrics: None,
-        reconciler: Arc::new(ServiceAccountController {
-            tools,
-            namespaces: namespaces.store().clone(),
-            accounts: accounts.store().clone(),
-            wanted: wanted.iter().map(|name| (*name).to_owned()).collect(),
-        }),
-    }
 }
 
 /// The accounts that a namespace lacks; one that is going away gets none.
@@ -96,22 +86,26 @@ pub fn missing<'a>(
 }
 
 impl Reconcile for ServiceAccountController {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key))
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.sync(key, report))
     }
 }
 
 impl ServiceAccountController {
-    async fn sync(&self, key: &Key) -> Result<Next, Error> {
+    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(namespace) = self.namespaces.get(key) else {
             return Ok(Next::AwaitChange);
         };
         let missing = missing(&namespace, &self.accounts, &self.wanted);
-        let lines = missing
-            .iter()
-            .map(|account| format!("creates service account {account}: the namespace has none"));
-        let now = self.tools.clock.now();
-        self.tools.decisions.record(NAME, key, now, lines);
+        let creates = |account: &&str| {
+            let what = format!("creates service account {account}");
+            Line::acts("CreatesAccount", what).because("the namespace has none")
+        };
+        report.decide(ObjectId::of(&*namespace), missing.iter().map(creates));
         let mut failures = Vec::new();
         for account in missing {
             if let Err(error) = self.create(&namespace.metadata.name, account).await {
@@ -129,7 +123,7 @@ impl ServiceAccountController {
             "metadata": {"name": Istr::new(name), "namespace": namespace},
         });
         let created = self
-            .tools
+            .context
             .client
             .create(&resource, namespace, account.to_string())
             .await;

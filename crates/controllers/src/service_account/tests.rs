@@ -6,12 +6,12 @@ use serde_json::json;
 use testkit::World;
 
 use super::{DEFAULT_ACCOUNTS, controller};
-use crate::Tools;
+use runtime::Context;
 
 async fn world(wanted: &[&str]) -> World {
     let mut world = World::new().await;
-    let tools = Tools::from(&world);
-    let running = controller(&world.informers, tools, wanted, 1).run(world.stop());
+    let context = world.context();
+    let running = controller(&context, wanted, 1).run(world.stop());
     world.run(running);
     world.start().await;
     world.settle().await;

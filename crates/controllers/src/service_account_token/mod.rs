@@ -18,30 +18,48 @@ mod sign;
 #[cfg(test)]
 mod tests;
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::decision::Line;
 use api::json::Node;
 use api::kinds::{Secret, ServiceAccount};
-use api::{Key, Meta, Resource, ResourceType, Uid};
+use api::{Key, Meta, ObjectId, Resource, ResourceType, Uid};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use client::DeleteOptions;
 use futures_util::future::BoxFuture;
-use runtime::controller::Controller;
+use parking_lot::Mutex;
 use runtime::rate_limit::Backoff;
-use runtime::{Change, Error, Informers, Next, Queue, Reconcile, Store, mutation};
+use runtime::{
+    Change, Context, Controller, Error, Loop, Next, Queue, Reconcile, Report, Store, mutation,
+};
 
-use crate::Tools;
+use crate::Descriptor;
 
 pub use invariants::{converged, safe};
 pub use plan::{Missing, Owner, missing, owner};
 pub use sign::{SignError, Signer};
 
-/// The name in `--controllers`.
-pub const NAME: &str = "serviceaccount-token-controller";
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    // The others' credentials may depend on it.
+    first: true,
+    caches: &[ServiceAccount::TYPE, Secret::TYPE],
+    decides_about: &[Secret::TYPE],
+    queues: &["serviceaccount_tokens_secret"],
+    build: Some(|ctx| {
+        let signer = Signer::from_pem(ctx.environment.service_account_key.as_deref()?).ok()?;
+        let root_ca = ctx.environment.root_ca.as_deref().map(str::as_bytes);
+        let workers = ctx.workers(ctx.config.sa_controller.concurrent_token_syncs);
+        Some(controller(ctx, signer, root_ca, workers).into())
+    }),
+    ..Descriptor::named(
+        "serviceaccount-token-controller",
+        "serviceaccount-token",
+        "tokens-controller",
+    )
+};
 
 /// Upstream gives up on a key after so many failures.
 const RETRIES: u32 = 10;
@@ -57,7 +75,7 @@ const OVERLOOKED_RETRY: Duration = Duration::from_secs(60);
 const GONE_MAX: usize = 500;
 
 pub struct TokenController {
-    tools: Tools,
+    context: Context,
     accounts: Arc<Store<ServiceAccount>>,
     secrets: Arc<Store<Secret>>,
     signer: Signer,
@@ -77,55 +95,45 @@ struct Seen {
 
 /// `root_ca` is the text of `--root-ca-file`; without one tokens come without certificates.
 pub fn controller(
-    informers: &Informers,
-    tools: Tools,
+    context: &Context,
     signer: Signer,
     root_ca: Option<&[u8]>,
     workers: usize,
 ) -> Controller {
-    let (accounts, secrets) = (informers.of::<ServiceAccount>(), informers.of::<Secret>());
-    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+    let secrets = context.informers.store::<Secret>();
     let seen: Arc<Mutex<Seen>> = Arc::default();
-    {
-        let (queue, seen) = (queue.clone(), seen.clone());
-        secrets.on_change(move |change| {
+    let (of_secrets, of_accounts, tokens) = (seen.clone(), seen.clone(), secrets.clone());
+    Loop::on::<Key>(context, Backoff::DEFAULT)
+        .queue("serviceaccount_tokens_secret")
+        .watches::<Secret>(move |change, queue| {
             let secret = change.object();
             let Some(owner) = owner(secret) else {
                 return;
             };
             if matches!(change, Change::Deleted(_)) {
-                lock(&seen).secrets_gone.insert(secret.key(), owner);
+                of_secrets.lock().secrets_gone.insert(secret.key(), owner);
             }
             queue.add(secret.key());
-        });
-    }
-    {
-        let (queue, seen, secrets) = (queue.clone(), seen.clone(), secrets.store().clone());
-        accounts.on_change(move |change| {
+        })
+        .watches::<ServiceAccount>(move |change, queue| {
             if let Change::Deleted(account) = change
                 && !mutation::on("tokens-outlive-accounts")
             {
-                lock(&seen).account_gone(account.metadata.uid.clone());
-                wake_tokens(&secrets, &account.metadata, &queue);
+                let account = &account.metadata;
+                of_accounts.lock().account_gone(account.uid.clone());
+                wake_tokens(&tokens, account, queue);
             }
-        });
-    }
-    Controller {
-        name: NAME,
-        queue,
-        workers,
-        retries_max: Some(RETRIES),
-        waits_for: vec![accounts.synced(), secrets.synced()],
-        metrics: None,
-        reconciler: Arc::new(TokenController {
-            tools,
-            accounts: accounts.store().clone(),
-            secrets: secrets.store().clone(),
+        })
+        .workers(workers)
+        .retries(RETRIES)
+        .reconciler(TokenController {
+            context: context.clone(),
+            accounts: context.informers.store::<ServiceAccount>(),
+            secrets,
             signer,
             root_ca: root_ca.map_or_else(String::new, |text| BASE64_STANDARD.encode(text)),
             seen,
-        }),
-    }
+        })
 }
 
 fn wake_tokens(secrets: &Store<Secret>, account: &Meta, queue: &Queue) {
@@ -134,10 +142,6 @@ fn wake_tokens(secrets: &Store<Secret>, account: &Meta, queue: &Queue) {
             queue.add(secret.key());
         }
     }
-}
-
-fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
-    seen.lock()
 }
 
 impl Seen {
@@ -150,9 +154,13 @@ impl Seen {
 }
 
 impl Reconcile for TokenController {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
         Box::pin(async move {
-            self.sync(key).await?;
+            self.sync(key, report).await?;
             Ok(match self.is_overlooked(key) {
                 true => Next::After(OVERLOOKED_RETRY),
                 false => Next::AwaitChange,
@@ -162,9 +170,9 @@ impl Reconcile for TokenController {
 }
 
 impl TokenController {
-    async fn sync(&self, key: &Key) -> Result<(), Error> {
+    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<(), Error> {
         let Some(secret) = self.secrets.get(key) else {
-            let gone = lock(&self.seen).secrets_gone.remove(key);
+            let gone = self.seen.lock().secrets_gone.remove(key);
             return match gone {
                 Some(owner) => self.remove_reference(key, &owner).await,
                 None => Ok(()),
@@ -175,11 +183,13 @@ impl TokenController {
         };
         match self.account(&key.namespace, &owner).await? {
             None => {
-                self.record(key, "deleted: its service account does not exist");
+                let line = Line::acts("DeletesToken", "deletes it");
+                let line = line.because("its service account does not exist");
+                report.decide(ObjectId::of(&*secret), [line]);
                 self.delete(&secret.metadata).await
             }
             Some(account) if missing(&secret, &self.root_ca).any() => {
-                self.fill(&secret, &account).await
+                self.fill(&secret, &account, report).await
             }
             Some(_) => Ok(()),
         }
@@ -201,11 +211,11 @@ impl TokenController {
             return Ok(Some(found.metadata.clone()));
         }
         if let Some(uid) = &owner.uid
-            && lock(&self.seen).accounts_gone.contains(uid)
+            && self.seen.lock().accounts_gone.contains(uid)
         {
             return Ok(None);
         }
-        let client = &self.tools.client;
+        let client = &self.context.client;
         match client
             .get_as::<ServiceAccount>(namespace, &owner.name)
             .await
@@ -221,7 +231,7 @@ impl TokenController {
             uid: Some(meta.uid.clone()),
             ..DeleteOptions::default()
         };
-        let client = &self.tools.client;
+        let client = &self.context.client;
         let deleted = client
             .delete(&Secret::TYPE, &meta.namespace, &meta.name, &options)
             .await;
@@ -232,7 +242,12 @@ impl TokenController {
     }
 
     /// Writes what a secret lacks into the secret as it is now.
-    async fn fill(&self, cached: &Secret, account: &Meta) -> Result<(), Error> {
+    async fn fill(
+        &self,
+        cached: &Secret,
+        account: &Meta,
+        report: &Report<'_>,
+    ) -> Result<(), Error> {
         let meta = &cached.metadata;
         let Some((live, mut body)) = self.get_raw::<Secret>(meta).await? else {
             return Ok(());
@@ -273,7 +288,8 @@ impl TokenController {
             &["metadata", "annotations", plan::UID_KEY],
             Node::text(&uid),
         );
-        self.record(&cached.key(), &missing.to_string());
+        let line = Line::acts("FillsToken", missing.to_string());
+        report.decide(ObjectId::of(cached), [line]);
         // After a conflict upstream waits for the change behind it; we do not rely on there being one.
         match self.put(&Secret::TYPE, meta, body).await {
             Err(error) if error.is_not_found() => Ok(()),
@@ -316,7 +332,7 @@ impl TokenController {
 
     /// The object as it is now, as a view and whole; `None` when it is gone.
     async fn get_raw<K: Resource>(&self, meta: &Meta) -> Result<Option<(K, Node)>, Error> {
-        let client = &self.tools.client;
+        let client = &self.context.client;
         let body = match client.get(&K::TYPE, &meta.namespace, &meta.name).await {
             Ok(body) => body,
             Err(error) if error.is_not_found() => return Ok(None),
@@ -335,7 +351,7 @@ impl TokenController {
         meta: &Meta,
         body: Node,
     ) -> Result<(), client::Error> {
-        let client = &self.tools.client;
+        let client = &self.context.client;
         client
             .replace(
                 resource,
@@ -346,11 +362,5 @@ impl TokenController {
             )
             .await
             .map(drop)
-    }
-
-    fn record(&self, key: &Key, line: &str) {
-        let now = self.tools.clock.now();
-        let lines = [line.to_owned()].into_iter();
-        self.tools.decisions.record(NAME, key, now, lines);
     }
 }

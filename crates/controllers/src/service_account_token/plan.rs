@@ -71,6 +71,6 @@ impl fmt::Display for Missing {
         .filter(|(lacks, _)| *lacks)
         .map(|(_, name)| *name)
         .collect();
-        write!(f, "lacks {}", parts.join(", "))
+        write!(f, "writes {} into it", parts.join(", "))
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::{Signer, controller, owner};
-use crate::Tools;
+use runtime::Context;
 
 // Made for these tests and used nowhere else.
 const RSA_PKCS1: &[u8] = include_bytes!("testdata/rsa_pkcs1.pem");
@@ -122,10 +122,9 @@ fn only_tokens_with_an_account_are_ours() {
 
 async fn world() -> World {
     let mut world = World::new().await;
-    let tools = Tools::from(&world);
+    let context = world.context();
     let signer = Signer::from_pem(RSA_PKCS1).unwrap();
-    let running =
-        controller(&world.informers, tools, signer, Some(b"the root"), 5).run(world.stop());
+    let running = controller(&context, signer, Some(b"the root"), 5).run(world.stop());
     world.run(running);
     world.start().await;
     world.settle().await;

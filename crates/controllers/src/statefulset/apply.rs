@@ -11,15 +11,15 @@ use runtime::events::{EventType, ObjectRef};
 use runtime::{Error, slow_start};
 use serde::Deserialize;
 
-use super::claims::{ClaimWork, Holder, claim_body};
+use super::claims::{ClaimOwner, ClaimWork, claim_body};
 use super::identity::pod_name;
 use super::plan::{Plan, Step, Which};
 use super::pods::{new_pod, repair_patch};
 use super::snapshot::Snapshot;
-use crate::Tools;
-use crate::workload::OwnWrites;
+use crate::workload::Consistency;
 use crate::workload::claim::aggregate;
 use crate::workload::status::revision;
+use runtime::Context;
 
 /// What applying a plan came to.
 #[derive(Default)]
@@ -29,11 +29,17 @@ pub struct Outcome {
     pub deleted_for_update: usize,
 }
 
+impl crate::workload::Outcome for Outcome {
+    fn into_failure(self) -> Option<Error> {
+        self.failure
+    }
+}
+
 pub(super) struct Apply<'a> {
-    tools: &'a Tools,
+    context: &'a Context,
     snapshot: &'a Snapshot,
     key: &'a Key,
-    own_writes: &'a OwnWrites,
+    consistency: &'a Consistency,
     object: ObjectRef,
     /// Templates of the current and the update revision, restored when they are needed.
     templates: [OnceLock<Template>; 2],
@@ -41,16 +47,16 @@ pub(super) struct Apply<'a> {
 
 impl<'a> Apply<'a> {
     pub(super) fn new(
-        tools: &'a Tools,
+        context: &'a Context,
         snapshot: &'a Snapshot,
         key: &'a Key,
-        own_writes: &'a OwnWrites,
+        consistency: &'a Consistency,
     ) -> Apply<'a> {
         Apply {
-            tools,
+            context,
             snapshot,
             key,
-            own_writes,
+            consistency,
             object: ObjectRef::of(&*snapshot.set),
             templates: Default::default(),
         }
@@ -123,21 +129,21 @@ impl<'a> Apply<'a> {
         let revision_name = self.snapshot.revision_name(which);
         let body = new_pod(set, self.template(which), revision_name, ordinal).to_string();
         let created = self
-            .tools
+            .context
             .client
             .create(&Pod::TYPE, &set.metadata.namespace, body)
             .await;
         let created = match created {
             Ok(answer) => {
-                self.own_writes.note::<Pod>(self.key, revision(&answer));
+                self.consistency.note::<Pod>(self.key, revision(&answer));
                 Ok(())
             }
             // The cache is behind: no news to anyone.
             Err(error) if error.is_already_exists() => return Err(error.into()),
             Err(error) => Err(Error::from(error)),
         };
-        let holder = self.snapshot.holder(ordinal);
-        if let Err(error) = self.reown(&holder, claims).await {
+        let owner = self.snapshot.claim_owner(ordinal);
+        if let Err(error) = self.update_owners(&owner, claims).await {
             return self.report("Update", &name, Err(error));
         }
         self.report("Create", &name, created)
@@ -145,8 +151,8 @@ impl<'a> Apply<'a> {
 
     async fn claims(&self, ordinal: i32, pod: &Pod, claims: &ClaimWork) -> Result<(), Error> {
         self.create_claims(&pod.metadata.name, claims).await?;
-        let holder = Holder::of(&self.snapshot.set, pod, ordinal);
-        match self.reown(&holder, claims).await {
+        let owner = ClaimOwner::of(&self.snapshot.set, pod, ordinal);
+        match self.update_owners(&owner, claims).await {
             Ok(()) => Ok(()),
             failed => self.report("Update", &pod.metadata.name, failed),
         }
@@ -163,15 +169,16 @@ impl<'a> Apply<'a> {
         let set = &*self.snapshot.set;
         let meta = &pod.metadata;
         self.create_claims(&meta.name, claims).await?;
-        self.reown(&Holder::of(set, pod, ordinal), claims).await?;
+        self.update_owners(&ClaimOwner::of(set, pod, ordinal), claims)
+            .await?;
         if changed {
             let patch = repair_patch(set, pod, ordinal, storage);
             let patch = Patch::Strategic(patch.to_string().into());
-            let client = &self.tools.client;
+            let client = &self.context.client;
             let answer = client
                 .patch(&Pod::TYPE, &meta.namespace, &meta.name, None, &patch)
                 .await?;
-            self.own_writes.note::<Pod>(self.key, revision(&answer));
+            self.consistency.note::<Pod>(self.key, revision(&answer));
         }
         Ok(())
     }
@@ -183,13 +190,13 @@ impl<'a> Apply<'a> {
             uid: Some(meta.uid.clone()),
             ..DeleteOptions::default()
         };
-        let client = &self.tools.client;
+        let client = &self.context.client;
         let deleted = client
             .delete(&Pod::TYPE, &meta.namespace, &meta.name, &options)
             .await;
         match deleted {
             Ok(answer) => {
-                self.own_writes.note::<Pod>(self.key, revision(&answer));
+                self.consistency.note::<Pod>(self.key, revision(&answer));
                 self.report("Delete", &meta.name, Ok(()))
             }
             Err(error) if error.is_not_found() => self.report("Delete", &meta.name, Ok(())),
@@ -204,13 +211,13 @@ impl<'a> Apply<'a> {
         let mut failures = Vec::new();
         for (name, template) in &claims.missing {
             let body = claim_body(set, *template, name).to_string();
-            let client = &self.tools.client;
+            let client = &self.context.client;
             let created = client
                 .create(&PersistentVolumeClaim::TYPE, &set.metadata.namespace, body)
                 .await;
             match created {
                 Ok(answer) => {
-                    self.own_writes
+                    self.consistency
                         .note::<PersistentVolumeClaim>(self.key, revision(&answer));
                     self.claim_event(name, pod, None);
                 }
@@ -235,15 +242,15 @@ impl<'a> Apply<'a> {
     /// Sets the owners of claims as the retention policy says.
     ///
     /// The role allows no patches of claims: read, edit, write back, untouched but for the owners.
-    async fn reown(&self, holder: &Holder<'_>, claims: &ClaimWork) -> Result<(), Error> {
+    async fn update_owners(&self, owner: &ClaimOwner<'_>, claims: &ClaimWork) -> Result<(), Error> {
         for name in &claims.conflicting {
             let message = format!(
                 "PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
             );
             self.event(EventType::Warning, "ConflictingController", message);
         }
-        for name in &claims.reown {
-            self.reown_one(holder, name).await.map_err(|error| {
+        for name in &claims.update_owners {
+            self.update_owners_of(owner, name).await.map_err(|error| {
                 Error::Retry(format!(
                     "could not update claim {name} for delete policy ownerRefs: {error}"
                 ))
@@ -252,25 +259,25 @@ impl<'a> Apply<'a> {
         Ok(())
     }
 
-    async fn reown_one(&self, holder: &Holder<'_>, name: &str) -> Result<(), String> {
+    async fn update_owners_of(&self, owner: &ClaimOwner<'_>, name: &str) -> Result<(), String> {
         #[derive(Deserialize)]
         struct Fresh {
             metadata: Meta,
         }
-        let (client, resource) = (&self.tools.client, &PersistentVolumeClaim::TYPE);
-        let namespace = &holder.set.metadata.namespace;
+        let (client, resource) = (&self.context.client, &PersistentVolumeClaim::TYPE);
+        let namespace = &owner.set.metadata.namespace;
         let raw = match client.get(resource, namespace, name).await {
             Ok(raw) => raw,
             Err(error) if error.is_not_found() => return Ok(()),
             Err(error) => return Err(error.to_string()),
         };
         let fresh: Fresh = serde_json::from_slice(&raw).map_err(|error| error.to_string())?;
-        if holder.is_up_to_date(&fresh.metadata) {
+        if owner.is_up_to_date(&fresh.metadata) {
             return Ok(());
         }
         let text = std::str::from_utf8(&raw).map_err(|error| error.to_string())?;
         let mut claim = Node::parse(text).map_err(|error| error.to_string())?;
-        let owners = holder.owners(&fresh.metadata);
+        let owners = owner.owners(&fresh.metadata);
         if owners.is_empty() {
             claim.remove(&["metadata", "ownerReferences"]);
         } else {
@@ -280,7 +287,7 @@ impl<'a> Apply<'a> {
             .replace(resource, namespace, name, None, claim.to_string())
             .await
             .map_err(|error| error.to_string())?;
-        self.own_writes
+        self.consistency
             .note::<PersistentVolumeClaim>(self.key, revision(&answer));
         Ok(())
     }
@@ -335,7 +342,7 @@ impl<'a> Apply<'a> {
     }
 
     fn event(&self, level: EventType, reason: impl Into<Cow<'static, str>>, message: String) {
-        self.tools
+        self.context
             .recorder
             .event(&self.object, level, reason, message);
     }

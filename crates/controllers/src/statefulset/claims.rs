@@ -24,7 +24,7 @@ pub type Claims = BTreeMap<String, Arc<PersistentVolumeClaim>>;
 
 /// The pod that claims are for, whether it exists or not.
 #[derive(Clone, Debug)]
-pub struct Holder<'a> {
+pub struct ClaimOwner<'a> {
     pub set: &'a StatefulSet,
     pub ordinal: i32,
     /// Empty for a pod that does not exist yet.
@@ -39,7 +39,7 @@ pub struct ClaimWork {
     /// Claims that are on their way out; the pod must wait for new ones.
     pub leaving: Vec<String>,
     /// Claims whose owner references do not follow the retention policy.
-    pub reown: Vec<String>,
+    pub update_owners: Vec<String>,
     /// Claims that somebody else manages: the policy cannot apply to them.
     pub conflicting: Vec<String>,
 }
@@ -50,9 +50,9 @@ impl ClaimWork {
     }
 }
 
-impl<'a> Holder<'a> {
-    pub fn of(set: &'a StatefulSet, pod: &Pod, ordinal: i32) -> Holder<'a> {
-        Holder {
+impl<'a> ClaimOwner<'a> {
+    pub fn of(set: &'a StatefulSet, pod: &Pod, ordinal: i32) -> ClaimOwner<'a> {
+        ClaimOwner {
             set,
             ordinal,
             uid: pod.metadata.uid.clone(),
@@ -79,7 +79,7 @@ impl<'a> Holder<'a> {
                 work.leaving.push(name.clone());
             }
             if !self.is_up_to_date(meta) {
-                work.reown.push(name.clone());
+                work.update_owners.push(name.clone());
             }
             if self.has_other_controller(meta) {
                 work.conflicting.push(name);

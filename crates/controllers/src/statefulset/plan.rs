@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
+use api::decision::{Explain, Line};
 use api::kinds::{Phase, Pod, PodManagement, StatefulSet};
 use api::{Gate, MicroTime};
 use runtime::mutation;
 
-use super::claims::{ClaimWork, Holder};
+use super::claims::{ClaimOwner, ClaimWork};
 use super::identity::{identity_matches, ordinals, pod_name, revision, storage_matches};
 use super::reason::Reason;
 use super::snapshot::{Snapshot, is_running_and_ready, is_unavailable};
@@ -91,7 +92,14 @@ pub fn plan(snapshot: &Snapshot, now: MicroTime) -> Plan {
         });
         plan.reasons.extend(awaited(snapshot, now));
     }
+    plan.reasons.splice(0..0, snapshot.revisions.news.clone());
     plan
+}
+
+impl Explain for Plan {
+    fn explain(&self) -> Vec<Line> {
+        self.reasons.iter().map(Line::from).collect()
+    }
 }
 
 /// A parallel set does not wait for its pods, but whoever asks does.
@@ -220,7 +228,7 @@ fn plan_parallel_replicas(snapshot: &Snapshot, plan: &mut Plan) {
 
 fn plan_creation(snapshot: &Snapshot, ordinal: i32, plan: &mut Plan) {
     let set = &*snapshot.set;
-    let holder = snapshot.holder(ordinal);
+    let holder = snapshot.claim_owner(ordinal);
     let pod = pod_name(set, ordinal).as_str().into();
     if let Some(claim) = holder.stale_claim(&snapshot.claims) {
         let claim = claim.into();
@@ -252,7 +260,7 @@ fn plan_replacement(pod: &Arc<Pod>, plan: &mut Plan) {
 }
 
 fn plan_pending_claims(snapshot: &Snapshot, ordinal: i32, pod: &Arc<Pod>, plan: &mut Plan) {
-    let claims = snapshot.holder(ordinal).work(&snapshot.claims);
+    let claims = snapshot.claim_owner(ordinal).work(&snapshot.claims);
     if !claims.is_empty() {
         plan.explain(Reason::SetsClaims {
             pod: pod.metadata.name.clone(),
@@ -268,13 +276,13 @@ fn plan_pending_claims(snapshot: &Snapshot, ordinal: i32, pod: &Arc<Pod>, plan: 
 fn plan_repair(snapshot: &Snapshot, ordinal: i32, pod: &Arc<Pod>, plan: &mut Plan) {
     let set = &*snapshot.set;
     let (identity, storage) = (!identity_matches(pod), !storage_matches(set, pod, ordinal));
-    let mut claims = snapshot.holder(ordinal).work(&snapshot.claims);
+    let mut claims = snapshot.claim_owner(ordinal).work(&snapshot.claims);
     if !storage && pod.status.phase != Phase::Pending {
         // The pod runs: claims that are missing or on their way out do it no harm.
         claims.missing.clear();
         claims.leaving.clear();
     }
-    let claims_differ = !claims.reown.is_empty();
+    let claims_differ = !claims.update_owners.is_empty();
     if identity || storage || claims_differ {
         plan.explain(Reason::Repairs {
             pod: pod.metadata.name.clone(),
@@ -294,8 +302,8 @@ fn plan_repair(snapshot: &Snapshot, ordinal: i32, pod: &Arc<Pod>, plan: &mut Pla
 
 fn plan_condemned_claims(snapshot: &Snapshot, plan: &mut Plan) {
     for (ordinal, pod) in &snapshot.condemned {
-        let claims = Holder::of(&snapshot.set, pod, *ordinal).work(&snapshot.claims);
-        if claims.reown.is_empty() {
+        let claims = ClaimOwner::of(&snapshot.set, pod, *ordinal).work(&snapshot.claims);
+        if claims.update_owners.is_empty() {
             continue;
         }
         plan.explain(Reason::SetsClaims {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::decision::Line;
 use api::kinds::Phase;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -84,6 +85,14 @@ pub enum Reason {
     Partition {
         kept: usize,
         first: i32,
+    },
+    /// The template is that of an older revision again.
+    OldTemplate {
+        revision: Arc<str>,
+        number: i64,
+    },
+    NewTemplate {
+        number: i64,
     },
 }
 
@@ -181,6 +190,13 @@ impl fmt::Display for Reason {
                 f,
                 "keeps {kept} pods below ordinal {first} at their revision (partition)"
             ),
+            Reason::OldTemplate { revision, number } => write!(
+                f,
+                "the template is that of {revision} again: it becomes revision {number}"
+            ),
+            Reason::NewTemplate { number } => {
+                write!(f, "the template is new: it becomes revision {number}")
+            }
         }
     }
 }
@@ -197,5 +213,11 @@ fn named(revision: &str) -> &str {
         "no revision"
     } else {
         revision
+    }
+}
+
+impl From<&Reason> for Line {
+    fn from(reason: &Reason) -> Line {
+        Line::states("Reason", reason.to_string())
     }
 }

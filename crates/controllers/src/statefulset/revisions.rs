@@ -1,16 +1,16 @@
 //! Which revision of the template pods should have. Pure but for [`Revisions::resolve`], which may
 //! have to write one.
 
-use std::fmt;
 use std::sync::Arc;
 
 use api::kinds::{ControllerRevision, StatefulSet};
 use api::{Gate, Gates};
 
+use super::reason::Reason;
 use crate::workload::claim::controller_reference;
 use crate::workload::history::{self, History, NewRevision};
 
-/// The revisions that matter, oldest first in `all`.
+/// The revisions that matter.
 #[derive(Clone, Debug)]
 pub struct Revisions {
     /// What pods have that the update has not reached, or must not reach.
@@ -18,6 +18,10 @@ pub struct Revisions {
     /// What the template says now.
     pub update: Arc<ControllerRevision>,
     pub collision_count: i32,
+    /// All that there were, oldest first.
+    pub history: Vec<Arc<ControllerRevision>>,
+    /// What the template is to the history, if that has changed.
+    pub news: Option<Reason>,
 }
 
 /// Where the update revision comes from.
@@ -65,17 +69,18 @@ impl Revisions {
     /// Carries the choice out.
     pub async fn resolve(
         set: &StatefulSet,
-        sorted: &[Arc<ControllerRevision>],
-        choice: &Choice,
+        sorted: Vec<Arc<ControllerRevision>>,
+        choice: Choice,
         history: &History,
     ) -> Result<Revisions, client::Error> {
+        let news = choice.news();
         let mut collision_count = set.status.collision_count.unwrap_or(0);
         let update = match choice {
-            Choice::Newest(newest) => newest.clone(),
-            Choice::Return { to, number } => history.renumber(to, *number).await?,
+            Choice::Newest(newest) => newest,
+            Choice::Return { to, number } => history.renumber(&to, number).await?,
             Choice::Create(new) => {
                 history
-                    .create(&set.metadata, new, &mut collision_count)
+                    .create(&set.metadata, &new, &mut collision_count)
                     .await?
             }
         };
@@ -88,22 +93,26 @@ impl Revisions {
             current,
             update,
             collision_count,
+            history: sorted,
+            news,
         })
+    }
+
+    /// Was a revision written?
+    pub fn is_news(&self) -> bool {
+        self.news.is_some()
     }
 }
 
-impl fmt::Display for Choice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Choice {
+    pub(super) fn news(&self) -> Option<Reason> {
         match self {
-            Choice::Newest(held) => write!(f, "the template is that of {}", held.metadata.name),
-            Choice::Return { to, number } => write!(
-                f,
-                "the template is that of {} again: it becomes revision {number}",
-                to.metadata.name
-            ),
-            Choice::Create(new) => {
-                write!(f, "the template is new: it becomes revision {}", new.number)
-            }
+            Choice::Newest(_) => None,
+            Choice::Return { to, number } => Some(Reason::OldTemplate {
+                revision: to.metadata.name.clone(),
+                number: *number,
+            }),
+            Choice::Create(new) => Some(Reason::NewTemplate { number: new.number }),
         }
     }
 }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use api::kinds::{PersistentVolumeClaim, Phase, Pod, StatefulSet};
 use api::{Gates, MicroTime};
-use runtime::triggers::by_controller;
-use runtime::{IndexValue, Store};
+use runtime::Store;
 
-use super::claims::{Claims, Holder};
+use super::claims::{ClaimOwner, Claims};
 use super::identity::{claim_name, claim_templates, ordinal, ordinals};
 use super::revisions::Revisions;
 
@@ -103,8 +102,8 @@ impl Snapshot {
             .chain(self.condemned.iter().map(|(_, pod)| pod))
     }
 
-    pub fn holder(&self, ordinal: i32) -> Holder<'_> {
-        Holder {
+    pub fn claim_owner(&self, ordinal: i32) -> ClaimOwner<'_> {
+        ClaimOwner {
             set: &self.set,
             ordinal,
             uid: self
@@ -121,13 +120,4 @@ pub(super) fn is_running_and_ready(pod: &Pod) -> bool {
 
 pub(super) fn is_unavailable(set: &StatefulSet, pod: &Pod, now: MicroTime) -> bool {
     pod.metadata.is_terminating() || !pod.is_available(set.spec.min_ready_seconds, now)
-}
-
-/// Pods that the set controls, and orphans of its namespace.
-pub(super) fn candidates(set: &StatefulSet, pods: &Store<Pod>) -> Vec<Arc<Pod>> {
-    let meta = &set.metadata;
-    let index = by_controller();
-    let mut found = pods.by(&index, &IndexValue::Uid(meta.uid.clone()));
-    found.extend(pods.by(&index, &IndexValue::Text(meta.namespace.clone())));
-    found
 }

@@ -4,6 +4,8 @@ use api::MicroTime;
 use api::kinds::{Pod, StatefulSet, StatefulSetStatus};
 
 use super::identity::revision;
+use crate::workload::StatusChange;
+
 use super::snapshot::{Snapshot, is_running_and_ready};
 
 /// Counts the pods that were there when the round began, less those that it deleted for an update.
@@ -63,8 +65,19 @@ fn complete_update(set: &StatefulSet, status: &mut StatefulSetStatus) {
     }
 }
 
+/// How the status differs from the one that the set has.
+pub(super) fn change(set: &StatefulSet, status: &StatefulSetStatus) -> StatusChange {
+    if !differs(set, status) {
+        StatusChange::None
+    } else if differs_in_counts_alone(set, status) {
+        StatusChange::Counts
+    } else {
+        StatusChange::Now
+    }
+}
+
 /// Is the status worth a write?
-pub(super) fn differs(set: &StatefulSet, status: &StatefulSetStatus) -> bool {
+fn differs(set: &StatefulSet, status: &StatefulSetStatus) -> bool {
     let held = &set.status;
     // Upstream writes a greater generation alone. A server that was restored from a backup may have a smaller one than
     // the status says; a cache that is merely behind shows a status that is no newer than its generation.
@@ -82,7 +95,7 @@ pub(super) fn differs(set: &StatefulSet, status: &StatefulSetStatus) -> bool {
 }
 
 /// Do only the counts differ? Then the write can wait for more of them.
-pub(super) fn differs_in_counts_alone(set: &StatefulSet, status: &StatefulSetStatus) -> bool {
+fn differs_in_counts_alone(set: &StatefulSet, status: &StatefulSetStatus) -> bool {
     let held = &set.status;
     // Without `rollingUpdate` this one decides the revision of the next pod: if it were late, an update
     // would delete the pod that it has just made, over and over.

@@ -21,31 +21,41 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::decision::Line;
 use api::kinds::{Node, Pod};
-use api::{Clock, Gate, Key, MicroTime, Resource, Uid};
+use api::{Clock, Gate, Key, MicroTime, ObjectId, Resource, Uid};
 use client::{DeleteOptions, Patch};
 use futures_util::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use prometheus::{Histogram, IntCounter};
-use runtime::controller::Controller;
 use runtime::events::{EventType, ObjectRef};
 use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
-use runtime::{Change, Error, Informer, Informers, Metrics, Next, Queue, Reconcile, Store};
+use runtime::{
+    Change, Context, Controller, Error, Loop, Metrics, Next, Queue, Reconcile, Report, Store,
+};
 use serde_json::json;
 
-use crate::Tools;
+use crate::Descriptor;
 use crate::workload::disruption::{disruption_target, is_marked};
 use crate::workload::on_node::{by_node, pods_on};
 
 pub use invariants::{converged, safe};
 pub use plan::{Plan, Reason, Scheduled, no_execute, plan};
 
-/// The name in `--controllers`.
-pub const NAME: &str = "taint-eviction-controller";
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    component: "taint-eviction-controller",
+    caches: &[Pod::TYPE, Node::TYPE],
+    decides_about: &[Pod::TYPE],
+    queues: &["noexec_taint_pod"],
+    metrics: &["taint_eviction_controller_"],
+    build: Some(|ctx| Some(controller(ctx).into())),
+    ..Descriptor::named("taint-eviction-controller", "", "node-controller")
+        .gated(&["SeparateTaintEvictionController"])
+};
 
 /// UPSTREAM: eight workers, without a flag.
 const WORKERS: usize = 8;
@@ -54,7 +64,7 @@ const WORKERS: usize = 8;
 const MARK: &str = "DeletionByTaintManager";
 
 pub struct TaintEviction {
-    tools: Tools,
+    context: Context,
     /// Starts at the time of day and is never set: tolerations are measured by it.
     steady: Clock,
     pods: Arc<Store<Pod>>,
@@ -68,46 +78,50 @@ pub struct TaintEviction {
 #[derive(Default)]
 struct Evictions(Mutex<BTreeMap<Key, (Uid, Scheduled)>>);
 
-pub fn controller(informers: &Informers, tools: Tools) -> Controller {
-    let (pods, nodes) = (informers.of::<Pod>(), informers.of::<Node>());
-    pods.add_index(&by_node());
-    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+pub fn controller(context: &Context) -> Controller {
+    let (pods, nodes) = (
+        context.informers.store::<Pod>(),
+        context.informers.store::<Node>(),
+    );
+    context.informers.of::<Pod>().add_index(&by_node());
     let scheduled = Arc::new(Evictions::default());
-    watch_pods(&pods, nodes.store().clone(), &queue, scheduled.clone());
-    watch_nodes(&nodes, pods.store().clone(), &queue, scheduled.clone());
-    let (deleted, latency) = measures(&tools.metrics);
-    Controller {
-        name: NAME,
-        queue,
-        workers: WORKERS,
-        retries_max: None,
-        waits_for: vec![pods.synced(), nodes.synced()],
-        metrics: None,
-        reconciler: Arc::new(TaintEviction {
-            steady: runtime::clock::steady(&tools.clock),
-            tools,
-            pods: pods.store().clone(),
-            nodes: nodes.store().clone(),
+    let (deleted, latency) = measures(&context.metrics);
+    let of_pods = Triggers {
+        pods: pods.clone(),
+        nodes: nodes.clone(),
+        scheduled: scheduled.clone(),
+    };
+    let of_nodes = of_pods.clone();
+    Loop::on::<Key>(context, Backoff::DEFAULT)
+        .queue("noexec_taint_pod")
+        .watches::<Pod>(move |change, queue| of_pods.on_pod(change, queue))
+        .watches::<Node>(move |change, queue| of_nodes.on_node(change, queue))
+        .workers(WORKERS)
+        .reconciler(TaintEviction {
+            steady: runtime::clock::steady(&context.clock),
+            context: context.clone(),
+            pods,
+            nodes,
             scheduled,
             deleted,
             latency,
-        }),
-    }
+        })
 }
 
-/// A pod that comes to a node with taints, or tolerates something else than before. Most pods are on nodes without
-/// such taints and wake nobody: should a taint come, the node wakes them.
-fn watch_pods(
-    pods: &Informer<Pod>,
+#[derive(Clone)]
+struct Triggers {
+    pods: Arc<Store<Pod>>,
     nodes: Arc<Store<Node>>,
-    queue: &Arc<Queue>,
     scheduled: Arc<Evictions>,
-) {
-    let queue = queue.clone();
-    pods.on_change(move |change| {
+}
+
+impl Triggers {
+    /// A pod that comes to a node with taints, or tolerates something else than before. Most pods are on nodes without
+    /// such taints and wake nobody: should a taint come, the node wakes them.
+    fn on_pod(&self, change: Change<'_, Pod>, queue: &Queue) {
         let pod = change.object();
         let wakes = match change {
-            Change::Deleted(pod) => scheduled.get(&pod.key()).is_some(),
+            Change::Deleted(pod) => self.scheduled.get(&pod.key()).is_some(),
             Change::Updated { old, new }
                 if old.node_name == new.node_name
                     && old.body.tolerations == new.body.tolerations =>
@@ -115,25 +129,17 @@ fn watch_pods(
                 false
             }
             _ => {
-                let node = nodes.find("", &pod.node_name);
+                let node = self.nodes.find("", &pod.node_name);
                 node.is_some_and(|node| !no_execute(&node).is_empty())
             }
         };
         if wakes {
             queue.add(pod.key());
         }
-    });
-}
+    }
 
-/// A node whose taints have changed wakes all its pods that this may matter to. A node that is gone wakes nobody.
-fn watch_nodes(
-    nodes: &Informer<Node>,
-    pods: Arc<Store<Pod>>,
-    queue: &Arc<Queue>,
-    scheduled: Arc<Evictions>,
-) {
-    let queue = queue.clone();
-    nodes.on_change(move |change| {
+    /// A node whose taints have changed wakes all its pods that this may matter to. A node that is gone wakes nobody.
+    fn on_node(&self, change: Change<'_, Node>, queue: &Queue) {
         let (before, node) = match change {
             Change::Added(node) => (None, node),
             Change::Updated { old, new } => (Some(no_execute(old)), new),
@@ -143,13 +149,13 @@ fn watch_nodes(
         if before.is_some_and(|before| before == taints) {
             return;
         }
-        for pod in pods_on(&pods, &node.metadata.name) {
+        for pod in pods_on(&self.pods, &node.metadata.name) {
             let key = pod.key();
-            if !taints.is_empty() || scheduled.get(&key).is_some() {
+            if !taints.is_empty() || self.scheduled.get(&key).is_some() {
                 queue.add(key);
             }
         }
-    });
+    }
 }
 
 fn measures(metrics: &Metrics) -> (IntCounter, Histogram) {
@@ -176,13 +182,17 @@ fn measures(metrics: &Metrics) -> (IntCounter, Histogram) {
 }
 
 impl Reconcile for TaintEviction {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key))
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.sync(key, report))
     }
 }
 
 impl TaintEviction {
-    async fn sync(&self, key: &Key) -> Result<Next, Error> {
+    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let held = self.scheduled.get(key);
         let pod = self.pods.get(key).filter(|pod| !pod.node_name.is_empty());
         let is_same = |uid: &Uid| pod.as_ref().is_some_and(|pod| pod.metadata.uid == *uid);
@@ -199,14 +209,13 @@ impl TaintEviction {
         let now = self.steady.now();
         let node = self.nodes.find("", &pod.node_name);
         let operators = self
-            .tools
+            .context
             .gates
             .enabled(Gate::TaintTolerationComparisonOperators);
         let plan = plan(&pod, node.as_deref(), held, now, operators);
         // A pod that nothing was or is to happen to is not worth a line.
         if held.is_some() || !matches!(plan, Plan::Stay(_)) {
-            let (now, lines) = (self.tools.clock.now(), [plan.to_string()].into_iter());
-            self.tools.decisions.record(NAME, key, now, lines);
+            report.decide(ObjectId::of(&*pod), [Line::from(&plan)]);
         }
         match plan {
             Plan::Stay(_) => {
@@ -260,11 +269,11 @@ impl TaintEviction {
     }
 
     async fn mark_and_delete(&self, pod: &Pod, is_marked: bool) -> Result<(), client::Error> {
-        let (client, meta) = (&self.tools.client, &pod.metadata);
+        let (client, meta) = (&self.context.client, &pod.metadata);
         let (namespace, name) = (&meta.namespace, &meta.name);
         if !is_marked {
             let message = "Taint manager: deleting due to NoExecute taint";
-            let condition = disruption_target(pod, MARK, message, self.tools.clock.now());
+            let condition = disruption_target(pod, MARK, message, self.context.clock.now());
             let patch =
                 json!({"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}});
             let patch = Patch::Strategic(patch.to_string().into());
@@ -284,7 +293,7 @@ impl TaintEviction {
 
     fn event(&self, key: &Key, uid: &Uid, message: String) {
         let pod = ObjectRef::named(&Pod::TYPE, &key.namespace, &key.name, uid.clone());
-        let recorder = &self.tools.recorder;
+        let recorder = &self.context.recorder;
         recorder.event(&pod, EventType::Normal, "TaintManagerEviction", message);
     }
 }

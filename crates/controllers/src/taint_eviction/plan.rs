@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use api::MicroTime;
+use api::decision::Line;
 use api::kinds::{Node, Pod};
 use api::taints::{Taint, TaintEffect, Toleration, find_untolerated, matching_tolerations};
 
@@ -98,18 +99,16 @@ pub fn shortest(used: &[&Toleration]) -> Option<Duration> {
     Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
 }
 
-impl fmt::Display for Plan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Plan::Stay(reason) => write!(f, "stays: {reason}"),
-            Plan::Leave(scheduled, reason) => {
-                write!(
-                    f,
-                    "waits until {}: deleted then, {reason}",
-                    scheduled.at.time()
-                )
+impl From<&Plan> for Line {
+    fn from(plan: &Plan) -> Line {
+        match plan {
+            Plan::Stay(reason) => Line::states("Stays", "stays").because(reason.to_string()),
+            Plan::Leave(scheduled, reason) => Line::waits("EvictedLater", "is evicted later")
+                .because(reason.to_string())
+                .until(scheduled.at.time()),
+            Plan::LeaveNow(reason) => {
+                Line::acts("Evicted", "evicts it").because(reason.to_string())
             }
-            Plan::LeaveNow(reason) => write!(f, "deleted: {reason}"),
         }
     }
 }

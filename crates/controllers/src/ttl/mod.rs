@@ -1,4 +1,4 @@
-//! How long kubelets may keep secrets and config maps, by the size of the cluster.
+//! How long kubelets may keep secrets and config maps, by the size of the cluster. A small controller.
 //!
 //! **Converges**: every node carries the annotation `node.alpha.kubernetes.io/ttl` with the seconds
 //! that suit the number of nodes.
@@ -18,21 +18,27 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use api::decision::Line;
 use api::kinds::Node;
-use api::{Key, Resource};
+use api::{Key, ObjectId, Resource};
 use client::Patch;
 use futures_util::future::BoxFuture;
-use runtime::controller::Controller;
 use runtime::rate_limit::Backoff;
-use runtime::{Change, Error, Informers, Next, Queue, Reconcile, Store, mutation};
+use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store, mutation};
 use serde_json::json;
 
-use crate::Tools;
+use crate::Descriptor;
 
 pub use invariants::{converged, safe};
 
-/// The name in `--controllers`.
-pub const NAME: &str = "ttl-controller";
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    caches: &[Node::TYPE],
+    decides_about: &[Node::TYPE],
+    queues: &["ttlcontroller"],
+    // UPSTREAM: five workers, without a flag.
+    build: Some(|ctx| Some(controller(ctx, 5).into())),
+    ..Descriptor::named("ttl-controller", "ttl", "ttl-controller")
+};
 
 const ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";
 
@@ -45,48 +51,40 @@ const STEPS: [(usize, usize, u32); 5] = [
     (1800, usize::MAX, 300),
 ];
 
+pub fn controller(context: &Context, workers: usize) -> Controller {
+    let nodes = context.informers.store::<Node>();
+    let step = Arc::new(AtomicUsize::new(0));
+    let (counted, current) = (nodes.clone(), step.clone());
+    Loop::on::<Key>(context, Backoff::DEFAULT)
+        .queue("ttlcontroller")
+        .watches::<Node>(move |change, queue| {
+            let next = select_step(current.load(Ordering::Relaxed), counted.len());
+            current.store(next, Ordering::Relaxed);
+            if !matches!(change, Change::Deleted(_)) {
+                queue.add(change.object().key());
+            }
+        })
+        .workers(workers)
+        .reconciler(TtlController {
+            context: context.clone(),
+            nodes,
+            step,
+        })
+}
+
 pub struct TtlController {
-    tools: Tools,
+    context: Context,
     nodes: Arc<Store<Node>>,
     step: Arc<AtomicUsize>,
 }
 
-pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Controller {
-    let informer = informers.of::<Node>();
-    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
-    let step = Arc::new(AtomicUsize::new(0));
-    {
-        let (queue, step, nodes) = (queue.clone(), step.clone(), informer.store().clone());
-        informer.on_change(move |change| {
-            let settled = settle(step.load(Ordering::Relaxed), nodes.len());
-            step.store(settled, Ordering::Relaxed);
-            if !matches!(change, Change::Deleted(_)) {
-                queue.add(change.object().key());
-            }
-        });
-    }
-    Controller {
-        name: NAME,
-        queue,
-        workers,
-        retries_max: None,
-        waits_for: vec![informer.synced()],
-        metrics: None,
-        reconciler: Arc::new(TtlController {
-            tools,
-            nodes: informer.store().clone(),
-            step,
-        }),
-    }
-}
-
 /// The step for so many nodes, coming from another.
-pub fn settle(step: usize, nodes: usize) -> usize {
+pub fn select_step(step: usize, nodes: usize) -> usize {
     let next = next_step(step, nodes);
     if next == step {
         step
     } else {
-        settle(next, nodes)
+        select_step(next, nodes)
     }
 }
 
@@ -110,13 +108,17 @@ pub fn wanted(node: &Node, step: usize) -> Option<u32> {
 }
 
 impl Reconcile for TtlController {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key))
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.sync(key, report))
     }
 }
 
 impl TtlController {
-    async fn sync(&self, key: &Key) -> Result<Next, Error> {
+    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(node) = self.nodes.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -127,14 +129,12 @@ impl TtlController {
         let Some(seconds) = wanted(&node, self.step.load(Ordering::Relaxed)) else {
             return Ok(Next::AwaitChange);
         };
-        let line = format!("may keep secrets for {seconds} s, by the size of the cluster");
-        let now = self.tools.clock.now();
-        self.tools
-            .decisions
-            .record(NAME, key, now, [line].into_iter());
+        let what = format!("lets its kubelet keep secrets for {seconds} s");
+        let line = Line::acts("SetsTtl", what).because("that suits the number of nodes");
+        report.decide(ObjectId::of(&*node), [line]);
         let patch = json!({"metadata": {"annotations": {ANNOTATION: seconds.to_string()}}});
         let patch = Patch::Strategic(patch.to_string().into());
-        let client = &self.tools.client;
+        let client = &self.context.client;
         client
             .patch(&Node::TYPE, "", &key.name, None, &patch)
             .await?;

@@ -5,19 +5,19 @@ use api::kinds::Node;
 use serde_json::json;
 use testkit::World;
 
-use super::{controller, settle, wanted};
-use crate::Tools;
+use super::{controller, select_step, wanted};
+use runtime::Context;
 
 // Upstream: TestDesiredTTL.
 #[test]
 fn a_cluster_that_flaps_around_a_boundary_stays_on_its_step() {
-    let walk = |counts: &mut dyn Iterator<Item = usize>| counts.fold(0, settle);
+    let walk = |counts: &mut dyn Iterator<Item = usize>| counts.fold(0, select_step);
     assert_eq!(walk(&mut (0..=100)), 0);
     assert_eq!(walk(&mut (0..=101)), 1);
     assert_eq!(walk(&mut (0..=101).chain((90..=100).rev())), 1);
     assert_eq!(walk(&mut (0..=101).chain((89..=100).rev())), 0);
     assert_eq!(walk(&mut (0..=3000)), 4);
-    assert_eq!(settle(0, 3000), 4);
+    assert_eq!(select_step(0, 3000), 4);
     assert_eq!(walk(&mut (0..=3000).chain((0..3000).rev())), 0);
 }
 
@@ -37,8 +37,8 @@ fn only_another_number_is_written() {
 #[tokio::test(start_paused = true)]
 async fn a_node_is_told_once() {
     let mut world = World::new().await;
-    let tools = Tools::from(&world);
-    let running = controller(&world.informers, tools, 5).run(world.stop());
+    let context = world.context();
+    let running = controller(&context, 5).run(world.stop());
     world.run(running);
     world.start().await;
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});

@@ -3,11 +3,11 @@
 use api::MicroTime;
 use api::kinds::Job;
 
-use super::{Verdict, judge};
+use super::{Verdict, check};
 
 /// No job is there whose time is over.
 pub fn converged(job: &Job, now: MicroTime) -> Result<(), String> {
-    match judge(job, now) {
+    match check(job, now) {
         Verdict::Expired { since } => Err(format!(
             "job {} should have been deleted {since:?} ago",
             job.metadata.key()
@@ -18,10 +18,10 @@ pub fn converged(job: &Job, now: MicroTime) -> Result<(), String> {
 
 /// No job goes before its time: `deleted` is what the controller deleted.
 pub fn safe(deleted: &Job, now: MicroTime) -> Result<(), String> {
-    match judge(deleted, now) {
+    match check(deleted, now) {
         Verdict::Expired { .. } => Ok(()),
         verdict => Err(format!(
-            "job {} was deleted: {verdict}",
+            "job {} was deleted: {verdict:?}",
             deleted.metadata.key()
         )),
     }

@@ -13,29 +13,41 @@ mod invariants;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::decision::Line;
 use api::kinds::Job;
-use api::{Key, MicroTime, Resource};
+use api::{Key, MicroTime, ObjectId, Resource};
 use client::{DeleteOptions, Propagation};
 use futures_util::future::BoxFuture;
 use prometheus::Histogram;
-use runtime::controller::Controller;
 use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
-use runtime::{Change, Error, Informers, Next, Queue, Reconcile, Store, mutation};
+use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store, mutation};
 
-use crate::Tools;
+use crate::Descriptor;
 
 pub use invariants::{converged, safe};
 
-/// The name in `--controllers`.
-pub const NAME: &str = "ttl-after-finished-controller";
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    caches: &[Job::TYPE],
+    decides_about: &[Job::TYPE],
+    queues: &["ttl_jobs_to_delete"],
+    metrics: &["ttl_after_finished_controller_"],
+    build: Some(|ctx| {
+        let workers = ctx.workers(ctx.config.ttl_after_finished_controller.concurrent_syncs);
+        Some(controller(ctx, workers).into())
+    }),
+    ..Descriptor::named(
+        "ttl-after-finished-controller",
+        "ttl-after-finished",
+        "ttl-after-finished-controller",
+    )
+};
 
 pub struct TtlAfterFinished {
-    tools: Tools,
+    context: Context,
     jobs: Arc<Store<Job>>,
     seconds: Histogram,
 }
@@ -53,40 +65,32 @@ pub enum Verdict {
     },
 }
 
-pub fn controller(informers: &Informers, tools: Tools, workers: usize) -> Controller {
-    let informer = informers.of::<Job>();
-    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
-    let wakes = queue.clone();
-    informer.on_change(move |change| {
-        if let Change::Added(job) | Change::Updated { new: job, .. } = change
-            && needs_cleanup(job)
-        {
-            wakes.add(job.key());
-        }
-    });
+pub fn controller(context: &Context, workers: usize) -> Controller {
     // 100 ms, doubled thirteen times: upstream's buckets.
     let buckets: Vec<f64> = (0..14).map(|power| 0.1 * f64::from(1 << power)).collect();
     let none: [&str; 0] = [];
-    let seconds = tools.metrics.histogram(
+    let seconds = context.metrics.histogram(
         "ttl_after_finished_controller_job_deletion_duration_seconds",
         "How long after its time was over a job was deleted",
         Stability::Alpha,
         &[],
         &buckets,
     );
-    Controller {
-        name: NAME,
-        queue,
-        workers,
-        retries_max: None,
-        waits_for: vec![informer.synced()],
-        metrics: None,
-        reconciler: Arc::new(TtlAfterFinished {
-            tools,
-            jobs: informer.store().clone(),
+    Loop::on::<Key>(context, Backoff::DEFAULT)
+        .queue("ttl_jobs_to_delete")
+        .watches::<Job>(|change, queue| {
+            if let Change::Added(job) | Change::Updated { new: job, .. } = change
+                && needs_cleanup(job)
+            {
+                queue.add(job.key());
+            }
+        })
+        .workers(workers)
+        .reconciler(TtlAfterFinished {
+            context: context.clone(),
+            jobs: context.informers.store::<Job>(),
             seconds: seconds.with_label_values(&none),
-        }),
-    }
+        })
 }
 
 fn needs_cleanup(job: &Job) -> bool {
@@ -96,7 +100,7 @@ fn needs_cleanup(job: &Job) -> bool {
 }
 
 /// Pure: is it time?
-pub fn judge(job: &Job, now: MicroTime) -> Verdict {
+pub fn check(job: &Job, now: MicroTime) -> Verdict {
     let (false, Some(ttl), Some(finished)) = (
         job.metadata.is_terminating(),
         job.spec.ttl_seconds_after_finished,
@@ -119,39 +123,51 @@ pub fn judge(job: &Job, now: MicroTime) -> Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Verdict {
+    /// What it means for the job, said at `now`.
+    fn line(self, now: MicroTime) -> Line {
         match self {
-            Verdict::NotOurs => f.write_str("kept: it is not finished or has no time to live"),
-            Verdict::NoTime => f.write_str("kept: its conditions do not say when it finished"),
-            Verdict::Later(left) => write!(f, "kept for {} s more", left.as_secs()),
-            Verdict::Expired { .. } => f.write_str("deleted: its time to live is over"),
+            Verdict::NotOurs => {
+                Line::states("Kept", "is kept").because("it is not finished or has no time to live")
+            }
+            Verdict::NoTime => Line::states("NoFinishTime", "is kept")
+                .because("its conditions do not say when it finished"),
+            Verdict::Later(left) => Line::waits("TimeToLive", "is kept")
+                .because("its time to live is not over")
+                .until(now.plus(left).time()),
+            Verdict::Expired { .. } => {
+                Line::acts("Expired", "deletes it").because("its time to live is over")
+            }
         }
     }
 }
 
 impl Reconcile for TtlAfterFinished {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key))
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.sync(key, report))
     }
 }
 
 impl TtlAfterFinished {
-    async fn sync(&self, key: &Key) -> Result<Next, Error> {
+    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(job) = self.jobs.get(key) else {
             return Ok(Next::AwaitChange);
         };
-        let verdict = self.judge(key, &job)?;
+        let verdict = self.check(&job, report)?;
         let Verdict::Expired { .. } = verdict else {
             return Ok(wait(verdict));
         };
         // The time to live may have been prolonged a moment ago.
-        let fresh: Job = match self.tools.client.get_as(&key.namespace, &key.name).await {
+        let fresh: Job = match self.context.client.get_as(&key.namespace, &key.name).await {
             Ok(fresh) => fresh,
             Err(error) if error.is_not_found() => return Ok(Next::AwaitChange),
             Err(error) => return Err(error.into()),
         };
-        let verdict = self.judge(key, &fresh)?;
+        let verdict = self.check(&fresh, report)?;
         let Verdict::Expired { since } = verdict else {
             return Ok(wait(verdict));
         };
@@ -160,7 +176,7 @@ impl TtlAfterFinished {
             propagation: Some(Propagation::Foreground),
             ..DeleteOptions::default()
         };
-        let client = &self.tools.client;
+        let client = &self.context.client;
         client
             .delete(&Job::TYPE, &key.namespace, &key.name, &options)
             .await?;
@@ -168,26 +184,19 @@ impl TtlAfterFinished {
         Ok(Next::AwaitChange)
     }
 
-    fn judge(&self, key: &Key, job: &Job) -> Result<Verdict, Error> {
-        let now = self.tools.clock.now();
-        let mut verdict = judge(job, now);
+    fn check(&self, job: &Job, report: &Report<'_>) -> Result<Verdict, Error> {
+        let now = self.context.clock.now();
+        let mut verdict = check(job, now);
         if matches!(verdict, Verdict::Later(_)) && mutation::on("jobs-die-young") {
             verdict = Verdict::Expired {
                 since: Duration::ZERO,
             };
         }
-        let line = match verdict {
-            Verdict::Later(left) => format!(
-                "kept until {}: its time to live is not over",
-                now.plus(left).time()
-            ),
-            other => other.to_string(),
-        };
-        let line = [line].into_iter();
-        self.tools.decisions.record(NAME, key, now, line);
+        report.decide(ObjectId::of(job), [verdict.line(now)]);
         match verdict {
             Verdict::NoTime => Err(Error::Retry(format!(
-                "unable to find the time when the Job {key} finished"
+                "unable to find the time when the Job {} finished",
+                job.key()
             ))),
             other => Ok(other),
         }

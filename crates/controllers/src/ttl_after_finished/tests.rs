@@ -7,8 +7,8 @@ use api::{Resource, Time};
 use serde_json::{Value, json};
 use testkit::World;
 
-use super::{Verdict, controller, judge};
-use crate::Tools;
+use super::{Verdict, check, controller};
+use runtime::Context;
 
 fn verdict(ttl: Option<i32>, condition: Value, now: i64) -> Verdict {
     let json = json!({
@@ -16,7 +16,7 @@ fn verdict(ttl: Option<i32>, condition: Value, now: i64) -> Verdict {
         "status": {"conditions": [condition]},
     });
     let job = Job::decode(json.to_string().as_bytes()).unwrap();
-    judge(&job, Time::from_unix(now).micro())
+    check(&job, Time::from_unix(now).micro())
 }
 
 fn ended(type_: &str, status: &str) -> Value {
@@ -60,9 +60,9 @@ fn time_decides() {
 #[tokio::test(start_paused = true)]
 async fn a_finished_job_goes_when_its_time_is_over() {
     let mut world = World::new().await;
-    let tools = Tools::from(&world);
-    let decisions = tools.decisions.clone();
-    let running = controller(&world.informers, tools, 5).run(world.stop());
+    let context = world.context();
+    let decisions = context.decisions.clone();
+    let running = controller(&context, 5).run(world.stop());
     world.run(running);
     world.start().await;
     let job = json!({
@@ -86,11 +86,11 @@ async fn a_finished_job_goes_when_its_time_is_over() {
         .await;
     tokio::time::sleep(Duration::from_secs(55)).await;
     assert_eq!(world.written(), "");
-    let told = decisions.get(super::NAME, &api::Key::new("default", "j"));
+    let told = decisions.get("test-controller", &api::Key::new("default", "j"));
     let due = api::Time::from_unix(now.unix() + 60);
     let expected = format!("kept until {due}: its time to live is not over");
     assert_eq!(
-        told.last().and_then(|last| last.lines().next()),
+        told.last().map(|last| last.lines[0].to_string()).as_deref(),
         Some(&*expected)
     );
     tokio::time::sleep(Duration::from_secs(10)).await;

@@ -29,6 +29,22 @@ pub fn next_check<'a>(
     Some(wait.saturating_sub(now.since(computed_at)))
 }
 
+/// How long until the next ready pod becomes available, or may have: where `unsure`, a pod is ready and not available.
+pub fn wait<'a>(
+    pods: impl IntoIterator<Item = &'a Pod>,
+    min_ready_seconds: i32,
+    unsure: bool,
+    computed_at: MicroTime,
+    now: MicroTime,
+) -> Option<Duration> {
+    if min_ready_seconds <= 0 {
+        return None;
+    }
+    let next = next_check(pods, min_ready_seconds, computed_at, now);
+    let latest = Duration::from_secs(min_ready_seconds.unsigned_abs().into());
+    next.or(unsure.then_some(latest))
+}
+
 /// The wake-up that an update of a pod asks for: it just became ready, and time has to pass.
 pub fn after_becoming_ready(min_ready_seconds: i32, old: &Pod, new: &Pod) -> Option<Duration> {
     let wait = u64::try_from(min_ready_seconds)

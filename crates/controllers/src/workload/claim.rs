@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use api::{Istr, LabelSelector, LabelSet, Meta, OwnerRef, Resource, Uid};
 use client::{Client, Patch};
-use runtime::{Error, Written, mutation};
+use runtime::triggers::by_controller;
+use runtime::{Error, IndexValue, Store, Written, mutation};
 use tokio::sync::OnceCell;
 
 use super::status::revision;
@@ -44,6 +45,14 @@ pub fn plan_claim(owner: &Meta, selected: bool, object: &Meta) -> Claim {
 /// it would be woken by every orphan there is.
 pub fn wants_orphan(selector: &LabelSelector, labels: &LabelSet) -> bool {
     !selector.is_empty() && selector.matches(labels)
+}
+
+/// What an owner may have a claim to: objects that it controls, and orphans of its namespace. The store needs the index
+/// [`by_controller`].
+pub fn candidates<K: Resource>(owner: &Meta, store: &Store<K>) -> Vec<Arc<K>> {
+    let mut found = store.by(&by_controller(), &IndexValue::Uid(owner.uid.clone()));
+    found.extend(store.by(&by_controller(), &IndexValue::Text(owner.namespace.clone())));
+    found
 }
 
 /// Carries claims out for one owner, during one reconcile.

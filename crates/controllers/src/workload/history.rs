@@ -182,7 +182,18 @@ impl History {
     }
 
     /// Deletes this very revision, not another one of the same name.
-    pub async fn delete(&self, revision: &ControllerRevision) -> Result<(), Error> {
+    /// Deletes revisions that nobody needs; one that is gone already, or is another one by now, is as good as deleted.
+    pub async fn truncate(&self, surplus: &[Arc<ControllerRevision>]) -> Result<(), Error> {
+        for revision in surplus {
+            match self.delete(revision).await {
+                Err(error) if !error.is_not_found() && !error.is_conflict() => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, revision: &ControllerRevision) -> Result<(), Error> {
         let meta = &revision.metadata;
         let options = DeleteOptions {
             uid: Some(meta.uid.clone()),

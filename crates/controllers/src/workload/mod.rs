@@ -1,17 +1,19 @@
-//! Pieces that the workload controllers share: claiming, pods from templates, status, time.
+//! Pieces that the workload controllers share: the driver, claiming, pods from templates, status, time.
 
 pub mod availability;
 pub mod claim;
+mod consistency;
 pub mod disruption;
+mod driver;
 pub mod history;
 pub mod on_node;
-mod own_writes;
 pub mod pods;
 pub mod status;
-mod status_window;
+mod throttle;
 
-pub use claim::{Claimer, Live};
+pub use claim::{Claimer, Live, candidates};
+pub use consistency::Consistency;
+pub use driver::{Driver, KeyState, Observed, Outcome, StatusChange, Workload};
 pub use history::{History, NewRevision};
-pub use own_writes::OwnWrites;
 pub use pods::{PodControl, pod_body};
-pub use status_window::StatusWindow;
+pub use throttle::StatusThrottle;

@@ -2,12 +2,14 @@
 
 use api::json::Node;
 use api::kinds::Pod;
-use api::{OwnerRef, Resource, Template};
+use api::{Key, OwnerRef, Resource, Template};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Error};
 use runtime::events::{EventType, ObjectRef, Recorder};
-use runtime::mutation;
+use runtime::{Expectations, mutation, slow_start};
 use serde::Deserialize;
+
+use super::Consistency;
 
 /// Creates and deletes pods on behalf of an owner.
 #[derive(Clone)]
@@ -36,7 +38,7 @@ impl PodControl {
     ) -> Result<Created, Error> {
         match self
             .client
-            .create_tersely(&Pod::TYPE, namespace, body)
+            .create_metadata_only(&Pod::TYPE, namespace, body)
             .await
         {
             Ok(answer) => {
@@ -56,6 +58,38 @@ impl PodControl {
                 Err(error)
             }
         }
+    }
+
+    /// Creates so many pods by slow start, and expects to see those that were created. `body` gives the nth.
+    pub async fn create_all(
+        &self,
+        owner: &ObjectRef,
+        key: &Key,
+        expected: (&Expectations, &Consistency),
+        count: usize,
+        body: impl Fn(usize) -> Bytes,
+    ) -> Creations {
+        let (expectations, consistency) = expected;
+        let attempts = slow_start(count, |at| self.create(owner, &key.namespace, body(at))).await;
+        let mut done = Creations::default();
+        let mut unseen = attempts.skipped;
+        for attempt in attempts.tried {
+            match attempt {
+                Ok(created) => {
+                    done.created += 1;
+                    consistency.note::<Pod>(key, created.resource_version);
+                }
+                Err(error) => {
+                    unseen += 1;
+                    match error.is_namespace_terminating() {
+                        true => done.namespace_ends = Some(error),
+                        false => done.failures.push(error),
+                    }
+                }
+            }
+        }
+        expectations.creations_observed(key, unseen);
+        done
     }
 
     /// Deletes this very pod, not another one of the same name.
@@ -86,6 +120,16 @@ impl PodControl {
             }
         }
     }
+}
+
+/// What creating pods came to.
+#[derive(Default)]
+pub struct Creations {
+    pub created: usize,
+    /// All were reported as events.
+    pub failures: Vec<Error>,
+    /// Refused because the namespace is going away, which is no news to anyone.
+    pub namespace_ends: Option<Error>,
 }
 
 impl Created {

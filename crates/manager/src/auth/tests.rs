@@ -118,7 +118,7 @@ impl Server {
 }
 
 fn options() -> Options {
-    match Options::parse(Vec::<String>::new(), "x", |_| true) {
+    match Options::parse(Vec::<String>::new(), "x") {
         Ok(Command::Run(options)) => *options,
         other => panic!("{other:?}"),
     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::{Flag, Kind, Value, position, table};
-use crate::duration::GoDuration;
+use api::GoDuration;
 
 /// Reads the arguments that follow the program's (or subcommand's) name.
 pub fn parse<I: IntoIterator<Item = S>, S: Into<String>>(

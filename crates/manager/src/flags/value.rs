@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::duration::GoDuration;
+use api::GoDuration;
 
 /// The type of a flag, with its bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -140,7 +140,7 @@ async fn some_controllers_may_ask_faster() {
         ("garbage-collector-controller", 70, 1),
         ("namespace-controller", 3400, 1),
     ] {
-        let descriptor = crate::descriptors::find(controller).unwrap();
+        let descriptor = controllers::find(controller).unwrap();
         let client = identities.controller("x", descriptor.rate).await.unwrap();
         let started = Instant::now();
         for _ in 0..requests {

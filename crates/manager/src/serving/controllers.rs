@@ -3,19 +3,21 @@
 //! ```text
 //! /debug/controllers/                                    the controllers that decided something
 //! /debug/controllers/?namespace=<namespace>&name=<name>  what any of them decided about objects of this name
-//!                                         &kind=<kind>   and only about the one of this kind, such as Deployment
+//!                  &kind=<kind>&group=<group>&uid=<uid>  and only about those of this kind, such as Deployment
 //! /debug/controllers/<controller>                        the objects it decided about
-//! /debug/controllers/<controller>/<namespace>/<object>   its last decisions about one, oldest first
+//! /debug/controllers/<controller>/<namespace>/<object>   its last decisions about those of that name, oldest first
 //! /debug/controllers/<controller>/<object>               the same for objects without a namespace
 //! ```
-//! The garbage collector has a page of its own beside these, `graph`.
+//! Decisions are typed: `api::decision` says what is in them. The garbage collector has a page of its own beside
+//! these, `graph`.
 
-use api::{Key, Uid};
+use api::decision::Decided;
+use api::{Key, ObjectId, Uid};
+use controllers::garbage_collector::GraphHandle;
 use http::StatusCode;
 use runtime::Decisions;
 
 use super::router::{Reply, Request, Router, json, reply, text};
-use crate::built::{GraphHandle, decisions_about};
 
 pub const PREFIX: &str = "/debug/controllers/";
 
@@ -44,23 +46,17 @@ fn answer(decisions: &Decisions, request: &Request) -> Reply {
         .trim_end_matches('/');
     let parts: Vec<&str> = rest.split('/').filter(|part| !part.is_empty()).collect();
     let body = match parts[..] {
-        [] => match request.value("name") {
-            Some(name) => {
-                let namespace = request.value("namespace").unwrap_or_default();
-                about(decisions, request.value("kind"), &Key::new(namespace, name))
-            }
-            None => serde_json::json!({ "controllers": decisions.controllers() }),
-        },
+        [] if request.value("name").is_some() => {
+            let found = decisions.about(|_, object| is_meant(request, object));
+            serde_json::json!({ "controllers": found })
+        }
+        [] => serde_json::json!({ "controllers": decisions.controllers() }),
         [controller] => {
-            let keys: Vec<String> = decisions
-                .keys(controller)
-                .iter()
-                .map(Key::to_string)
-                .collect();
-            if keys.is_empty() && crate::descriptors::find(controller).is_none() {
+            let objects = decisions.objects(controller);
+            if objects.is_empty() && controllers::find(controller).is_none() {
                 return text(StatusCode::NOT_FOUND, "no controller has this name\n");
             }
-            serde_json::json!({ "controller": controller, "objects": keys })
+            serde_json::json!({ "controller": controller, "objects": objects })
         }
         [controller, name] => return object(decisions, controller, &Key::new("", name)),
         [controller, namespace, name] => {
@@ -71,38 +67,35 @@ fn answer(decisions: &Decisions, request: &Request) -> Reply {
     json(StatusCode::OK, body.to_string())
 }
 
-/// Whoever asks what became of an object need not know who looks after it.
-fn about(decisions: &Decisions, kind: Option<&str>, key: &Key) -> serde_json::Value {
-    let found = match kind {
-        Some(kind) => decisions_about(decisions, kind, key),
-        None => decisions.about(key),
+/// Does the query mean this object? What it does not say may be anything, but for the namespace.
+fn is_meant(request: &Request, object: &ObjectId) -> bool {
+    let says = |parameter: &str, value: &str| {
+        let asked = request.value(parameter);
+        asked.is_none_or(|asked| asked == value)
     };
-    let found: Vec<serde_json::Value> = found
-        .into_iter()
-        .map(|(controller, decisions)| {
-            serde_json::json!({"controller": controller, "decisions": decisions})
-        })
-        .collect();
-    serde_json::json!({"object": key.to_string(), "controllers": found})
+    request.value("namespace").unwrap_or_default() == &*object.namespace
+        && says("name", &object.name)
+        && says("kind", &object.kind)
+        && says("group", &object.group)
+        && says("uid", &object.uid.to_string())
 }
 
 fn object(decisions: &Decisions, controller: &str, key: &Key) -> Reply {
-    let found = decisions.get(controller, key);
+    let found: Vec<Decided> =
+        decisions.about(|by, object| by == controller && object.key() == *key);
     if found.is_empty() {
         let known = "nothing was decided about this object, or it was too long ago\n";
         return text(StatusCode::NOT_FOUND, known);
     }
-    let body = serde_json::json!({
-        "controller": controller,
-        "object": key.to_string(),
-        "decisions": found,
-    });
+    let body = serde_json::json!({ "controllers": found });
     json(StatusCode::OK, body.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use api::Time;
+    use api::decision::Line;
+    use api::kinds::{Node, ReplicaSet};
 
     use super::super::Request;
     use super::*;
@@ -110,14 +103,11 @@ mod tests {
     fn check(path: &str, code: u16, expected: &str) {
         let decisions = Decisions::new();
         let at = Time::from_unix(0).micro();
-        let lines = || ["delete 1 pod: too many".to_owned()].into_iter();
-        decisions.record(
-            "replicaset-controller",
-            &Key::new("default", "web"),
-            at,
-            lines(),
-        );
-        decisions.record("ttl-controller", &Key::new("", "node-1"), at, lines());
+        let lines = || [Line::acts("TooMany", "deletes 1 pod").because("there are 2")];
+        let web = ObjectId::named::<ReplicaSet>(&Key::new("default", "web"));
+        decisions.record("replicaset-controller", &web, at, lines());
+        let node = ObjectId::named::<Node>(&Key::new("", "node-1"));
+        decisions.record("ttl-controller", &node, at, lines());
         let reply = answer(&decisions, &Request::get(path));
         let body = String::from_utf8(reply.body().to_vec()).unwrap();
         assert_eq!(reply.status().as_u16(), code, "{path}");
@@ -134,17 +124,17 @@ mod tests {
         check(
             "/debug/controllers/replicaset-controller",
             200,
-            r#""objects":["default/web"]"#,
+            r#""objects":[{"group":"apps","kind":"ReplicaSet","name":"web","namespace":"default"}]"#,
         );
         check(
             "/debug/controllers/replicaset-controller/default/web",
             200,
-            r#""lines":["delete 1 pod: too many"]"#,
+            r#""lines":[{"class":"acts","reason":"TooMany","what":"deletes 1 pod","why":"there are 2"}]"#,
         );
         check(
             "/debug/controllers/ttl-controller/node-1",
             200,
-            r#""object":"node-1""#,
+            r#""object":{"kind":"Node","name":"node-1"}"#,
         );
     }
 
@@ -173,12 +163,12 @@ mod tests {
         check(
             "/debug/controllers/?name=node-1",
             200,
-            r#""object":"node-1""#,
+            r#""object":{"kind":"Node","name":"node-1"}"#,
         );
         check(
             "/debug/controllers/?name=nope",
             200,
-            r#"{"controllers":[],"object":"nope"}"#,
+            r#"{"controllers":[]}"#,
         );
     }
 
@@ -190,8 +180,8 @@ mod tests {
             200,
             r#""controller":"replicaset-controller""#,
         );
-        let nothing = r#"{"controllers":[],"object":"default/web"}"#;
-        for kind in ["Service", "Deployment", "ConfigMap"] {
+        let nothing = r#"{"controllers":[]}"#;
+        for kind in ["Service", "Deployment", "ReplicaSet&group=example.com"] {
             check(&format!("{web}{kind}"), 200, nothing);
         }
     }

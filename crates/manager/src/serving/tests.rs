@@ -90,7 +90,7 @@ fn sign(issuer: &Issuer<'static, KeyPair>) -> Pair {
 
 /// Serves with these flags while `test` runs.
 async fn serving<F: Future<Output = ()>>(flags: &[&str], test: impl FnOnce(World) -> F) {
-    let Ok(Command::Run(mut options)) = Options::parse(flags.iter().copied(), "x", |_| true) else {
+    let Ok(Command::Run(mut options)) = Options::parse(flags.iter().copied(), "x") else {
         panic!()
     };
     options.serving.address = Some("127.0.0.1:0".parse().unwrap());
@@ -429,7 +429,7 @@ async fn bodies_are_bounded() {
 async fn a_port_in_use_is_told() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let Ok(Command::Run(options)) = Options::parse(Vec::<String>::new(), "x", |_| true) else {
+    let Ok(Command::Run(options)) = Options::parse(Vec::<String>::new(), "x") else {
         panic!()
     };
     let error = listener::bind(&options.serving, address)

@@ -366,7 +366,7 @@ mod tests {
     use crate::options::{Command, Options};
 
     fn options() -> ServingOptions {
-        match Options::parse(["--bind-address=127.0.0.1"], "x", |_| true) {
+        match Options::parse(["--bind-address=127.0.0.1"], "x") {
             Ok(Command::Run(options)) => options.serving,
             other => panic!("{other:?}"),
         }

@@ -24,7 +24,7 @@ use runtime::controller::Controller;
 use runtime::rate_limit::Backoff;
 use runtime::{
     Change, Error, EventType, Index, IndexValue, Informers, Next, ObjectRef, Queue, Reconcile,
-    Recorder, Store, Written,
+    Recorder, Report, Store, Written,
 };
 
 use crate::behaviour::{Behaviour, NODE_GONE, NODE_SILENT, NOW, POD_CRASH_AT};
@@ -115,14 +115,11 @@ impl Kubelets {
         pods.on_change(move |change| told.pod_changed(&change));
         let told = kubelets.clone();
         nodes.on_change(move |change| told.node_changed(&change));
+        let clock = kubelets.clock.clone();
         Controller {
-            name: "simulated-kubelets",
-            queue,
-            reconciler: kubelets,
             workers: WORKERS,
-            retries_max: None,
-            metrics: None,
             waits_for: vec![pods.synced(), nodes.synced()],
+            ..Controller::plain("simulated-kubelets", queue, kubelets, clock)
         }
     }
 
@@ -367,7 +364,11 @@ impl Kubelets {
 }
 
 impl Reconcile for Kubelets {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        _: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
         Box::pin(self.look_at(key))
     }
 }

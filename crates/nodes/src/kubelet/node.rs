@@ -12,7 +12,7 @@ use client::{Client, DeleteOptions, Patch};
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::{
-    Change, Error, EventType, Informers, Next, ObjectRef, Queue, Reconcile, Recorder, Store,
+    Change, Error, EventType, Informers, Next, ObjectRef, Queue, Reconcile, Recorder, Report, Store,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -98,14 +98,11 @@ impl NodeLife {
                 _ => woken.add(key),
             }
         });
+        let clock = life.clock.clone();
         Controller {
-            name: "simulated-nodes",
-            queue,
-            reconciler: life,
             workers: 4,
-            retries_max: None,
-            metrics: None,
             waits_for: vec![nodes.synced()],
+            ..Controller::plain("simulated-nodes", queue, life, clock)
         }
     }
 
@@ -303,7 +300,11 @@ impl NodeLife {
 }
 
 impl Reconcile for NodeLife {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        _: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
         Box::pin(self.look_at(key))
     }
 }

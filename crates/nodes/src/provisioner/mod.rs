@@ -10,14 +10,14 @@ mod plan;
 
 use std::sync::Arc;
 
-use api::{Istr, Key, Meta, Resource};
+use api::{Clock, Istr, Key, Meta, Resource};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Patch};
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::{
     Change, Error, EventType, Index, IndexValue, Informers, Next, ObjectRef, Queue, Reconcile,
-    Recorder, Store,
+    Recorder, Report, Store,
 };
 use serde_json::{Value, json};
 
@@ -64,6 +64,7 @@ impl Provisioner {
         client: Client,
         recorder: Recorder,
         informers: &Informers,
+        clock: &Clock,
     ) -> [Controller; 2] {
         let claims = informers.of::<PersistentVolumeClaim>();
         let volumes = informers.of::<PersistentVolume>();
@@ -90,15 +91,10 @@ impl Provisioner {
             classes.synced(),
             nodes.synced(),
         ];
+        // One worker: two claims must not take the same volume.
         let controller = |name, queue, reconciler| Controller {
-            name,
-            queue,
-            reconciler,
-            // One at a time: two claims must not take the same volume.
-            workers: 1,
-            retries_max: None,
             waits_for: waits_for.clone(),
-            metrics: None,
+            ..Controller::plain(name, queue, reconciler, clock.clone())
         };
         [
             controller(
@@ -423,13 +419,21 @@ impl Provisioner {
 }
 
 impl Reconcile for ForClaims {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        _: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
         Box::pin(self.0.look_at_claim(key))
     }
 }
 
 impl Reconcile for ForVolumes {
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, Error>> {
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        _: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
         Box::pin(self.0.look_at_volume(key))
     }
 }

@@ -6,6 +6,7 @@
 
 mod backoff;
 mod freshness;
+mod metadata;
 mod reflector;
 mod registry;
 
@@ -27,6 +28,7 @@ use crate::stop::Stop;
 use crate::store::{Index, Store};
 use freshness::Freshness;
 
+pub use metadata::{MetadataChange, MetadataInformer, MetadataListener};
 use reflector::Target;
 pub use registry::{Informers, Synced};
 

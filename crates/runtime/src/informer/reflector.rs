@@ -75,7 +75,7 @@ pub(super) trait Target: Send + Sync {
     /// Takes the last state of what is gone and tells its revision.
     fn delete(&self, object: &Bytes, encoding: Encoding) -> Result<u64, DecodeError>;
     fn begin_round(&self);
-    /// Ends a listing that shows this revision and was asked for at that moment: what it did not contain is
+    /// Pending a listing that shows this revision and was asked for at that moment: what it did not contain is
     /// gone.
     fn end_round(&self, revision: u64, asked_at: Instant);
     /// Nothing older than this revision is still to come.
@@ -370,7 +370,7 @@ impl Reflector<'_> {
         }
     }
 
-    /// Ends a listing. After one that was needed because the server had forgotten us all listeners hear of everything
+    /// Pending a listing. After one that was needed because the server had forgotten us all listeners hear of everything
     /// again, as from upstream's informers after any listing: a server that was restored from a backup has undone
     /// writes that the cache never saw, and to whoever made them it looks as if nothing had changed.
     fn end_round(&mut self, revision: u64) {

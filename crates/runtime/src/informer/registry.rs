@@ -5,11 +5,12 @@ use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::Resource;
+use api::{Resource, ResourceType};
 use client::Client;
 use tokio::time::Instant;
 
 use super::freshness::Freshness;
+use super::metadata::MetadataInformer;
 use super::{Informer, StreamOptions, Target, keep_in_step};
 use crate::latch::Latch;
 use crate::spawn::{Task, spawn};
@@ -33,6 +34,8 @@ struct Held {
 
 struct Entry {
     type_id: TypeId,
+    resource: ResourceType,
+    by_metadata: Arc<dyn MetadataInformer>,
     informer: Arc<dyn Any + Send + Sync>,
     start: Box<dyn Fn(Stop) -> Task<()> + Send + Sync>,
     clear_listeners: Box<dyn Fn() + Send + Sync>,
@@ -67,9 +70,19 @@ impl Informers {
         informer
     }
 
-    /// The informer for a kind, if anybody has asked for it.
-    pub fn cached<K: Resource>(&self) -> Option<Arc<Informer<K>>> {
-        self.lock().find()
+    /// The informer of a resource, if any controller has asked for one: for whoever needs its metadata alone.
+    pub fn of_resource(&self, resource: &ResourceType) -> Option<Arc<dyn MetadataInformer>> {
+        let held = self.lock();
+        let mut entries = held.by_kind.values();
+        let found = entries.find(|entry| entry.resource == *resource)?;
+        Some(found.by_metadata.clone())
+    }
+
+    /// The resources that any controller has asked for.
+    pub fn resources(&self) -> Vec<ResourceType> {
+        let held = self.lock();
+        let entries = held.by_kind.values();
+        entries.map(|entry| entry.resource.clone()).collect()
     }
 
     pub fn store<K: Resource>(&self) -> Arc<Store<K>> {
@@ -80,6 +93,8 @@ impl Informers {
         let target: Arc<dyn Target> = informer.clone();
         Entry {
             type_id: TypeId::of::<K>(),
+            resource: K::TYPE,
+            by_metadata: informer.clone(),
             informer: informer.clone(),
             start: starter(target, self.client.clone(), self.options.clone()),
             clear_listeners: {

@@ -24,7 +24,7 @@ use api::ResourceType;
 use prometheus::core::Collector;
 use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
-use crate::loose_ends::LooseEnds;
+use crate::pending_work::PendingWork;
 use families::Families;
 
 /// All metrics of one process, or of one simulated process. Cheap to clone.
@@ -41,7 +41,7 @@ struct Inner {
     /// Families that controllers asked for. Controllers are built anew for each term of leadership,
     /// and go on counting where the last term ended.
     asked_for: Mutex<BTreeMap<String, (Shape, Box<dyn Any + Send>)>>,
-    loose_ends: LooseEnds,
+    pending_work: PendingWork,
 }
 
 /// Upstream's promise of how long a metric keeps its name; scrapers see it in the help text.
@@ -73,7 +73,7 @@ impl Metrics {
             rest,
             before_scrape: Mutex::new(Vec::new()),
             asked_for: Mutex::default(),
-            loose_ends: LooseEnds::default(),
+            pending_work: PendingWork::default(),
         }))
     }
 
@@ -84,8 +84,8 @@ impl Metrics {
     }
 
     /// What is unfinished in the queues that are measured here.
-    pub fn loose_ends(&self) -> &LooseEnds {
-        &self.0.loose_ends
+    pub fn pending_work(&self) -> &PendingWork {
+        &self.0.pending_work
     }
 
     /// Where others register families of their own.

@@ -162,12 +162,10 @@ impl Cluster {
 /// The flags that every manager here runs with. Reading all of them takes longer than starting one.
 pub(crate) fn default_options() -> &'static Options {
     static OPTIONS: OnceLock<Options> = OnceLock::new();
-    OPTIONS.get_or_init(
-        || match Options::parse(FLAGS, "simulator", manager::built::has) {
-            Ok(Command::Run(options)) => *options,
-            _ => unreachable!("the default flags are valid"),
-        },
-    )
+    OPTIONS.get_or_init(|| match Options::parse(FLAGS, "simulator") {
+        Ok(Command::Run(options)) => *options,
+        _ => unreachable!("the default flags are valid"),
+    })
 }
 
 fn ahead(clock: &Clock, by: Duration) -> Clock {

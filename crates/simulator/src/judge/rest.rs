@@ -61,13 +61,13 @@ impl Judge {
 
 impl Judge {
     /// Has a manager finished everything? One that stands by has not begun.
-    pub(crate) fn check_loose_ends(&self, identity: Option<&str>, metrics: &Metrics) -> Verdict {
+    pub(crate) fn check_pending_work(&self, identity: Option<&str>, metrics: &Metrics) -> Verdict {
         let mut inner = self.lock();
         if identity.is_some() && identity != inner.mirror.leader.as_deref() {
             return Ok(());
         }
         inner.checks += 1;
-        for (name, ends) in metrics.loose_ends().look() {
+        for (name, ends) in metrics.pending_work().look() {
             if let Some(key) = ends.busy.first() {
                 return Err(format!("{name}: {key} is stuck in the queue"));
             }

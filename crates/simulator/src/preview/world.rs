@@ -87,7 +87,7 @@ impl World {
         transport: Transport,
     ) -> Arc<Informers> {
         let flag = format!("--controllers={controllers}");
-        let options = match Options::parse([flag], "preview", manager::built::has) {
+        let options = match Options::parse([flag], "preview") {
             Ok(Command::Run(options)) => options,
             _ => unreachable!("the names of our own controllers are valid"),
         };

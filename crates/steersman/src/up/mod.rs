@@ -315,7 +315,7 @@ fn absolute(path: &Path) -> PathBuf {
 /// The controller manager's own defaults, with the controllers that were asked for.
 fn manager_options(arguments: &Arguments) -> Result<Box<Options>> {
     let flags = [format!("--controllers={}", arguments.controllers.join(","))];
-    match Options::parse(flags, "steersman up", manager::built::has) {
+    match Options::parse(flags, "steersman up") {
         Ok(Command::Run(options)) => Ok(options),
         Ok(Command::Print(_)) => bail!("--controllers takes names of controllers"),
         Err(errors) => bail!("{errors}"),

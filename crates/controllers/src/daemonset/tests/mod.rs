@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::{Snapshot, controller};
-use crate::Tools;
+use runtime::Context;
 
 /// All pods of these tests are looked at at this time.
 fn now() -> MicroTime {
@@ -162,7 +162,7 @@ fn snapshot(text: &str) -> Snapshot {
     let set = set(parts.next().unwrap());
     let nodes = parts.next().unwrap().split_whitespace().map(node).collect();
     let pods = parts.next().unwrap().split_whitespace().map(pod).collect();
-    Snapshot::new(set, nodes, pods, "new", Gates::default())
+    Snapshot::new(set, nodes, pods, "new", true, Gates::default())
 }
 
 /// A world in which the controller runs, with these nodes.
@@ -171,7 +171,7 @@ async fn world(nodes: &[&str]) -> World {
     for text in nodes {
         add_node(&world, text).await;
     }
-    let running = controller(&world.informers, Tools::from(&world), 5).run(world.stop());
+    let running = controller(&world.context(), 5).run(world.stop());
     world.run(running);
     world.start().await;
     world

@@ -1,5 +1,6 @@
 //! What a round does, and why.
 
+use api::decision::{Explain, Line};
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
@@ -14,7 +15,7 @@ fn check(text: &str, expected: Expect) {
 
 fn check_with(text: &str, backoff: Option<Duration>, expected: Expect) {
     let plan = plan(&snapshot(text), 250, now(), |_| backoff);
-    let lines: Vec<String> = plan.reasons().collect();
+    let lines: Vec<String> = plan.explain().iter().map(Line::to_string).collect();
     expected.assert_eq(&lines.join("\n"));
 }
 

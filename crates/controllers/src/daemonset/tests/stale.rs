@@ -7,7 +7,7 @@ use super::*;
 
 /// A controller that has seen the set and one node, and nothing since.
 async fn lagging(gates: Gates) -> Lagging {
-    let build = |informers: &_, tools| controller(informers, tools, 1);
+    let build = |context: &Context| controller(context, 1);
     let lagging = crate::lagging::<DaemonSet>(daemon_set(), gates, build).await;
     add_node(&lagging.world, "n1").await;
     lagging.see::<Node>("n1").await;
@@ -15,7 +15,7 @@ async fn lagging(gates: Gates) -> Lagging {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_waits_until_the_caches_show_its_own_writes() {
+async fn a_set_waits_until_the_caches_show_its_consistency() {
     let lagging = lagging(Gates::default()).await;
     lagging.reconcile("web").await.unwrap();
     assert_eq!(

@@ -6,7 +6,7 @@ use super::super::compute;
 use super::{now, snapshot};
 
 fn check(text: &str, expected: Expect) {
-    let status = compute(&snapshot(text), true, now());
+    let status = compute(&snapshot(text), now());
     let line = format!(
         "desired {} current {} misscheduled {} ready {} updated {} available {} unavailable {}",
         status.desired_number_scheduled,
@@ -47,8 +47,9 @@ fn counts_pods_where_they_should_not_be() {
 
 // Upstream: TestObservedGeneration, TestStoreDaemonSetStatus.
 #[test]
-fn a_generation_is_observed_only_by_a_round_that_acts() {
-    let snapshot = snapshot("max=1 | n1 |");
-    assert_eq!(compute(&snapshot, true, now()).observed_generation, 2);
-    assert_eq!(compute(&snapshot, false, now()).observed_generation, 0);
+fn a_generation_is_observed_only_by_a_sync_that_acts() {
+    let mut snapshot = snapshot("max=1 | n1 |");
+    assert_eq!(compute(&snapshot, now()).observed_generation, 2);
+    snapshot.may_act = false;
+    assert_eq!(compute(&snapshot, now()).observed_generation, 0);
 }

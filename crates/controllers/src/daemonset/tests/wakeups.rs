@@ -27,7 +27,7 @@ struct Watching {
 impl Watching {
     async fn new() -> Watching {
         let world = World::new().await;
-        let queue = controller(&world.informers, Tools::from(&world), 1).queue;
+        let queue = controller(&world.context(), 1).queue;
         world.start().await;
         let mut set = daemon_set();
         set["spec"]["template"]["spec"]["nodeSelector"] = json!({"disk": "ssd"});

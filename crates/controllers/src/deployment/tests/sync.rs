@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::super::{controller, converged};
-use crate::{Tools, replicaset};
+use crate::replicaset;
 
 async fn world() -> World {
     let mut world = World::new().await;
-    let tools = Tools::from(&world);
-    let sets = replicaset::controller::<ReplicaSet>(&world.informers, tools.clone(), 5);
-    let deployments = controller(&world.informers, tools, 5);
+    let context = world.context();
+    let sets = replicaset::controller::<ReplicaSet>(&context, 5);
+    let deployments = controller(&context, 5);
     for running in [sets, deployments] {
         world.run(running.run(world.stop()));
     }

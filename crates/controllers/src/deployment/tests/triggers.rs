@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::super::controller;
-use crate::Tools;
+use runtime::Context;
 
 /// A world whose Deployment controller is built but does not run: keys stay in its queue.
 async fn world() -> (World, Controller) {
     let world = World::new().await;
-    let tools = Tools::from(&world);
-    let controller = controller(&world.informers, tools, 1);
+    let context = world.context();
+    let controller = controller(&context, 1);
     world.start().await;
     (world, controller)
 }

@@ -26,7 +26,10 @@ fn check(objects: &[&str], states: &str, expected: Expect) {
         .collect();
     let (action, reason) =
         decide_deleting(&item).unwrap_or_else(|| decide(&item, &latest, &owners));
-    expected.assert_eq(&format!("{action:?}: {reason}"));
+    expected.assert_eq(&format!(
+        "{action:?}: {}",
+        api::decision::Line::from(&reason)
+    ));
 }
 
 // Upstream: TestAttemptToDeleteItem.

@@ -16,9 +16,9 @@ use testkit::{WIDGET, World};
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
-use super::super::{Memory, NAME, controller};
+use super::super::{Memory, controller};
 use super::sync::{CONFIG_MAP, by, config_map, names, world};
-use crate::Tools;
+use runtime::Context;
 
 fn owner(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "uid": uid}})
@@ -137,10 +137,10 @@ async fn a_kind_that_goes_away_while_it_is_watched_hurts_nobody() {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_says_why() {
     let mut world = World::new().await;
-    let tools = Tools::from(&world);
-    let decisions = tools.decisions.clone();
+    let context = world.context();
+    let decisions = context.decisions.clone();
     let memory = memory(&world, world.client.clone());
-    let running = controller(tools, &memory, Vec::new(), 5).run(world.stop());
+    let running = controller(&context, &memory, 5).run(world.stop());
     world.run(running);
     world.start().await;
     world.settle().await;
@@ -151,13 +151,11 @@ async fn a_deletion_says_why() {
     world.delete(&CONFIG_MAP, "root").await;
     world.settle().await;
     let said: Vec<String> = decisions
-        .get(NAME, &Key::new("default", "leaf"))
+        .get("test-controller", &Key::new("default", "leaf"))
         .iter()
         .flat_map(|decision| {
-            decision
-                .lines()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
+            let lines = decision.lines.iter();
+            lines.map(ToString::to_string).collect::<Vec<_>>()
         })
         .collect();
     assert!(
@@ -196,8 +194,8 @@ async fn a_second_term_lists_nothing_again() {
     let memory = memory(&world, watching);
     for term in 1..=2 {
         let (stopper, stop) = Stop::new();
-        let tools = Tools::from(&world);
-        let running = runtime::spawn(controller(tools, &memory, Vec::new(), 5).run(stop));
+        let context = world.context();
+        let running = runtime::spawn(controller(&context, &memory, 5).run(stop));
         world.settle().await;
         check_works(&world).await;
         let read = reads.swap(0, Ordering::Relaxed);

@@ -9,8 +9,8 @@ use runtime::informer::StreamOptions;
 use serde_json::{Value, json};
 use testkit::World;
 
-use super::super::{GraphHandle, Memory, SharedKind, controller};
-use crate::Tools;
+use super::super::{GraphHandle, Memory, controller};
+use runtime::Context;
 
 pub(super) const CONFIG_MAP: ResourceType =
     ResourceType::namespaced("", "v1", "configmaps", "ConfigMap");
@@ -28,9 +28,9 @@ async fn start(world: &mut World) -> GraphHandle {
 
 /// `acting` decides and writes, `watching` feeds the streams of metadata.
 pub(super) async fn start_with(world: &mut World, acting: Client, watching: Client) -> GraphHandle {
-    let tools = Tools {
+    let context = Context {
         client: acting,
-        ..Tools::from(&*world)
+        ..world.context()
     };
     let options = StreamOptions {
         rng: world.rng.fork(),
@@ -38,12 +38,8 @@ pub(super) async fn start_with(world: &mut World, acting: Client, watching: Clie
     };
     // Somebody caches pods, and nobody caches nodes.
     world.informers.of::<Pod>();
-    let shared = vec![
-        SharedKind::of::<Pod>(&world.informers),
-        SharedKind::of::<Node>(&world.informers),
-    ];
     let memory = Memory::new(watching, options);
-    let collector = controller(tools, &memory, shared, 5);
+    let collector = controller(&context, &memory, 5);
     let graph = memory.graph();
     let running = collector.run(world.stop());
     world.run(running);

@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 
-use super::round::round;
+use super::pure::round;
 
 fn check(text: &str, expected: Expect) {
     expected.assert_eq(&round(text));

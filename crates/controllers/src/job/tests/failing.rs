@@ -7,7 +7,7 @@ use api::kinds::Pod;
 use expect_test::expect;
 use serde_json::json;
 
-use super::story::Story;
+use super::scenario::Story;
 
 async fn seconds(count: u64) {
     tokio::time::sleep(Duration::from_secs(count)).await;

@@ -7,7 +7,7 @@ use api::kinds::{Job, Pod};
 use expect_test::expect;
 use serde_json::{Value, json};
 
-use super::story::{Story, job};
+use super::scenario::{Story, job};
 
 fn indexed(completions: i32, parallelism: i32) -> Value {
     json!({"completionMode": "Indexed", "completions": completions, "parallelism": parallelism})

@@ -6,7 +6,7 @@ use client::{DeleteOptions, Propagation};
 use expect_test::expect;
 use serde_json::{Value, json};
 
-use super::story::Story;
+use super::scenario::Story;
 
 /// A pod with the labels of the job, and no owner.
 async fn stray(story: &Story, more: Value) -> Value {

@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 
-use super::round::{reason, round};
+use super::pure::{reason, round};
 
 fn check(text: &str, expected: Expect) {
     expected.assert_eq(&round(text));

@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 
 use super::super::indexes::Indexes;
 use super::super::policy::{counts, failure_rule, success_rule};
-use super::round::{pod, round, snapshot};
+use super::pure::{pod, round, snapshot};
 
 fn policy(rules: &str) -> std::sync::Arc<Job> {
     snapshot(&format!("policy={rules}")).job

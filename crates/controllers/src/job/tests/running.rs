@@ -5,7 +5,7 @@ use api::{Gate, Gates, Resource};
 use expect_test::expect;
 use serde_json::json;
 
-use super::story::Story;
+use super::scenario::Story;
 
 // Upstream: TestControllerSyncJob, TestSyncJobComplete.
 #[tokio::test(start_paused = true)]
@@ -63,7 +63,7 @@ async fn a_pod_is_what_the_template_says_held_by_a_finalizer() {
     let story = Story::begin().await;
     story
         .world
-        .create(&Job::TYPE, super::story::job(json!({})))
+        .create(&Job::TYPE, super::scenario::job(json!({})))
         .await;
     story.world.settle().await;
     let writes = story.world.writes();

@@ -6,19 +6,16 @@ use serde_json::json;
 use testkit::Lagging;
 
 use super::super::controller;
-use super::story::job;
+use super::scenario::job;
 
 async fn lagging(consistency: bool) -> Lagging {
     let gates = Gates::default().with(Gate::StaleControllerConsistencyJob, consistency);
     let job = job(json!({"completions": 3, "parallelism": 2}));
-    crate::lagging::<Job>(job, gates, |informers, tools| {
-        controller(informers, tools, 1).jobs
-    })
-    .await
+    crate::lagging::<Job>(job, gates, |context| controller(context, 1).jobs).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_waits_until_the_caches_show_its_own_writes() {
+async fn a_job_waits_until_the_caches_show_its_consistency() {
     let lagging = lagging(true).await;
     lagging.reconcile("j").await.unwrap();
     assert_eq!(lagging.world.written(), "POST pods ×2\nPUT jobs/j/status");

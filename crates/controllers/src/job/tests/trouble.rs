@@ -8,8 +8,8 @@ use serde_json::json;
 use testkit::{Lagging, World};
 
 use super::super::controller;
-use super::story::Story;
-use crate::Tools;
+use super::scenario::Story;
+use runtime::Context;
 
 // Upstream: TestSyncJobUpdateRequeue, TestJobApiBackoffReset.
 #[tokio::test(start_paused = true)]
@@ -75,7 +75,7 @@ async fn pods_that_cannot_be_deleted_keep_the_job_from_its_end() {
 
 async fn alone() -> Lagging {
     let world = World::new().await;
-    let controller = controller(&world.informers, Tools::from(&world), 1).jobs;
+    let controller = controller(&world.context(), 1).jobs;
     Lagging { world, controller }
 }
 

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::super::controller;
-use super::super::memory::Memory;
+use super::super::finalizers::Finalizers;
 use super::super::metrics::JobMetrics;
-use super::super::triggers::Triggers;
-use super::story::job;
-use crate::Tools;
-use crate::workload::OwnWrites;
+use super::super::state::JobStates;
+use super::scenario::job;
+use crate::workload::Consistency;
+use runtime::Context;
 
 /// Two jobs, `j` and `other`, that select pods of their own name. The workers rest.
 struct Watching {
@@ -32,7 +32,7 @@ const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 impl Watching {
     async fn new() -> Watching {
         let world = World::new().await;
-        let built = controller(&world.informers, Tools::from(&world), 1);
+        let built = controller(&world.context(), 1);
         world.start().await;
         let make = |name: &str| {
             let mut made = job(json!({"manualSelector": true}));
@@ -208,18 +208,20 @@ async fn pods_that_are_seen_before_their_job_are_freed_if_it_is_over() {
     watching.fail().await;
     let seen = watching.world.informers.of::<Job>();
     let job = seen.store().find("default", "j").unwrap();
-    let triggers = Triggers {
+    let finalizers = Finalizers {
         jobs: Arc::new(Store::new()),
         pods: watching.world.informers.of::<Pod>().store().clone(),
-        queue: watching.jobs.clone(),
         orphans: watching.orphans.clone(),
-        memory: Arc::new(Memory::new(OwnWrites::always())),
+        states: Arc::new(JobStates::new(
+            Arc::default(),
+            Arc::new(Consistency::always()),
+        )),
         metrics: Arc::new(JobMetrics::new(&Metrics::new())),
     };
-    let pod = triggers.pods.find("default", "pod").unwrap();
-    triggers.on_pod(Change::Added(&pod));
+    let pod = finalizers.pods.find("default", "pod").unwrap();
+    finalizers.on_pod(Change::Added(&pod));
     assert_eq!(watching.heard().await, "", "whose it is is not known");
-    triggers.jobs.put(job.clone());
-    triggers.on_job(Change::Added(&job));
-    assert_eq!(watching.heard().await, "free pod, j now");
+    finalizers.jobs.put(job.clone());
+    finalizers.on_job(Change::Added(&job));
+    assert_eq!(watching.heard().await, "free pod");
 }

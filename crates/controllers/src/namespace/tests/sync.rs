@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::super::controller;
-use crate::Tools;
+use runtime::Context;
 
 const CONFIG_MAP: ResourceType = ResourceType::namespaced("", "v1", "configmaps", "ConfigMap");
 
@@ -19,11 +19,11 @@ async fn world() -> World {
 
 async fn world_with(gates: Gates) -> World {
     let mut world = World::new().await;
-    let tools = Tools {
+    let context = Context {
         gates,
-        ..Tools::from(&world)
+        ..world.context()
     };
-    let running = controller(&world.informers, tools, 5).run(world.stop());
+    let running = controller(&context, 5).run(world.stop());
     world.run(running);
     world.start().await;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});

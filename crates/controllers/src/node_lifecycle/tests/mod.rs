@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::{Patience, Rates, Settings, controller};
-use crate::Tools;
+use runtime::Context;
 
 /// Upstream's defaults.
 fn settings() -> Settings {
@@ -93,8 +93,8 @@ async fn world() -> World {
 }
 
 fn start(world: &mut World, settings: Settings) {
-    let loops = controller(&world.informers, Tools::from(&*world), settings);
-    for part in [loops.nodes, loops.pods, loops.monitor, loops.tainter] {
+    let loops = controller(&world.context(), settings);
+    for part in loops.into_runnables() {
         let running = part.run(world.stop());
         world.run(running);
     }

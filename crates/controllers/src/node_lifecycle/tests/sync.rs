@@ -328,10 +328,13 @@ async fn a_restarted_controller_gives_everyone_their_time_again() {
         rng: world.rng.fork(),
         resync: None,
     };
-    let informers = Informers::new(world.client.clone(), stream);
+    let informers = std::sync::Arc::new(Informers::new(world.client.clone(), stream));
     let (_stopper, stop) = Stop::new();
-    let loops = controller(&informers, Tools::from(&world), settings());
-    let parts = [loops.nodes, loops.pods, loops.monitor, loops.tainter];
+    let context = runtime::Context {
+        informers: informers.clone(),
+        ..world.context()
+    };
+    let parts = controller(&context, settings()).into_runnables();
     let _running: Vec<_> = parts
         .into_iter()
         .map(|part| runtime::spawn(part.run(stop.clone())))

@@ -102,6 +102,7 @@ fn snapshot(text: &str) -> Snapshot<ReplicaSet> {
             .map_or(0, |value| value.parse().unwrap())
     };
     Snapshot {
+        may_act: true,
         owner: replica_set(value("replicas"), value("min")),
         active: pods.split_whitespace().map(pod).collect(),
         terminating: Some(0),

@@ -1,4 +1,5 @@
 use api::Gate;
+use api::decision::Explain;
 use expect_test::{Expect, expect};
 
 use super::super::ranking::age_ratios;
@@ -18,8 +19,9 @@ fn check(text: &str, expected: Expect) {
         }
     };
     let reasons: Vec<String> = plan
-        .reasons()
-        .map(|reason| format!("\n  {reason}"))
+        .explain()
+        .iter()
+        .map(|line| format!("\n  {line}"))
         .collect();
     expected.assert_eq(&format!("{head}{}", reasons.concat()));
 }

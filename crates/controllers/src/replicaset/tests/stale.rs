@@ -11,7 +11,7 @@ use testkit::{Lagging, World};
 
 use super::super::{controller, snapshot};
 use super::sync::{orphan, replica_set};
-use crate::Tools;
+use runtime::Context;
 
 async fn lagging() -> Lagging {
     lagging_with(Gates::default()).await
@@ -22,12 +22,12 @@ async fn lagging_with(gates: Gates) -> Lagging {
 }
 
 async fn lagging_of(replicas: i32, gates: Gates) -> Lagging {
-    let build = |informers: &_, tools| controller::<ReplicaSet>(informers, tools, 1);
+    let build = |context: &Context| controller::<ReplicaSet>(context, 1);
     crate::lagging::<ReplicaSet>(replica_set(replicas), gates, build).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_waits_until_the_caches_show_its_own_writes() {
+async fn a_set_waits_until_the_caches_show_its_consistency() {
     let lagging = lagging().await;
     lagging.reconcile("web").await.unwrap();
     assert_eq!(lagging.world.written(), "POST pods ×2");
@@ -169,11 +169,11 @@ async fn terminating_pods_are_counted_behind_their_gate() {
     for (on, expected) in [(true, json!(1)), (false, json!(null))] {
         let mut world = World::new().await;
         let gate = Gate::DeploymentReplicaSetTerminatingReplicas;
-        let tools = Tools {
+        let context = Context {
             gates: Gates::default().with(gate, on),
-            ..Tools::from(&world)
+            ..world.context()
         };
-        let running = controller::<ReplicaSet>(&world.informers, tools, 1).run(world.stop());
+        let running = controller::<ReplicaSet>(&context, 1).run(world.stop());
         world.run(running);
         world.start().await;
         world.create(&ReplicaSet::TYPE, replica_set(1)).await;

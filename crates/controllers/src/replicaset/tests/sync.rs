@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::super::{ReplicaOwner, controller};
-use crate::Tools;
-use crate::workload::StatusWindow;
+use crate::workload::StatusThrottle;
+use runtime::Context;
 
 pub(super) async fn world<K: ReplicaOwner>() -> World {
     let mut world = World::new().await;
@@ -21,7 +21,7 @@ pub(super) async fn world<K: ReplicaOwner>() -> World {
 }
 
 async fn start<K: ReplicaOwner>(world: &mut World) {
-    let running = controller::<K>(&world.informers, Tools::from(&*world), 5).run(world.stop());
+    let running = controller::<K>(&world.context(), 5).run(world.stop());
     world.run(running);
     world.start().await;
 }
@@ -173,7 +173,7 @@ async fn a_pod_that_is_being_deleted_is_replaced_at_once() {
 async fn a_large_set_rests_after_its_counts_were_written_unless_it_is_asked_for_more() {
     let world = world::<ReplicaSet>().await;
     world
-        .create(&ReplicaSet::TYPE, replica_set(StatusWindow::LARGE))
+        .create(&ReplicaSet::TYPE, replica_set(StatusThrottle::LARGE))
         .await;
     world.settle().await;
     let first = world.pod_names().await.remove(0);
@@ -253,9 +253,15 @@ async fn a_restarted_controller_makes_up_for_what_is_missing_and_no_more() {
         rng: world.rng.fork(),
         resync: None,
     };
-    let informers = Informers::new(world.client.clone(), stream);
+    let informers = std::sync::Arc::new(runtime::Informers::new(world.client.clone(), stream));
     let (_stopper, stop) = Stop::new();
-    let restarted = controller::<ReplicaSet>(&informers, Tools::from(&world), 5);
+    let restarted = controller::<ReplicaSet>(
+        &runtime::Context {
+            informers: informers.clone(),
+            ..world.context()
+        },
+        5,
+    );
     let _running = runtime::spawn(restarted.run(stop.clone()));
     informers.start(&stop);
     world.settle().await;

@@ -10,7 +10,7 @@ use testkit::World;
 
 use super::super::controller;
 use super::sync::{orphan, replica_set};
-use crate::Tools;
+use runtime::Context;
 
 /// Two sets, `web` and `other`, that select pods of their own name. The workers rest.
 struct Watching {
@@ -23,7 +23,7 @@ struct Watching {
 impl Watching {
     async fn new() -> Watching {
         let world = World::new().await;
-        let queue = controller::<ReplicaSet>(&world.informers, Tools::from(&world), 1).queue;
+        let queue = controller::<ReplicaSet>(&world.context(), 1).queue;
         world.start().await;
         let web = world.create(&ReplicaSet::TYPE, replica_set(1)).await;
         let mut other = replica_set(1);

@@ -1,6 +1,6 @@
 //! Who owns claims, in every transition of the retention policy.
 
-use super::super::Holder;
+use super::super::ClaimOwner;
 use super::*;
 
 const POLICIES: [&str; 4] = [
@@ -13,7 +13,7 @@ const POLICIES: [&str; 4] = [
 fn owners(policy: &str, replicas: i32, facts: &str) -> (bool, Vec<String>) {
     let set = set(&format!("replicas={replicas} claims {policy}"));
     let claim = claim(&format!("data-web-0:{facts}"));
-    let holder = Holder::of(&set, &pod("0:ready"), 0);
+    let holder = ClaimOwner::of(&set, &pod("0:ready"), 0);
     let owners = holder.owners(&claim.metadata);
     let text = |owner: &api::OwnerRef| {
         assert_eq!(owner.controller, Some(true));
@@ -104,7 +104,7 @@ fn of_the_right_owner_one_reference_that_controls_is_right() {
     ] {
         let set = set(&format!("replicas={replicas} claims {policy}"));
         let claim = claim(&format!("data-web-0:{held}"));
-        let holder = Holder::of(&set, &pod("0:ready"), 0);
+        let holder = ClaimOwner::of(&set, &pod("0:ready"), 0);
         assert_eq!(
             holder.is_up_to_date(&claim.metadata),
             expected,
@@ -122,7 +122,7 @@ fn a_claim_of_the_pod_before_is_stale_when_scaling_deletes_claims() {
             "data-web-0".to_string(),
             claim(&format!("data-web-0:{facts}")),
         )];
-        let holder = Holder {
+        let holder = ClaimOwner {
             set: &set,
             ordinal: 0,
             uid: Default::default(),
@@ -147,7 +147,7 @@ fn only_controllers_that_are_not_ours_conflict() {
             "data-web-0".to_string(),
             claim(&format!("data-web-0:{facts}")),
         )];
-        let holder = Holder::of(&set, &pod("0:ready"), 0);
+        let holder = ClaimOwner::of(&set, &pod("0:ready"), 0);
         let work = holder.work(&claims.into_iter().collect());
         !work.conflicting.is_empty()
     };

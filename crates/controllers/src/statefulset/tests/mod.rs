@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::{Options, Revisions, Snapshot, controller};
-use crate::Tools;
+use runtime::Context;
 
 /// All pods of these tests are looked at at this time.
 fn now() -> MicroTime {
@@ -185,6 +185,8 @@ fn snapshot(text: &str, gates: Gates, recover_stuck_rollouts: bool) -> Snapshot 
         claims.put(claim(text));
     }
     let revisions = Revisions {
+        history: Vec::new(),
+        news: None,
         current: revision("old", 1),
         update: revision("new", 2),
         collision_count: 0,
@@ -207,15 +209,15 @@ async fn world_with(gates: Gates, recover_stuck_rollouts: bool) -> World {
 
 async fn world_counting(gates: Gates, recover_stuck_rollouts: bool, metrics: Metrics) -> World {
     let mut world = World::new().await;
-    let tools = Tools {
+    let context = Context {
         gates,
         metrics,
-        ..Tools::from(&world)
+        ..world.context()
     };
     let options = Options {
         recover_stuck_rollouts,
     };
-    let running = controller(&world.informers, tools, 5, &options).run(world.stop());
+    let running = controller(&context, 5, &options).run(world.stop());
     world.run(running);
     world.start().await;
     world

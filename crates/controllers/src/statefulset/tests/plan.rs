@@ -60,14 +60,17 @@ pub(super) fn step(step: &Step) -> String {
 fn work(claims: &ClaimWork) -> String {
     let missing = claims.missing.iter().map(|(name, _)| format!(" +{name}"));
     let leaving = claims.leaving.iter().map(|name| format!(" leaving {name}"));
-    let reown = claims.reown.iter().map(|name| format!(" reown {name}"));
+    let update_owners = claims
+        .update_owners
+        .iter()
+        .map(|name| format!(" update_owners {name}"));
     let conflicting = claims
         .conflicting
         .iter()
         .map(|name| format!(" conflict {name}"));
     missing
         .chain(leaving)
-        .chain(reown)
+        .chain(update_owners)
         .chain(conflicting)
         .collect()
 }
@@ -405,7 +408,7 @@ fn members_get_their_identity_and_claims_back() {
     check(
         "replicas=1 claims whendeleted=delete | 0:ready | data-web-0",
         expect![[r#"
-            repair 0 identity=false storage=false reown data-web-0
+            repair 0 identity=false storage=false update_owners data-web-0
             - repairs web-0: owners of its claims"#]],
     );
 }
@@ -416,7 +419,7 @@ fn claims_of_condemned_pods_come_before_their_deletion() {
     check(
         "replicas=0 claims scaled=delete | 0:ready | data-web-0",
         expect![[r#"
-            claims: claims of 0 reown data-web-0
+            claims: claims of 0 update_owners data-web-0
             scale down: delete web-0
             - sees to the volume claims of web-0
             - deletes web-0: only 0 pods are wanted"#]],

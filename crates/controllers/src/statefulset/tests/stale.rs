@@ -10,13 +10,13 @@ async fn lagging(gates: Gates) -> Lagging {
 }
 
 async fn lagging_with(set: Value, gates: Gates) -> Lagging {
-    let build = |informers: &_, tools| controller(informers, tools, 1, &Options::default());
+    let build = |context: &Context| controller(context, 1, &Options::default());
     crate::lagging::<StatefulSet>(set, gates, build).await
 }
 
 // Upstream: TestStatefulPodControlConsistencyStore, TestStatefulSetStatusUpdaterConsistencyStore.
 #[tokio::test(start_paused = true)]
-async fn a_set_waits_until_the_caches_show_its_own_writes() {
+async fn a_set_waits_until_the_caches_show_its_consistency() {
     let lagging = lagging(Gates::default()).await;
     lagging.reconcile("web").await.unwrap();
     assert_eq!(

@@ -6,7 +6,7 @@ use api::kinds::ControllerRevision;
 use expect_test::expect;
 
 use super::*;
-use crate::workload::StatusWindow;
+use crate::workload::StatusThrottle;
 
 // Upstream: TestStatefulSetControl (CreatesPods, ScalesUp, ScalesDown), TestStatefulSetControlScaleDownDeleteError.
 #[tokio::test(start_paused = true)]
@@ -307,7 +307,7 @@ async fn counts_that_change_together_are_written_together() {
 /// pods, does so at once.
 #[tokio::test(start_paused = true)]
 async fn a_large_parallel_set_rests_after_its_counts_were_written() {
-    let large = StatusWindow::LARGE;
+    let large = StatusThrottle::LARGE;
     for (size, at_once) in [(large, ""), (large - 1, "POST pods")] {
         let world = world().await;
         let set = parallel(stateful_set(size));
@@ -321,7 +321,7 @@ async fn a_large_parallel_set_rests_after_its_counts_were_written() {
         world.delete(&Pod::TYPE, "web-7").await;
         tokio::time::sleep(moment).await;
         assert_eq!(world.written(), at_once);
-        tokio::time::sleep(StatusWindow::LENGTH).await;
+        tokio::time::sleep(StatusThrottle::LENGTH).await;
         let pods = world.pod_names().await;
         assert_eq!(i32::try_from(pods.len()), Ok(size));
     }

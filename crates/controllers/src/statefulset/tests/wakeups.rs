@@ -1,6 +1,6 @@
 //! Which changes of pods a set answers to.
 
-use super::super::{StatusWindow, new_pod_waits};
+use super::super::{StatusThrottle, new_pod_waits};
 use super::*;
 
 fn bare_pod(name: &str, labels: Value) -> Value {
@@ -104,15 +104,15 @@ async fn changes_of_its_own_pods() {
 async fn a_new_pod_that_others_wait_for_is_only_counted_and_that_can_wait() {
     let world = world().await;
     world.create(&StatefulSet::TYPE, stateful_set(2)).await;
-    tokio::time::sleep(StatusWindow::LENGTH / 2).await;
+    tokio::time::sleep(StatusThrottle::LENGTH / 2).await;
     let set = world.get(&StatefulSet::TYPE, "web").await.unwrap();
     assert_eq!(world.pod_names().await, ["web-0"]);
     assert_eq!(set["status"]["replicas"], 0);
-    tokio::time::sleep(StatusWindow::LENGTH).await;
+    tokio::time::sleep(StatusThrottle::LENGTH).await;
     let set = world.get(&StatefulSet::TYPE, "web").await.unwrap();
     assert_eq!(set["status"]["replicas"], 1);
     world.make_ready("web-0").await;
-    tokio::time::sleep(StatusWindow::LENGTH / 2).await;
+    tokio::time::sleep(StatusThrottle::LENGTH / 2).await;
     assert_eq!(world.pod_names().await, ["web-0", "web-1"], "not a wait");
 }
 

@@ -65,7 +65,7 @@ fn check(tolerates: &str, taints: Option<&str>, held: Option<(u64, u64)>, expect
                 seconds(scheduled.since)
             )
         }
-        other => other.to_string(),
+        other => api::decision::Line::from(&other).to_string(),
     };
     expected.assert_eq(&text);
 }

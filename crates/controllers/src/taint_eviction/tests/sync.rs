@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::super::controller;
-use crate::Tools;
+use runtime::Context;
 
 async fn world() -> World {
     let mut world = World::new().await;
-    let running = controller(&world.informers, Tools::from(&world)).run(world.stop());
+    let running = controller(&world.context()).run(world.stop());
     world.run(running);
     world.start().await;
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});

@@ -90,8 +90,8 @@ async fn a_namespace_that_goes_away_is_given_up_on() {
 
 /// The controller alone, with a cache that the test fills.
 fn alone(world: &World) -> runtime::controller::Controller {
-    let tools = Tools::from(world);
-    controller(&world.informers, tools, 1)
+    let context = world.context();
+    controller(&context, 1)
 }
 
 // Upstream: TestDontSyncDeploymentsWithEmptyPodSelector.
@@ -111,7 +111,7 @@ async fn an_empty_selector_selects_nothing() {
     };
     world.informers.store::<Deployment>().put(everything.into());
     let key = Key::new("default", "web");
-    let next = controller.reconciler.reconcile(&key).await.unwrap();
+    let next = controller.reconcile(&key).await.unwrap();
     assert_eq!(next, Next::AwaitChange);
     world.settle().await;
     assert_eq!(world.written(), "");
@@ -155,7 +155,7 @@ async fn a_deployment_that_is_gone_adopts_nothing() {
             .into(),
     );
     let key = Key::new("default", "web");
-    let error = controller.reconciler.reconcile(&key).await.unwrap_err();
+    let error = controller.reconcile(&key).await.unwrap_err();
     assert!(
         error.to_string().contains("has just been deleted"),
         "{error}"
@@ -167,7 +167,7 @@ async fn a_deployment_that_is_gone_adopts_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_name_that_its_own_set_has_taken_is_no_collision() {
     let world = World::new().await;
-    let manager = || controller(&world.informers, Tools::from(&world), 1);
+    let manager = || controller(&world.context(), 1);
     let (before, after) = (manager(), manager());
     world.create(&Deployment::TYPE, deployment(2)).await;
     let mut lagging = testkit::Lagging {
@@ -212,7 +212,7 @@ async fn after_fifteen_failures_it_is_left_alone_until_it_changes() {
 #[tokio::test(start_paused = true)]
 async fn a_set_whose_creation_was_never_answered_is_waited_for() {
     let world = World::new().await;
-    let manager = || controller(&world.informers, Tools::from(&world), 1);
+    let manager = || controller(&world.context(), 1);
     let (before, after) = (manager(), manager());
     let lagging = testkit::Lagging {
         controller: before,

@@ -1,4 +1,6 @@
-//! What the controller remembers of a job between two rounds.
+//! What the controller remembers of a job between two syncs.
+
+use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -11,17 +13,17 @@ use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::snapshot::Remembered;
-use crate::workload::OwnWrites;
+use crate::workload::Consistency;
 
-pub struct Memory {
-    pub expectations: Expectations,
-    pub own_writes: OwnWrites,
-    jobs: Mutex<HashMap<Key, Remains>>,
+pub struct JobStates {
+    pub expectations: Arc<Expectations>,
+    pub consistency: Arc<Consistency>,
+    jobs: Mutex<HashMap<Key, JobState>>,
 }
 
 /// All of it is lost in a restart, and found again in the status and in the pods.
 #[derive(Default)]
-struct Remains {
+struct JobState {
     /// Pods whose finalizer we removed, until the cache shows it.
     leaving: HashMap<Uid, Awaited>,
     backoff: Backoff,
@@ -51,25 +53,25 @@ impl Awaited {
     }
 }
 
-impl Memory {
-    pub fn new(own_writes: OwnWrites) -> Memory {
-        Memory {
-            expectations: Expectations::default(),
-            own_writes,
+impl JobStates {
+    pub fn new(expectations: Arc<Expectations>, consistency: Arc<Consistency>) -> JobStates {
+        JobStates {
+            expectations,
+            consistency,
             jobs: Mutex::default(),
         }
     }
 
     /// `cached` is the revision that the cache of pods has come to.
-    pub fn of(&self, key: &Key, cached: u64) -> Remembered {
+    pub fn of(&self, key: &Key, cached: u64, may_act: bool) -> Remembered {
         let mut jobs = self.lock();
         let held = jobs.get_mut(key).map(|held| {
             held.leaving.retain(|_, awaited| awaited.lasts(cached));
             &*held
         });
-        let leaving = |held: &Remains| held.leaving.keys().cloned().collect();
+        let leaving = |held: &JobState| held.leaving.keys().cloned().collect();
         Remembered {
-            may_act: self.expectations.satisfied(key),
+            may_act,
             leaving: held.map(leaving).unwrap_or_default(),
             backoff: held.map(|held| held.backoff).unwrap_or_default(),
             namespace_ends: held.is_some_and(|held| held.namespace_ends),
@@ -130,11 +132,11 @@ impl Memory {
 
     pub fn forget(&self, key: &Key) {
         self.expectations.forget(key);
-        self.own_writes.forget(key);
+        self.consistency.forget(key);
         self.lock().remove(key);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Remains>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, JobState>> {
         self.jobs.lock()
     }
 }
@@ -145,27 +147,30 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_the_server_lost_is_not_waited_for() {
-        let (memory, mut job) = (Memory::new(OwnWrites::always()), Job::default());
+        let (states, mut job) = (
+            JobStates::new(Arc::default(), Arc::new(Consistency::always())),
+            Job::default(),
+        );
         job.metadata.uid = "j".into();
         let (key, pods) = (job.key(), ["a", "b"].map(Uid::from));
-        memory.expect_released(&key, pods.clone());
+        states.expect_released(&key, pods.clone());
         let leaving = |cached| {
-            let leaving = memory.of(&key, cached).leaving;
+            let leaving = states.of(&key, cached, true).leaving;
             let mut leaving: Vec<String> = leaving.iter().map(ToString::to_string).collect();
             leaving.sort();
             leaving.join(" ")
         };
         assert_eq!(leaving(9), "a b", "not answered yet");
-        memory.released_at(&key, &pods[0], 10);
+        states.released_at(&key, &pods[0], 10);
         assert_eq!(leaving(9), "a b", "the cache is behind");
         assert_eq!(leaving(10), "b");
-        memory.set_finished(&job, 12);
-        assert!(memory.is_finished(&job, 11));
-        assert!(!memory.is_finished(&job, 12), "the cache would show it");
+        states.set_finished(&job, 12);
+        assert!(states.is_finished(&job, 11));
+        assert!(!states.is_finished(&job, 12), "the cache would show it");
         tokio::time::sleep(EXPIRY).await;
-        assert!(memory.is_finished(&job, 3));
+        assert!(states.is_finished(&job, 3));
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-        assert!(!memory.is_finished(&job, 3), "restored from a backup");
+        assert!(!states.is_finished(&job, 3), "restored from a backup");
         assert_eq!(leaving(3), "");
     }
 }

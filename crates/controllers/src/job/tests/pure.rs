@@ -14,7 +14,7 @@ use super::super::plan::{Act, Wanted, plan};
 use super::super::snapshot::{Remembered, Snapshot};
 use super::super::status::{conclude, finish};
 use super::super::tracking::{count_released, track};
-use super::story::brief;
+use super::scenario::brief;
 
 /// All jobs of these tests are looked at at this time.
 pub fn now() -> MicroTime {

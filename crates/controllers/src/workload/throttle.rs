@@ -9,11 +9,13 @@ use std::time::Duration;
 use api::collections::HashMap;
 use api::{Key, MicroTime};
 
+use super::StatusChange;
+
 /// Remembers when the status of each object was last written.
 #[derive(Default)]
-pub struct StatusWindow(Mutex<HashMap<Key, MicroTime>>);
+pub struct StatusThrottle(Mutex<HashMap<Key, MicroTime>>);
 
-impl StatusWindow {
+impl StatusThrottle {
     /// While pods come and go, counts in the status are written at most this often.
     pub const LENGTH: Duration = Duration::from_millis(100);
 
@@ -24,14 +26,23 @@ impl StatusWindow {
     /// written and wait their turn to be written again. Whether somebody asks for something else is the caller's to
     /// know.
     pub fn rest(&self, key: &Key, pods: [i32; 2], now: MicroTime) -> Option<Duration> {
-        let is_large = pods.iter().all(|count| *count >= StatusWindow::LARGE);
+        let is_large = pods.iter().all(|count| *count >= StatusThrottle::LARGE);
         is_large.then(|| self.until_open(key, now)).flatten()
     }
 
+    /// How long a status that differs in this way has to wait; nothing if it may be written now.
+    pub fn wait(&self, key: &Key, change: StatusChange, now: MicroTime) -> Option<Duration> {
+        match change {
+            StatusChange::None | StatusChange::Now => None,
+            StatusChange::Moving => Some(StatusThrottle::LENGTH),
+            StatusChange::Counts => self.until_open(key, now),
+        }
+    }
+
     /// How long counts have to wait; nothing if they may be written now.
-    pub fn until_open(&self, key: &Key, now: MicroTime) -> Option<Duration> {
+    fn until_open(&self, key: &Key, now: MicroTime) -> Option<Duration> {
         let last = *self.lock().get(key)?;
-        let wait = StatusWindow::LENGTH.saturating_sub(now.since(last));
+        let wait = StatusThrottle::LENGTH.saturating_sub(now.since(last));
         (!wait.is_zero()).then_some(wait)
     }
 

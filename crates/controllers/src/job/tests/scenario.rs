@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testkit::{World, Write};
 
 use super::super::controller;
-use crate::Tools;
+use runtime::Context;
 
 /// Pods are called `p1`, `p2` and so on, in the order in which they were first seen.
 pub struct Story {
@@ -22,12 +22,12 @@ impl Story {
 
     pub async fn with(gates: Gates) -> Story {
         let mut world = World::new().await;
-        let tools = Tools {
+        let context = Context {
             gates,
-            ..Tools::from(&world)
+            ..world.context()
         };
-        let metrics = tools.metrics.clone();
-        let controllers = controller(&world.informers, tools, 5);
+        let metrics = context.metrics.clone();
+        let controllers = controller(&context, 5);
         world.run(controllers.jobs.run(world.stop()));
         world.run(controllers.orphans.run(world.stop()));
         world.start().await;

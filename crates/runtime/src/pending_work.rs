@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Clones share it.
 #[derive(Clone, Default)]
-pub struct LooseEnds(Arc<Mutex<Vec<Source>>>);
+pub struct PendingWork(Arc<Mutex<Vec<Source>>>);
 
 struct Source {
     name: String,
@@ -17,11 +17,11 @@ struct Source {
 }
 
 /// None when what it looked at is gone.
-type Look = Box<dyn Fn() -> Option<Ends> + Send>;
+type Look = Box<dyn Fn() -> Option<Pending> + Send>;
 
-/// The loose ends of one queue, or of one table of expectations. Keys are in words.
+/// The pending work of one queue, or of one table of expectations. Keys are in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ends {
+pub struct Pending {
     /// Waiting for a worker, or in its hands.
     pub busy: Vec<String>,
     /// Failed the last time; to be tried again.
@@ -32,8 +32,8 @@ pub struct Ends {
     pub held: Vec<String>,
 }
 
-impl LooseEnds {
-    pub(crate) fn watch(&self, name: &str, look: impl Fn() -> Option<Ends> + Send + 'static) {
+impl PendingWork {
+    pub(crate) fn watch(&self, name: &str, look: impl Fn() -> Option<Pending> + Send + 'static) {
         let mut sources = self.0.lock();
         // Each term of leadership brings new ones: those of the last are gone by now.
         sources.retain(|source| (source.look)().is_some());
@@ -44,7 +44,7 @@ impl LooseEnds {
     }
 
     /// What there is at this moment, by the name of the queue or of the controller.
-    pub fn look(&self) -> Vec<(String, Ends)> {
+    pub fn look(&self) -> Vec<(String, Pending)> {
         let sources = self.0.lock();
         let look = |source: &Source| Some((source.name.clone(), (source.look)()?));
         sources.iter().filter_map(look).collect()

@@ -4,17 +4,14 @@
 //! controllers have a gate that turns this off, and count how often it happened.
 
 use std::any::TypeId;
-use std::sync::Arc;
 
 use api::{Gate, Key, Resource, ResourceType};
 use prometheus::IntCounterVec;
 use runtime::metrics::Stability;
-use runtime::{Error, Store, Written};
-
-use crate::Tools;
+use runtime::{Context, Error, Written};
 
 /// What a controller wrote, by kind, and how far the caches are.
-pub struct OwnWrites {
+pub struct Consistency {
     enabled: bool,
     skips: Option<IntCounterVec>,
     kinds: Vec<Kind>,
@@ -27,25 +24,25 @@ struct Kind {
     cached: Box<dyn Fn() -> u64 + Send + Sync>,
 }
 
-impl OwnWrites {
+impl Consistency {
     /// `family` is upstream's name for the count of syncs that were put back.
-    pub fn gated(tools: &Tools, gate: Gate, family: &str) -> OwnWrites {
-        let skips = tools.metrics.counter(
+    pub fn gated(context: &Context, gate: Gate, family: &str) -> Consistency {
+        let skips = context.metrics.counter(
             family,
             "How often an object was put back because a cache was behind our own writes",
             Stability::Alpha,
             &["group", "resource"],
         );
-        OwnWrites {
-            enabled: tools.gates.enabled(gate),
+        Consistency {
+            enabled: context.gates.enabled(gate),
             skips: Some(skips),
             kinds: Vec::new(),
         }
     }
 
     /// For a controller for which upstream has no gate.
-    pub fn always() -> OwnWrites {
-        OwnWrites {
+    pub fn always() -> Consistency {
+        Consistency {
             enabled: true,
             skips: None,
             kinds: Vec::new(),
@@ -54,8 +51,8 @@ impl OwnWrites {
 
     /// Objects of this kind are written too.
     #[must_use]
-    pub fn of<K: Resource>(mut self, store: &Arc<Store<K>>) -> OwnWrites {
-        let store = store.clone();
+    pub fn of<K: Resource>(mut self, context: &Context) -> Consistency {
+        let store = context.informers.store::<K>();
         self.kinds.push(Kind {
             id: TypeId::of::<K>(),
             resource: K::TYPE,

@@ -1,0 +1,115 @@
+//! What descriptors declare is what controllers do: nothing is a list that can rot.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use api::{Clock, Rng, Time};
+use client::Client;
+use controllers::garbage_collector::Memory;
+use controllers::{ALL, Environment};
+use runtime::informer::StreamOptions;
+use runtime::{Decisions, Informers, Metrics};
+
+use crate::options::{Command, Options};
+use crate::selection;
+
+/// A server that never answers.
+fn silence() -> Client {
+    let wait = |_| std::future::pending::<Result<http::Response<client::Body>, client::BoxError>>();
+    Client::new(client::Transport::new(tower::service_fn(wait)))
+}
+
+fn environment(metrics: &Metrics) -> Environment {
+    let Ok(Command::Run(options)) = Options::parse([] as [&str; 0], "x") else {
+        unreachable!("no flags are fine");
+    };
+    let stream = StreamOptions {
+        rng: Rng::from_seed(1),
+        resync: None,
+    };
+    let key = rcgen::KeyPair::generate().map(|key| key.serialize_pem().into_bytes());
+    Environment {
+        informers: Arc::new(Informers::new(silence(), stream.clone())),
+        metadata: silence(),
+        collector: Memory::new(silence(), stream),
+        root_ca: Some("the root".into()),
+        service_account_key: key.ok(),
+        config: options.config.controllers.clone(),
+        gates: options.gates.for_controllers(),
+        clock: Clock::new(|| Time::from_unix(0).micro()),
+        rng: Rng::from_seed(1),
+        metrics: metrics.clone(),
+        decisions: Decisions::new(),
+    }
+}
+
+/// Puts every controller together, as far as its configuration allows. None of them runs.
+pub(crate) fn build_all(metrics: &Metrics) {
+    let environment = environment(metrics);
+    for descriptor in controllers::built() {
+        assert!(
+            descriptor.build(&environment, silence()).is_some(),
+            "{} is built with the default flags",
+            descriptor.name
+        );
+    }
+}
+
+/// The values that a label has in all families.
+fn label_values(metrics: &Metrics, family: &str, label: &str) -> BTreeSet<String> {
+    let families = metrics.registry().gather();
+    let samples = families.iter().filter(|found| found.name() == family);
+    let samples = samples.flat_map(|found| found.get_metric());
+    let labels = samples.flat_map(|sample| sample.get_label());
+    let values = labels.filter(|found| found.name() == label);
+    values.map(|found| found.value().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn what_a_descriptor_declares_is_what_its_controller_uses() {
+    for descriptor in controllers::built() {
+        let (name, metrics) = (descriptor.name, Metrics::new());
+        let environment = environment(&metrics);
+        let built = descriptor.build(&environment, silence());
+        let built = built.unwrap_or_else(|| panic!("{name} is built with the default flags"));
+        assert_eq!(built.controller.name, name);
+
+        let declared = descriptor.caches.iter().map(ToString::to_string);
+        let used = environment.informers.resources();
+        let used: BTreeSet<String> = used.iter().map(ToString::to_string).collect();
+        assert_eq!(declared.collect::<BTreeSet<_>>(), used, "caches of {name}");
+
+        let declared = descriptor.queues.iter().map(ToString::to_string);
+        let used = label_values(&metrics, "workqueue_depth", "name");
+        assert_eq!(declared.collect::<BTreeSet<_>>(), used, "queues of {name}");
+
+        let common = Metrics::new().asked_for();
+        for family in metrics.asked_for().keys() {
+            let is_own = descriptor
+                .metrics
+                .iter()
+                .any(|prefix| family.starts_with(prefix));
+            assert!(
+                is_own || common.contains_key(family),
+                "{name} does not declare {family}"
+            );
+        }
+    }
+}
+
+#[test]
+fn names_are_unique_and_all_have_an_identity() {
+    let names = ALL.iter().flat_map(|one| [one.name, one.alias]);
+    let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    let unique: BTreeSet<&str> = names.iter().copied().collect();
+    assert_eq!((ALL.len(), names.len()), (52, unique.len()));
+    for descriptor in &ALL {
+        let has_no_account = descriptor.service_account.is_empty();
+        assert_eq!(has_no_account, descriptor.cloud, "{}", descriptor.name);
+    }
+    assert_eq!(
+        ALL[0].name, "serviceaccount-token-controller",
+        "upstream's first"
+    );
+    assert_eq!(selection::known_names().len(), 52);
+}

@@ -1,0 +1,184 @@
+//! What `--controllers` makes of the controllers that there are.
+
+use controllers::{ALL, Descriptor, find};
+
+use crate::gates::FeatureGates;
+
+/// What becomes of a controller in this process.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fate {
+    Runs,
+    /// --controllers leaves it out.
+    Deselected,
+    /// A feature it needs is off.
+    Gated(&'static [&'static str]),
+    /// It is a cloud provider's controller.
+    Cloud,
+    /// It was selected, but this build does not have it.
+    NotBuilt,
+}
+
+/// A name in --controllers that no controller has.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error(
+    "--controllers: {name:?} is not in the list of known controllers: {}",
+    known_names().join(", ")
+)]
+pub struct UnknownController {
+    pub name: String,
+}
+
+/// Checks --controllers and replaces aliases by names.
+pub fn canonical(list: &[String]) -> Result<Vec<String>, Vec<UnknownController>> {
+    let mut names = Vec::new();
+    let mut unknown = Vec::new();
+    for item in list {
+        let (minus, name) = match item.strip_prefix('-') {
+            Some(name) => ("-", name),
+            None => ("", item.as_str()),
+        };
+        match find(name) {
+            _ if item == "*" => names.push(item.clone()),
+            Some(descriptor) => names.push(format!("{minus}{}", descriptor.name)),
+            None => unknown.push(UnknownController {
+                name: name.to_owned(),
+            }),
+        }
+    }
+    if unknown.is_empty() {
+        Ok(names)
+    } else {
+        Err(unknown)
+    }
+}
+
+/// What becomes of each controller, given --controllers (with aliases replaced) and the gates.
+pub fn select<'a>(
+    list: &'a [String],
+    gates: &'a FeatureGates,
+) -> impl Iterator<Item = (&'static Descriptor, Fate)> + 'a {
+    ALL.iter().map(move |descriptor| {
+        let fate = match descriptor {
+            _ if !descriptor.first && !is_selected(descriptor, list) => Fate::Deselected,
+            _ if descriptor.cloud => Fate::Cloud,
+            _ if descriptor.gates.iter().any(|gate| !gates.enabled(gate)) => {
+                Fate::Gated(descriptor.gates)
+            }
+            _ if !descriptor.is_built() => Fate::NotBuilt,
+            _ => Fate::Runs,
+        };
+        (descriptor, fate)
+    })
+}
+
+/// The first explicit mention counts; "*" stands for the defaults of those never mentioned.
+fn is_selected(descriptor: &Descriptor, list: &[String]) -> bool {
+    let mention = list.iter().find_map(|item| match item.strip_prefix('-') {
+        Some(name) if name == descriptor.name => Some(false),
+        None if item == descriptor.name => Some(true),
+        _ => None,
+    });
+    mention.unwrap_or_else(|| descriptor.on_by_default && list.iter().any(|item| item == "*"))
+}
+
+/// All names, sorted, as the help lists them.
+pub fn known_names() -> Vec<&'static str> {
+    let mut names: Vec<_> = ALL.iter().map(|descriptor| descriptor.name).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Names of those that run only when --controllers asks for them.
+pub fn disabled_by_default() -> Vec<&'static str> {
+    let mut names: Vec<_> = ALL
+        .iter()
+        .filter(|descriptor| !descriptor.on_by_default)
+        .map(|descriptor| descriptor.name)
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(list: &str, name: &str, expected: Fate) {
+        let list: Vec<String> = list.split(',').map(str::to_owned).collect();
+        let list = canonical(&list).unwrap();
+        let gates = FeatureGates::defaults();
+        let fate = select(&list, &gates)
+            .find(|(descriptor, _)| descriptor.name == name)
+            .map(|(_, fate)| fate);
+        assert_eq!(fate, Some(expected), "{name} in {list:?}");
+    }
+
+    #[test]
+    fn gates_of_descriptors_exist() {
+        let known: Vec<_> = FeatureGates::defaults()
+            .all()
+            .map(|(name, ..)| name)
+            .collect();
+        for gate in ALL.iter().flat_map(|descriptor| descriptor.gates) {
+            assert!(known.contains(gate), "{gate}");
+        }
+    }
+
+    #[test]
+    fn a_star_stands_for_the_defaults() {
+        check("*", "job-controller", Fate::Runs);
+        check("*", "token-cleaner-controller", Fate::Deselected);
+        check("*,tokencleaner", "token-cleaner-controller", Fate::NotBuilt);
+        check("*,-job", "job-controller", Fate::Deselected);
+    }
+
+    #[test]
+    fn without_a_star_only_what_is_named_runs() {
+        check("deployment", "job-controller", Fate::Deselected);
+        check("deployment", "deployment-controller", Fate::Runs);
+    }
+
+    #[test]
+    fn the_first_mention_counts() {
+        check("job,-job", "job-controller", Fate::Runs);
+        check("-job-controller,job", "job-controller", Fate::Deselected);
+    }
+
+    #[test]
+    fn the_token_controller_does_not_ask() {
+        check(
+            "-serviceaccount-token,job",
+            "serviceaccount-token-controller",
+            Fate::Runs,
+        );
+    }
+
+    #[test]
+    fn gates_cloud_and_missing_builds_are_told_apart() {
+        check(
+            "*",
+            "podgroup-protection-controller",
+            Fate::Gated(&["GenericWorkload"]),
+        );
+        check("*", "service-lb-controller", Fate::Cloud);
+        check(
+            "*,bootstrapsigner",
+            "bootstrap-signer-controller",
+            Fate::NotBuilt,
+        );
+    }
+
+    #[test]
+    fn unknown_names_are_refused_with_the_known_ones() {
+        let errors = canonical(&["*".into(), "-foo".into(), "jobs".into()]).unwrap_err();
+        assert_eq!(errors.len(), 2);
+        let message = errors[0].to_string();
+        assert!(
+            message.starts_with(
+                "--controllers: \"foo\" is not in the list of known controllers: bootstrap-"
+            ),
+            "{message}"
+        );
+        assert!(message.contains("job-controller"));
+    }
+}
