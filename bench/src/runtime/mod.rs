@@ -194,10 +194,11 @@ fn cache(pods: usize) -> Result<Cached> {
         ));
         let store = informers.store::<Pod>();
         // The indexes and triggers of the controllers that watch pods.
+        let context = context(&informers);
         let controllers = [
-            controllers::replicaset::controller::<ReplicaSet>(&informers, tools(), 1),
-            controllers::deployment::controller(&informers, tools(), 1),
-            controllers::daemonset::controller(&informers, tools(), 1),
+            controllers::replicaset::controller::<ReplicaSet>(&context, 1),
+            controllers::deployment::controller(&context, 1),
+            controllers::daemonset::controller(&context, 1),
         ];
         let woken = seen.clone();
         informers.of::<Pod>().on_change(move |_| {
@@ -278,14 +279,16 @@ fn bookmark(revision: usize) -> String {
 }
 
 /// What controllers are built with; these never run.
-fn tools() -> controllers::Tools {
+fn context(informers: &Arc<Informers>) -> runtime::Context {
     let unused = Transport::new(tower::service_fn(|_: http::Request<Bytes>| async {
         Err::<http::Response<client::Body>, _>(client::BoxError::from("nobody is asked"))
     }));
     let (client, clock) = (Client::new(unused), runtime::clock::wall());
     let rng = Rng::from_seed(2);
     let (recorder, _) = Recorder::new("bench", "", client.clone(), clock.clone(), rng);
-    controllers::Tools {
+    runtime::Context {
+        controller: "bench",
+        informers: informers.clone(),
         client,
         recorder,
         clock,

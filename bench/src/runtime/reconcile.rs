@@ -11,7 +11,7 @@ use runtime::informer::StreamOptions;
 use runtime::stop::Stop;
 use runtime::{Informers, Next};
 
-use super::{bookmark, pods, tools};
+use super::{bookmark, pods};
 
 /// Enough for a figure in hundredths of a millisecond.
 const ROUNDS: usize = 1000;
@@ -27,19 +27,21 @@ pub(super) fn cpu_ms(replicas: usize) -> Result<f64> {
             rng: Rng::from_seed(1),
             resync: None,
         };
-        let informers = Informers::new(Client::new(transport(replicas)), options);
-        let controller = controllers::replicaset::controller::<ReplicaSet>(&informers, tools(), 1);
+        let client = Client::new(transport(replicas));
+        let informers = std::sync::Arc::new(Informers::new(client, options));
+        let context = super::context(&informers);
+        let controller = controllers::replicaset::controller::<ReplicaSet>(&context, 1);
         let (_stopper, stop) = Stop::new();
         informers.start(&stop);
         informers.of::<Pod>().synced().wait().await;
         informers.of::<ReplicaSet>().synced().wait().await;
         let key = Key::new("team-0", "service-0-6d4cf56db6");
         // What needs a write fails here: nobody answers.
-        let next = controller.reconciler.reconcile(&key).await?;
+        let next = controller.reconcile(&key).await?;
         ensure!(matches!(next, Next::AwaitChange), "the set is not settled");
         let before = super::cpu()?;
         for _ in 0..ROUNDS {
-            controller.reconciler.reconcile(&key).await?;
+            controller.reconcile(&key).await?;
         }
         let spent = super::cpu()?.seconds_since(&before);
         Ok(spent * 1e3 / ROUNDS as f64)

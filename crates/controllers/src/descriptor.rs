@@ -41,6 +41,8 @@ pub struct Descriptor {
     pub caches: &'static [ResourceType],
     /// The kinds that its decisions are about; empty if they may be about any.
     pub decides_about: &'static [ResourceType],
+    /// Its decisions are steps of a rollout: `preview` shows them on its timeline.
+    pub in_preview: bool,
     /// Upstream's names of its queues.
     pub queues: &'static [&'static str],
     /// How the names of its own metrics begin.
@@ -71,6 +73,7 @@ impl Descriptor {
             component: "",
             caches: &[],
             decides_about: &[],
+            in_preview: false,
             queues: &[],
             metrics: &[],
             build: None,

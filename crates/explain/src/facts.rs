@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use api::Time;
+use api::decision::Decided;
 use serde_json::Value;
 
-use crate::decisions::Decisions;
 use crate::json::{list, text, truth};
 
 /// Everything that an explanation may rest on. Objects carry their `kind`.
@@ -21,7 +21,7 @@ pub struct Facts {
     pub related: Vec<Value>,
     pub events: Vec<Value>,
     /// By `kind/namespace/name`, the kind in lower case.
-    pub decisions: BTreeMap<String, Vec<Decisions>>,
+    pub decisions: BTreeMap<String, Vec<Decided>>,
     /// What could not be read.
     pub missing: Vec<String>,
     /// The kinds of what could not be read: that there are none of them must not be concluded.
@@ -141,21 +141,24 @@ impl Facts {
         found
     }
 
-    pub(crate) fn decisions_about(&self, object: &Value) -> Vec<Decisions> {
+    /// What controllers decided about this very object: a recreated namesake, or one of another group, is another one.
+    pub(crate) fn decisions_about(&self, object: &Value) -> Vec<Decided> {
         let (kind, namespace, name) = (
             text(object, "/kind"),
             text(object, "/metadata/namespace"),
             text(object, "/metadata/name"),
         );
-        let mut heard = self
-            .decisions
-            .get(&Facts::key(kind, namespace, name))
-            .cloned()
-            .unwrap_or_default();
-        for told in &mut heard {
-            only_of_kind(told, kind);
-        }
-        heard.retain(|told| !told.decisions.is_empty());
+        let group = text(object, "/apiVersion").rsplit_once('/');
+        let group = group.map_or("", |(group, _)| group);
+        let uid = text(object, "/metadata/uid");
+        let heard = self.decisions.get(&Facts::key(kind, namespace, name));
+        let mut heard = heard.cloned().unwrap_or_default();
+        heard.retain(|decided| {
+            let about = &decided.object;
+            about.kind == kind
+                && (about.group == group || text(object, "/apiVersion").is_empty())
+                && (about.uid.is_empty() || uid.is_empty() || about.uid.to_string() == uid)
+        });
         heard
     }
 
@@ -177,26 +180,6 @@ impl Facts {
             .map(|event| text(event, "/message"))
             .collect()
     }
-}
-
-/// The garbage collector decides about all kinds, and namesakes of other kinds are none of our business:
-/// its lines begin with the kind.
-fn only_of_kind(told: &mut Decisions, kind: &str) {
-    if told.controller != "garbage-collector-controller" {
-        return;
-    }
-    for decision in &mut told.decisions {
-        let prefix = format!("{kind} ");
-        decision.lines.retain(|line| line.starts_with(&prefix));
-        for line in &mut decision.lines {
-            line.drain(..prefix.len());
-        }
-        // That nothing is wrong with its owners is no news about anything.
-        decision
-            .lines
-            .retain(|line| line != "kept: it has no owner" && line != "kept: all its owners exist");
-    }
-    told.decisions.retain(|decision| !decision.lines.is_empty());
 }
 
 fn event_time(event: &Value) -> &str {

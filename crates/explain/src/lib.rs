@@ -8,7 +8,6 @@
 //! Objects are read as JSON, not as the controllers' views: a person wants to hear of images, probes and
 //! exit codes, which no controller reads.
 
-mod decisions;
 mod deletion;
 mod deployment;
 mod disruption;
@@ -30,9 +29,9 @@ mod time;
 mod words;
 
 use api::Time;
+use api::decision::{Class, Decision, Line};
 use serde::Serialize;
 
-pub use decisions::{Decision, Decisions, Line, classify};
 pub use disruption::{Budget, allows_no_disruption, budgets_to_count};
 pub use facts::{Facts, Source};
 pub use help::Help;
@@ -190,7 +189,7 @@ impl<'a> Telling<'a> {
         for heard in self.facts.decisions_about(object) {
             let last = heard.decisions.len().saturating_sub(1);
             for (index, decision) in heard.decisions.iter().enumerate() {
-                for line in &decision.lines {
+                for line in decision.lines.iter() {
                     self.hear_line(
                         &heard.controller,
                         decision,
@@ -207,27 +206,31 @@ impl<'a> Telling<'a> {
         &mut self,
         controller: &str,
         decision: &Decision,
-        line: &str,
+        line: &Line,
         (own, last): (bool, bool),
         about: &str,
     ) {
-        let line = match own {
-            true => line.to_owned(),
+        let text = match own {
+            true => line.to_string(),
             false => format!("{about} {line}"),
         };
-        match classify(&line) {
-            Line::Act if matches!(self.facts.source, Source::Objects(_)) => {
-                self.explanation.would.push(line);
+        match line.class {
+            Class::Acts if matches!(self.facts.source, Source::Objects(_)) => {
+                self.explanation.would.push(text);
             }
-            Line::Act => self.explanation.did.push(Did {
+            Class::Acts => self.explanation.did.push(Did {
                 at: decision.last_at.time(),
                 controller: controller.to_owned(),
-                what: line,
-                failure: decision.failure.clone().filter(|_| last),
+                what: text,
+                failure: decision
+                    .failure
+                    .as_deref()
+                    .filter(|_| last)
+                    .map(str::to_owned),
             }),
-            Line::Wait if last => self.explanation.waits.push(line),
-            Line::State if last && own => self.explanation.sees.push(line),
-            _ => {}
+            Class::Waits if last => self.explanation.waits.push(text),
+            Class::States if last && own => self.explanation.sees.push(text),
+            Class::Waits | Class::States => {}
         }
     }
 

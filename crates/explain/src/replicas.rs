@@ -155,7 +155,7 @@ pub(crate) fn note_refusal_of(
     let decided = facts
         .decisions_about(set)
         .into_iter()
-        .filter_map(|heard| heard.decisions.last()?.failure.clone())
+        .filter_map(|heard| Some(heard.decisions.last()?.failure.as_deref()?.to_owned()))
         .next();
     let events = facts.messages(set, "FailedCreate");
     let told_by_event = missing.then(|| events.first().copied()).flatten();

@@ -15,7 +15,6 @@ mod cluster;
 mod faults;
 mod front;
 mod judge;
-pub mod preview;
 mod report;
 mod run;
 mod scenario;

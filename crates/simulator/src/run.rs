@@ -304,17 +304,15 @@ impl<'a> Run<'a> {
         let writes = self.cluster.trace().lines();
         let from = writes.first().map(|(at, _)| *at).unwrap_or_default();
         let mut lines: Vec<(MicroTime, String)> = Vec::new();
-        let decisions = &self.cluster.decisions;
-        for controller in decisions.controllers() {
-            let short = controller.trim_end_matches("-controller");
-            for key in decisions.keys(controller) {
-                for decision in decisions.get(controller, &key) {
-                    let said: Vec<&str> = decision.lines().collect();
-                    let (time, said) = (time_of_day(decision.at), said.join("; "));
-                    if decision.at >= from && !said.is_empty() {
-                        let line = format!("{time} {short:<18} decides for {key}: {said}");
-                        lines.push((decision.at, line));
-                    }
+        for decided in self.cluster.decisions.about(|_, _| true) {
+            let short = decided.controller.trim_end_matches("-controller");
+            let object = &decided.object;
+            for decision in &decided.decisions {
+                let said: Vec<String> = decision.lines.iter().map(ToString::to_string).collect();
+                let (time, said) = (time_of_day(decision.at), said.join("; "));
+                if decision.at >= from && !said.is_empty() {
+                    let line = format!("{time} {short:<18} decides for {object}: {said}");
+                    lines.push((decision.at, line));
                 }
             }
         }

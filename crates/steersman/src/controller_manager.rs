@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use client::config::Environment;
 use manager::logging::Logging;
-use manager::{Command, Errors, Options, Process, built, process};
+use manager::{Command, Errors, Options, Process, process};
 
 use crate::{rhythm, signals};
 

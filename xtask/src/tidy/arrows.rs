@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use crate::workspace;
 
 /// For each crate (by folder) what it may depend on, and nothing else of ours.
-const ALLOWED: [(&str, &[&str]); 15] = [
+const ALLOWED: [(&str, &[&str]); 16] = [
     ("crates/api", &[]),
     ("crates/client", &["api"]),
     ("crates/explain", &["api"]),
@@ -20,7 +20,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("crates/apiserver", &["api"]),
     ("crates/nodes", &["api", "client", "runtime"]),
     (
-        "crates/simulator",
+        "crates/preview",
         &[
             "api",
             "client",
@@ -30,6 +30,18 @@ const ALLOWED: [(&str, &[&str]); 15] = [
             "apiserver",
             "nodes",
             "explain",
+        ],
+    ),
+    (
+        "crates/simulator",
+        &[
+            "api",
+            "client",
+            "runtime",
+            "controllers",
+            "manager",
+            "apiserver",
+            "nodes",
         ],
     ),
     (
@@ -43,6 +55,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
             "apiserver",
             "nodes",
             "explain",
+            "preview",
             "simulator",
         ],
     ),

@@ -79,6 +79,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         ControllerRevision::TYPE,
     ],
     decides_about: &[DaemonSet::TYPE],
+    in_preview: true,
     queues: &["daemonset"],
     metrics: &["daemonset_controller_"],
     build: Some(|ctx| {

@@ -71,6 +71,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     component: "deployment-controller",
     caches: &[Deployment::TYPE, ReplicaSet::TYPE, Pod::TYPE],
     decides_about: &[Deployment::TYPE],
+    in_preview: true,
     queues: &["deployment"],
     build: Some(|ctx| {
         let workers = ctx.workers(ctx.config.deployment_controller.concurrent_syncs);

@@ -85,6 +85,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     component: "job-controller",
     caches: &[Job::TYPE, Pod::TYPE],
     decides_about: &[Job::TYPE],
+    in_preview: true,
     queues: &["job", "job_orphan_pod"],
     metrics: &["job_controller_"],
     build: Some(|ctx| {

@@ -59,6 +59,7 @@ pub const REPLICA_SET: Descriptor = Descriptor {
     component: "replicaset-controller",
     caches: &[ReplicaSet::TYPE, Pod::TYPE],
     decides_about: &[ReplicaSet::TYPE],
+    in_preview: true,
     queues: &["replicaset"],
     metrics: &["replicaset_controller_"],
     build: Some(|ctx| {
@@ -76,6 +77,7 @@ pub const REPLICATION_CONTROLLER: Descriptor = Descriptor {
     component: "replication-controller",
     caches: &[ReplicationController::TYPE, Pod::TYPE],
     decides_about: &[ReplicationController::TYPE],
+    in_preview: true,
     queues: &["replicationmanager"],
     // UPSTREAM: both kinds count into the families of the ReplicaSet controller.
     metrics: &["replicaset_controller_"],

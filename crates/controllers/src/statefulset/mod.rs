@@ -80,6 +80,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         ControllerRevision::TYPE,
     ],
     decides_about: &[StatefulSet::TYPE],
+    in_preview: true,
     queues: &["statefulset"],
     metrics: &["statefulset_controller_"],
     build: Some(|ctx| {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use api::{Clock, MicroTime};
 use client::{Client, Transport};
-use manager::built::{Memory, Parts};
+use controllers::Environment;
+use controllers::garbage_collector::Memory;
 use manager::run::{Manager, select};
 use manager::{Command, Options};
 use runtime::informer::StreamOptions;
@@ -93,8 +94,8 @@ impl Cluster {
             None => transport,
         };
         let manager = self.manager(number, clock, fence);
-        let informers = manager.parts.informers.clone();
-        let metrics = manager.parts.metrics.clone();
+        let informers = manager.environment.informers.clone();
+        let metrics = manager.environment.metrics.clone();
         tasks.push(spawn(manager.run(leadership, stop)));
         if self.managers.len() <= number {
             self.managers.resize_with(number + 1, || None);
@@ -135,13 +136,14 @@ impl Cluster {
             })
             .collect();
         Manager {
-            parts: Parts {
+            start_interval: options.config.generic.controller_start_interval.to_std(),
+            environment: Environment {
                 informers: Arc::new(informers),
                 metadata: own.clone(),
                 collector: Memory::new(own.clone(), stream),
                 root_ca: Some(ROOT_CA.to_owned()),
                 service_account_key: Some(SERVICE_ACCOUNT_KEY.to_vec()),
-                config: options.config.clone(),
+                config: options.config.controllers.clone(),
                 gates: options.gates.for_controllers(),
                 clock,
                 rng: self.rng.fork(),

@@ -15,6 +15,14 @@ use super::mirror::Object;
 use super::{Inner, Mirror};
 use crate::cluster::{ROOT_CA, default_options};
 
+const ACCOUNTS_NAME: &str = accounts::DESCRIPTOR.name;
+const ROOT_NAME: &str = root::DESCRIPTOR.name;
+const TTL_NAME: &str = ttl::DESCRIPTOR.name;
+const JOBS_NAME: &str = jobs::DESCRIPTOR.name;
+const ROLES_NAME: &str = roles::DESCRIPTOR.name;
+const TOKENS_NAME: &str = tokens::DESCRIPTOR.name;
+const CLEANER_NAME: &str = cleaner::DESCRIPTOR.name;
+
 type Verdict = Result<(), String>;
 
 static ACCOUNTS: LazyLock<Vec<String>> =
@@ -32,38 +40,33 @@ impl Inner {
         // Times to live are counted by the clock of whoever counts.
         let now = self.clock.now().plus(self.skew);
         match (controller, before, after) {
-            (accounts::NAME, None, Some(Object::Account(made))) => {
+            (ACCOUNTS_NAME, None, Some(Object::Account(made))) => {
                 accounts::safe(&made.metadata, &ACCOUNTS)
             }
-            (root::NAME, _, Some(Object::ConfigMap(map))) => root::safe(&map.metadata),
-            (ttl::NAME, Some(Object::Node(before)), Some(Object::Node(after))) => {
+            (ROOT_NAME, _, Some(Object::ConfigMap(map))) => root::safe(&map.metadata),
+            (TTL_NAME, Some(Object::Node(before)), Some(Object::Node(after))) => {
                 ttl::safe(before, after)
             }
             // In the foreground: it stays until its dependents are gone.
-            (jobs::NAME, Some(Object::Job(job)), _) => jobs::safe(job, now),
-            (roles::NAME, Some(Object::Role(before)), Some(Object::Role(after)))
+            (JOBS_NAME, Some(Object::Job(job)), _) => jobs::safe(job, now),
+            (ROLES_NAME, Some(Object::Role(before)), Some(Object::Role(after)))
                 if !self.views_may_lag =>
             {
                 roles::safe(Some(before), after, &self.mirror.roles.list())
             }
-            (roles::NAME, _, Some(Object::Role(_))) => Ok(()),
-            (tokens::NAME, Some(Object::Secret(_)), Some(_)) => Ok(()),
-            (tokens::NAME, Some(Object::Secret(secret)), None) => {
+            (ROLES_NAME, _, Some(Object::Role(_))) => Ok(()),
+            (TOKENS_NAME, Some(Object::Secret(_)), Some(_)) => Ok(()),
+            (TOKENS_NAME, Some(Object::Secret(secret)), None) => {
                 tokens::safe(secret, &self.mirror.accounts)
             }
-            (tokens::NAME, Some(Object::Account(_)), Some(Object::Account(_))) => Ok(()),
-            (cleaner::NAME, Some(Object::Secret(_)), Some(_)) => Ok(()),
-            (cleaner::NAME, Some(Object::Secret(secret)), None) => {
+            (TOKENS_NAME, Some(Object::Account(_)), Some(Object::Account(_))) => Ok(()),
+            (CLEANER_NAME, Some(Object::Secret(_)), Some(_)) => Ok(()),
+            (CLEANER_NAME, Some(Object::Secret(secret)), None) => {
                 cleaner::safe(secret, &self.mirror.accounts, clean_up_period(), now)
             }
             (
-                accounts::NAME
-                | root::NAME
-                | ttl::NAME
-                | jobs::NAME
-                | roles::NAME
-                | tokens::NAME
-                | cleaner::NAME,
+                ACCOUNTS_NAME | ROOT_NAME | TTL_NAME | JOBS_NAME | ROLES_NAME | TOKENS_NAME
+                | CLEANER_NAME,
                 before,
                 after,
             ) => {
@@ -88,7 +91,7 @@ impl Mirror {
             }
         }
         let nodes = self.nodes.list();
-        let step = ttl::settle(0, nodes.len());
+        let step = ttl::select_step(0, nodes.len());
         nodes
             .iter()
             .try_for_each(|node| ttl::converged(node, step))?;

@@ -35,7 +35,7 @@ impl Inner {
         before: Option<&Object>,
         after: Option<&Object>,
     ) -> Verdict {
-        if controller != job::NAME {
+        if controller != job::DESCRIPTOR.name {
             return Ok(());
         }
         match (before, after) {
@@ -67,7 +67,7 @@ impl Inner {
         let now = self.clock.now();
         let known = !self.views_may_lag && self.past.is_old_success(&owner.uid, &meta.uid, now);
         match known {
-            true => job::let_go(&held, pod),
+            true => job::finalizer_removed(&held, pod),
             false => Ok(()),
         }
     }

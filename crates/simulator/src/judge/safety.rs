@@ -22,14 +22,15 @@ type Verdict = Result<(), String>;
 
 const COLLECTOR: &str = "garbage-collector-controller";
 const NAMESPACES: &str = "namespace-controller";
+const TAINT_EVICTION: &str = taint_eviction::DESCRIPTOR.name;
 const POD_COLLECTOR: &str = "pod-garbage-collector-controller";
 
 /// Controllers that touch pods which others own.
 const OUTSIDERS: [&str; 4] = [
     COLLECTOR,
     POD_COLLECTOR,
-    node_lifecycle::NAME,
-    taint_eviction::NAME,
+    node_lifecycle::DESCRIPTOR.name,
+    taint_eviction::DESCRIPTOR.name,
 ];
 
 /// After this long every cache has an object, whatever stands still: longer than the longest trouble.
@@ -92,7 +93,7 @@ impl Inner {
         };
         self.checks += 1;
         if let (Some(Object::Node(before)), Some(Object::Node(after))) = (before, after)
-            && controller == node_lifecycle::NAME
+            && controller == node_lifecycle::DESCRIPTOR.name
         {
             node_lifecycle::safe(before, after)?;
         }
@@ -247,7 +248,7 @@ impl Inner {
                 };
                 pod_gc::safe(pod, &self.mirror.nodes.list())
             }
-            taint_eviction::NAME => match before {
+            TAINT_EVICTION => match before {
                 Object::Pod(pod) => {
                     let node = self.mirror.nodes.find("", &pod.node_name);
                     taint_eviction::safe(pod, node.as_deref(), None, self.clock.now(), false)

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use api::{ResourceType, Time};
+use preview::Manifest;
 use serde_json::Value;
-use simulator::preview::Manifest;
 
 use crate::connect::{Connection, ConnectionArguments};
 use crate::why::{cannot_list, read_discovery};

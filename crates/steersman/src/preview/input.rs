@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use simulator::preview::Manifest;
+use preview::Manifest;
 
 /// All objects, in the order given; files of a folder by name.
 pub(crate) fn read(paths: &[PathBuf]) -> Result<Vec<Manifest>> {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use api::Time;
 use clap::{Args, ValueEnum};
-use simulator::preview::{self, BEGIN, Manifest, Preview, Setup, Style};
+use preview::{self, BEGIN, Manifest, Preview, Setup, Style};
 
 use crate::connect::ConnectionArguments;
 

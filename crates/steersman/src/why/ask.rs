@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use api::decision::Decided;
 use bytes::Bytes;
 use client::Client;
 use client::https::ConnectError;
-use explain::{Decisions, Facts, Source};
+use explain::{Facts, Source};
 use http::Request;
 use serde::Deserialize;
 
@@ -26,7 +27,7 @@ pub(crate) struct Manager {
 pub(crate) enum Heard {
     Decisions {
         address: String,
-        by_object: BTreeMap<String, Vec<Decisions>>,
+        by_object: BTreeMap<String, Vec<Decided>>,
     },
     Nobody(String),
 }
@@ -114,10 +115,10 @@ impl Manager {
         kind: &str,
         namespace: &str,
         name: &str,
-    ) -> Result<Vec<Decisions>, client::Error> {
+    ) -> Result<Vec<Decided>, client::Error> {
         #[derive(Deserialize)]
         struct Answer {
-            controllers: Vec<Decisions>,
+            controllers: Vec<Decided>,
         }
         let prefix = manager::serving::DECISIONS;
         let name = escape(name);
@@ -185,20 +186,17 @@ pub(crate) fn complete(mut facts: Facts, heard: Heard) -> Facts {
     facts
 }
 
-fn on_a_copy(facts: &Facts) -> BTreeMap<String, Vec<Decisions>> {
-    let mut decisions: BTreeMap<String, Vec<Decisions>> = BTreeMap::new();
+fn on_a_copy(facts: &Facts) -> BTreeMap<String, Vec<Decided>> {
+    let mut decisions: BTreeMap<String, Vec<Decided>> = BTreeMap::new();
     if facts.object["kind"] == "Pod" {
         // Its owner is known and the owner's other pods are not: the owner would replace them all.
         return decisions;
     }
     let objects = std::iter::once(&facts.object).chain(&facts.related);
-    for decided in simulator::preview::decide(objects.cloned().collect(), facts.now) {
-        let kind = decided.controller.trim_end_matches("-controller");
-        let key = Facts::key(kind, &decided.namespace, &decided.name);
-        decisions.entry(key).or_default().push(Decisions {
-            controller: decided.controller.to_owned(),
-            decisions: vec![decided.decision],
-        });
+    for decided in preview::decide(objects.cloned().collect(), facts.now) {
+        let about = &decided.object;
+        let key = Facts::key(&about.kind, &about.namespace, &about.name);
+        decisions.entry(key).or_default().push(decided);
     }
     decisions
 }

@@ -3,7 +3,7 @@
 use api::MicroTime;
 use serde::Serialize;
 
-use super::log::PodLife;
+use crate::log::PodLife;
 
 /// How many pods there are of what, from this moment on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

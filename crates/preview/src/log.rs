@@ -4,6 +4,8 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::ObjectId;
+use api::decision::Line;
 use api::kinds::{Deployment, Job, PersistentVolumeClaim, Phase, Pod, ReplicaSet};
 use api::{Clock, Key, MicroTime, Resource, Uid};
 use runtime::{Change, Informers};
@@ -39,9 +41,8 @@ pub(crate) struct Noted {
 #[derive(Clone, Debug)]
 pub(crate) struct Noticed {
     pub(crate) at: MicroTime,
-    pub(crate) controller: &'static str,
-    pub(crate) key: Key,
-    pub(crate) lines: Vec<String>,
+    pub(crate) object: ObjectId,
+    pub(crate) lines: Vec<Line>,
 }
 
 /// The life of a pod, as far as it was seen.
@@ -79,18 +80,16 @@ impl Log {
     }
 
     /// For [`runtime::Decisions::heard_by`].
-    pub(crate) fn hear(&self, controller: &'static str, key: &Key, at: MicroTime, text: &str) {
+    pub(crate) fn hear(&self, controller: &str, object: &ObjectId, at: MicroTime, lines: &[Line]) {
         let mut noted = self.lock();
-        if noted.decisions.len() >= DECISIONS_MAX || super::timeline::kind_of(controller).is_none()
-        {
+        let is_shown = controllers::find(controller).is_some_and(|found| found.in_preview);
+        if !is_shown || noted.decisions.len() >= DECISIONS_MAX {
             return;
         }
-        let lines = text.lines().map(str::to_owned).collect();
         noted.decisions.push(Noticed {
             at,
-            controller,
-            key: key.clone(),
-            lines,
+            object: object.clone(),
+            lines: lines.to_vec(),
         });
     }
 

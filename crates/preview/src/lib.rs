@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use api::Time;
 
-pub use decide::{Decided, decide};
+pub use decide::decide;
 pub use manifest::{Manifest, ManifestError};
 pub use report::{Preview, Workload};
 pub use rollout::Failure;

@@ -1,14 +1,13 @@
 //! What previews say, from manifests to warnings.
 
+#[path = "preview/jobs.rs"]
 mod jobs;
 
 use std::time::Duration;
 
 use api::Time;
 use expect_test::{Expect, expect};
-use steersman_simulator::preview::{
-    BEGIN, Manifest, Preview, PreviewError, Setup, Style, preview, svg, text,
-};
+use steersman_preview::{BEGIN, Manifest, Preview, PreviewError, Setup, Style, preview, svg, text};
 
 /// A Deployment `web` of `replicas` pods; `more` goes into its spec.
 fn deployment(image: &str, replicas: u32, more: &str) -> String {

@@ -6,15 +6,15 @@ use api::{MicroTime, Time, Uid};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::facts::Gathered;
-use super::log::{Noted, PodLife};
-use super::rollout::Failure;
-use super::run::{Applied, Run};
-use super::scope::Scope;
-use super::series::{Count, Sample};
-use super::timeline::{self, Entry};
-use super::warnings::{self, Warning};
-use super::{Setup, rollout, text::duration};
+use crate::facts::Gathered;
+use crate::log::{Noted, PodLife};
+use crate::rollout::Failure;
+use crate::run::{Applied, Run};
+use crate::scope::Scope;
+use crate::series::{Count, Sample};
+use crate::timeline::{self, Entry};
+use crate::warnings::{self, Warning};
+use crate::{Setup, rollout, text::duration};
 
 /// What would happen.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -233,7 +233,7 @@ fn workload(
 
 fn failure(run: &Run, object: &Value) -> Option<Failure> {
     let condition = rollout::failed(object)?;
-    let text = |pointer: &str| super::facts::text(condition, pointer).to_owned();
+    let text = |pointer: &str| crate::facts::text(condition, pointer).to_owned();
     let at = Time::parse(&text("/lastTransitionTime")).map_or(run.end, Time::micro);
     Some(Failure {
         reason: text("/reason"),
@@ -245,7 +245,7 @@ fn failure(run: &Run, object: &Value) -> Option<Failure> {
 impl Applied {
     /// An object that is there.
     pub(crate) fn of(object: &Value) -> Applied {
-        let text = |pointer: &str| super::facts::text(object, pointer).to_owned();
+        let text = |pointer: &str| crate::facts::text(object, pointer).to_owned();
         Applied {
             kind: text("/kind"),
             namespace: text("/metadata/namespace"),
@@ -266,7 +266,7 @@ impl Applied {
 fn assumptions(setup: &Setup, gathered: &Gathered) -> Vec<String> {
     let mut told = vec![format!(
         "pods are ready {} after their containers start",
-        super::text::duration(setup.ready_after.as_secs_f64())
+        crate::text::duration(setup.ready_after.as_secs_f64())
     )];
     for image in &setup.fail_images {
         told.push(format!("image {image} cannot be pulled"));

@@ -1,8 +1,8 @@
 //! A preview as a picture that reads well on light and on dark ground. Pure.
 
-use super::report::{Preview, Workload};
-use super::series::{BANDS, Sample};
-use super::text::duration;
+use crate::report::{Preview, Workload};
+use crate::series::{BANDS, Sample};
+use crate::text::duration;
 
 const WIDTH: f64 = 760.0;
 /// The height of one chart, without its title and legend.

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Key;
 use serde_json::Value;
 
-use super::facts::{self, Gathered};
-use super::log::Noted;
-use super::report::Workload;
-use super::run::Run;
+use crate::facts::{self, Gathered};
+use crate::log::Noted;
+use crate::report::Workload;
+use crate::run::Run;
 
 pub(crate) struct Scope<'a> {
     /// What was applied, and the workloads that are reported.

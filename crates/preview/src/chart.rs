@@ -1,7 +1,7 @@
 //! Counts over time as rows of characters. Pure.
 
-use super::series::{BANDS, Sample};
-use super::text::{Style, duration};
+use crate::series::{BANDS, Sample};
+use crate::text::{Style, duration};
 
 /// What a cell of the chart shows: characters with and without Unicode, and a colour, for each of [`BANDS`].
 const LOOKS: [(char, char, &str); BANDS.len()] = [

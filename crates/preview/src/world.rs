@@ -98,7 +98,7 @@ impl World {
             self.rng.fork(),
             self.decisions.clone(),
         );
-        let informers = manager.parts.informers.clone();
+        let informers = manager.environment.informers.clone();
         let (stopper, stop) = Stop::new();
         self.running.push((stopper, spawn(manager.run(None, stop))));
         informers

@@ -1,18 +1,19 @@
 //! What to be warned of. Pure.
 
+use controllers::Descriptor;
 use std::collections::BTreeSet;
 
 use explain::Budget;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Setup;
-use super::facts::{self, Gathered};
-use super::log::Noted;
-use super::report::{Workload, seconds};
-use super::run::Run;
-use super::scope::Scope;
-use super::text::duration;
+use crate::Setup;
+use crate::facts::{self, Gathered};
+use crate::log::Noted;
+use crate::report::{Workload, seconds};
+use crate::run::Run;
+use crate::scope::Scope;
+use crate::text::duration;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Warning {
@@ -133,7 +134,9 @@ const ACTED_ON: [(&str, &str); 3] = [
 fn not_simulated(run: &Run) -> Vec<Warning> {
     let missing = run.applied.iter().filter(|one| {
         let controller = ACTED_ON.iter().find(|(kind, _)| *kind == one.kind);
-        controller.is_some_and(|(_, controller)| !manager::built::has(controller))
+        controller.is_some_and(|(_, controller)| {
+            !controllers::find(controller).is_some_and(Descriptor::is_built)
+        })
     });
     missing
         .map(|one| Warning {

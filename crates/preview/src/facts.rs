@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Key;
-use explain::{Decision, Decisions, Facts, Source};
-use manager::built::decisions_about;
+use api::decision::Decided;
+use explain::{Facts, Source};
 use serde_json::Value;
 
-use super::run::Run;
-use super::{rollout, state};
+use crate::run::Run;
+use crate::{rollout, state};
 
 /// All objects that a report speaks of, as they are in the end.
 pub(crate) struct Gathered {
@@ -177,7 +177,7 @@ impl Gathered {
 fn decisions<'a>(
     run: &Run,
     objects: impl Iterator<Item = &'a Value>,
-) -> BTreeMap<String, Vec<Decisions>> {
+) -> BTreeMap<String, Vec<Decided>> {
     let text = |object: &Value, name: &str| {
         object["metadata"][name]
             .as_str()
@@ -189,22 +189,11 @@ fn decisions<'a>(
             let (namespace, name) = (text(object, "namespace"), text(object, "name"));
             let kind = object["kind"].as_str().unwrap_or_default();
             let key = Key::new(&namespace, &name);
-            let heard = decisions_about(&run.world.decisions, kind, &key);
-            let told = heard.into_iter().map(|(controller, decisions)| Decisions {
-                controller: controller.to_owned(),
-                decisions: decisions.iter().map(translate).collect(),
-            });
-            (Facts::key(kind, &namespace, &name), told.collect())
+            let told = run
+                .world
+                .decisions
+                .about(|_, object| object.kind == kind && object.key() == key);
+            (Facts::key(kind, &namespace, &name), told)
         })
         .collect()
-}
-
-fn translate(decision: &runtime::decisions::Decision) -> Decision {
-    Decision {
-        at: decision.at,
-        last_at: decision.last_at,
-        count: decision.count,
-        lines: decision.lines().map(str::to_owned).collect(),
-        failure: decision.failure.as_deref().map(str::to_owned),
-    }
 }

@@ -12,13 +12,13 @@ use runtime::{Decisions, Task, spawn};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::log::Log;
-use super::manifest::Manifest;
-use super::retain::{drop_what_was_left_out, retain_keys};
-use super::rollout;
-use super::state;
-use super::world::World;
-use super::{PreviewError, Setup};
+use crate::log::Log;
+use crate::manifest::Manifest;
+use crate::retain::{drop_what_was_left_out, retain_keys};
+use crate::rollout;
+use crate::state;
+use crate::world::World;
+use crate::{PreviewError, Setup};
 
 /// A preview that has run: everything that its report is made from.
 pub(crate) struct Run {
@@ -67,9 +67,10 @@ impl Run {
         let log_clock = runtime::clock::following_tokio(begin);
         let log = Log::new(log_clock);
         let hearing = log.clone();
-        let decisions = Decisions::new().heard_by(Arc::new(move |controller, key, at, text| {
-            hearing.hear(controller, key, at, text)
-        }));
+        let decisions =
+            Decisions::new().heard_by(Arc::new(move |controller, object, at, lines| {
+                hearing.hear(controller, object, at, lines)
+            }));
         let mut world = World::new(begin, SEED, decisions);
         let mut notes = state::restore(&world, setup);
         let config = state::nodes(setup)?;

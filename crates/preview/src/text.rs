@@ -1,8 +1,8 @@
 //! A preview as text, for terminals of any width, with and without colour. Pure.
 
-use super::chart::chart;
-use super::report::{Preview, Workload};
-use super::timeline::Entry;
+use crate::chart::chart;
+use crate::report::{Preview, Workload};
+use crate::timeline::Entry;
 
 /// What the terminal can do.
 #[derive(Clone, Copy, Debug)]

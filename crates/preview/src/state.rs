@@ -8,10 +8,10 @@ use explain::{Cause, Facts, Source};
 use nodes::stages::Stages;
 use serde_json::Value;
 
-use super::manifest::Manifest;
-use super::run::{Applied, FIELD_MANAGER};
-use super::world::World;
-use super::{PreviewError, Setup};
+use crate::manifest::Manifest;
+use crate::run::{Applied, FIELD_MANAGER};
+use crate::world::World;
+use crate::{PreviewError, Setup};
 
 /// Puts in what has a life already: objects that a server has given a uid. Gives what could not be put in.
 pub(crate) fn restore(world: &World, setup: &Setup) -> Vec<String> {
@@ -158,7 +158,7 @@ fn stages(setup: &Setup) -> Result<Stages, PreviewError> {
 /// All workloads that nobody owns, to see whether they have settled.
 pub(crate) async fn workloads(client: &Client, discovery: &Discovery) -> Vec<Applied> {
     let mut found = Vec::new();
-    for kind in super::rollout::KINDS {
+    for kind in crate::rollout::KINDS {
         for object in list(client, discovery, kind).await {
             if object.pointer("/metadata/ownerReferences/0").is_none() {
                 found.push(Applied::of(&object));

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::decision::{Class, Line};
 use api::{Key, Time};
-use explain::Line;
 use serde::Serialize;
 
-use super::facts::{self, Gathered};
-use super::log::Noted;
-use super::report::{Preview, Workload, seconds};
-use super::run::Run;
-use super::scope::Scope;
+use crate::facts::{self, Gathered};
+use crate::log::Noted;
+use crate::report::{Preview, Workload, seconds};
+use crate::run::Run;
+use crate::scope::Scope;
 
 /// One line of the timeline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -102,26 +102,25 @@ fn decided(run: &Run, noted: &Noted, workloads: &[Workload]) -> Vec<Entry> {
         .map(|one| (one.object.as_str(), one.namespace.as_str()))
         .collect();
     for decision in noted.decisions.iter().filter(|one| one.at >= run.start) {
-        let Some(kind) = kind_of(decision.controller) else {
-            continue;
-        };
-        let object = format!("{kind}/{}", decision.key.name);
-        if !followed.contains(&(object.as_str(), decision.key.namespace.as_str())) {
+        let (kind, name) = (decision.object.kind.to_lowercase(), &decision.object.name);
+        let object = format!("{kind}/{name}");
+        if !followed.contains(&(object.as_str(), &*decision.object.namespace)) {
             continue;
         }
-        let lines = decision.lines.iter().map(String::as_str);
-        let acts: Vec<&str> = lines
-            .filter(|line| explain::classify(line) == Line::Act)
-            .collect();
+        let lines = decision.lines.iter();
+        let acts: Vec<&Line> = lines.filter(|line| line.class == Class::Acts).collect();
         let at = seconds(run.start, decision.at);
-        found.extend(
-            acts.iter()
-                .take(ACTS_MAX)
-                .map(|line| entry(at, &object, line)),
-        );
+        let entry = |what: &str, why: &str| Entry {
+            at,
+            object: object.clone(),
+            what: what.to_owned(),
+            why: why.to_owned(),
+        };
+        let shown = acts.iter().take(ACTS_MAX);
+        found.extend(shown.map(|line| entry(&line.what, &line.why)));
         if acts.len() > ACTS_MAX {
             let what = format!("and {} more of the kind", acts.len() - ACTS_MAX);
-            found.push(entry(at, &object, &what));
+            found.push(entry(&what, ""));
         }
     }
     found
@@ -129,35 +128,6 @@ fn decided(run: &Run, noted: &Noted, workloads: &[Workload]) -> Vec<Entry> {
 
 /// More of the same at the same moment is no news.
 const ACTS_MAX: usize = 4;
-
-/// What a workload controller looks after; others are no part of a timeline.
-pub(crate) fn kind_of(controller: &str) -> Option<&'static str> {
-    Some(match controller {
-        "deployment-controller" => "deployment",
-        "statefulset-controller" => "statefulset",
-        "daemonset-controller" => "daemonset",
-        "replicaset-controller" => "replicaset",
-        "replicationcontroller-controller" => "replicationcontroller",
-        "job-controller" => "job",
-        _ => return None,
-    })
-}
-
-/// `scales web-1 from 3 to 2: enough pods are available` is what and why; `has 0 of 3 pods: creates 3` is why
-/// and what.
-fn entry(at: f64, object: &str, line: &str) -> Entry {
-    let (what, why) = match line.split_once(": ") {
-        Some((why, what)) if why.starts_with("has ") => (what, why),
-        Some((what, why)) => (what, why),
-        None => (line, ""),
-    };
-    Entry {
-        at,
-        object: object.to_owned(),
-        what: what.to_owned(),
-        why: why.to_owned(),
-    }
-}
 
 fn became_ready(workload: &Workload) -> Vec<Entry> {
     let steps = workload.samples.windows(2);
