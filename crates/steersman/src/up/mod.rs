@@ -339,7 +339,7 @@ fn manager(options: &Options, served: &Served, clock: &Clock, rng: &Rng) -> Mana
     served.server.mount(DECISIONS, answer);
     let transport = served.server.transport();
     let mut manager = Manager::in_process(transport, options, clock.clone(), rng.fork(), decisions);
-    manager.parts.root_ca = Some(served.pki.ca_certificate.clone());
-    manager.parts.service_account_key = Some(served.pki.service_account_key.clone().into_bytes());
+    manager.environment.root_ca = Some(served.pki.ca_certificate.clone());
+    manager.environment.service_account_key = Some(served.pki.service_account_key.clone().into_bytes());
     manager
 }
