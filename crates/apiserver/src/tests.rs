@@ -2,6 +2,7 @@
 
 mod access;
 mod apply;
+mod bounds;
 mod custom;
 mod delete;
 mod durable;

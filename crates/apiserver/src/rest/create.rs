@@ -69,7 +69,7 @@ impl Context {
     ) -> Result<Checked, Status> {
         self.settle_namespace(&mut value)?;
         if !self.applying {
-            settle_fields(&mut value, None);
+            settle_fields(&mut value, None)?;
         }
         let kind = self.stored_kind.clone();
         semantics::default(&self.kind, &mut value);

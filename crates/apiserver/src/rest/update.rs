@@ -64,7 +64,7 @@ impl Context {
             return Ok((201, self.create_in(transaction, value, opaque, dry_run)?));
         };
         let before = self.shared.recent.working(&self.stored_kind, &old);
-        settle_fields(&mut value, Some(&before));
+        settle_fields(&mut value, Some(&before))?;
         semantics::default(&self.kind, &mut value);
         convert::to_storage(&self.kind, &mut value);
         if text(&value, "resourceVersion").is_empty() && !self.stored_kind.unconditional_update {

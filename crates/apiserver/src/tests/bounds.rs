@@ -1,0 +1,218 @@
+//! How deep what clients send may nest: never so deep that the stack or the store ends there.
+
+use super::*;
+use crate::proto::wire::Writer;
+use crate::rest::strict::MAX_DEPTH;
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// An envelope around the bytes of a message.
+fn envelope(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.message(1, |meta| {
+        meta.text(1, api_version);
+        meta.text(2, kind);
+    });
+    writer.bytes(2, message);
+    [b"k8s\0".as_slice(), &writer.finish()].concat()
+}
+
+/// A ControllerRevision whose data is another one, and so on.
+fn nested_revisions(levels: usize) -> Vec<u8> {
+    let mut body = envelope("apps/v1", "ControllerRevision", b"");
+    for _ in 1..levels {
+        let mut revision = Writer::default();
+        revision.message(2, |data| data.bytes(1, &body));
+        body = envelope("apps/v1", "ControllerRevision", &revision.finish());
+    }
+    body
+}
+
+fn nested(levels: usize) -> Value {
+    (1..levels).fold(json!({}), |inner, _| json!({"a": inner}))
+}
+
+fn refused_as_too_deep((code, status): &(u16, Value)) {
+    assert_eq!(*code, 400, "{status}");
+    let message = status["message"].as_str().unwrap();
+    assert!(
+        message.contains("exceeded max depth") || message.contains("nested too deeply"),
+        "{message}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn embedded_protobuf_counts_for_the_depth_of_the_whole() {
+    let server = Server::new();
+    // Every kind is read before anyone asks whether it belongs there, and everyone may ask what they may do.
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    for levels in [80, 110, 2_000, 20_000] {
+        let body = nested_revisions(levels);
+        let answer = server.call(Method::POST, path, PROTOBUF, body.into()).await;
+        if levels == 80 {
+            assert_eq!(answer.0, 400, "{}", answer.1);
+        } else {
+            refused_as_too_deep(&answer);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_are_several_levels_of_json_are_bounded_too() {
+    let server = Server::new();
+    // Each property is two levels of JSON, and one message with a map's entry around it.
+    let mut schema = Writer::default();
+    schema.text(5, "object");
+    let mut schema = schema.finish();
+    for _ in 0..70 {
+        let mut outer = Writer::default();
+        outer.text(5, "object");
+        // JSONSchemaProps.properties
+        outer.message(29, |entry| {
+            entry.text(1, "a");
+            entry.bytes(2, &schema);
+        });
+        schema = outer.finish();
+    }
+    let mut definition = Writer::default();
+    definition.message(1, |metadata| metadata.text(1, "widgets.example.com"));
+    definition.message(2, |spec| {
+        spec.text(1, "example.com");
+        spec.message(3, |names| {
+            names.text(1, "widgets");
+            names.text(4, "Widget");
+        });
+        spec.text(4, "Namespaced");
+        spec.message(7, |version| {
+            version.text(1, "v1");
+            version.flag(2, true);
+            version.flag(3, true);
+            version.message(4, |validation| validation.bytes(1, &schema));
+        });
+    });
+    let body = envelope(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        &definition.finish(),
+    );
+    let answer = server
+        .call(Method::POST, DEFINITIONS, PROTOBUF, body.into())
+        .await;
+    refused_as_too_deep(&answer);
+}
+
+#[tokio::test(start_paused = true)]
+async fn managed_fields_of_clients_are_not_deeper_than_objects() {
+    let server = Server::new();
+    let object = |name: &str, levels: usize| {
+        let mut object = json!({
+            "metadata": {"name": name, "managedFields": [
+                {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": "FIELDS"},
+            ]},
+        })
+        .to_string();
+        let fields = "{\"f:a\":".repeat(levels - 1) + "{}" + &"}".repeat(levels - 1);
+        object = object.replace("\"FIELDS\"", &fields);
+        Bytes::from(object)
+    };
+    let json = "application/json";
+    let answer = server
+        .call(Method::POST, CONFIG_MAPS, json, object("deep", 50_000))
+        .await;
+    refused_as_too_deep(&answer);
+    server.config_map("a", json!({})).await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let answer = server
+        .call(Method::PUT, &path, json, object("a", 50_000))
+        .await;
+    refused_as_too_deep(&answer);
+    let merge = "application/merge-patch+json";
+    let answer = server
+        .call(Method::PATCH, &path, merge, object("a", 50_000))
+        .await;
+    refused_as_too_deep(&answer);
+    // The deepest that is taken can be read again.
+    let answer = server
+        .call(Method::POST, CONFIG_MAPS, json, object("edge", MAX_DEPTH))
+        .await;
+    assert_eq!(answer.0, 201, "{}", answer.1);
+    let (code, labelled) = server
+        .patch(
+            &format!("{CONFIG_MAPS}/edge"),
+            "merge-patch",
+            json!({"metadata": {"labels": {"a": "b"}}}),
+        )
+        .await;
+    assert_eq!((code, &labelled["metadata"]["name"]), (200, &json!("edge")));
+}
+
+/// A kind that keeps whatever its objects have.
+async fn free_kind(server: &Server) -> String {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    });
+    let (code, answer) = server.post(DEFINITIONS, definition).await;
+    assert_eq!(code, 201, "{answer}");
+    "/apis/example.com/v1/namespaces/default/widgets".to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_is_stored_can_be_read_again() {
+    let server = Server::new();
+    let widgets = free_kind(&server).await;
+    let widget = |name: &str, levels: usize| json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": nested(levels)});
+    let (mut taken, mut refused) = (0, 0);
+    for levels in [MAX_DEPTH - 1, MAX_DEPTH, MAX_DEPTH + 6, 200] {
+        for apply in [false, true] {
+            let name = format!("w{levels}-{apply}");
+            let body: Bytes = widget(&name, levels).to_string().into();
+            let path = format!("{widgets}/{name}");
+            let (code, answer) = if apply {
+                let query = format!("{path}?fieldManager=m");
+                let kind = "application/apply-patch+yaml";
+                server.call(Method::PATCH, &query, kind, body).await
+            } else {
+                server
+                    .call(Method::POST, &widgets, "application/json", body)
+                    .await
+            };
+            if code != 201 {
+                refused += 1;
+                assert_eq!(code, 400, "{levels} {answer}");
+                continue;
+            }
+            taken += 1;
+            // As it is read by those who change it.
+            let labels = json!({"metadata": {"labels": {"a": "b"}}});
+            let (code, patched) = server.patch(&path, "merge-patch", labels).await;
+            assert_eq!(code, 200, "{levels} {patched}");
+            assert_eq!(patched["spec"], nested(levels), "{levels}");
+        }
+    }
+    assert_eq!((taken, refused), (2, 6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotations_that_become_fields_are_shallow() {
+    let server = Server::new();
+    let path = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
+    let behavior = nested(MAX_DEPTH).to_string();
+    let key = "autoscaling.alpha.kubernetes.io/behavior";
+    let object = json!({
+        "metadata": {"name": "a", "annotations": {key: behavior}},
+        "spec": {"maxReplicas": 2, "scaleTargetRef": {"kind": "Deployment", "name": "a", "apiVersion": "apps/v1"}},
+    });
+    let (code, answer) = server.post(path, object).await;
+    assert_eq!(code, 201, "{answer}");
+    let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/a";
+    let (_, stored) = server.get(path).await;
+    assert_eq!(stored["metadata"]["annotations"][key], behavior, "{stored}");
+    assert!(stored["spec"]["behavior"]["a"].is_null());
+}
