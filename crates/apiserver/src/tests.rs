@@ -9,6 +9,7 @@ mod durable;
 mod embed;
 mod hostile;
 mod nodes;
+mod privileges;
 mod reopened;
 mod verbs;
 mod watch;
