@@ -163,10 +163,9 @@ fn read(headers: &HeaderMap, body: &Bytes, kind: &str) -> Result<Read, Status> {
 }
 
 pub(crate) fn content_type(headers: &HeaderMap) -> &str {
-    let value = headers
-        .get(http::header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
+    let value = headers.get(http::header::CONTENT_TYPE);
+    // One that cannot be read is an unknown one, not a missing one.
+    let value = value.map_or("", |value| value.to_str().unwrap_or("unreadable"));
     value.split(';').next().unwrap_or_default().trim()
 }
 

@@ -268,3 +268,106 @@ async fn a_rule_of_many_words_is_refused_without_being_written_out() {
     assert!(answer.1.to_string().len() < 100_000);
     forbidden(answer, NOT_HELD);
 }
+
+#[tokio::test(start_paused = true)]
+async fn names_that_are_not_ascii_are_impersonated() {
+    let server = Server::new();
+    let mut admin = server.caller("kubernetes-admin");
+    admin.identity = Identity::admin();
+    admin.headers = vec![
+        ("impersonate-user", "jürgen".into()),
+        ("impersonate-group", "größe".into()),
+        ("impersonate-uid", "ü".into()),
+        ("impersonate-extra-a%2Fb", "é".into()),
+    ];
+    let (code, who) = admin.who().await;
+    assert_eq!(code, 201, "{who}");
+    assert_eq!(
+        who,
+        json!({"username": "jürgen", "uid": "ü", "groups": ["größe", "system:authenticated"], "extra": {"a/b": ["é"]}})
+    );
+    // Who may not act as jürgen is told so, and does nothing.
+    let impersonate = rule(&["impersonate"], "", &["users"]);
+    let mut only = impersonate.clone();
+    only["resourceNames"] = json!(["jane"]);
+    server.allow_everywhere("joe", json!([only])).await;
+    let mut joe = server.caller("joe");
+    joe.headers = vec![("impersonate-user", "jürgen".into())];
+    forbidden(
+        joe.who().await,
+        "users \"jürgen\" is forbidden: User \"joe\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope",
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_is_nobody_to_act_as() {
+    let server = Server::new();
+    let mut admin = server.caller("kubernetes-admin");
+    admin.identity = Identity::admin();
+    for name in [
+        "impersonate-user",
+        "impersonate-group",
+        "impersonate-uid",
+        "impersonate-extra-scopes",
+        "impersonate-something-new",
+    ] {
+        admin.headers = vec![
+            ("impersonate-user", b"jane".to_vec()),
+            (name, b"j\xfcrgen".to_vec()),
+        ];
+        if name == "impersonate-user" {
+            admin.headers.remove(0);
+        }
+        let (code, answer) = admin.who().await;
+        assert_eq!(code, 400, "{name}: {answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_well_formed_names_are_service_accounts() {
+    let server = Server::new();
+    // In one namespace, of service accounts only.
+    server
+        .allow("joe", &["impersonate"], "", &["serviceaccounts"])
+        .await;
+    let mut joe = server.caller("joe");
+    joe.headers = vec![("impersonate-user", "system:serviceaccount:default:a".into())];
+    let (code, who) = joe.who().await;
+    assert_eq!(code, 201, "{who}");
+    assert_eq!(
+        who["groups"],
+        json!([
+            "system:serviceaccounts",
+            "system:serviceaccounts:default",
+            "system:authenticated"
+        ])
+    );
+    for name in ["default:a:b", "default:A", "default:"] {
+        joe.headers = vec![(
+            "impersonate-user",
+            format!("system:serviceaccount:{name}").into(),
+        )];
+        forbidden(joe.who().await, "cannot impersonate resource \"users\"");
+    }
+    let mut admin = server.caller("kubernetes-admin");
+    admin.identity = Identity::admin();
+    admin.headers = vec![
+        ("impersonate-user", "jane".into()),
+        ("impersonate-group", "system:unauthenticated".into()),
+    ];
+    // Not authenticated as well: the review is for those who are.
+    let (code, who) = admin.who().await;
+    assert_ne!(code, 201, "{who}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_cannot_be_read_is_no_token() {
+    let server = Server::new();
+    let request = Request::builder().uri(CONFIG_MAPS).header(
+        "authorization",
+        HeaderValue::from_bytes(b"Bearer \xfc").unwrap(),
+    );
+    let request = request.body(Bytes::new()).unwrap();
+    let response = server.server.transport().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 401);
+}
