@@ -109,6 +109,12 @@ impl Context {
         if !causes.is_empty() {
             return Err(self.invalid(&name, causes));
         }
+        if self.info.verb != "create" {
+            // An update or an apply of what is not there.
+            let Context { shared, info, .. } = &*self;
+            let rbac = &shared.rbac;
+            rbac.check_verb(shared, &self.identity, info, "create")?;
+        }
         let verdict = self.verdict(&admission, &value, None)?;
         Ok(Checked {
             draft: (!dry_run).then(|| Draft::new(&kind, &value, opaque.as_deref())),

@@ -371,3 +371,35 @@ async fn a_token_that_cannot_be_read_is_no_token() {
     let response = server.server.transport().oneshot(request).await.unwrap();
     assert_eq!(response.status(), 401);
 }
+
+#[tokio::test(start_paused = true)]
+async fn creating_by_another_verb_needs_create() {
+    let server = Server::new();
+    let resources = ["configmaps", "services", "limitranges"];
+    server
+        .allow("joe", &["get", "update", "patch"], "", &resources)
+        .await;
+    let joe = server.caller("joe");
+    let path = format!("{CONFIG_MAPS}/new");
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}});
+    let (code, status) = joe.apply(&path, object.clone()).await;
+    let message = "configmaps \"new\" is forbidden: User \"joe\" cannot create resource \"configmaps\" in API group \"\" in the namespace \"default\"";
+    assert_eq!((code, &status["message"]), (403, &json!(message)));
+    assert_eq!(server.get(&path).await.0, 404);
+    let ranges = "/api/v1/namespaces/default/limitranges";
+    let range = json!({"metadata": {"name": "r"}, "spec": {"limits": []}});
+    forbidden(
+        joe.put(&format!("{ranges}/r"), range.clone()).await,
+        "cannot create resource \"limitranges\"",
+    );
+    // What is there can be changed.
+    server.config_map("new", json!({})).await;
+    assert_eq!(joe.apply(&path, object.clone()).await.0, 200);
+    server.delete(&path).await;
+    let jane = server.caller("jane");
+    server
+        .allow("jane", &["create", "update", "patch"], "", &resources)
+        .await;
+    assert_eq!(jane.apply(&path, object).await.0, 201);
+    assert_eq!(jane.put(&format!("{ranges}/r"), range).await.0, 201);
+}
