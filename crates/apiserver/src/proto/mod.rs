@@ -252,7 +252,10 @@ fn time(bytes: &[u8], micro: bool) -> Result<Value, String> {
         }
     }
     let nanos = i32::try_from(nanos).map_err(|_| "a time has an odd fraction")?;
-    let time = jiff::Timestamp::new(seconds, nanos).map_err(|_| "a time is out of range")?;
+    let time = jiff::Timestamp::new(seconds, nanos).ok();
+    let time = time
+        .filter(schema::is_rfc3339)
+        .ok_or("a time is out of range")?;
     let format = if micro {
         "%Y-%m-%dT%H:%M:%S.%6fZ"
     } else {

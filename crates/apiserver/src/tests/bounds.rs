@@ -1,4 +1,5 @@
-//! How deep what clients send may nest: never so deep that the stack or the store ends there.
+//! How deep what clients send may nest, and how large its numbers may be: never so that the stack, the store or those
+//! who read it end there.
 
 use super::*;
 use crate::proto::wire::Writer;
@@ -215,4 +216,59 @@ async fn annotations_that_become_fields_are_shallow() {
     let (_, stored) = server.get(path).await;
     assert_eq!(stored["metadata"]["annotations"][key], behavior, "{stored}");
     assert!(stored["spec"]["behavior"]["a"].is_null());
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletions_end_within_the_years_that_can_be_written() {
+    let server = Server::new();
+    server.service_account().await;
+    for (name, query) in [
+        ("own", String::new()),
+        ("asked", format!("?gracePeriodSeconds={}", i64::MAX)),
+    ] {
+        let object = json!({"metadata": {"name": name}, "spec": {
+            "nodeName": "n", "terminationGracePeriodSeconds": i64::MAX, "containers": [{"name": "c", "image": "i"}],
+        }});
+        assert_eq!(server.post(PODS, object).await.0, 201);
+        let path = format!("{PODS}/{name}");
+        let (code, deleted) = server.delete(&format!("{path}{query}")).await;
+        assert_eq!(code, 200, "{deleted}");
+        let until = &deleted["metadata"]["deletionTimestamp"];
+        assert_eq!(until, "9999-12-31T23:59:59Z");
+        // Sooner after all.
+        let (_, sooner) = server.delete(&format!("{path}?gracePeriodSeconds=5")).await;
+        let until = &sooner["metadata"]["deletionTimestamp"];
+        assert_eq!(until, "2023-11-14T22:13:25Z");
+    }
+    // Kinds that keep no generation take what a client sends.
+    let object =
+        json!({"metadata": {"name": "g", "generation": i64::MAX, "finalizers": ["example.com/a"]}});
+    assert_eq!(server.post(CONFIG_MAPS, object).await.0, 201);
+    let (_, deleting) = server.delete(&format!("{CONFIG_MAPS}/g")).await;
+    assert_eq!(deleting["metadata"]["generation"], i64::MAX, "{deleting}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn quantities_and_times_are_those_that_others_can_read() {
+    let server = Server::new();
+    server.service_account().await;
+    let pod = |cpu: &str| {
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [
+            {"name": "c", "image": "i", "resources": {"limits": {"cpu": cpu}}},
+        ]}})
+    };
+    let (code, created) = server.post(PODS, pod("1e999999999")).await;
+    assert_eq!(code, 201, "{created}");
+    let limit = &created["spec"]["containers"][0]["resources"]["limits"]["cpu"];
+    assert_eq!(limit, "1e99");
+    for time in ["-000005-01-01T00:00:00Z", "0000-01-01T00:00:00+01:00"] {
+        let lease = json!({"metadata": {"name": "l"}, "spec": {"renewTime": time}});
+        let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+        assert_eq!(server.post(path, lease).await.0, 400, "{time}");
+        let event = json!({
+            "metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "firstTimestamp": time,
+        });
+        let path = "/api/v1/namespaces/default/events";
+        assert_eq!(server.post(path, event).await.0, 400, "{time}");
+    }
 }
