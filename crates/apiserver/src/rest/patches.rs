@@ -110,7 +110,10 @@ impl Context {
     /// Applies a patch of the request's type to a value.
     pub(crate) fn change(&self, value: &mut Value, changes: Value) -> Result<(), Status> {
         match content_type(&self.headers) {
-            "application/json-patch+json" => patch::json(value, &changes)?,
+            "application/json-patch+json" => {
+                patch::check_depth(value, &changes)?;
+                patch::json(value, &changes)?;
+            }
             "application/merge-patch+json" => patch::merge(value, changes),
             "application/strategic-merge-patch+json" if self.kind.custom().is_none() => {
                 let ty = schema::type_for(&self.kind.group, &self.kind.version, &self.kind.kind);

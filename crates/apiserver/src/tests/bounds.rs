@@ -272,3 +272,37 @@ async fn quantities_and_times_are_those_that_others_can_read() {
         assert_eq!(server.post(path, event).await.0, 400, "{time}");
     }
 }
+
+/// A chain of objects that each operation hangs below another: no single one of them is deep.
+#[tokio::test(start_paused = true)]
+async fn operations_of_a_json_patch_cannot_pile_up() {
+    let server = Server::new();
+    server.config_map("a", json!({})).await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let end = "/a".repeat(99);
+    let piled = |times: usize, operation: &str| {
+        let mut operations = vec![json!({"op": "add", "path": "/x", "value": nested(100)})];
+        for _ in 0..times {
+            let below = format!("/y{end}/x");
+            operations.push(json!({"op": "add", "path": "/y", "value": nested(100)}));
+            operations.push(json!({"op": operation, "from": "/x", "path": below}));
+            operations.push(json!({"op": "move", "from": "/y", "path": "/x"}));
+        }
+        Value::Array(operations)
+    };
+    for (times, operation) in [(2, "move"), (20, "copy"), (300, "move")] {
+        let (code, status) = server
+            .patch(&path, "json-patch", piled(times, operation))
+            .await;
+        assert!(matches!(code, 400 | 422), "{status}");
+    }
+    // Many that are not deep are none of that.
+    let many = (0..2_000).map(|n| {
+        let to = format!("/metadata/annotations/a{n}");
+        json!({"op": "copy", "from": "/metadata/labels/app", "path": to})
+    });
+    let first = json!({"op": "add", "path": "/metadata/annotations", "value": {}});
+    let many: Value = std::iter::once(first).chain(many).collect();
+    let (code, answer) = server.patch(&path, "json-patch", many).await;
+    assert_eq!(code, 200, "{answer}");
+}
