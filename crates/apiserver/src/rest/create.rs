@@ -116,6 +116,9 @@ impl Context {
             rbac.check_verb(shared, &self.identity, info, "create")?;
         }
         let verdict = self.verdict(&admission, &value, None)?;
+        if !dry_run {
+            self.check_size(&mut value, 0)?;
+        }
         Ok(Checked {
             draft: (!dry_run).then(|| Draft::new(&kind, &value, opaque.as_deref())),
             name,

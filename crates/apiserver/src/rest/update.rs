@@ -126,6 +126,9 @@ impl Context {
         if is_finished(&kind, &new) {
             return self.finish_deletion(transaction, old, new, opaque.as_deref(), dry_run);
         }
+        if !dry_run {
+            self.check_size(&mut new, old_body.len())?;
+        }
         let draft = Draft::new(&kind, &new, opaque.as_deref());
         if draft.is(&old_body, old.revision) {
             return Ok(old.clone());

@@ -306,3 +306,51 @@ async fn operations_of_a_json_patch_cannot_pile_up() {
     let (code, answer) = server.patch(&path, "json-patch", many).await;
     assert_eq!(code, 200, "{answer}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn objects_do_not_grow_beyond_what_etcd_takes() {
+    let server = Server::new();
+    server.service_account().await;
+    let refused = |(code, status): (u16, Value)| {
+        assert_eq!(
+            (code, &status["reason"], &status["message"]),
+            (
+                413,
+                &json!("RequestEntityTooLarge"),
+                &json!("Request entity too large: etcdserver: request is too large")
+            )
+        );
+    };
+    let pod = |name: &str, length: usize| {
+        let container = json!({"name": "c", "image": "i", "args": ["x".repeat(length)]});
+        json!({"metadata": {"name": name}, "spec": {"containers": [container]}})
+    };
+    refused(server.post(PODS, pod("a", 1_600_000)).await);
+    assert_eq!(server.post(PODS, pod("a", 1_500_000)).await.0, 201);
+    // Little by little.
+    let widgets = free_kind(&server).await;
+    let widget =
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
+    assert_eq!(server.post(&widgets, widget).await.0, 201);
+    let path = format!("{widgets}/w");
+    for part in 0..3 {
+        let grown = json!({"spec": {format!("part{part}"): "x".repeat(600_000)}});
+        let answer = server.patch(&path, "merge-patch", grown).await;
+        if part == 2 {
+            refused(answer);
+        } else {
+            assert_eq!(answer.0, 200);
+        }
+    }
+    // By aliases, of which little is sent.
+    let text = "x".repeat(20_000);
+    let aliases = "*a, ".repeat(100);
+    let yaml = format!(
+        "apiVersion: example.com/v1\nkind: Widget\nmetadata: {{name: aliased}}\na: &a {text}\nb: [{aliases}]\n"
+    );
+    refused(
+        server
+            .call(Method::POST, &widgets, "application/yaml", yaml.into())
+            .await,
+    );
+}
