@@ -22,6 +22,10 @@ const MICROS: i64 = 1_000_000;
 const SIGN: u64 = 1 << 63;
 
 impl Time {
+    /// The first and the last second that RFC 3339 can write: years have four digits.
+    pub const FIRST_UNIX: i64 = -62_167_219_200;
+    pub const LAST_UNIX: i64 = 253_402_300_799;
+
     pub fn from_unix(seconds: i64) -> Time {
         Time(NonZeroU64::new(seconds.cast_unsigned() ^ SIGN).unwrap_or(NonZeroU64::MIN))
     }
@@ -193,35 +197,28 @@ pub(crate) fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year, month, day)
 }
 
+/// A time beyond the years that can be written is the last, or the first, that can: nobody could read another.
 fn write_seconds(f: &mut fmt::Formatter<'_>, unix: i64) -> fmt::Result {
+    let unix = unix.clamp(Time::FIRST_UNIX, Time::LAST_UNIX);
     let (year, month, day) = civil_from_days(unix.div_euclid(86_400));
     let second = unix.rem_euclid(86_400);
-    if (0..=9999).contains(&year) {
-        // By hand: every write prints a few, and formatting six numbers takes far longer than making them.
-        let mut text = *b"0000-00-00T00:00:00";
-        for (at, number, digits) in [
-            (0, year, 4),
-            (5, month, 2),
-            (8, day, 2),
-            (11, second / 3600, 2),
-            (14, second / 60 % 60, 2),
-            (17, second % 60, 2),
-        ] {
-            let mut rest = number;
-            for place in text[at..at + digits].iter_mut().rev() {
-                *place = b'0' + (rest % 10) as u8;
-                rest /= 10;
-            }
+    // By hand: every write prints a few, and formatting six numbers takes far longer than making them.
+    let mut text = *b"0000-00-00T00:00:00";
+    for (at, number, digits) in [
+        (0, year, 4),
+        (5, month, 2),
+        (8, day, 2),
+        (11, second / 3600, 2),
+        (14, second / 60 % 60, 2),
+        (17, second % 60, 2),
+    ] {
+        let mut rest = number;
+        for place in text[at..at + digits].iter_mut().rev() {
+            *place = b'0' + (rest % 10) as u8;
+            rest /= 10;
         }
-        return f.write_str(std::str::from_utf8(&text).unwrap_or_default());
     }
-    write!(
-        f,
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
+    f.write_str(std::str::from_utf8(&text).unwrap_or_default())
 }
 
 impl fmt::Display for Time {
@@ -284,6 +281,23 @@ serde_as_text!(MicroTime);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_written_within_the_years_of_rfc_3339() {
+        for (unix, expected) in [
+            (i64::MIN, "0000-01-01T00:00:00Z"),
+            (Time::FIRST_UNIX, "0000-01-01T00:00:00Z"),
+            (Time::LAST_UNIX, "9999-12-31T23:59:59Z"),
+            (Time::LAST_UNIX + 1, "9999-12-31T23:59:59Z"),
+            (i64::MAX, "9999-12-31T23:59:59Z"),
+        ] {
+            let written = Time::from_unix(unix).to_string();
+            assert_eq!(written, expected);
+            assert!(Time::parse(&written).is_some());
+        }
+        let end = MicroTime::from_unix_micros(i64::MAX).to_string();
+        assert!(MicroTime::parse(&end).is_some(), "{end}");
+    }
 
     #[test]
     fn a_time_that_may_be_absent_takes_no_more_room() {

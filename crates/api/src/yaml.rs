@@ -8,6 +8,7 @@ mod scalar;
 
 use crate::collections::HashMap;
 use std::borrow::Cow;
+use std::rc::Rc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 
@@ -32,13 +33,23 @@ pub struct Error {
 
 /// Parsers of JSON give up at 128.
 const DEEPEST: usize = 127;
+const TOO_DEEP: &str = "nested too deeply";
 
-/// How much may come out of aliases: a few lines could else fill the memory.
-// UPSTREAM: about as many before "excessive aliasing".
-const MOST_BY_ALIASES: usize = 400_000;
+/// How many bytes of JSON may come out of the aliases of one document, of which a few lines could else fill the
+/// memory: as many as an API server takes in one request.
+const MAX_ALIAS_BYTES: usize = 3 * 1024 * 1024;
 
 /// All documents of a stream; an empty one is `null`.
 pub fn documents(text: &str) -> Result<Vec<Document>, Error> {
+    read(text, usize::MAX)
+}
+
+/// The first document of a stream; what comes after it is not looked at.
+pub fn first_document(text: &str) -> Result<Option<Document>, Error> {
+    read(text, 1).map(|documents| documents.into_iter().next())
+}
+
+fn read(text: &str, most: usize) -> Result<Vec<Document>, Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader::default();
     for event in Parser::new_from_str(text) {
@@ -47,6 +58,9 @@ pub fn documents(text: &str) -> Result<Vec<Document>, Error> {
         reader
             .take(event, &place)
             .map_err(|problem| Error { line, problem })?;
+        if reader.documents.len() >= most {
+            break;
+        }
     }
     Ok(reader.documents)
 }
@@ -57,17 +71,28 @@ struct Reader {
     /// Collections that are not closed yet, the outermost first, each with the anchor that names it.
     open: Vec<(Collection, usize)>,
     anchors: HashMap<usize, Node>,
-    by_aliases: usize,
+    /// How many bytes of JSON the aliases of this document stand for.
+    alias_bytes: usize,
     /// Where the document begins, once something of it was seen.
     line: Option<usize>,
     twice: Option<(usize, String)>,
 }
 
+/// A node that is complete. Aliases share it: copies would take memory long before the bytes are counted.
 #[derive(Clone)]
-enum Node {
-    Scalar(Scalar),
-    List(Vec<Node>),
-    Map(Vec<Member>),
+struct Node {
+    content: Content,
+    /// The length of its JSON.
+    bytes: usize,
+    /// How many collections lie in each other, itself included.
+    depth: usize,
+}
+
+#[derive(Clone)]
+enum Content {
+    Scalar(Rc<Scalar>),
+    List(Rc<Vec<Node>>),
+    Map(Rc<Vec<Member>>),
 }
 
 #[derive(Clone)]
@@ -112,14 +137,14 @@ impl Reader {
             Event::DocumentStart(_) => self.line = None,
             Event::DocumentEnd => {
                 self.anchors.clear();
-                self.by_aliases = 0;
+                self.alias_bytes = 0;
             }
             Event::Scalar(text, style, anchor, tag) => {
                 self.begin(place);
                 if self.expects_name() && style == ScalarStyle::Plain && text == "<<" {
                     return self.name_next(Name::Merge);
                 }
-                let node = Node::Scalar(scalar(text, style, tag.as_deref())?);
+                let node = Node::scalar(scalar(text, style, tag.as_deref())?);
                 self.add(node, anchor, place)?;
             }
             Event::SequenceStart(anchor, _) => self.open(opens(false), anchor, place)?,
@@ -129,8 +154,8 @@ impl Reader {
                     return Ok(());
                 };
                 let node = match collection {
-                    Collection::List(items) => Node::List(items),
-                    Collection::Map { members, .. } => Node::Map(members.all),
+                    Collection::List(items) => Node::list(items),
+                    Collection::Map { members, .. } => Node::map(members.all),
                 };
                 self.add(node, anchor, place)?;
             }
@@ -138,9 +163,12 @@ impl Reader {
                 self.begin(place);
                 let node = self.anchors.get(&anchor);
                 let node = node.ok_or("an anchor's value contains itself")?.clone();
-                self.by_aliases += node.size();
-                if self.by_aliases > MOST_BY_ALIASES {
+                self.alias_bytes = self.alias_bytes.saturating_add(node.bytes);
+                if self.alias_bytes > MAX_ALIAS_BYTES {
                     return Err("document contains excessive aliasing".to_owned());
+                }
+                if self.open.len() + node.depth > DEEPEST {
+                    return Err(TOO_DEEP.to_owned());
                 }
                 self.add(node, 0, place)?;
             }
@@ -158,7 +186,7 @@ impl Reader {
             return Err("a name must not be a list or a map".to_owned());
         }
         if self.open.len() == DEEPEST {
-            return Err("nested too deeply".to_owned());
+            return Err(TOO_DEEP.to_owned());
         }
         self.open.push((collection, anchor));
         Ok(())
@@ -184,10 +212,10 @@ impl Reader {
             self.anchors.insert(anchor, node.clone());
         }
         if self.expects_name() {
-            let Node::Scalar(scalar) = node else {
+            let Content::Scalar(scalar) = node.content else {
                 return Err("a name must not be a list or a map".to_owned());
             };
-            return self.name_next(Name::Member(scalar.into_name()?));
+            return self.name_next(Name::Member(Rc::unwrap_or_clone(scalar).into_name()?));
         }
         match self.open.last_mut() {
             None => {
@@ -241,18 +269,18 @@ impl Members {
 
     /// Adds the members of a map, or of the maps of a list, of which earlier ones count more.
     fn merge(&mut self, node: Node) -> Result<(), String> {
-        let maps = match node {
-            Node::List(items) => items,
-            node => vec![node],
+        let maps = match &node.content {
+            Content::List(items) => items.as_slice(),
+            _ => std::slice::from_ref(&node),
         };
-        for map in maps.into_iter().rev() {
-            let Node::Map(merged) = map else {
+        for map in maps.iter().rev() {
+            let Content::Map(merged) = &map.content else {
                 return Err("map merge requires map or sequence of maps as the value".to_owned());
             };
-            for member in merged {
+            for member in merged.iter() {
                 let member = Member {
                     is_merged: true,
-                    ..member
+                    ..member.clone()
                 };
                 match self.places.get(&member.name) {
                     // UPSTREAM: it also replaces what stands before it.
@@ -266,19 +294,43 @@ impl Members {
 }
 
 impl Node {
-    /// How many nodes it is made of.
-    fn size(&self) -> usize {
-        1 + match self {
-            Node::Scalar(_) => 0,
-            Node::List(items) => items.iter().map(Node::size).sum(),
-            Node::Map(members) => members.iter().map(|member| member.value.size()).sum(),
+    fn scalar(scalar: Scalar) -> Node {
+        Node {
+            bytes: scalar.json().len(),
+            depth: 0,
+            content: Content::Scalar(Rc::new(scalar)),
+        }
+    }
+
+    fn list(items: Vec<Node>) -> Node {
+        // With what stands between them.
+        let bytes = items.iter().map(|item| item.bytes + 1).sum::<usize>() + 2;
+        let depth = items.iter().map(|item| item.depth).max().unwrap_or(0) + 1;
+        Node {
+            bytes,
+            depth,
+            content: Content::List(Rc::new(items)),
+        }
+    }
+
+    fn map(members: Vec<Member>) -> Node {
+        let sizes = members
+            .iter()
+            .map(|member| scalar::quoted(&member.name).len() + member.value.bytes + 2);
+        let bytes = sizes.sum::<usize>() + 2;
+        let depths = members.iter().map(|member| member.value.depth);
+        let depth = depths.max().unwrap_or(0) + 1;
+        Node {
+            bytes,
+            depth,
+            content: Content::Map(Rc::new(members)),
         }
     }
 
     fn print(&self, json: &mut String) {
-        match self {
-            Node::Scalar(scalar) => json.push_str(&scalar.json()),
-            Node::List(items) => {
+        match &self.content {
+            Content::Scalar(scalar) => json.push_str(&scalar.json()),
+            Content::List(items) => {
                 json.push('[');
                 for (index, item) in items.iter().enumerate() {
                     json.push_str(if index == 0 { "" } else { "," });
@@ -286,7 +338,7 @@ impl Node {
                 }
                 json.push(']');
             }
-            Node::Map(members) => {
+            Content::Map(members) => {
                 json.push('{');
                 for (index, member) in members.iter().enumerate() {
                     json.push_str(if index == 0 { "" } else { "," });

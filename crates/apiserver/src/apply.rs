@@ -6,6 +6,7 @@
 mod compare;
 mod fields;
 mod items;
+mod last_applied;
 mod manage;
 mod merge;
 mod schema;

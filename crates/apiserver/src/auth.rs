@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 /// Members of this group may do everything, whatever the roles say.
 pub const MASTERS: &str = "system:masters";
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
+pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 
 /// An authenticated user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl Identity {
     pub fn anonymous() -> Identity {
         Identity {
             user: "system:anonymous".to_owned(),
-            groups: vec!["system:unauthenticated".to_owned()],
+            groups: vec![UNAUTHENTICATED.to_owned()],
             ..Identity::default()
         }
     }

@@ -3,13 +3,14 @@
 //! A definition takes effect in the transaction that writes it: when its creation is answered, its kinds are
 //! served. Deleting it deletes its objects, and it lasts until the last of them is gone.
 
+mod approval;
 mod checks;
 mod definition;
 pub(crate) mod lifecycle;
 pub(crate) mod structural;
 
 pub(crate) use checks::validate;
-pub(crate) use definition::{complete, kinds_of};
+pub(crate) use definition::complete;
 
 use regex::Regex;
 use serde_json::Value;

@@ -1,9 +1,11 @@
 //! Patches: JSON patch (RFC 6902), merge patch (RFC 7386) and Kubernetes' strategic merge patch.
 
+mod depth;
 mod json;
 mod merge;
 mod strategic;
 
+pub(crate) use depth::check as check_depth;
 pub(crate) use json::apply as json;
 pub(crate) use merge::apply as merge;
 pub(crate) use strategic::apply as strategic;

@@ -15,6 +15,7 @@ mod read;
 mod request;
 pub(crate) mod response;
 mod reviews;
+mod size;
 pub(crate) mod strict;
 mod subresource;
 mod update;

@@ -166,14 +166,14 @@ impl Context {
         } else {
             ""
         };
-        escalation::check(
-            &self.shared,
-            &self.identity,
-            admission.kind,
+        let write = escalation::Write {
+            kind: admission.kind,
+            requested_name: &self.info.name,
             namespace,
             new,
             old,
-        )?;
+        };
+        escalation::check(&self.shared, &self.identity, &write)?;
         self.admission(admission, |context, request| {
             admission::review(context, request, new, old)
         })

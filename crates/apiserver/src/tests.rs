@@ -2,12 +2,14 @@
 
 mod access;
 mod apply;
+mod bounds;
 mod custom;
 mod delete;
 mod durable;
 mod embed;
 mod hostile;
 mod nodes;
+mod privileges;
 mod reopened;
 mod verbs;
 mod watch;

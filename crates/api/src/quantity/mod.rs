@@ -43,6 +43,9 @@ pub enum Format {
     DecimalExponent,
 }
 
+/// The power of ten that the magnitude of a capped amount does not exceed.
+const MAX_CAPPED_EXPONENT: i32 = 99;
+
 /// Why a text is not a quantity. The messages are upstream's: users search for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
@@ -165,6 +168,20 @@ impl Quantity {
             exponent = exponent.saturating_add(1);
         };
         *self = Self::from_parts(product, exponent, self.format);
+    }
+
+    /// Cuts an amount down that nobody can mean. Go writes out all digits of what it computes with: a hundred are
+    /// nothing, the billion of `1e999999999` keep every client busy for minutes.
+    pub fn cap(&mut self) {
+        let most = Self::from_parts(self.mantissa.signum(), MAX_CAPPED_EXPONENT, self.format);
+        let is_beyond = match self.sign() {
+            1 => *self > most,
+            -1 => *self < most,
+            _ => false,
+        };
+        if is_beyond {
+            *self = most;
+        }
     }
 
     /// Builds a quantity in its normal form: no trailing zeros in the mantissa.

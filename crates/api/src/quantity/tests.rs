@@ -352,3 +352,24 @@ proptest! {
         prop_assert_eq!(slow.to_string(), text);
     }
 }
+
+#[test]
+fn amounts_that_nobody_means_are_cut_down() {
+    let capped = |text: &str| {
+        let mut quantity = quantity(text);
+        quantity.cap();
+        quantity.to_string()
+    };
+    for text in ["0", "1e99", "-1e99", "1.500", "7Ei", "1e21", "100m"] {
+        assert_eq!(capped(text), text);
+    }
+    for (text, expected) in [
+        ("1e100", "1e99"),
+        ("1e999999999", "1e99"),
+        ("-1e2147483647", "-1e99"),
+        (&"9".repeat(200), "1e99"),
+    ] {
+        let capped = capped(text);
+        assert_eq!(quantity(&capped), quantity(expected), "{text} {capped}");
+    }
+}

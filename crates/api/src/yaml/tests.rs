@@ -128,8 +128,39 @@ fn hostile_text_is_refused() {
         bomb.push_str(&format!("a{level}: &a{level} [{below}]\n"));
     }
     check(&bomb, "line 6: document contains excessive aliasing");
+    let big = "x".repeat(100_000);
+    let aliases = "*a,".repeat(2_000);
+    check(
+        &format!("a: &a {big}\nb: [{aliases}]\n"),
+        "line 2: document contains excessive aliasing",
+    );
     check(&"[".repeat(100_000), "line 1: recursion limit exceeded");
     check(&"- ".repeat(200), "line 1: nested too deeply");
+}
+
+#[test]
+fn aliases_count_for_the_depth_of_what_they_stand_for() {
+    let nested = |inside: &str, levels: usize| {
+        format!("{}{inside}{}", "[".repeat(levels), "]".repeat(levels))
+    };
+    let text = format!("a: &a {}\nb: {}\n", nested("1", 63), nested("*a", 63));
+    assert_eq!(documents(&text).unwrap().len(), 1);
+    let text = format!("a: &a {}\nb: {}\n", nested("1", 63), nested("*a", 64));
+    check(&text, "line 2: nested too deeply");
+    // Each one is as deep as all before it, and some more.
+    let mut chain = format!("a0: &a0 {}\n", nested("1", 100));
+    for level in 1..200 {
+        let inside = nested(&format!("*a{}", level - 1), 100);
+        chain.push_str(&format!("a{level}: &a{level} {inside}\n"));
+    }
+    check(&chain, "line 2: nested too deeply");
+}
+
+#[test]
+fn the_first_document_is_read_and_no_other() {
+    let first = first_document("a: 1\n---\nb: [\n").unwrap().unwrap();
+    assert_eq!(first.json, r#"{"a":1}"#);
+    assert_eq!(first_document("").unwrap(), None);
 }
 
 proptest::proptest! {

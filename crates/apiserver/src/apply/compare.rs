@@ -184,12 +184,18 @@ fn collect(place: Place<'_>, value: &Value) -> Node {
             }
         }
         relation => {
-            for item in value.as_array().into_iter().flatten() {
-                let Some(identity) = place.identity(&relation, item) else {
-                    continue;
-                };
-                let mut below = collect(place.item(), item);
-                below.member = true;
+            let items = value.as_array().into_iter().flatten();
+            let mut found: Vec<(String, Node)> = items
+                .filter_map(|item| {
+                    let identity = place.identity(&relation, item)?;
+                    let mut below = collect(place.item(), item);
+                    below.member = true;
+                    Some((identity, below))
+                })
+                .collect();
+            // In the order of the set each is put at its end.
+            found.sort_by(|(one, _), (two, _)| one.cmp(two));
+            for (identity, below) in found {
                 node.below.put(identity, below);
             }
         }

@@ -2,6 +2,7 @@
 
 use super::compare::{Comparison, fields_of};
 use super::fields::Fields;
+use super::last_applied::{self, KUBECTL};
 use super::merge;
 use super::schema::Place;
 use super::set::{FieldSet, path_text};
@@ -13,9 +14,6 @@ use serde_json::{Value, json};
 /// UPSTREAM: with more managers of updates than this, the oldest are merged into one.
 const MAX_UPDATE_MANAGERS: usize = 10;
 const ANCIENT: &str = "ancient-changes";
-/// The manager under which kubectl applies, and where it used to write down what it applied.
-const KUBECTL: &str = "kubectl";
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 const SCALE_VERSION: &str = "autoscaling/v1";
 
@@ -175,8 +173,12 @@ pub(crate) fn apply(
         changed.remove_tree(path);
         lost.remove_tree(path);
     }
-    let force = force || (manager.name == KUBECTL && own_before(place, live, &entries, &changed));
-    resolve_conflicts(&mut entries, &changed, force, manager)?;
+    let is_kubectl = manager.name == KUBECTL && !manager.is_scale();
+    let own = match live {
+        Some(live) if is_kubectl => last_applied::fields(place, &manager.api_version, live),
+        _ => FieldSet::default(),
+    };
+    resolve_conflicts(&mut entries, &changed, &own, force, manager)?;
     for entry in &mut entries {
         if entry.fields.overlap(&lost) {
             let fields = entry.fields.set_mut();
@@ -199,6 +201,9 @@ pub(crate) fn apply(
     };
     entries.insert(position.unwrap_or(entries.len()).min(entries.len()), entry);
     write(&mut merged, entries);
+    if is_kubectl {
+        last_applied::update(&mut merged, config);
+    }
     Ok(merged)
 }
 
@@ -252,41 +257,21 @@ fn replicas_are_owned(kind: &Kind, entries: &[Entry]) -> bool {
         .any(|entry| entry.fields.set().contains_at_or_below(&path))
 }
 
-/// UPSTREAM: kubectl may take over what it applied before there was server-side apply, which it wrote down in
-/// an annotation: a dispute about nothing else is none.
-fn own_before(
-    place: Place<'_>,
-    live: Option<&Value>,
-    entries: &[Entry],
-    changed: &FieldSet,
-) -> bool {
-    let annotation = live.and_then(|live| live["metadata"]["annotations"][LAST_APPLIED].as_str());
-    let Some(Ok(before)) = annotation.map(serde_json::from_str::<Value>) else {
-        return false;
-    };
-    let owned = fields_of(place, &before);
-    entries.iter().all(|entry| {
-        let disputed = entry.fields.set().intersection(changed);
-        disputed.difference(&owned).is_empty()
-    })
-}
-
-/// Fields that others own and that would change: a conflict, or, by force, no longer theirs.
+/// Fields that others own and that would change, and that are not the applier's own by what it applied before: a
+/// conflict, or, by force, no longer theirs.
 fn resolve_conflicts(
     entries: &mut [Entry],
     changed: &FieldSet,
+    own: &FieldSet,
     force: bool,
     applier: &Manager,
 ) -> Result<(), Status> {
     let mut conflicts = Vec::new();
-    for entry in entries.iter_mut() {
-        let disputed = entry.fields.set().intersection(changed);
+    let touched = |entry: &&Entry| !force && entry.fields.overlap(changed);
+    for entry in entries.iter().filter(touched) {
+        let disputed = entry.fields.set().intersection(changed).difference(own);
         if disputed.is_empty() {
             continue;
-        }
-        if force {
-            let fields = entry.fields.set_mut();
-            *fields = fields.difference(&disputed);
         }
         let mut owner = entry.manager.clone();
         if applier.is_scale() {
@@ -295,11 +280,16 @@ fn resolve_conflicts(
         }
         conflicts.push((owner, disputed));
     }
-    if force || conflicts.is_empty() {
-        Ok(())
-    } else {
-        Err(conflict(&conflicts))
+    if !conflicts.is_empty() {
+        return Err(conflict(&conflicts));
     }
+    for entry in entries {
+        if entry.fields.overlap(changed) {
+            let fields = entry.fields.set_mut();
+            *fields = fields.difference(changed);
+        }
+    }
+    Ok(())
 }
 
 fn conflict(conflicts: &[(Manager, FieldSet)]) -> Status {

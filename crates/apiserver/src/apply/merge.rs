@@ -1,8 +1,9 @@
 //! Merging an applied configuration into an object, and removing what is no longer applied.
 
 use super::schema::{Place, Relation};
-use super::set::FieldSet;
+use super::set::{FieldSet, Node};
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Puts what the configuration says over the live object.
 pub(super) fn merge(place: Place<'_>, live: &mut Value, config: &Value) {
@@ -37,16 +38,23 @@ fn merge_list(
 ) -> Vec<Value> {
     let identify = |item: &Value| place.identity(relation, item).unwrap_or_default();
     let wanted: Vec<String> = config.iter().map(identify).collect();
+    // Looked up, not searched for: a list of a megabyte has a hundred thousand items.
+    let is_wanted: BTreeSet<&str> = wanted.iter().map(String::as_str).collect();
     let mut live: Vec<(String, Option<Value>)> = live
         .into_iter()
         .map(|item| (identify(&item), Some(item)))
         .collect();
+    let mut indexes: BTreeMap<String, usize> = BTreeMap::new();
+    for (index, (identity, _)) in live.iter().enumerate() {
+        // Of several the first one counts.
+        indexes.entry(identity.clone()).or_insert(index);
+    }
     let mut merged = Vec::with_capacity(live.len() + config.len());
     let mut next_live = 0;
     for (index, item) in config.iter().enumerate() {
         // Live items up to the next shared one come first.
         while let Some((identity, own)) = live.get_mut(next_live) {
-            if wanted.contains(identity) {
+            if is_wanted.contains(identity.as_str()) {
                 break;
             }
             merged.extend(own.take());
@@ -58,9 +66,8 @@ fn merge_list(
         {
             next_live += 1;
         }
-        let found = live
-            .iter_mut()
-            .find(|(identity, own)| *identity == wanted[index] && own.is_some());
+        let found = indexes.get(&wanted[index]);
+        let found = found.and_then(|index| live.get_mut(*index));
         match found.and_then(|(_, own)| own.take()) {
             Some(mut existing) => {
                 merge(place.item(), &mut existing, item);
@@ -71,57 +78,93 @@ fn merge_list(
     }
     merged.extend(
         live.into_iter()
-            .filter(|(identity, _)| !wanted.contains(identity))
+            .filter(|(identity, _)| !is_wanted.contains(identity.as_str()))
             .filter_map(|(_, own)| own),
     );
     merged
 }
 
-/// Removes fields that were applied before and that nobody owns any more.
-pub(super) fn prune(place: Place<'_>, value: &mut Value, before: &FieldSet, owned: &FieldSet) {
-    let mut unowned: Vec<Vec<String>> = before
-        .paths()
-        .into_iter()
-        .filter(|path| !owned.contains_at_or_below(path))
-        .collect();
-    // Items before their members: without its keys an item could not be found any more.
-    unowned.sort_by_key(Vec::len);
-    for path in unowned {
-        remove(place, value, &path);
-    }
-}
-
-/// Removes one path; true if the container that held it is now empty and should go too.
-fn remove(place: Place<'_>, value: &mut Value, path: &[String]) -> bool {
-    let Some((first, rest)) = path.split_first() else {
-        return true;
+/// Removes fields that were applied before and that nobody owns any more. True if that left nothing of the value: then
+/// it goes too.
+pub(super) fn prune(
+    place: Place<'_>,
+    value: &mut Value,
+    before: &FieldSet,
+    owned: &FieldSet,
+) -> bool {
+    let nothing = FieldSet::default();
+    // Whether a member goes, itself or because nothing is left of it.
+    let goes = |place: Place<'_>, element: &str, applied: &Node, member: &mut Value| {
+        let owned = owned.child(element);
+        let is_owned = owned.is_some_and(|node| !node.is_empty());
+        let below = owned.map_or(&nothing, |node| &node.below);
+        (applied.member && !is_owned) || prune(place, member, &applied.below, below)
     };
     match value {
         Value::Object(map) => {
-            let Some(name) = first.strip_prefix("f:") else {
-                return false;
-            };
-            let Some(member) = map.get_mut(name) else {
-                return false;
-            };
-            if rest.is_empty() || remove(place.member(name), member, rest) {
-                map.remove(name);
-                return map.is_empty();
+            let count = map.len();
+            for (element, applied) in before.children() {
+                let Some(name) = element.strip_prefix("f:") else {
+                    continue;
+                };
+                let member = map.get_mut(name);
+                if member.is_some_and(|member| goes(place.member(name), element, applied, member)) {
+                    map.remove(name);
+                }
             }
-            false
+            map.is_empty() && count > 0
         }
         Value::Array(list) => {
+            let count = list.len();
             let relation = place.relation(&Value::Array(Vec::new()));
-            let found = list
-                .iter()
-                .position(|item| place.identity(&relation, item).as_ref() == Some(first));
-            let Some(index) = found else { return false };
-            if rest.is_empty() || remove(place.item(), &mut list[index], rest) {
-                list.remove(index);
-                return list.is_empty();
-            }
-            false
+            // Of several items with one identity the first one counts.
+            let mut seen = BTreeSet::new();
+            list.retain_mut(|item| {
+                let identity = place.identity(&relation, item);
+                let Some(identity) = identity.filter(|identity| !seen.contains(identity)) else {
+                    return true;
+                };
+                let applied = before.child(&identity);
+                let goes =
+                    applied.is_some_and(|applied| goes(place.item(), &identity, applied, item));
+                seen.insert(identity);
+                !goes
+            });
+            list.is_empty() && count > 0
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::compare::fields_of;
+    use super::*;
+    use crate::kinds;
+    use serde_json::json;
+
+    /// Each item searched for among all others would take hours.
+    #[test]
+    fn lists_of_a_hundred_thousand_items_merge_and_are_pruned() {
+        const COUNT: usize = 100_000;
+        let place = Place::of(kinds::find("", "Pod").unwrap());
+        let object = |from: usize| {
+            let names = (from..COUNT).rev().map(|n| format!("n{n}"));
+            json!({"metadata": {"finalizers": names.collect::<Vec<_>>()}})
+        };
+        let (all, half) = (object(0), object(COUNT / 2));
+        let mut merged = half.clone();
+        merge(place, &mut merged, &all);
+        assert_eq!(merged, all);
+        let (before, mut owned) = (fields_of(place, &all), fields_of(place, &half));
+        owned.union(&fields_of(
+            place,
+            &json!({"metadata": {"finalizers": ["a"]}}),
+        ));
+        prune(place, &mut merged, &before, &owned);
+        assert_eq!(merged, half);
+        // Without any of its items the list goes as well.
+        assert!(prune(place, &mut merged, &before, &FieldSet::default()));
+        assert_eq!(merged, json!({}));
     }
 }

@@ -9,6 +9,9 @@ pub(super) struct FieldSet {
     children: Vec<(String, Node)>,
 }
 
+/// More children than all but lists of clients have.
+const MANY: usize = 64;
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Node {
     /// The path that ends here is in the set.
@@ -77,12 +80,32 @@ impl FieldSet {
     }
 
     pub(super) fn union(&mut self, other: &FieldSet) {
+        if other.children.len() > MANY {
+            return self.union_many(other);
+        }
         for (element, node) in &other.children {
             match self.find(element) {
                 Ok(index) => self.children[index].1.union(node),
                 Err(index) => self.children.insert(index, (element.clone(), node.clone())),
             }
         }
+    }
+
+    /// The same for sets so large that every insertion in the middle would tell.
+    fn union_many(&mut self, other: &FieldSet) {
+        let mut theirs = other.children.iter().peekable();
+        let mut all = Vec::with_capacity(self.children.len() + other.children.len());
+        for (element, mut node) in std::mem::take(&mut self.children) {
+            while let Some(before) = theirs.next_if(|(other, _)| *other < element) {
+                all.push(before.clone());
+            }
+            if let Some((_, same)) = theirs.next_if(|(other, _)| *other == element) {
+                node.union(same);
+            }
+            all.push((element, node));
+        }
+        all.extend(theirs.cloned());
+        self.children = all;
     }
 
     pub(super) fn intersection(&self, other: &FieldSet) -> FieldSet {
@@ -240,6 +263,24 @@ mod tests {
                 ".spec.containers[name=\"c\"].image"
             ]
         );
+    }
+
+    #[test]
+    fn large_sets_unite_as_small_ones_do() {
+        let set = |numbers: &mut dyn Iterator<Item = usize>, below: &str| {
+            let members = numbers.map(|n| (format!("f:{n:04}"), json!({below: {}})));
+            FieldSet::from_value(&Value::Object(members.collect()))
+        };
+        let mut large = set(&mut (0..300).step_by(2), "f:a");
+        let mut by_one = large.clone();
+        let other = set(&mut (0..300).step_by(3), "f:b");
+        assert!(other.children.len() > MANY);
+        for (element, node) in &other.children {
+            by_one.put(element.clone(), node.clone());
+        }
+        large.union(&other);
+        assert_eq!(large, by_one);
+        assert!(large.children.is_sorted_by(|one, two| one.0 < two.0));
     }
 
     #[test]

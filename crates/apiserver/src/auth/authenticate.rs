@@ -16,7 +16,7 @@ pub(crate) fn authenticate(
     if let Some(identity) = certificate {
         return Ok(identity);
     }
-    let Some(token) = bearer(headers) else {
+    let Some(token) = bearer(headers)? else {
         return Ok(Arc::new(Identity::anonymous()));
     };
     if let Some(known) = shared
@@ -32,13 +32,17 @@ pub(crate) fn authenticate(
         .map_err(|_| Status::unauthorized())
 }
 
-pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(http::header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
-    scheme
-        .eq_ignore_ascii_case("bearer")
-        .then_some(token.trim())
-        .filter(|token| !token.is_empty())
+/// The token of a request, if it has one. What cannot be read is a credential that nobody accepts, not a missing one.
+pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Status> {
+    let Some(value) = headers.get(http::header::AUTHORIZATION) else {
+        return Ok(None);
+    };
+    let value = value.to_str().map_err(|_| Status::unauthorized())?;
+    let token = value
+        .split_once(' ')
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, token)| token.trim());
+    Ok(token.filter(|token| !token.is_empty()))
 }
 
 /// Compares in a time that depends on the lengths only, so that a token cannot be guessed byte by byte.

@@ -1,16 +1,17 @@
 //! Acting as someone else, for those who may.
 
 use super::rules::Attributes;
-use super::{AUTHENTICATED, Identity};
+use super::{AUTHENTICATED, Identity, UNAUTHENTICATED};
 use crate::rest::query::percent_decode;
 use crate::server::Shared;
 use crate::status::{Status, Subject};
-use http::HeaderMap;
+use api::syntax::{validate_dns1123_label, validate_dns1123_subdomain};
+use http::{HeaderMap, HeaderValue};
 use std::sync::Arc;
 
 /// What all headers begin with that say whom to act as: most requests have none of them.
 const PREFIX: &str = "impersonate-";
-const EXTRA: &str = "impersonate-extra-";
+const EXTRA: &str = "extra-";
 
 /// The user that the request wants to act as, or the caller itself.
 pub(crate) fn impersonate(
@@ -75,9 +76,13 @@ fn check(shared: &Shared, caller: &Identity, asked: &Attributes<'_>) -> Result<(
     } else {
         format!("in the namespace \"{}\"", asked.namespace)
     };
+    let resource = match asked.subresource {
+        "" => asked.resource.to_owned(),
+        subresource => format!("{}/{subresource}", asked.resource),
+    };
     let why = format!(
-        "User \"{}\" cannot impersonate resource \"{}\" in API group \"{}\" {scope}",
-        caller.user, asked.resource, asked.group
+        "User \"{}\" cannot impersonate resource \"{resource}\" in API group \"{}\" {scope}",
+        caller.user, asked.group
     );
     Err(Status::forbidden(
         Subject {
@@ -90,33 +95,28 @@ fn check(shared: &Shared, caller: &Identity, asked: &Attributes<'_>) -> Result<(
 }
 
 fn wanted(headers: &HeaderMap) -> Result<Option<Identity>, Status> {
-    if !headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
+    let mut wanted = Identity::default();
+    let mut asked = headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str().strip_prefix(PREFIX)?, value)))
+        .peekable();
+    if asked.peek().is_none() {
         return Ok(None);
     }
-    let text = |name: &str| {
-        headers
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let mut wanted = Identity {
-        user: text("impersonate-user"),
-        uid: text("impersonate-uid"),
-        ..Identity::default()
-    };
-    let groups = headers.get_all("impersonate-group");
-    wanted.groups = groups
-        .iter()
-        .filter_map(|value| value.to_str().ok().map(str::to_owned))
-        .collect();
-    for (name, value) in headers {
-        if let (Some(key), Ok(value)) = (name.as_str().strip_prefix(EXTRA), value.to_str()) {
-            wanted
-                .extra
-                .entry(percent_decode(key).into_owned())
-                .or_default()
-                .push(value.to_owned());
+    for (name, value) in asked {
+        // Whatever it stands for: without it the caller would act with other rights than were asked for.
+        let value = text(name, value)?;
+        match name {
+            // UPSTREAM: the first one counts.
+            "user" if wanted.user.is_empty() => wanted.user = value,
+            "uid" if wanted.uid.is_empty() => wanted.uid = value,
+            "group" => wanted.groups.push(value),
+            _ => {
+                if let Some(key) = name.strip_prefix(EXTRA) {
+                    let key = extra_key(key);
+                    wanted.extra.entry(key).or_default().push(value);
+                }
+            }
         }
     }
     if wanted.user.is_empty() {
@@ -130,6 +130,30 @@ fn wanted(headers: &HeaderMap) -> Result<Option<Identity>, Status> {
     Ok(Some(wanted))
 }
 
+/// Go's clients send names as they are, so the bytes are UTF-8 and need not be ASCII.
+fn text(name: &str, value: &HeaderValue) -> Result<String, Status> {
+    match str::from_utf8(value.as_bytes()) {
+        Ok(text) => Ok(text.to_owned()),
+        Err(_) => Err(Status::bad_request(format!(
+            "invalid header Impersonate-{name}: the value is not valid UTF-8"
+        ))),
+    }
+}
+
+/// UPSTREAM: a key that is not well encoded stands for itself.
+fn extra_key(encoded: &str) -> String {
+    let is_hex = |rest: &str| {
+        let digits = rest.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    let decoded = percent_decode(encoded);
+    let is_text = !decoded.contains(char::REPLACEMENT_CHARACTER);
+    match is_text && encoded.split('%').skip(1).all(is_hex) {
+        true => decoded.into_owned(),
+        false => encoded.to_owned(),
+    }
+}
+
 /// Adds the groups that such a user always has.
 fn complete(mut identity: Identity) -> Identity {
     if let Some((namespace, _)) = service_account(&identity.user) {
@@ -141,17 +165,45 @@ fn complete(mut identity: Identity) -> Identity {
             identity.groups.extend(groups);
         }
     }
-    let default = if identity.user == "system:anonymous" {
-        "system:unauthenticated"
+    let is_anonymous = identity.user == "system:anonymous";
+    let default = if is_anonymous {
+        UNAUTHENTICATED
     } else {
         AUTHENTICATED
     };
-    if !identity.is_in(default) {
+    // UPSTREAM: who asks for a user that is not authenticated gets one.
+    let is_settled = identity.is_in(default) || (!is_anonymous && identity.is_in(UNAUTHENTICATED));
+    if !is_settled {
         identity.groups.push(default.to_owned());
     }
     identity
 }
 
+/// Namespace and name, if both are well formed: any other name is that of a user, which other permissions are for.
 fn service_account(user: &str) -> Option<(&str, &str)> {
-    user.strip_prefix("system:serviceaccount:")?.split_once(':')
+    let (namespace, name) = user
+        .strip_prefix("system:serviceaccount:")?
+        .split_once(':')?;
+    let is_valid =
+        validate_dns1123_label(namespace).is_empty() && validate_dns1123_subdomain(name).is_empty();
+    is_valid.then_some((namespace, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extra_keys_are_decoded_where_they_are_well_encoded() {
+        for (encoded, key) in [
+            ("scopes", "scopes"),
+            ("acme.com%2fproject", "acme.com/project"),
+            ("%c3%bc", "ü"),
+            ("%zz%41", "%zz%41"),
+            ("%41%4", "%41%4"),
+            ("%ff", "%ff"),
+        ] {
+            assert_eq!(extra_key(encoded), key);
+        }
+    }
 }

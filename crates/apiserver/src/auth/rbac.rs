@@ -1,7 +1,7 @@
 //! RBAC: the rules that bindings give to users, compiled when roles or bindings change.
 
 use super::rules::{Attributes, Rule};
-use super::{Identity, MASTERS, nodes};
+use super::{Identity, MASTERS, UNAUTHENTICATED, nodes};
 use crate::kinds;
 use crate::rest::RequestInfo;
 use crate::server::Shared;
@@ -45,8 +45,22 @@ impl Rbac {
         identity: &Identity,
         info: &RequestInfo,
     ) -> Result<(), Status> {
+        self.check_verb(shared, identity, info, info.verb)
+    }
+
+    /// The same for a verb that the request comes down to, such as a PUT that creates.
+    pub(crate) fn check_verb(
+        &self,
+        shared: &Shared,
+        identity: &Identity,
+        info: &RequestInfo,
+        verb: &str,
+    ) -> Result<(), Status> {
         let selected = selected_name(info);
-        let mut asked = attributes(info);
+        let mut asked = Attributes {
+            verb,
+            ..attributes(info)
+        };
         if asked.name.is_empty() {
             asked.name = &selected;
         }
@@ -57,7 +71,7 @@ impl Rbac {
         if public {
             return Ok(());
         }
-        if identity.is_in("system:unauthenticated") {
+        if identity.is_in(UNAUTHENTICATED) {
             return Err(Status::unauthorized());
         }
         let node = nodes::decide(&shared.store, identity, &asked);

@@ -74,40 +74,39 @@ impl Rule {
             && (self.names.is_empty() || self.names.iter().any(|name| name == asked.name))
     }
 
-    /// The smallest rules that together say the same.
-    pub(crate) fn split(&self) -> Vec<Rule> {
-        let mut parts = Vec::new();
-        for verb in &self.verbs {
-            for url in &self.urls {
-                parts.push(Rule {
-                    verbs: vec![verb.clone()],
-                    urls: vec![url.clone()],
-                    ..Rule::default()
-                });
-            }
-            for group in &self.groups {
-                for resource in &self.resources {
-                    let base = Rule {
-                        verbs: vec![verb.clone()],
-                        groups: vec![group.clone()],
-                        resources: vec![resource.clone()],
+    /// The smallest rules that together say the same, one by one: there can be more than fit into memory.
+    pub(crate) fn split(&self) -> impl Iterator<Item = Rule> + '_ {
+        let one = |text: &String| vec![text.clone()];
+        self.verbs.iter().flat_map(move |verb| {
+            let urls = self.urls.iter().map(move |url| Rule {
+                verbs: one(verb),
+                urls: one(url),
+                ..Rule::default()
+            });
+            let resources = self.groups.iter().flat_map(move |group| {
+                self.resources.iter().flat_map(move |resource| {
+                    // Without names there is one part, for all of them.
+                    let all = self.names.is_empty().then(Vec::new);
+                    let names = all.into_iter().chain(self.names.iter().map(one));
+                    names.map(move |names| Rule {
+                        verbs: one(verb),
+                        groups: one(group),
+                        resources: one(resource),
+                        names,
                         ..Rule::default()
-                    };
-                    if self.names.is_empty() {
-                        parts.push(base);
-                    } else {
-                        parts.extend(self.names.iter().map(|name| Rule {
-                            names: vec![name.clone()],
-                            ..base.clone()
-                        }));
-                    }
-                }
-            }
-        }
-        parts
+                    })
+                })
+            });
+            urls.chain(resources)
+        })
     }
 
-    /// Whether this rule allows everything that a smallest rule allows.
+    /// Whether it names both resources and URLs, which validation refuses.
+    pub(crate) fn is_mixed(&self) -> bool {
+        !self.urls.is_empty() && !self.resources.is_empty()
+    }
+
+    /// Whether this rule allows everything that another allows, which must not be mixed.
     pub(crate) fn covers(&self, part: &Rule) -> bool {
         let all = |mine: &[String], theirs: &[String]| {
             mine.iter().any(|m| m == "*") || theirs.iter().all(|t| mine.contains(t))
@@ -233,15 +232,13 @@ mod tests {
         assert!(
             wanted
                 .split()
-                .iter()
-                .all(|part| held.iter().any(|rule| rule.covers(part)))
+                .all(|part| held.iter().any(|rule| rule.covers(&part)))
         );
         let named = [rule("*", "*", "*", "only")];
         assert!(
             !wanted
                 .split()
-                .iter()
-                .all(|part| named.iter().any(|rule| rule.covers(part)))
+                .all(|part| named.iter().any(|rule| rule.covers(&part)))
         );
         let urls = Rule {
             verbs: vec!["get".into()],

@@ -4,11 +4,15 @@
 use serde_json::{Map, Value, json};
 
 use crate::fields::{at, entry, integer, list, object_mut, remove, set, text};
+use crate::rest::strict::is_shallow;
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+
+/// Twice as deep as the deepest metric.
+const MAX_ANNOTATION_DEPTH: usize = 16;
 
 /// Reads a `v1` object: annotations become fields. What does not parse stays an annotation.
 pub(super) fn to_v2(object: &mut Value) {
@@ -101,6 +105,10 @@ fn put(object: &mut Value, key: &str, value: &Value) {
 
 fn take(object: &mut Value, key: &str) -> Option<Value> {
     let value = serde_json::from_str(entry(object, "metadata.annotations", key)?).ok()?;
+    // The text of an annotation may be as deep as a whole object, and lies deeper when it is a field.
+    if !is_shallow(&value, MAX_ANNOTATION_DEPTH) {
+        return None;
+    }
     let annotations = object_mut(object, "metadata.annotations");
     annotations.remove(key);
     if annotations.is_empty() {

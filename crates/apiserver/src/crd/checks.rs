@@ -1,7 +1,8 @@
 //! What a definition must be: names, versions, structural schemas, columns and scale paths.
 
 use super::definition::compile;
-use super::{CustomVersion, structural};
+use super::lifecycle::is_built_in;
+use super::{CustomVersion, approval, structural};
 use crate::fields::{at, text};
 use crate::status::Cause;
 use api::syntax;
@@ -14,6 +15,10 @@ const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string
 pub(crate) fn validate(definition: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut faults = Faults::default();
     names(&mut faults, definition);
+    if old.is_none() {
+        // It never changes afterwards.
+        group(&mut faults, definition);
+    }
     versions(&mut faults, definition);
     if at(definition, "spec.conversion.strategy") == "Webhook" {
         let why =
@@ -27,6 +32,7 @@ pub(crate) fn validate(definition: &Value, old: Option<&Value>) -> Vec<Cause> {
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
         );
     }
+    faults.0.extend(approval::validate(definition, old));
     if let Some(old) = old {
         for field in [
             "spec.scope",
@@ -122,6 +128,27 @@ fn names(faults: &mut Faults, definition: &Value) {
             "Unsupported value: \"{scope}\": supported values: \"Cluster\", \"Namespaced\""
         );
         faults.add("spec.scope", "FieldValueNotSupported", why);
+    }
+}
+
+/// A group is a domain, and the kinds that are built in are no one's to define.
+fn group(faults: &mut Faults, definition: &Value) {
+    let group = text(definition, "spec.group");
+    if group.is_empty() {
+        return;
+    }
+    let problems = syntax::validate_dns1123_subdomain(group);
+    if !problems.is_empty() {
+        faults.invalid("spec.group", &Value::from(group), &problems.join(","));
+    } else if !group.contains('.') {
+        let why = "should be a domain with at least one dot";
+        faults.invalid("spec.group", &Value::from(group), why);
+    }
+    let names = at(definition, "spec.names");
+    if is_built_in(group, text(names, "plural"), text(names, "kind")) {
+        let name = at(definition, "metadata.name");
+        let why = "the resource or kind is built into the API server and cannot be defined";
+        faults.invalid("metadata.name", name, why);
     }
 }
 

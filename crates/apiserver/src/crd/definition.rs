@@ -1,6 +1,6 @@
 //! The definition itself: what is filled in, what is refused, which kinds it makes.
 
-use super::{CustomVersion, ScalePaths};
+use super::{CustomVersion, ScalePaths, approval};
 use crate::fields::{at, set};
 use crate::kinds::{Head, Kind, Origin, Subresource, Verbs};
 use regex::{Regex, RegexBuilder};
@@ -62,6 +62,11 @@ pub(crate) fn complete(definition: &mut Value, now: &str) {
             conditions.push(json!({"type": name, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now}));
         }
     }
+    let place = conditions
+        .iter()
+        .position(|condition| condition["type"] == approval::CONDITION);
+    let before = place.map(|place| conditions.remove(place));
+    conditions.extend(approval::condition(definition, before.as_ref(), now));
     let names = at(definition, "spec.names").clone();
     set(
         definition,
@@ -72,6 +77,21 @@ pub(crate) fn complete(definition: &mut Value, now: &str) {
 
 /// The kinds of a definition's served versions.
 pub(crate) fn kinds_of(definition: &Value) -> Vec<Kind> {
+    let served = versions(definition)
+        .iter()
+        .filter(|version| version["served"] == true);
+    served.map(|version| kind_of(definition, version)).collect()
+}
+
+/// The kind whose objects the definition stores, which are there whether or not any version is served.
+pub(crate) fn stored_kind(definition: &Value) -> Option<Kind> {
+    let versions = versions(definition);
+    let stored = versions.iter().find(|version| version["storage"] == true);
+    let version = stored.or(versions.first())?;
+    Some(kind_of(definition, version))
+}
+
+fn kind_of(definition: &Value, version: &Value) -> Kind {
     let owned = |path: &str| Cow::<'static, str>::Owned(text(definition, path).to_owned());
     let list = |path: &str| {
         strings(at(definition, path))
@@ -79,44 +99,37 @@ pub(crate) fn kinds_of(definition: &Value) -> Vec<Kind> {
             .map(Cow::Owned)
             .collect::<Vec<_>>()
     };
-    let served = versions(definition)
-        .iter()
-        .filter(|version| version["served"] == true);
-    served
-        .map(|version| {
-            let custom = custom_version(definition, version);
-            let mut subresources = Vec::new();
-            if custom.scale.is_some() {
-                subresources.push(Subresource::Scale);
-            }
-            if custom.has_status {
-                subresources.push(Subresource::Status);
-            }
-            let fields = version["selectableFields"].as_array().into_iter().flatten();
-            let fields = fields.filter_map(|field| field["jsonPath"].as_str());
-            Kind {
-                group: owned("spec.group"),
-                version: Cow::Owned(version["name"].as_str().unwrap_or_default().to_owned()),
-                kind: owned("spec.names.kind"),
-                plural: owned("spec.names.plural"),
-                singular: owned("spec.names.singular"),
-                short_names: list("spec.names.shortNames"),
-                categories: list("spec.names.categories"),
-                namespaced: text(definition, "spec.scope") == "Namespaced",
-                verbs: Verbs::All,
-                subresources,
-                generation: true,
-                unconditional_update: false,
-                create_on_update: false,
-                selectable_fields: fields
-                    .map(|path| Cow::Owned(path.trim_start_matches('.').to_owned()))
-                    .collect(),
-                origin: Origin::Custom(Arc::new(custom)),
-                storage: (owned("spec.group"), owned("spec.names.plural")),
-                head: Head::default(),
-            }
-        })
-        .collect()
+    let custom = custom_version(definition, version);
+    let mut subresources = Vec::new();
+    if custom.scale.is_some() {
+        subresources.push(Subresource::Scale);
+    }
+    if custom.has_status {
+        subresources.push(Subresource::Status);
+    }
+    let fields = version["selectableFields"].as_array().into_iter().flatten();
+    let fields = fields.filter_map(|field| field["jsonPath"].as_str());
+    Kind {
+        group: owned("spec.group"),
+        version: Cow::Owned(version["name"].as_str().unwrap_or_default().to_owned()),
+        kind: owned("spec.names.kind"),
+        plural: owned("spec.names.plural"),
+        singular: owned("spec.names.singular"),
+        short_names: list("spec.names.shortNames"),
+        categories: list("spec.names.categories"),
+        namespaced: text(definition, "spec.scope") == "Namespaced",
+        verbs: Verbs::All,
+        subresources,
+        generation: true,
+        unconditional_update: false,
+        create_on_update: false,
+        selectable_fields: fields
+            .map(|path| Cow::Owned(path.trim_start_matches('.').to_owned()))
+            .collect(),
+        origin: Origin::Custom(Arc::new(custom)),
+        storage: (owned("spec.group"), owned("spec.names.plural")),
+        head: Head::default(),
+    }
 }
 
 fn custom_version(definition: &Value, version: &Value) -> CustomVersion {

@@ -1,7 +1,6 @@
 //! Definitions in the life of the server: their kinds are registered, their objects go with them.
 
-use super::definition::CLEANUP;
-use super::kinds_of;
+use super::definition::{CLEANUP, kinds_of, stored_kind};
 use crate::kinds::{self, Kind, Registry};
 use crate::rest::metadata_mut;
 use crate::server::Shared;
@@ -41,16 +40,22 @@ pub(crate) fn registry_from(definitions: impl Iterator<Item = Value>) -> Registr
     let mut registry = Registry::default();
     for definition in definitions {
         for custom in kinds_of(&definition) {
-            // A definition cannot take over a group and name that are built in.
-            if registry
-                .resource(&custom.group, &custom.version, &custom.plural)
-                .is_none()
-            {
+            // Whoever got such a definition in, by an older server or by restoring it, gets at nothing built in.
+            if !is_built_in(&custom.group, &custom.plural, &custom.kind) {
                 registry.insert(custom);
             }
         }
     }
     registry
+}
+
+/// Whether objects of a custom kind would be stored among those of a built-in kind, or be taken for them.
+pub(crate) fn is_built_in(group: &str, plural: &str, custom: &str) -> bool {
+    kinds::built_in().iter().any(|kind| {
+        let is_stored_there = kind.storage.0 == group && kind.storage.1 == plural;
+        let is_named_so = kind.plural == plural || kind.kind == custom;
+        is_stored_there || (kind.group == group && is_named_so)
+    })
 }
 
 /// Holds a new definition until its objects are gone.
@@ -75,7 +80,10 @@ pub(crate) fn clean_up(shared: &Shared, transaction: &mut Transaction<'_>, name:
     if !definition["metadata"]["deletionTimestamp"].is_string() {
         return;
     }
-    if let Some(custom) = kinds_of(&definition).first() {
+    // What lies where a built-in kind has its objects was never the definition's.
+    let own = stored_kind(&definition)
+        .filter(|custom| !is_built_in(&custom.group, &custom.plural, &custom.kind));
+    if let Some(custom) = &own {
         for object in transaction.list(custom, "") {
             let mut value = object.value(custom);
             let held = value["metadata"]["finalizers"]

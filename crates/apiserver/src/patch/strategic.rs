@@ -6,6 +6,7 @@
 use crate::schema::{Field, PatchStrategy, Shape, Type};
 use crate::status::Status;
 use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
 
 const PATCH: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -51,7 +52,8 @@ fn merge_object(
         if let (Some(Value::Array(list)), Value::Array(unwanted)) =
             (original.get_mut(&key), unwanted)
         {
-            list.retain(|item| !unwanted.contains(item));
+            let unwanted: BTreeSet<String> = unwanted.iter().map(Value::to_string).collect();
+            list.retain(|item| !unwanted.contains(&item.to_string()));
         }
     }
     let server_orders: Vec<(String, Vec<Identity>)> = orders
@@ -131,8 +133,9 @@ fn merge_list(
     let server_order = identities(&original, merge_key);
     let Some(key) = merge_key else {
         let patch_order = identities(&patch, None);
+        let mut known: BTreeSet<String> = original.iter().map(Value::to_string).collect();
         for item in patch {
-            if !original.contains(&item) {
+            if known.insert(item.to_string()) {
                 original.push(item);
             }
         }
@@ -144,6 +147,14 @@ fn merge_list(
         return Ok(kept.map(drop_directives).collect());
     }
     let mut touched = Vec::with_capacity(patch.len());
+    // Where the items of each identity are: what is searched for in a list of a hundred thousand is never found.
+    let mut places: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (place, item) in original.iter().enumerate() {
+        if let Some(identity) = item.get(key) {
+            places.entry(identity.to_string()).or_default().push(place);
+        }
+    }
+    let mut original: Vec<Option<Value>> = original.into_iter().map(Some).collect();
     for item in patch {
         let Some(identity) = item.get(key).cloned() else {
             return Err(Status::unexpected(format!(
@@ -151,25 +162,30 @@ fn merge_list(
                 go_text(&item)
             )));
         };
+        let text = identity.to_string();
         if item[PATCH] == "delete" {
-            original.retain(|candidate| candidate.get(key) != Some(&identity));
+            for place in places.remove(&text).unwrap_or_default() {
+                original[place] = None;
+            }
             continue;
         }
-        touched.push(Some(identity.clone()));
-        let found = original
-            .iter_mut()
-            .find(|candidate| candidate.get(key) == Some(&identity));
-        match (found, item) {
+        touched.push(Some(identity));
+        let found = places.get(&text).and_then(|places| places.first());
+        match (found.and_then(|place| original[*place].as_mut()), item) {
             (Some(existing), Value::Object(item)) => {
                 let Value::Object(before) = existing.take() else {
                     continue;
                 };
                 *existing = Value::Object(merge_object(before, item, element)?);
             }
-            (_, item) => original.push(drop_directives(item)),
+            (_, item) => {
+                places.entry(text).or_default().push(original.len());
+                original.push(Some(drop_directives(item)));
+            }
         }
     }
-    Ok(in_order(original, &touched, &server_order, Some(key)))
+    let merged = original.into_iter().flatten().collect();
+    Ok(in_order(merged, &touched, &server_order, Some(key)))
 }
 
 /// `$setElementOrder`: the listed items in that order; items that only the server has stay where they were
@@ -213,17 +229,16 @@ fn in_order(
     server_order: &[Identity],
     key: Option<&str>,
 ) -> Vec<Value> {
-    let position = |order: &[Identity], item: &Value| {
-        let wanted = identity(item, key);
-        order
-            .iter()
-            .position(|candidate| candidate.as_ref() == wanted)
+    let (patch_order, server_order) = (positions(patch_order), positions(server_order));
+    let position = |order: &BTreeMap<Option<String>, usize>, item: &Value| {
+        let wanted = identity(item, key).map(Value::to_string);
+        order.get(&wanted).copied()
     };
     let (mut patched, mut others): (Vec<_>, Vec<_>) = merged
         .into_iter()
-        .partition(|item| position(patch_order, item).is_some());
-    patched.sort_by_key(|item| position(patch_order, item));
-    others.sort_by_key(|item| position(server_order, item).unwrap_or(usize::MAX));
+        .partition(|item| position(&patch_order, item).is_some());
+    patched.sort_by_cached_key(|item| position(&patch_order, item));
+    others.sort_by_cached_key(|item| position(&server_order, item).unwrap_or(usize::MAX));
     let mut result = Vec::with_capacity(patched.len() + others.len());
     let (mut patched, mut others) = (
         patched.into_iter().peekable(),
@@ -235,7 +250,10 @@ fn in_order(
             (Some(_), None) => true,
             (None, Some(_)) => false,
             (Some(other), Some(patch)) => {
-                match (position(server_order, other), position(server_order, patch)) {
+                match (
+                    position(&server_order, other),
+                    position(&server_order, patch),
+                ) {
                     (Some(other), Some(patch)) => other < patch,
                     _ => false,
                 }
@@ -247,6 +265,16 @@ fn in_order(
             patched.next()
         });
     }
+}
+
+/// Where each identity comes first.
+fn positions(order: &[Identity]) -> BTreeMap<Option<String>, usize> {
+    let mut positions = BTreeMap::new();
+    for (position, identity) in order.iter().enumerate() {
+        let identity = identity.as_ref().map(Value::to_string);
+        positions.entry(identity).or_insert(position);
+    }
+    positions
 }
 
 fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Status> {
@@ -422,6 +450,28 @@ mod tests {
             json!({"spec": {"volumes": [{"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/"}}]}}),
             json!({"spec": {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}}),
         );
+    }
+
+    /// Each item searched for among all others would take hours.
+    #[test]
+    fn lists_of_a_hundred_thousand_items_merge() {
+        const COUNT: usize = 100_000;
+        let names: Vec<String> = (0..COUNT).map(|n| format!("n{n}")).collect();
+        let list = |from: usize| -> Vec<Value> {
+            let names = names[from..].iter().rev();
+            names.map(|name| json!({"name": name})).collect()
+        };
+        let mut target =
+            json!({"spec": {"containers": list(0)}, "metadata": {"finalizers": names}});
+        let mut patch = json!({
+            "spec": {"containers": list(COUNT / 2)},
+            "metadata": {"finalizers": names[1..], "$deleteFromPrimitiveList/finalizers": names[2..]},
+        });
+        patch["spec"]["containers"][0]["$patch"] = json!("delete");
+        apply(&mut target, patch, schema::type_for("", "v1", "Pod")).unwrap();
+        let count = |path: &str| target.pointer(path).unwrap().as_array().unwrap().len();
+        assert_eq!(count("/spec/containers"), COUNT - 1);
+        assert_eq!(count("/metadata/finalizers"), COUNT);
     }
 
     #[test]

@@ -24,6 +24,11 @@ const DEPTH_MAX: usize = 100;
 
 /// An object out of its envelope: apiVersion, kind and the object as JSON.
 pub fn decode(body: &[u8]) -> Result<(String, String, Value), String> {
+    decode_at(body, 0)
+}
+
+/// An object whose envelope lies that deep in another.
+fn decode_at(body: &[u8], depth: usize) -> Result<(String, String, Value), String> {
     let envelope = body
         .strip_prefix(MAGIC)
         .ok_or("provided data does not appear to be a protobuf message, expected prefix k8s")?;
@@ -50,7 +55,7 @@ pub fn decode(body: &[u8]) -> Result<(String, String, Value), String> {
     }
     let ty = type_of(&api_version, &kind)
         .ok_or_else(|| format!("no kind {kind:?} is registered for version {api_version:?}"))?;
-    let mut object = message(ty, raw, 0)?;
+    let mut object = message(ty, raw, depth)?;
     object.insert("apiVersion".to_owned(), api_version.clone().into());
     object.insert("kind".to_owned(), kind.clone().into());
     Ok((api_version, kind, Value::Object(object)))
@@ -182,7 +187,7 @@ fn value(field: &Field, shape: &Shape, wire: Wire<'_>, depth: usize) -> Result<V
         Shape::IntOrString => int_or_string(bytes)?,
         Shape::Time => time(bytes, false)?,
         Shape::MicroTime => time(bytes, true)?,
-        Shape::Raw | Shape::FieldsV1 => json(member(bytes, 1)?.unwrap_or_default())?,
+        Shape::Raw | Shape::FieldsV1 => json(member(bytes, 1)?.unwrap_or_default(), depth)?,
         Shape::Any => alternative(field, bytes, depth)?,
         Shape::List(_) | Shape::Map(_) => {
             return Err(format!(
@@ -247,7 +252,10 @@ fn time(bytes: &[u8], micro: bool) -> Result<Value, String> {
         }
     }
     let nanos = i32::try_from(nanos).map_err(|_| "a time has an odd fraction")?;
-    let time = jiff::Timestamp::new(seconds, nanos).map_err(|_| "a time is out of range")?;
+    let time = jiff::Timestamp::new(seconds, nanos).ok();
+    let time = time
+        .filter(schema::is_rfc3339)
+        .ok_or("a time is out of range")?;
     let format = if micro {
         "%Y-%m-%dT%H:%M:%S.%6fZ"
     } else {
@@ -256,12 +264,12 @@ fn time(bytes: &[u8], micro: bool) -> Result<Value, String> {
     Ok(time.strftime(format).to_string().into())
 }
 
-fn json(bytes: &[u8]) -> Result<Value, String> {
+fn json(bytes: &[u8], depth: usize) -> Result<Value, String> {
     if bytes.is_empty() {
         return Ok(Value::Null);
     }
     if bytes.starts_with(MAGIC) {
-        return decode(bytes).map(|(_, _, value)| value);
+        return decode_at(bytes, depth + 1).map(|(_, _, value)| value);
     }
     serde_json::from_slice(bytes).map_err(|error| format!("embedded JSON: {error}"))
 }
@@ -286,7 +294,7 @@ fn alternative(field: &Field, bytes: &[u8], depth: usize) -> Result<Value, Strin
         "additionalItems" | "additionalProperties" => 'b',
         "items" => 'a',
         "dependencies" => 's',
-        _ => return json(member(bytes, 1)?.unwrap_or_default()),
+        _ => return json(member(bytes, 1)?.unwrap_or_default(), depth),
     };
     let mut reader = Reader::new(bytes);
     while let Some((number, wire)) = reader.next()? {

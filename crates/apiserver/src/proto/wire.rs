@@ -100,7 +100,7 @@ impl Writer {
         self.0
     }
 
-    fn bytes(&mut self, number: u64, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, number: u64, bytes: &[u8]) {
         self.varint(number << 3 | 2);
         self.varint(bytes.len() as u64);
         self.0.extend_from_slice(bytes);

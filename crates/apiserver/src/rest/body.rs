@@ -134,7 +134,7 @@ fn lies_in(path: &str, other: &str) -> bool {
 /// Parses a body by its content type.
 pub(crate) fn parse(headers: &HeaderMap, body: &Bytes, kind: &str) -> Result<Value, Status> {
     let mut value = read(headers, body, kind)?.value;
-    settle_fields(&mut value, None);
+    settle_fields(&mut value, None)?;
     Ok(value)
 }
 
@@ -163,10 +163,9 @@ fn read(headers: &HeaderMap, body: &Bytes, kind: &str) -> Result<Read, Status> {
 }
 
 pub(crate) fn content_type(headers: &HeaderMap) -> &str {
-    let value = headers
-        .get(http::header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
+    let value = headers.get(http::header::CONTENT_TYPE);
+    // One that cannot be read is an unknown one, not a missing one.
+    let value = value.map_or("", |value| value.to_str().unwrap_or("unreadable"));
     value.split(';').next().unwrap_or_default().trim()
 }
 
@@ -189,6 +188,10 @@ pub(crate) fn parse_patch(body: &[u8]) -> Result<Read, Status> {
 fn parse_protobuf(body: &[u8]) -> Result<Value, Status> {
     let wrong = |why| Status::bad_request(format!("error decoding protobuf: {why}"));
     let (api_version, kind, mut value) = crate::proto::decode(body).map_err(wrong)?;
+    // A message can be several levels, and JSON in it adds its own.
+    if !strict::is_shallow(&value, strict::MAX_DEPTH) {
+        return Err(wrong(strict::TOO_DEEP.to_owned()));
+    }
     if let Some(map) = value.as_object_mut() {
         map.insert("apiVersion".into(), Value::from(api_version));
         map.insert("kind".into(), Value::from(kind));

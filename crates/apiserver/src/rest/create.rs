@@ -69,7 +69,7 @@ impl Context {
     ) -> Result<Checked, Status> {
         self.settle_namespace(&mut value)?;
         if !self.applying {
-            settle_fields(&mut value, None);
+            settle_fields(&mut value, None)?;
         }
         let kind = self.stored_kind.clone();
         semantics::default(&self.kind, &mut value);
@@ -109,7 +109,16 @@ impl Context {
         if !causes.is_empty() {
             return Err(self.invalid(&name, causes));
         }
+        if self.info.verb != "create" {
+            // An update or an apply of what is not there.
+            let Context { shared, info, .. } = &*self;
+            let rbac = &shared.rbac;
+            rbac.check_verb(shared, &self.identity, info, "create")?;
+        }
         let verdict = self.verdict(&admission, &value, None)?;
+        if !dry_run {
+            self.check_size(&mut value, 0)?;
+        }
         Ok(Checked {
             draft: (!dry_run).then(|| Draft::new(&kind, &value, opaque.as_deref())),
             name,

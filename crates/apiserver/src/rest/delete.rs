@@ -383,7 +383,12 @@ fn grace(kind: &Kind, value: &mut Value, options: &DeleteOptions, now: i64) -> G
             return Grace::Pending;
         }
         let end = Time::parse(text(value, "deletionTimestamp")).map_or(now, Time::unix);
-        set_deletion(value, end - current + wanted, wanted);
+        // An end that was cut off does not say when it began.
+        let start = match end {
+            Time::LAST_UNIX => now,
+            end => end.saturating_sub(current),
+        };
+        set_deletion(value, start.saturating_add(wanted), wanted);
         return Grace::Set(wanted);
     }
     let default = value["spec"]["terminationGracePeriodSeconds"]
@@ -405,7 +410,7 @@ fn grace(kind: &Kind, value: &mut Value, options: &DeleteOptions, now: i64) -> G
         // UPSTREAM: a negative grace means one second.
         seconds = 1;
     }
-    set_deletion(value, now + seconds, seconds);
+    set_deletion(value, now.saturating_add(seconds), seconds);
     bump_generation(value);
     Grace::Set(seconds)
 }
@@ -434,7 +439,7 @@ fn bump_generation(value: &mut Value) {
         .as_i64()
         .filter(|generation| *generation > 0)
     {
-        metadata_mut(value).insert("generation".into(), json!(generation + 1));
+        metadata_mut(value).insert("generation".into(), json!(generation.saturating_add(1)));
     }
 }
 

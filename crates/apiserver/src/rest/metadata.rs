@@ -1,6 +1,7 @@
 //! The parts of `metadata` that the server itself writes.
 
 use super::Context;
+use super::strict::{MAX_DEPTH, TOO_DEEP, depth_of};
 use crate::server::Shared;
 use crate::status::{Cause, Status};
 use api::Time;
@@ -55,8 +56,9 @@ pub(crate) fn metadata_mut(value: &mut Value) -> &mut Map<String, Value> {
 }
 
 /// Makes texts in place of `fieldsV1`, as a client sent them, safe to be worked on: a text that the stored object has
-/// stays, because the server itself printed it; others become the objects that they hold, or nothing.
-pub(crate) fn settle_fields(value: &mut Value, stored: Option<&Value>) {
+/// stays, because the server itself printed it; others become the objects that they hold, or nothing. Too deep to be
+/// stored, they are refused: nobody has limited the depth of a text.
+pub(crate) fn settle_fields(value: &mut Value, stored: Option<&Value>) -> Result<(), Status> {
     fn managed(value: &Value) -> impl Iterator<Item = &Value> {
         let entries = value["metadata"]["managedFields"].as_array();
         entries.into_iter().flatten()
@@ -69,10 +71,15 @@ pub(crate) fn settle_fields(value: &mut Value, stored: Option<&Value>) {
         };
         let mut known = stored.into_iter().flat_map(managed);
         if !known.any(|entry| entry["fieldsV1"] == *text) {
+            if depth_of(text) > MAX_DEPTH {
+                let why = format!("metadata.managedFields.fieldsV1: {TOO_DEEP}");
+                return Err(Status::bad_request(why));
+            }
             let object: Option<Map<String, Value>> = serde_json::from_str(text).ok();
             *fields = object.map_or(Value::Null, Value::Object);
         }
     }
+    Ok(())
 }
 
 /// A string member of the metadata, empty if missing.

@@ -4,16 +4,13 @@ use super::Context;
 use super::applying::APPLY_PATCH;
 use super::body::{content_type, parse_patch};
 use super::metadata::{settle_fields, text};
-use super::strict::Read;
+use super::strict::{MAX_DEPTH, Read, is_shallow};
 use crate::status::{Cause, Status, UNSUPPORTED_PATCH};
 use crate::storage::{Stored, Transaction};
 use crate::{Body, convert, patch, schema, semantics};
 use http::Response;
 use serde_json::Value;
 use std::sync::Arc;
-
-/// What is stored must parse again, and the parser stops at 128 levels.
-const MAX_DEPTH: usize = 120;
 
 impl Context {
     pub(super) async fn patch(&mut self) -> Result<Response<Body>, Status> {
@@ -55,7 +52,7 @@ impl Context {
         let untouched = self.take_untouched(&mut value, &changes.value);
         self.change(&mut value, changes.value)?;
         if names_fields {
-            settle_fields(&mut value, None);
+            settle_fields(&mut value, None)?;
         }
         // What is stored has its name and its namespace.
         let touches_metadata = untouched.iter().all(|(name, _)| name != "metadata");
@@ -113,7 +110,10 @@ impl Context {
     /// Applies a patch of the request's type to a value.
     pub(crate) fn change(&self, value: &mut Value, changes: Value) -> Result<(), Status> {
         match content_type(&self.headers) {
-            "application/json-patch+json" => patch::json(value, &changes)?,
+            "application/json-patch+json" => {
+                patch::check_depth(value, &changes)?;
+                patch::json(value, &changes)?;
+            }
             "application/merge-patch+json" => patch::merge(value, changes),
             "application/strategic-merge-patch+json" if self.kind.custom().is_none() => {
                 let ty = schema::type_for(&self.kind.group, &self.kind.version, &self.kind.kind);
@@ -131,7 +131,7 @@ impl Context {
                 "the patched object is not a JSON object",
             ));
         }
-        if !shallow(value, MAX_DEPTH) {
+        if !is_shallow(value, MAX_DEPTH) {
             return Err(Status::bad_request(
                 "the patched object is nested too deeply",
             ));
@@ -158,14 +158,6 @@ fn names_managed_fields(changes: &Value) -> bool {
             reaches("path") || reaches("from")
         }),
         _ => false,
-    }
-}
-
-fn shallow(value: &Value, levels: usize) -> bool {
-    match value {
-        Value::Object(map) => levels > 0 && map.values().all(|member| shallow(member, levels - 1)),
-        Value::Array(list) => levels > 0 && list.iter().all(|item| shallow(item, levels - 1)),
-        _ => true,
     }
 }
 

@@ -13,6 +13,14 @@ use std::fmt;
 /// UPSTREAM: no more than these are named.
 const MAX_NAMED: usize = 100;
 
+/// How many levels of lists and objects a body may have. What is stored must parse again, and the parser stops at 128
+/// levels: this leaves room for the managed fields of the deepest object, which lie four levels below the top and have
+/// a level more than what they name.
+pub(crate) const MAX_DEPTH: usize = 120;
+
+/// In the words of Go's parser, which has a limit too.
+pub(crate) const TOO_DEEP: &str = "exceeded max depth";
+
 /// A value and the paths that occurred more than once in it.
 #[derive(Debug)]
 pub(crate) struct Read {
@@ -22,7 +30,6 @@ pub(crate) struct Read {
 
 pub(crate) fn json(body: &[u8]) -> Result<Read, serde_json::Error> {
     let duplicates = RefCell::default();
-    // The parser limits the depth to 128, so a hostile body cannot exhaust the stack.
     // What is text as a whole need not be checked string by string.
     let mut parser = serde_json::Deserializer::from_str(text(body)?);
     let value = Seed::top(&duplicates).deserialize(&mut parser)?;
@@ -44,9 +51,41 @@ fn text(body: &[u8]) -> Result<&str, serde_json::Error> {
 /// The first document of a stream, as upstream reads it.
 pub(crate) fn yaml(body: &[u8]) -> Result<Read, String> {
     let text = str::from_utf8(body).map_err(|why| why.to_string())?;
-    let documents = api::yaml::documents(text).map_err(|why| why.to_string())?;
-    let first = documents.first().map_or("null", |document| &document.json);
+    let first = api::yaml::first_document(text).map_err(|why| why.to_string())?;
+    let first = first.map_or_else(|| "null".to_owned(), |document| document.json);
     json(first.as_bytes()).map_err(|why| why.to_string())
+}
+
+/// Whether a value has no more levels of lists and objects than these.
+pub(crate) fn is_shallow(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Object(map) => {
+            levels > 0 && map.values().all(|member| is_shallow(member, levels - 1))
+        }
+        Value::Array(list) => levels > 0 && list.iter().all(|item| is_shallow(item, levels - 1)),
+        _ => true,
+    }
+}
+
+/// The levels of lists and objects in JSON text, without a stack that grows with them.
+pub(crate) fn depth_of(json: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut is_string, mut is_escaped) = (false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_string,
+            b'"' => is_string = !is_string,
+            _ if is_string => {}
+            b'{' | b'[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 /// Where the reader is, as a list that lives on the stack: nothing is built unless it is needed.
@@ -85,6 +124,8 @@ impl Place<'_> {
 
 struct Seed<'a> {
     place: &'a Place<'a>,
+    /// How many levels there may still be.
+    levels: usize,
     duplicates: &'a RefCell<Vec<String>>,
 }
 
@@ -92,8 +133,15 @@ impl<'a> Seed<'a> {
     fn top(duplicates: &'a RefCell<Vec<String>>) -> Seed<'a> {
         Seed {
             place: &Place::Top,
+            levels: MAX_DEPTH,
             duplicates,
         }
+    }
+
+    fn level_below<E: Error>(&self) -> Result<usize, E> {
+        self.levels
+            .checked_sub(1)
+            .ok_or_else(|| E::custom(TOO_DEEP))
     }
 
     fn duplicate(&self, name: &str) {
@@ -154,11 +202,13 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let levels = self.level_below()?;
         let mut list = Vec::new();
         loop {
             let place = Place::Item(self.place, list.len());
             let seed = Seed {
                 place: &place,
+                levels,
                 duplicates: self.duplicates,
             };
             match items.next_element_seed(seed)? {
@@ -169,6 +219,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let levels = self.level_below()?;
         let mut map = Map::new();
         while let Some(name) = members.next_key::<String>()? {
             let place = Place::Field(self.place, &name);
@@ -178,6 +229,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             } else {
                 members.next_value_seed(Seed {
                     place: &place,
+                    levels,
                     duplicates: self.duplicates,
                 })?
             };
@@ -238,7 +290,29 @@ mod tests {
 
     #[test]
     fn depth_is_limited() {
-        assert!(json("[".repeat(100_000).as_bytes()).is_err());
+        let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        assert!(json(nested(MAX_DEPTH).as_bytes()).is_ok());
+        for levels in [MAX_DEPTH + 1, 200, 100_000] {
+            let why = json(nested(levels).as_bytes()).unwrap_err().to_string();
+            assert!(why.starts_with(TOO_DEEP), "{why}");
+            assert!(yaml(nested(levels).as_bytes()).is_err());
+        }
+    }
+
+    #[test]
+    fn depth_of_text_is_that_of_its_value() {
+        for (text, depth) in [
+            ("1", 0),
+            ("{}", 1),
+            (r#"{"a":[{}],"b":{}}"#, 3),
+            (r#"{"[[[\"[[":"{{\\"}"#, 1),
+        ] {
+            let value: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(depth_of(text), depth, "{text}");
+            assert!(is_shallow(&value, depth), "{text}");
+            assert!(depth == 0 || !is_shallow(&value, depth - 1), "{text}");
+        }
+        assert_eq!(depth_of(&"[".repeat(1_000_000)), 1_000_000);
     }
 
     proptest::proptest! {

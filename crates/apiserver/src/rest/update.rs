@@ -64,7 +64,7 @@ impl Context {
             return Ok((201, self.create_in(transaction, value, opaque, dry_run)?));
         };
         let before = self.shared.recent.working(&self.stored_kind, &old);
-        settle_fields(&mut value, Some(&before));
+        settle_fields(&mut value, Some(&before))?;
         semantics::default(&self.kind, &mut value);
         convert::to_storage(&self.kind, &mut value);
         if text(&value, "resourceVersion").is_empty() && !self.stored_kind.unconditional_update {
@@ -125,6 +125,9 @@ impl Context {
         let opaque = opaque.or_else(|| opaque::text_of(&kind, &old_body));
         if is_finished(&kind, &new) {
             return self.finish_deletion(transaction, old, new, opaque.as_deref(), dry_run);
+        }
+        if !dry_run {
+            self.check_size(&mut new, old_body.len())?;
         }
         let draft = Draft::new(&kind, &new, opaque.as_deref());
         if draft.is(&old_body, old.revision) {

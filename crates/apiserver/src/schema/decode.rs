@@ -5,6 +5,7 @@
 //! the field, quantities and times get their canonical form, and a value of the wrong type is
 //! refused. This walk has the same effects on a JSON value, driven by the tables.
 
+use api::Time;
 use api::quantity::Quantity;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -266,7 +267,10 @@ fn zero_of(shape: &Shape) -> Value {
 
 fn quantity(text: &str) -> Result<Value, DecodeError> {
     match Quantity::parse(text) {
-        Ok(quantity) => Ok(Value::from(quantity.to_string())),
+        Ok(mut quantity) => {
+            quantity.cap();
+            Ok(Value::from(quantity.to_string()))
+        }
         Err(error) => Err(DecodeError(error.to_string())),
     }
 }
@@ -280,7 +284,8 @@ fn time(text: &str, precision: Precision) -> Result<Value, DecodeError> {
     if matches!(precision, Precision::Microseconds) {
         check_microseconds(text)?;
     }
-    let parsed: jiff::Timestamp = text.parse().map_err(|_| {
+    let parsed = text.parse().ok().filter(is_rfc3339);
+    let parsed: jiff::Timestamp = parsed.ok_or_else(|| {
         let layout = match precision {
             Precision::Seconds => "2006-01-02T15:04:05Z07:00",
             Precision::Microseconds => "2006-01-02T15:04:05.000000Z07:00",
@@ -293,6 +298,11 @@ fn time(text: &str, precision: Precision) -> Result<Value, DecodeError> {
         Precision::Seconds => parsed.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         Precision::Microseconds => parsed.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
     }))
+}
+
+/// Whether a time can be written: years have four digits and no sign.
+pub(crate) fn is_rfc3339(time: &jiff::Timestamp) -> bool {
+    (Time::FIRST_UNIX..=Time::LAST_UNIX).contains(&time.as_second())
 }
 
 /// UPSTREAM: microsecond times must have exactly six digits after the point.

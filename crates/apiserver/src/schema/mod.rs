@@ -26,6 +26,7 @@ use std::sync::LazyLock;
 
 use lookup::Lookup;
 
+pub(crate) use decode::is_rfc3339;
 pub use decode::{DecodeError, Decoded, decode, empty};
 
 /// The type of the objects of a kind, `None` for a kind that is not built in.

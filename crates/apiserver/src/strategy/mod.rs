@@ -117,7 +117,7 @@ pub fn prepare_update(kind: &Kind, new: &mut Value, old: &Value) {
     defaults::apply(kind, new);
     if generation::changed(kind, new, old) {
         let generation = at(old, "metadata.generation").as_i64().unwrap_or_default();
-        set(new, "metadata.generation", generation + 1);
+        set(new, "metadata.generation", generation.saturating_add(1));
     }
 }
 

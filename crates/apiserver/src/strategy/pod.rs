@@ -83,11 +83,8 @@ pub fn prepare_resize_update(kind: &Kind, new: &mut Value, old: &Value) {
 fn finish(kind: &Kind, new: &mut Value, old: &Value) {
     defaults::apply(kind, new);
     if at(new, "spec") != at(old, "spec") {
-        set(
-            new,
-            "metadata.generation",
-            integer(old, "metadata.generation").unwrap_or_default() + 1,
-        );
+        let generation = integer(old, "metadata.generation").unwrap_or_default();
+        set(new, "metadata.generation", generation.saturating_add(1));
     }
 }
 

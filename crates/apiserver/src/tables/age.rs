@@ -12,7 +12,7 @@ pub(super) fn seconds(text: &str) -> Option<i64> {
 /// How long ago a time was, `<unknown>` when there is none.
 pub(super) fn since(time: &Value, now: i64) -> String {
     match time.as_str().and_then(seconds) {
-        Some(time) => human(now - time),
+        Some(time) => human(now.saturating_sub(time)),
         None => "<unknown>".to_owned(),
     }
 }

@@ -6,7 +6,7 @@ use crate::auth::Identity;
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 impl Server {
-    async fn call_as(
+    pub(super) async fn call_as(
         &self,
         identity: &Identity,
         method: Method,
@@ -36,7 +36,7 @@ impl Server {
     }
 
     /// Gives a user a role in the default namespace.
-    async fn allow(&self, user: &str, verbs: &[&str], group: &str, resources: &[&str]) {
+    pub(super) async fn allow(&self, user: &str, verbs: &[&str], group: &str, resources: &[&str]) {
         let role = json!({"metadata": {"name": user}, "rules": [{"verbs": verbs, "apiGroups": [group], "resources": resources}]});
         assert_eq!(
             self.post(&format!("{RBAC}/namespaces/default/roles"), role)

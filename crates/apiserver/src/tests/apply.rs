@@ -221,3 +221,68 @@ async fn managed_fields_that_are_no_objects_are_nobodys() {
         assert!(entry["fieldsV1"].is_object(), "{entry}");
     }
 }
+
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// What `kubectl apply` without `--server-side` makes.
+async fn client_side_applied(server: &Server, replicas: i64) -> Value {
+    let mut object = config(replicas);
+    let text = object.to_string();
+    object["metadata"]["annotations"] = json!({LAST_APPLIED: text});
+    let path = format!("{DEPLOYMENTS}?fieldManager=kubectl-client-side-apply");
+    let (code, created) = server.post(&path, object).await;
+    assert_eq!(code, 201, "{created}");
+    created
+}
+
+fn last_applied(object: &Value) -> Value {
+    let text = object["metadata"]["annotations"][LAST_APPLIED].as_str();
+    serde_json::from_str(text.unwrap()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_kubectl_applies_is_written_down_where_it_was_before() {
+    let server = Server::new();
+    client_side_applied(&server, 1).await;
+    let path = format!("{DEPLOYMENTS}/web");
+    let mut wanted = config(3);
+    wanted["metadata"]["namespace"] = json!("default");
+    let (code, applied) = apply(&server, &path, "fieldManager=kubectl", wanted.clone()).await;
+    assert_eq!((code, &applied["spec"]["replicas"]), (200, &json!(3)));
+    assert_eq!(last_applied(&applied), wanted);
+    let (_, same) = apply(&server, &path, "fieldManager=kubectl", wanted.clone()).await;
+    assert_eq!(revision(&same), revision(&applied));
+    // Others have nothing to do with it.
+    let (_, other) = apply(&server, &path, "fieldManager=me&force=true", config(4)).await;
+    assert_eq!(other["spec"]["replicas"], 4);
+    assert_eq!(last_applied(&other), wanted);
+    // Where it is not, it does not come.
+    let (_, fresh) = {
+        let path = format!("{DEPLOYMENTS}/fresh");
+        let mut object = config(1);
+        object["metadata"]["name"] = json!("fresh");
+        apply(&server, &path, "fieldManager=kubectl", object).await
+    };
+    assert!(fresh["metadata"]["annotations"].is_null(), "{fresh}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn kubectl_takes_over_what_is_as_it_applied_it() {
+    let server = Server::new();
+    client_side_applied(&server, 1).await;
+    let path = format!("{DEPLOYMENTS}/web");
+    // Someone has scaled it since: that is theirs.
+    let scaled = json!({"spec": {"replicas": 5}});
+    let query = format!("{path}?fieldManager=someone");
+    assert_eq!(server.patch(&query, "merge-patch", scaled).await.0, 200);
+    let mut wanted = config(3);
+    wanted["spec"]["template"]["spec"]["containers"][0]["image"] = json!("new");
+    let (code, status) = apply(&server, &path, "fieldManager=kubectl", wanted.clone()).await;
+    assert_eq!(code, 409, "{status}");
+    let causes = status["details"]["causes"].as_array().unwrap();
+    let fields: Vec<&Value> = causes.iter().map(|cause| &cause["field"]).collect();
+    assert_eq!(fields, [".spec.replicas"]);
+    wanted["spec"]["replicas"] = json!(5);
+    let (code, taken) = apply(&server, &path, "fieldManager=kubectl", wanted).await;
+    assert_eq!(code, 200, "{taken}");
+}

@@ -229,3 +229,145 @@ async fn rules_and_webhooks_are_kept_and_said_to_have_no_effect() {
     assert_eq!((code, warnings.len()), (201, 1), "{warnings:?}");
     assert!(warnings[0].contains("policies are not evaluated"));
 }
+
+/// A definition of someone else's resource, at a version that nobody serves.
+fn definition_of(plural: &str, group: &str, kind: &str) -> Value {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": format!("{plural}.{group}"),
+            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/1"},
+        },
+        "spec": {
+            "group": group, "scope": "Namespaced", "names": {"plural": plural, "kind": kind},
+            "versions": [{"name": "v9", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    })
+}
+
+fn causes(status: &Value) -> Vec<(&str, &str)> {
+    let causes = status["details"]["causes"].as_array().unwrap().iter();
+    causes
+        .map(|cause| {
+            (
+                cause["field"].as_str().unwrap(),
+                cause["message"].as_str().unwrap(),
+            )
+        })
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn built_in_kinds_cannot_be_defined() {
+    let server = Server::new();
+    let built_in = "the resource or kind is built into the API server and cannot be defined";
+    for (plural, group, kind) in [
+        ("deployments", "apps", "Mine"),
+        ("mine", "apps", "Deployment"),
+        ("clusterrolebindings", "rbac.authorization.k8s.io", "Mine"),
+        ("mine", "rbac.authorization.k8s.io", "ClusterRole"),
+        ("events", "events.k8s.io", "Mine"),
+        ("subjectaccessreviews", "authorization.k8s.io", "Mine"),
+    ] {
+        let (code, status) = server.post(CRDS, definition_of(plural, group, kind)).await;
+        assert_eq!(code, 422, "{plural}.{group} {status}");
+        let causes = causes(&status);
+        let is_named = |(field, message): &(&str, &str)| {
+            *field == "metadata.name" && message.ends_with(built_in)
+        };
+        assert!(causes.iter().any(is_named), "{causes:?}");
+        let is_bare = causes.contains(&(
+            "spec.group",
+            "Invalid value: \"apps\": should be a domain with at least one dot",
+        ));
+        assert_eq!(is_bare, group == "apps", "{causes:?}");
+    }
+    let (code, status) = server
+        .post(
+            CRDS,
+            definition_of("mine", "rbac.authorization.k8s.io", "Mine"),
+        )
+        .await;
+    assert_eq!(code, 201, "{status}");
+}
+
+/// One that came in some other way: out of an older data folder, or by being restored.
+#[tokio::test(start_paused = true)]
+async fn a_definition_never_owns_what_is_built_in() {
+    let server = Server::new();
+    let (code, _) = server.post(DEPLOYMENTS, deployment("a")).await;
+    assert_eq!(code, 201);
+    let mut stray = definition_of("deployments", "apps", "Deployment");
+    stray["metadata"]["finalizers"] = json!(["customresourcecleanup.apiextensions.k8s.io"]);
+    server.server.restore(stray).unwrap();
+    let path = "/apis/apps/v9/namespaces/default/deployments";
+    assert_eq!(server.get(path).await.0, 404);
+    let (code, _) = server.delete(&format!("{CRDS}/deployments.apps")).await;
+    assert_eq!(code, 200);
+    assert_eq!(server.get(&format!("{CRDS}/deployments.apps")).await.0, 404);
+    assert_eq!(server.get(&format!("{DEPLOYMENTS}/a")).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_go_with_their_definition_even_if_no_version_is_served() {
+    let server = with_widgets().await;
+    assert_eq!(server.post(WIDGETS, widget("a", 1)).await.0, 201);
+    let path = format!("{CRDS}/widgets.example.com");
+    let unserved = json!([
+        {"op": "replace", "path": "/spec/versions/0/served", "value": false},
+        {"op": "replace", "path": "/spec/versions/1/served", "value": false},
+    ]);
+    let (code, answer) = server.patch(&path, "json-patch", unserved).await;
+    assert_eq!(code, 200, "{answer}");
+    server.delete(&path).await;
+    assert_eq!(server.get(&path).await.0, 404);
+    assert_eq!(server.post(CRDS, definition()).await.0, 201);
+    let (_, list) = server.get(WIDGETS).await;
+    assert_eq!(names(&list), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_of_the_community_need_approval() {
+    let server = Server::new();
+    let definition = |annotation: Value| {
+        let mut definition = definition_of("gadgets", "gadgets.k8s.io", "Gadget");
+        definition["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": annotation});
+        definition
+    };
+    let (code, status) = server.post(CRDS, definition(Value::Null)).await;
+    assert_eq!(code, 422, "{status}");
+    let field = "metadata.annotations[api-approved.kubernetes.io]";
+    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+    let must = "protected groups must have approval annotation \"api-approved.kubernetes.io\"";
+    assert_eq!(
+        causes(&status),
+        [(field, format!("Required value: {must}, {see}").as_str())]
+    );
+    let (code, status) = server.post(CRDS, definition(json!("maybe"))).await;
+    assert_eq!(code, 422, "{status}");
+    let (code, created) = server
+        .post(CRDS, definition(json!("unapproved, for a test")))
+        .await;
+    assert_eq!(code, 201, "{created}");
+    let condition = |object: &Value| {
+        let conditions = object["status"]["conditions"].as_array().unwrap();
+        let found = conditions
+            .iter()
+            .find(|one| one["type"] == "KubernetesAPIApprovalPolicyConformant");
+        let found = found.unwrap();
+        (found["status"].clone(), found["reason"].clone())
+    };
+    assert_eq!(
+        condition(&created),
+        (json!("False"), json!("UnapprovedAnnotation"))
+    );
+    let url = "https://github.com/kubernetes/kubernetes/pull/1";
+    let approve = json!({"metadata": {"annotations": {"api-approved.kubernetes.io": url}}});
+    let path = format!("{CRDS}/gadgets.gadgets.k8s.io");
+    let (_, approved) = server.patch(&path, "merge-patch", approve).await;
+    assert_eq!(
+        condition(&approved),
+        (json!("True"), json!("ApprovedAnnotation"))
+    );
+}

@@ -7,7 +7,7 @@ use super::place::{Errors, Place};
 use crate::kinds::Kind;
 
 /// Annotations may be large but not without bound.
-const ANNOTATIONS_MAX: usize = 256 * 1024;
+pub(crate) const ANNOTATIONS_MAX: usize = 256 * 1024;
 
 /// The check that a kind's names must pass.
 pub(super) fn name_check(kind: &Kind) -> fn(&str) -> Vec<String> {

@@ -30,6 +30,7 @@ mod volumes;
 mod webhooks;
 mod workloads;
 
+pub(crate) use metadata::ANNOTATIONS_MAX;
 use serde_json::Value;
 
 use crate::kinds::Kind;

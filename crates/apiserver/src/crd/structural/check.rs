@@ -4,6 +4,7 @@ use super::join;
 use crate::crd::CustomVersion;
 use crate::status::Cause;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// No more causes than these: an object of rubbish must not make an answer of its size.
 const MAX_CAUSES: usize = 100;
@@ -205,14 +206,10 @@ impl Checker<'_> {
                     .collect()
             }
         };
+        let mut seen = BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
             let path = format!("{path}[{index}]");
-            // Quadratic, but only for lists that say they are small: upstream demands the same.
-            if unique
-                && items[..index]
-                    .iter()
-                    .any(|earlier| identity(earlier) == identity(item))
-            {
+            if unique && !seen.insert(identity(item).to_string()) {
                 self.fail(
                     &path,
                     "FieldValueDuplicate",
