@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use real_tests::audit::{Entry, Level, Reader};
 use real_tests::installation::Installation;
-use real_tests::manager::OURS;
+use real_tests::manager::ours;
 use real_tests::wait::{self, Seen};
 use real_tests::{Cluster, ClusterOptions, Flavor, Manager, ManagerOptions};
 use serde_json::{Value, json};
@@ -146,7 +146,7 @@ impl Stage {
 /// The same controllers for both: those that ours has, so that nobody looks small by doing less.
 pub(crate) fn same_controllers() -> ManagerOptions {
     ManagerOptions {
-        controllers: OURS.map(str::to_owned).to_vec(),
+        controllers: ours().iter().map(|one| one.name.clone()).collect(),
         ..ManagerOptions::default()
     }
 }

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{apiserver, chaos, controller_manager, preview, running, simulate, up, why};
+use crate::{
+    apiserver, chaos, controller_manager, controllers, preview, running, simulate, up, why,
+};
 
 /// A kube-controller-manager, and a Kubernetes cluster in a box around it.
 #[derive(Parser)]
@@ -37,6 +39,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// List the controllers, and which of them this build has
+    Controllers(controllers::Arguments),
     /// Run the whole cluster on a virtual clock, from seeds, with faults and crashes
     Simulate(simulate::Arguments),
     Why(why::Arguments),
@@ -67,6 +71,7 @@ pub(crate) fn main() -> ExitCode {
         Command::ControllerManager { arguments } => {
             return controller_manager::main("steersman controller-manager", arguments.into_iter());
         }
+        Command::Controllers(arguments) => controllers::main(&arguments),
         Command::Simulate(arguments) => return simulate::main(&arguments),
         Command::Why(arguments) => why::main(&arguments),
         Command::Preview(arguments) => match preview::main(&arguments) {

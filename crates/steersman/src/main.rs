@@ -9,6 +9,7 @@ mod chaos;
 mod cli;
 mod connect;
 mod controller_manager;
+mod controllers;
 mod files;
 mod preview;
 mod rhythm;

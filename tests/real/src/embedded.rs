@@ -84,7 +84,7 @@ impl Embedded {
     }
 
     /// Starts our controller manager on it.
-    pub fn start_our_manager(&self, controllers: &[&str], flags: &[String]) -> Result<Process> {
+    pub fn start_our_manager(&self, controllers: &[String], flags: &[String]) -> Result<Process> {
         let mut arguments = vec!["controller-manager".to_owned()];
         arguments.extend(self.manager_flags()?);
         arguments.push(format!("--controllers={}", controllers.join(",")));

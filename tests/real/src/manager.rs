@@ -3,8 +3,10 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::cluster::{self, Cluster, free_port};
@@ -16,41 +18,47 @@ use crate::wait::Seen;
 /// The user that both managers act as.
 pub const USER: &str = "system:kube-controller-manager";
 
-/// The controllers of ours that tests on real servers rely on. One that is not listed here is not held
-/// to anything yet; one that is listed and fails is a failure.
-pub const OURS: [&str; 18] = [
-    "clusterrole-aggregation-controller",
-    "daemonset-controller",
-    "deployment-controller",
-    "garbage-collector-controller",
-    "job-controller",
-    "legacy-serviceaccount-token-cleaner-controller",
-    "namespace-controller",
-    "node-lifecycle-controller",
-    "pod-garbage-collector-controller",
-    "replicaset-controller",
-    "replicationcontroller-controller",
-    "root-ca-certificate-publisher-controller",
-    "serviceaccount-controller",
-    "serviceaccount-token-controller",
-    "statefulset-controller",
-    "taint-eviction-controller",
-    "ttl-after-finished-controller",
-    "ttl-controller",
-];
+/// A controller as `steersman controllers` lists it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Controller {
+    pub name: String,
+    pub service_account: String,
+    built: bool,
+}
+
+/// The controllers that our binary has: what it has is held to everything.
+pub fn ours() -> &'static [Controller] {
+    static OURS: OnceLock<Vec<Controller>> = OnceLock::new();
+    OURS.get_or_init(|| list().expect("our binary lists its controllers"))
+}
+
+fn list() -> Result<Vec<Controller>> {
+    let binary = installation::steersman_binary()?;
+    let output = std::process::Command::new(&binary)
+        .args(["controllers", "--output=json"])
+        .output()
+        .with_context(|| format!("{} does not run", binary.display()))?;
+    let mut all: Vec<Controller> = serde_json::from_slice(&output.stdout)?;
+    all.retain(|controller| controller.built);
+    Ok(all)
+}
+
+/// The account that a controller of ours acts under.
+pub fn service_account(controller: &str) -> &'static str {
+    let found = ours().iter().find(|one| one.name == controller);
+    &found
+        .unwrap_or_else(|| panic!("there is no {controller}"))
+        .service_account
+}
 
 /// Whether tests that need these controllers of ours can run; if not, says so in one line.
 pub fn ours_has(controllers: &[&str]) -> bool {
-    let missing: Vec<&str> = controllers
-        .iter()
-        .copied()
-        .filter(|name| !OURS.contains(name))
-        .collect();
+    let is_missing = |name: &&&str| !ours().iter().any(|one| one.name == **name);
+    let missing: Vec<&str> = controllers.iter().filter(is_missing).copied().collect();
     if !missing.is_empty() {
         let missing = missing.join(", ");
-        installation::say(&format!(
-            "skipped: real_tests::manager::OURS does not list {missing}"
-        ));
+        installation::say(&format!("skipped: our binary does not have {missing}"));
     }
     missing.is_empty()
 }

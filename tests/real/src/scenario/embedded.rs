@@ -28,7 +28,8 @@ pub(super) fn run(
 ) -> Result<Run> {
     let folder = cluster::fresh_folder_in_memory()?;
     let server = Embedded::start(&folder)?;
-    let start = || server.start_our_manager(part.controllers(), &part.flags());
+    let controllers = part.controllers(scenarios);
+    let start = || server.start_our_manager(&controllers, &part.flags());
     let manager = Mutex::new(start()?);
     let restart = || -> Result<()> {
         let mut manager = manager.lock().map_err(|_| anyhow!("a restart panicked"))?;

@@ -38,6 +38,12 @@ pub struct Scenario {
     pub name: String,
     /// What it shows, in a sentence.
     pub about: String,
+    /// The controllers that it is about, where its name does not say.
+    #[serde(default)]
+    controllers: Vec<String>,
+    /// Whom it is played along with, where its name does not say.
+    #[serde(default)]
+    part: Option<Part>,
     pub steps: Vec<Step>,
 }
 
@@ -55,6 +61,9 @@ impl Scenario {
     /// Which stories it is played along with: controllers that clean up behind others, or that look after nodes,
     /// would disturb stories of workloads.
     pub fn part(&self) -> Part {
+        if let Some(part) = self.part {
+            return part;
+        }
         match self.name.split('-').next().unwrap_or("") {
             "deployment" | "replicaset" | "rc" | "statefulset" | "daemonset" | "job" => {
                 Part::Workloads
@@ -73,8 +82,20 @@ impl Scenario {
             .then_some(Duration::from_millis(2500))
     }
 
-    /// The controllers that the story is about; its name begins with its kind.
-    pub fn controllers(&self) -> Vec<&'static str> {
+    /// The controllers that it is about: those that it names, or that of the kind which its name begins with.
+    pub fn controllers(&self) -> Vec<String> {
+        let controllers = match self.controllers.is_empty() {
+            true => self
+                .controllers_by_name()
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
+            false => self.controllers.clone(),
+        };
+        controllers
+    }
+
+    fn controllers_by_name(&self) -> Vec<&'static str> {
         let kind = self.name.split('-').next().unwrap_or("");
         let mut controllers = match kind {
             "deployment" => vec!["deployment-controller", "replicaset-controller"],
@@ -95,7 +116,10 @@ impl Scenario {
             "clusterrole" => vec!["clusterrole-aggregation-controller"],
             "node" => vec!["node-lifecycle-controller", "taint-eviction-controller"],
             "taint" => vec!["taint-eviction-controller"],
-            _ => vec!["a controller of its kind"],
+            _ => panic!(
+                "scenario {} does not say which controllers it is about",
+                self.name
+            ),
         };
         // Only the garbage collector ends what a deletion began.
         if self.name.contains("delete-")

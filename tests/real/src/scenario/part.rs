@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
+
+use super::Scenario;
+
 /// Which stories a story is played along with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Part {
     Workloads,
     Housekeeping,
@@ -68,13 +73,19 @@ impl Part {
         Part::Restarts,
     ];
 
-    pub(crate) fn controllers(self) -> &'static [&'static str] {
-        match self {
+    /// What runs while these scenarios are played: what the part is about, and what they name.
+    pub(crate) fn controllers(self, scenarios: &[Scenario]) -> Vec<String> {
+        let own: &[&str] = match self {
             Part::Workloads => &WORKLOADS,
             Part::Housekeeping => &HOUSEKEEPING,
             Part::Nodes => &NODES,
             Part::Restarts => &RESTARTS,
-        }
+        };
+        let named = scenarios.iter().flat_map(Scenario::controllers);
+        let mut all: Vec<String> = own.iter().map(ToString::to_string).chain(named).collect();
+        all.sort();
+        all.dedup();
+        all
     }
 
     pub(crate) fn flags(self) -> Vec<String> {

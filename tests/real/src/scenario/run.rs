@@ -92,7 +92,7 @@ fn run_real(
         ..ClusterOptions::default()
     };
     let options = ManagerOptions {
-        controllers: part.controllers().iter().map(ToString::to_string).collect(),
+        controllers: part.controllers(scenarios),
         flags: part.flags(),
         ..ManagerOptions::default()
     };

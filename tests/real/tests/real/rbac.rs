@@ -112,7 +112,7 @@ fn never_refused(flavor: Flavor, kinds: &[(&str, &str, &str)]) {
         .collect();
     let controllers = kinds.iter().map(|(_, _, controller)| controller);
     for controller in controllers.chain(&HOUSEKEEPERS).chain(&["job-controller"]) {
-        let account = format!(":{}", service_account(controller));
+        let account = format!(":{}", manager::service_account(controller));
         let acted = by_manager
             .iter()
             .any(|entry| entry.user.username.ends_with(&account));
@@ -285,19 +285,6 @@ fn wait_gone(cluster: &Cluster, path: &str) {
         })
     })
     .unwrap();
-}
-
-/// Most controllers act under their own name.
-fn service_account(controller: &str) -> &str {
-    match controller {
-        "garbage-collector-controller" => "generic-garbage-collector",
-        "pod-garbage-collector-controller" => "pod-garbage-collector",
-        "root-ca-certificate-publisher-controller" => "root-ca-cert-publisher",
-        "serviceaccount-controller" => "service-account-controller",
-        "daemonset-controller" => "daemon-set-controller",
-        "node-lifecycle-controller" | "taint-eviction-controller" => "node-controller",
-        other => other,
-    }
 }
 
 fn workload(kind: &str) -> Value {
