@@ -11,7 +11,6 @@ mod connect;
 mod controller_manager;
 mod files;
 mod preview;
-mod rhythm;
 mod running;
 mod signals;
 mod simulate;
