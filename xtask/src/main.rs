@@ -12,7 +12,6 @@ mod parity;
 mod picture;
 mod real;
 mod schema;
-mod start_order;
 mod steps;
 mod suites;
 mod test;
@@ -31,7 +30,7 @@ struct Command {
     run: fn(&[String]) -> Result<()>,
 }
 
-const COMMANDS: [Command; 11] = [
+const COMMANDS: [Command; 10] = [
     Command {
         name: "test",
         arguments: "[--no-real] [--all]",
@@ -85,12 +84,6 @@ const COMMANDS: [Command; 11] = [
         arguments: "FOLDER... | --live [--check]",
         about: "turn the API server's OpenAPI documents and protobuf definitions into the tables of schema/",
         run: write_schema,
-    },
-    Command {
-        name: "start-order",
-        arguments: "",
-        about: "find out what a controller manager runs, for the linker to put it side by side (valgrind, kubectl)",
-        run: start_order::run,
     },
     Command {
         name: "help",

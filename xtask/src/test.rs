@@ -83,6 +83,7 @@ fn static_checks(steps: &mut Steps) -> Result<()> {
             "clippy",
             "--workspace",
             "--all-targets",
+            "--features=steersman/pprof",
             "--quiet",
             "--",
             "-D",

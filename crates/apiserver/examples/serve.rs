@@ -1,7 +1,8 @@
 //! Serves an in-memory API server on loopback and writes an administrator's kubeconfig: `serve PORT KUBECONFIG`.
 
 use api::{Clock, MicroTime, Rng};
-use steersman_apiserver::pki::{Pki, write_private};
+use steersman_apiserver::pki::Pki;
+use steersman_apiserver::private_file;
 use steersman_apiserver::serve::{Spawner, serve};
 use steersman_apiserver::{ApiServer, Options, Storage};
 
@@ -28,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pki = Pki::generate(&[])?;
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     let url = format!("https://{}", listener.local_addr()?);
-    write_private(kubeconfig.as_ref(), pki.kubeconfig(&url).as_bytes())?;
+    private_file::write(kubeconfig.as_ref(), pki.kubeconfig(&url).as_bytes())?;
     let spawner = Spawner::new(|future| drop(tokio::spawn(future)));
     serve(server, listener, &pki, spawner, async {
         drop(tokio::signal::ctrl_c().await)

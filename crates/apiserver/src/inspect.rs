@@ -78,7 +78,6 @@ impl ApiServer {
                 rbac: Rbac::default(),
                 metrics: crate::metrics::Metrics::default(),
                 parsed: crate::parsed::Parsed::default(),
-                recent: crate::recent::Recent::default(),
                 shapes: crate::apply::Shapes::default(),
                 expiry: Expiry::default(),
                 track_fields: shared.track_fields,

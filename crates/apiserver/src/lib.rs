@@ -24,8 +24,8 @@ mod openapi;
 mod parsed;
 mod patch;
 pub mod pki;
+pub mod private_file;
 pub mod proto;
-mod recent;
 mod resources;
 mod rest;
 pub mod schema;
@@ -45,6 +45,7 @@ pub mod warnings;
 pub use embed::{Handler, RestoreError};
 pub use inspect::Changed;
 pub use server::{ApiServer, Error, Options, Storage};
+pub use storage::{Repaired, repair, stranger};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// A response body: one buffer, or the endless stream of a watch.

@@ -96,7 +96,8 @@ impl Pki {
             let mut pki = Pki::generate(names)?;
             std::fs::create_dir_all(dir).map_err(file(dir.to_owned()))?;
             for (name, text) in FILES {
-                write_private(&dir.join(name), text(&mut pki).as_bytes())?;
+                let path = dir.join(name);
+                crate::private_file::write(&path, text(&mut pki).as_bytes()).map_err(file(path))?;
             }
             return Ok(pki);
         }
@@ -174,30 +175,6 @@ impl Pki {
             encode(key),
         )
     }
-}
-
-/// Writes a file that only its owner can read, all of it or nothing.
-pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let error = |source| PkiError::File {
-        path: path.to_owned(),
-        source,
-    };
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&partial)
-        .map_err(error)?;
-    file.write_all(bytes)
-        .and_then(|()| file.sync_all())
-        .map_err(error)?;
-    std::fs::rename(&partial, path).map_err(error)
 }
 
 const SERVER_NAMES: [&str; 9] = [

@@ -4,26 +4,27 @@
 //! change. Readers take a short shared lock and clone reference-counted objects; nobody waits for a slow
 //! watcher, because watchers read the log at their own pace and are told `410` when it has moved past them.
 
-mod compress;
 mod database;
 mod disk;
 mod draft;
 mod event;
-mod journal;
 mod object;
 mod packed;
-mod print;
+mod record;
 mod reopen;
+mod repair;
 mod snapshot;
 mod table;
 mod transaction;
 mod working;
 
+pub use database::stranger;
 pub(crate) use database::{Found, open};
 pub(crate) use disk::Durability;
 pub(crate) use draft::{Draft, encode_body};
 pub(crate) use event::{Change, Event};
 pub(crate) use object::{Stored, split_key};
+pub use repair::{Repaired, repair};
 pub(crate) use snapshot::Tail;
 pub(crate) use table::TableKey;
 pub(crate) use transaction::{Transaction, with_revision};
@@ -92,13 +93,8 @@ impl Store {
             let kind = kind_of(&row.table);
             let mut inner = store.modify();
             let table = inner.tables.get_or_make(&row.table, revision);
-            let object = Arc::new(Stored::load(
-                kind.as_deref(),
-                &row.key,
-                row.revision,
-                row.body,
-                &table.packer,
-            ));
+            let loaded = Stored::load(kind.as_deref(), &row.key, row.revision, row.body);
+            let object = Arc::new(loaded);
             table.objects.insert(object.key.clone(), object);
         }
         if let Durability::Disk(disk) = &store.durability {
@@ -168,7 +164,7 @@ impl Store {
         let result = body(&mut transaction);
         let (revision, behind) = transaction.finish();
         drop(writer);
-        behind.iter().for_each(table::Behind::pack);
+        behind.iter().for_each(|event| event.pack());
         Ok((result?, revision))
     }
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod apply;
+mod at_rest;
 mod bounds;
 mod custom;
 mod delete;

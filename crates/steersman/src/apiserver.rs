@@ -1,5 +1,7 @@
 //! `steersman apiserver`: the Kubernetes API without anyone who acts on it.
 
+#![expect(clippy::print_stderr, reason = "this is where users are spoken to")]
+
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -28,6 +30,9 @@ pub(crate) struct Arguments {
     /// Keep the objects in memory: they are gone when the server stops
     #[arg(long)]
     in_memory: bool,
+    /// Drop what is damaged on the disk, and say what that is
+    #[arg(long, conflicts_with = "in_memory")]
+    repair: bool,
     /// Write an administrator's kubeconfig here once the server is ready
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
@@ -43,6 +48,9 @@ pub(crate) fn main(arguments: Arguments) -> Result<()> {
 async fn run(arguments: Arguments) -> Result<()> {
     let (stop, _signals) = signals::stop_on_signal();
     let place = Place::choose(arguments.data_dir, arguments.in_memory)?;
+    if arguments.repair {
+        place.repair()?;
+    }
     let address = (arguments.bind_address, arguments.port);
     let listener = TcpListener::bind(address).await.with_context(|| {
         format!(
@@ -73,6 +81,28 @@ impl Place {
             Some(dir) => Ok(Place::Dir(dir)),
             None => Ok(Place::Dir(files::default_data_dir()?)),
         }
+    }
+
+    /// Drops what is damaged, and says so.
+    pub(crate) fn repair(&self) -> Result<()> {
+        let Place::Dir(dir) = self else {
+            return Ok(());
+        };
+        files::refuse_foreign_dir(dir)?;
+        files::create_private_dir(dir)?;
+        let repaired = apiserver::repair(dir)?;
+        for dropped in &repaired.dropped {
+            eprintln!("dropped: {dropped}");
+        }
+        let kept = repaired.kept;
+        match &repaired.saved_as {
+            Some(saved) => eprintln!(
+                "{kept} objects are kept; the damaged file is {}",
+                saved.display()
+            ),
+            None => eprintln!("nothing is damaged: {kept} objects"),
+        }
+        Ok(())
     }
 
     pub(crate) fn dir(&self) -> Option<&std::path::Path> {

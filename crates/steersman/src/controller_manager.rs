@@ -11,7 +11,7 @@ use client::config::Environment;
 use manager::logging::Logging;
 use manager::{Command, Errors, Options, Process, process};
 
-use crate::{rhythm, signals};
+use crate::signals;
 
 pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> ExitCode {
     let options = match Options::parse(arguments, program) {
@@ -26,8 +26,9 @@ pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> Ex
     let logging = Logging::install(&options.logging, clock.clone());
     // Decoding and planning are quick: one thread keeps up with an API server, and a second one only costs
     // memory and the CPU for waking each other.
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = rhythm::keep(builder.enable_all()).build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -17,21 +17,13 @@ pub(crate) fn default_data_dir() -> Result<PathBuf> {
     Ok(base.join("steersman"))
 }
 
-/// What a start that was cut short may have left in a data folder.
-const FIRST_FILES: [&str; 2] = ["up.json", "up.log"];
-
 /// Refuses a folder that holds something and was never ours: ours has its keys in it from the start.
 pub(crate) fn refuse_foreign_dir(path: &Path) -> Result<()> {
-    let Ok(entries) = std::fs::read_dir(path) else {
-        // It does not exist yet, or creating it will say what is wrong with it.
-        return Ok(());
-    };
     if path.join("pki").is_dir() {
         return Ok(());
     }
-    let names = entries.flatten().map(|entry| entry.file_name());
-    let is_strange = |name: &std::ffi::OsString| !FIRST_FILES.iter().any(|ours| name == ours);
-    if let Some(stranger) = names.into_iter().find(is_strange) {
+    // If it cannot be read, it does not exist yet, or creating it will say what is wrong with it.
+    if let Ok(Some(stranger)) = ::apiserver::stranger(path) {
         let path = path.display();
         bail!(
             "{path} holds {stranger:?}, which is not ours; choose an empty folder with --data-dir"
@@ -59,6 +51,6 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
         std::fs::create_dir_all(parent)
             .with_context(|| format!("cannot create the folder {}", parent.display()))?;
     }
-    ::apiserver::pki::write_private(path, text.as_bytes())
+    ::apiserver::private_file::write(path, text.as_bytes())
         .with_context(|| format!("cannot write {}", path.display()))
 }

@@ -12,7 +12,6 @@ mod controller_manager;
 mod controllers;
 mod files;
 mod preview;
-mod rhythm;
 mod running;
 mod signals;
 mod simulate;

@@ -1,4 +1,9 @@
 //! Service account tokens: JSON web tokens that this server signs (ES256) and believes.
+//!
+//! Not by the crate `jsonwebtoken`: since version 10 it has no ring any more, but a second library for cryptography beside
+//! the one of TLS (aws-lc-rs, which is C, or RustCrypto with an `rsa` that has an open advisory), or a provider that
+//! libraries would have to install for the whole process; version 9 has an open advisory itself (CVE-2026-25537). What it
+//! would spare us is to join three parts by dots: what ring verified is then checked against our own clock.
 
 use super::Identity;
 use crate::kinds;

@@ -1,14 +1,20 @@
-//! JSON patch (RFC 6902).
+//! JSON patch (RFC 6902), by the crate `json-patch` but for what upstream does differently.
 
 use crate::status::Status;
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, PatchOperation, patch_unsafe};
+use serde::Deserialize;
 use serde_json::Value;
+use std::io;
 
 /// UPSTREAM: the most operations that one patch may have.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// How much copies may add up to: a few operations that copy the document into itself would double it each time.
-const MAX_COPIED_VALUES: usize = 100_000;
+/// UPSTREAM: how many bytes of JSON copies may add up to, which is what a request may have
+/// (`AccumulatedCopySizeLimit`): a few operations that copy the document into itself would double it each time.
+const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
+/// What was there before is lost if it fails.
 pub(crate) fn apply(target: &mut Value, patch: &Value) -> Result<(), Status> {
     let Some(operations) = patch.as_array() else {
         return Err(Status::bad_request(
@@ -24,7 +30,7 @@ pub(crate) fn apply(target: &mut Value, patch: &Value) -> Result<(), Status> {
     }
     let mut copied = 0;
     for operation in operations {
-        operate(target, operation, &mut copied).map_err(|_| unprocessable())?;
+        operate(target, operation, &mut copied).ok_or_else(unprocessable)?;
     }
     Ok(())
 }
@@ -38,149 +44,48 @@ fn unprocessable() -> Status {
     )
 }
 
-fn operate(target: &mut Value, operation: &Value, copied: &mut usize) -> Result<(), String> {
-    let path = pointer(operation, "path")?;
-    let value = || {
-        operation
-            .get("value")
-            .cloned()
-            .ok_or_else(|| "operation is missing a value".to_owned())
-    };
-    match operation["op"].as_str().unwrap_or_default() {
-        "add" => add(target, &path, value()?),
-        "remove" => remove(target, &path).map(drop),
-        "replace" => {
-            // UPSTREAM: a member that is not there is added; an item that is not there is refused.
-            if let Some(place) = find(target, &path) {
-                *place = value()?;
-                return Ok(());
-            }
-            let parent = path
-                .split_last()
-                .and_then(|(_, parents)| find(target, parents));
-            match parent {
-                Some(Value::Object(_)) => add(target, &path, value()?),
-                _ => Err(missing("replace", &path)),
+fn operate(target: &mut Value, operation: &Value, copied: &mut usize) -> Option<()> {
+    // UPSTREAM: what is not there equals null.
+    if operation["op"] == "test" && operation["value"].is_null() {
+        let path = PointerBuf::deserialize(&operation["path"]).ok()?;
+        let found = target.pointer(path.as_str());
+        return found.is_none_or(Value::is_null).then_some(());
+    }
+    let mut operation = PatchOperation::deserialize(operation).ok()?;
+    match &operation {
+        PatchOperation::Copy(copy) => {
+            *copied += size(target.pointer(copy.from.as_str())?)?;
+            if *copied > MAX_COPIED_BYTES {
+                return None;
             }
         }
-        "move" => {
-            let from = pointer(operation, "from")?;
-            if path.len() > from.len() && path.starts_with(&from) {
-                return Err("a value cannot be moved into itself".to_owned());
-            }
-            let moved = remove(target, &from)?;
-            add(target, &path, moved)
+        // UPSTREAM: a member that is not there is added; an item that is not there is refused.
+        PatchOperation::Replace(replace) if target.pointer(replace.path.as_str()).is_none() => {
+            let (parent, _) = replace.path.split_back()?;
+            target.pointer(parent.as_str())?.as_object()?;
+            let (path, value) = (replace.path.clone(), replace.value.clone());
+            operation = PatchOperation::Add(AddOperation { path, value });
         }
-        "copy" => {
-            let from = pointer(operation, "from")?;
-            let found = find(target, &from)
-                .ok_or_else(|| missing("copy", &from))?
-                .clone();
-            *copied += size(&found);
-            if *copied > MAX_COPIED_VALUES {
-                return Err(format!("copies may add up to {MAX_COPIED_VALUES} values"));
-            }
-            add(target, &path, found)
+        _ => {}
+    }
+    patch_unsafe(target, &[operation]).ok()
+}
+
+/// How long it is as JSON.
+fn size(value: &Value) -> Option<usize> {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
         }
-        "test" => {
-            let expected = operation.get("value").unwrap_or(&Value::Null);
-            let actual = find(target, &path).map_or(Value::Null, |found| found.clone());
-            if actual == *expected {
-                return Ok(());
-            }
-            Err(format!("testing value {} failed", text(&path)))
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
         }
-        other => Err(format!("Unexpected kind: {other}")),
     }
-}
-
-fn pointer(operation: &Value, member: &str) -> Result<Vec<String>, String> {
-    let text = operation[member]
-        .as_str()
-        .ok_or_else(|| format!("operation is missing a {member}"))?;
-    if text.is_empty() {
-        return Ok(Vec::new());
-    }
-    let text = text
-        .strip_prefix('/')
-        .ok_or_else(|| format!("{member} \"{text}\" does not start with a slash"))?;
-    Ok(text
-        .split('/')
-        .map(|token| token.replace("~1", "/").replace("~0", "~"))
-        .collect())
-}
-
-fn text(path: &[String]) -> String {
-    path.iter()
-        .map(|token| format!("/{}", token.replace('~', "~0").replace('/', "~1")))
-        .collect()
-}
-
-fn missing(operation: &str, path: &[String]) -> String {
-    format!(
-        "{operation} operation does not apply: doc is missing path: {}: missing value",
-        text(path)
-    )
-}
-
-fn find<'a>(target: &'a mut Value, path: &[String]) -> Option<&'a mut Value> {
-    path.iter().try_fold(target, |value, token| match value {
-        Value::Object(map) => map.get_mut(token),
-        Value::Array(list) => list.get_mut(index(token)?),
-        _ => None,
-    })
-}
-
-fn index(token: &str) -> Option<usize> {
-    if token.len() > 1 && token.starts_with('0') {
-        None
-    } else {
-        token.parse().ok()
-    }
-}
-
-fn add(target: &mut Value, path: &[String], value: Value) -> Result<(), String> {
-    let Some((last, parents)) = path.split_last() else {
-        *target = value;
-        return Ok(());
-    };
-    match find(target, parents).ok_or_else(|| missing("add", path))? {
-        Value::Object(map) => {
-            map.insert(last.clone(), value);
-        }
-        Value::Array(list) if last == "-" => list.push(value),
-        Value::Array(list) => {
-            let at = index(last)
-                .filter(|at| *at <= list.len())
-                .ok_or_else(|| missing("add", path))?;
-            list.insert(at, value);
-        }
-        _ => return Err(missing("add", path)),
-    }
-    Ok(())
-}
-
-fn remove(target: &mut Value, path: &[String]) -> Result<Value, String> {
-    let error = || missing("remove", path);
-    let (last, parents) = path.split_last().ok_or_else(error)?;
-    match find(target, parents).ok_or_else(error)? {
-        Value::Object(map) => map.remove(last).ok_or_else(error),
-        Value::Array(list) => {
-            let at = index(last)
-                .filter(|at| *at < list.len())
-                .ok_or_else(error)?;
-            Ok(list.remove(at))
-        }
-        _ => Err(error()),
-    }
-}
-
-fn size(value: &Value) -> usize {
-    match value {
-        Value::Object(map) => 1 + map.values().map(size).sum::<usize>(),
-        Value::Array(list) => 1 + list.iter().map(size).sum::<usize>(),
-        _ => 1,
-    }
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, value).ok()?;
+    Some(count.0)
 }
 
 #[cfg(test)]
@@ -236,6 +141,41 @@ mod tests {
             Value::Array(vec![json!({}); MAX_OPERATIONS + 1]),
             json!(413),
         );
+    }
+
+    #[test]
+    fn a_missing_member_is_replaced_and_equals_null_as_upstream_has_it() {
+        check(
+            json!([{"op": "replace", "path": "/a/new", "value": 2}]),
+            json!({"a": {"x/y": 1, "new": 2}, "l": [1, 2]}),
+        );
+        check(
+            json!([{"op": "replace", "path": "/l/2", "value": 2}]),
+            json!(422),
+        );
+        check(
+            json!([{"op": "test", "path": "/a/new", "value": null}, {"op": "test", "path": "/b"}]),
+            json!({"a": {"x/y": 1}, "l": [1, 2]}),
+        );
+        check(json!([{"op": "test", "path": "/a"}]), json!(422));
+        check(json!([{"op": "test", "path": "b"}]), json!(422));
+        check(json!([{"op": "add", "path": "/a/b"}]), json!(422));
+    }
+
+    #[test]
+    fn copies_may_add_up_to_a_request() {
+        let copies = |length: usize, count: usize| {
+            let mut operations =
+                vec![json!({"op": "add", "path": "/t", "value": "x".repeat(length)})];
+            let copy = json!({"op": "copy", "from": "/t", "path": "/l/-"});
+            operations.resize(count + 1, copy);
+            apply(&mut json!({"l": []}), &Value::Array(operations))
+        };
+        // 57 KB of patch became 504 MB.
+        let refused = copies(50_000, 9_000).unwrap_err();
+        assert_eq!(refused.code, 422);
+        assert!(copies(50_000, 62).is_ok());
+        assert!(copies(50_000, 63).is_err());
     }
 
     #[test]

@@ -87,13 +87,8 @@ impl Context {
     ) -> Result<(u16, Arc<Stored>), Status> {
         let key = self.key(&self.info.name);
         let old = transaction.get(&self.stored_kind, &key);
-        let recent = &self.shared.recent;
-        let before = old
-            .as_ref()
-            .map(|old| recent.working(&self.stored_kind, old));
-        let live = before
-            .as_ref()
-            .map(|before| self.at_version((**before).clone()));
+        let before = old.as_ref().map(|old| old.working(&self.stored_kind));
+        let live = before.clone().map(|before| self.at_version(before));
         if live.is_none() && self.subresource.is_some() {
             return Err(Status::not_found(self.subject()));
         }

@@ -44,11 +44,11 @@ impl Context {
             .ok_or_else(|| Status::not_found(self.subject()))?;
         let names_fields = names_managed_fields(&changes.value);
         let before = if names_fields {
-            Arc::new(old.value(&self.stored_kind))
+            old.value(&self.stored_kind)
         } else {
-            self.shared.recent.working(&self.stored_kind, &old)
+            old.working(&self.stored_kind)
         };
-        let mut value = self.at_version(self.shared.recent.copy(&old, &before));
+        let mut value = self.at_version(before.clone());
         let untouched = self.take_untouched(&mut value, &changes.value);
         self.change(&mut value, changes.value)?;
         if names_fields {
@@ -74,9 +74,7 @@ impl Context {
         if touches_metadata {
             self.check_uid(&before, &value)?;
         }
-        let kept = self.replace_in(transaction, (&old, &before), value, None, dry_run)?;
-        self.shared.recent.recycle(&kept, before);
-        Ok(kept)
+        self.replace_in(transaction, (&old, &before), value, None, dry_run)
     }
 
     /// Takes away what a patch leaves as it is: it need not be read again.

@@ -63,7 +63,7 @@ impl Context {
             }
             return Ok((201, self.create_in(transaction, value, opaque, dry_run)?));
         };
-        let before = self.shared.recent.working(&self.stored_kind, &old);
+        let before = old.working(&self.stored_kind);
         settle_fields(&mut value, Some(&before))?;
         semantics::default(&self.kind, &mut value);
         convert::to_storage(&self.kind, &mut value);
@@ -138,13 +138,7 @@ impl Context {
         if dry_run {
             return Ok(self.store(transaction, &old.key, &new, opaque.as_deref(), dry_run));
         }
-        let kept = self.keep(transaction, &old.key, draft);
-        // Opaque text is printed as it came, and may not be what the tree says.
-        if opaque.is_none() {
-            let recent = &self.shared.recent;
-            recent.note(&kind, old.revision, &kept, new);
-        }
-        Ok(kept)
+        Ok(self.keep(transaction, &old.key, draft))
     }
 
     /// resourceVersion and uid in the body, if given, must be those of the stored object.

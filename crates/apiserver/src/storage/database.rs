@@ -1,33 +1,29 @@
-//! The data directory: a database of all objects, and a journal of what it does not have yet.
+//! The data folder: one redb file with all objects.
 
-use super::journal::{self, Journal};
-use super::table::TableKey;
+use super::record::{self, Row};
+use crate::private_file;
 use bytes::Bytes;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
-use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// `group NUL plural NUL key` to the revision (8 bytes, little endian) and the object's JSON.
-const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
-const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+/// See [`record`]. Keys are bytes: redb panics at text that is none.
+const OBJECTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("objects");
 
-/// What the directory's layout is called; another number is another program's.
-const FORMAT: u64 = 2;
-/// The layout before there was a journal, which is read, too.
-const FORMAT_WITHOUT_JOURNAL: u64 = 1;
-const FILE: &str = "steersman.redb";
+/// Numbers and their checksums. Earlier versions have no such table.
+const STATE: TableDefinition<'_, &str, (u64, u32)> = TableDefinition::new("state");
 
-/// redb's cache: the objects are in memory already, so just enough for the tree's inner pages and for a part of what
-/// is written at a time.
+/// The layout of the file; another number is another version's.
+const FORMAT: u64 = 3;
+pub(super) const FILE: &str = "steersman.redb";
+/// Beside the database in layouts before this one.
+const OLD_JOURNAL: &str = "steersman.journal";
+
+/// redb's cache: the objects are in memory already, so just enough for the tree's inner pages and for what is
+/// written at a time.
 const CACHE_BYTES: usize = 2 * 1024 * 1024;
-
-/// A row as it was found on the disk.
-pub(crate) struct Row {
-    pub(crate) table: TableKey,
-    pub(crate) key: String,
-    pub(crate) revision: u64,
-    pub(crate) body: Vec<u8>,
-}
 
 /// What is on the disk: rows and the last revision.
 pub(crate) struct Found {
@@ -36,195 +32,339 @@ pub(crate) struct Found {
     pub(crate) revision: u64,
 }
 
-/// The open files of a data directory.
+/// The open database of a data folder.
 pub(super) struct Data {
     /// Closed after a failure: redb wants the file opened anew.
     database: Option<Database>,
     path: PathBuf,
-    pub(super) journal: Journal,
+    /// The last revision that was committed.
+    revision: u64,
+    _lock: Lock,
 }
 
-/// Opens a data directory, or makes one. Refuses what it does not know.
+/// All that can be read of a database.
+#[derive(Default)]
+pub(super) struct Contents {
+    pub(super) rows: Vec<Row>,
+    /// Nothing if it is damaged.
+    pub(super) revision: Option<u64>,
+    /// What cannot be read, in words.
+    pub(super) damage: Vec<String>,
+}
+
+/// Opens a data folder, or makes one. Refuses what it does not know, and what is damaged.
 pub(crate) fn open(dir: &Path) -> Result<Found, String> {
-    std::fs::create_dir_all(dir).map_err(|error| error.to_string())?;
-    let (path, journal) = (dir.join(FILE), dir.join(journal::FILE));
-    if path.exists() {
-        return reopen(path, &journal);
-    }
-    if let Some(stranger) = stranger(dir)? {
+    let lock = claim(dir)?;
+    let path = dir.join(FILE);
+    let (database, contents) = match path.symlink_metadata() {
+        Ok(_) => read_file(&path)?,
+        Err(_) => {
+            if let Some(stranger) = stranger(dir).map_err(|error| error.to_string())? {
+                return Err(format!(
+                    "it holds {stranger}, which is not ours without {FILE}; choose an empty directory"
+                ));
+            }
+            let new = create(&path, Vec::new(), 1);
+            let database = new.map_err(|error| format!("{FILE} cannot be made: {error}"))?;
+            let revision = Some(1);
+            let contents = Contents {
+                revision,
+                ..Contents::default()
+            };
+            (Some(database), contents)
+        }
+    };
+    let (Some(revision), Some(database)) = (contents.revision, database) else {
+        let damage = contents.damage.join("; ");
         return Err(format!(
-            "it holds {stranger}, which is not ours without {FILE}; choose an empty directory"
+            "{FILE} is damaged: {damage}. --repair keeps everything else and says what it drops"
         ));
-    }
-    create(path, &journal).map_err(|error| error.to_string())
+    };
+    let data = Data {
+        database: Some(database),
+        path,
+        revision,
+        _lock: lock,
+    };
+    Ok(Found {
+        data,
+        rows: contents.rows,
+        revision,
+    })
 }
 
-/// An entry that we would not have made.
-fn stranger(dir: &Path) -> Result<Option<String>, String> {
-    for entry in std::fs::read_dir(dir).map_err(|error| error.to_string())? {
-        let name = entry
-            .map_err(|error| error.to_string())?
-            .file_name()
-            .to_string_lossy()
-            .into_owned();
-        let is_ours = matches!(name.as_str(), "pki" | "up.json" | "up.log" | "lost+found");
-        if !is_ours && !name.ends_with(".kubeconfig") {
+/// Nobody else uses the folder while this is held.
+pub(super) struct Lock(File);
+
+impl Drop for Lock {
+    /// A child that is being started may still have the file, too: closing it would not be enough.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+/// Makes sure that the folder is there and that nobody else uses it.
+pub(super) fn claim(dir: &Path) -> Result<Lock, String> {
+    std::fs::create_dir_all(dir).map_err(|error| error.to_string())?;
+    let lock = File::open(dir).map_err(|error| error.to_string())?;
+    match lock.try_lock() {
+        Ok(()) => Ok(Lock(lock)),
+        Err(TryLockError::WouldBlock) => Err("it is in use by another process".to_owned()),
+        Err(TryLockError::Error(error)) => Err(error.to_string()),
+    }
+}
+
+/// An entry of a folder that we would not have made, nor left behind when we were killed.
+pub fn stranger(dir: &Path) -> io::Result<Option<String>> {
+    for entry in std::fs::read_dir(dir)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let ours = [
+            "pki",
+            "up.json",
+            "up.log",
+            "clock-ahead",
+            "kubeconfig",
+            "lost+found",
+        ];
+        let is_ours = ours.contains(&name.as_str())
+            || name.ends_with(".kubeconfig")
+            || name.ends_with(".partial");
+        if !is_ours {
             return Ok(Some(name));
         }
     }
     Ok(None)
 }
 
-fn create(path: PathBuf, journal: &Path) -> Result<Found, redb::Error> {
-    let database = redb::Builder::new()
-        .set_cache_size(CACHE_BYTES)
-        .create(&path)?;
-    let journal = Journal::create(journal, 1)?;
-    let transaction = database.begin_write()?;
-    {
-        transaction.open_table(OBJECTS)?;
-        let mut meta = transaction.open_table(META)?;
-        meta.insert("format", FORMAT)?;
-        meta.insert("revision", 1)?;
-    }
-    transaction.commit()?;
-    let database = Some(database);
-    Ok(Found {
-        data: Data {
-            database,
-            path,
-            journal,
-        },
-        rows: Vec::new(),
-        revision: 1,
+/// Makes a database, complete or not at all: it gets its name last.
+pub(super) fn create(path: &Path, rows: Vec<Row>, revision: u64) -> Result<Database, redb::Error> {
+    let partial = private_file::beside(path, ".partial");
+    let database = builder().create_file(private_file::create(&partial)?)?;
+    let rows = rows.into_iter().map(|row| {
+        let key = record::key_of(&row.table, &row.key);
+        (key, Some((row.revision, Bytes::from(row.body))))
+    });
+    write(&database, rows, revision)?;
+    private_file::replace(&partial, path)?;
+    Ok(database)
+}
+
+/// Opens a file that is there and reads all that can be read of it. It is closed again if it is damaged.
+pub(super) fn read_file(path: &Path) -> Result<(Option<Database>, Contents), String> {
+    // redb expects what a crash leaves: at other damage it may panic.
+    let read = catch_unwind(AssertUnwindSafe(|| {
+        let mut database = open_file(path).map_err(|error| match error {
+            redb::DatabaseError::DatabaseAlreadyOpen => "it is in use by another process".into(),
+            error => format!("{FILE} is damaged or not ours: {error}; move it away to start empty"),
+        })?;
+        let mut contents = read(&database, path)?;
+        if contents.damage.is_empty() {
+            check_pages(&mut database, path, &mut contents);
+        }
+        let is_whole = contents.damage.is_empty();
+        Ok((is_whole.then_some(database), contents))
+    }));
+    read.unwrap_or_else(|_| {
+        Err(format!(
+            "{FILE} is damaged beyond repair; move it away to start empty"
+        ))
     })
 }
 
-fn reopen(path: PathBuf, journal: &Path) -> Result<Found, String> {
-    let database = open_file(&path).map_err(|error| match error {
-        redb::DatabaseError::DatabaseAlreadyOpen => "it is in use by another process".to_owned(),
-        error => format!("{FILE} is damaged or not ours: {error}; move it away to start empty"),
-    })?;
-    let mut read = read(&database).map_err(|error| format!("{FILE} is damaged: {error}"))?;
-    let base = read.revision;
-    let mut newer: BTreeMap<String, Option<(u64, Bytes)>> = BTreeMap::new();
-    let journal = match read.format {
-        FORMAT => {
-            let opened = Journal::open(journal, base, |row| {
-                let body = row.body.map(Bytes::copy_from_slice);
-                newer.insert(row.key.to_owned(), body.map(|body| (row.revision, body)));
-            });
-            let (journal, last) = opened?;
-            read.revision = last;
-            journal
-        }
-        FORMAT_WITHOUT_JOURNAL => Journal::create(journal, base)
-            .map_err(|error| format!("{} cannot be made: {error}", journal::FILE))?,
-        _ => {
+/// Lets redb check its pages, which it also repairs. What was read before must still be there then.
+fn check_pages(database: &mut Database, path: &Path, contents: &mut Contents) {
+    let damage = match database.check_integrity() {
+        Ok(true) => return,
+        Ok(false) => match read(database, path) {
+            Ok(again) if again.is(contents) => return,
+            Ok(_) => "its last commit is not whole".to_owned(),
+            Err(why) => why,
+        },
+        Err(error) => error.to_string(),
+    };
+    contents.damage.push(damage);
+}
+
+impl Contents {
+    fn is(&self, other: &Contents) -> bool {
+        (self.revision, self.rows.len()) == (other.revision, other.rows.len())
+            && self.damage.is_empty()
+    }
+}
+
+fn builder() -> redb::Builder {
+    let mut builder = redb::Builder::new();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
+fn open_file(path: &Path) -> Result<Database, redb::DatabaseError> {
+    drop(private_file::open(path)?);
+    // By its name: a file that was handed over would be made a new database if it is empty, or zeros.
+    builder().open(path)
+}
+
+fn read(database: &Database, path: &Path) -> Result<Contents, String> {
+    let unreadable = |error: redb::Error| format!("{FILE} is damaged: {error}");
+    let transaction = database
+        .begin_read()
+        .map_err(|error| unreadable(error.into()))?;
+    let state = match transaction.open_table(STATE) {
+        Ok(state) => state,
+        Err(redb::TableError::TableDoesNotExist(_)) => return Err(earlier_version(path)),
+        Err(error) => return Err(unreadable(error.into())),
+    };
+    let mut contents = Contents::default();
+    match number(&state, "format") {
+        Some(FORMAT) => {}
+        Some(_) => {
             return Err(format!(
                 "{FILE} was written by another version; this one reads format {FORMAT}"
             ));
         }
-    };
-    let mut data = Data {
-        database: Some(database),
-        path,
-        journal,
-    };
-    if !data.journal.is_empty() || read.format != FORMAT {
-        let rows = newer.iter().map(|(key, row)| (key.clone(), row.clone()));
-        data.write(rows, read.revision)
-            .map_err(|error| format!("{FILE} cannot be brought up to date: {error}"))?;
-        read.rows.retain(|key, _| !newer.contains_key(key));
-        read.rows.extend(
-            newer
-                .into_iter()
-                .filter_map(|(key, row)| row.map(|row| (key, row))),
-        );
+        None => contents.damage.push("its format cannot be read".to_owned()),
     }
-    let rows = read.rows.into_iter();
-    Ok(Found {
-        data,
-        rows: rows.filter_map(|(key, row)| split(&key, row)).collect(),
-        revision: read.revision,
-    })
+    contents.revision = number(&state, "revision");
+    if contents.revision.is_none() {
+        contents
+            .damage
+            .push("its revision cannot be read".to_owned());
+    }
+    let objects = transaction
+        .open_table(OBJECTS)
+        .map_err(|error| unreadable(error.into()))?;
+    read_objects(&objects, &mut contents).map_err(|error| unreadable(error.into()))?;
+    Ok(contents)
 }
 
-fn open_file(path: &Path) -> Result<Database, redb::DatabaseError> {
-    redb::Builder::new().set_cache_size(CACHE_BYTES).open(path)
+fn number(state: &impl ReadableTable<&'static str, (u64, u32)>, name: &str) -> Option<u64> {
+    let (number, sum) = state.get(name).ok()??.value();
+    (sum == number_sum(name, number)).then_some(number)
 }
 
-struct Read {
-    format: u64,
-    revision: u64,
-    rows: BTreeMap<String, (u64, Bytes)>,
+fn number_sum(name: &str, number: u64) -> u32 {
+    record::checksum(&[name.as_bytes(), &number.to_le_bytes()])
 }
 
-fn read(database: &Database) -> Result<Read, redb::Error> {
-    let transaction = database.begin_read()?;
-    let meta = transaction.open_table(META)?;
-    let number = |name: &str| meta.get(name).map(|value| value.map(|value| value.value()));
-    let (format, revision) = (number("format")?.unwrap_or(0), number("revision")?);
-    let mut rows = BTreeMap::new();
-    for entry in transaction.open_table(OBJECTS)?.iter()? {
-        let (key, value) = entry?;
-        if let Some((revision, body)) = value.value().split_first_chunk() {
-            let row = (u64::from_le_bytes(*revision), Bytes::copy_from_slice(body));
-            rows.insert(key.value().to_owned(), row);
+fn read_objects(
+    objects: &impl ReadableTable<&'static [u8], &'static [u8]>,
+    contents: &mut Contents,
+) -> Result<(), redb::StorageError> {
+    let count = objects.len()?;
+    let mut entries = objects.iter()?;
+    let mut seen = 0;
+    // From both ends: a page that cannot be read hides only what is behind it.
+    let mut stuck = 0;
+    let mut backwards = false;
+    while stuck < 2 {
+        let next = if backwards {
+            entries.next_back()
+        } else {
+            entries.next()
+        };
+        let (key, value) = match next {
+            Some(Ok(entry)) => entry,
+            Some(Err(error)) => {
+                contents.damage.push(error.to_string());
+                (stuck, backwards) = (stuck + 1, true);
+                continue;
+            }
+            None => break,
+        };
+        seen += 1;
+        match record::decode(key.value(), value.value()) {
+            Some(row) => contents.rows.push(row),
+            None => contents.damage.push(named(key.value())),
         }
     }
-    Ok(Read {
-        format,
-        revision: revision.unwrap_or(1),
-        rows,
-    })
+    if seen != count {
+        let lost = format!("{count} objects were stored and {seen} are found");
+        contents.damage.push(lost);
+    }
+    Ok(())
 }
 
-fn split(key: &str, (revision, body): (u64, Bytes)) -> Option<Row> {
+/// What a record would have been, as far as its key tells.
+fn named(key: &[u8]) -> String {
+    let key = String::from_utf8_lossy(key);
     let mut parts = key.splitn(3, '\0');
-    let (group, plural, key) = (parts.next()?, parts.next()?, parts.next()?);
-    Some(Row {
-        table: (group.to_owned().into(), plural.to_owned().into()),
-        key: key.to_owned(),
-        revision,
-        body: body.into(),
-    })
+    let (group, plural) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+    let resource = match group {
+        "" => plural.to_owned(),
+        group => format!("{plural}.{group}"),
+    };
+    format!("{resource} {}", parts.next().unwrap_or(""))
+        .escape_default()
+        .to_string()
+}
+
+fn earlier_version(path: &Path) -> String {
+    let files = match path.with_file_name(OLD_JOURNAL).exists() {
+        true => format!("{FILE} and {OLD_JOURNAL} were"),
+        false => format!("{FILE} was"),
+    };
+    format!(
+        "{files} written by an earlier version, whose layout this one does not read. Start that version on it to save \
+         what you need (kubectl get -o yaml), or choose an empty directory to start anew"
+    )
+}
+
+/// A row to write: its key, and its revision and body, or nothing if it is gone.
+pub(super) type Write = (String, Option<(u64, Bytes)>);
+
+fn write(
+    database: &Database,
+    rows: impl Iterator<Item = Write>,
+    revision: u64,
+) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    {
+        let mut objects = transaction.open_table(OBJECTS)?;
+        for (key, row) in rows {
+            let key = key.as_bytes();
+            let Some((revision, body)) = row else {
+                objects.remove(key)?;
+                continue;
+            };
+            let mut row = objects.insert_reserve(key, record::HEAD + body.len())?;
+            record::encode(key, revision, &body, row.as_mut());
+        }
+        let mut state = transaction.open_table(STATE)?;
+        for (name, number) in [("format", FORMAT), ("revision", revision)] {
+            state.insert(name, (number, number_sum(name, number)))?;
+        }
+    }
+    transaction.commit()?;
+    Ok(())
 }
 
 impl Data {
-    /// Writes rows (nothing for those that are gone) that make up everything in the journal, and perhaps more, to
-    /// the database, for good. The journal is empty then.
+    /// Writes rows for good, all of them or none.
     pub(super) fn write(
         &mut self,
-        rows: impl Iterator<Item = (String, Option<(u64, Bytes)>)>,
+        rows: impl Iterator<Item = Write>,
         revision: u64,
     ) -> Result<(), redb::Error> {
         let database = match self.database.take() {
             Some(database) => database,
-            None => open_file(&self.path)?,
+            None => self.reopen()?,
         };
-        let transaction = database.begin_write()?;
-        {
-            let mut objects = transaction.open_table(OBJECTS)?;
-            for (key, row) in rows {
-                let Some((revision, body)) = row else {
-                    objects.remove(key.as_str())?;
-                    continue;
-                };
-                let revision = revision.to_le_bytes();
-                let mut row = objects.insert_reserve(key.as_str(), revision.len() + body.len())?;
-                let (head, tail) = row.as_mut().split_at_mut(revision.len());
-                head.copy_from_slice(&revision);
-                tail.copy_from_slice(&body);
-            }
-            let mut meta = transaction.open_table(META)?;
-            meta.insert("format", FORMAT)?;
-            meta.insert("revision", revision)?;
-        }
-        transaction.commit()?;
+        write(&database, rows, revision)?;
         self.database = Some(database);
-        self.journal.restart(revision);
+        self.revision = revision;
         Ok(())
+    }
+
+    /// After a failure. What failed was undone in memory, so it must not be in the file either.
+    fn reopen(&self) -> Result<Database, redb::Error> {
+        let database = open_file(&self.path)?;
+        let transaction = database.begin_read()?;
+        let found = number(&transaction.open_table(STATE)?, "revision");
+        if found != Some(self.revision) {
+            let why = "a write that failed is on the disk after all; restart the server";
+            return Err(io::Error::other(why).into());
+        }
+        Ok(database)
     }
 }
 
@@ -236,26 +376,17 @@ mod tests {
 
     /// Names and lengths of what a server finds that is started after this one was killed now.
     fn found_after_kill(dir: &Path) -> Vec<(String, usize)> {
-        let copy = dir.join("copy");
-        std::fs::create_dir_all(&copy).unwrap();
-        for file in [FILE, journal::FILE] {
-            std::fs::copy(dir.join(file), copy.join(file)).unwrap();
-        }
-        // Twice: what was found is brought to the database first.
-        open(&copy).unwrap();
-        let found = open(&copy).unwrap();
-        std::fs::remove_dir_all(&copy).unwrap();
-        let rows = found.rows.into_iter();
+        let copy = tempfile::tempdir().unwrap();
+        std::fs::copy(dir.join(FILE), copy.path().join(FILE)).unwrap();
+        let rows = open(copy.path()).unwrap().rows.into_iter();
         rows.map(|row| (row.key, row.body.len())).collect()
     }
 
     #[tokio::test]
-    async fn what_the_journal_cannot_hold_goes_to_the_database_with_what_is_in_it() {
-        let name = format!("steersman-database-{}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        let _ = std::fs::remove_dir_all(&dir);
+    async fn what_is_durable_is_in_the_file() {
+        let dir = tempfile::tempdir().unwrap();
         let kind = crate::kinds::find("", "ConfigMap").expect("it is built in");
-        let store = Store::on_disk(open(&dir).unwrap(), 100, |_| Some(kind.clone()));
+        let store = Store::on_disk(open(dir.path()).unwrap(), 100, |_| Some(kind.clone()));
         let put = async |name: &str, length: usize| {
             let value = json!({"metadata": {"name": name}, "data": {"k": "x".repeat(length)}});
             let written: Result<_, ()> =
@@ -265,7 +396,7 @@ mod tests {
             (name.to_owned(), object.body_len())
         };
         let (one, other) = (put("changed", 10).await, put("removed", 10).await);
-        assert_eq!(found_after_kill(&dir), [one, other]);
+        assert_eq!(found_after_kill(dir.path()), [one, other]);
         let changed = put("changed", 20).await;
         let large = put("large", 5_000_000).await;
         let removed: Result<_, ()> =
@@ -273,9 +404,21 @@ mod tests {
         store.durable(removed.unwrap().1).await.unwrap();
         let later = put("later", 10).await;
         let expected = [changed, large, later];
-        assert_eq!(found_after_kill(&dir), expected);
+        assert_eq!(found_after_kill(dir.path()), expected);
         drop(store);
-        assert_eq!(found_after_kill(&dir), expected);
-        std::fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(found_after_kill(dir.path()), expected);
+    }
+
+    #[test]
+    fn a_commit_that_failed_and_is_on_the_disk_after_all_stops_writes() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut data = open(dir.path()).unwrap().data;
+        data.write(std::iter::empty(), 5).unwrap();
+        // As if that commit had been told as failed.
+        (data.database, data.revision) = (None, 1);
+        let refused = data.write(std::iter::empty(), 6).unwrap_err().to_string();
+        assert!(refused.contains("restart the server"), "{refused}");
+        data.revision = 5;
+        data.write(std::iter::empty(), 6).unwrap();
     }
 }

@@ -1,29 +1,18 @@
 //! Making writes survive a crash: one commit for all writes that wait.
 //!
 //! A write is applied in memory at once, where later writes see it, and queued. One thread takes whatever is
-//! queued, commits it to the journal, and only then makes it visible to readers and watchers. When the journal is
-//! full, everything that is in it goes to the database. If a commit fails (a full disk), everything that was not yet
-//! durable is undone and its writers are told.
+//! queued, commits it in one durable transaction, and only then makes it visible to readers and watchers. If a commit
+//! fails (a full disk), everything that was not yet durable is undone and its writers are told.
 
-use super::database::{Data, Found};
-use super::journal;
+use super::database::{Data, Found, Write};
+use super::record;
 use super::table::TableKey;
 use super::{Core, Stored, lock};
 use crate::kinds::Kind;
-use api::collections::HashMap;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 use tokio::sync::Notify;
-
-/// How long a commit waits for as many writes as the one before had: a few times what it takes itself, in which the
-/// server is busy with just those writes. A client that writes alone never waits.
-const GATHERING_TIME: Duration = Duration::from_millis(1);
-
-/// It waits for no more than so many: what a commit costs however small it is, is little for each of them then,
-/// and others are served while they are committed.
-const GATHERED_MAX: usize = 24;
 
 /// How many failed ranges are remembered for writers that have not yet looked: they look at once.
 const FAILURES_KEPT: usize = 1024;
@@ -56,8 +45,6 @@ struct QueueState {
     submitted: u64,
     /// Operations up to this revision are in the batch that is being committed, or in an earlier one.
     taken: u64,
-    /// The committer sleeps until there are so many operations.
-    wake_at: usize,
     /// Woken when the batch that is being committed has ended, and for the one after it. Who waits for a later
     /// batch is not woken by an earlier one.
     committing: Arc<Notify>,
@@ -114,9 +101,7 @@ impl Durability {
         if let Durability::Disk(disk) = self {
             let mut state = lock(&disk.queue.state);
             state.submitted = revision;
-            if state.operations.len() >= state.wake_at {
-                disk.queue.wake.notify_one();
-            }
+            disk.queue.wake.notify_one();
         }
     }
 
@@ -167,9 +152,6 @@ impl Disk {
             queue,
             core,
             data: found.data,
-            pending: BTreeMap::new(),
-            revision: found.revision,
-            last_batch: 0,
         };
         let thread = std::thread::spawn(move || committer.run());
         *lock(&self.thread) = Some(thread);
@@ -192,135 +174,62 @@ struct Committer {
     queue: Arc<Queue>,
     core: Arc<Core>,
     data: Data,
-    /// What is in the journal and not in the database, as it is now.
-    pending: BTreeMap<TableKey, HashMap<Arc<str>, Option<Arc<Stored>>>>,
-    /// The last revision that was committed.
-    revision: u64,
-    /// How many operations were committed together the last time.
-    last_batch: usize,
 }
 
 impl Committer {
     fn run(&mut self) {
         while let Some((batch, revision)) = self.next_batch() {
-            match self.commit(&batch, revision) {
+            match self.data.write(rows(&batch), revision) {
                 Ok(()) => {
                     self.core.modify().advance(revision);
                     let ended = lock(&self.queue.state).committing.clone();
                     ended.notify_waiters();
                 }
-                Err(why) => undo(&self.core, &self.queue, batch, &why),
+                Err(error) => {
+                    let why = WriteFailed(error.to_string());
+                    undo(&self.core, &self.queue, batch, &why);
+                }
             }
-        }
-        // Whatever fails here is still in the journal.
-        if !self.pending.is_empty() {
-            let _ = self.write_database(&[], self.revision);
         }
     }
 
     /// Waits for complete transactions; `None` when the store is gone and nothing is left.
     fn next_batch(&mut self) -> Option<(Vec<Operation>, u64)> {
         let mut state = lock(&self.queue.state);
-        let mut gathered = false;
         loop {
             let submitted = state.submitted;
             let count = state
                 .operations
                 .partition_point(|operation| operation.revision <= submitted);
-            let expected = self.last_batch.min(GATHERED_MAX);
-            if count > 0 && (gathered || state.closed || count >= expected) {
+            if count > 0 {
                 let later = state.operations.split_off(count);
                 let batch = std::mem::replace(&mut state.operations, later);
                 state.taken = submitted;
                 state.committing = std::mem::take(&mut state.gathering);
-                self.last_batch = count;
                 return Some((batch, submitted));
-            }
-            if count > 0 {
-                // Those who wrote with the last batch have their answers and are about to write again.
-                gathered = true;
-                state.wake_at = expected;
-                let waited = self.queue.wake.wait_timeout(state, GATHERING_TIME);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
-                continue;
             }
             if state.closed {
                 return None;
             }
-            state.wake_at = 1;
-            state = self
-                .queue
-                .wake
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            let woken = self.queue.wake.wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
         }
     }
-
-    fn commit(&mut self, batch: &[Operation], revision: u64) -> Result<(), WriteFailed> {
-        let rows = batch.iter().map(|operation| {
-            let body = operation.object.as_ref().map(|object| object.body());
-            (operation.row_key(), operation.revision, body)
-        });
-        let rows: Vec<_> = rows.collect();
-        let rows = rows.iter().map(|(key, revision, body)| journal::Row {
-            key,
-            revision: *revision,
-            body: body.as_deref(),
-        });
-        if !self.data.journal.append(rows, revision)? {
-            self.write_database(batch, revision)?;
-        } else {
-            for group in batch.chunk_by(|one, next| one.table == next.table) {
-                let changed = self.pending.entry(group[0].table.clone()).or_default();
-                for operation in group {
-                    changed.insert(operation.key.clone(), operation.object.clone());
-                }
-            }
-        }
-        self.revision = revision;
-        Ok(())
-    }
-
-    /// Writes to the database what the journal has, and a batch that it has not.
-    fn write_database(&mut self, batch: &[Operation], revision: u64) -> Result<(), WriteFailed> {
-        let row = |object: &Stored| (object.revision, object.body());
-        let pending = self.pending.iter().flat_map(|(table, changed)| {
-            let mut changed: Vec<_> = changed.iter().collect();
-            // In their order, which touches every page of the database once.
-            changed.sort_unstable_by_key(|(key, _)| *key);
-            let rows = changed.into_iter();
-            rows.map(move |(key, object)| (row_key(table, key), object.as_deref().map(row)))
-        });
-        let batch = batch.iter().map(|operation| {
-            let object = operation.object.as_deref();
-            (operation.row_key(), object.map(row))
-        });
-        self.data.write(pending.chain(batch), revision)?;
-        self.pending.clear();
-        Ok(())
-    }
 }
 
-impl Operation {
-    fn row_key(&self) -> String {
-        row_key(&self.table, &self.key)
-    }
-}
-
-fn row_key(table: &TableKey, key: &str) -> String {
-    format!("{}\0{}\0{key}", table.0, table.1)
-}
-
-impl From<std::io::Error> for WriteFailed {
-    fn from(error: std::io::Error) -> WriteFailed {
-        WriteFailed(error.to_string())
-    }
-}
-
-impl From<redb::Error> for WriteFailed {
-    fn from(error: redb::Error) -> WriteFailed {
-        WriteFailed(error.to_string())
-    }
+/// The last state of each object of a batch, in the order of keys: that touches every page of the database once.
+fn rows(batch: &[Operation]) -> impl Iterator<Item = Write> {
+    let keyed = batch.iter().map(|operation| {
+        let key = record::key_of(&operation.table, &operation.key);
+        (key, &operation.object)
+    });
+    let last: BTreeMap<String, &Option<Arc<Stored>>> = keyed.collect();
+    last.into_iter().map(|(key, object)| {
+        let row = object
+            .as_ref()
+            .map(|object| (object.revision, object.body()));
+        (key, row)
+    })
 }
 
 /// Takes back everything that is not durable, the failed batch and whatever was built on it.

@@ -6,12 +6,10 @@
 use super::Stored;
 use super::object::Texts;
 use super::packed::Packed;
-use super::print;
 use crate::kinds::Kind;
 use crate::selector::field_value;
 use bytes::Bytes;
 use serde_json::{Map, Value};
-use std::cell::Cell;
 use std::sync::Arc;
 
 const REVISION: &str = "resourceVersion";
@@ -20,7 +18,7 @@ const REVISION: &str = "resourceVersion";
 const USUAL_BYTES: usize = 4096;
 
 pub(crate) struct Draft {
-    text: Scratch,
+    text: Vec<u8>,
     /// Where the digits of the revision go.
     gap: usize,
     labels: Texts,
@@ -42,7 +40,7 @@ impl Draft {
 
     /// Whether it is what an object of that revision already holds.
     pub(crate) fn is(&self, body: &[u8], revision: u64) -> bool {
-        let (before, after) = self.text.0.split_at(self.gap);
+        let (before, after) = self.text.split_at(self.gap);
         let rest = body.strip_prefix(before);
         let digits = rest.and_then(|rest| rest.strip_suffix(after));
         digits.is_some_and(|digits| digits == revision.to_string().as_bytes())
@@ -51,7 +49,7 @@ impl Draft {
     /// The object under the revision that it got.
     pub(super) fn stored(self, key: Arc<str>, revision: u64) -> Stored {
         let digits = revision.to_string();
-        let text = &self.text.0;
+        let text = &self.text;
         let mut body = Vec::with_capacity(text.len() + digits.len());
         body.extend_from_slice(&text[..self.gap]);
         body.extend_from_slice(digits.as_bytes());
@@ -79,48 +77,17 @@ pub(super) fn selectable(kind: &Kind, value: &Value) -> (Texts, Texts) {
 /// `opaque` replaces the `data` of a ControllerRevision byte for byte.
 pub(crate) fn encode_body(value: &Value, opaque: Option<&str>) -> Bytes {
     let (text, _) = printed(value, opaque, Revision::AsItIs);
-    Bytes::copy_from_slice(&text.0)
+    Bytes::from(text)
 }
 
-fn printed(value: &Value, opaque: Option<&str>, revision: Revision) -> (Scratch, usize) {
-    let mut scratch = Scratch::take();
+fn printed(value: &Value, opaque: Option<&str>, revision: Revision) -> (Vec<u8>, usize) {
     let mut writer = Writer {
-        text: std::mem::take(&mut scratch.0),
+        text: Vec::with_capacity(USUAL_BYTES),
         gap: 0,
         revision,
     };
     writer.object(value, opaque);
-    scratch.0 = writer.text;
-    (scratch, writer.gap)
-}
-
-/// Where objects are printed before they are copied to where they stay. One buffer for each thread, because
-/// a new one of that size for every write makes the allocator tidy up each time.
-struct Scratch(Vec<u8>);
-
-/// Nobody keeps the buffer of an unusually large object.
-const SCRATCH_BYTES_MAX: usize = 64 * 1024;
-
-thread_local! {
-    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-impl Scratch {
-    fn take() -> Scratch {
-        let mut text = SCRATCH.take();
-        text.reserve(USUAL_BYTES);
-        Scratch(text)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let mut text = std::mem::take(&mut self.0);
-        if text.capacity() <= SCRATCH_BYTES_MAX {
-            text.clear();
-            SCRATCH.set(text);
-        }
-    }
+    (writer.text, writer.gap)
 }
 
 /// What becomes of the revision.
@@ -156,7 +123,7 @@ impl Writer {
                 }
                 _ => {
                     self.name(name);
-                    self.value(member);
+                    self.print(member);
                 }
             }
         }
@@ -180,7 +147,7 @@ impl Writer {
             self.name(name);
             match member {
                 Value::Array(entries) if name == "managedFields" => self.managed_fields(entries),
-                member => self.value(member),
+                member => self.print(member),
             }
         }
         if leaves_gap && self.gap == 0 {
@@ -203,7 +170,7 @@ impl Writer {
                     Value::String(fields) if name == "fieldsV1" => {
                         self.text.extend_from_slice(fields.as_bytes());
                     }
-                    member => self.value(member),
+                    member => self.print(member),
                 }
             }
             self.text.push(b'}');
@@ -223,12 +190,12 @@ impl Writer {
         if self.text.last() != Some(&b'{') {
             self.text.push(b',');
         }
-        print::text(&mut self.text, name);
+        self.print(name);
         self.text.push(b':');
     }
 
-    fn value(&mut self, value: &Value) {
-        print::value(&mut self.text, value);
+    fn print(&mut self, value: &(impl serde::Serialize + ?Sized)) {
+        serde_json::to_writer(&mut self.text, value).expect("a JSON value prints into memory");
     }
 }
 

@@ -51,9 +51,10 @@ impl Event {
         }
     }
 
-    /// Whoever still needs the line prints it again.
-    pub(super) fn drop_line(&self) {
+    /// It is kept, but no longer at hand: whoever still needs the line prints it again.
+    pub(super) fn pack(&self) {
         *super::lock(&self.line) = None;
+        self.object.pack();
     }
 }
 

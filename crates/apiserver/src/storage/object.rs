@@ -1,7 +1,7 @@
 //! One stored object: its compact JSON and the little that lists and watches select by.
 
 use super::draft::selectable;
-use super::packed::{Packed, Packer};
+use super::packed::Packed;
 use crate::kinds::Kind;
 use bytes::Bytes;
 use serde_json::Value;
@@ -50,13 +50,7 @@ impl Stored {
     }
 
     /// An object as it was found on the disk. Without its kind it cannot be selected by fields.
-    pub(crate) fn load(
-        kind: Option<&Kind>,
-        key: &str,
-        revision: u64,
-        body: Vec<u8>,
-        packer: &Mutex<Packer>,
-    ) -> Stored {
+    pub(crate) fn load(kind: Option<&Kind>, key: &str, revision: u64, body: Vec<u8>) -> Stored {
         let value: Value = serde_json::from_slice(&body).unwrap_or_default();
         let body = Bytes::from(body.into_boxed_slice());
         let stored = match kind {
@@ -73,17 +67,17 @@ impl Stored {
                 stored
             }
         };
-        stored.pack(packer);
+        stored.pack();
         stored
     }
 
     /// Makes it small: from now on a read has to unpack it.
-    pub(crate) fn pack(&self, packer: &Mutex<Packer>) {
+    pub(crate) fn pack(&self) {
         let Packed::Plain(plain) = super::lock(&self.body).clone() else {
             return;
         };
-        // Compressed while nobody is kept waiting: not for the body, not for the dictionary.
-        let packed = super::packed::pack(packer, plain);
+        // Compressed while nobody is kept waiting.
+        let packed = Packed::pack(plain);
         *super::lock(&self.body) = packed;
     }
 

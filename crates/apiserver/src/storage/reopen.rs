@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Change, Durability, Event, Inner, Store, Stored, TableKey, table::Tables};
 
 /// How far revisions jump when changes were lost: nobody can have seen so many.
-const BUMP: u64 = 1_000_000;
+pub(super) const BUMP: u64 = 1_000_000;
 
 impl Store {
     /// Every change after a revision, oldest first, as far as the logs reach.

@@ -1,11 +1,10 @@
 //! All objects of one resource, and the log of their latest changes.
 
-use super::packed::Packer;
 use super::{Event, Stored};
 use api::collections::HashMap;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// (group, plural)
@@ -17,8 +16,6 @@ const KEPT_AT_HAND: usize = 1024;
 
 pub(super) struct Table {
     pub(super) objects: BTreeMap<Arc<str>, Arc<Stored>>,
-    /// Locked on its own: packing takes a while, and nobody should wait for it.
-    pub(super) packer: Arc<Mutex<Packer>>,
     /// Oldest first.
     pub(super) log: VecDeque<Arc<Event>>,
     /// That of the last change in the log, at hand: every write asks all tables for it.
@@ -33,7 +30,6 @@ impl Table {
     pub(super) fn new(floor: u64) -> Table {
         Table {
             objects: BTreeMap::new(),
-            packer: Arc::default(),
             log: VecDeque::new(),
             last_revision: 0,
             floor,
@@ -54,7 +50,7 @@ impl Table {
     }
 
     /// Adds a change to the log. What watchers that keep up are long past comes back, to be packed.
-    pub(super) fn record(&mut self, event: Event, capacity: usize) -> Option<Behind> {
+    pub(super) fn record(&mut self, event: Event, capacity: usize) -> Option<Arc<Event>> {
         if self.log.len() >= capacity
             && let Some(oldest) = self.log.pop_front()
         {
@@ -63,10 +59,7 @@ impl Table {
         self.last_revision = event.revision;
         self.log.push_back(Arc::new(event));
         let behind = self.log.len().checked_sub(KEPT_AT_HAND + 1)?;
-        Some(Behind {
-            event: self.log[behind].clone(),
-            packer: self.packer.clone(),
-        })
+        Some(self.log[behind].clone())
     }
 
     /// Index of the first event after a revision.
@@ -110,18 +103,5 @@ impl Tables {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&TableKey, &Table)> {
         self.all.iter().map(|(key, table)| (key, table))
-    }
-}
-
-/// A change that is kept, but no longer at hand.
-pub(super) struct Behind {
-    event: Arc<Event>,
-    packer: Arc<Mutex<Packer>>,
-}
-
-impl Behind {
-    pub(super) fn pack(&self) {
-        self.event.drop_line();
-        self.event.object.pack(&self.packer);
     }
 }

@@ -1,6 +1,5 @@
 //! One write in progress: reads see what it already wrote.
 
-use super::table::Behind;
 use super::{Change, Draft, Event, Store, Stored};
 use crate::kinds::Kind;
 use bytes::Bytes;
@@ -12,7 +11,7 @@ pub(crate) struct Transaction<'a> {
     /// The revision of the last put, 0 if there was none.
     last: u64,
     /// What fell behind in the logs, to be packed when the next write has its turn.
-    behind: Vec<Behind>,
+    behind: Vec<Arc<Event>>,
 }
 
 impl<'a> Transaction<'a> {
@@ -95,7 +94,7 @@ impl<'a> Transaction<'a> {
 
     /// Hands the write over to be made durable; without a disk it is visible now. What comes back with the
     /// revision is to be packed.
-    pub(super) fn finish(self) -> (u64, Vec<Behind>) {
+    pub(super) fn finish(self) -> (u64, Vec<Arc<Event>>) {
         if self.last == 0 {
             // Nothing written: what was read may still be on its way to the disk.
             return (self.store.read().revision, self.behind);

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// A directory that goes away with the test.
-struct Dir(PathBuf);
+pub(super) struct Dir(pub(super) PathBuf);
 
 impl Dir {
-    fn new(name: &str) -> Dir {
+    pub(super) fn new(name: &str) -> Dir {
         let path = std::env::temp_dir().join(format!("steersman-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
@@ -25,7 +25,7 @@ impl Drop for Dir {
     }
 }
 
-fn open(dir: &Path) -> Result<Server, Error> {
+pub(super) fn open(dir: &Path) -> Result<Server, Error> {
     let clock = Clock::fixed(api::Time::from_unix(1_700_000_000));
     let storage = Storage::Dir(dir.to_owned());
     let options = Options {
@@ -88,14 +88,6 @@ async fn foreign_damaged_and_busy_directories_are_refused_and_left_alone() {
     assert!(error(open(&dir.0)).contains("in use"));
     drop(server);
 
-    let journal = dir.0.join("steersman.journal");
-    let whole = std::fs::read(&journal).unwrap();
-    std::fs::write(&journal, "mine").unwrap();
-    assert!(error(open(&dir.0)).contains("steersman.journal is damaged or not ours"));
-    assert_eq!(std::fs::read_to_string(&journal).unwrap(), "mine");
-    std::fs::write(&journal, whole).unwrap();
-    drop(open(&dir.0).unwrap());
-
     set_format(&file, 99);
     let refused = error(open(&dir.0));
     assert!(refused.contains("written by another version"), "{refused}");
@@ -104,29 +96,36 @@ async fn foreign_damaged_and_busy_directories_are_refused_and_left_alone() {
 fn set_format(file: &Path, format: u64) {
     let database = redb::Database::open(file).unwrap();
     let transaction = database.begin_write().unwrap();
-    let meta: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("meta");
-    let mut table = transaction.open_table(meta).unwrap();
-    table.insert("format", format).unwrap();
+    let state: redb::TableDefinition<'_, &str, (u64, u32)> = redb::TableDefinition::new("state");
+    let mut table = transaction.open_table(state).unwrap();
+    let sum = crc32fast::hash(&[b"format".as_slice(), &format.to_le_bytes()].concat());
+    table.insert("format", (format, sum)).unwrap();
     drop(table);
     transaction.commit().unwrap();
 }
 
 #[tokio::test]
-async fn a_directory_from_before_there_was_a_journal_gets_one() {
-    let dir = Dir::new("before");
-    let created = open(&dir.0).unwrap().config_map("a", json!({})).await;
-    set_format(&dir.0.join("steersman.redb"), 1);
-    std::fs::remove_file(dir.0.join("steersman.journal")).unwrap();
-    let server = open(&dir.0).unwrap();
-    let path = format!("{CONFIG_MAPS}/a");
-    assert_eq!(server.get(&path).await, (200, created));
-    drop(server);
-    std::fs::remove_file(dir.0.join("steersman.journal")).unwrap();
+async fn an_earlier_layout_is_refused_with_what_to_do() {
+    let dir = Dir::new("earlier");
+    let file = dir.0.join("steersman.redb");
+    let database = redb::Database::create(&file).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let meta: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("meta");
+    transaction
+        .open_table(meta)
+        .unwrap()
+        .insert("format", 2)
+        .unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    std::fs::write(dir.0.join("steersman.journal"), "steersman journal 1\n").unwrap();
     let refused = open(&dir.0).err().unwrap().to_string();
     assert!(
-        refused.contains("steersman.journal cannot be read"),
+        refused.contains("written by an earlier version"),
         "{refused}"
     );
+    assert!(refused.contains("choose an empty directory"), "{refused}");
+    assert!(redb::Database::open(&file).is_ok(), "it is left alone");
 }
 
 /// How the parent tells the child where to write.

@@ -162,9 +162,13 @@ impl Kubeconfig {
             path: path.to_owned(),
             source,
         };
+        let documents = api::yaml::documents(text).map_err(|error| malformed(Box::new(error)))?;
         // An empty file is an empty kubeconfig, as kubectl leaves it behind.
-        let document: Option<Document> =
-            serde_yaml_ng::from_str(text).map_err(|error| malformed(Box::new(error)))?;
+        let json = documents.first().map_or("null", |first| &*first.json);
+        // By way of a tree: places in this JSON would tell nobody anything.
+        let document =
+            serde_json::from_str(json).and_then(serde_json::from_value::<Option<Document>>);
+        let document = document.map_err(|error| malformed(Box::new(error)))?;
         let document = document.unwrap_or_default();
         let directory = path.parent().unwrap_or(Path::new("")).to_owned();
         if self.current_context.is_none() {

@@ -1,4 +1,7 @@
 //! Signing of service account tokens, as API servers verify them: RS256, ES256 or ES384 by the key.
+//!
+//! With ring, which is there for TLS, and not by the crate `jsonwebtoken`: it would bring a second library for cryptography
+//! (C, or an `rsa` with an open advisory), read no SEC 1 keys, and leave the name of the key to us all the same.
 
 use api::json::write_go_string;
 use base64::Engine;

@@ -52,6 +52,9 @@ pub(crate) struct Arguments {
     /// Forget everything when stopped
     #[arg(long)]
     in_memory: bool,
+    /// Drop what is damaged on the disk, and say what that is
+    #[arg(long, conflicts_with_all = ["in_memory", "detach"])]
+    repair: bool,
     /// Write the kubeconfig here [default: in the data folder]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -174,6 +177,9 @@ async fn run(arguments: Arguments, setup: Setup, instance: &mut Option<Instance>
     let screen = Screen::new(&arguments);
     let place = Place::choose(arguments.data_dir.clone(), arguments.in_memory)?;
     *instance = claim(&arguments, &place)?;
+    if arguments.repair {
+        place.repair()?;
+    }
     screen.open();
     let listener = listen(&arguments, &screen).await?;
     let time = Timekeeping::start(arguments.speed, place.dir(), &stop);

@@ -228,3 +228,33 @@ fn commands_about_what_is_not_there() {
         );
     }
 }
+
+#[test]
+fn a_damaged_object_is_named_and_dropped_by_repair() {
+    let home = Home::new("repair");
+    let dir = home.0.join("data");
+    let folder = dir.to_str().unwrap();
+    let up = home.up(&["--data-dir", folder, "--nodes=0"]);
+    let map = json!({"metadata": {"name": "lost"}, "data": {"k": "needle in a haystack"}});
+    let maps = "/api/v1/namespaces/default/configmaps";
+    up.api().create(maps, &map);
+    up.stop();
+    let database = dir.join("steersman.redb");
+    let mut bytes = std::fs::read(&database).unwrap();
+    let needle = b"needle in a haystack";
+    for place in 0..bytes.len() - needle.len() {
+        if bytes[place..].starts_with(needle) {
+            bytes[place] = 0xff;
+        }
+    }
+    std::fs::write(&database, bytes).unwrap();
+    let said = home.refused(&["up", "--quiet", "--port=0", "--data-dir", folder]);
+    check(&said, "is damaged: configmaps default/lost");
+    check(&said, "--repair");
+    let repaired = home.up(&["--data-dir", folder, "--nodes=0", "--repair"]);
+    let found = repaired.api().get(maps);
+    let names = found["items"].as_array().unwrap().iter();
+    assert!(names.clone().count() > 0, "everything else is there");
+    assert!(names.clone().all(|map| map["metadata"]["name"] != "lost"));
+    repaired.stop();
+}
