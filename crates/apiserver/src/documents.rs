@@ -6,7 +6,8 @@ use crate::rest::response;
 use bytes::Bytes;
 use http::header::{ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderName, Response};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use parking_lot::Mutex;
 
 /// What was made of one set of kinds.
 pub(crate) struct Made<T>(Mutex<Option<(Arc<Registry>, T)>>);
@@ -19,7 +20,7 @@ impl<T> Default for Made<T> {
 
 impl<T: Clone> Made<T> {
     pub(crate) fn get(&self, registry: &Arc<Registry>, make: impl FnOnce(&Registry) -> T) -> T {
-        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.0.lock();
         if let Some((of, known)) = &*made
             && Arc::ptr_eq(of, registry)
         {

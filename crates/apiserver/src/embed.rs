@@ -11,7 +11,8 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use serde_json::Value;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use parking_lot::RwLock;
 
 /// Answers a request of a user who was let in.
 pub type Handler = Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
@@ -34,7 +35,7 @@ impl ApiServer {
     /// authorization: users need a rule for these `nonResourceURLs`.
     pub fn mount(&self, prefix: &str, handler: Handler) {
         let mounts = &self.shared().mounts.0;
-        let mut held = mounts.write().unwrap_or_else(PoisonError::into_inner);
+        let mut held = mounts.write();
         held.push((prefix.to_owned(), handler));
     }
 
@@ -97,7 +98,7 @@ fn write(shared: &Shared, body: impl FnOnce(&mut Transaction<'_>)) {
 impl Mounts {
     /// Who answers a path that is no resource's.
     pub(crate) fn find(&self, info: &RequestInfo) -> Option<Handler> {
-        let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let held = self.0.read();
         held.iter()
             .find(|(prefix, _)| info.path.starts_with(prefix.as_str()))
             .map(|(_, handler)| handler.clone())

@@ -4,7 +4,8 @@
 //! The simulator judges each single write by the first, and tears the server down by the second.
 
 use std::borrow::Cow;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
+use parking_lot::RwLock;
 
 use api::{Clock, Rng};
 use bytes::Bytes;

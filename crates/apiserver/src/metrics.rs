@@ -4,7 +4,7 @@ use crate::server::Shared;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 /// Counts of requests. Labels are names of what is served, so their number is bounded.
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub(crate) struct Labels {
 
 impl Metrics {
     pub(crate) fn count(&self, labels: Labels) {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut requests = self.requests.lock();
         *requests.entry(labels).or_default() += 1;
     }
 
@@ -35,7 +35,6 @@ impl Metrics {
         for (labels, count) in self
             .requests
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
             .iter()
         {
             let Labels {

@@ -7,7 +7,8 @@ use crate::kinds::Kind;
 use crate::storage::Stored;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use parking_lot::Mutex;
 
 /// So many are kept: the namespaces, accounts and classes that are in use at the same time. All are forgotten when
 /// it is full, which costs as much as if they had never been kept.
@@ -22,7 +23,7 @@ pub(crate) struct Parsed(Mutex<BTreeMap<u64, Arc<Value>>>);
 
 impl Parsed {
     pub(crate) fn value(&self, kind: &Kind, object: &Stored) -> Arc<Value> {
-        let held = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = || self.0.lock();
         if let Some(value) = held().get(&object.revision) {
             return value.clone();
         }

@@ -14,7 +14,8 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, ready};
 use http::{Request, Response};
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use parking_lot::RwLock;
 
 /// A handle on a running server; clones share it.
 #[derive(Clone)]
@@ -219,7 +220,6 @@ impl Shared {
     pub(crate) fn registry(&self) -> Arc<Registry> {
         self.registry
             .read()
-            .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 }

@@ -30,7 +30,8 @@ pub(crate) use table::TableKey;
 pub(crate) use transaction::{Transaction, with_revision};
 
 use crate::kinds::Kind;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use table::{Table, Tables};
 use tokio::sync::Notify;
 
@@ -191,7 +192,6 @@ impl Store {
         self.core
             .inner
             .read()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn modify(&self) -> RwLockWriteGuard<'_, Inner> {
@@ -201,7 +201,7 @@ impl Store {
 
 impl Core {
     fn modify(&self) -> RwLockWriteGuard<'_, Inner> {
-        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+        self.inner.write()
     }
 }
 
@@ -222,5 +222,5 @@ impl Inner {
 /// A poisoned lock means that a write panicked half way; the state it guards is still consistent, because
 /// puts are applied one by one and each is complete.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

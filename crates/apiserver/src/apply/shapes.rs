@@ -11,7 +11,8 @@ use crate::schema::{self, ListType};
 use api::collections::{HashMap, HashSet};
 use serde_json::Value;
 use std::cell::Cell;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
+use parking_lot::Mutex;
 
 /// So many templates are in use at the same time, at most. All shapes are forgotten when there are more, which
 /// costs as much as if none had been kept.
@@ -64,8 +65,8 @@ impl Shapes {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Vec<u8>, Arc<str>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<Vec<u8>, Arc<str>>> {
+        self.0.lock()
     }
 }
 

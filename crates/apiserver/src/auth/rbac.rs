@@ -10,7 +10,8 @@ use crate::storage::{Store, split_key};
 use api::selector::FieldSelector;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use parking_lot::Mutex;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const KINDS: [&str; 4] = ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
@@ -118,7 +119,7 @@ impl Rbac {
     fn policy(&self, store: &Store) -> Arc<Policy> {
         let versions =
             KINDS.map(|kind| kinds::find(GROUP, kind).map_or(0, |kind| store.last_change(kind)));
-        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compiled = self.compiled.lock();
         if let Some((of, policy)) = &*compiled
             && *of == versions
         {

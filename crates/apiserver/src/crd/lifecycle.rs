@@ -6,7 +6,7 @@ use crate::rest::metadata_mut;
 use crate::server::Shared;
 use crate::storage::{Store, Transaction};
 use serde_json::{Value, json};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// The kind of definitions.
 pub(crate) fn definitions() -> Option<&'static Arc<Kind>> {
@@ -16,10 +16,7 @@ pub(crate) fn definitions() -> Option<&'static Arc<Kind>> {
 /// Registers the kinds of all definitions that the store has.
 pub(crate) fn register(shared: &Shared) {
     // Read under the lock, so that a slower caller does not put back an older state.
-    let mut registry = shared
-        .registry
-        .write()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut registry = shared.registry.write();
     *registry = Arc::new(registry_of(&shared.store));
 }
 

@@ -7,7 +7,8 @@ use crate::kinds;
 use crate::server::Shared;
 use crate::storage::Transaction;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use parking_lot::Mutex;
 
 /// UPSTREAM: `--event-ttl`.
 const LIFETIME_SECONDS: i64 = 3600;
@@ -31,7 +32,7 @@ impl Expiry {
         revision: u64,
     ) {
         let now = shared.now_seconds();
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.queue.lock();
         queue.push_back((now + LIFETIME_SECONDS, key.clone(), revision));
         let Some(kind) = kinds::find("", "Event") else {
             return;
@@ -60,7 +61,7 @@ impl Expiry {
             return;
         };
         let ends = shared.now_seconds() + LIFETIME_SECONDS;
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.queue.lock();
         queue.extend(
             shared
                 .store

@@ -10,7 +10,8 @@ use super::table::TableKey;
 use super::{Core, Stored, lock};
 use crate::kinds::Kind;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use parking_lot::{Condvar, Mutex};
 use std::thread::JoinHandle;
 use tokio::sync::Notify;
 
@@ -211,8 +212,7 @@ impl Committer {
             if state.closed {
                 return None;
             }
-            let woken = self.queue.wake.wait(state);
-            state = woken.unwrap_or_else(PoisonError::into_inner);
+            self.queue.wake.wait(&mut state);
         }
     }
 }

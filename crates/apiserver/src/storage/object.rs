@@ -5,7 +5,8 @@ use super::packed::Packed;
 use crate::kinds::Kind;
 use bytes::Bytes;
 use serde_json::Value;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use parking_lot::Mutex;
 
 /// The JSON is kept without `kind` and `apiVersion`, which depend on the version that is asked for (and which
 /// lists leave out).
