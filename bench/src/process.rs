@@ -9,8 +9,8 @@ use real_tests::manager::{Manager, USER};
 use real_tests::{Flavor, ManagerOptions};
 use serde_json::json;
 
+use crate::head_to_head::scenarios::{DEPLOYMENTS, SETTLE, wait_status};
 use crate::head_to_head::stage::{Phase, Stage, deployment, same_controllers, until};
-use crate::head_to_head::stories::{DEPLOYMENTS, SETTLE, wait_status};
 use crate::report::{Goal, Report};
 
 /// How long an idle manager is watched: some 15 renewals of its lease.

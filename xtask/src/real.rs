@@ -79,12 +79,12 @@ pub(crate) fn schema_sources() -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// The tests and the bed look for our binary beside themselves in the target folder.
+/// The tests and the test cluster look for our binary beside themselves in the target folder.
 pub(crate) fn build_steersman() -> Result<()> {
     steps::succeed(workspace::cargo().args(["build", "--quiet", "--package", "steersman"]))
 }
 
-/// The program of the bed. It is built among all others, because alone it would get other features of what it rests
+/// The program of the test cluster. It is built among all others, because alone it would get other features of what it rests
 /// on, and all of that would be built once more.
 pub(crate) fn bed() -> Result<Command> {
     let flags = ["--workspace", "--exclude", "steersman-simulator"];
@@ -96,7 +96,7 @@ pub(crate) fn bed() -> Result<Command> {
     let status = build.status()?;
     anyhow::ensure!(
         status.success(),
-        "the program of the test bed cannot be built"
+        "the program of the test cluster cannot be built"
     );
     let mut command = Command::new(workspace::target().join("debug/real-bed"));
     command.current_dir(workspace::root());

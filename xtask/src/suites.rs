@@ -5,11 +5,11 @@
 //! by the program itself: cargo leaves it alone while its sources are the same. What it reads beside that (documents,
 //! scenarios, tables) is every file of the tree that is not Rust.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -119,7 +119,8 @@ fn run_changed(suites: &[Suite], choice: Choice, memory: &Path, files: u64) -> R
             scope.spawn(|| {
                 while let Some((suite, stamp)) = take(&waiting) {
                     let outcome = run_one(suite, stamp);
-                    if let Ok(mut ended) = ended.lock() {
+                    {
+                        let mut ended = ended.lock();
                         ended.push((suite.name.clone(), outcome));
                     }
                 }
@@ -127,7 +128,7 @@ fn run_changed(suites: &[Suite], choice: Choice, memory: &Path, files: u64) -> R
         }
     });
     let mut failed = Vec::new();
-    let ended = ended.into_inner().unwrap_or_default();
+    let ended = ended.into_inner();
     let ran = ended.len();
     for (name, outcome) in ended {
         match outcome {
@@ -156,7 +157,7 @@ struct Passed {
 }
 
 fn take<T>(waiting: &Mutex<Vec<T>>) -> Option<T> {
-    waiting.lock().ok()?.pop()
+    waiting.lock().pop()
 }
 
 fn run_one(suite: &Suite, stamp: u64) -> Result<Passed> {

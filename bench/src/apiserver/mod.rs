@@ -1,6 +1,6 @@
-//! Our API server beside kube-apiserver and etcd of the test bed: the same client, the same machine.
+//! Our API server beside kube-apiserver and etcd of the test cluster: the same client, the same machine.
 //!
-//! etcd of the bed does not call fsync, ours does: the comparison is to our disadvantage.
+//! etcd of the test cluster does not call fsync, ours does: the comparison is to our disadvantage.
 
 mod client;
 mod watchers;

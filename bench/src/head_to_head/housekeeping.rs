@@ -6,8 +6,8 @@ use real_tests::{Api, ManagerOptions};
 use serde_json::{Value, json};
 
 use super::Options;
+use super::scenarios::{DEPLOYMENTS, both, delete_and_wait, size, wait_status};
 use super::stage::{Phase, deployment, in_parallel, same_controllers, until};
-use super::stories::{DEPLOYMENTS, both, delete_and_wait, size, wait_status};
 
 /// Few enough that a round at [`LIMIT`] stays short.
 const LIMITED_PODS: usize = 1000;

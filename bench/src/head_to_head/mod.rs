@@ -7,8 +7,8 @@
 
 mod chart;
 mod housekeeping;
+pub(crate) mod scenarios;
 pub(crate) mod stage;
-pub(crate) mod stories;
 mod summary;
 
 use std::time::Instant;
@@ -18,14 +18,14 @@ use real_tests::Flavor;
 use real_tests::installation::Installation;
 
 use crate::report::{Goal, Report};
-use stories::{Rounds, STORIES};
+use scenarios::{Rounds, STORIES};
 use summary::Summary;
 
 /// What a run is asked to do.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) rounds: usize,
-    /// How large the stories are, in percent of their usual size.
+    /// How large the scenarios are, in percent of their usual size.
     pub(crate) percent: usize,
     /// Whom Go is compared with; Go itself shows how noisy the machine is.
     pub(crate) against: Flavor,
@@ -38,27 +38,27 @@ const USUAL_ROUNDS: usize = 3;
 /// What somebody waits for who wants to know one thing.
 const STORY_SECONDS: f64 = 180.0;
 
-const USAGE: &str = "usage: cargo xtask bench head-to-head [--rounds N] [--percent N] [--against go|ours] [--write] [story...]";
+const USAGE: &str = "usage: cargo xtask bench head-to-head [--rounds N] [--percent N] [--against go|ours] [--write] [scenario...]";
 
 pub(crate) fn run(arguments: &[String], report: &mut Report) -> Result<()> {
     let (options, wanted) = parse(arguments)?;
     if wanted.iter().any(|name| name == "list") {
         STORIES
             .iter()
-            .for_each(|story| println!("  {:<16} {}", story.name, story.about));
+            .for_each(|scenario| println!("  {:<16} {}", scenario.name, scenario.about));
         return Ok(());
     }
     let installation = Installation::pinned()?;
     let mut summary = Summary::new(options.against);
-    // What the stories before a failing one found is worth showing all the same.
+    // What the scenarios before a failing one found is worth showing all the same.
     let mut took = Vec::new();
     let played = play(&installation, &options, &wanted, &mut summary, &mut took);
     println!("{}", summary.table());
     summary.report(report);
     let usual = options.rounds <= USUAL_ROUNDS && options.percent <= 100;
-    for (story, seconds) in took {
+    for (scenario, seconds) in took {
         let goal = usual.then_some(Goal::AtMost(STORY_SECONDS));
-        report.figure(&format!("{story}.took"), seconds, "s", goal);
+        report.figure(&format!("{scenario}.took"), seconds, "s", goal);
     }
     played?;
     if options.write {
@@ -74,29 +74,30 @@ fn play(
     summary: &mut Summary,
     took: &mut Vec<(&'static str, f64)>,
 ) -> Result<()> {
-    for story in STORIES
+    for scenario in STORIES
         .iter()
-        .filter(|story| wanted.is_empty() || wanted.iter().any(|name| name == story.name))
+        .filter(|scenario| wanted.is_empty() || wanted.iter().any(|name| name == scenario.name))
     {
         let started = Instant::now();
-        match story.run {
+        match scenario.run {
             Rounds::Together(run) => {
                 let phases = run(installation, options)
-                    .with_context(|| format!("the story {:?}", story.name))?;
-                summary.add(story.name, phases);
+                    .with_context(|| format!("the scenario {:?}", scenario.name))?;
+                summary.add(scenario.name, phases);
             }
             Rounds::Each(run) => {
                 for round in 1..=options.rounds {
-                    eprintln!("{} round {round} of {}", story.name, options.rounds);
+                    eprintln!("{} round {round} of {}", scenario.name, options.rounds);
                     // Whoever comes second finds warmer caches: take turns at that too.
                     let reverse = round % 2 == 0;
-                    let phases = run(installation, options, reverse)
-                        .with_context(|| format!("the story {:?}, round {round}", story.name))?;
-                    summary.add(story.name, phases);
+                    let phases = run(installation, options, reverse).with_context(|| {
+                        format!("the scenario {:?}, round {round}", scenario.name)
+                    })?;
+                    summary.add(scenario.name, phases);
                 }
             }
         }
-        took.push((story.name, started.elapsed().as_secs_f64()));
+        took.push((scenario.name, started.elapsed().as_secs_f64()));
     }
     Ok(())
 }
@@ -130,13 +131,13 @@ fn parse(arguments: &[String]) -> Result<(Options, Vec<String>)> {
                 }
             }
             option if option.starts_with('-') => bail!("unknown option {option}; {USAGE}"),
-            name if name == "list" || STORIES.iter().any(|story| story.name == name) => {
+            name if name == "list" || STORIES.iter().any(|scenario| scenario.name == name) => {
                 wanted.push(name.to_owned())
             }
             name => {
-                let known: Vec<&str> = STORIES.iter().map(|story| story.name).collect();
+                let known: Vec<&str> = STORIES.iter().map(|scenario| scenario.name).collect();
                 bail!(
-                    "there is no story {name:?}; there are: {}",
+                    "there is no scenario {name:?}; there are: {}",
                     known.join(", ")
                 )
             }

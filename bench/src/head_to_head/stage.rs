@@ -21,7 +21,7 @@ const THREADS: usize = 8;
 pub(crate) struct Phase {
     pub(crate) name: &'static str,
     pub(crate) flavor: Flavor,
-    /// How many pods (or whatever the story counts) the costs are shared out over.
+    /// How many pods (or whatever the scenario counts) the costs are shared out over.
     pub(crate) items: usize,
     pub(crate) wall_seconds: f64,
     pub(crate) cpu_seconds: f64,
@@ -197,7 +197,7 @@ pub(crate) fn in_parallel(count: usize, work: impl Fn(usize) -> Result<()> + Syn
     })
 }
 
-/// A Deployment of the size and template that all stories share.
+/// A Deployment of the size and template that all scenarios share.
 pub(crate) fn deployment(name: &str, replicas: usize, version: &str) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},

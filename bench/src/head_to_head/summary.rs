@@ -53,7 +53,7 @@ pub(crate) const MEASURES: [Measure; 7] = [
     },
 ];
 
-/// Goals as ratios to Go in the same run: the budgets of the design, by story, phase and measure.
+/// Goals as ratios to Go in the same run: the budgets of the design, by scenario, phase and measure.
 const GOALS: [(&str, f64); 16] = [
     ("idle.idle.resident", 0.114),
     ("deployment.up.cpu", 0.2),
@@ -90,7 +90,7 @@ const SYNC_PER_POD: f64 = 0.03;
 
 pub(crate) struct Summary {
     against: Flavor,
-    /// By `story.phase`, in the order of the first round.
+    /// By `scenario.phase`, in the order of the first round.
     phases: Vec<(String, Vec<Phase>)>,
 }
 
@@ -124,9 +124,9 @@ impl Summary {
         }
     }
 
-    pub(crate) fn add(&mut self, story: &str, phases: Vec<Phase>) {
+    pub(crate) fn add(&mut self, scenario: &str, phases: Vec<Phase>) {
         for phase in phases {
-            let key = format!("{story}.{}", phase.name);
+            let key = format!("{scenario}.{}", phase.name);
             match self.phases.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, rounds)) => rounds.push(phase),
                 None => self.phases.push((key, vec![phase])),

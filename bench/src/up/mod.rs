@@ -159,7 +159,7 @@ fn large(report: &mut Report, percent: usize) -> Result<()> {
     kubectl(report, &cluster)
 }
 
-/// The kubectl of the real bed, in the middle of all that.
+/// The kubectl of the real test cluster, in the middle of all that.
 fn kubectl(report: &mut Report, cluster: &Cluster) -> Result<()> {
     let program = Installation::of(KUBERNETES)?.command("kubectl");
     if !program.is_file() {

@@ -1,4 +1,4 @@
-//! Documents about all kinds: made when first asked for, made anew when kinds come or go, told by their tag.
+//! Documents about all kinds: made when first asked for, recreated when kinds come or go, told by their tag.
 
 use crate::Body;
 use crate::kinds::Registry;
@@ -6,8 +6,8 @@ use crate::rest::response;
 use bytes::Bytes;
 use http::header::{ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderName, Response};
-use std::sync::Arc;
 use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// What was made of one set of kinds.
 pub(crate) struct Made<T>(Mutex<Option<(Arc<Registry>, T)>>);

@@ -10,9 +10,9 @@ use crate::storage::Transaction;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
+use parking_lot::RwLock;
 use serde_json::Value;
 use std::sync::Arc;
-use parking_lot::RwLock;
 
 /// Answers a request of a user who was let in.
 pub type Handler = Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;

@@ -3,9 +3,9 @@
 //!
 //! The simulator judges each single write by the first, and tears the server down by the second.
 
+use parking_lot::RwLock;
 use std::borrow::Cow;
 use std::sync::Arc;
-use parking_lot::RwLock;
 
 use api::{Clock, Rng};
 use bytes::Bytes;

@@ -1,10 +1,10 @@
 //! `/metrics`: requests by what they asked for and how they ended, objects by resource.
 
 use crate::server::Shared;
+use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use parking_lot::Mutex;
 
 /// Counts of requests. Labels are names of what is served, so their number is bounded.
 #[derive(Default)]
@@ -32,11 +32,7 @@ impl Metrics {
         let mut out = String::from(
             "# HELP apiserver_request_total [STABLE] Requests by verb, resource and code.\n# TYPE apiserver_request_total counter\n",
         );
-        for (labels, count) in self
-            .requests
-            .lock()
-            .iter()
-        {
+        for (labels, count) in self.requests.lock().iter() {
             let Labels {
                 code,
                 group,

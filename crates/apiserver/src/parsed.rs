@@ -5,10 +5,10 @@
 
 use crate::kinds::Kind;
 use crate::storage::Stored;
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use parking_lot::Mutex;
 
 /// So many are kept: the namespaces, accounts and classes that are in use at the same time. All are forgotten when
 /// it is full, which costs as much as if they had never been kept.

@@ -1,5 +1,5 @@
 //! The cluster's certificates: an authority, the server's certificate, the administrator's, and the key that
-//! signs service account tokens. Kept in the data directory, or made anew when there is none.
+//! signs service account tokens. Kept in the data directory, or recreated when there is none.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -90,7 +90,7 @@ impl Pki {
     /// Reads the certificates of a directory, or makes them there if it has none.
     pub fn load_or_generate(dir: &Path, names: &[String]) -> Result<Pki, PkiError> {
         let file = |path: PathBuf| move |source| PkiError::File { path, source };
-        // The last one that is written: a process that was killed on the way begins anew.
+        // The last one that is written: a process that was killed on the way starts over.
         let last = FILES[FILES.len() - 1].0;
         if !dir.join(last).exists() {
             let mut pki = Pki::generate(names)?;

@@ -13,9 +13,9 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{Either, ready};
 use http::{Request, Response};
+use parking_lot::RwLock;
 use std::path::PathBuf;
 use std::sync::Arc;
-use parking_lot::RwLock;
 
 /// A handle on a running server; clones share it.
 #[derive(Clone)]
@@ -218,8 +218,6 @@ impl Shared {
     }
 
     pub(crate) fn registry(&self) -> Arc<Registry> {
-        self.registry
-            .read()
-            .clone()
+        self.registry.read().clone()
     }
 }

@@ -30,8 +30,8 @@ pub(crate) use table::TableKey;
 pub(crate) use transaction::{Transaction, with_revision};
 
 use crate::kinds::Kind;
-use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 use table::{Table, Tables};
 use tokio::sync::Notify;
 
@@ -189,9 +189,7 @@ impl Store {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        self.core
-            .inner
-            .read()
+        self.core.inner.read()
     }
 
     fn modify(&self) -> RwLockWriteGuard<'_, Inner> {

@@ -48,7 +48,7 @@ pub enum Error {
     },
 }
 
-/// Everything that is wrong, so that it can be put right in one go.
+/// Everything that is wrong, so that it can be fixed in one go.
 #[derive(Debug)]
 pub struct Errors(pub Vec<Error>);
 

@@ -41,13 +41,13 @@ struct Inner<K> {
     by_namespace: HashMap<Istr, BTreeSet<u32>>,
     indexes: Vec<Bucketed<K>>,
     resource_version: u64,
-    round: u32,
+    relist: u32,
 }
 
 struct Slot<K> {
     object: Arc<K>,
-    /// The listing in which the object was last seen; see [`Store::begin_round`].
-    round: u32,
+    /// The listing in which the object was last seen; see [`Store::begin_relist`].
+    relist: u32,
 }
 
 struct Bucketed<K> {
@@ -74,7 +74,7 @@ impl<K: Resource> Store<K> {
                 by_namespace: HashMap::default(),
                 indexes: Vec::new(),
                 resource_version: 0,
-                round: 0,
+                relist: 0,
             }),
         }
     }
@@ -175,20 +175,20 @@ impl<K: Resource> Store<K> {
         self.write().remove(namespace, name)
     }
 
-    /// Starts a new listing: what is not put in before [`Store::end_round`] is gone from the server.
-    pub(crate) fn begin_round(&self) {
-        self.write().round += 1;
+    /// Starts a new listing: what is not put in before [`Store::end_relist`] is gone from the server.
+    pub(crate) fn begin_relist(&self) {
+        self.write().relist += 1;
     }
 
     /// Removes and returns what the listing did not contain.
-    pub(crate) fn end_round(&self) -> Vec<Arc<K>> {
+    pub(crate) fn end_relist(&self) -> Vec<Arc<K>> {
         let mut inner = self.write();
-        let round = inner.round;
+        let relist = inner.relist;
         let stale: Vec<Arc<K>> = inner
             .slots
             .iter()
             .flatten()
-            .filter(|slot| slot.round != round)
+            .filter(|slot| slot.relist != relist)
             .map(|slot| slot.object.clone())
             .collect();
         for object in &stale {
@@ -247,11 +247,11 @@ impl<K: Resource> Inner<K> {
     fn put(&mut self, object: Arc<K>) -> Option<Arc<K>> {
         let meta = object.meta();
         self.resource_version = self.resource_version.max(meta.resource_version);
-        let round = self.round;
+        let relist = self.relist;
         match self.lookup(&meta.namespace, &meta.name) {
             Some(number) => {
                 let slot = self.slots[number as usize].as_mut().expect("found by key");
-                slot.round = round;
+                slot.relist = relist;
                 let old = std::mem::replace(&mut slot.object, object.clone());
                 for bucketed in &mut self.indexes {
                     bucketed.replace(&old, &object, number);
@@ -259,13 +259,13 @@ impl<K: Resource> Inner<K> {
                 Some(old)
             }
             None => {
-                self.insert(object, round);
+                self.insert(object, relist);
                 None
             }
         }
     }
 
-    fn insert(&mut self, object: Arc<K>, round: u32) {
+    fn insert(&mut self, object: Arc<K>, relist: u32) {
         let number = match self.free.pop_first() {
             Some(number) => number,
             None => {
@@ -282,7 +282,7 @@ impl<K: Resource> Inner<K> {
             bucketed.insert(&object, number);
         }
         let key_hash = hash(&meta.namespace, &meta.name);
-        self.slots[number as usize] = Some(Slot { object, round });
+        self.slots[number as usize] = Some(Slot { object, relist });
         let Inner { by_key, slots, .. } = self;
         by_key.insert_unique(key_hash, number, |held| {
             let slot = slots[*held as usize]
@@ -424,10 +424,10 @@ mod tests {
         let store = Store::new();
         store.put(pod("kept", "n"));
         store.put(pod("gone", "n"));
-        store.begin_round();
+        store.begin_relist();
         store.put(pod("kept", "n"));
         store.put(pod("new", "n"));
-        assert_eq!(names(&store.end_round()), ["gone"]);
+        assert_eq!(names(&store.end_relist()), ["gone"]);
         assert_eq!(store.len(), 2);
     }
 

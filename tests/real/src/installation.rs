@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 pub const KUBERNETES: &str = "v1.36.3";
 /// The etcd release that `tests/real/etcd` pins: the one Kubernetes 1.36 is released with.
 pub const ETCD: &str = "v3.6.8";
-/// The Kubernetes commands a test bed needs, the slowest to build first.
+/// The Kubernetes commands a test cluster needs, the slowest to build first.
 pub const KUBERNETES_COMMANDS: [&str; 4] = [
     "kube-apiserver",
     "kube-controller-manager",

@@ -12,7 +12,7 @@
 )]
 #![expect(
     clippy::print_stderr,
-    reason = "a test bed tells the person at the terminal what it skips, keeps and builds"
+    reason = "a test cluster tells the person at the terminal what it skips, keeps and builds"
 )]
 
 pub mod audit;

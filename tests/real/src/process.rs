@@ -22,7 +22,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(90);
 /// Clock ticks per second in `/proc/<pid>/stat`: fixed at 100 in Linux's user interface on all of
 /// the architectures that Kubernetes is released for.
 const TICKS_PER_SECOND: f64 = 100.0;
-/// A controller that cannot get on says so again and again; one or two errors are a start or a race.
+/// A controller that cannot get on says so repeatedly; one or two errors are a start or a race.
 const TOLERATED_REPETITIONS: usize = 4;
 
 /// etcd takes 64 MB for its log and as much for the next one, before anything is stored.
@@ -89,7 +89,7 @@ impl Process {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
-            .context("cannot start sh, which guards the servers of a test bed")?;
+            .context("cannot start sh, which guards the servers of a test cluster")?;
         Ok(Process {
             name: name.to_owned(),
             child,
@@ -171,7 +171,7 @@ impl Process {
         )
     }
 
-    /// The errors that its log has again and again, in the format of klog, and how often.
+    /// The errors that its log has repeatedly, in the format of klog, and how often.
     pub fn repeated_errors(&self) -> Result<BTreeMap<String, usize>> {
         let log = fs::read_to_string(&self.log)
             .with_context(|| format!("cannot read {}", self.log.display()))?;
@@ -237,7 +237,7 @@ pub fn remove_when_we_end(folder: &Path) -> Result<Child> {
         .stdin(Stdio::piped())
         .process_group(0)
         .spawn()
-        .context("cannot start sh, which cleans up behind a test bed")
+        .context("cannot start sh, which cleans up behind a test cluster")
 }
 
 impl Drop for Process {

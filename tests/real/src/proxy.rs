@@ -1,9 +1,10 @@
-//! A wire between a manager and its API server that a test can cut and mend.
+//! A wire between a manager and its API server that a test can cut and fix.
 
+use parking_lot::Mutex;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -56,13 +57,13 @@ impl Proxy {
         self.address
     }
 
-    /// Ends every connection and lets no other through until it is mended.
+    /// Ends every connection and lets no other through until it is fixed.
     pub fn cut(&self) {
         self.shared.cut.store(true, Ordering::SeqCst);
         self.shared.hang_up();
     }
 
-    pub fn mend(&self) {
+    pub fn fix(&self) {
         self.shared.cut.store(false, Ordering::SeqCst);
     }
 }
@@ -84,7 +85,7 @@ impl Shared {
         let server = TcpStream::connect_timeout(&self.server, Duration::from_secs(1))?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         // Under the lock, so that a cut either sees this connection or is seen by it.
         if self.cut.load(Ordering::SeqCst) {
             return Ok(());
@@ -97,7 +98,7 @@ impl Shared {
     }
 
     fn hang_up(&self) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         for end in open.drain(..) {
             let _ = end.shutdown(Shutdown::Both);
         }
@@ -150,7 +151,7 @@ mod tests {
         proxy.cut();
         assert!(says(&mut before, b"lost").is_err());
         assert!(says(&mut connect(), b"lost").is_err());
-        proxy.mend();
+        proxy.fix();
         assert!(says(&mut before, b"lost").is_err());
         assert!(says(&mut connect(), b"pong").unwrap());
     }

@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules of the house that no compiler and no lint checks.
 
 mod arrows;
+mod glossary;
 mod sources;
 
 use anyhow::{Result, bail};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use super::glossary;
 use crate::workspace;
 
 /// Past 600 lines a file is due to be split by concept; a hundred more is the mercy.
@@ -12,7 +13,7 @@ const LINES_AT_MOST: usize = 700;
 /// An essay says at least what converges, what wakes it, what it writes and what it mirrors.
 const ESSAY_LINES_AT_LEAST: usize = 5;
 /// Modules of the controllers crate that are no controllers but what controllers share.
-const SHARED: [&str; 2] = ["workload", "discovery"];
+const SHARED: [&str; 5] = ["all", "config", "descriptor", "discovery", "workload"];
 /// Kinds of files that people read and edit.
 const TEXT: [&str; 12] = [
     "rs", "md", "toml", "yaml", "yml", "sh", "go", "mod", "json", "html", "css", "js",
@@ -32,6 +33,9 @@ pub(crate) fn check(findings: &mut Vec<String>) -> Result<()> {
         }
         let text = workspace::read(path)?;
         check_machine_paths(&name, &text, findings);
+        if !name.starts_with("docs/adr/") && name != "CHANGELOG.md" {
+            glossary::check(&name, &text, findings);
+        }
         if extension == "rs" {
             check_rust(&name, &text, findings);
             check_controller(&name, &text, &controllers, findings);

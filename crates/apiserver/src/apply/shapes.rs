@@ -9,10 +9,10 @@ use crate::kinds::Kind;
 use crate::rest::metadata_mut;
 use crate::schema::{self, ListType};
 use api::collections::{HashMap, HashSet};
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::cell::Cell;
 use std::sync::{Arc, LazyLock};
-use parking_lot::Mutex;
 
 /// So many templates are in use at the same time, at most. All shapes are forgotten when there are more, which
 /// costs as much as if none had been kept.

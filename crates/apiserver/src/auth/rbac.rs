@@ -8,10 +8,10 @@ use crate::server::Shared;
 use crate::status::{Status, Subject};
 use crate::storage::{Store, split_key};
 use api::selector::FieldSelector;
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use parking_lot::Mutex;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const KINDS: [&str; 4] = ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];

@@ -6,9 +6,9 @@
 use crate::kinds;
 use crate::server::Shared;
 use crate::storage::Transaction;
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use parking_lot::Mutex;
 
 /// UPSTREAM: `--event-ttl`.
 const LIFETIME_SECONDS: i64 = 3600;

@@ -9,9 +9,9 @@ use super::record;
 use super::table::TableKey;
 use super::{Core, Stored, lock};
 use crate::kinds::Kind;
+use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use parking_lot::{Condvar, Mutex};
 use std::thread::JoinHandle;
 use tokio::sync::Notify;
 

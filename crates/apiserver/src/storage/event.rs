@@ -2,8 +2,8 @@
 
 use super::Stored;
 use bytes::Bytes;
-use std::sync::Arc;
 use parking_lot::Mutex;
+use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {

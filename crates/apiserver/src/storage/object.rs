@@ -4,9 +4,9 @@ use super::draft::selectable;
 use super::packed::Packed;
 use crate::kinds::Kind;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::sync::Arc;
-use parking_lot::Mutex;
 
 /// The JSON is kept without `kind` and `apiVersion`, which depend on the version that is asked for (and which
 /// lists leave out).

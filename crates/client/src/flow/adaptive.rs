@@ -135,7 +135,7 @@ impl State {
                 }
             }
         }
-        self.end_round();
+        self.end_window();
         if self.limit < before {
             self.excess += before - self.limit;
             return 0;
@@ -162,7 +162,7 @@ impl State {
         }
     }
 
-    fn end_round(&mut self) {
+    fn end_window(&mut self) {
         self.answers += 1;
         if self.answers < self.limit {
             return;

@@ -175,7 +175,7 @@ impl fmt::Display for Note {
             Note::Unfit { node, why } => write!(f, "has no pod on {node}: {why}"),
             Note::AwaitsBackoff { pod, node, wait } => write!(
                 f,
-                "deletes {pod}, which has failed on {node}, in {wait:?}: pods fail there again and again"
+                "deletes {pod}, which has failed on {node}, in {wait:?}: pods fail there repeatedly"
             ),
             Note::OnDelete { outdated } => write!(
                 f,

@@ -21,7 +21,7 @@
 //! - The status speaks of the sets as they are after the scaling, not before it.
 //! - A failed scaling of an old set is tried again; upstream waits for the next change.
 //! - When a set already has the size of its Deployment, but its annotation says otherwise, the
-//!   annotation is put right. Upstream takes it for a scaling for ever and never rolls out again.
+//!   annotation is fixed. Upstream takes it for a scaling for ever and never rolls out again.
 //! - A Deployment that becomes `Recreate` and is resized while two sets have pods removes the old pods
 //!   first. Upstream takes it for a scaling for ever.
 //! - Deletions carry the set's uid as a precondition.

@@ -9,7 +9,7 @@
 //! when a deletion that was planned is off.
 //!
 //! **Mirrors** `pkg/controller/tainteviction`. A toleration's time counts from when this process first saw the
-//! taints; a restart, or another leader, begins anew.
+//! taints; a restart, or another leader, starts over.
 //!
 //! **Deliberate differences**: a deletion that fails is tried again until it works, not five times; it carries the
 //! pod's uid, so a namesake that came since is safe, and events do too; a pod that is on its way out for this

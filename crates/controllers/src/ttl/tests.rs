@@ -53,7 +53,7 @@ async fn a_node_is_told_once() {
     world.settle().await;
     assert_eq!(world.written(), "");
 
-    // Others' annotations stay, and what somebody changed is put right.
+    // Others' annotations stay, and what somebody changed is fixed.
     let meddled =
         json!({"metadata": {"annotations": {"node.alpha.kubernetes.io/ttl": "10", "a": "b"}}});
     world.patch(&Node::TYPE, "n1", meddled).await;

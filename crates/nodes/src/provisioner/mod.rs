@@ -496,7 +496,7 @@ fn with_uid(mut patch: Value, uid: &str) -> Patch {
     Patch::Merge(Bytes::from(patch.to_string()))
 }
 
-/// What is gone, or was made anew, needs no patch: the informer will say what is there.
+/// What is gone, or was recreated, needs no patch: the informer will say what is there.
 fn tolerate_gone(outcome: Result<(), client::Error>) -> Result<(), Error> {
     match outcome {
         Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),

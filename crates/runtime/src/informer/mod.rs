@@ -159,7 +159,7 @@ impl<K: Resource> Informer<K> {
             Some(old) if *old == *new => {}
             Some(_)
                 if mutation::on("drop-updates-of-terminating") && new.meta().is_terminating() => {}
-            // Deleted and made anew between two looks: these are two objects.
+            // Deleted and recreated between two looks: these are two objects.
             Some(old) if old.meta().uid != new.meta().uid => {
                 self.tell(|| Change::Deleted(&old));
                 self.tell(|| Change::Added(&new));
@@ -232,13 +232,13 @@ impl<K: Resource> Target for Informer<K> {
         Ok(revision)
     }
 
-    fn begin_round(&self) {
-        self.store.begin_round();
+    fn begin_relist(&self) {
+        self.store.begin_relist();
     }
 
-    fn end_round(&self, revision: u64, asked_at: Instant) {
+    fn end_relist(&self, revision: u64, asked_at: Instant) {
         self.store.reset_version(revision);
-        for gone in self.store.end_round() {
+        for gone in self.store.end_relist() {
             if !mutation::on("drop-synthetic-deletes") {
                 self.tell(|| Change::Deleted(&gone));
             }

@@ -74,10 +74,10 @@ pub(super) trait Target: Send + Sync {
     fn upsert(&self, object: &Bytes, encoding: Encoding) -> Result<u64, DecodeError>;
     /// Takes the last state of what is gone and tells its revision.
     fn delete(&self, object: &Bytes, encoding: Encoding) -> Result<u64, DecodeError>;
-    fn begin_round(&self);
+    fn begin_relist(&self);
     /// Pending a listing that shows this revision and was asked for at that moment: what it did not contain is
     /// gone.
-    fn end_round(&self, revision: u64, asked_at: Instant);
+    fn end_relist(&self, revision: u64, asked_at: Instant);
     /// Nothing older than this revision is still to come.
     fn advance(&self, revision: u64);
     fn resync(&self);
@@ -224,7 +224,7 @@ impl Reflector<'_> {
             info!(resource = %self.target.resource(), "the API server serves this kind now");
         }
         if from_start {
-            self.target.begin_round();
+            self.target.begin_relist();
         }
         self.listed = !from_start;
         let (end, events) = self.follow(stream, from_start).await;
@@ -252,7 +252,7 @@ impl Reflector<'_> {
             let event = tokio::select! {
                 biased;
                 event = stream.next() => event,
-                () = self.target.freshness().lacking() => match Box::pin(self.ask_for_sign()).await {
+                () = self.target.freshness().lacking() => match Box::pin(self.probe_progress()).await {
                     true => continue,
                     false => return (End::Doubted, events),
                 },
@@ -291,7 +291,7 @@ impl Reflector<'_> {
             } => {
                 if initial_events_end && !self.listed {
                     self.listed = true;
-                    self.end_round(resource_version);
+                    self.end_relist(resource_version);
                 }
                 self.reached(resource_version);
                 self.target.advance(resource_version);
@@ -310,7 +310,7 @@ impl Reflector<'_> {
 
     /// Asks the server where it is, so that the stream can show that it is there too. False where a new
     /// listing costs no more than that.
-    async fn ask_for_sign(&mut self) -> bool {
+    async fn probe_progress(&mut self) -> bool {
         if !self.listed || self.target.len() <= CHEAP {
             return false;
         }
@@ -339,7 +339,7 @@ impl Reflector<'_> {
 
     async fn list(&mut self) -> Result<u64, Error> {
         self.asked_at = Instant::now();
-        self.target.begin_round();
+        self.target.begin_relist();
         let mut options = ListOptions {
             limit: Some(PAGE),
             metadata_only: self.target.metadata_only(),
@@ -361,7 +361,7 @@ impl Reflector<'_> {
                 }
             }
             let Some(token) = page.continue_token else {
-                self.end_round(page.resource_version);
+                self.end_relist(page.resource_version);
                 return Ok(page.resource_version);
             };
             options.continue_token = Some(token);
@@ -373,8 +373,8 @@ impl Reflector<'_> {
     /// Pending a listing. After one that was needed because the server had forgotten us all listeners hear of everything
     /// again, as from upstream's informers after any listing: a server that was restored from a backup has undone
     /// writes that the cache never saw, and to whoever made them it looks as if nothing had changed.
-    fn end_round(&mut self, revision: u64) {
-        self.target.end_round(revision, self.asked_at);
+    fn end_relist(&mut self, revision: u64) {
+        self.target.end_relist(revision, self.asked_at);
         if std::mem::take(&mut self.lost) {
             self.target.resync();
         }

@@ -134,7 +134,7 @@ pub enum ReconcileResult {
     Again,
     /// Failed, and put back with a growing delay.
     Retry,
-    /// Failed in a way that only a change of the object can mend.
+    /// Failed in a way that only a change of the object can fix.
     Terminal,
     Panicked,
 }

@@ -1,4 +1,4 @@
-//! Judges two servers by what each answered to the same story, and knows what may differ.
+//! Judges two servers by what each answered to the same scenario, and knows what may differ.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,8 +14,8 @@ use super::Observed;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Known {
-    /// The story; none means all of them.
-    story: Option<String>,
+    /// The scenario; none means all of them.
+    scenario: Option<String>,
     /// A part of the title of the request; none means all of them.
     request: Option<String>,
     /// The beginning of the place of the difference, such as `/body/message`; `*` is any one step.
@@ -29,7 +29,7 @@ pub struct Known {
 
 #[derive(Clone, Debug)]
 pub struct Difference {
-    pub story: String,
+    pub scenario: String,
     pub title: String,
     pub place: String,
     pub theirs: String,
@@ -42,8 +42,8 @@ pub fn known(path: &Path) -> Result<Vec<Known>> {
     Ok(serde_yaml_ng::from_str(&text)?)
 }
 
-/// All differences between the answers of two servers to one story.
-pub fn differences(story: &str, theirs: &[Observed], ours: &[Observed]) -> Vec<Difference> {
+/// All differences between the answers of two servers to one scenario.
+pub fn differences(scenario: &str, theirs: &[Observed], ours: &[Observed]) -> Vec<Difference> {
     let mut found = Vec::new();
     for (theirs, ours) in theirs.iter().zip(ours) {
         let mut places = Vec::new();
@@ -64,7 +64,7 @@ pub fn differences(story: &str, theirs: &[Observed], ours: &[Observed]) -> Vec<D
             places
                 .into_iter()
                 .map(|(place, theirs_at, ours_at)| Difference {
-                    story: story.to_owned(),
+                    scenario: scenario.to_owned(),
                     title: theirs.title.clone(),
                     place,
                     theirs: theirs_at,
@@ -84,7 +84,7 @@ pub fn unexplained(found: Vec<Difference>, known: &[Known]) -> (Vec<Difference>,
             Some(wanted) if whole => wanted == text,
             Some(wanted) => text.contains(wanted.as_str()),
         };
-        same(&entry.story, &difference.story, true)
+        same(&entry.scenario, &difference.scenario, true)
             && same(&entry.request, &difference.title, false)
             && lies_in(&difference.place, &entry.place)
     };
@@ -103,7 +103,7 @@ pub fn unexplained(found: Vec<Difference>, known: &[Known]) -> (Vec<Difference>,
 impl std::fmt::Display for Difference {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Difference {
-            story,
+            scenario,
             title,
             place,
             theirs,
@@ -111,7 +111,7 @@ impl std::fmt::Display for Difference {
         } = self;
         write!(
             formatter,
-            "{story}: {title}\n  {place}\n    theirs: {theirs}\n    ours:   {ours}"
+            "{scenario}: {title}\n  {place}\n    theirs: {theirs}\n    ours:   {ours}"
         )
     }
 }
@@ -122,7 +122,7 @@ impl Known {
         let part = |text: &Option<String>| text.clone().unwrap_or_else(|| "*".to_owned());
         format!(
             "{}: {} {}",
-            part(&self.story),
+            part(&self.scenario),
             part(&self.request),
             self.place
         )
@@ -203,7 +203,7 @@ mod tests {
         let places: Vec<&str> = found.iter().map(|found| found.place.as_str()).collect();
         assert_eq!(places, ["/body/a", "/body/b"]);
         let known: Vec<Known> = serde_json::from_value(json!([
-            {"story": "other", "place": "/body", "why": ""},
+            {"scenario": "other", "place": "/body", "why": ""},
             {"request": "pods", "place": "/body/a", "why": ""},
         ]))
         .unwrap();

@@ -1,4 +1,4 @@
-//! From the steps of a story to requests.
+//! From the steps of a scenario to requests.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -100,7 +100,7 @@ fn request(call: &str, body: Option<&Value>, step: &Step) -> Result<Request> {
     })
 }
 
-/// `v1:pods/a` and `apps/v1:deployments` are short for paths in the story's namespace.
+/// `v1:pods/a` and `apps/v1:deployments` are short for paths in the scenario's namespace.
 fn full_path(path: &str) -> String {
     match path.split_once(':') {
         _ if path.starts_with('/') => path.to_owned(),

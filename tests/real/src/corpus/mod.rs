@@ -1,6 +1,6 @@
 //! The corpus: requests that are sent to kube-apiserver and to ours, whose answers must be the same.
 //!
-//! A file is a story in a namespace of its own, which holds a service account `default`. Its steps
+//! A file is a scenario in a namespace of its own, which holds a service account `default`. Its steps
 //! are requests and short forms for many of them; `expand` turns them into requests, `play` sends
 //! those, `normalise` takes out what differs between any two runs, `compare` judges.
 
@@ -18,13 +18,13 @@ use serde_json::Value;
 
 pub use play::{Observed, play};
 
-/// A story, ready to be sent.
-pub struct Story {
+/// A scenario, ready to be sent.
+pub struct Scenario {
     pub name: String,
     pub requests: Vec<Request>,
 }
 
-/// One request; `$NS` in its path and body stands for the namespace of the story, `$name` for what
+/// One request; `$NS` in its path and body stands for the namespace of the scenario, `$name` for what
 /// an earlier request kept under that name.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
@@ -58,8 +58,8 @@ struct File {
     steps: Vec<serde_json::Map<String, Value>>,
 }
 
-/// Reads all stories of a folder, in the order of their names.
-pub fn load(folder: &Path) -> Result<Vec<Story>> {
+/// Reads all scenarios of a folder, in the order of their names.
+pub fn load(folder: &Path) -> Result<Vec<Scenario>> {
     let mut paths = Vec::new();
     for entry in
         fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?
@@ -76,20 +76,20 @@ pub fn load(folder: &Path) -> Result<Vec<Story>> {
     paths.iter().map(|path| read(path)).collect()
 }
 
-fn read(path: &Path) -> Result<Story> {
+fn read(path: &Path) -> Result<Scenario> {
     let name = path
         .file_stem()
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
     let text = fs::read_to_string(path)?;
-    let story = || -> Result<Story> {
+    let scenario = || -> Result<Scenario> {
         let file: File = serde_yaml_ng::from_str(&text)?;
         let mut requests = Vec::new();
         for (index, step) in file.steps.iter().enumerate() {
             requests.extend(expand::step(step).with_context(|| format!("step {}", index + 1))?);
         }
-        Ok(Story { name, requests })
+        Ok(Scenario { name, requests })
     };
-    story().with_context(|| format!("{}", path.display()))
+    scenario().with_context(|| format!("{}", path.display()))
 }

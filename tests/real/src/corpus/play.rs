@@ -1,4 +1,4 @@
-//! Sends the requests of a story to one server and writes down what it answers.
+//! Sends the requests of a scenario to one server and writes down what it answers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::normalise::Normaliser;
-use super::{Request, Sent, Story};
+use super::{Request, Scenario, Sent};
 use crate::http::{Answer, Api};
 use crate::wait::{self, Seen};
 
@@ -22,9 +22,9 @@ pub struct Observed {
     pub answer: Value,
 }
 
-/// Plays a story in a namespace that is named after it.
-pub fn play(api: &Api, story: &Story) -> Result<Vec<Observed>> {
-    let namespace = format!("corpus-{}", story.name);
+/// Plays a scenario in a namespace that is named after it.
+pub fn play(api: &Api, scenario: &Scenario) -> Result<Vec<Observed>> {
+    let namespace = format!("corpus-{}", scenario.name);
     api.create(
         "/api/v1/namespaces",
         &json!({"metadata": {"name": namespace}}),
@@ -37,9 +37,9 @@ pub fn play(api: &Api, story: &Story) -> Result<Vec<Observed>> {
     let mut kept = BTreeMap::from([("NS".to_owned(), namespace)]);
     let mut normaliser = Normaliser::default();
     let mut observed = Vec::new();
-    for request in &story.requests {
+    for request in &scenario.requests {
         let (answer, body) = settled(api, request, &kept)
-            .with_context(|| format!("{}: {}", story.name, request.title))?;
+            .with_context(|| format!("{}: {}", scenario.name, request.title))?;
         for (name, pointer) in &request.keep {
             let value = body
                 .pointer(pointer)

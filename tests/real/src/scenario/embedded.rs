@@ -1,9 +1,9 @@
-//! The same stories on our own API server, with our manager: no Go is needed.
+//! The same scenarios on our own API server, with our manager: no Go is needed.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, ensure};
 use serde_json::json;
 
 use super::history::History;
@@ -16,7 +16,7 @@ use crate::wait::{self, Seen};
 
 /// What has not changed for so long does not change by itself: the server is here, and has no other user.
 const QUIET: Duration = Duration::from_millis(700);
-/// Stories mostly wait, and our server is lighter than kube-apiserver with etcd.
+/// Scenarios mostly wait, and our server is lighter than kube-apiserver with etcd.
 const AT_A_TIME: usize = 16;
 const START_DEADLINE: Duration = Duration::from_secs(60);
 
@@ -32,7 +32,7 @@ pub(super) fn run(
     let start = || server.start_our_manager(&controllers, &part.flags());
     let manager = Mutex::new(start()?);
     let restart = || -> Result<()> {
-        let mut manager = manager.lock().map_err(|_| anyhow!("a restart panicked"))?;
+        let mut manager = manager.lock();
         // The old one ends when it is replaced.
         *manager = start()?;
         Ok(())
@@ -45,23 +45,21 @@ pub(super) fn run(
     let results = run::side_by_side(part.at_a_time(AT_A_TIME), scenarios, progress, |scenario| {
         run::play(&server.api, &history, QUIET, &restart, scenario)
     })?;
-    let mut manager = manager
-        .into_inner()
-        .map_err(|_| anyhow!("a restart panicked"))?;
+    let mut manager = manager.into_inner();
     ensure!(manager.ended().is_none(), "{}", manager.last_lines());
     drop((heartbeats, manager, server));
     if results.values().all(Result::is_ok) {
         std::fs::remove_dir_all(&folder)?;
     } else {
         eprintln!(
-            "the logs of stories on our own API server are kept in {}",
+            "the logs of scenarios on our own API server are kept in {}",
             folder.display()
         );
     }
     Ok(results)
 }
 
-/// Waits until the controllers act: a story begins with a manager that is there.
+/// Waits until the controllers act: a scenario begins with a manager that is there.
 fn warm_up(api: &Api) -> Result<()> {
     let set = json!({
         "metadata": {"name": "warm-up"},

@@ -3,8 +3,9 @@
 //! Watches do not tell who wrote, nor how often nothing changed: requests cannot be counted, and what users and
 //! kubelets did is part of it.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -12,11 +13,11 @@ use serde_json::Value;
 
 use super::normalise::COMBINED;
 use super::resources::{self, RECORDED, RECORDED_OF_CLUSTER};
-use super::witness::{Stories, Witness};
+use super::witness::{Scenarios, Witness};
 use crate::audit::{Entry, ObjectRef, ResponseStatus};
 use crate::http::Api;
 
-/// Longer than all stories take: a watch ends with its server.
+/// Longer than all scenarios take: a watch ends with its server.
 const WATCHED: Duration = Duration::from_secs(3600);
 
 pub(crate) struct History {
@@ -25,12 +26,12 @@ pub(crate) struct History {
 
 #[derive(Default)]
 struct State {
-    stories: Stories,
+    scenarios: Scenarios,
     writes: BTreeMap<String, Vec<Entry>>,
     last_write: BTreeMap<String, Instant>,
     /// The uids of what is known to be on its way out.
     deleted: BTreeSet<String>,
-    /// Why a watch ended; none may while stories are played.
+    /// Why a watch ended; none may while scenarios are played.
     ended: Option<String>,
 }
 
@@ -60,7 +61,7 @@ impl History {
 
 impl Witness for History {
     fn attend(&self, namespace: &str) {
-        lock(&self.state).stories.insert(namespace);
+        lock(&self.state).scenarios.insert(namespace);
     }
 
     fn last_write(&self, namespace: &str) -> Result<Option<Instant>> {
@@ -106,15 +107,15 @@ impl State {
             response_object: (kind != "node").then(|| object.clone()),
             ..Entry::default()
         };
-        let Some(story) = self.stories.of(&entry) else {
+        let Some(scenario) = self.scenarios.of(&entry) else {
             return;
         };
-        self.last_write.insert(story.clone(), Instant::now());
+        self.last_write.insert(scenario.clone(), Instant::now());
         if let Some(refused) = refused_pod(kind, object) {
             entry = refused;
         }
         if !entry.verb.is_empty() {
-            self.writes.entry(story).or_default().push(entry);
+            self.writes.entry(scenario).or_default().push(entry);
         }
     }
 }
@@ -139,5 +140,5 @@ fn refused_pod(kind: &str, object: &Value) -> Option<Entry> {
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+    state.lock()
 }

@@ -1,7 +1,7 @@
-//! Scenarios: small stories about workloads, told once in YAML and run with either controller manager.
+//! Scenarios: small scenarios about workloads, told once in YAML and run with either controller manager.
 //!
 //! A scenario is a list of steps that a user or a kubelet would take. After each step the runner waits
-//! until the manager has nothing more to write, so that the story is the same every time; at the end it
+//! until the manager has nothing more to write, so that the scenario is the same every time; at the end it
 //! records what is left and all that was written on the way. `compare` sets two records side by side.
 
 mod compare;
@@ -29,7 +29,7 @@ pub use record::Record;
 pub use run::{Run, Side, run_all};
 pub use step::Step;
 
-/// One story.
+/// One scenario.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
@@ -58,8 +58,8 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Which stories it is played along with: controllers that clean up behind others, or that look after nodes,
-    /// would disturb stories of workloads.
+    /// Which scenarios it is played along with: controllers that clean up behind others, or that look after nodes,
+    /// would disturb scenarios of workloads.
     pub fn part(&self) -> Part {
         if let Some(part) = self.part {
             return part;

@@ -6,14 +6,14 @@ use serde::Deserialize;
 
 use super::Scenario;
 
-/// Which stories a story is played along with.
+/// Which scenarios a scenario is played along with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
     Workloads,
     Housekeeping,
     Nodes,
-    /// Stories in which the manager starts anew, so that each has it for itself.
+    /// Scenarios in which the manager starts anew, so that each has it for itself.
     Restarts,
 }
 
@@ -53,7 +53,7 @@ const FINISHED_PODS: &str = "--terminated-pod-gc-threshold=2";
 /// More than the time between two looks at all nodes, of which each may write something.
 const LOOKS_AT_NODES: Duration = Duration::from_secs(3);
 
-/// Silence is noticed while a story lasts, and heartbeats of a loaded machine are in time. A story can do something
+/// Silence is noticed while a scenario lasts, and heartbeats of a loaded machine are in time. A scenario can do something
 /// between two looks. Nodes that wait for their turn to be tainted wait for seconds.
 const SHORT_PATIENCE: [&str; 4] = [
     "--node-monitor-period=2s",
@@ -98,7 +98,7 @@ impl Part {
         flags.iter().map(ToString::to_string).collect()
     }
 
-    /// How long nothing is written once a story is over, where managers also act when nothing has happened.
+    /// How long nothing is written once a scenario is over, where managers also act when nothing has happened.
     pub(crate) fn quiet_at_the_end(self) -> Option<Duration> {
         match self {
             Part::Nodes => Some(LOOKS_AT_NODES),
@@ -106,7 +106,7 @@ impl Part {
         }
     }
 
-    /// How many of its stories are played at a time, of those that a machine can carry.
+    /// How many of its scenarios are played at a time, of those that a machine can carry.
     pub(crate) fn at_a_time(self, most: usize) -> usize {
         match self {
             Part::Workloads | Part::Housekeeping | Part::Nodes => most,

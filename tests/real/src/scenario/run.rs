@@ -1,7 +1,7 @@
 //! Runs scenarios, several at a time, each in its own namespace, on servers of their own.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -100,7 +100,7 @@ fn run_real(
     let start = || Manager::start(&cluster, flavor, &options);
     let manager = Mutex::new(Some(start()?));
     let restart = || -> Result<()> {
-        let mut manager = manager.lock().map_err(|_| anyhow!("a restart panicked"))?;
+        let mut manager = manager.lock();
         manager.take().map_or(Ok(()), Manager::stop)?;
         *manager = Some(start()?);
         Ok(())
@@ -111,7 +111,7 @@ fn run_real(
         play(&cluster.api, &tail, QUIET, &restart, scenario)
     })?;
     let manager = manager.into_inner();
-    if let Ok(Some(mut manager)) = manager {
+    if let Some(mut manager) = manager {
         manager.check_alive()?;
     }
     Ok(results)
@@ -159,16 +159,15 @@ pub(super) fn side_by_side<T: Send>(
                 while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = play(scenario);
                     progress(&scenario.name);
-                    if let Ok(mut results) = results.lock() {
+                    {
+                        let mut results = results.lock();
                         results.insert(scenario.name.clone(), outcome);
                     }
                 }
             });
         }
     });
-    results
-        .into_inner()
-        .map_err(|_| anyhow!("a scenario's thread panicked"))
+    Ok(results.into_inner())
 }
 
 /// Plays a scenario and records what is left at its end. `quiet` is how long managers are silent that have
@@ -204,7 +203,7 @@ fn namespace_of(scenario: &Scenario) -> String {
 }
 
 /// A namespace whose default service account exists before any pod asks for it: who creates it, and
-/// when, is another controller's story.
+/// when, is another controller's scenario.
 fn prepare(api: &Api, namespace: &str, housekeeping: bool) -> Result<()> {
     api.create(
         "/api/v1/namespaces",

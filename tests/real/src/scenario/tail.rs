@@ -1,13 +1,13 @@
 //! The audit log as scenarios read it: shared by all that run on one cluster, sorted by namespace.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::Result;
 
-use super::witness::{Stories, Witness};
+use super::witness::{Scenarios, Witness};
 use crate::audit::{Entry, Reader};
 
 pub(crate) struct Tail {
@@ -18,7 +18,7 @@ pub(crate) struct Tail {
 #[derive(Default)]
 struct State {
     reader: Reader,
-    stories: Stories,
+    scenarios: Scenarios,
     writes: BTreeMap<String, Vec<Entry>>,
     last_write: BTreeMap<String, Instant>,
 }
@@ -32,13 +32,13 @@ impl Tail {
     }
 
     fn refreshed<T>(&self, read: impl FnOnce(&State) -> T) -> Result<T> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let now = Instant::now();
         for entry in state.reader.read_new(&self.log)? {
             if !entry.is_write() || !entry.is_manager() {
                 continue;
             }
-            if let Some(namespace) = state.stories.of(&entry) {
+            if let Some(namespace) = state.scenarios.of(&entry) {
                 state.last_write.insert(namespace.clone(), now);
                 state.writes.entry(namespace).or_default().push(entry);
             }
@@ -49,8 +49,8 @@ impl Tail {
 
 impl Witness for Tail {
     fn attend(&self, namespace: &str) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.stories.insert(namespace);
+        let mut state = self.state.lock();
+        state.scenarios.insert(namespace);
     }
 
     fn last_write(&self, namespace: &str) -> Result<Option<Instant>> {

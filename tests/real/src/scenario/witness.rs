@@ -1,5 +1,5 @@
-//! Who sees what a manager writes while stories are played side by side: it tells when all is quiet in a
-//! story's namespace, and what was written there.
+//! Who sees what a manager writes while scenarios are played side by side: it tells when all is quiet in a
+//! scenario's namespace, and what was written there.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ pub(crate) trait Witness: Sync {
 }
 
 /// On a busy machine everybody is slow. What a manager does next follows from a handful of events and answers, and it
-/// writes what it has to tell of all stories one after the other: each of that may take as long as a write takes now.
+/// writes what it has to tell of all scenarios one after the other: each of that may take as long as a write takes now.
 const ANSWERS: u32 = 40;
 
 /// Waits until nothing has been written in a namespace for as long as `quiet`, and nothing was asked of the
@@ -63,7 +63,7 @@ pub(crate) fn settle(
     }
 }
 
-/// One write of the kind that comes last in most stories, in a namespace that is part of none.
+/// One write of the kind that comes last in most scenarios, in a namespace that is part of none.
 fn write_elsewhere(api: &Api) -> Result<()> {
     const NAMESPACE: &str = "kube-public";
     let event = json!({
@@ -75,16 +75,16 @@ fn write_elsewhere(api: &Api) -> Result<()> {
     api.create(&events, &event).map(drop)
 }
 
-/// The namespaces of the stories that are being played.
+/// The namespaces of the scenarios that are being played.
 #[derive(Debug, Default)]
-pub(crate) struct Stories(BTreeSet<String>);
+pub(crate) struct Scenarios(BTreeSet<String>);
 
-impl Stories {
+impl Scenarios {
     pub(crate) fn insert(&mut self, namespace: &str) {
         self.0.insert(namespace.to_owned());
     }
 
-    /// The namespace of the story that a write belongs to: whatever begins with one and a dash is part of it.
+    /// The namespace of the scenario that a write belongs to: whatever begins with one and a dash is part of it.
     pub(crate) fn of(&self, entry: &Entry) -> Option<String> {
         let name = entry.object_ref.as_ref().map(|object| object.name.as_str());
         let place = match (entry.namespace(), name) {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use real_tests::corpus::{self, Observed, Story, compare};
+use real_tests::corpus::{self, Observed, Scenario, compare};
 use real_tests::embedded::Embedded;
 use real_tests::{Api, Cluster, ClusterOptions, installation};
 
@@ -10,21 +10,21 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
-fn play_all(api: &Api, stories: &[Story]) -> Vec<Vec<Observed>> {
-    let play = |story| corpus::play(api, story).expect("both servers answer all requests");
-    stories.iter().map(play).collect()
+fn play_all(api: &Api, scenarios: &[Scenario]) -> Vec<Vec<Observed>> {
+    let play = |scenario| corpus::play(api, scenario).expect("both servers answer all requests");
+    scenarios.iter().map(play).collect()
 }
 
-/// `CORPUS=pods,crd` plays just those stories; then entries for the others may explain nothing.
+/// `CORPUS=pods,crd` plays just those scenarios; then entries for the others may explain nothing.
 #[test]
 fn our_api_server_answers_as_kube_apiserver_does() {
     let Some(installation) = installation::for_test() else {
         return;
     };
-    let mut stories = corpus::load(&folder()).unwrap();
+    let mut scenarios = corpus::load(&folder()).unwrap();
     let chosen = std::env::var("CORPUS").ok();
     if let Some(chosen) = &chosen {
-        stories.retain(|story| chosen.split(',').any(|name| name == story.name));
+        scenarios.retain(|scenario| chosen.split(',').any(|name| name == scenario.name));
     }
     let options = ClusterOptions {
         apiserver_flags: vec![
@@ -41,14 +41,14 @@ fn our_api_server_answers_as_kube_apiserver_does() {
         .unwrap();
     let embedded = Embedded::start(&cluster.path("embedded")).unwrap();
     let (theirs, ours) = std::thread::scope(|scope| {
-        let theirs = scope.spawn(|| play_all(&theirs, &stories));
-        let ours = play_all(&embedded.api, &stories);
+        let theirs = scope.spawn(|| play_all(&theirs, &scenarios));
+        let ours = play_all(&embedded.api, &scenarios);
         (theirs.join().unwrap(), ours)
     });
     let known = compare::known(&folder().join("known.yml")).unwrap();
     let mut found = Vec::new();
-    for ((story, theirs), ours) in stories.iter().zip(&theirs).zip(&ours) {
-        found.extend(compare::differences(&story.name, theirs, ours));
+    for ((scenario, theirs), ours) in scenarios.iter().zip(&theirs).zip(&ours) {
+        found.extend(compare::differences(&scenario.name, theirs, ours));
     }
     let (rest, used) = compare::unexplained(found, &known);
     let shown: Vec<String> = rest.iter().map(ToString::to_string).collect();

@@ -11,17 +11,17 @@ const GO: Side = Side::Real(Flavor::Go);
 const OURS: Side = Side::Real(Flavor::Ours);
 
 #[test]
-fn stories_of_workloads_are_the_same_everywhere() {
+fn scenarios_of_workloads_are_the_same_everywhere() {
     agree(Part::Workloads);
 }
 
 #[test]
-fn stories_of_housekeeping_are_the_same_everywhere() {
+fn scenarios_of_housekeeping_are_the_same_everywhere() {
     agree(Part::Housekeeping);
 }
 
 #[test]
-fn stories_of_nodes_are_the_same_everywhere() {
+fn scenarios_of_nodes_are_the_same_everywhere() {
     agree(Part::Nodes);
 }
 
@@ -49,7 +49,7 @@ fn agree(part: Part) {
         ));
     }
     let Some(installation) = installation::for_test() else {
-        installation::say("on our own API server, stories are judged by what they wait for");
+        installation::say("on our own API server, scenarios are judged by what they wait for");
         let installation = Installation::of(KUBERNETES).unwrap();
         let runs = run_all(&installation, &[Side::Embedded], &scenarios, &|_, _| {}).unwrap();
         return judge(failed(Side::Embedded, &runs[0]));

@@ -101,7 +101,7 @@ fn the_go_manager_runs_on_our_api_server_without_complaint() {
     assert!(manager.ended().is_none(), "{}", manager.last_lines());
 
     let errors = manager.repeated_errors().unwrap();
-    assert!(errors.is_empty(), "errors again and again: {errors:#?}");
+    assert!(errors.is_empty(), "errors repeatedly: {errors:#?}");
     drop((manager, embedded));
     drop(cleaner.stdin.take());
     cleaner.wait().unwrap();

@@ -241,7 +241,7 @@ fn rollouts_go_on(cluster: &Cluster, workloads: &[Workload], namespace: &str) {
     assert_eq!(revisions(cluster), before, "in {namespace}");
     let now = updated_pods(cluster, namespace);
     let lost: Vec<_> = updated.difference(&now).collect();
-    assert!(lost.is_empty(), "made anew in {namespace}: {lost:?}");
+    assert!(lost.is_empty(), "recreated in {namespace}: {lost:?}");
 }
 
 /// Name and uid of the pods of the second template.

@@ -150,7 +150,7 @@ fn compaction(bed: &mut Bed, rollout: Rollout) {
     })
     .unwrap();
     assert_eq!(answer, 410, "what a watch from before gets");
-    bed.proxy.as_ref().unwrap().mend();
+    bed.proxy.as_ref().unwrap().fix();
     for resource in ["pods", "replicasets", "deployments"] {
         wait_logged(bed, &mut log.clone(), "a new list", |entry| {
             let lists =
@@ -173,7 +173,7 @@ fn rotation(bed: &mut Bed, rollout: Rollout) {
     bed.roll(rollout);
     // Certificates are shown at the start of a connection, and this one would live for hours.
     bed.proxy.as_ref().unwrap().cut();
-    bed.proxy.as_ref().unwrap().mend();
+    bed.proxy.as_ref().unwrap().fix();
     // Files are looked at now and then, and only by who has something to ask: annotations of a Deployment
     // are copied to its ReplicaSets.
     let mut asked = 0;

@@ -156,10 +156,7 @@ fn smoke(installation: &Installation) {
     refused.retain(|line| !line.ends_with("because it is being terminated"));
     assert_eq!(refused, [] as [String; 0], "on {version}");
     let errors = manager.process().repeated_errors().unwrap();
-    assert!(
-        errors.is_empty(),
-        "on {version}, again and again: {errors:#?}"
-    );
+    assert!(errors.is_empty(), "on {version}, repeatedly: {errors:#?}");
     installation::say(&format!("{version}: workloads came, rolled and went"));
 }
 

@@ -91,13 +91,13 @@ fn finished_pods_go_and_failed_ones_when_their_time_has_come() {
         "max=1 | n1 | a@n1:failed b@n1:failed c@n1:failed,gone d@n1:ready",
         expect![[r#"
             deletes a on n1: it has failed
-            deletes b, which has failed on n1, in 1s: pods fail there again and again"#]],
+            deletes b, which has failed on n1, in 1s: pods fail there repeatedly"#]],
     );
     check_with(
         "max=1 | n1 | a@n1:failed",
         Some(Duration::from_secs(8)),
         expect![[r#"
-            deletes a, which has failed on n1, in 8s: pods fail there again and again
+            deletes a, which has failed on n1, in 8s: pods fail there repeatedly
             waits for 1 of its pods to be available"#]],
     );
 }

@@ -5,13 +5,13 @@ use api::{Gate, Gates, Resource};
 use expect_test::expect;
 use serde_json::json;
 
-use super::scenario::Story;
+use super::scenario::Scenario;
 
 // Upstream: TestControllerSyncJob, TestSyncJobComplete.
 #[tokio::test(start_paused = true)]
 async fn a_job_runs_its_pods_and_completes() {
-    let mut story = Story::begin().await;
-    let told = story
+    let mut scenario = Scenario::begin().await;
+    let told = scenario
         .create(json!({"completions": 2, "parallelism": 2}))
         .await;
     expect![[r#"
@@ -19,28 +19,28 @@ async fn a_job_runs_its_pods_and_completes() {
         POST pods
         PUT jobs/j/status active=2 ready=0 start=00:00 terminating=0"#]]
     .assert_eq(&told);
-    story.exit(1, 0).await;
+    scenario.exit(1, 0).await;
     expect![[r#"
         PUT jobs/j/status active=1 ready=0 start=00:00 terminating=0 uncounted={succeeded:[p1]}
         PATCH pods/p1 lets go
         PUT jobs/j/status active=1 ready=0 start=00:00 succeeded=1 terminating=0"#]]
-    .assert_eq(&story.tell().await);
-    story.exit(2, 0).await;
+    .assert_eq(&scenario.tell().await);
+    scenario.exit(2, 0).await;
     expect![[r#"
         PUT jobs/j/status SuccessCriteriaMet(CompletionsReached) ready=0 start=00:00 succeeded=1 terminating=0 uncounted={succeeded:[p2]}
         PATCH pods/p2 lets go
-        PUT jobs/j/status Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) completion=00:21 ready=0 start=00:00 succeeded=2 terminating=0"#]].assert_eq(&story.tell().await);
+        PUT jobs/j/status Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) completion=00:21 ready=0 start=00:00 succeeded=2 terminating=0"#]].assert_eq(&scenario.tell().await);
     expect![[r#"
         Normal Completed Job completed
         Normal SuccessfulCreate Created pod: p1
         Normal SuccessfulCreate Created pod: p2"#]]
-    .assert_eq(&story.events().await);
+    .assert_eq(&scenario.events().await);
     expect![[r#"
         p1 Succeeded
         p2 Succeeded"#]]
-    .assert_eq(&story.pods().await);
-    assert_eq!(story.tell().await, "");
-    let status = story.job().await["status"].clone();
+    .assert_eq(&scenario.pods().await);
+    assert_eq!(scenario.tell().await, "");
+    let status = scenario.job().await["status"].clone();
     let (started, ended) = ("2024-01-01T00:00:00Z", "2024-01-01T00:00:21Z");
     let condition = |type_| {
         json!({
@@ -60,14 +60,14 @@ async fn a_job_runs_its_pods_and_completes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_is_what_the_template_says_held_by_a_finalizer() {
-    let story = Story::begin().await;
-    story
+    let scenario = Scenario::begin().await;
+    scenario
         .world
         .create(&Job::TYPE, super::scenario::job(json!({})))
         .await;
-    story.world.settle().await;
-    let writes = story.world.writes();
-    let uid = story.job().await["metadata"]["uid"].clone();
+    scenario.world.settle().await;
+    let writes = scenario.world.writes();
+    let uid = scenario.job().await["metadata"]["uid"].clone();
     let labels = json!({
         "batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": "j",
         "controller-uid": uid, "job-name": "j",
@@ -83,47 +83,50 @@ async fn a_pod_is_what_the_template_says_held_by_a_finalizer() {
             }],
         })
     );
-    assert_eq!(body["spec"], story.job().await["spec"]["template"]["spec"]);
+    assert_eq!(
+        body["spec"],
+        scenario.job().await["spec"]["template"]["spec"]
+    );
 }
 
 /// Without a number of completions one success is enough, and what runs may finish.
 #[tokio::test(start_paused = true)]
 async fn a_work_queue_job_ends_when_its_pods_do() {
-    let mut story = Story::begin().await;
-    story.create(json!({"parallelism": 3})).await;
-    story.exit(1, 0).await;
+    let mut scenario = Scenario::begin().await;
+    scenario.create(json!({"parallelism": 3})).await;
+    scenario.exit(1, 0).await;
     expect![[r#"
         PUT jobs/j/status active=2 ready=0 start=00:00 terminating=0 uncounted={succeeded:[p1]}
         PATCH pods/p1 lets go
         PUT jobs/j/status active=2 ready=0 start=00:00 succeeded=1 terminating=0"#]]
-    .assert_eq(&story.tell().await);
-    story.exit(2, 1).await;
+    .assert_eq(&scenario.tell().await);
+    scenario.exit(2, 1).await;
     expect![[r#"
         PUT jobs/j/status active=1 ready=0 start=00:00 succeeded=1 terminating=0 uncounted={failed:[p2]}
         PATCH pods/p2 lets go
-        PUT jobs/j/status active=1 failed=1 ready=0 start=00:00 succeeded=1 terminating=0"#]].assert_eq(&story.tell().await);
-    story.exit(3, 0).await;
+        PUT jobs/j/status active=1 failed=1 ready=0 start=00:00 succeeded=1 terminating=0"#]].assert_eq(&scenario.tell().await);
+    scenario.exit(3, 0).await;
     expect![[r#"
         PUT jobs/j/status SuccessCriteriaMet(CompletionsReached) failed=1 ready=0 start=00:00 succeeded=1 terminating=0 uncounted={succeeded:[p3]}
         PATCH pods/p3 lets go
-        PUT jobs/j/status Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) completion=00:31 failed=1 ready=0 start=00:00 succeeded=2 terminating=0"#]].assert_eq(&story.tell().await);
+        PUT jobs/j/status Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) completion=00:31 failed=1 ready=0 start=00:00 succeeded=2 terminating=0"#]].assert_eq(&scenario.tell().await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn more_and_less_parallelism() {
-    let mut story = Story::begin().await;
-    story
+    let mut scenario = Scenario::begin().await;
+    scenario
         .create(json!({"completions": 5, "parallelism": 1}))
         .await;
-    let told = story.change(json!({"parallelism": 3})).await;
+    let told = scenario.change(json!({"parallelism": 3})).await;
     expect![[r#"
         POST pods
         POST pods
         PUT jobs/j/status active=3 ready=0 start=00:00 terminating=0"#]]
     .assert_eq(&told);
-    story.world.make_ready(&story.pod(1)).await;
-    story.tell().await;
-    let told = story.change(json!({"parallelism": 1})).await;
+    scenario.world.make_ready(&scenario.pod(1)).await;
+    scenario.tell().await;
+    let told = scenario.change(json!({"parallelism": 1})).await;
     expect![[r#"
         PATCH pods/p2 lets go
         DELETE pods/p2
@@ -132,14 +135,14 @@ async fn more_and_less_parallelism() {
         PUT jobs/j/status active=1 ready=1 start=00:00 terminating=2
         PUT jobs/j/status active=1 ready=1 start=00:00 terminating=0"#]]
     .assert_eq(&told);
-    expect!["p1 Running held"].assert_eq(&story.pods().await);
+    expect!["p1 Running held"].assert_eq(&scenario.pods().await);
 }
 
 // Upstream: TestSyncJobWhenManagedBy.
 #[tokio::test(start_paused = true)]
 async fn a_job_of_another_controller_is_left_alone() {
-    let mut story = Story::begin().await;
-    let told = story
+    let mut scenario = Scenario::begin().await;
+    let told = scenario
         .create(json!({"managedBy": "example.com/other"}))
         .await;
     assert_eq!(told, "");
@@ -147,18 +150,18 @@ async fn a_job_of_another_controller_is_left_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn suspended_from_birth_then_resumed_then_suspended_again() {
-    let mut story = Story::begin().await;
-    let told = story
+    let mut scenario = Scenario::begin().await;
+    let told = scenario
         .create(json!({"suspend": true, "parallelism": 2}))
         .await;
     expect!["PUT jobs/j/status Suspended(JobSuspended) ready=0 terminating=0"].assert_eq(&told);
-    let told = story.change(json!({"suspend": false})).await;
+    let told = scenario.change(json!({"suspend": false})).await;
     expect![[r#"
         POST pods
         POST pods
         PUT jobs/j/status active=2 not Suspended(JobResumed) ready=0 start=00:10 terminating=0"#]]
     .assert_eq(&told);
-    let told = story.change(json!({"suspend": true})).await;
+    let told = scenario.change(json!({"suspend": true})).await;
     expect![[r#"
         PATCH pods/p2 lets go
         DELETE pods/p2
@@ -174,17 +177,17 @@ async fn suspended_from_birth_then_resumed_then_suspended_again() {
         Normal SuccessfulDelete Deleted pod: p1
         Normal SuccessfulDelete Deleted pod: p2
         Normal Suspended Job suspended"#]]
-    .assert_eq(&story.events().await);
-    story.world.finish_deletions().await;
-    expect![[""]].assert_eq(&story.tell().await);
+    .assert_eq(&scenario.events().await);
+    scenario.world.finish_deletions().await;
+    expect![[""]].assert_eq(&scenario.tell().await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_the_gate_a_suspended_job_keeps_its_start_time() {
     let gate = Gate::MutableSchedulingDirectivesForSuspendedJobs;
-    let mut story = Story::with(Gates::default().with(gate, false)).await;
-    story.create(json!({})).await;
-    let told = story.change(json!({"suspend": true})).await;
+    let mut scenario = Scenario::with(Gates::default().with(gate, false)).await;
+    scenario.create(json!({})).await;
+    let told = scenario.change(json!({"suspend": true})).await;
     expect![[r#"
         PATCH pods/p1 lets go
         DELETE pods/p1
@@ -196,23 +199,23 @@ async fn without_the_gate_a_suspended_job_keeps_its_start_time() {
 /// A new process finds what the old one left half done.
 #[tokio::test(start_paused = true)]
 async fn what_a_crash_left_uncounted_is_counted_once() {
-    let mut story = Story::begin().await;
-    story
+    let mut scenario = Scenario::begin().await;
+    scenario
         .create(json!({"completions": 2, "parallelism": 2}))
         .await;
     // The status is written, and no finalizer goes.
-    story
+    scenario
         .world
-        .refuse("PATCH", &format!("pods/{}", story.pod(1)), 500, 2);
-    story.exit(1, 0).await;
+        .refuse("PATCH", &format!("pods/{}", scenario.pod(1)), 500, 2);
+    scenario.exit(1, 0).await;
     expect![[r#"
         PUT jobs/j/status active=1 ready=0 start=00:00 terminating=0 uncounted={succeeded:[p1]}
         PATCH pods/p1 -> 500 lets go
         PATCH pods/p1 -> 500 lets go
         PATCH pods/p1 lets go
         PUT jobs/j/status active=1 ready=0 start=00:00 succeeded=1 terminating=0"#]]
-    .assert_eq(&story.tell().await);
+    .assert_eq(&scenario.tell().await);
     let status = "active=1 ready=0 start=00:00 succeeded=1 terminating=0";
-    assert_eq!(story.status().await, status);
-    assert_eq!(story.tell().await, "");
+    assert_eq!(scenario.status().await, status);
+    assert_eq!(scenario.tell().await, "");
 }

@@ -9,18 +9,18 @@ use super::super::controller;
 use runtime::Context;
 
 /// Pods are called `p1`, `p2` and so on, in the order in which they were first seen.
-pub struct Story {
+pub struct Scenario {
     pub world: World,
     pub metrics: runtime::Metrics,
     pods: Vec<(String, String)>,
 }
 
-impl Story {
-    pub async fn begin() -> Story {
-        Story::with(Gates::default()).await
+impl Scenario {
+    pub async fn begin() -> Scenario {
+        Scenario::with(Gates::default()).await
     }
 
-    pub async fn with(gates: Gates) -> Story {
+    pub async fn with(gates: Gates) -> Scenario {
         let mut world = World::new().await;
         let context = Context {
             gates,
@@ -31,7 +31,7 @@ impl Story {
         world.run(controllers.jobs.run(world.stop()));
         world.run(controllers.orphans.run(world.stop()));
         world.start().await;
-        Story {
+        Scenario {
             world,
             metrics,
             pods: Vec::new(),

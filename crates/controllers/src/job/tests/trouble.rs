@@ -8,16 +8,16 @@ use serde_json::json;
 use testkit::{Lagging, World};
 
 use super::super::controller;
-use super::scenario::Story;
+use super::scenario::Scenario;
 use runtime::Context;
 
 // Upstream: TestSyncJobUpdateRequeue, TestJobApiBackoffReset.
 #[tokio::test(start_paused = true)]
 async fn a_status_that_was_refused_is_written_again() {
-    let mut story = Story::begin().await;
-    story.world.refuse("PUT", "jobs/j/status", 409, 1);
-    story.world.refuse("PUT", "jobs/j/status", 500, 1);
-    let told = story
+    let mut scenario = Scenario::begin().await;
+    scenario.world.refuse("PUT", "jobs/j/status", 409, 1);
+    scenario.world.refuse("PUT", "jobs/j/status", 500, 1);
+    let told = scenario
         .create(json!({"parallelism": 2, "completions": 2}))
         .await;
     expect![[r#"
@@ -27,39 +27,39 @@ async fn a_status_that_was_refused_is_written_again() {
         PUT jobs/j/status -> 500 active=2 ready=0 start=00:01 terminating=0
         PUT jobs/j/status active=2 ready=0 start=00:03 terminating=0"#]]
     .assert_eq(&told);
-    assert_eq!(story.tell().await, "");
+    assert_eq!(scenario.tell().await, "");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_cannot_be_let_go_is_counted_when_it_can() {
-    let mut story = Story::begin().await;
-    story
+    let mut scenario = Scenario::begin().await;
+    scenario
         .create(json!({"parallelism": 2, "completions": 2}))
         .await;
-    story
+    scenario
         .world
-        .refuse("PATCH", &format!("pods/{}", story.pod(2)), 500, 1);
-    story.exit(1, 0).await;
-    story.exit(2, 0).await;
+        .refuse("PATCH", &format!("pods/{}", scenario.pod(2)), 500, 1);
+    scenario.exit(1, 0).await;
+    scenario.exit(2, 0).await;
     expect![[r#"
         PUT jobs/j/status SuccessCriteriaMet(CompletionsReached) ready=0 start=00:00 terminating=0 uncounted={succeeded:[p2,p1]}
         PATCH pods/p2 -> 500 lets go
         PATCH pods/p1 lets go
         PUT jobs/j/status SuccessCriteriaMet(CompletionsReached) ready=0 start=00:00 succeeded=1 terminating=0 uncounted={succeeded:[p2]}
         PATCH pods/p2 lets go
-        PUT jobs/j/status Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) completion=00:12 ready=0 start=00:00 succeeded=2 terminating=0"#]].assert_eq(&story.tell().await);
+        PUT jobs/j/status Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) completion=00:12 ready=0 start=00:00 succeeded=2 terminating=0"#]].assert_eq(&scenario.tell().await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn pods_that_cannot_be_deleted_keep_the_job_from_its_end() {
-    let mut story = Story::begin().await;
-    story
+    let mut scenario = Scenario::begin().await;
+    scenario
         .create(json!({"parallelism": 2, "completions": 2, "backoffLimit": 0}))
         .await;
-    story
+    scenario
         .world
-        .refuse("DELETE", &format!("pods/{}", story.pod(2)), 500, 1);
-    story.exit(1, 1).await;
+        .refuse("DELETE", &format!("pods/{}", scenario.pod(2)), 500, 1);
+    scenario.exit(1, 1).await;
     expect![[r#"
         DELETE pods/p2 -> 500
         PUT jobs/j/status active=1 ready=0 start=00:00 terminating=0 uncounted={failed:[p1]}
@@ -70,7 +70,7 @@ async fn pods_that_cannot_be_deleted_keep_the_job_from_its_end() {
         PATCH pods/p2 lets go
         PUT jobs/j/status FailureTarget(BackoffLimitExceeded) failed=2 ready=0 start=00:00 terminating=1
         PUT jobs/j/status FailureTarget(BackoffLimitExceeded) failed=2 ready=0 start=00:00 terminating=0
-        PUT jobs/j/status Failed(BackoffLimitExceeded) FailureTarget(BackoffLimitExceeded) failed=2 ready=0 start=00:00 terminating=0"#]].assert_eq(&story.tell().await);
+        PUT jobs/j/status Failed(BackoffLimitExceeded) FailureTarget(BackoffLimitExceeded) failed=2 ready=0 start=00:00 terminating=0"#]].assert_eq(&scenario.tell().await);
 }
 
 async fn alone() -> Lagging {
@@ -105,18 +105,18 @@ async fn a_mode_that_nobody_knows_is_left_alone() {
 // Upstream: TestRecordFinishedPodWithTrackingFinalizer, TestRecordJobPodFailurePolicyActions.
 #[tokio::test(start_paused = true)]
 async fn figures_add_up() {
-    let mut story = Story::begin().await;
+    let mut scenario = Scenario::begin().await;
     let rule = json!({"action": "Count", "onExitCodes": {"operator": "In", "values": [7]}});
     let policy = json!({"rules": [rule]});
     let spec =
         json!({"parallelism": 3, "completions": 3, "backoffLimit": 1, "podFailurePolicy": policy});
-    story.create(spec).await;
-    story.exit(1, 0).await;
-    story.exit(2, 7).await;
-    story.tell().await;
-    story.exit(3, 1).await;
-    story.tell().await;
-    let text = story.metrics.render();
+    scenario.create(spec).await;
+    scenario.exit(1, 0).await;
+    scenario.exit(2, 7).await;
+    scenario.tell().await;
+    scenario.exit(3, 1).await;
+    scenario.tell().await;
+    let text = scenario.metrics.render();
     let told: Vec<&str> = text
         .lines()
         .filter(|line| line.starts_with("job_controller_") && !line.contains("duration_seconds"))

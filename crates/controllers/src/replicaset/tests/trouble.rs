@@ -1,4 +1,4 @@
-//! What a set does when it is refused, deleted, overlapped or made anew.
+//! What a set does when it is refused, deleted, overlapped or recreated.
 
 use std::time::Duration;
 
@@ -159,7 +159,7 @@ async fn a_set_made_anew_starts_clean() {
 async fn nothing_is_created_twice_while_the_caches_lag() {
     let world = world::<ReplicaSet>().await;
     world.create(&ReplicaSet::TYPE, replica_set(5)).await;
-    // Wake the set again and again while its own pods are on their way into the cache.
+    // Wake the set repeatedly while its own pods are on their way into the cache.
     for number in 0..20 {
         let label = json!({"metadata": {"labels": {"round": number.to_string()}}});
         world.patch(&ReplicaSet::TYPE, "web", label).await;

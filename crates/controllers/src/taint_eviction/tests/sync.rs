@@ -138,7 +138,7 @@ async fn a_taint_that_goes_in_time_calls_it_off() {
         world.events().await,
         ["Normal TaintManagerEviction Cancelling deletion of Pod default/a"]
     );
-    // Should it come back, the time begins anew.
+    // Should it come back, the time starts over.
     taint(&world, down()).await;
     seconds(59).await;
     assert_eq!(world.written(), "");

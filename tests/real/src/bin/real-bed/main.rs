@@ -1,4 +1,4 @@
-//! The test bed from the command line: what `cargo xtask real` and `cargo xtask differential` run.
+//! The test cluster from the command line: what `cargo xtask real` and `cargo xtask differential` run.
 #![expect(clippy::print_stdout, reason = "a command line tool prints its result")]
 #![expect(clippy::print_stderr, reason = "and its failures")]
 

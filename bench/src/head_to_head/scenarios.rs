@@ -13,7 +13,7 @@ use super::stage::{
 };
 use super::{Options, housekeeping};
 
-/// Sizes at 100 percent. Large enough that start-up does not count, small enough that a story with
+/// Sizes at 100 percent. Large enough that start-up does not count, small enough that a scenario with
 /// three rounds of both managers stays below three minutes on two cores.
 const DEPLOYMENT_PODS: usize = 5000;
 const ROLLING_PODS: usize = 5000;
@@ -24,18 +24,18 @@ const DAEMON_NODES: usize = 500;
 const DEFAULT_FLAGS_PODS: usize = 300;
 /// Go's garbage collector runs late: memory is read after this much quiet.
 pub(crate) const SETTLE: Duration = Duration::from_secs(10);
-/// In stories that have to start many managers, less of it.
+/// In scenarios that have to start many managers, less of it.
 const SHORT_SETTLE: Duration = Duration::from_secs(5);
 /// How long an idle manager is watched.
 const IDLE: Duration = Duration::from_secs(12);
 
-pub(crate) struct Story {
+pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) run: Rounds,
 }
 
-/// How the rounds of a story are played.
+/// How the rounds of a scenario are played.
 pub(crate) enum Rounds {
     /// One after the other: both managers, the other one first if the flag says so.
     Each(fn(&Installation, &Options, bool) -> Result<Vec<Phase>>),
@@ -43,60 +43,60 @@ pub(crate) enum Rounds {
     Together(fn(&Installation, &Options) -> Result<Vec<Phase>>),
 }
 
-pub(crate) const STORIES: [Story; 10] = [
-    Story {
+pub(crate) const STORIES: [Scenario; 10] = [
+    Scenario {
         name: "idle",
         about: "all built controllers with nothing to do",
         run: Rounds::Each(idle),
     },
-    Story {
+    Scenario {
         name: "deployment",
         about: "a large Deployment: created, ready, deleted",
         run: Rounds::Each(large_deployment),
     },
-    Story {
+    Scenario {
         name: "rolling",
         about: "a rolling update with kubelets that answer at once",
         run: Rounds::Together(rolling),
     },
-    Story {
+    Scenario {
         name: "cached",
         about: "foreign pods of 5 KB in the caches",
         run: Rounds::Together(cached),
     },
-    Story {
+    Scenario {
         name: "statefulset",
         about: "a parallel and an ordered StatefulSet",
         run: Rounds::Each(statefulsets),
     },
-    Story {
+    Scenario {
         name: "daemonset",
         about: "a DaemonSet on many nodes",
         run: Rounds::Each(daemonset),
     },
-    Story {
+    Scenario {
         name: "default-flags",
         about: "a Deployment with no rate limits given",
         run: Rounds::Each(default_flags),
     },
-    Story {
+    Scenario {
         name: "limited",
         about: "a Deployment deleted at 200 requests a second",
         run: Rounds::Each(housekeeping::deleted_at_a_limit),
     },
-    Story {
+    Scenario {
         name: "namespace",
         about: "a namespace with objects of twenty kinds deleted",
         run: Rounds::Each(housekeeping::namespace),
     },
-    Story {
+    Scenario {
         name: "failover",
         about: "the leader stops, or crashes, and the standby takes over",
         run: Rounds::Each(failover),
     },
 ];
 
-/// Runs a story for each manager, each on servers of its own.
+/// Runs a scenario for each manager, each on servers of its own.
 pub(super) fn both(
     installation: &Installation,
     options: &Options,
