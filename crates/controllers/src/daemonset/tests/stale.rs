@@ -15,7 +15,7 @@ async fn lagging(gates: Gates) -> Lagging {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_waits_until_the_caches_show_its_consistency() {
+async fn a_set_waits_until_the_caches_show_its_writes() {
     let lagging = lagging(Gates::default()).await;
     lagging.reconcile("web").await.unwrap();
     assert_eq!(

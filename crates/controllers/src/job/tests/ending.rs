@@ -196,14 +196,14 @@ fn five_hundred_are_counted_at_a_time() {
         "parallelism=1 completions=501 | {}",
         many("succeeded", 501)
     ));
-    let let_go = |lines: &str| {
+    let released = |lines: &str| {
         let line = lines
             .lines()
             .find(|line| line.starts_with("let go"))
             .unwrap();
         (line.split_whitespace().count() - 2, line.ends_with("p499"))
     };
-    assert_eq!(let_go(&lines), (500, true));
+    assert_eq!(released(&lines), (500, true));
     let end = lines.lines().last().unwrap();
     expect!["write SuccessCriteriaMet(CompletionsReached) ready=0 start=00:00 succeeded=500 terminating=0"].assert_eq(end);
     let indexed = format!(
@@ -211,7 +211,7 @@ fn five_hundred_are_counted_at_a_time() {
         many("succeeded,ix=#", 501)
     );
     let lines = round(&indexed);
-    assert_eq!(let_go(&lines), (500, true));
+    assert_eq!(released(&lines), (500, true));
     let ends = lines.contains("Complete(");
     assert!(!ends, "one still has its finalizer");
 }

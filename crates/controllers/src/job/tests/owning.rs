@@ -54,7 +54,7 @@ async fn adopts_what_it_selects_and_releases_what_it_does_not() {
 
 // Upstream: TestSyncOrphanPod, TestOrphanPodsFinalizersClearedWithGC (integration).
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_job_that_is_gone_are_let_go() {
+async fn pods_of_a_job_that_is_gone_lose_their_finalizer() {
     let mut scenario = Scenario::begin().await;
     scenario
         .create(json!({"parallelism": 2, "completions": 2}))
@@ -72,7 +72,7 @@ async fn pods_of_a_job_that_is_gone_are_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_that_no_job_wants_is_let_go() {
+async fn an_orphan_that_no_job_wants_loses_its_finalizer() {
     let mut scenario = Scenario::begin().await;
     scenario.create(json!({})).await;
     scenario.tell().await;

@@ -15,7 +15,7 @@ async fn lagging(consistency: bool) -> Lagging {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_waits_until_the_caches_show_its_consistency() {
+async fn a_job_waits_until_the_caches_show_its_writes() {
     let lagging = lagging(true).await;
     lagging.reconcile("j").await.unwrap();
     assert_eq!(lagging.world.written(), "POST pods ×2\nPUT jobs/j/status");

@@ -31,7 +31,7 @@ async fn a_status_that_was_refused_is_written_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_cannot_be_let_go_is_counted_when_it_can() {
+async fn a_pod_whose_finalizer_cannot_go_is_counted_when_it_can() {
     let mut scenario = Scenario::begin().await;
     scenario
         .create(json!({"parallelism": 2, "completions": 2}))

@@ -27,7 +27,7 @@ async fn lagging_of(replicas: i32, gates: Gates) -> Lagging {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_waits_until_the_caches_show_its_consistency() {
+async fn a_set_waits_until_the_caches_show_its_writes() {
     let lagging = lagging().await;
     lagging.reconcile("web").await.unwrap();
     assert_eq!(lagging.world.written(), "POST pods ×2");

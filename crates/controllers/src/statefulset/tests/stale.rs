@@ -16,7 +16,7 @@ async fn lagging_with(set: Value, gates: Gates) -> Lagging {
 
 // Upstream: TestStatefulPodControlConsistencyStore, TestStatefulSetStatusUpdaterConsistencyStore.
 #[tokio::test(start_paused = true)]
-async fn a_set_waits_until_the_caches_show_its_consistency() {
+async fn a_set_waits_until_the_caches_show_its_writes() {
     let lagging = lagging(Gates::default()).await;
     lagging.reconcile("web").await.unwrap();
     assert_eq!(
