@@ -15,6 +15,7 @@ use runtime::{Context, Decisions, Informers, Runnable, Stop};
 
 use crate::Config;
 use crate::garbage_collector::Memory;
+use crate::oracle::{DrawActions, NewOracle, View};
 
 /// One controller of kube-controller-manager.
 #[derive(Clone, Copy)]
@@ -38,7 +39,7 @@ pub struct Descriptor {
     /// The component that its events come from; empty if it emits none.
     pub component: &'static str,
     /// The kinds that it keeps in caches.
-    pub caches: &'static [ResourceType],
+    pub caches: &'static [View],
     /// The kinds that its decisions are about; empty if they may be about any.
     pub decides_about: &'static [ResourceType],
     /// Its decisions are steps of a rollout: `preview` shows them on its timeline.
@@ -49,6 +50,10 @@ pub struct Descriptor {
     pub metrics: &'static [&'static str],
     /// How it is built; none while it is only a name.
     pub build: Option<Build>,
+    /// What must hold of what it looks after. The simulator runs no controller without.
+    pub oracle: Option<NewOracle>,
+    /// What users do to what it looks after, beyond what the simulator's workloads do anyway.
+    pub actions: &'static [DrawActions],
 }
 
 /// None where the configuration turns the controller off.
@@ -77,6 +82,8 @@ impl Descriptor {
             queues: &[],
             metrics: &[],
             build: None,
+            oracle: None,
+            actions: &[],
         }
     }
 

@@ -3,7 +3,8 @@
 //! A controller has one of two shapes. A *small* one is a plain [`runtime::Reconcile`]; a *workload* goes
 //! through the driver in [`workload`]: observe (what the caches say) → plan (pure: what should happen, and
 //! why) → apply (the only place with IO) → status (pure) → written if it differs. Controllers never know each
-//! other; they meet in the API server. [`ALL`] lists them, and everything else is derived from it.
+//! other; they meet in the API server. [`ALL`] lists them, and everything else is derived from it. What must hold of
+//! what each looks after is its [`oracle::Oracle`].
 
 mod all;
 pub mod cluster_role_aggregation;
@@ -17,6 +18,7 @@ pub mod job;
 pub mod legacy_token_cleaner;
 pub mod namespace;
 pub mod node_lifecycle;
+pub mod oracle;
 pub mod pod_gc;
 pub mod replicaset;
 pub mod root_ca_publisher;

@@ -74,7 +74,10 @@ async fn what_a_descriptor_declares_is_what_its_controller_uses() {
         let built = built.unwrap_or_else(|| panic!("{name} is built with the default flags"));
         assert_eq!(built.controller.name, name);
 
-        let declared = descriptor.caches.iter().map(ToString::to_string);
+        let declared = descriptor
+            .caches
+            .iter()
+            .map(|view| view.resource.to_string());
         let used = environment.informers.resources();
         let used: BTreeSet<String> = used.iter().map(ToString::to_string).collect();
         assert_eq!(declared.collect::<BTreeSet<_>>(), used, "caches of {name}");

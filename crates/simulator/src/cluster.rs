@@ -9,14 +9,15 @@ use std::time::Duration;
 use api::{Clock, Rng, Time};
 use apiserver::{ApiServer, Options as ServerOptions};
 use client::{Client, Transport};
+use controllers::oracle::Actor;
 use runtime::decisions::Decisions;
 use runtime::stop::Stopper;
 use runtime::{Stop, Task, spawn};
 
-use crate::faults::Gremlin;
+use crate::faults::FaultInjector;
 use crate::front::Front;
-use crate::judge::Judge;
-use crate::trace::{Actor, Trace};
+use crate::oracle::Oracles;
+use crate::trace::Trace;
 
 pub(crate) use managers::Running;
 pub(crate) use managers::{LEASE, ROOT_CA, default_options};
@@ -32,9 +33,9 @@ pub struct Cluster {
     pub decisions: Decisions,
     front: Front,
     trace: Trace,
-    judge: Judge,
+    oracles: Oracles,
     crash: Arc<CrashPoint>,
-    gremlin: Gremlin,
+    injector: FaultInjector,
     managers: Vec<Option<Running>>,
     /// How many managers were started so far: each has an identity of its own.
     started: usize,
@@ -42,18 +43,18 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub fn new(seed: u64, gremlin: impl FnOnce(&Rng) -> Gremlin) -> Cluster {
+    pub fn new(seed: u64, injector: impl FnOnce(&Rng) -> FaultInjector) -> Cluster {
         let rng = Rng::from_seed(seed);
         let clock = runtime::clock::following_tokio(Time::from_unix(BEGIN));
         let server = prepared().reopened(0, clock.clone(), rng.fork());
-        let gremlin = gremlin(&rng);
+        let injector = injector(&rng);
         Cluster {
             decisions: Decisions::new(),
             trace: Trace::new(clock.clone()),
-            judge: Judge::new(&server, clock.clone(), gremlin.clone()),
+            oracles: Oracles::new(&server, clock.clone(), injector.clone()),
             front: Front::new(server),
             crash: Arc::default(),
-            gremlin,
+            injector,
             managers: Vec::new(),
             started: 0,
             nodes: None,
@@ -71,21 +72,21 @@ impl Cluster {
         &self.trace
     }
 
-    pub(crate) fn gremlin(&self) -> &Gremlin {
-        &self.gremlin
+    pub(crate) fn injector(&self) -> &FaultInjector {
+        &self.injector
     }
 
-    pub(crate) fn judge(&self) -> &Judge {
-        &self.judge
+    pub(crate) fn oracles(&self) -> &Oracles {
+        &self.oracles
     }
 
     /// The first thing that must not have happened.
     pub fn broken(&self) -> Option<String> {
-        self.judge.broken()
+        self.oracles.broken()
     }
 
     pub fn start_nodes(&mut self, count: usize) {
-        self.judge.lives();
+        self.oracles.expect_new_writer();
         let client = Client::new(self.watched(Actor::Nodes)).with_user_agent("nodes");
         let config = nodes::Config::with_nodes(count);
         let cluster = nodes::Cluster::new(client, config, self.clock.clone(), self.rng.fork());
@@ -105,7 +106,7 @@ impl Cluster {
         tokio::time::sleep(down).await;
         let server = old.reopened(lost, self.clock.clone(), self.rng.fork());
         if lost > 0 {
-            self.judge.start_over(&server);
+            self.oracles.start_over(&server);
         }
         self.front.bring_back(server);
     }
@@ -115,7 +116,7 @@ impl Cluster {
         Observer {
             actor,
             trace: self.trace.clone(),
-            judge: self.judge.clone(),
+            oracles: self.oracles.clone(),
             front: self.front.clone(),
             crash: self.crash.clone(),
         }

@@ -1,4 +1,4 @@
-//! The gremlin between a manager and the API server: what goes wrong with requests and watches.
+//! The injector between a manager and the API server: what goes wrong with requests and watches.
 
 mod watches;
 
@@ -22,7 +22,7 @@ use crate::bell::Bell;
 
 /// How often things go wrong: one in so many requests, watches or events. Zero means never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
+pub struct FaultRates {
     pub lost_before: usize,
     pub lost_after: usize,
     pub conflict: usize,
@@ -37,9 +37,9 @@ pub struct Faults {
     pub duplicate: usize,
 }
 
-impl Faults {
+impl FaultRates {
     /// A mix that the seed decides: some runs are calm, some are wild.
-    pub fn from_seed(rng: &Rng) -> Faults {
+    pub fn from_seed(rng: &Rng) -> FaultRates {
         let one_in = |most: usize| {
             if rng.chance(2) {
                 0
@@ -47,7 +47,7 @@ impl Faults {
                 5 + rng.below(most)
             }
         };
-        Faults {
+        FaultRates {
             lost_before: one_in(60),
             lost_after: one_in(60),
             conflict: one_in(100),
@@ -82,7 +82,7 @@ impl Faults {
     }
 }
 
-impl fmt::Display for Faults {
+impl fmt::Display for FaultRates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut faults = *self;
         let named: Vec<String> = faults
@@ -95,12 +95,12 @@ impl fmt::Display for Faults {
     }
 }
 
-/// Does what [`Faults`] says, until it is told to rest. Clones share it.
+/// Does what [`FaultRates`] says, until it is told to rest. Clones share it.
 #[derive(Clone)]
-pub struct Gremlin(Arc<Inner>);
+pub struct FaultInjector(Arc<Inner>);
 
 struct Inner {
-    faults: Faults,
+    faults: FaultRates,
     /// It never does anything, so nobody need pass it.
     is_idle: bool,
     rng: Rng,
@@ -117,21 +117,21 @@ struct State {
     delayed: BTreeMap<&'static str, (Instant, Duration)>,
     isolated: BTreeMap<usize, Instant>,
     /// How many creations each owner cannot know the outcome of.
-    ambiguous: BTreeMap<Uid, i32>,
+    unacknowledged: BTreeMap<Uid, i32>,
 }
 
-impl Gremlin {
-    pub fn new(faults: Faults, rng: Rng) -> Gremlin {
-        Gremlin::made(faults, rng, false)
+impl FaultInjector {
+    pub fn new(faults: FaultRates, rng: Rng) -> FaultInjector {
+        FaultInjector::made(faults, rng, false)
     }
 
     /// For runs in which nothing goes wrong between managers and the API server.
-    pub(crate) fn idle(rng: Rng) -> Gremlin {
-        Gremlin::made(Faults::default(), rng, true)
+    pub(crate) fn idle(rng: Rng) -> FaultInjector {
+        FaultInjector::made(FaultRates::default(), rng, true)
     }
 
-    fn made(faults: Faults, rng: Rng, is_idle: bool) -> Gremlin {
-        Gremlin(Arc::new(Inner {
+    fn made(faults: FaultRates, rng: Rng, is_idle: bool) -> FaultInjector {
+        FaultInjector(Arc::new(Inner {
             faults,
             is_idle,
             rng,
@@ -183,19 +183,19 @@ impl Gremlin {
     }
 
     /// How many more pods than wanted an owner may have made, because it was not told that it did.
-    pub(crate) fn ambiguous(&self, owner: &Uid) -> i32 {
-        self.lock().ambiguous.get(owner).copied().unwrap_or(0)
+    pub(crate) fn unacknowledged(&self, owner: &Uid) -> i32 {
+        self.lock().unacknowledged.get(owner).copied().unwrap_or(0)
     }
 
-    /// The transport of one manager, with the gremlin in between.
+    /// The transport of one manager, with the injector in between.
     pub fn between(&self, inner: Transport, manager: usize) -> Transport {
         if self.0.is_idle {
             return inner;
         }
-        let gremlin = self.clone();
+        let injector = self.clone();
         BoxCloneSyncService::new(tower::service_fn(move |request: Request<Bytes>| {
-            let (gremlin, inner) = (gremlin.clone(), inner.clone());
-            async move { gremlin.pass(inner, request, manager).await }
+            let (injector, inner) = (injector.clone(), inner.clone());
+            async move { injector.pass(inner, request, manager).await }
         }))
     }
 
@@ -223,7 +223,7 @@ impl Gremlin {
         pause(back).await;
         if !is_read && self.strikes("lost-after", faults.lost_after) {
             if is_create {
-                self.note_ambiguous(&body);
+                self.note_unacknowledged(&body);
             }
             return Err("the answer was lost".into());
         }
@@ -266,11 +266,11 @@ impl Gremlin {
         until.filter(|until| Instant::now() < *until)
     }
 
-    fn note_ambiguous(&self, body: &Bytes) {
+    fn note_unacknowledged(&self, body: &Bytes) {
         let object: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
         let owner = object["metadata"]["ownerReferences"][0]["uid"].as_str();
         if let Some(owner) = owner {
-            *self.lock().ambiguous.entry(owner.into()).or_default() += 1;
+            *self.lock().unacknowledged.entry(owner.into()).or_default() += 1;
         }
     }
 
@@ -314,7 +314,7 @@ async fn pause(lasts: Duration) {
 fn refuse(code: u16, reason: &str) -> Result<Response<Body>, BoxError> {
     let status = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure",
-        "message": "the gremlin says no", "reason": reason, "code": code,
+        "message": "the injector says no", "reason": reason, "code": code,
     });
     let body = Full::new(Bytes::from(status.to_string())).map_err(|never| match never {});
     Ok(Response::builder()

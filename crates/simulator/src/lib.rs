@@ -5,16 +5,16 @@
 //! randomness comes from the seed, so a run can be replayed byte for byte: [`Report::hash`] is a hash
 //! over every write.
 //!
-//! A run has three parts. A user does what the [`Scenario`] says, while a gremlin loses requests, cuts
+//! A run has three parts. A user does what the [`Scenario`] says, while a injector loses requests, cuts
 //! watches, and managers, nodes and the API server die. Then all trouble stops and the cluster must
-//! converge. Then nothing may be written any more, and it must have ended as the same wishes end in a
+//! converge. Then nothing may be written any more, and it must have ended as the same actions end in a
 //! world without trouble ([`verify()`]). What breaks is made smaller until it is easy to read ([`shrink()`]).
 
 mod bell;
 mod cluster;
 mod faults;
 mod front;
-mod judge;
+mod oracle;
 mod report;
 mod run;
 mod scenario;
@@ -24,10 +24,10 @@ mod user;
 mod verify;
 
 pub use cluster::Cluster;
-pub use faults::{Faults, Gremlin};
-pub use judge::Counts;
+pub use faults::{FaultInjector, FaultRates};
+pub use oracle::Counts;
 pub use report::{Failure, Report};
 pub use run::{run_scenario, timeline_of};
-pub use scenario::{Action, Scenario, Step, Target, Trouble, Wish, library, paces};
+pub use scenario::{Action, Fault, Scenario, Step, Target, UserAction, library, paces};
 pub use shrink::{Cut, shrink};
 pub use verify::{explain, run_seed, verify, verify_crash};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::judge::Counts;
+use crate::oracle::Counts;
 use crate::scenario::Scenario;
 
 /// One run of one scenario.
@@ -17,13 +17,13 @@ pub struct Report {
     pub virtual_time: Duration,
     pub manager_writes: u64,
     pub writes: u64,
-    /// Faults injected, by class.
+    /// FaultRates injected, by class.
     pub faults: BTreeMap<&'static str, u64>,
     pub crashes: u64,
     pub checks: u64,
     pub counts: Counts,
     pub end_state: Vec<String>,
-    /// Which of the user's wishes were granted.
+    /// Which of the user's actions were granted.
     pub granted: Vec<bool>,
     pub failure: Option<Failure>,
 }

@@ -1,25 +1,26 @@
-//! One run: trouble, calm, rest.
+//! One run: fault, calm, rest.
 
 use std::time::Duration;
 
-use api::{Gates, MicroTime};
+use api::MicroTime;
+use controllers::oracle::Actor;
 use tokio::time::Instant;
 
-use crate::cluster::{Cluster, Running, default_options};
-use crate::faults::Gremlin;
+use crate::cluster::{Cluster, Running};
+use crate::faults::FaultInjector;
 use crate::report::{Failure, Report};
-use crate::scenario::{Action, Scenario, Trouble};
-use crate::trace::{Actor, time_of_day};
+use crate::scenario::{Action, Fault, Scenario};
+use crate::trace::time_of_day;
 use crate::user::User;
 
-/// The cluster has this long to converge once the trouble is over: longer than the longest back-off
+/// The cluster has this long to converge once the fault is over: longer than the longest back-off
 /// that a short run can build up, and than any deadline in it.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
 /// Nothing may be written for this long once it has converged.
 const REST: Duration = Duration::from_secs(120);
 
-/// So long the user leaves things as they are when the trouble is over. Some never come to rest by themselves: a pod
+/// So long the user leaves things as they are when the fault is over. Some never come to rest by themselves: a pod
 /// that crashes goes on crashing.
 const LULL: Duration = Duration::from_secs(240);
 
@@ -57,7 +58,6 @@ struct Run<'a> {
     scenario: &'a Scenario,
     cluster: Cluster,
     user: User,
-    gates: Gates,
     start: Instant,
     crashes: u64,
 }
@@ -66,29 +66,21 @@ impl<'a> Run<'a> {
     fn start(scenario: &'a Scenario) -> Run<'a> {
         let mut cluster = Cluster::new(scenario.seed, |rng| {
             match scenario.comes_between_managers() {
-                true => Gremlin::new(scenario.faults, rng.fork()),
-                false => Gremlin::idle(rng.fork()),
+                true => FaultInjector::new(scenario.faults, rng.fork()),
+                false => FaultInjector::idle(rng.fork()),
             }
         });
         cluster.crash_after_write(scenario.crash_after_write);
         if !scenario.restarts_server() {
             cluster.keep_server_up();
         }
-        if scenario.views_may_lag() {
-            cluster.judge().expect_lag();
-        }
-        cluster.judge().expect_skew(scenario.skew);
-        cluster.judge().expect_changes(scenario.changes_max());
-        if scenario.faults.slow > 0 {
-            cluster.judge().expect_slow_requests();
-        }
+        cluster.oracles().expect(scenario);
         let user = User::new(cluster.user());
         cluster.start_nodes(scenario.nodes);
         let mut run = Run {
             scenario,
             cluster,
             user,
-            gates: default_options().gates.for_controllers(),
             start: Instant::now(),
             crashes: 0,
         };
@@ -100,10 +92,10 @@ impl<'a> Run<'a> {
 
     /// What is broken is told at once: the rest of the run would only bury it.
     async fn play_until_broken(&mut self) -> Result<(), String> {
-        let judge = self.cluster.judge().clone();
+        let oracles = self.cluster.oracles().clone();
         tokio::select! {
             biased;
-            problem = judge.breaks() => Err(problem),
+            problem = oracles.breaks() => Err(problem),
             outcome = self.play() => outcome,
         }
     }
@@ -131,54 +123,54 @@ impl<'a> Run<'a> {
 
     async fn perform(&mut self, action: &Action) {
         if let Some(class) = action.class() {
-            self.cluster.gremlin().count(class);
+            self.cluster.injector().count(class);
         }
         match action {
-            Action::User(wish) => {
-                let did = self.user.act(wish).await;
+            Action::User(action) => {
+                let did = self.user.act(action).await;
                 self.cluster.trace().remark(Actor::User, did);
             }
-            Action::Trouble(trouble) => {
-                let remark = trouble.to_string();
+            Action::Fault(fault) => {
+                let remark = fault.to_string();
                 self.cluster.trace().remark(Actor::Manager(0, ""), remark);
-                self.make(trouble).await;
+                self.make(fault).await;
             }
         }
     }
 
-    async fn make(&mut self, trouble: &Trouble) {
-        let gremlin = self.cluster.gremlin().clone();
-        match trouble {
-            Trouble::CrashManager { manager, down } => {
+    async fn make(&mut self, fault: &Fault) {
+        let injector = self.cluster.injector().clone();
+        match fault {
+            Fault::CrashManager { manager, down } => {
                 self.cluster.crash_contender(*manager);
                 self.crashes += 1;
                 tokio::time::sleep(*down).await;
                 self.start_manager(*manager);
             }
-            Trouble::RestartServer { lost, down } => {
+            Fault::RestartServer { lost, down } => {
                 self.cluster.restart_server(*lost, *down).await;
             }
-            Trouble::SilenceNode(node) => {
+            Fault::SilenceNode(node) => {
                 self.user
                     .annotate_node(*node, nodes::behaviour::NODE_SILENT, true)
                     .await;
             }
-            Trouble::WakeNode(node) => {
+            Fault::WakeNode(node) => {
                 self.user
                     .annotate_node(*node, nodes::behaviour::NODE_SILENT, false)
                     .await;
             }
-            Trouble::LoseNode(node) => {
+            Fault::LoseNode(node) => {
                 self.user
                     .annotate_node(*node, nodes::behaviour::NODE_GONE, true)
                     .await;
             }
-            Trouble::ReturnNodes => self.cluster.start_nodes(self.scenario.nodes),
-            Trouble::Freeze { plural, lasts } => gremlin.freeze(plural, *lasts),
-            Trouble::Delay { plural, by, lasts } => gremlin.delay(plural, *by, *lasts),
-            Trouble::CutWatches => gremlin.cut_watches(),
-            Trouble::ExpireWatches => gremlin.expire_watches(),
-            Trouble::Isolate { manager, lasts } => gremlin.isolate(*manager, *lasts),
+            Fault::ReturnNodes => self.cluster.start_nodes(self.scenario.nodes),
+            Fault::Freeze { plural, lasts } => injector.freeze(plural, *lasts),
+            Fault::Delay { plural, by, lasts } => injector.delay(plural, *by, *lasts),
+            Fault::CutWatches => injector.cut_watches(),
+            Fault::ExpireWatches => injector.expire_watches(),
+            Fault::Isolate { manager, lasts } => injector.isolate(*manager, *lasts),
         }
     }
 
@@ -198,15 +190,15 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The trouble is over. Waits until the managers have written nothing for a while, or patience ends.
+    /// The fault is over. Waits until the managers have written nothing for a while, or patience ends.
     async fn calm(&mut self) -> Result<(), String> {
-        self.cluster.gremlin().rest();
+        self.cluster.injector().rest();
         // UPSTREAM: a kubelet registers its node when it starts, and never again. One whose node was deleted, or
         // was lost with the tail of the API server, has to be started anew by somebody.
         let loses = |step: &crate::Step| {
             matches!(
                 step.action,
-                Action::Trouble(Trouble::LoseNode(_) | Trouble::RestartServer { lost: 1.., .. })
+                Action::Fault(Fault::LoseNode(_) | Fault::RestartServer { lost: 1.., .. })
             )
         };
         if self.scenario.steps.iter().any(loses) {
@@ -230,7 +222,7 @@ impl<'a> Run<'a> {
             // Pods that could not run before may take a while to get ready.
             let last = self.cluster.trace().last_manager_write().max(settled);
             let quiet = self.cluster.clock.now().since(last);
-            if quiet > REST && self.cluster.judge().check_converged(self.gates).is_ok() {
+            if quiet > REST && self.cluster.oracles().check_converged().is_ok() {
                 break;
             }
         }
@@ -254,7 +246,7 @@ impl<'a> Run<'a> {
                 waits.iter().any(|keys| !keys.is_empty())
             });
             if quiet > REST && !tries {
-                return self.cluster.judge().check_settled();
+                return self.cluster.oracles().check_settled();
             }
         }
         Ok(())
@@ -262,20 +254,20 @@ impl<'a> Run<'a> {
 
     /// Converged, silent, and nothing left over.
     async fn rest(&mut self) -> Result<(), String> {
-        let (judge, trace) = (self.cluster.judge(), self.cluster.trace());
-        judge.check_converged(self.gates)?;
+        let (oracles, trace) = (self.cluster.oracles(), self.cluster.trace());
+        oracles.check_converged()?;
         trace.begin_rest();
         tokio::time::sleep(REST).await;
         trace.check_rest()?;
         for running in self.cluster.managers() {
-            judge.check_caches(&running.informers)?;
-            judge.check_pending_work(running.identity.as_deref(), &running.metrics)?;
+            oracles.check_caches(&running.informers)?;
+            oracles.check_pending_work(running.identity.as_deref(), &running.metrics)?;
         }
         Ok(())
     }
 
     fn report(&self, problem: Option<String>) -> Report {
-        let (trace, judge) = (self.cluster.trace(), self.cluster.judge());
+        let (trace, oracles) = (self.cluster.trace(), self.cluster.oracles());
         let scenario = self.scenario;
         Report {
             name: scenario.name.clone(),
@@ -284,11 +276,11 @@ impl<'a> Run<'a> {
             virtual_time: self.start.elapsed(),
             manager_writes: trace.manager_writes(),
             writes: trace.writes().iter().sum(),
-            faults: self.cluster.gremlin().counts(),
+            faults: self.cluster.injector().counts(),
             crashes: self.crashes,
-            checks: judge.checks(),
-            counts: judge.counts(),
-            end_state: judge.with_mirror(crate::judge::Mirror::end_state),
+            checks: oracles.checks(),
+            counts: oracles.counts(),
+            end_state: oracles.end_state(),
             granted: self.user.granted.clone(),
             failure: problem.map(|problem| Failure {
                 problem,

@@ -1,6 +1,6 @@
 //! From a scenario that breaks to a small one that still does.
 
-use crate::faults::Faults;
+use crate::faults::FaultRates;
 use crate::report::Failure;
 use crate::scenario::Scenario;
 
@@ -9,7 +9,7 @@ use crate::scenario::Scenario;
 pub struct Cut {
     /// The numbers of the steps that are kept.
     pub steps: Vec<usize>,
-    pub faults: Faults,
+    pub faults: FaultRates,
     pub managers: usize,
 }
 
@@ -61,7 +61,7 @@ impl<B: Fn(&Scenario) -> Option<Failure>> Shrinking<'_, B> {
 
     fn drop_faults(&mut self) {
         let mut calm = self.best.clone();
-        calm.faults = Faults::default();
+        calm.faults = FaultRates::default();
         if self.accept(calm) {
             return;
         }
@@ -227,9 +227,9 @@ mod tests {
         assert!(cut.steps.len() <= 4, "{cut:?}");
         assert_eq!(
             cut.faults,
-            Faults {
+            FaultRates {
                 conflict: 7,
-                ..Faults::default()
+                ..FaultRates::default()
             }
         );
         let arguments = cut.arguments(&scenario);
@@ -241,7 +241,7 @@ mod tests {
         let scenario = Scenario::from_seed(3);
         let cut = Cut {
             steps: vec![0, 4],
-            faults: Faults::default(),
+            faults: FaultRates::default(),
             managers: scenario.managers,
         };
         assert!(cut.arguments(&scenario).starts_with(" --steps 0,4"));

@@ -8,17 +8,9 @@ use std::sync::Arc;
 
 use api::{Clock, MicroTime};
 use bytes::Bytes;
+use controllers::oracle::Actor;
 use http::Method;
 use rustc_hash::FxHasher;
-
-/// Who wrote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Actor {
-    User,
-    Nodes,
-    /// A manager, and the controller in it; empty for what the process itself does.
-    Manager(usize, &'static str),
-}
 
 /// A log of writes. Clones share it.
 #[derive(Clone)]
@@ -98,8 +90,8 @@ impl Trace {
             let text = Text::Write(method.clone(), path.to_owned(), answer);
             inner.push(Line { at, actor, text });
         }
-        inner.writes[actor.number()] += 1;
-        inner.writes[actor.number()]
+        inner.writes[number(actor)] += 1;
+        inner.writes[number(actor)]
     }
 
     /// A line for the person alone: a fault, a crash, an action.
@@ -192,34 +184,18 @@ impl Inner {
     }
 }
 
-impl Actor {
-    fn number(self) -> usize {
-        match self {
-            Actor::User => 0,
-            Actor::Nodes => 1,
-            Actor::Manager(..) => 2,
-        }
+/// Where its writes are counted.
+fn number(actor: Actor) -> usize {
+    match actor {
+        Actor::User => 0,
+        Actor::Nodes => 1,
+        Actor::Manager(..) => 2,
     }
 }
 
 /// The time of day is enough: runs last minutes, and every run begins on the same day.
 pub(crate) fn time_of_day(at: MicroTime) -> String {
     at.to_string()[11..23].to_owned()
-}
-
-impl fmt::Display for Actor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Actor::User => f.pad("user"),
-            Actor::Nodes => f.pad("nodes"),
-            Actor::Manager(number, "") => f.pad(&format!("manager-{number}")),
-            Actor::Manager(0, controller) => f.pad(controller.trim_end_matches("-controller")),
-            Actor::Manager(number, controller) => {
-                let controller = controller.trim_end_matches("-controller");
-                f.pad(&format!("{controller}-{number}"))
-            }
-        }
-    }
 }
 
 impl fmt::Display for Line {

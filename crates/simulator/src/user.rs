@@ -11,11 +11,11 @@ use bytes::Bytes;
 use client::{Client, DeleteOptions, Error, ListOptions, Patch, Propagation};
 use serde_json::{Value, json};
 
-use crate::scenario::{GOOD_VERSION, Target, Wish, version_patch};
+use crate::scenario::{GOOD_VERSION, Target, UserAction, version_patch};
 
 pub(crate) struct User {
     client: Client,
-    /// Whether each wish was granted, in order: two runs can be compared only if these agree.
+    /// Whether each action was granted, in order: two runs can be compared only if these agree.
     pub(crate) granted: Vec<bool>,
     /// A node that was gone comes back without the labels that it had.
     labels: BTreeMap<usize, &'static str>,
@@ -42,30 +42,30 @@ impl User {
     }
 
     /// Does one thing; says how it went.
-    pub(crate) async fn act(&mut self, wish: &Wish) -> String {
-        let outcome = self.try_until_answered(wish).await;
+    pub(crate) async fn act(&mut self, action: &UserAction) -> String {
+        let outcome = self.try_until_answered(action).await;
         self.granted.push(outcome.is_ok());
-        if let Wish::LabelNode(node, pool) = wish {
+        if let UserAction::LabelNode(node, pool) = action {
             self.labels.insert(*node, pool);
         }
         match outcome {
-            Ok(()) => format!("{wish}"),
-            Err(error) => format!("{wish}: refused: {error}"),
+            Ok(()) => format!("{action}"),
+            Err(error) => format!("{action}: refused: {error}"),
         }
     }
 
     /// A server that is down, or a name that is still taken, is worth waiting for.
-    async fn try_until_answered(&self, wish: &Wish) -> Result<(), Error> {
+    async fn try_until_answered(&self, action: &UserAction) -> Result<(), Error> {
         let end = tokio::time::Instant::now() + PATIENCE;
         loop {
-            let outcome = self.attempt(wish).await;
+            let outcome = self.attempt(action).await;
             let worth_it = match &outcome {
                 Err(error) if error.is_transport() => true,
-                Err(error) if is_creation(wish) => {
+                Err(error) if is_creation(action) => {
                     error.is_already_exists() || error.is_namespace_terminating()
                 }
-                Err(error) if matches!(wish, Wish::CreateNamespace(_)) => {
-                    error.is_already_exists() && self.is_terminating(wish).await
+                Err(error) if matches!(action, UserAction::CreateNamespace(_)) => {
+                    error.is_already_exists() && self.is_terminating(action).await
                 }
                 _ => false,
             };
@@ -76,63 +76,63 @@ impl User {
         }
     }
 
-    async fn is_terminating(&self, wish: &Wish) -> bool {
-        let Wish::CreateNamespace(name) = wish else {
+    async fn is_terminating(&self, action: &UserAction) -> bool {
+        let UserAction::CreateNamespace(name) = action else {
             return false;
         };
         let held = self.client.get_as::<Namespace>("", name).await;
         held.is_ok_and(|held| held.metadata.is_terminating())
     }
 
-    async fn attempt(&self, wish: &Wish) -> Result<(), Error> {
-        match wish {
-            Wish::Create(target, object) => {
+    async fn attempt(&self, action: &UserAction) -> Result<(), Error> {
+        match action {
+            UserAction::Create(target, object) => {
                 self.create(&target.resource, target.namespace, object)
                     .await
             }
-            Wish::CreateSecretOf(owner, object) => {
+            UserAction::CreateSecretOf(owner, object) => {
                 let mut object = object.clone();
                 let reference = self.reference_to(owner).await?;
                 object["metadata"]["ownerReferences"] = json!([reference, ghost()]);
                 self.create(&Secret::TYPE, owner.namespace, &object).await
             }
-            Wish::CreatePod(target, object) => {
+            UserAction::CreatePod(target, object) => {
                 self.create(&Pod::TYPE, target.namespace, object).await
             }
-            Wish::CreateNamespace(name) => {
+            UserAction::CreateNamespace(name) => {
                 let object =
                     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
                 self.create(&Namespace::TYPE, "", &object).await
             }
-            Wish::Change(target, patch, _) => {
+            UserAction::Change(target, patch, _) => {
                 self.strategic(&target.resource, target.namespace, &target.name, patch)
                     .await
             }
-            Wish::Delete(target, policy) => {
+            UserAction::Delete(target, policy) => {
                 let (resource, name) = (&target.resource, &target.name);
                 self.delete(resource, target.namespace, name, *policy).await
             }
-            Wish::DeleteNamespace(name) => {
+            UserAction::DeleteNamespace(name) => {
                 self.delete(&Namespace::TYPE, "", name, Propagation::Background)
                     .await
             }
-            Wish::LabelNode(node, pool) => {
+            UserAction::LabelNode(node, pool) => {
                 let patch = json!({"metadata": {"labels": {"pool": pool}}});
                 self.patch_node(*node, &patch).await
             }
-            Wish::TaintNode(node, on) => {
+            UserAction::TaintNode(node, on) => {
                 let taint = json!({"key": "trouble", "value": "true", "effect": "NoSchedule"});
                 let taints = if *on { json!([taint]) } else { json!([]) };
                 self.patch_node(*node, &json!({"spec": {"taints": taints}}))
                     .await
             }
-            Wish::FinishJob(target) => self.finish_job(target).await,
-            Wish::DeletePod(target, nth)
-            | Wish::EvictPod(target, nth)
-            | Wish::StrayPod(target, nth)
-            | Wish::DisownPod(target, nth)
-            | Wish::AddGhostOwner(target, nth) => match self.nth_pod(target, *nth).await? {
-                Some(pod) => self.touch(wish, &pod).await,
+            UserAction::FinishJob(target) => self.finish_job(target).await,
+            UserAction::DeletePod(target, nth)
+            | UserAction::EvictPod(target, nth)
+            | UserAction::StrayPod(target, nth)
+            | UserAction::DisownPod(target, nth)
+            | UserAction::AddGhostOwner(target, nth) => match self.nth_pod(target, *nth).await? {
+                Some(pod) => self.touch(action, &pod).await,
                 None => Ok(()),
             },
         }
@@ -166,19 +166,19 @@ impl User {
         }))
     }
 
-    async fn touch(&self, wish: &Wish, pod: &Pod) -> Result<(), Error> {
+    async fn touch(&self, action: &UserAction, pod: &Pod) -> Result<(), Error> {
         let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
-        let patch = match wish {
-            Wish::StrayPod(..) => json!({"metadata": {"labels": {"app": "stray"}}}),
-            Wish::DisownPod(..) => json!({"metadata": {"ownerReferences": null}}),
-            Wish::AddGhostOwner(..) => {
+        let patch = match action {
+            UserAction::StrayPod(..) => json!({"metadata": {"labels": {"app": "stray"}}}),
+            UserAction::DisownPod(..) => json!({"metadata": {"ownerReferences": null}}),
+            UserAction::AddGhostOwner(..) => {
                 let mut owners = json!(&*pod.metadata.owners);
                 if let Value::Array(owners) = &mut owners {
                     owners.push(ghost());
                 }
                 json!({"metadata": {"ownerReferences": owners}})
             }
-            Wish::EvictPod(..) => {
+            UserAction::EvictPod(..) => {
                 let eviction = json!({
                     "apiVersion": "policy/v1", "kind": "Eviction",
                     "metadata": {"name": &**name, "namespace": namespace},
@@ -390,10 +390,10 @@ impl User {
     }
 }
 
-fn is_creation(wish: &Wish) -> bool {
+fn is_creation(action: &UserAction) -> bool {
     matches!(
-        wish,
-        Wish::Create(..) | Wish::CreateSecretOf(..) | Wish::CreatePod(..)
+        action,
+        UserAction::Create(..) | UserAction::CreateSecretOf(..) | UserAction::CreatePod(..)
     )
 }
 

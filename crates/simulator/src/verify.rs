@@ -1,16 +1,16 @@
-//! A run and what it is held to: the same wishes in a world without trouble.
+//! A run and what it is held to: the same actions in a world without trouble.
 
 use crate::report::{Failure, Report};
 use crate::run::{run_scenario, timeline_of};
 use crate::scenario::Scenario;
 use crate::shrink::shrink;
 
-/// Trouble costs retries, but not without bound: a run may write so many times as often as the calm one,
+/// Fault costs retries, but not without bound: a run may write so many times as often as the calm one,
 /// and so many times more for each fault.
 const WRITES_FACTOR: u64 = 4;
 const WRITES_PER_FAULT: u64 = 30;
 
-/// Runs a scenario and holds it to the calm run of the same wishes.
+/// Runs a scenario and holds it to the calm run of the same actions.
 pub fn verify(scenario: &Scenario) -> Report {
     let report = run_scenario(scenario);
     match scenario.is_calm() || scenario.loses_wishes() || report.is_broken() {

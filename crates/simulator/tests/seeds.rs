@@ -6,7 +6,8 @@ use api::Resource;
 use api::kinds::{Pod, ReplicaSet, StatefulSet};
 use serde_json::{Value, json};
 use steersman_simulator::{
-    Action, Faults, Scenario, Step, Target, Wish, library, run_scenario, verify, verify_crash,
+    Action, FaultRates, Scenario, Step, Target, UserAction, library, run_scenario, verify,
+    verify_crash,
 };
 
 #[test]
@@ -53,7 +54,7 @@ fn every_scenario_of_the_library_ends_well_by_itself() {
     }
 }
 
-fn workload<K: Resource>(name: &str, replicas: u32) -> Wish {
+fn workload<K: Resource>(name: &str, replicas: u32) -> UserAction {
     let template = json!({
         "metadata": {"labels": {"app": name, "version": "0"}},
         "spec": {"containers": [{"name": "c", "image": "app:0"}]},
@@ -65,14 +66,14 @@ fn workload<K: Resource>(name: &str, replicas: u32) -> Wish {
     )
 }
 
-fn create<K: Resource>(name: &str, mut object: Value) -> Wish {
+fn create<K: Resource>(name: &str, mut object: Value) -> UserAction {
     let (target, resource) = (name.to_owned(), K::TYPE);
     object["apiVersion"] = json!(resource.api_version());
     object["kind"] = json!(resource.kind);
     object["metadata"]["name"] = json!(name);
     object["metadata"]["namespace"] = json!("default");
     let namespace = "default";
-    Wish::Create(
+    UserAction::Create(
         Target {
             resource,
             namespace,
@@ -90,14 +91,14 @@ fn a_set_whose_name_is_taken_does_not_disturb_the_peace() {
         "metadata": {"labels": {"app": "other", "version": "0"}},
         "spec": {"containers": [{"name": "c", "image": "app:0"}]},
     });
-    let wishes = [
+    let actions = [
         create::<Pod>("w0-0", taken),
         workload::<ReplicaSet>("other", 1),
         workload::<StatefulSet>("w0", 2),
     ];
-    let step = |wish| Step {
+    let step = |action| Step {
         at: Duration::from_secs(1),
-        action: Action::User(wish),
+        action: Action::User(action),
     };
     let scenario = Scenario {
         name: "a name is taken".to_owned(),
@@ -105,9 +106,9 @@ fn a_set_whose_name_is_taken_does_not_disturb_the_peace() {
         nodes: 1,
         managers: 1,
         skew: Duration::ZERO,
-        faults: Faults::default(),
+        faults: FaultRates::default(),
         crash_after_write: None,
-        steps: wishes.into_iter().map(step).collect(),
+        steps: actions.into_iter().map(step).collect(),
     };
     let report = run_scenario(&scenario);
     assert!(!report.is_broken(), "{report}");

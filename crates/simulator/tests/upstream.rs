@@ -7,7 +7,7 @@ use api::{Resource, ResourceType};
 use client::Propagation;
 use serde_json::{Value, json};
 use steersman_simulator::{
-    Action, Faults, Report, Scenario, Step, Target, Trouble, Wish, run_scenario, verify,
+    Action, Fault, FaultRates, Report, Scenario, Step, Target, UserAction, run_scenario, verify,
 };
 
 fn target(resource: ResourceType) -> Target {
@@ -19,7 +19,7 @@ fn target(resource: ResourceType) -> Target {
 }
 
 /// A workload `w` with this spec, for which `annotations` say how its pods behave.
-fn create<K: Resource>(mut spec: Value, annotations: Value) -> Wish {
+fn create<K: Resource>(mut spec: Value, annotations: Value) -> UserAction {
     spec["template"]["metadata"] =
         json!({"labels": {"app": "w", "version": "0"}, "annotations": annotations});
     spec["template"]["spec"]["containers"] = json!([{"name": "c", "image": "app:0"}]);
@@ -29,10 +29,10 @@ fn create<K: Resource>(mut spec: Value, annotations: Value) -> Wish {
         "metadata": {"name": "w", "namespace": "default"},
         "spec": spec,
     });
-    Wish::Create(target(K::TYPE), object)
+    UserAction::Create(target(K::TYPE), object)
 }
 
-fn replicated<K: Resource>(replicas: u32, more: Value) -> Wish {
+fn replicated<K: Resource>(replicas: u32, more: Value) -> UserAction {
     let mut spec = json!({"replicas": replicas, "selector": {"matchLabels": {"app": "w"}}});
     for (field, value) in more.as_object().into_iter().flatten() {
         spec[field] = value.clone();
@@ -40,12 +40,12 @@ fn replicated<K: Resource>(replicas: u32, more: Value) -> Wish {
     create::<K>(spec, json!({"steersman.dev/stop-delay": "10s"}))
 }
 
-fn change<K: Resource>(spec: Value) -> Wish {
-    Wish::Change(target(K::TYPE), json!({"spec": spec}), spec.to_string())
+fn change<K: Resource>(spec: Value) -> UserAction {
+    UserAction::Change(target(K::TYPE), json!({"spec": spec}), spec.to_string())
 }
 
-fn delete<K: Resource>(propagation: Propagation) -> Wish {
-    Wish::Delete(target(K::TYPE), propagation)
+fn delete<K: Resource>(propagation: Propagation) -> UserAction {
+    UserAction::Delete(target(K::TYPE), propagation)
 }
 
 fn scenario(steps: impl IntoIterator<Item = (u64, Action)>) -> Scenario {
@@ -59,16 +59,18 @@ fn scenario(steps: impl IntoIterator<Item = (u64, Action)>) -> Scenario {
         nodes: 2,
         managers: 1,
         skew: Duration::ZERO,
-        faults: Faults::default(),
+        faults: FaultRates::default(),
         crash_after_write: None,
         steps: steps.into_iter().map(step).collect(),
     }
 }
 
-/// The wishes are granted, at these seconds, and no check is broken.
-fn check(wishes: impl IntoIterator<Item = (u64, Wish)>) -> Report {
-    let steps = wishes.into_iter();
-    let report = run_scenario(&scenario(steps.map(|(at, wish)| (at, Action::User(wish)))));
+/// The actions are granted, at these seconds, and no check is broken.
+fn check(actions: impl IntoIterator<Item = (u64, UserAction)>) -> Report {
+    let steps = actions.into_iter();
+    let report = run_scenario(&scenario(
+        steps.map(|(at, action)| (at, Action::User(action))),
+    ));
     assert!(!report.is_broken(), "{report}");
     assert!(report.granted.iter().all(|granted| *granted), "{report}");
     report
@@ -90,9 +92,9 @@ fn a_set_that_adopts_pods_takes_them_with_their_gaps() {
     let named = json!({"serviceName": "none"});
     let report = check([
         (1, replicated::<StatefulSet>(6, named.clone())),
-        (15, Wish::StrayPod(target(StatefulSet::TYPE), 4)),
+        (15, UserAction::StrayPod(target(StatefulSet::TYPE), 4)),
         (16, delete::<StatefulSet>(Propagation::Orphan)),
-        (22, Wish::StrayPod(target(StatefulSet::TYPE), 1)),
+        (22, UserAction::StrayPod(target(StatefulSet::TYPE), 1)),
         (24, replicated::<StatefulSet>(5, named)),
     ]);
     let end = report.end_state.join("\n");
@@ -111,7 +113,7 @@ fn a_job_that_may_run_nothing_holds_the_last_failed_pod_of_an_index() {
     check([
         (1, create::<Job>(spec, behaviour)),
         (10, change::<Job>(json!({"parallelism": 0}))),
-        (30, Wish::EvictPod(target(Job::TYPE), 1)),
+        (30, UserAction::EvictPod(target(Job::TYPE), 1)),
     ]);
 }
 
@@ -143,12 +145,12 @@ fn a_job_with_a_time_to_live_that_is_stopped_may_be_gone_or_not() {
         "template": {"spec": {"restartPolicy": "Never"}},
     });
     let job = create::<Job>(spec, json!({"steersman.dev/run-for": "2s"}));
-    let late = Trouble::Freeze {
+    let late = Fault::Freeze {
         plural: "jobs",
         lasts: Duration::from_secs(40),
     };
     let report = verify(&scenario([
-        (1, Action::Trouble(late)),
+        (1, Action::Fault(late)),
         (2, Action::User(job)),
         (12, Action::User(change::<Job>(json!({"parallelism": 0})))),
     ]));
@@ -173,7 +175,7 @@ fn what_was_lost_with_the_tail_is_made_up_for() {
     for (seed, steps, by_chance) in all {
         let mut scenario = Scenario::from_seed(seed).only(steps);
         if !by_chance {
-            scenario.faults = Faults::default();
+            scenario.faults = FaultRates::default();
         }
         let report = verify(&scenario);
         assert!(!report.is_broken(), "{report}");

@@ -4,7 +4,34 @@ use std::sync::Arc;
 
 use api::kinds::ClusterRole;
 
-use super::aggregate;
+use super::{DESCRIPTOR, aggregate};
+use crate::oracle::{Change, Oracle, Verdict, World, no_business};
+
+#[derive(Default)]
+pub struct ClusterRoleOracle;
+
+impl Oracle for ClusterRoleOracle {
+    fn after_write(&self, world: &World, change: &Change) -> Verdict {
+        let may_lag = world.may_lag::<ClusterRole>();
+        let (before, after) = (
+            change.before::<ClusterRole>(),
+            change.after::<ClusterRole>(),
+        );
+        match (before, after) {
+            (Some(before), Some(after)) if !may_lag => {
+                safe(Some(&before), &after, &world.store().list())
+            }
+            // UPSTREAM: a role that was deleted a moment ago is created by being applied to.
+            (_, Some(_)) => Ok(()),
+            (_, None) => no_business(DESCRIPTOR.name, change),
+        }
+    }
+
+    fn at_rest(&self, world: &World) -> Verdict {
+        let roles = world.store::<ClusterRole>().list();
+        roles.iter().try_for_each(|role| converged(role, &roles))
+    }
+}
 
 /// The role is the sum of those that it selects, if it is to be a sum.
 pub fn converged(role: &ClusterRole, roles: &[Arc<ClusterRole>]) -> Result<(), String> {

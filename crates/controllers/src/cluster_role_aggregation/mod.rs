@@ -26,15 +26,17 @@ use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store, 
 use serde_json::json;
 
 use crate::Descriptor;
+use crate::oracle::View;
 
-pub use invariants::{converged, safe};
+pub use invariants::{ClusterRoleOracle, converged, safe};
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
-    caches: &[ClusterRole::TYPE],
+    caches: &[View::of::<ClusterRole>()],
     decides_about: &[ClusterRole::TYPE],
     queues: &["ClusterRoleAggregator"],
     // UPSTREAM: five workers, without a flag.
     build: Some(|ctx| Some(controller(ctx, 5).into())),
+    oracle: Some(|| Box::<ClusterRoleOracle>::default()),
     ..Descriptor::named(
         "clusterrole-aggregation-controller",
         "clusterrole-aggregation",

@@ -4,12 +4,76 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::kinds::{ControllerRevision, DaemonSet, Node, Pod};
-use api::{Gates, MicroTime};
+use api::{Gates, Key, MicroTime, Resource};
 
+use super::DESCRIPTOR;
 use super::eligibility::Eligibility;
 use super::plan::allows_surge;
 use super::snapshot::Snapshot;
 use super::status::compute;
+use crate::oracle::{
+    Change, Oracle, Verdict, World, deletes_only_its_own, end_state_line, released,
+};
+
+#[derive(Default)]
+pub struct DaemonSetOracle;
+
+impl Oracle for DaemonSetOracle {
+    fn after_write(&self, world: &World, change: &Change) -> Verdict {
+        deletes_only_its_own(DESCRIPTOR.name, &DaemonSet::TYPE.kind, change)?;
+        let Some(pod) = change.created::<Pod>() else {
+            return Ok(());
+        };
+        let Some(owner) = pod.metadata.controller() else {
+            return Ok(());
+        };
+        let found = world
+            .store::<DaemonSet>()
+            .find(&pod.metadata.namespace, &owner.name);
+        match found {
+            Some(set) if world.unacknowledged(&owner.uid) == 0 => {
+                born_alone(&set, &world.owned_by(&owner.uid), &pod)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn at_rest(&self, world: &World) -> Verdict {
+        let sets = world.store::<DaemonSet>().list();
+        sets.iter().try_for_each(|set| check_at_rest(world, set))?;
+        self.settled(world)
+    }
+
+    fn settled(&self, world: &World) -> Verdict {
+        released(world, |set: &DaemonSet, labels| {
+            set.spec.selector.matches(labels)
+        })
+    }
+
+    fn exists(&self, world: &World, key: &Key) -> Option<bool> {
+        Some(world.store::<DaemonSet>().get(key).is_some())
+    }
+
+    fn end_state(&self, world: &World) -> Vec<String> {
+        let line = |set: &Arc<DaemonSet>| {
+            let rolls = !set.spec.update_strategy.on_delete;
+            let wanted = set.status.desired_number_scheduled;
+            end_state_line(world, "daemonset", &set.metadata, wanted, rolls)
+        };
+        world.store::<DaemonSet>().list().iter().map(line).collect()
+    }
+}
+
+fn check_at_rest(world: &World, set: &Arc<DaemonSet>) -> Verdict {
+    let uid = &set.metadata.uid;
+    let revisions = world.owned_by::<ControllerRevision>(uid);
+    let newest = revisions.iter().max_by_key(|held| held.revision);
+    let hash = newest.and_then(|held| held.metadata.labels.get("controller-revision-hash"));
+    let (nodes, pods) = (world.store::<Node>().list(), world.owned_by::<Pod>(uid));
+    history_bounded(set, &pods, &revisions)?;
+    let (gates, now) = (world.run.gates, world.now());
+    converged(set, &nodes, &pods, hash.unwrap_or_default(), gates, now)
+}
 
 /// Nothing is left to do: one pod on each node that should have one, none that must not be there,
 /// all of the current revision unless they are only updated by hand, and a status that says so.

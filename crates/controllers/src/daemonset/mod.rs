@@ -50,6 +50,7 @@ use runtime::events::{EventType, ObjectRef};
 use runtime::{Context, Controller, Error, Expectations, Loop, Next, Owns, Store};
 
 use crate::Descriptor;
+use crate::oracle::View;
 use crate::workload::claim::wants_orphan;
 use crate::workload::on_node::by_node;
 use crate::workload::{
@@ -63,7 +64,7 @@ use triggers::NodeTrigger;
 
 pub use apply::Outcome;
 pub use eligibility::{Eligibility, Unfit, Verdict};
-pub use invariants::{born_alone, converged, history_bounded, safe};
+pub use invariants::{DaemonSetOracle, born_alone, converged, history_bounded, safe};
 pub use plan::{Creation, Deletion, Plan, plan};
 pub use reason::{Note, WhyCreate, WhyDelete};
 pub use revisions::Revisions;
@@ -73,10 +74,10 @@ pub use status::compute;
 pub const DESCRIPTOR: Descriptor = Descriptor {
     component: "daemonset-controller",
     caches: &[
-        DaemonSet::TYPE,
-        Pod::TYPE,
-        Node::TYPE,
-        ControllerRevision::TYPE,
+        View::of::<DaemonSet>(),
+        View::of::<Pod>(),
+        View::of::<Node>(),
+        View::of::<ControllerRevision>(),
     ],
     decides_about: &[DaemonSet::TYPE],
     in_preview: true,
@@ -86,6 +87,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         let workers = ctx.workers(ctx.config.daemon_set_controller.concurrent_syncs);
         Some(controller(ctx, workers).into())
     }),
+    oracle: Some(|| Box::<DaemonSetOracle>::default()),
     ..Descriptor::named("daemonset-controller", "daemonset", "daemon-set-controller")
 };
 

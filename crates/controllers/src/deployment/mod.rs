@@ -34,6 +34,7 @@ mod history;
 mod invariants;
 mod limits;
 mod new_set;
+mod oracle;
 mod plan;
 mod proportions;
 mod reason;
@@ -56,12 +57,14 @@ use runtime::triggers::by_controller;
 use runtime::{Change, Context, Controller, Error, EventType, IndexValue, Loop, Next, Owns, Store};
 
 use crate::Descriptor;
+use crate::oracle::View;
 use crate::workload::{
     Claimer, Consistency, Driver, KeyState, Observed, StatusChange, Workload, candidates,
 };
 
 pub use invariants::{bounds, converged, keeps_enough, recreates, safe, surplus};
 pub use limits::{max_unavailable, most_replicas};
+pub use oracle::DeploymentOracle;
 pub use plan::{Plan, Report, Step, plan};
 pub use reason::{Reason, Why};
 pub use snapshot::Snapshot;
@@ -69,7 +72,11 @@ pub use status::compute;
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
     component: "deployment-controller",
-    caches: &[Deployment::TYPE, ReplicaSet::TYPE, Pod::TYPE],
+    caches: &[
+        View::of::<Deployment>(),
+        View::of::<ReplicaSet>(),
+        View::of::<Pod>(),
+    ],
     decides_about: &[Deployment::TYPE],
     in_preview: true,
     queues: &["deployment"],
@@ -77,6 +84,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         let workers = ctx.workers(ctx.config.deployment_controller.concurrent_syncs);
         Some(controller(ctx, workers).into())
     }),
+    oracle: Some(|| Box::<DeploymentOracle>::default()),
     ..Descriptor::named(
         "deployment-controller",
         "deployment",

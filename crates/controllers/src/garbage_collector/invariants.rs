@@ -1,7 +1,73 @@
 //! What must hold: always ([`safe`]), and once nothing changes any more ([`converged`]).
 
-use api::Meta;
+use std::collections::BTreeMap;
+
 use api::collections::HashSet;
+use api::{Meta, MicroTime, Uid};
+
+use super::DESCRIPTOR;
+use crate::oracle::{Change, Oracle, Verdict, World};
+
+/// Remembers when an object was told to leave its dependents behind.
+#[derive(Default)]
+pub struct GarbageCollectorOracle {
+    orphaned_at: BTreeMap<Uid, MicroTime>,
+}
+
+impl Oracle for GarbageCollectorOracle {
+    fn observe(&mut self, world: &World, change: &Change) {
+        let orphans =
+            |meta: &&Meta| meta.is_terminating() && meta.has_finalizer(super::graph::ORPHAN);
+        if let Some(meta) = change.meta_after().filter(orphans) {
+            let at = self.orphaned_at.entry(meta.uid.clone());
+            at.or_insert_with(|| world.now());
+        } else if let Some(meta) = change.meta_before().filter(orphans)
+            && !change.is_by(DESCRIPTOR.name)
+        {
+            // UPSTREAM: whoever deletes it once more, with another policy, takes the finalizer away: the last word counts.
+            self.orphaned_at.remove(&meta.uid);
+        }
+    }
+
+    fn forget_lost(&mut self) {
+        self.orphaned_at.clear();
+    }
+
+    fn after_write(&self, world: &World, change: &Change) -> Verdict {
+        let Some(meta) = change.meta_before().filter(|_| change.is_ending()) else {
+            return Ok(());
+        };
+        self.check_spared(world, meta)?;
+        safe(meta, world.all().filter(|other| other.uid != meta.uid))
+    }
+
+    fn at_rest(&self, world: &World) -> Verdict {
+        converged(world.all())
+    }
+
+    fn settled(&self, world: &World) -> Verdict {
+        converged(world.all())
+    }
+}
+
+impl GarbageCollectorOracle {
+    /// What was to be left behind is not collected afterwards.
+    fn check_spared(&self, world: &World, deleted: &Meta) -> Verdict {
+        let spared_by = deleted.owners.iter().find(|owner| {
+            let asked_at = self.orphaned_at.get(&owner.uid);
+            asked_at.is_some_and(|at| world.was_seen(deleted, at.time()))
+        });
+        match spared_by {
+            Some(owner) => Err(format!(
+                "{} was collected, although {} {} was to leave it behind",
+                deleted.key(),
+                owner.kind,
+                owner.name
+            )),
+            None => Ok(()),
+        }
+    }
+}
 
 /// Nothing is left to collect: every object with owners has a living one and no dangling reference,
 /// and nothing waits for dependents that are gone. `objects` is everything that the server has.

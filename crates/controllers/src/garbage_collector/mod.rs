@@ -56,7 +56,7 @@ pub use changes::{Wakes, Warning};
 pub use decide::{Action, OwnerState, Reason, decide};
 pub use graph::Graph;
 pub use identity::Identity;
-pub use invariants::{converged, kept_its_word, safe};
+pub use invariants::{GarbageCollectorOracle, converged, kept_its_word, safe};
 pub use memory::{GraphHandle, Memory};
 
 use monitors::Monitors;
@@ -76,6 +76,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         let workers = ctx.workers(config.concurrent_syncs);
         Some(controller(ctx, &ctx.environment.collector, workers))
     }),
+    oracle: Some(|| Box::<GarbageCollectorOracle>::default()),
     ..Descriptor::named(
         "garbage-collector-controller",
         "garbagecollector",

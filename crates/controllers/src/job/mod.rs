@@ -33,6 +33,7 @@ mod finalizers;
 mod indexes;
 mod invariants;
 mod metrics;
+mod oracle;
 mod orphans;
 mod plan;
 mod policy;
@@ -66,6 +67,7 @@ use self::plan::BATCH;
 use self::state::JobStates;
 use self::tracking::{Tracking, track};
 use crate::Descriptor;
+use crate::oracle::View;
 use crate::workload::claim::wants_orphan;
 use crate::workload::{
     Claimer, Consistency, Driver, KeyState, Observed, PodControl, StatusChange, Workload,
@@ -77,13 +79,14 @@ pub use invariants::{
     awaits_successor, born_well, came_to_an_end, converged, counted_once, finalizer_removed,
     goes_forward, is_held, safe,
 };
+pub use oracle::{CERTAIN, JobOracle};
 pub use plan::{Act, Plan, plan};
 pub use reason::Reason;
 pub use snapshot::{Remembered, Snapshot};
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
     component: "job-controller",
-    caches: &[Job::TYPE, Pod::TYPE],
+    caches: &[View::of::<Job>(), View::of::<Pod>()],
     decides_about: &[Job::TYPE],
     in_preview: true,
     queues: &["job", "job_orphan_pod"],
@@ -94,6 +97,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         let loops = vec![jobs.into(), orphans.into()];
         Some(Runnable::together(ctx.controller, loops))
     }),
+    oracle: Some(|| Box::<JobOracle>::default()),
     ..Descriptor::named("job-controller", "job", "job-controller")
 };
 

@@ -6,8 +6,38 @@ use api::MicroTime;
 use api::kinds::{Secret, ServiceAccount};
 use runtime::Store;
 
-use super::PERIOD;
 use super::plan::{Limits, Step, candidate, next_step};
+use super::{DESCRIPTOR, PERIOD};
+use crate::oracle::{Change, Oracle, Verdict, World, no_business};
+
+#[derive(Default)]
+pub struct LegacyTokenOracle;
+
+impl Oracle for LegacyTokenOracle {
+    fn after_write(&self, world: &World, change: &Change) -> Verdict {
+        let now = world.latest_now();
+        match (change.gone::<Secret>(), change.updated::<Secret>()) {
+            (Some(secret), _) => safe(&secret, world.store(), clean_up_period(world), now),
+            // Marked, or no longer.
+            (None, Some(_)) => Ok(()),
+            (None, None) => no_business(DESCRIPTOR.name, change),
+        }
+    }
+
+    fn at_rest(&self, world: &World) -> Verdict {
+        let (period, now) = (clean_up_period(world), world.now());
+        let secrets = world.store::<Secret>().list();
+        // No pod of the simulator mounts a secret.
+        secrets
+            .iter()
+            .try_for_each(|secret| converged(secret, world.store(), false, period, now))
+    }
+}
+
+fn clean_up_period(world: &World) -> Duration {
+    let config = &world.run.config.legacy_sa_token_cleaner;
+    config.clean_up_period.to_std()
+}
 
 /// A token that was due for something a day ago and some has got it: the cleaner looks once a day. `mounted`
 /// says whether a pod uses it.

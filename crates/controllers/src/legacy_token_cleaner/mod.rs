@@ -35,19 +35,21 @@ use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store, 
 use serde_json::json;
 
 use crate::Descriptor;
+use crate::oracle::View;
 
-pub use invariants::{converged, safe};
+pub use invariants::{LegacyTokenOracle, converged, safe};
 pub use mounted::mounted_secrets;
 pub use plan::{Candidate, Limits, Step, candidate, next_step};
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
-    caches: &[ServiceAccount::TYPE, Secret::TYPE],
+    caches: &[View::of::<ServiceAccount>(), View::of::<Secret>()],
     decides_about: &[Secret::TYPE],
     queues: &["legacy_service_account_token_cleaner"],
     build: Some(|ctx| {
         let period = ctx.config.legacy_sa_token_cleaner.clean_up_period.to_std();
         Some(controller(ctx, ctx.environment.metadata.clone(), period).into())
     }),
+    oracle: Some(|| Box::<LegacyTokenOracle>::default()),
     ..Descriptor::named(
         "legacy-serviceaccount-token-cleaner-controller",
         "legacy-service-account-token-cleaner",

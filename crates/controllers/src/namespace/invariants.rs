@@ -3,6 +3,29 @@
 use api::Meta;
 use api::kinds::Namespace;
 
+use crate::oracle::{Change, Oracle, Verdict, World};
+
+#[derive(Default)]
+pub struct NamespaceOracle;
+
+impl Oracle for NamespaceOracle {
+    fn after_write(&self, world: &World, change: &Change) -> Verdict {
+        let Some(meta) = change.meta_before().filter(|_| change.is_ending()) else {
+            return Ok(());
+        };
+        let held = world.store::<Namespace>().find("", &meta.namespace);
+        safe(held.as_deref(), meta)
+    }
+
+    fn at_rest(&self, world: &World) -> Verdict {
+        for held in world.store::<Namespace>().list() {
+            let is_in = |meta: &&Meta| *meta.namespace == *held.metadata.name;
+            converged(&held, world.all().filter(is_in).count())?;
+        }
+        Ok(())
+    }
+}
+
 /// A namespace that is being deleted is held by content with finalizers, or by a finalizer of somebody
 /// else; never by us. `content` counts what is left in it.
 pub fn converged(namespace: &Namespace, content: usize) -> Result<(), String> {

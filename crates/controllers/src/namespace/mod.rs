@@ -33,20 +33,22 @@ use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report,
 use serde_json::json;
 
 use crate::Descriptor;
+use crate::oracle::View;
 use crate::workload::status::{put_status, revision};
 use conditions::Findings;
 
 pub use conditions::update_conditions;
-pub use invariants::{converged, safe};
+pub use invariants::{NamespaceOracle, converged, safe};
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
-    caches: &[Namespace::TYPE],
+    caches: &[View::of::<Namespace>()],
     decides_about: &[Namespace::TYPE],
     queues: &["namespace"],
     build: Some(|ctx| {
         let workers = ctx.workers(ctx.config.namespace_controller.concurrent_syncs);
         Some(controller(ctx, workers).into())
     }),
+    oracle: Some(|| Box::<NamespaceOracle>::default()),
     ..Descriptor::named("namespace-controller", "namespace", "namespace-controller")
         .faster(20.0, 100)
 };

@@ -3,10 +3,39 @@
 use std::sync::Arc;
 
 use api::conditions::ConditionStatus;
-use api::kinds::Node;
+use api::kinds::{Node, Pod};
 use api::taints::{Taint, TaintEffect};
 
+use super::DESCRIPTOR;
 use super::taints::{self, NOT_READY, UNREACHABLE};
+use crate::oracle::{Change, Oracle, Verdict, World, no_business};
+
+#[derive(Default)]
+pub struct NodeLifecycleOracle;
+
+impl Oracle for NodeLifecycleOracle {
+    fn after_write(&self, _world: &World, change: &Change) -> Verdict {
+        let is_node = change.updated::<Node>().is_some();
+        // It says of the pods of a node that they are not ready.
+        let is_pod = change.updated::<Pod>().is_some();
+        match is_node || is_pod {
+            true => Ok(()),
+            false => no_business(DESCRIPTOR.name, change),
+        }
+    }
+
+    fn after_any_write(&self, _world: &World, change: &Change) -> Verdict {
+        match change.updated::<Node>() {
+            Some((before, after)) => safe(&before, &after),
+            None => Ok(()),
+        }
+    }
+
+    fn at_rest(&self, world: &World) -> Verdict {
+        // In the end every kubelet posts its status.
+        converged(&world.store::<Node>().list(), |_| true)
+    }
+}
 
 /// Every node says what is known of it and carries the taints that go with that. `heard` is whether a node gave a
 /// sign of life lately.

@@ -49,11 +49,12 @@ use runtime::{
     Change, Context, Controller, Error, Loop, Next, Queue, Reconcile, Report, Runnable, Store,
 };
 
+use crate::oracle::View;
 use crate::workload::on_node::by_node;
 use crate::{Config, Descriptor, taint_eviction};
 
 pub use health::{Look, Patience, Seen, Silenced, look};
-pub use invariants::{converged, safe};
+pub use invariants::{NodeLifecycleOracle, converged, safe};
 pub use zones::Rates;
 
 use metrics::LifecycleMetrics;
@@ -62,7 +63,7 @@ use zones::{State, Zones};
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
     component: "node-controller",
-    caches: &[Node::TYPE, Pod::TYPE, Lease::TYPE],
+    caches: &[View::of::<Node>(), View::of::<Pod>(), View::of::<Lease>()],
     decides_about: &[Node::TYPE],
     queues: &[
         "node_lifecycle_controller",
@@ -78,6 +79,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         }
         Some(Runnable::together(ctx.controller, loops))
     }),
+    oracle: Some(|| Box::<NodeLifecycleOracle>::default()),
     ..Descriptor::named(
         "node-lifecycle-controller",
         "nodelifecycle",

@@ -38,13 +38,14 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::Descriptor;
+use crate::oracle::View;
 use crate::workload::disruption::disruption_target;
 
-pub use invariants::{converged, safe};
+pub use invariants::{PodGcOracle, converged, safe};
 pub use plan::{Collect, Reason, plan};
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
-    caches: &[Pod::TYPE, Node::TYPE],
+    caches: &[View::of::<Pod>(), View::of::<Node>()],
     decides_about: &[Pod::TYPE],
     queues: &["orphaned_pods_nodes"],
     metrics: &["pod_gc_collector_"],
@@ -52,6 +53,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         let threshold = ctx.config.pod_gc_controller.terminated_pod_threshold;
         Some(controller(ctx, threshold).into())
     }),
+    oracle: Some(|| Box::<PodGcOracle>::default()),
     ..Descriptor::named(
         "pod-garbage-collector-controller",
         "podgc",

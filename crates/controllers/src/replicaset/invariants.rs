@@ -1,10 +1,129 @@
 //! What must hold: always ([`safe`]), and once nothing changes any more ([`converged`]).
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
+use api::Key;
 use api::kinds::Pod;
 
 use super::owner::ReplicaOwner;
+use crate::oracle::{
+    Change, Generations, Oracle, Verdict, World, deletes_only_its_own, end_state_line, released,
+};
+
+/// Remembers how many pods each generation of an owner has wanted.
+pub struct ReplicaOracle<K> {
+    wanted: Generations,
+    owners: PhantomData<fn() -> K>,
+}
+
+impl<K> Default for ReplicaOracle<K> {
+    fn default() -> ReplicaOracle<K> {
+        ReplicaOracle {
+            wanted: Generations::default(),
+            owners: PhantomData,
+        }
+    }
+}
+
+impl<K: ReplicaOwner> Oracle for ReplicaOracle<K> {
+    fn observe(&mut self, _world: &World, change: &Change) {
+        if let Some(owner) = change.after::<K>() {
+            let replicas = owner.replicas();
+            self.wanted.note(owner.meta(), replicas, replicas);
+        }
+    }
+
+    fn after_write(&self, world: &World, change: &Change) -> Verdict {
+        deletes_only_its_own(K::CONTROLLER, &K::TYPE.kind, change)?;
+        if let Some(pod) = change.created::<Pod>() {
+            return self.check_created(world, &pod);
+        }
+        match change.ending::<Pod>() {
+            Some(pod) if !world.may_lag::<Pod>() => check_deleted::<K>(world, &pod),
+            _ => Ok(()),
+        }
+    }
+
+    fn at_rest(&self, world: &World) -> Verdict {
+        for owner in world.store::<K>().list() {
+            converged(&*owner, &world.owned_by(&owner.meta().uid))?;
+        }
+        released(world, K::selects)?;
+        let orphan = |pod: &&Arc<Pod>| pod.metadata.controller().is_none() && pod.is_active();
+        let pods = world.store::<Pod>().list();
+        pods.iter()
+            .filter(orphan)
+            .try_for_each(|pod| check_adopted::<K>(world, pod))
+    }
+
+    fn settled(&self, world: &World) -> Verdict {
+        for owner in world.store::<K>().list() {
+            if world.is_namespace_alive(&owner.meta().namespace) {
+                converged(&*owner, &world.owned_by(&owner.meta().uid))?;
+            }
+        }
+        released(world, K::selects)
+    }
+
+    fn exists(&self, world: &World, key: &Key) -> Option<bool> {
+        Some(world.store::<K>().get(key).is_some())
+    }
+
+    fn end_state(&self, world: &World) -> Vec<String> {
+        let kind = K::TYPE.kind.to_lowercase();
+        let mut owners = world.store::<K>().list();
+        owners.retain(|owner| {
+            // What a Deployment left behind depends on how far it was.
+            let is_left = owner.meta().labels.contains_key("pod-template-hash");
+            owner.meta().controller().is_none() && !is_left
+        });
+        let line =
+            |owner: &Arc<K>| end_state_line(world, &kind, owner.meta(), owner.replicas(), false);
+        owners.iter().map(line).collect()
+    }
+}
+
+impl<K: ReplicaOwner> ReplicaOracle<K> {
+    fn check_created(&self, world: &World, pod: &Pod) -> Verdict {
+        let meta = &pod.metadata;
+        let Some(owner) = meta.controller().filter(|it| *it.kind == *K::TYPE.kind) else {
+            return Ok(());
+        };
+        let Some(held) = world.store::<K>().find(&meta.namespace, &owner.name) else {
+            return Ok(());
+        };
+        let observed = world.surely_observed(held.status().observed_generation);
+        let most = self.wanted.most_since(&owner.uid, observed);
+        let slack = world.unacknowledged(&owner.uid);
+        safe(&*held, &world.owned_by(&owner.uid), most + slack)
+    }
+}
+
+/// The controller deleted a pod: the right one?
+fn check_deleted<K: ReplicaOwner>(world: &World, pod: &Pod) -> Verdict {
+    let meta = &pod.metadata;
+    let Some(owner) = meta.controller() else {
+        return Ok(());
+    };
+    let found = world.store::<K>().find(&meta.namespace, &owner.name);
+    let pods = world.owned_by(&owner.uid);
+    found.map_or(Ok(()), |held| ranked(&*held, &pods, pod))
+}
+
+/// Nobody selects a pod that belongs to nobody.
+fn check_adopted<K: ReplicaOwner>(world: &World, pod: &Pod) -> Verdict {
+    let meta = &pod.metadata;
+    let owners = world.store::<K>().in_namespace(&meta.namespace);
+    match owners.iter().find(|owner| owner.selects(&meta.labels)) {
+        Some(owner) => Err(format!(
+            "{} is selected by {} and was not adopted",
+            meta.key(),
+            owner.meta().name
+        )),
+        None => Ok(()),
+    }
+}
 
 /// Nothing is left to do: as many active pods as wanted, and a status that says so.
 pub fn converged<K: ReplicaOwner>(owner: &K, pods: &[Arc<Pod>]) -> Result<(), String> {

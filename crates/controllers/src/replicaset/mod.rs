@@ -42,6 +42,7 @@ use runtime::triggers::by_controller;
 use runtime::{Context, Controller, Error, Expectations, Loop, Metrics, Owns, Store};
 
 use crate::Descriptor;
+use crate::oracle::View;
 use crate::workload::claim::controller_reference;
 use crate::workload::pods::{PodName, pod_name_base};
 use crate::workload::{
@@ -49,7 +50,7 @@ use crate::workload::{
     availability, candidates, pod_body,
 };
 
-pub use invariants::{converged, ranked, safe};
+pub use invariants::{ReplicaOracle, converged, ranked, safe};
 pub use owner::ReplicaOwner;
 pub use plan::{Plan, Reason, plan};
 pub use snapshot::Snapshot;
@@ -57,7 +58,7 @@ pub use status::compute;
 
 pub const REPLICA_SET: Descriptor = Descriptor {
     component: "replicaset-controller",
-    caches: &[ReplicaSet::TYPE, Pod::TYPE],
+    caches: &[View::of::<ReplicaSet>(), View::of::<Pod>()],
     decides_about: &[ReplicaSet::TYPE],
     in_preview: true,
     queues: &["replicaset"],
@@ -66,6 +67,7 @@ pub const REPLICA_SET: Descriptor = Descriptor {
         let workers = ctx.workers(ctx.config.replica_set_controller.concurrent_syncs);
         Some(controller::<ReplicaSet>(ctx, workers).into())
     }),
+    oracle: Some(|| Box::new(ReplicaOracle::<ReplicaSet>::default())),
     ..Descriptor::named(
         "replicaset-controller",
         "replicaset",
@@ -75,7 +77,7 @@ pub const REPLICA_SET: Descriptor = Descriptor {
 
 pub const REPLICATION_CONTROLLER: Descriptor = Descriptor {
     component: "replication-controller",
-    caches: &[ReplicationController::TYPE, Pod::TYPE],
+    caches: &[View::of::<ReplicationController>(), View::of::<Pod>()],
     decides_about: &[ReplicationController::TYPE],
     in_preview: true,
     queues: &["replicationmanager"],
@@ -85,6 +87,7 @@ pub const REPLICATION_CONTROLLER: Descriptor = Descriptor {
         let workers = ctx.workers(ctx.config.replication_controller.concurrent_syncs);
         Some(controller::<ReplicationController>(ctx, workers).into())
     }),
+    oracle: Some(|| Box::new(ReplicaOracle::<ReplicationController>::default())),
     ..Descriptor::named(
         "replicationcontroller-controller",
         "replicationcontroller",

@@ -6,6 +6,8 @@ use api::{LabelSet, Resource, Selector, Template};
 
 /// A kind that wants N pods of one template.
 pub trait ReplicaOwner: Resource {
+    /// The name of its controller.
+    const CONTROLLER: &'static str;
     /// Upstream's name of its queue.
     const QUEUE: &'static str;
     /// ReplicationControllers never got the field `status.terminatingReplicas`.
@@ -25,6 +27,7 @@ pub trait ReplicaOwner: Resource {
 }
 
 impl ReplicaOwner for ReplicaSet {
+    const CONTROLLER: &'static str = super::REPLICA_SET.name;
     const QUEUE: &'static str = "replicaset";
     const COUNTS_TERMINATING: bool = true;
 
@@ -50,6 +53,7 @@ impl ReplicaOwner for ReplicaSet {
 }
 
 impl ReplicaOwner for ReplicationController {
+    const CONTROLLER: &'static str = super::REPLICATION_CONTROLLER.name;
     const QUEUE: &'static str = "replicationmanager";
     const COUNTS_TERMINATING: bool = false;
 

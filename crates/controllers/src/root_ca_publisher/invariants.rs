@@ -2,10 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use api::kinds::{ConfigMap, ROOT_CA_CONFIG_MAP};
+use api::kinds::{ConfigMap, Namespace, ROOT_CA_CONFIG_MAP};
 use api::{Istr, Meta};
 
-use super::{DATA_KEY, is_good};
+use super::{DATA_KEY, DESCRIPTOR, is_good};
+use crate::oracle::{Change, Oracle, Verdict, World, no_business};
+
+#[derive(Default)]
+pub struct RootCaOracle;
+
+impl Oracle for RootCaOracle {
+    fn after_write(&self, _world: &World, change: &Change) -> Verdict {
+        match change.after::<ConfigMap>() {
+            Some(written) => safe(&written.metadata),
+            None => no_business(DESCRIPTOR.name, change),
+        }
+    }
+
+    fn at_rest(&self, world: &World) -> Verdict {
+        for namespace in world.store::<Namespace>().list() {
+            if namespace.status.phase == "Active" {
+                let name = &namespace.metadata.name;
+                let held = world.store::<ConfigMap>().find(name, ROOT_CA_CONFIG_MAP);
+                converged(held.as_deref(), world.run.root_ca)
+                    .map_err(|problem| format!("namespace {name}: {problem}"))?;
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Is this what every namespace should have?
 pub fn converged(held: Option<&ConfigMap>, root_ca: &str) -> Result<(), String> {

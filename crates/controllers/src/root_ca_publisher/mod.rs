@@ -31,11 +31,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::Descriptor;
+use crate::oracle::View;
 
-pub use invariants::{converged, safe};
+pub use invariants::{RootCaOracle, converged, safe};
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
-    caches: &[Namespace::TYPE, ConfigMap::TYPE],
+    caches: &[View::of::<Namespace>(), View::of::<ConfigMap>()],
     decides_about: &[Namespace::TYPE],
     queues: &["root_ca_cert_publisher"],
     metrics: &["root_ca_cert_publisher_"],
@@ -43,6 +44,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         let root_ca = ctx.environment.root_ca.as_deref()?;
         Some(controller(ctx, root_ca, 1).into())
     }),
+    oracle: Some(|| Box::<RootCaOracle>::default()),
     ..Descriptor::named(
         "root-ca-certificate-publisher-controller",
         "root-ca-cert-publisher",

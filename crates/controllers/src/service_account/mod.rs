@@ -23,15 +23,17 @@ use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report,
 use serde_json::json;
 
 use crate::Descriptor;
+use crate::oracle::View;
 use crate::workload::claim::aggregate;
 
-pub use invariants::{converged, safe};
+pub use invariants::{ServiceAccountOracle, converged, safe};
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
-    caches: &[Namespace::TYPE, ServiceAccount::TYPE],
+    caches: &[View::of::<Namespace>(), View::of::<ServiceAccount>()],
     decides_about: &[Namespace::TYPE],
     queues: &["serviceaccount"],
     build: Some(|ctx| Some(controller(ctx, &DEFAULT_ACCOUNTS, 1).into())),
+    oracle: Some(|| Box::<ServiceAccountOracle>::default()),
     ..Descriptor::named(
         "serviceaccount-controller",
         "serviceaccount",

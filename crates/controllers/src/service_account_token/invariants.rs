@@ -1,9 +1,35 @@
 //! What must hold: always ([`safe`]), and once nothing changes any more ([`converged`]).
 
 use api::kinds::{Secret, ServiceAccount};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use runtime::Store;
 
-use super::{missing, owner};
+use super::{DESCRIPTOR, missing, owner};
+use crate::oracle::{Change, Oracle, Verdict, World, no_business};
+
+#[derive(Default)]
+pub struct TokenOracle;
+
+impl Oracle for TokenOracle {
+    fn after_write(&self, world: &World, change: &Change) -> Verdict {
+        let fills = change.updated::<Secret>().is_some();
+        let lists = change.updated::<ServiceAccount>().is_some();
+        match change.gone::<Secret>() {
+            Some(secret) => safe(&secret, world.store()),
+            None if fills || lists => Ok(()),
+            None => no_business(DESCRIPTOR.name, change),
+        }
+    }
+
+    fn at_rest(&self, world: &World) -> Verdict {
+        let root_ca = BASE64_STANDARD.encode(world.run.root_ca);
+        let secrets = world.store::<Secret>().list();
+        secrets
+            .iter()
+            .try_for_each(|secret| converged(secret, world.store(), &root_ca))
+    }
+}
 
 /// A token secret has an account, and all that it should hold. `root_ca` is in base64; empty for none.
 pub fn converged(

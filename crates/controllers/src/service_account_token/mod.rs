@@ -37,15 +37,16 @@ use runtime::{
 };
 
 use crate::Descriptor;
+use crate::oracle::View;
 
-pub use invariants::{converged, safe};
+pub use invariants::{TokenOracle, converged, safe};
 pub use plan::{Missing, Owner, missing, owner};
 pub use sign::{SignError, Signer};
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
     // The others' credentials may depend on it.
     first: true,
-    caches: &[ServiceAccount::TYPE, Secret::TYPE],
+    caches: &[View::of::<ServiceAccount>(), View::of::<Secret>()],
     decides_about: &[Secret::TYPE],
     queues: &["serviceaccount_tokens_secret"],
     build: Some(|ctx| {
@@ -54,6 +55,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         let workers = ctx.workers(ctx.config.sa_controller.concurrent_token_syncs);
         Some(controller(ctx, signer, root_ca, workers).into())
     }),
+    oracle: Some(|| Box::<TokenOracle>::default()),
     ..Descriptor::named(
         "serviceaccount-token-controller",
         "serviceaccount-token",

@@ -30,6 +30,7 @@ mod claims;
 mod identity;
 mod invariants;
 mod metrics;
+mod oracle;
 mod plan;
 mod pods;
 mod reason;
@@ -52,6 +53,7 @@ use runtime::triggers::by_controller;
 use runtime::{Context, Controller, Error, Loop, Owns, Store};
 
 use crate::Descriptor;
+use crate::oracle::View;
 use crate::workload::claim::wants_orphan;
 use crate::workload::{
     Claimer, Consistency, Driver, History, KeyState, Observed, StatusChange, StatusThrottle,
@@ -65,6 +67,7 @@ pub use claims::{ClaimOwner, ClaimWork, Claims};
 pub use invariants::{
     after_ready, born_well, claim_bound, claims_converged, converged, in_order, one_at_a_time, safe,
 };
+pub use oracle::StatefulSetOracle;
 pub use plan::{Plan, Step, Which, plan};
 pub use reason::Reason;
 pub use revisions::{Choice, Revisions, choose};
@@ -74,10 +77,10 @@ pub use status::compute;
 pub const DESCRIPTOR: Descriptor = Descriptor {
     component: "statefulset-controller",
     caches: &[
-        StatefulSet::TYPE,
-        Pod::TYPE,
-        PersistentVolumeClaim::TYPE,
-        ControllerRevision::TYPE,
+        View::of::<StatefulSet>(),
+        View::of::<Pod>(),
+        View::of::<PersistentVolumeClaim>(),
+        View::of::<ControllerRevision>(),
     ],
     decides_about: &[StatefulSet::TYPE],
     in_preview: true,
@@ -90,6 +93,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         };
         Some(controller(ctx, ctx.workers(config.concurrent_syncs), &options).into())
     }),
+    oracle: Some(|| Box::<StatefulSetOracle>::default()),
     ..Descriptor::named(
         "statefulset-controller",
         "statefulset",

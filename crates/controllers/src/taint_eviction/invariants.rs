@@ -1,10 +1,59 @@
 //! What must hold: always ([`safe`]), and once nothing changes any more ([`converged`]).
 
-use api::MicroTime;
+use std::collections::BTreeMap;
+
 use api::kinds::{Node, Pod};
 use api::taints::{TaintEffect, matching_tolerations};
+use api::{MicroTime, Uid};
 
+use super::DESCRIPTOR;
 use super::plan::{no_execute, shortest};
+use crate::oracle::{Change, Oracle, Verdict, World, no_business};
+
+/// Remembers since when each node has driven pods away.
+#[derive(Default)]
+pub struct TaintEvictionOracle {
+    tainted_since: BTreeMap<Uid, MicroTime>,
+}
+
+impl Oracle for TaintEvictionOracle {
+    fn observe(&mut self, world: &World, change: &Change) {
+        if let Some(node) = change.after::<Node>() {
+            let uid = &node.metadata.uid;
+            match no_execute(&node).is_empty() {
+                true => self.tainted_since.remove(uid),
+                false => {
+                    let held = self.tainted_since.get(uid).copied();
+                    self.tainted_since
+                        .insert(uid.clone(), held.unwrap_or_else(|| world.now()))
+                }
+            };
+        }
+    }
+
+    fn after_write(&self, world: &World, change: &Change) -> Verdict {
+        match (change.ending::<Pod>(), change.before::<Pod>()) {
+            (Some(pod), _) => {
+                let node = world.store::<Node>().find("", &pod.node_name);
+                safe(&pod, node.as_deref(), None, world.now(), false)
+            }
+            // The condition that says why it goes.
+            (None, Some(_)) => Ok(()),
+            (None, None) => no_business(DESCRIPTOR.name, change),
+        }
+    }
+
+    fn at_rest(&self, world: &World) -> Verdict {
+        for pod in world.store::<Pod>().list() {
+            if let Some(node) = world.store::<Node>().find("", &pod.node_name)
+                && let Some(since) = self.tainted_since.get(&node.metadata.uid)
+            {
+                converged(&pod, &node, *since, world.now(), false)?;
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Nobody is on a node that has driven them away for longer than they tolerate. `tainted_since` is since when the
 /// node has had its taints.

@@ -40,19 +40,21 @@ use runtime::{
 use serde_json::json;
 
 use crate::Descriptor;
+use crate::oracle::View;
 use crate::workload::disruption::{disruption_target, is_marked};
 use crate::workload::on_node::{by_node, pods_on};
 
-pub use invariants::{converged, safe};
+pub use invariants::{TaintEvictionOracle, converged, safe};
 pub use plan::{Plan, Reason, Scheduled, no_execute, plan};
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
     component: "taint-eviction-controller",
-    caches: &[Pod::TYPE, Node::TYPE],
+    caches: &[View::of::<Pod>(), View::of::<Node>()],
     decides_about: &[Pod::TYPE],
     queues: &["noexec_taint_pod"],
     metrics: &["taint_eviction_controller_"],
     build: Some(|ctx| Some(controller(ctx).into())),
+    oracle: Some(|| Box::<TaintEvictionOracle>::default()),
     ..Descriptor::named("taint-eviction-controller", "", "node-controller")
         .gated(&["SeparateTaintEvictionController"])
 };

@@ -2,7 +2,26 @@
 
 use api::kinds::Node;
 
-use super::wanted;
+use super::{DESCRIPTOR, select_step, wanted};
+use crate::oracle::{Change, Oracle, Verdict, World, no_business};
+
+#[derive(Default)]
+pub struct TtlOracle;
+
+impl Oracle for TtlOracle {
+    fn after_write(&self, _world: &World, change: &Change) -> Verdict {
+        match change.updated::<Node>() {
+            Some((before, after)) => safe(&before, &after),
+            None => no_business(DESCRIPTOR.name, change),
+        }
+    }
+
+    fn at_rest(&self, world: &World) -> Verdict {
+        let nodes = world.store::<Node>().list();
+        let step = select_step(0, nodes.len());
+        nodes.iter().try_for_each(|node| converged(node, step))
+    }
+}
 
 /// The node carries the annotation that suits; `step` is the one that the number of nodes has led to.
 pub fn converged(node: &Node, step: usize) -> Result<(), String> {

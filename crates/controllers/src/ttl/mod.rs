@@ -28,15 +28,17 @@ use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report,
 use serde_json::json;
 
 use crate::Descriptor;
+use crate::oracle::View;
 
-pub use invariants::{converged, safe};
+pub use invariants::{TtlOracle, converged, safe};
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
-    caches: &[Node::TYPE],
+    caches: &[View::of::<Node>()],
     decides_about: &[Node::TYPE],
     queues: &["ttlcontroller"],
     // UPSTREAM: five workers, without a flag.
     build: Some(|ctx| Some(controller(ctx, 5).into())),
+    oracle: Some(|| Box::<TtlOracle>::default()),
     ..Descriptor::named("ttl-controller", "ttl", "ttl-controller")
 };
 

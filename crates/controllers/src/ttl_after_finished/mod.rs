@@ -27,11 +27,12 @@ use runtime::rate_limit::Backoff;
 use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store, mutation};
 
 use crate::Descriptor;
+use crate::oracle::View;
 
-pub use invariants::{converged, safe};
+pub use invariants::{TtlAfterFinishedOracle, converged, safe};
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
-    caches: &[Job::TYPE],
+    caches: &[View::of::<Job>()],
     decides_about: &[Job::TYPE],
     queues: &["ttl_jobs_to_delete"],
     metrics: &["ttl_after_finished_controller_"],
@@ -39,6 +40,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         let workers = ctx.workers(ctx.config.ttl_after_finished_controller.concurrent_syncs);
         Some(controller(ctx, workers).into())
     }),
+    oracle: Some(|| Box::<TtlAfterFinishedOracle>::default()),
     ..Descriptor::named(
         "ttl-after-finished-controller",
         "ttl-after-finished",

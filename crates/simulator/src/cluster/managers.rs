@@ -7,6 +7,7 @@ use api::{Clock, MicroTime};
 use client::{Client, Transport};
 use controllers::Environment;
 use controllers::garbage_collector::Memory;
+use controllers::oracle::Actor;
 use manager::run::{Manager, select};
 use manager::{Command, Options};
 use runtime::informer::StreamOptions;
@@ -16,7 +17,6 @@ use runtime::stop::Stopper;
 use runtime::{Informers, Stop, Task, spawn};
 
 use super::Cluster;
-use crate::trace::Actor;
 
 /// A manager that runs. Dropping it is `kill -9`: every task of it is gone at this very moment.
 pub(crate) struct Running {
@@ -72,13 +72,13 @@ impl Cluster {
 
     fn start(&mut self, number: usize, contends: Option<Duration>) {
         self.started += 1;
-        self.judge.lives();
+        self.oracles.expect_new_writer();
         let clock = ahead(&self.clock, contends.unwrap_or_default());
         let (stopper, stop) = Stop::new();
         let mut tasks = Vec::new();
         let identity = contends.map(|_| format!("manager-{number}_{}", self.started));
         let leadership = identity.as_ref().map(|identity| {
-            self.judge.stands(number, identity);
+            self.oracles.expect_candidate(number, identity);
             let transport = self.transport_of(number, "");
             let config = LeaseConfig::new(LEASE.0, LEASE.1, identity);
             let client = Client::new(transport);
@@ -111,7 +111,7 @@ impl Cluster {
 
     fn transport_of(&self, number: usize, controller: &'static str) -> Transport {
         let watched = self.watched(Actor::Manager(number, controller));
-        self.gremlin.between(watched, number)
+        self.injector.between(watched, number)
     }
 
     fn manager(

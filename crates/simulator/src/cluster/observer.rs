@@ -5,18 +5,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use client::{Body, BoxError, Transport};
+use controllers::oracle::Actor;
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
 use tower::util::BoxCloneSyncService;
 
 use crate::front::Front;
-use crate::judge::{Judge, Place};
-use crate::trace::{Actor, Trace};
+use crate::oracle::{Oracles, Place};
+use crate::trace::Trace;
 
 pub(super) struct Observer {
     pub(super) actor: Actor,
     pub(super) trace: Trace,
-    pub(super) judge: Judge,
+    pub(super) oracles: Oracles,
     pub(super) front: Front,
     pub(super) crash: Arc<CrashPoint>,
 }
@@ -54,7 +55,7 @@ impl Observer {
         self: Arc<Observer>,
         request: Request<Bytes>,
     ) -> BoxFuture<'static, Result<Response<Body>, BoxError>> {
-        self.judge.count(self.actor);
+        self.oracles.count(self.actor);
         match *request.method() {
             Method::GET => self.front.pass(request),
             _ => self.pass_write(request),
@@ -68,13 +69,13 @@ impl Observer {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let body = request.body().clone();
         let place = Place::of(&path);
-        self.judge.before(self.actor, &method, &place, &body);
+        self.oracles.before(self.actor, &method, &place, &body);
         let answer = self.front.pass(request);
         Box::pin(async move {
             let response = answer.await?;
             let code = response.status().as_u16();
             let count = self.trace.note(self.actor, &method, &path, &body, code);
-            self.judge.look(&self.front.server(), self.actor, &place);
+            self.oracles.look(&self.front.server(), self.actor, &place);
             if matches!(self.actor, Actor::Manager(..)) && self.crash.is_due(count) {
                 // The write took effect, but its answer never arrives: the process is gone.
                 let remark = format!("crashes after write {count}");

@@ -10,7 +10,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::time::Instant;
 
-use super::Gremlin;
+use super::FaultInjector;
 use crate::bell::Listener;
 
 /// The plural of a request for many objects; none for a request for one.
@@ -36,7 +36,7 @@ pub(super) fn is_watch(request: &Request<Bytes>) -> bool {
 
 /// One watch, on its way to a manager.
 struct Spoiled {
-    gremlin: Gremlin,
+    injector: FaultInjector,
     plural: String,
     manager: usize,
     events: BoxStream<'static, Result<Bytes, BoxError>>,
@@ -51,7 +51,7 @@ struct Spoiled {
     ended: bool,
 }
 
-impl Gremlin {
+impl FaultInjector {
     pub(super) fn spoil(
         &self,
         response: Response<Body>,
@@ -66,7 +66,7 @@ impl Gremlin {
             .map(|index| (index, Duration::from_millis(rng.below(20_000) as u64)));
         let (head, body) = response.into_parts();
         let spoiled = Spoiled {
-            gremlin: self.clone(),
+            injector: self.clone(),
             plural,
             manager,
             events: body.into_data_stream().boxed(),
@@ -126,18 +126,18 @@ impl Spoiled {
         if let Some((_, lasts)) = self.freeze.filter(|(index, _)| *index == self.seen) {
             tokio::time::sleep(lasts).await;
         }
-        while let Some(until) = self.gremlin.frozen(&self.plural, self.manager) {
+        while let Some(until) = self.injector.frozen(&self.plural, self.manager) {
             tokio::time::sleep_until(until).await;
         }
-        if let Some(by) = self.gremlin.delayed(&self.plural) {
+        if let Some(by) = self.injector.delayed(&self.plural) {
             tokio::time::sleep(by).await;
         }
         self.seen += 1;
         if let Ok(line) = &event
             && line.iter().filter(|byte| **byte == b'\n').count() == 1
             && self
-                .gremlin
-                .strikes("duplicate", self.gremlin.0.faults.duplicate)
+                .injector
+                .strikes("duplicate", self.injector.0.faults.duplicate)
         {
             self.again = Some(line.clone());
         }
@@ -148,7 +148,7 @@ impl Spoiled {
         self.ended = true;
         let status = serde_json::json!({"type": "ERROR", "object": {
             "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410,
-            "message": "too old resource version: the gremlin has compacted it",
+            "message": "too old resource version: the injector has compacted it",
         }});
         Some(Ok(Bytes::from(format!("{status}\n"))))
     }

@@ -11,17 +11,17 @@ use api::{Resource, Rng};
 use client::Propagation;
 use serde_json::{Value, json};
 
-use super::{Target, Wish};
+use super::{Target, UserAction};
 
-/// A chore: wishes, each with the time after the one before. `number` makes its names its own.
+/// A chore: actions, each with the time after the one before. `number` makes its names its own.
 pub(super) fn draw_chore(
     rng: &Rng,
     namespace: &'static str,
     number: usize,
     nodes: usize,
-) -> Vec<(Duration, Wish)> {
+) -> Vec<(Duration, UserAction)> {
     let soon = || Duration::from_millis(200 + rng.below(5000) as u64);
-    let wishes = match rng.below(8) {
+    let actions = match rng.below(8) {
         0 => vec![delete::<ServiceAccount>(namespace, "default")],
         1 => robot(rng, namespace, number),
         2 => {
@@ -51,11 +51,11 @@ pub(super) fn draw_chore(
             vec![change::<Node>("", &node, patch, "annotates")]
         }
     };
-    wishes.into_iter().map(|wish| (soon(), wish)).collect()
+    actions.into_iter().map(|action| (soon(), action)).collect()
 }
 
 /// A token as every account had one once.
-pub(super) fn forgotten_token() -> Vec<Wish> {
+pub(super) fn forgotten_token() -> Vec<UserAction> {
     let since = json!({"data": {"since": "2020-01-01"}});
     let name = "kube-apiserver-legacy-service-account-token-tracking";
     vec![
@@ -70,19 +70,19 @@ pub(super) fn forgotten_token() -> Vec<Wish> {
 }
 
 /// An account with a token; half the time it is dismissed.
-fn robot(rng: &Rng, namespace: &'static str, number: usize) -> Vec<Wish> {
+fn robot(rng: &Rng, namespace: &'static str, number: usize) -> Vec<UserAction> {
     let name = format!("robot-{number}");
-    let mut wishes = vec![
+    let mut actions = vec![
         create::<ServiceAccount>(namespace, &name, json!({})),
         token(namespace, &format!("{name}-token"), &name),
     ];
     if rng.chance(2) {
-        wishes.push(delete::<ServiceAccount>(namespace, &name));
+        actions.push(delete::<ServiceAccount>(namespace, &name));
     }
-    wishes
+    actions
 }
 
-fn token(namespace: &'static str, name: &str, account: &str) -> Wish {
+fn token(namespace: &'static str, name: &str, account: &str) -> UserAction {
     let more = json!({
         "type": SERVICE_ACCOUNT_TOKEN,
         "metadata": {"annotations": {"kubernetes.io/service-account.name": account}},
@@ -91,11 +91,11 @@ fn token(namespace: &'static str, name: &str, account: &str) -> Wish {
 }
 
 /// A role that is the sum of another, which then changes or goes.
-fn roles(rng: &Rng, number: usize) -> Vec<Wish> {
+fn roles(rng: &Rng, number: usize) -> Vec<UserAction> {
     let (sum, part) = (format!("sum-{number}"), format!("part-{number}"));
     let labels = json!({"sum": sum});
     let rule = |verb: &str| json!([{"apiGroups": [""], "resources": ["pods"], "verbs": [verb]}]);
-    let mut wishes = vec![
+    let mut actions = vec![
         create::<ClusterRole>(
             "",
             &sum,
@@ -107,7 +107,7 @@ fn roles(rng: &Rng, number: usize) -> Vec<Wish> {
             json!({"metadata": {"labels": labels}, "rules": rule("get")}),
         ),
     ];
-    wishes.push(match rng.below(3) {
+    actions.push(match rng.below(3) {
         0 => delete::<ClusterRole>("", &part),
         1 => change::<ClusterRole>("", &part, json!({"rules": rule("list")}), "changes"),
         _ => change::<ClusterRole>(
@@ -117,11 +117,11 @@ fn roles(rng: &Rng, number: usize) -> Vec<Wish> {
             "takes out",
         ),
     });
-    wishes
+    actions
 }
 
 /// A job that was over before it began, and has some seconds to live.
-fn job(rng: &Rng, namespace: &'static str, number: usize) -> Vec<Wish> {
+fn job(rng: &Rng, namespace: &'static str, number: usize) -> Vec<UserAction> {
     let name = format!("job-{number}");
     let container = json!({"name": "c", "image": "app:0"});
     let more = json!({"spec": {
@@ -130,24 +130,24 @@ fn job(rng: &Rng, namespace: &'static str, number: usize) -> Vec<Wish> {
     }});
     vec![
         create::<Job>(namespace, &name, more),
-        Wish::FinishJob(target::<Job>(namespace, &name)),
+        UserAction::FinishJob(target::<Job>(namespace, &name)),
     ]
 }
 
 /// A secret that goes with a configuration, and names another owner that never was. What became of the one that never
 /// was makes the collector look at the secret, perhaps before it has seen the configuration.
-fn keeper(rng: &Rng, namespace: &'static str, number: usize) -> Vec<Wish> {
+fn keeper(rng: &Rng, namespace: &'static str, number: usize) -> Vec<UserAction> {
     let name = format!("keeper-{number}");
     let owner = target::<ConfigMap>(namespace, &name);
     let kept = object::<Secret>(namespace, &format!("kept-{number}"), json!({}));
-    let mut wishes = vec![
+    let mut actions = vec![
         create::<ConfigMap>(namespace, &name, json!({})),
-        Wish::CreateSecretOf(owner, kept),
+        UserAction::CreateSecretOf(owner, kept),
     ];
     if rng.chance(2) {
-        wishes.push(delete::<ConfigMap>(namespace, &name));
+        actions.push(delete::<ConfigMap>(namespace, &name));
     }
-    wishes
+    actions
 }
 
 fn target<K: Resource>(namespace: &'static str, name: &str) -> Target {
@@ -158,9 +158,9 @@ fn target<K: Resource>(namespace: &'static str, name: &str) -> Target {
     }
 }
 
-fn create<K: Resource>(namespace: &'static str, name: &str, more: Value) -> Wish {
+fn create<K: Resource>(namespace: &'static str, name: &str, more: Value) -> UserAction {
     let object = object::<K>(namespace, name, more);
-    Wish::Create(target::<K>(namespace, name), object)
+    UserAction::Create(target::<K>(namespace, name), object)
 }
 
 fn object<K: Resource>(namespace: &'static str, name: &str, more: Value) -> Value {
@@ -175,10 +175,15 @@ fn object<K: Resource>(namespace: &'static str, name: &str, more: Value) -> Valu
     object
 }
 
-fn change<K: Resource>(namespace: &'static str, name: &str, patch: Value, what: &str) -> Wish {
-    Wish::Change(target::<K>(namespace, name), patch, what.to_owned())
+fn change<K: Resource>(
+    namespace: &'static str,
+    name: &str,
+    patch: Value,
+    what: &str,
+) -> UserAction {
+    UserAction::Change(target::<K>(namespace, name), patch, what.to_owned())
 }
 
-fn delete<K: Resource>(namespace: &'static str, name: &str) -> Wish {
-    Wish::Delete(target::<K>(namespace, name), Propagation::Background)
+fn delete<K: Resource>(namespace: &'static str, name: &str) -> UserAction {
+    UserAction::Delete(target::<K>(namespace, name), Propagation::Background)
 }

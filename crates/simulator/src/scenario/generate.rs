@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::chores::{draw_chore, forgotten_token};
 use super::workloads::{Workload, draw, draw_change, draw_kind};
-use super::{Action, Scenario, Step, Target, Trouble, Wish, jobs};
-use crate::faults::Faults;
+use super::{Action, Fault, Scenario, Step, Target, UserAction, jobs};
+use crate::faults::FaultRates;
 
 /// The namespace that is there from the start, and the one that comes and goes.
 const NAMESPACES: [&str; 2] = ["default", "shop"];
@@ -65,7 +65,7 @@ impl Scenario {
             at: Duration::ZERO,
         };
         for _ in 0..8 + rng.below(10) {
-            draft.wish();
+            draft.action();
             if draft.troubled && rng.chance(3) {
                 draft.trouble();
             }
@@ -83,9 +83,9 @@ impl Scenario {
             managers,
             skew: Duration::from_secs(if skewed { 1 + rng.below(5) as u64 } else { 0 }),
             faults: if draft.troubled {
-                Faults::from_seed(&rng)
+                FaultRates::from_seed(&rng)
             } else {
-                Faults::default()
+                FaultRates::default()
             },
             crash_after_write: None,
             steps: draft.steps,
@@ -97,7 +97,7 @@ struct Draft {
     rng: Rng,
     nodes: usize,
     managers: usize,
-    /// Trouble comes in all mixes; a quarter of the runs have none but a user who changes their mind.
+    /// Fault comes in all mixes; a quarter of the runs have none but a user who changes their mind.
     troubled: bool,
     workloads: Vec<Workload>,
     pods: usize,
@@ -111,19 +111,19 @@ impl Draft {
         self.steps.push(Step { at, action });
     }
 
-    fn wish(&mut self) {
+    fn action(&mut self) {
         let made = self.workloads.len();
-        let wish = if made == 0 || (made < WORKLOADS_MAX && self.rng.chance(3)) {
+        let action = if made == 0 || (made < WORKLOADS_MAX && self.rng.chance(3)) {
             self.create()
         } else if self.rng.chance(7) {
             return self.chore();
         } else {
             self.act()
         };
-        self.push(self.at, Action::User(wish));
+        self.push(self.at, Action::User(action));
     }
 
-    fn create(&mut self) -> Wish {
+    fn create(&mut self) -> UserAction {
         let number = self.workloads.len();
         let namespace = NAMESPACES[usize::from(self.rng.chance(4))];
         let target = Target {
@@ -132,7 +132,10 @@ impl Draft {
             name: format!("w{number}"),
         };
         if namespace != NAMESPACES[0] {
-            self.push(self.at, Action::User(Wish::CreateNamespace(namespace)));
+            self.push(
+                self.at,
+                Action::User(UserAction::CreateNamespace(namespace)),
+            );
         }
         // Overlapping selectors are a mistake that users make.
         let shared = number > 0 && self.rng.chance(12);
@@ -143,31 +146,31 @@ impl Draft {
             app,
             versions: vec![0],
         });
-        Wish::Create(target, object)
+        UserAction::Create(target, object)
     }
 
-    fn act(&mut self) -> Wish {
+    fn act(&mut self) -> UserAction {
         let chosen = self.rng.below(self.workloads.len());
         let target = self.workloads[chosen].target.clone();
         let nth = self.rng.below(6);
         match self.rng.below(20) {
             0..=9 => {
                 let (patch, what) = draw_change(&self.rng, &mut self.workloads[chosen]);
-                Wish::Change(target, patch, what)
+                UserAction::Change(target, patch, what)
             }
-            10 | 11 => Wish::DeletePod(target, nth),
-            12 => Wish::EvictPod(target, nth),
-            13 => Wish::StrayPod(target, nth),
-            14 => Wish::DisownPod(target, nth),
-            15 => Wish::AddGhostOwner(target, nth),
+            10 | 11 => UserAction::DeletePod(target, nth),
+            12 => UserAction::EvictPod(target, nth),
+            13 => UserAction::StrayPod(target, nth),
+            14 => UserAction::DisownPod(target, nth),
+            15 => UserAction::AddGhostOwner(target, nth),
             16 => self.bare_pod(target),
             17 => self.delete(chosen),
             18 if self.rng.chance(2) => {
                 let pool = ["a", "b"][self.rng.below(2)];
-                Wish::LabelNode(self.rng.below(self.nodes), pool)
+                UserAction::LabelNode(self.rng.below(self.nodes), pool)
             }
-            18 => Wish::TaintNode(self.rng.below(self.nodes), self.rng.chance(2)),
-            _ if self.rng.chance(2) => Wish::DeleteNamespace(NAMESPACES[1]),
+            18 => UserAction::TaintNode(self.rng.below(self.nodes), self.rng.chance(2)),
+            _ if self.rng.chance(2) => UserAction::DeleteNamespace(NAMESPACES[1]),
             _ => self.delete(chosen),
         }
     }
@@ -178,26 +181,26 @@ impl Draft {
         let chosen = self.rng.below(self.workloads.len());
         let namespace = self.workloads[chosen].target.namespace;
         let mut at = self.at;
-        let wishes = draw_chore(&self.rng, namespace, self.chores, self.nodes);
-        let first = wishes.first().and_then(|(_, wish)| wish.target());
+        let actions = draw_chore(&self.rng, namespace, self.chores, self.nodes);
+        let first = actions.first().and_then(|(_, action)| action.target());
         if let Some(target) = first.filter(|_| self.troubled && self.rng.chance(2)) {
             let (plural, lasts) = (plural_of(&target.resource), self.millis(25_000));
-            self.push(at, Action::Trouble(Trouble::Freeze { plural, lasts }));
+            self.push(at, Action::Fault(Fault::Freeze { plural, lasts }));
         }
-        for (after, wish) in wishes {
+        for (after, action) in actions {
             at += after;
-            self.push(at, Action::User(wish));
+            self.push(at, Action::User(action));
         }
     }
 
     /// Leaves a token behind that nobody uses, until those who look once a day have taken it away. Without nodes,
     /// because they speak all day, and with one manager, because two of them do.
     fn wait_for_days(&mut self) {
-        for wish in forgotten_token() {
-            self.push(self.at, Action::User(wish));
+        for action in forgotten_token() {
+            self.push(self.at, Action::User(action));
         }
-        self.push(self.at, Action::Trouble(Trouble::LoseNode(0)));
-        self.push(self.at + DAYS, Action::Trouble(Trouble::ReturnNodes));
+        self.push(self.at, Action::Fault(Fault::LoseNode(0)));
+        self.push(self.at + DAYS, Action::Fault(Fault::ReturnNodes));
     }
 
     /// A pod that is killed in time ends well, and with it a job that was to fail. Whether it is in time is a matter of
@@ -208,18 +211,20 @@ impl Draft {
             workloads.find(|workload| workload.target == *target)
         };
         let killed = self.steps.iter().filter_map(|step| match &step.action {
-            Action::User(Wish::DeletePod(target, _) | Wish::EvictPod(target, _)) => app_of(target),
+            Action::User(UserAction::DeletePod(target, _) | UserAction::EvictPod(target, _)) => {
+                app_of(target)
+            }
             _ => None,
         });
         let killed: Vec<String> = killed.map(|workload| workload.app.clone()).collect();
         for step in &mut self.steps {
-            if let Action::User(Wish::Create(_, object)) = &mut step.action {
+            if let Action::User(UserAction::Create(_, object)) = &mut step.action {
                 jobs::doubt_if_killed(object, &killed);
             }
         }
     }
 
-    fn bare_pod(&mut self, target: Target) -> Wish {
+    fn bare_pod(&mut self, target: Target) -> UserAction {
         self.pods += 1;
         let name = format!("bare-{}", self.pods);
         let pod = json!({
@@ -230,11 +235,11 @@ impl Draft {
             },
             "spec": {"containers": [{"name": "c", "image": "app:0"}]},
         });
-        Wish::CreatePod(target, pod)
+        UserAction::CreatePod(target, pod)
     }
 
     /// Deletes a workload; half the time it comes back under the same name.
-    fn delete(&mut self, chosen: usize) -> Wish {
+    fn delete(&mut self, chosen: usize) -> UserAction {
         let target = self.workloads[chosen].target.clone();
         let policy = [
             Propagation::Background,
@@ -249,9 +254,12 @@ impl Draft {
                 // that adopts them tries forever.
                 spec.remove("volumeClaimTemplates");
             }
-            self.push(later, Action::User(Wish::Create(target.clone(), object)));
+            self.push(
+                later,
+                Action::User(UserAction::Create(target.clone(), object)),
+            );
         }
-        Wish::Delete(target, policy)
+        UserAction::Delete(target, policy)
     }
 
     /// A workload goes while nobody is told of it, and then a pod comes that it would have taken.
@@ -260,14 +268,14 @@ impl Draft {
         let target = self.workloads[chosen].target.clone();
         let plural = plural_of(&target.resource);
         let lasts = UNSEEN_END + self.millis(10_000);
-        let freeze = Trouble::Freeze { plural, lasts };
-        self.push(self.at, Action::Trouble(freeze));
+        let freeze = Fault::Freeze { plural, lasts };
+        self.push(self.at, Action::Fault(freeze));
         let deleted_at = self.at + self.millis(1000);
-        let delete = Wish::Delete(target.clone(), Propagation::Background);
+        let delete = UserAction::Delete(target.clone(), Propagation::Background);
         self.push(deleted_at, Action::User(delete));
         let stray = match self.rng.chance(2) {
             true => self.bare_pod(target),
-            false => Wish::DisownPod(target, self.rng.below(6)),
+            false => UserAction::DisownPod(target, self.rng.below(6)),
         };
         let found_at = deleted_at + Duration::from_millis(500) + self.millis(12_000);
         self.push(found_at, Action::User(stray));
@@ -290,62 +298,62 @@ impl Draft {
         let manager = self.rng.below(self.managers);
         let (at, later) = (self.at + self.millis(4000), self.at + self.millis(30_000));
         let trouble = match self.rng.below(13) {
-            0..=2 => Trouble::CrashManager {
+            0..=2 => Fault::CrashManager {
                 manager,
                 down: self.millis(4000),
             },
-            3 => Trouble::RestartServer {
+            3 => Fault::RestartServer {
                 lost: 0,
                 down: self.millis(5000),
             },
-            4 => Trouble::RestartServer {
+            4 => Fault::RestartServer {
                 lost: 1 + self.rng.below(12) as u64,
                 down: self.millis(5000),
             },
-            5 | 6 => Trouble::Freeze {
+            5 | 6 => Fault::Freeze {
                 plural,
                 lasts: self.millis(25_000),
             },
-            7 => Trouble::Delay {
+            7 => Fault::Delay {
                 plural,
                 by: self.millis(3000),
                 lasts: self.millis(30_000),
             },
-            8 => Trouble::CutWatches,
-            9 => Trouble::ExpireWatches,
+            8 => Fault::CutWatches,
+            9 => Fault::ExpireWatches,
             10 if self.managers > 1 && self.rng.chance(2) => {
                 // The one who takes over has stood by with an old view. Most often the first one leads.
                 let lasts = HAND_OVER + self.millis(10_000);
                 self.push(
                     self.at,
-                    Action::Trouble(Trouble::Freeze {
+                    Action::Fault(Fault::Freeze {
                         plural: "pods",
                         lasts,
                     }),
                 );
-                Trouble::CrashManager {
+                Fault::CrashManager {
                     manager: 0,
                     down: HAND_OVER,
                 }
             }
-            10 if self.managers > 1 => Trouble::Isolate {
+            10 if self.managers > 1 => Fault::Isolate {
                 manager,
                 lasts: self.millis(40_000),
             },
             10 => {
-                self.push(later, Action::Trouble(Trouble::WakeNode(node)));
-                Trouble::SilenceNode(node)
+                self.push(later, Action::Fault(Fault::WakeNode(node)));
+                Fault::SilenceNode(node)
             }
             11 => return self.unseen_end(),
             _ => {
                 self.push(
                     later + Duration::from_secs(60),
-                    Action::Trouble(Trouble::ReturnNodes),
+                    Action::Fault(Fault::ReturnNodes),
                 );
-                Trouble::LoseNode(node)
+                Fault::LoseNode(node)
             }
         };
-        self.push(at, Action::Trouble(trouble));
+        self.push(at, Action::Fault(trouble));
     }
 }
 

@@ -4,12 +4,10 @@
 //! [`CERTAIN`] says so, and its end must be the same with and without trouble.
 
 use api::Rng;
+use controllers::job::CERTAIN;
 use serde_json::{Value, json};
 
 use super::Target;
-
-/// The label of a job that ends the same way whatever happens on the way.
-pub(crate) const CERTAIN: &str = "certain";
 
 /// More failures than trouble can make in a run: pods that are deleted or lost count as failed.
 const GENEROUS: usize = 100;

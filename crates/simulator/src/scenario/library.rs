@@ -11,21 +11,21 @@ use client::Propagation;
 use serde_json::{Value, json};
 
 use super::workloads::version_patch;
-use super::{Action, Scenario, Step, Target, Trouble, Wish};
-use crate::faults::Faults;
+use super::{Action, Fault, Scenario, Step, Target, UserAction};
+use crate::faults::FaultRates;
 
-/// A scenario of the library: its name, what it is about, and its wishes with their seconds.
+/// A scenario of the library: its name, what it is about, and its actions with their seconds.
 pub struct Named {
     pub name: &'static str,
     pub about: &'static str,
-    wishes: fn() -> Vec<(u64, Wish)>,
+    actions: fn() -> Vec<(u64, UserAction)>,
 }
 
 pub const LIBRARY: [Named; 11] = [
     Named {
         name: "rolling-update",
         about: "a Deployment of 4 gets a new version, and then another one half way",
-        wishes: || {
+        actions: || {
             vec![
                 (
                     0,
@@ -42,7 +42,7 @@ pub const LIBRARY: [Named; 11] = [
     Named {
         name: "recreate",
         about: "a Deployment that recreates gets a new version",
-        wishes: || {
+        actions: || {
             let mut spec = deployment(3, json!(null));
             spec["strategy"] = json!({"type": "Recreate"});
             vec![
@@ -54,7 +54,7 @@ pub const LIBRARY: [Named; 11] = [
     Named {
         name: "scale",
         about: "a Deployment goes from 2 to 6 to 1",
-        wishes: || {
+        actions: || {
             vec![
                 (
                     0,
@@ -71,7 +71,7 @@ pub const LIBRARY: [Named; 11] = [
     Named {
         name: "pause-undo",
         about: "a rollout is paused half way, resumed, and undone",
-        wishes: || {
+        actions: || {
             let pause = |paused: bool| {
                 change::<Deployment>(json!({"spec": {"paused": paused}}), "pauses or resumes")
             };
@@ -93,23 +93,23 @@ pub const LIBRARY: [Named; 11] = [
     Named {
         name: "orphan-adopt",
         about: "a ReplicaSet is deleted without its pods, and a new one adopts them",
-        wishes: || {
+        actions: || {
             let spec = json!({"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template()});
             vec![
                 (0, create::<ReplicaSet>(spec.clone())),
                 (
                     15,
-                    Wish::Delete(target::<ReplicaSet>(), Propagation::Orphan),
+                    UserAction::Delete(target::<ReplicaSet>(), Propagation::Orphan),
                 ),
                 (20, create::<ReplicaSet>(spec)),
-                (30, Wish::StrayPod(target::<ReplicaSet>(), 0)),
+                (30, UserAction::StrayPod(target::<ReplicaSet>(), 0)),
             ]
         },
     },
     Named {
         name: "stateful-update",
         about: "a StatefulSet of 3 with claims gets a new version and shrinks",
-        wishes: || {
+        actions: || {
             vec![
                 (0, create::<StatefulSet>(stateful(3))),
                 (40, version::<StatefulSet>(1)),
@@ -120,32 +120,32 @@ pub const LIBRARY: [Named; 11] = [
     Named {
         name: "daemons",
         about: "a DaemonSet gets a new version while nodes are tainted and untainted",
-        wishes: || {
+        actions: || {
             let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "template": template()});
             vec![
                 (0, create::<DaemonSet>(spec)),
                 (15, version::<DaemonSet>(1)),
-                (17, Wish::TaintNode(0, true)),
-                (30, Wish::TaintNode(0, false)),
-                (35, Wish::DeletePod(target::<DaemonSet>(), 1)),
+                (17, UserAction::TaintNode(0, true)),
+                (30, UserAction::TaintNode(0, false)),
+                (35, UserAction::DeletePod(target::<DaemonSet>(), 1)),
             ]
         },
     },
     Named {
         name: "cascade",
         about: "a Deployment is deleted in the foreground, comes back, and is deleted in the background",
-        wishes: || {
+        actions: || {
             let spec = deployment(3, json!({"maxSurge": 1, "maxUnavailable": 0}));
             vec![
                 (0, create::<Deployment>(spec.clone())),
                 (
                     15,
-                    Wish::Delete(target::<Deployment>(), Propagation::Foreground),
+                    UserAction::Delete(target::<Deployment>(), Propagation::Foreground),
                 ),
                 (20, create::<Deployment>(spec)),
                 (
                     40,
-                    Wish::Delete(target::<Deployment>(), Propagation::Background),
+                    UserAction::Delete(target::<Deployment>(), Propagation::Background),
                 ),
             ]
         },
@@ -153,7 +153,7 @@ pub const LIBRARY: [Named; 11] = [
     Named {
         name: "namespace",
         about: "a namespace with a Deployment in it is deleted",
-        wishes: || {
+        actions: || {
             let spec = deployment(2, json!({"maxSurge": 1, "maxUnavailable": 0}));
             let target = Target {
                 namespace: "shop",
@@ -161,23 +161,23 @@ pub const LIBRARY: [Named; 11] = [
             };
             let object = object(&target.resource, "shop", spec);
             vec![
-                (0, Wish::CreateNamespace("shop")),
-                (1, Wish::Create(target, object)),
-                (20, Wish::DeleteNamespace("shop")),
+                (0, UserAction::CreateNamespace("shop")),
+                (1, UserAction::Create(target, object)),
+                (20, UserAction::DeleteNamespace("shop")),
             ]
         },
     },
     Named {
         name: "job",
         about: "a Job of 4 loses a pod, is suspended and resumed, and its time to live passes",
-        wishes: || {
+        actions: || {
             let suspend =
                 |on: bool| change::<Job>(json!({"spec": {"suspend": on}}), "suspends or resumes");
             let mut spec = job(json!({"steersman.dev/run-for": "6s"}));
             spec["ttlSecondsAfterFinished"] = json!(30);
             vec![
                 (0, create::<Job>(spec)),
-                (3, Wish::DeletePod(target::<Job>(), 0)),
+                (3, UserAction::DeletePod(target::<Job>(), 0)),
                 (12, suspend(true)),
                 (20, suspend(false)),
             ]
@@ -186,7 +186,7 @@ pub const LIBRARY: [Named; 11] = [
     Named {
         name: "indexed-job",
         about: "one index of a Job fails again and again until it counts as failed, and the others succeed",
-        wishes: || {
+        actions: || {
             let fails =
                 json!({"steersman.dev/run-for": "2s", "steersman.dev/exit-code-by-index": "1=7"});
             let mut spec = job(fails);
@@ -207,9 +207,9 @@ pub fn find(name: &str) -> Option<Scenario> {
 
 impl Named {
     pub fn scenario(&self) -> Scenario {
-        let step = |(seconds, wish)| Step {
+        let step = |(seconds, action)| Step {
             at: Duration::from_secs(seconds),
-            action: Action::User(wish),
+            action: Action::User(action),
         };
         Scenario {
             name: self.name.to_owned(),
@@ -217,24 +217,24 @@ impl Named {
             nodes: 3,
             managers: 1,
             skew: Duration::ZERO,
-            faults: Faults::default(),
+            faults: FaultRates::default(),
             crash_after_write: None,
-            steps: (self.wishes)().into_iter().map(step).collect(),
+            steps: (self.actions)().into_iter().map(step).collect(),
         }
     }
 }
 
 impl Scenario {
-    /// The same wishes, with the trouble that a seed brings.
+    /// The same actions, with the trouble that a seed brings.
     pub fn troubled(mut self, seed: u64) -> Scenario {
         let rng = Rng::from_seed(seed ^ 0x7206_b1ed);
         self.seed = seed;
-        self.faults = Faults::from_seed(&rng);
+        self.faults = FaultRates::from_seed(&rng);
         for _ in 0..rng.below(3) {
             let manager = 0;
             let down = Duration::from_millis(rng.below(4000) as u64);
             let at = Duration::from_millis(rng.below(60_000) as u64);
-            let action = Action::Trouble(Trouble::CrashManager { manager, down });
+            let action = Action::Fault(Fault::CrashManager { manager, down });
             self.steps.push(Step { at, action });
         }
         self.steps.sort_by_key(|step| step.at);
@@ -257,22 +257,22 @@ pub(super) fn object(resource: &ResourceType, namespace: &str, spec: Value) -> V
     })
 }
 
-fn create<K: Resource>(spec: Value) -> Wish {
-    Wish::Create(target::<K>(), object(&K::TYPE, "default", spec))
+fn create<K: Resource>(spec: Value) -> UserAction {
+    UserAction::Create(target::<K>(), object(&K::TYPE, "default", spec))
 }
 
-fn change<K: Resource>(patch: Value, what: &str) -> Wish {
-    Wish::Change(target::<K>(), patch, what.to_owned())
+fn change<K: Resource>(patch: Value, what: &str) -> UserAction {
+    UserAction::Change(target::<K>(), patch, what.to_owned())
 }
 
-fn version<K: Resource>(version: usize) -> Wish {
+fn version<K: Resource>(version: usize) -> UserAction {
     change::<K>(
         version_patch(version, false),
         &format!("sets version {version}"),
     )
 }
 
-fn scale<K: Resource>(replicas: usize) -> Wish {
+fn scale<K: Resource>(replicas: usize) -> UserAction {
     change::<K>(
         json!({"spec": {"replicas": replicas}}),
         &format!("scales to {replicas}"),

@@ -15,13 +15,10 @@ mod workloads;
 use std::fmt;
 use std::time::Duration;
 
-use api::ResourceType;
-use client::Propagation;
-use serde_json::Value;
+pub use controllers::oracle::{Target, UserAction};
 
-use crate::faults::Faults;
+use crate::faults::FaultRates;
 
-pub(crate) use jobs::CERTAIN;
 pub(crate) use workloads::{GOOD_VERSION, version_patch};
 
 /// Enough for any run with a handful of pods.
@@ -41,7 +38,7 @@ pub struct Scenario {
     pub managers: usize,
     /// How far the second manager's clock is ahead.
     pub skew: Duration,
-    pub faults: Faults,
+    pub faults: FaultRates,
     /// The first manager dies right after this write of managers.
     pub crash_after_write: Option<u64>,
     pub steps: Vec<Step>,
@@ -56,40 +53,13 @@ pub struct Step {
 
 #[derive(Clone, Debug)]
 pub enum Action {
-    User(Wish),
-    Trouble(Trouble),
+    User(UserAction),
+    Fault(Fault),
 }
 
-/// What a user does.
-#[derive(Clone, Debug)]
-pub enum Wish {
-    Create(Target, Value),
-    /// A secret that belongs to this object, and to somebody who does not exist.
-    CreateSecretOf(Target, Value),
-    /// A strategic merge patch, and what it means in words.
-    Change(Target, Value, String),
-    Delete(Target, Propagation),
-    DeletePod(Target, usize),
-    /// Through the eviction subresource.
-    EvictPod(Target, usize),
-    /// Gives a pod other labels, so that its owner has to let it go.
-    StrayPod(Target, usize),
-    /// Takes the owner references away: a pod that its owner has to take back.
-    DisownPod(Target, usize),
-    /// Adds a second owner that does not exist and controls nothing.
-    AddGhostOwner(Target, usize),
-    CreatePod(Target, Value),
-    CreateNamespace(&'static str),
-    DeleteNamespace(&'static str),
-    LabelNode(usize, &'static str),
-    TaintNode(usize, bool),
-    /// Says in a Job's status that it is complete.
-    FinishJob(Target),
-}
-
-/// What goes wrong on a schedule. What goes wrong by chance is in [`Faults`].
+/// What goes wrong on a schedule. What goes wrong by chance is in [`FaultRates`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum Fault {
     CrashManager {
         manager: usize,
         down: Duration,
@@ -125,19 +95,11 @@ pub enum Trouble {
     },
 }
 
-/// A workload object, or anything else that has a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    pub resource: ResourceType,
-    pub namespace: &'static str,
-    pub name: String,
-}
-
 impl Scenario {
-    /// The same wishes in a world without trouble.
+    /// The same actions in a world without trouble.
     pub fn calm(&self) -> Scenario {
         let mut calm = self.clone();
-        calm.faults = Faults::default();
+        calm.faults = FaultRates::default();
         calm.managers = 1;
         calm.skew = Duration::ZERO;
         calm.crash_after_write = None;
@@ -148,11 +110,11 @@ impl Scenario {
 
     /// Does anything go wrong in it?
     pub fn is_calm(&self) -> bool {
-        let wishes = |step: &Step| matches!(step.action, Action::User(_));
-        self.faults == Faults::default()
+        let actions = |step: &Step| matches!(step.action, Action::User(_));
+        self.faults == FaultRates::default()
             && self.crash_after_write.is_none()
             && self.managers == 1
-            && self.steps.iter().all(wishes)
+            && self.steps.iter().all(actions)
     }
 
     /// Does anything go wrong between a manager and the API server?
@@ -160,27 +122,27 @@ impl Scenario {
         let comes_between = |step: &Step| {
             matches!(
                 step.action,
-                Action::Trouble(
-                    Trouble::Freeze { .. }
-                        | Trouble::Delay { .. }
-                        | Trouble::CutWatches
-                        | Trouble::ExpireWatches
-                        | Trouble::Isolate { .. }
+                Action::Fault(
+                    Fault::Freeze { .. }
+                        | Fault::Delay { .. }
+                        | Fault::CutWatches
+                        | Fault::ExpireWatches
+                        | Fault::Isolate { .. }
                 )
             )
         };
-        self.faults != Faults::default() || self.steps.iter().any(comes_between)
+        self.faults != FaultRates::default() || self.steps.iter().any(comes_between)
     }
 
     pub(crate) fn restarts_server(&self) -> bool {
         let restarts =
-            |step: &Step| matches!(step.action, Action::Trouble(Trouble::RestartServer { .. }));
+            |step: &Step| matches!(step.action, Action::Fault(Fault::RestartServer { .. }));
         self.steps.iter().any(restarts)
     }
 
-    /// May a wish be lost that was granted? Then nobody can say how it should end.
+    /// May a action be lost that was granted? Then nobody can say how it should end.
     pub(crate) fn loses_wishes(&self) -> bool {
-        let loses = |step: &Step| matches!(step.action, Action::Trouble(Trouble::RestartServer { lost, .. }) if lost > 0);
+        let loses = |step: &Step| matches!(step.action, Action::Fault(Fault::RestartServer { lost, .. }) if lost > 0);
         self.steps.iter().any(loses)
     }
 
@@ -188,9 +150,9 @@ impl Scenario {
     pub(crate) fn views_may_lag(&self) -> bool {
         let faults = &self.faults;
         let lags = |step: &Step| {
-            matches!(step.action, Action::Trouble(ref trouble) if !matches!(
-                trouble,
-                Trouble::SilenceNode(_) | Trouble::WakeNode(_) | Trouble::LoseNode(_) | Trouble::ReturnNodes
+            matches!(step.action, Action::Fault(ref fault) if !matches!(
+                fault,
+                Fault::SilenceNode(_) | Fault::WakeNode(_) | Fault::LoseNode(_) | Fault::ReturnNodes
             ))
         };
         // A manager that starts with a slow listing has a cache for some kinds and none for others.
@@ -211,7 +173,8 @@ impl Scenario {
     pub(crate) fn changes_max(&self) -> u64 {
         let mut most = 0;
         let replaced = self.steps.iter().map(|step| {
-            if let Action::User(Wish::Create(_, object) | Wish::Change(_, object, _)) = &step.action
+            if let Action::User(UserAction::Create(_, object) | UserAction::Change(_, object, _)) =
+                &step.action
             {
                 most = most.max(object["spec"]["replicas"].as_u64().unwrap_or(0));
             }
@@ -234,36 +197,22 @@ impl Scenario {
 impl Action {
     /// The class that the summary counts it under; none for what a user does.
     pub(crate) fn class(&self) -> Option<&'static str> {
-        let Action::Trouble(trouble) = self else {
+        let Action::Fault(fault) = self else {
             return None;
         };
-        Some(match trouble {
-            Trouble::CrashManager { .. } => "manager crashed",
-            Trouble::RestartServer { lost: 0, .. } => "API server restarted",
-            Trouble::RestartServer { .. } => "API server restarted, tail lost",
-            Trouble::SilenceNode(_) => "node silent",
-            Trouble::LoseNode(_) => "node gone",
-            Trouble::WakeNode(_) | Trouble::ReturnNodes => return None,
-            Trouble::Freeze { .. } => "watches of a kind frozen",
-            Trouble::Delay { .. } => "events of a kind delayed",
-            Trouble::CutWatches => "all watches cut",
-            Trouble::ExpireWatches => "all watches expired (410)",
-            Trouble::Isolate { .. } => "manager isolated",
+        Some(match fault {
+            Fault::CrashManager { .. } => "manager crashed",
+            Fault::RestartServer { lost: 0, .. } => "API server restarted",
+            Fault::RestartServer { .. } => "API server restarted, tail lost",
+            Fault::SilenceNode(_) => "node silent",
+            Fault::LoseNode(_) => "node gone",
+            Fault::WakeNode(_) | Fault::ReturnNodes => return None,
+            Fault::Freeze { .. } => "watches of a kind frozen",
+            Fault::Delay { .. } => "events of a kind delayed",
+            Fault::CutWatches => "all watches cut",
+            Fault::ExpireWatches => "all watches expired (410)",
+            Fault::Isolate { .. } => "manager isolated",
         })
-    }
-}
-
-impl Wish {
-    /// The object that it is about, where it names one.
-    pub(crate) fn target(&self) -> Option<&Target> {
-        match self {
-            Wish::Create(target, _)
-            | Wish::CreateSecretOf(target, _)
-            | Wish::Change(target, ..)
-            | Wish::Delete(target, _)
-            | Wish::FinishJob(target) => Some(target),
-            _ => None,
-        }
     }
 }
 
@@ -290,86 +239,47 @@ impl fmt::Display for Scenario {
     }
 }
 
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}/{}", self.resource.kind, self.namespace, self.name)
-    }
-}
-
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Action::User(wish) => write!(f, "user: {wish}"),
-            Action::Trouble(trouble) => write!(f, "trouble: {trouble}"),
+            Action::User(action) => write!(f, "user: {action}"),
+            Action::Fault(fault) => write!(f, "fault: {fault}"),
         }
     }
 }
 
-impl fmt::Display for Wish {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Wish::Create(target, object) => {
-                write!(f, "creates {target}: {}", object["spec"])
-            }
-            Wish::CreateSecretOf(owner, _) => write!(
-                f,
-                "creates a secret that belongs to {owner} and to one that does not exist"
-            ),
-            Wish::Change(target, _, what) => write!(f, "{what}: {target}"),
-            Wish::Delete(target, policy) => write!(f, "deletes {target} ({policy:?})"),
-            Wish::DeletePod(target, nth) => write!(f, "deletes pod {nth} of {target}"),
-            Wish::EvictPod(target, nth) => write!(f, "evicts pod {nth} of {target}"),
-            Wish::StrayPod(target, nth) => write!(f, "relabels pod {nth} of {target}"),
-            Wish::DisownPod(target, nth) => write!(f, "takes the owner from pod {nth} of {target}"),
-            Wish::AddGhostOwner(target, nth) => {
-                write!(
-                    f,
-                    "adds an owner that does not exist to pod {nth} of {target}"
-                )
-            }
-            Wish::CreatePod(target, _) => write!(f, "creates a pod that matches {target}"),
-            Wish::CreateNamespace(name) => write!(f, "creates namespace {name}"),
-            Wish::DeleteNamespace(name) => write!(f, "deletes namespace {name}"),
-            Wish::LabelNode(node, pool) => write!(f, "labels node-{node} pool={pool}"),
-            Wish::TaintNode(node, true) => write!(f, "taints node-{node}"),
-            Wish::FinishJob(target) => write!(f, "finishes {target}"),
-            Wish::TaintNode(node, false) => write!(f, "takes the taint from node-{node}"),
-        }
-    }
-}
-
-impl fmt::Display for Trouble {
+impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secs = |duration: &Duration| format!("{:.1}s", duration.as_secs_f64());
         match self {
-            Trouble::CrashManager { manager, down } => {
+            Fault::CrashManager { manager, down } => {
                 write!(
                     f,
                     "manager {manager} crashes and is down for {}",
                     secs(down)
                 )
             }
-            Trouble::RestartServer { lost, down } => write!(
+            Fault::RestartServer { lost, down } => write!(
                 f,
                 "the API server is down for {}, the last {lost} changes are lost",
                 secs(down)
             ),
-            Trouble::SilenceNode(node) => write!(f, "node-{node} is silent"),
-            Trouble::WakeNode(node) => write!(f, "node-{node} speaks again"),
-            Trouble::LoseNode(node) => write!(f, "node-{node} is gone"),
-            Trouble::ReturnNodes => write!(f, "all nodes are back"),
-            Trouble::Freeze { plural, lasts } => {
+            Fault::SilenceNode(node) => write!(f, "node-{node} is silent"),
+            Fault::WakeNode(node) => write!(f, "node-{node} speaks again"),
+            Fault::LoseNode(node) => write!(f, "node-{node} is gone"),
+            Fault::ReturnNodes => write!(f, "all nodes are back"),
+            Fault::Freeze { plural, lasts } => {
                 write!(f, "watches of {plural} stand still for {}", secs(lasts))
             }
-            Trouble::Delay { plural, by, lasts } => write!(
+            Fault::Delay { plural, by, lasts } => write!(
                 f,
                 "events of {plural} come {} late for {}",
                 secs(by),
                 secs(lasts)
             ),
-            Trouble::CutWatches => write!(f, "all watches are cut"),
-            Trouble::ExpireWatches => write!(f, "all watches are told 410"),
-            Trouble::Isolate { manager, lasts } => {
+            Fault::CutWatches => write!(f, "all watches are cut"),
+            Fault::ExpireWatches => write!(f, "all watches are told 410"),
+            Fault::Isolate { manager, lasts } => {
                 write!(f, "manager {manager} is isolated for {}", secs(lasts))
             }
         }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::library::{LIBRARY, deployment, object, target};
 use super::workloads::version_patch;
-use super::{Action, Scenario, Step, Target, Trouble, Wish};
+use super::{Action, Fault, Scenario, Step, Target, UserAction};
 
 /// So many nodes, and Deployments of so many pods each: the 200 pods that figures speak of.
 const NODES: usize = 10;
@@ -31,10 +31,10 @@ pub fn busy(lasts: Duration) -> Scenario {
             1 => Action::User(version(round, minute)),
             2 => Action::User(scale(round, REPLICAS_MORE)),
             3 => Action::User(scale(round, REPLICAS)),
-            4 => Action::User(Wish::DeletePod(web(round), round)),
-            5 => Action::Trouble(Trouble::SilenceNode(round % NODES)),
+            4 => Action::User(UserAction::DeletePod(web(round), round)),
+            5 => Action::Fault(Fault::SilenceNode(round % NODES)),
             // The one of the round before.
-            _ => Action::Trouble(Trouble::WakeNode((round - 1) % NODES)),
+            _ => Action::Fault(Fault::WakeNode((round - 1) % NODES)),
         };
         let at = MINUTE * u32::try_from(minute).unwrap_or(u32::MAX);
         scenario.steps.push(Step { at, action });
@@ -60,7 +60,7 @@ pub fn idle(lasts: Duration) -> Scenario {
     let mut scenario = LIBRARY[2].scenario();
     scenario.name = "idle".to_owned();
     scenario.steps.truncate(1);
-    let action = Action::Trouble(Trouble::WakeNode(0));
+    let action = Action::Fault(Fault::WakeNode(0));
     scenario.steps.push(Step { at: lasts, action });
     scenario
 }
@@ -80,7 +80,7 @@ fn settled(name: &str) -> Scenario {
         object["metadata"]["name"] = json!(target.name);
         Step {
             at: Duration::ZERO,
-            action: Action::User(Wish::Create(target, object)),
+            action: Action::User(UserAction::Create(target, object)),
         }
     };
     scenario.steps = (0..DEPLOYMENTS).map(create).collect();
@@ -94,12 +94,12 @@ fn web(number: usize) -> Target {
     }
 }
 
-fn version(number: usize, version: usize) -> Wish {
+fn version(number: usize, version: usize) -> UserAction {
     let what = format!("sets version {version}");
-    Wish::Change(web(number), version_patch(version, false), what)
+    UserAction::Change(web(number), version_patch(version, false), what)
 }
 
-fn scale(number: usize, replicas: usize) -> Wish {
+fn scale(number: usize, replicas: usize) -> UserAction {
     let patch = json!({"spec": {"replicas": replicas}});
-    Wish::Change(web(number), patch, format!("scales to {replicas}"))
+    UserAction::Change(web(number), patch, format!("scales to {replicas}"))
 }

@@ -1,0 +1,183 @@
+//! The oracle of Deployments: what its checks have to remember, and when each is asked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::kinds::{Deployment, Pod, ReplicaSet};
+use api::{MicroTime, Resource, Uid};
+
+use super::DESCRIPTOR;
+use super::invariants::{bounds, converged, keeps_enough, recreates, safe, surplus};
+use crate::oracle::{
+    Change, Disturbances, Generations, LAG, Oracle, REACTION, Verdict, World, deletes_only_its_own,
+    owner_of, versions,
+};
+
+pub struct DeploymentOracle {
+    /// The bounds that each generation has set.
+    bounds: Generations,
+    /// Of each ReplicaSet: how many pods its status promised beyond what it asks for, and until when.
+    surplus: BTreeMap<Uid, (MicroTime, i32)>,
+    /// Who else touched the pods of a ReplicaSet.
+    disturbances: Disturbances,
+}
+
+impl Default for DeploymentOracle {
+    fn default() -> DeploymentOracle {
+        DeploymentOracle {
+            bounds: Generations::default(),
+            surplus: BTreeMap::new(),
+            disturbances: Disturbances::of::<ReplicaSet>(),
+        }
+    }
+}
+
+impl Oracle for DeploymentOracle {
+    fn observe(&mut self, world: &World, change: &Change) {
+        if let Some(deployment) = change.after::<Deployment>() {
+            let (least, most) = bounds(&deployment);
+            self.bounds.note(&deployment.metadata, least, most);
+        }
+        if let Some(set) = change.before::<ReplicaSet>() {
+            self.note_surplus(&set, world.now());
+        }
+        self.disturbances.observe(world, change);
+    }
+
+    fn after_write(&self, world: &World, change: &Change) -> Verdict {
+        deletes_only_its_own(DESCRIPTOR.name, &Deployment::TYPE.kind, change)?;
+        let before = change.before::<ReplicaSet>();
+        match change.after::<ReplicaSet>() {
+            Some(after) => {
+                self.check_resized(world, before.map_or(0, |before| before.replicas()), &after)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// With the strategy Recreate there are no pods of two templates.
+    fn after_write_of_another(&self, world: &World, change: &Change) -> Verdict {
+        let Some(pod) = change.created::<Pod>() else {
+            return Ok(());
+        };
+        match owner_of::<ReplicaSet>(world, &pod.metadata) {
+            Some(set) => self.check_recreated(world, &set),
+            None => Ok(()),
+        }
+    }
+
+    fn at_rest(&self, world: &World) -> Verdict {
+        for deployment in world.store::<Deployment>().list() {
+            let sets = world.owned_by(&deployment.metadata.uid);
+            converged(&deployment, &sets)?;
+        }
+        Ok(())
+    }
+
+    fn settled(&self, world: &World) -> Verdict {
+        for held in world.store::<Deployment>().list() {
+            let (meta, status) = (&held.metadata, &held.status);
+            let sets = world.owned_by::<ReplicaSet>(&meta.uid);
+            let pods: i32 = sets.iter().map(|set| set.status.replicas).sum();
+            let said = (status.replicas, status.observed_generation);
+            let seen = (pods, meta.generation);
+            if !meta.is_terminating() && said != seen {
+                return Err(format!(
+                    "{}: status says (replicas, generation) {said:?}, it is {seen:?}",
+                    meta.key()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn end_state(&self, world: &World) -> Vec<String> {
+        let line = |held: &Arc<Deployment>| {
+            let sets = world.owned_by::<ReplicaSet>(&held.metadata.uid);
+            let pods = sets
+                .iter()
+                .flat_map(|set| world.owned_by(&set.metadata.uid));
+            format!(
+                "deployment {}: {} wanted, {} updated, {} available, pods {}",
+                held.metadata.key(),
+                held.replicas(),
+                held.status.updated_replicas,
+                held.status.available_replicas,
+                versions(&pods.collect::<Vec<_>>(), true),
+            )
+        };
+        world
+            .store::<Deployment>()
+            .list()
+            .iter()
+            .map(line)
+            .collect()
+    }
+}
+
+impl DeploymentOracle {
+    fn note_surplus(&mut self, set: &ReplicaSet, at: MicroTime) {
+        let (uid, surplus) = (&set.metadata.uid, surplus(set));
+        if surplus > 0 {
+            let held = self.surplus_within(uid, at, true);
+            self.surplus.insert(uid.clone(), (at, surplus.max(held)));
+        }
+    }
+
+    /// The surplus that a controller may still see, whose view may lag.
+    fn surplus_within(&self, set: &Uid, now: MicroTime, lag: bool) -> i32 {
+        let window = if lag { LAG } else { REACTION };
+        let held = self.surplus.get(set);
+        held.filter(|(at, _)| now.since(*at) <= window)
+            .map_or(0, |(_, surplus)| *surplus)
+    }
+
+    fn check_resized(&self, world: &World, before: i32, set: &ReplicaSet) -> Verdict {
+        let Some(deployment) = owner_of::<Deployment>(world, &set.metadata) else {
+            return Ok(());
+        };
+        let uid = &deployment.metadata.uid;
+        let sets = world.owned_by(uid);
+        let observed = world.surely_observed(deployment.status.observed_generation);
+        let Some((least, most)) = self.bounds.since(uid, observed) else {
+            return Ok(());
+        };
+        if set.replicas() > before {
+            safe(&deployment, &sets, most)
+        } else if set.replicas() < before {
+            keeps_enough(&deployment, &sets, least - self.promised(world, set, &sets))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// How many pods the statuses of these sets have promised beyond what the sets ask for, before `resized`
+    /// was resized and as far back as a controller may look.
+    fn promised(&self, world: &World, resized: &ReplicaSet, sets: &[Arc<ReplicaSet>]) -> i32 {
+        let (now, lag) = (world.now(), world.may_lag::<ReplicaSet>());
+        let held = |set: &Arc<ReplicaSet>| {
+            let uid = &set.metadata.uid;
+            let is_other = *uid != resized.metadata.uid;
+            let present = surplus(set) * i32::from(is_other);
+            present.max(self.surplus_within(uid, now, lag))
+        };
+        sets.iter().map(held).sum()
+    }
+
+    fn check_recreated(&self, world: &World, set: &ReplicaSet) -> Verdict {
+        let Some(deployment) = owner_of::<Deployment>(world, &set.metadata) else {
+            return Ok(());
+        };
+        let is_touched = self.disturbances.is_recent(&set.metadata.uid, world.now());
+        if is_touched || world.may_lag::<ReplicaSet>() || world.may_lag::<Pod>() {
+            return Ok(());
+        }
+        let sets = world.owned_by(&deployment.metadata.uid);
+        let has_pods = |set: &ReplicaSet| {
+            let pods = world.owned_by::<Pod>(&set.metadata.uid);
+            // One that is on its way out may still hold what the new one needs.
+            pods.iter().any(|pod| !pod.is_finished())
+        };
+        recreates(&deployment, &sets, set, has_pods)
+    }
+}

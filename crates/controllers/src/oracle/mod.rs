@@ -1,0 +1,105 @@
+//! What must hold of what a controller looks after, and what users do to it: one component for each controller.
+//!
+//! The simulator collects both from [`Descriptor::oracle`](crate::Descriptor) and
+//! [`Descriptor::actions`](crate::Descriptor), and knows no controller by name. A controller's [`Oracle`] holds what has
+//! to be remembered between two checks; the checks themselves are the pure functions of its `invariants.rs`. Laws between
+//! controllers (only the leader writes, nobody is adopted by the dead) are the simulator's own.
+
+mod action;
+mod change;
+mod checks;
+mod history;
+mod world;
+
+use api::{Key, Meta, Rng};
+
+pub use action::{Target, UserAction};
+pub use change::{Actor, Change, Viewed};
+pub(crate) use checks::{
+    deletes_only_its_own, end_state_line, no_business, owner_of, released, versions,
+};
+pub(crate) use history::{Disturbances, Generations};
+pub use history::{LAG, REACTION, SLOW_REACTION};
+pub use world::{Raw, Run, View, World};
+
+/// The problem, in words that name the objects.
+pub type Verdict = Result<(), String>;
+
+/// What must hold of what one controller looks after.
+pub trait Oracle: Send {
+    /// Views that it needs beyond those that controllers cache.
+    fn views(&self) -> Vec<View> {
+        Vec::new()
+    }
+
+    /// Notes what later checks need to know. Called for every change, whoever made it, before anything is checked.
+    fn observe(&mut self, _world: &World, _change: &Change) {}
+
+    /// The server has lost changes: who was dead may live again.
+    fn forget_lost(&mut self) {}
+
+    /// After a write of this controller, unless the server lost changes a moment ago and caches may still show them.
+    fn after_write(&self, world: &World, change: &Change) -> Verdict;
+
+    /// After a write of this controller, also while caches may show what the server has lost.
+    fn after_any_write(&self, _world: &World, _change: &Change) -> Verdict {
+        Ok(())
+    }
+
+    /// After a write of another controller.
+    fn after_write_of_another(&self, _world: &World, _change: &Change) -> Verdict {
+        Ok(())
+    }
+
+    /// When nothing changes any more, all faults are over, and users have left nothing paused or broken.
+    fn at_rest(&self, world: &World) -> Verdict;
+
+    /// When nothing changes any more, although users may have paused or broken something.
+    fn settled(&self, _world: &World) -> Verdict {
+        Ok(())
+    }
+
+    /// Is there such an object? Asked for the keys that its expectations remember; none if it has no expectations.
+    fn exists(&self, _world: &World, _key: &Key) -> Option<bool> {
+        None
+    }
+
+    /// May the key fail for ever, as it does upstream?
+    fn may_fail(&self, _world: &World, _key: &Key) -> bool {
+        false
+    }
+
+    /// May the object stay half deleted for ever, as it does upstream?
+    fn may_stay(&self, _world: &World, _plural: &str, _meta: &Meta) -> bool {
+        false
+    }
+
+    /// May an owner that is gone become the controller of what changed, because upstream does not look again before this
+    /// write?
+    fn may_adopt_unseen(&self, _world: &World, _change: &Change) -> bool {
+        false
+    }
+
+    /// What a user sees of its objects in the end, a line for each, without names and times that differ from run to run.
+    /// What depends on who came first, and not on what was asked for, is left out.
+    fn end_state(&self, _world: &World) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// How the simulator gets an oracle for a run.
+pub type NewOracle = fn() -> Box<dyn Oracle>;
+
+/// What a user does to what a controller looks after, one thing after the other.
+pub type DrawActions = fn(&Draw<'_>) -> Vec<UserAction>;
+
+/// What a scenario draws actions from.
+pub struct Draw<'a> {
+    pub rng: &'a Rng,
+    /// Where namespaced objects go.
+    pub namespace: &'static str,
+    /// Makes its names its own.
+    pub number: usize,
+    /// Nodes are called node-0, node-1 and so on.
+    pub nodes: usize,
+}

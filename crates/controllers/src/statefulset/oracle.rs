@@ -1,0 +1,301 @@
+//! The oracle of StatefulSets: what its checks have to remember, and when each is asked.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use api::kinds::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet};
+use api::{Key, Meta, OwnerRef, Resource};
+use serde::Deserialize;
+
+use super::DESCRIPTOR;
+use super::invariants::{
+    after_ready, born_well, claim_bound, claims_converged, converged, in_order, one_at_a_time, safe,
+};
+use crate::oracle::{
+    Change, Disturbances, Oracle, Verdict, View, World, deletes_only_its_own, end_state_line,
+    owner_of, released,
+};
+
+const FOREGROUND: &str = "foregroundDeletion";
+
+pub struct StatefulSetOracle {
+    /// Who else touched the pods of a set.
+    disturbances: Disturbances,
+    /// Pods that were released by their set, by namespace and name.
+    released: BTreeSet<Key>,
+}
+
+impl Default for StatefulSetOracle {
+    fn default() -> StatefulSetOracle {
+        StatefulSetOracle {
+            disturbances: Disturbances::of::<StatefulSet>(),
+            released: BTreeSet::new(),
+        }
+    }
+}
+
+/// A claim, as far as its volume goes.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct ClaimVolume {
+    metadata: Meta,
+    status: ClaimStatus,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct ClaimStatus {
+    phase: String,
+}
+
+api::view!(ClaimVolume, PersistentVolumeClaim::TYPE);
+
+impl Oracle for StatefulSetOracle {
+    fn views(&self) -> Vec<View> {
+        vec![View::of::<ClaimVolume>()]
+    }
+
+    fn observe(&mut self, world: &World, change: &Change) {
+        self.disturbances.observe(world, change);
+        let (before, after) = (change.before::<Pod>(), change.after::<Pod>());
+        let Some(after) = after.map(|pod| pod.metadata.clone()) else {
+            return;
+        };
+        let controller = after.controller();
+        let was_controlled = before.map(|pod| pod.metadata.controller().is_some());
+        if was_controlled == Some(true) && controller.is_none() {
+            self.released.insert(after.key());
+        }
+        let Some(owner) = controller.filter(|owner| owner.kind == "StatefulSet") else {
+            return;
+        };
+        // It has a pod of this name again, and looks at its claims.
+        self.released.remove(&after.key());
+        if was_controlled == Some(false) {
+            // UPSTREAM: a set takes pods that it adopts as they are, with gaps between them and some beyond its end.
+            self.disturbances.note(&owner.uid, world.now());
+        }
+    }
+
+    fn forget_lost(&mut self) {
+        self.released.clear();
+    }
+
+    fn after_write(&self, world: &World, change: &Change) -> Verdict {
+        deletes_only_its_own(DESCRIPTOR.name, &StatefulSet::TYPE.kind, change)?;
+        check_bound(world, change)?;
+        if let Some(pod) = change.created::<Pod>() {
+            return self.check_created(world, &pod);
+        }
+        match change.ending::<Pod>() {
+            Some(pod) => self.check_deleted(world, &pod),
+            None => Ok(()),
+        }
+    }
+
+    fn at_rest(&self, world: &World) -> Verdict {
+        for set in world.store::<StatefulSet>().list() {
+            let (meta, pods) = (&set.metadata, world.owned_by::<Pod>(&set.metadata.uid));
+            let never_runs = |pod: &Arc<Pod>| !pod.is_ready() && has_lost_its_volume(world, pod);
+            if is_name_taken(world, &set) || pods.iter().any(never_runs) {
+                continue;
+            }
+            converged(
+                &set,
+                &pods,
+                &world.owned_by::<ControllerRevision>(&meta.uid),
+            )?;
+            claims_converged(&set, &self.looked_after(world, &meta.namespace))?;
+        }
+        self.check_released(world)
+    }
+
+    fn settled(&self, world: &World) -> Verdict {
+        for held in world.store::<StatefulSet>().list() {
+            let (meta, status) = (&held.metadata, &held.status);
+            let pods = world.owned_by::<Pod>(&meta.uid).len();
+            let said = (status.replicas, status.observed_generation);
+            let seen = (i32::try_from(pods).unwrap_or(i32::MAX), meta.generation);
+            if !meta.is_terminating() && said != seen {
+                return Err(format!(
+                    "{}: status says (replicas, generation) {said:?}, it is {seen:?}",
+                    meta.key()
+                ));
+            }
+        }
+        self.check_released(world)
+    }
+
+    /// UPSTREAM: a set whose pod's name is taken waits for ever.
+    fn may_fail(&self, world: &World, key: &Key) -> bool {
+        let set = world.store::<StatefulSet>().get(key);
+        set.is_some_and(|set| is_name_taken(world, &set))
+    }
+
+    fn may_stay(&self, world: &World, plural: &str, meta: &Meta) -> bool {
+        let is_stuck = |pod: &Arc<Pod>| waits_for_its_claim(world, pod);
+        match plural {
+            "pods" => {
+                let pod = world.store::<Pod>().get(&meta.key());
+                pod.is_some_and(|pod| is_stuck(&pod))
+            }
+            "statefulsets" => {
+                let pods = world.owned_by::<Pod>(&meta.uid);
+                meta.has_finalizer(FOREGROUND) && pods.iter().any(is_stuck)
+            }
+            _ => false,
+        }
+    }
+
+    /// UPSTREAM: a set makes itself, or a pod that goes, the owner of its claims without a live look. That a pod is on its
+    /// way out does not matter: its claim is to go as well.
+    fn may_adopt_unseen(&self, world: &World, change: &Change) -> bool {
+        let Some(claim) = change.after::<PersistentVolumeClaim>() else {
+            return false;
+        };
+        let owner = claim.metadata.controller();
+        owner.is_some_and(|owner| owner.kind == "Pod") || world.may_lag::<StatefulSet>()
+    }
+
+    fn end_state(&self, world: &World) -> Vec<String> {
+        let mut sets = world.store::<StatefulSet>().list();
+        // One that is still being deleted waits for ever: whether it came to that depends on how far it was.
+        sets.retain(|set| !set.metadata.is_terminating());
+        let line = |set: &Arc<StatefulSet>| {
+            let strategy = &set.spec.update_strategy;
+            let rolls = !strategy.on_delete && strategy.partition == 0;
+            end_state_line(world, "statefulset", &set.metadata, set.replicas(), rolls)
+        };
+        sets.iter().map(line).collect()
+    }
+}
+
+impl StatefulSetOracle {
+    fn check_created(&self, world: &World, pod: &Pod) -> Verdict {
+        let meta = &pod.metadata;
+        let owner = meta.controller().filter(|it| it.kind == "StatefulSet");
+        let Some(owner) = owner else {
+            return Ok(());
+        };
+        let sets = world.store::<StatefulSet>();
+        let Some(set) = sets.find(&meta.namespace, &owner.name) else {
+            return Ok(());
+        };
+        let pods = world.owned_by::<Pod>(&owner.uid);
+        safe(&set, &pods)?;
+        born_well(&set, pod)?;
+        if self.is_blameless(world, &set) {
+            return Ok(());
+        }
+        in_order(&set, &pods)?;
+        after_ready(&set, &pods, pod)
+    }
+
+    /// The controller deleted a pod: were enough left?
+    fn check_deleted(&self, world: &World, pod: &Pod) -> Verdict {
+        match owner_of::<StatefulSet>(world, &pod.metadata) {
+            Some(set) if !self.is_blameless(world, &set) => {
+                one_at_a_time(&set, &world.owned_by(&set.metadata.uid), pod)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Did somebody else touch the pods, or could the controller not see them?
+    fn is_blameless(&self, world: &World, set: &StatefulSet) -> bool {
+        let meta = &set.metadata;
+        world.may_lag::<StatefulSet>()
+            || world.may_lag::<Pod>()
+            || meta.generation != set.status.observed_generation
+            || self.disturbances.is_recent(&meta.uid, world.now())
+    }
+
+    fn check_released(&self, world: &World) -> Verdict {
+        released(world, |set: &StatefulSet, labels| {
+            set.spec.selector.matches(labels)
+        })
+    }
+
+    /// Claims of a namespace, but for those of pods that left their set, as long as it has no other of that name.
+    ///
+    /// UPSTREAM: a set looks at the claims of the pods that it has. The claim of one that was taken from it stays as
+    /// it is, whatever the retention policy says.
+    fn looked_after(&self, world: &World, namespace: &str) -> Vec<Arc<PersistentVolumeClaim>> {
+        let mut claims = world
+            .store::<PersistentVolumeClaim>()
+            .in_namespace(namespace);
+        claims.retain(|claim| {
+            let name = &claim.metadata.name;
+            let is_of = |pod: &str| name.strip_suffix(pod).is_some_and(|it| it.ends_with('-'));
+            let mut released = self.released.iter();
+            !released.any(|pod| pod.namespace == *namespace && is_of(&pod.name))
+        });
+        claims
+    }
+}
+
+/// A claim got a pod for its owner: rightly?
+fn check_bound(world: &World, change: &Change) -> Verdict {
+    let Some((before, claim)) = change.updated::<PersistentVolumeClaim>() else {
+        return Ok(());
+    };
+    let meta = &claim.metadata;
+    let owner = meta.controller().filter(|owner| owner.kind == "Pod");
+    let (None, Some(owner)) = (before.metadata.controller(), owner) else {
+        return Ok(());
+    };
+    if world.may_lag::<StatefulSet>() || world.may_lag::<Pod>() {
+        return Ok(());
+    }
+    let sets = world.store::<StatefulSet>().in_namespace(&meta.namespace);
+    sets.iter()
+        .try_for_each(|set| claim_bound(set, &claim, owner))
+}
+
+/// UPSTREAM: a claim that has lost its volume never gets another. That happens when the server loses the volume, and
+/// whoever binds them still sees it.
+fn has_lost_its_volume(world: &World, pod: &Pod) -> bool {
+    let claims = world.store::<ClaimVolume>();
+    pod.volumes().iter().any(|volume| {
+        let claim = claims.find(&pod.metadata.namespace, &volume.claim_name);
+        claim.is_some_and(|claim| claim.status.phase == "Lost")
+    })
+}
+
+/// A pod that another controller has adopted, or that the set does not select, may bear a name that a StatefulSet
+/// needs: then the set waits for ever, as it does upstream.
+fn is_name_taken(world: &World, set: &StatefulSet) -> bool {
+    let meta = &set.metadata;
+    let start = set.spec.ordinals.start;
+    let wanted = start..start.saturating_add(set.replicas());
+    let is_of_set = |pod: &Pod| {
+        let place = pod.metadata.name.strip_prefix(&*meta.name);
+        let place = place.and_then(|rest| rest.strip_prefix('-'));
+        let place = place.and_then(|digits| digits.parse::<i32>().ok());
+        place.is_some_and(|place| wanted.contains(&place))
+    };
+    let is_anothers = |pod: &Pod| match pod.metadata.controller() {
+        Some(owner) => owner.uid != meta.uid,
+        None => !set.spec.selector.matches(&pod.metadata.labels),
+    };
+    let pods = world.store::<Pod>().in_namespace(&meta.namespace);
+    pods.iter().any(|pod| is_of_set(pod) && is_anothers(pod))
+}
+
+/// UPSTREAM: a pod that a smaller set makes go owns the claims that go with it. If the set is deleted in the foreground
+/// then, so is the pod: it waits until its claims are gone, and they until no pod uses them, for ever.
+fn waits_for_its_claim(world: &World, pod: &Pod) -> bool {
+    let meta = &pod.metadata;
+    let blocks =
+        |owner: &OwnerRef| owner.uid == meta.uid && owner.block_owner_deletion == Some(true);
+    let claims = world.store::<PersistentVolumeClaim>();
+    let claims = claims.in_namespace(&meta.namespace);
+    let mut claims = claims.iter().map(|claim| &claim.metadata);
+    let uses = |claim: &Meta| {
+        let mut volumes = pod.volumes().iter();
+        volumes.any(|volume| *volume.claim_name == *claim.name)
+    };
+    meta.has_finalizer(FOREGROUND)
+        && claims
+            .any(|claim| claim.is_terminating() && uses(claim) && claim.owners.iter().any(blocks))
+}
