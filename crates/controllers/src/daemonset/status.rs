@@ -46,12 +46,20 @@ pub fn compute(snapshot: &Snapshot, now: MicroTime) -> DaemonSetStatus {
 
 /// How the status differs from the one that the set has.
 pub(super) fn change(set: &DaemonSet, status: &DaemonSetStatus, outcome: &Outcome) -> StatusChange {
-    if set.status == *status {
+    let held = &set.status;
+    let is_moving = outcome.moved && outcome.failure.is_none();
+    let counts = [
+        (held.number_ready, status.number_ready),
+        (held.number_available, status.number_available),
+        (
+            held.updated_number_scheduled,
+            status.updated_number_scheduled,
+        ),
+    ];
+    if held == status {
         StatusChange::None
-    } else if outcome.moved && outcome.failure.is_none() {
-        StatusChange::Moving
-    } else if set.status.observed_generation == status.observed_generation {
-        StatusChange::Counts
+    } else if is_moving || held.observed_generation == status.observed_generation {
+        StatusChange::of_counts(&counts, is_moving)
     } else {
         StatusChange::Now
     }

@@ -254,15 +254,18 @@ impl Workload for Deployments {
         _: &Outcome,
         _: MicroTime,
     ) -> (DeploymentStatus, StatusChange) {
-        let (held, after) = (&*snapshot.deployment, &planned.plan.after);
-        let same_annotations = held.metadata.annotations == after.annotations;
-        let change = if after.report == Report::AsIs
-            || held.status == planned.status && same_annotations
-        {
+        let (deployment, after) = (&*snapshot.deployment, &planned.plan.after);
+        let (held, status) = (&deployment.status, &planned.status);
+        let same_annotations = deployment.metadata.annotations == after.annotations;
+        let change = if after.report == Report::AsIs || held == status && same_annotations {
             StatusChange::None
-        } else if same_annotations && status::differs_in_counts_alone(&held.status, &planned.status)
-        {
-            StatusChange::Counts
+        } else if same_annotations && status::differs_in_counts_alone(held, status) {
+            let counts = [
+                (held.ready_replicas, status.ready_replicas),
+                (held.available_replicas, status.available_replicas),
+                (held.updated_replicas, status.updated_replicas),
+            ];
+            StatusChange::of_counts(&counts, false)
         } else {
             StatusChange::Now
         };

@@ -81,14 +81,18 @@ pub(super) fn change<K: ReplicaOwner>(
     outcome: &Outcome,
 ) -> StatusChange {
     let held = owner.status();
+    let is_moving = outcome.moved && outcome.failure.is_none();
+    let counts = [
+        (held.ready_replicas, status.ready_replicas),
+        (held.available_replicas, status.available_replicas),
+    ];
     if held == status {
         StatusChange::None
-    } else if outcome.moved && outcome.failure.is_none() {
-        StatusChange::Moving
-    } else if held.observed_generation == status.observed_generation
-        && held.conditions == status.conditions
+    } else if is_moving
+        || held.observed_generation == status.observed_generation
+            && held.conditions == status.conditions
     {
-        StatusChange::Counts
+        StatusChange::of_counts(&counts, is_moving)
     } else {
         StatusChange::Now
     }

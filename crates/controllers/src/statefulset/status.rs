@@ -70,7 +70,13 @@ pub(super) fn change(set: &StatefulSet, status: &StatefulSetStatus) -> StatusCha
     if !differs(set, status) {
         StatusChange::None
     } else if differs_in_counts_alone(set, status) {
-        StatusChange::Counts
+        let held = &set.status;
+        let counts = [
+            (held.ready_replicas, status.ready_replicas),
+            (held.available_replicas, status.available_replicas),
+            (held.updated_replicas, status.updated_replicas),
+        ];
+        StatusChange::of_counts(&counts, false)
     } else {
         StatusChange::Now
     }

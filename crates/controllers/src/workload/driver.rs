@@ -135,12 +135,24 @@ pub trait Outcome: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusChange {
     None,
-    /// Counts alone: they wait for more of them.
+    /// Counts alone, and none got worse: they wait for more of them.
     Counts,
     /// Pods were created or deleted a moment ago, and will be counted in a moment.
     Moving,
-    /// More than counts: it is written at once.
+    /// More than counts, or a count that fell: it is written at once.
     Now,
+}
+
+impl StatusChange {
+    /// For a status that differs in counts alone: those that rose wait for more of them, one that fell is news. `counts`
+    /// are the good ones (ready, available, updated), as the server has them and as they are.
+    pub fn of_counts(counts: &[(i32, i32)], is_moving: bool) -> StatusChange {
+        match counts.iter().any(|(held, now)| now < held) {
+            true => StatusChange::Now,
+            false if is_moving => StatusChange::Moving,
+            false => StatusChange::Counts,
+        }
+    }
 }
 
 /// What is remembered of each key from sync to sync.

@@ -1,7 +1,8 @@
 //! How often a status that only counts is written.
 //!
 //! While pods come and go by the thousand, each change would be a write that the next one makes
-//! void. Counts wait for their turn; what says more than a count is written at once.
+//! void. Counts that rise wait for more of them; what says more than a count, and a count that falls, is written at
+//! once: whoever reads a status must not take what is broken for complete.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;

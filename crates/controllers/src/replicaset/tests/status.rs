@@ -118,3 +118,30 @@ fn a_failure_appears_once_and_goes_with_success() {
             .is_empty()
     );
 }
+
+#[test]
+fn counts_that_fall_are_news_and_counts_that_rise_can_wait() {
+    use crate::workload::StatusChange;
+    let check = |held: (i32, i32), now: (i32, i32), moved: bool, expected: StatusChange| {
+        let of = |(ready, available): (i32, i32)| api::kinds::ReplicaSetStatus {
+            ready_replicas: ready,
+            available_replicas: available,
+            ..Default::default()
+        };
+        let owner = api::kinds::ReplicaSet {
+            status: of(held),
+            ..Default::default()
+        };
+        let outcome = super::super::Outcome {
+            moved,
+            failure: None,
+        };
+        let change = super::super::status::change(&owner, &of(now), &outcome);
+        assert_eq!(change, expected, "{held:?} {now:?} {moved}");
+    };
+    check((3, 3), (3, 3), true, StatusChange::None);
+    check((3, 2), (3, 3), false, StatusChange::Counts);
+    check((3, 2), (3, 3), true, StatusChange::Moving);
+    check((3, 3), (3, 2), false, StatusChange::Now);
+    check((3, 3), (2, 2), true, StatusChange::Now);
+}

@@ -37,7 +37,7 @@ async fn an_ordered_set_goes_one_by_one_and_then_rests() {
         DELETE pods/web-2
         PUT statefulsets/web/status
         DELETE pods/web-1
-        PUT statefulsets/web/status"#]]
+        PUT statefulsets/web/status ×2"#]]
     .assert_eq(&world.written());
     roll_out(&world).await;
     world.written();
@@ -308,7 +308,10 @@ async fn counts_that_change_together_are_written_together() {
 #[tokio::test(start_paused = true)]
 async fn a_large_parallel_set_rests_after_its_counts_were_written() {
     let large = StatusThrottle::LARGE;
-    for (size, at_once) in [(large, ""), (large - 1, "POST pods")] {
+    for (size, at_once) in [
+        (large, ""),
+        (large - 1, "POST pods\nPUT statefulsets/web/status"),
+    ] {
         let world = world().await;
         let set = parallel(stateful_set(size));
         world.create(&StatefulSet::TYPE, set).await;
