@@ -340,6 +340,7 @@ fn manager(options: &Options, served: &Served, clock: &Clock, rng: &Rng) -> Mana
     let transport = served.server.transport();
     let mut manager = Manager::in_process(transport, options, clock.clone(), rng.fork(), decisions);
     manager.environment.root_ca = Some(served.pki.ca_certificate.clone());
-    manager.environment.service_account_key = Some(served.pki.service_account_key.clone().into_bytes());
+    manager.environment.service_account_key =
+        Some(served.pki.service_account_key.clone().into_bytes());
     manager
 }

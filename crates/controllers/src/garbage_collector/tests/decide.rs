@@ -67,11 +67,11 @@ fn what_is_deleted() {
 
 #[test]
 fn what_is_kept() {
-    check(&["ns/a"], "", expect!["Nothing: kept: it has no owner"]);
+    check(&["ns/a"], "", expect!["Nothing: is kept: it has no owner"]);
     check(
         &["ns/a <o"],
         "s",
-        expect!["Nothing: kept: all its owners exist"],
+        expect!["Nothing: is kept: all its owners exist"],
     );
     check(
         &["ns/a <o deleting"],
@@ -125,12 +125,12 @@ fn foreground_deletion_comes_back_up() {
             "ns/o deleting +foregroundDeletion",
         ],
         "",
-        expect!["DeleteFirst([a, b]): waits for 2 dependents that block its deletion"],
+        expect!["DeleteFirst([a, b]): waits for 2 dependents: they block its deletion"],
     );
     check(
         &["ns/c <o", "ns/o deleting +foregroundDeletion"],
         "",
-        expect!["RemoveForegroundFinalizer: goes now: no dependent blocks its deletion any more"],
+        expect!["RemoveForegroundFinalizer: removes the finalizer: no dependent blocks its deletion any more"],
     );
     check(
         &[
@@ -138,7 +138,7 @@ fn foreground_deletion_comes_back_up() {
             "ns/o deleting +foregroundDeletion",
         ],
         "",
-        expect!["DeleteFirst([]): waits for 1 dependents that block its deletion"],
+        expect!["DeleteFirst([]): waits for 1 dependent: they block its deletion"],
     );
 }
 
