@@ -226,11 +226,11 @@ fn complete(replicas: i32, revision: &str) -> Line {
 }
 
 fn repairs(pod: &ObjectId, wrong: [bool; 3]) -> Line {
-    let parts = ["labels", "volumes", "owner references of its claims"];
+    let parts = ["labels", "volumes", "claim owner references"];
     let wrong: Vec<&str> = std::iter::zip(wrong, parts)
         .filter_map(|(wrong, part)| wrong.then_some(part))
         .collect();
-    let why = format!("these do not match the set: {}", wrong.join(", "));
+    let why = format!("its {} do not match the set", wrong.join(" and "));
     Line::acts("Repairs", format!("updates {}", pod.name)).because(why)
 }
 

@@ -52,10 +52,13 @@ pub(crate) fn on_delete(outdated: usize) -> Line {
         .hint("delete outdated pods; kubectl get pods -L controller-revision-hash shows which they are")
 }
 
-/// `acts: creates 3 pods: it has 0 of 3`, for snapshots of plans.
+/// `waits: is suspended [hint: resume it]`, for snapshots of plans.
 #[cfg(test)]
 pub(crate) fn with_class(line: impl Into<Line>) -> String {
     let line = line.into();
     let class = format!("{:?}", line.class).to_lowercase();
-    format!("{class}: {line}")
+    match &*line.hint {
+        "" => format!("{class}: {line}"),
+        hint => format!("{class}: {line} [hint: {hint}]"),
+    }
 }

@@ -60,13 +60,12 @@ fn pods_leave_nodes_that_are_not_for_them() {
     check(
         "max=1 selector=disk/ssd | n1 n2:disk=ssd | a@n1:ready b@n2:ready",
         expect![
-            "deletes a on n1: the node does not match the node selector and affinity of the template"
+            "acts: deletes a on n1: the node does not match the node selector and affinity of the template"
         ],
     );
     check(
         "max=1 | n1:taint=k/NoExecute n2:taint=k/NoSchedule n3:taint=k/NoSchedule | a@n1:ready b@n2:ready",
-        expect![[r#"
-            deletes a on n1: the taint k:NoExecute is not tolerated"#]],
+        expect!["acts: deletes a on n1: the taint k:NoExecute is not tolerated"],
     );
 }
 
@@ -208,7 +207,7 @@ fn on_delete_leaves_old_pods_to_the_user() {
     check(
         "ondelete | n1 n2 | a@n1:ready,old b@n2:old",
         expect![[r#"
-            waits: leaves 2 outdated pods alone until they are deleted: the update strategy is OnDelete
+            waits: leaves 2 outdated pods alone until they are deleted: the update strategy is OnDelete [hint: delete outdated pods; kubectl get pods -L controller-revision-hash shows which they are]
             waits: waits for 1 pod to be available"#]],
     );
 }

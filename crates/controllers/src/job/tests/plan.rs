@@ -355,7 +355,7 @@ fn says_why() {
         states: wants no pods: 2 of 2 succeeded
         waits: waits for 1 terminating pod to end: podReplacementPolicy replaces pods only when they have ended; 0 succeeded
         acts: deletes 1 pod: it is suspended
-        waits: is suspended
+        waits: is suspended [hint: set spec.suspend to false to resume it]
         acts: ends (BackoffLimitExceeded) and deletes 1 active pod: Job has reached the specified backoff limit
         waits: replaces failed pods at 2024-01-01T01:00:15Z: 2 pods failed since the last success
         waits: waits for the cache: it does not show yet which pods were just created or deleted

@@ -90,11 +90,11 @@ fn an_operator_reads_what_holds_it() {
     let mut findings = some();
     findings.estimate_seconds = 15;
     expect![[r#"
-        waits until 2 pods are gone
-        waits until 1 xs.a.io are gone
+        waits until all pods are gone: 2 are left
+        waits until all xs.a.io are gone: 1 is left
         waits for 1 object with finalizer a/f
         waits for 3 objects with finalizer b/f
-        looks again in at most 15 s: pods have time to end
+        checks again in at most 15 s: pods have time to end
         could not delete everything: [no, z, a]"#]]
     .assert_eq(&in_words(&findings));
     assert_eq!(

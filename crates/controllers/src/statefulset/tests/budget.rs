@@ -49,7 +49,9 @@ fn a_budget_lets_several_be_updated_at_once() {
     );
     check_budget(
         "replicas=4 max=2 | 0:ready,rev=old 1:ready,rev=old 2:running",
-        expect!["- waits: waits until web-2 is running and ready: OrderedReady handles one pod after the other"],
+        expect![
+            "- waits: waits until web-2 is running and ready: OrderedReady handles one pod after the other"
+        ],
     );
     check_budget(
         "replicas=4 max=2 parallel | 0:running,rev=old 1:ready,rev=old 2:ready,rev=old 3:ready",
@@ -59,7 +61,9 @@ fn a_budget_lets_several_be_updated_at_once() {
     );
     check_budget(
         "replicas=4 max=2 parallel | 0:running,rev=old 1:ready,rev=old 2:ready,rev=old 3:running",
-        expect!["- waits: waits to update more pods: 2 pods are unavailable, and maxUnavailable is 2"],
+        expect![
+            "- waits: waits to update more pods: 2 pods are unavailable, and maxUnavailable is 2"
+        ],
     );
     let gate_off = text(&snapshot(
         &format!("replicas=4 max=2 | {four}"),

@@ -118,11 +118,15 @@ fn an_ordered_set_creates_the_first_that_is_missing() {
 fn an_ordered_set_waits_for_the_one_before() {
     check(
         "replicas=2 | 0:running",
-        expect!["- waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"],
+        expect![
+            "- waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"
+        ],
     );
     check(
         "replicas=2 | 0:pending",
-        expect!["- waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"],
+        expect![
+            "- waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"
+        ],
     );
     check(
         "replicas=2 | 0:ready,gone",
@@ -130,7 +134,9 @@ fn an_ordered_set_waits_for_the_one_before() {
     );
     check(
         "replicas=2 min=30 | 0:ready,since=10",
-        expect!["- waits: counts web-0 as available at 2024-01-01T00:00:20Z: minReadySeconds has not passed"],
+        expect![
+            "- waits: counts web-0 as available at 2024-01-01T00:00:20Z: minReadySeconds has not passed"
+        ],
     );
     check(
         "replicas=2 min=30 | 0:ready,since=30",
@@ -219,7 +225,9 @@ fn an_ordered_set_scales_down_from_the_top() {
     );
     check(
         "replicas=1 | 0:running 1:ready",
-        expect!["- waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"],
+        expect![
+            "- waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"
+        ],
     );
     check(
         "replicas=1 min=30 | 0:ready 1:ready,since=5 2:ready,since=5",
@@ -288,7 +296,9 @@ fn an_update_goes_from_the_top_one_by_one() {
     );
     check(
         "replicas=2 ondelete | 0:ready,rev=old 1:ready,rev=old",
-        expect!["- waits: leaves 2 outdated pods alone until they are deleted: the update strategy is OnDelete"],
+        expect![
+            "- waits: leaves 2 outdated pods alone until they are deleted: the update strategy is OnDelete [hint: delete outdated pods; kubectl get pods -L controller-revision-hash shows which they are]"
+        ],
     );
     check(
         "replicas=2 ondelete | 0:ready,rev=old",
@@ -310,7 +320,9 @@ fn an_update_goes_from_the_top_one_by_one() {
 fn a_partition_keeps_the_lower_ones() {
     check(
         "replicas=3 partition=2 | 0:ready,rev=old 1:ready,rev=old 2:ready",
-        expect!["- states: keeps 2 outdated pods: the partition lets ordinals from 2 on be updated"],
+        expect![
+            "- states: keeps 2 outdated pods: the partition lets ordinals from 2 on be updated"
+        ],
     );
     check(
         "replicas=3 partition=2 | 1:ready,rev=old 2:ready",
@@ -342,36 +354,44 @@ fn a_superseded_pod_that_never_got_ready_is_waited_for_unless_recovery_is_on() {
     check(
         stuck,
         expect![
-            "- waits until web-2 runs and is ready, though it is of revision bad and new is wanted: delete web-2 if it never gets ready"
+            "- waits: waits until web-2 is running and ready: OrderedReady handles one pod after the other, although its revision bad is superseded by new [hint: delete pod web-2 if it never becomes ready]"
         ],
     );
     check_recovery(
         stuck,
         expect![[r#"
             delete web-2
-            - deletes web-2: it is not ready, holds up the others, and its revision bad has been superseded by new"#]],
+            - acts: deletes web-2: it is not ready, blocks the others, and its revision bad is superseded by new"#]],
     );
     check_recovery(
         "replicas=2 | 0:running,rev=old",
         expect![[r#"
             delete web-0
-            - deletes web-0: it is not ready, holds up the others, and its revision old has been superseded by new"#]],
+            - acts: deletes web-0: it is not ready, blocks the others, and its revision old is superseded by new"#]],
     );
     check_recovery(
         "replicas=2 | 0:running,rev=old 1:ready,rev=old",
-        expect!["- waits until web-0 runs and is ready"],
+        expect![
+            "- waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"
+        ],
     );
     check_recovery(
         "replicas=2 partition=2 | 0:running,rev=old",
-        expect!["- waits until web-0 runs and is ready"],
+        expect![
+            "- waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"
+        ],
     );
     check_recovery(
         "replicas=2 ondelete | 0:running,rev=bad",
-        expect!["- waits until web-0 runs and is ready"],
+        expect![
+            "- waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"
+        ],
     );
     check_recovery(
         "replicas=2 | 0:running",
-        expect!["- waits until web-0 runs and is ready"],
+        expect![
+            "- waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"
+        ],
     );
 }
 
@@ -382,13 +402,13 @@ fn members_get_their_identity_and_claims_back() {
         "replicas=1 | 0:ready,nolabel",
         expect![[r#"
             repair 0 identity=true storage=false
-            - acts: updates web-0: these do not match the set: labels"#]],
+            - acts: updates web-0: its labels do not match the set"#]],
     );
     check(
         "replicas=1 claims | 0:ready,novolume |",
         expect![[r#"
             repair 0 identity=false storage=true +data-web-0
-            - acts: updates web-0: these do not match the set: volumes"#]],
+            - acts: updates web-0: its volumes do not match the set"#]],
     );
     check(
         "replicas=1 claims | 0:ready |",
@@ -411,7 +431,7 @@ fn members_get_their_identity_and_claims_back() {
         "replicas=1 claims whendeleted=delete | 0:ready | data-web-0",
         expect![[r#"
             repair 0 identity=false storage=false update_owners data-web-0
-            - acts: updates web-0: these do not match the set: owner references of its claims"#]],
+            - acts: updates web-0: its claim owner references do not match the set"#]],
     );
 }
 
@@ -429,27 +449,27 @@ fn claims_of_condemned_pods_come_before_their_deletion() {
     check(
         "replicas=1 claims scaled=delete | | data-web-0:pod=before",
         expect![
-            "- creates no web-0 yet: its claim data-web-0 still belongs to the pod before it and goes with that"
+            "- waits: waits to create web-0: its claim data-web-0 is deleted with the previous pod"
         ],
     );
     check(
         "replicas=2 claims scaled=delete parallel | | data-web-0:pod=before",
         expect![[r#"
             create 1 at new +data-web-1
-            - creates no web-0 yet: its claim data-web-0 still belongs to the pod before it and goes with that
-            - creates web-1 at new"#]],
+            - waits: waits to create web-0: its claim data-web-0 is deleted with the previous pod
+            - acts: creates web-1 of revision new: it is missing"#]],
     );
     check(
         "replicas=1 claims | | data-web-0:pod=before",
         expect![[r#"
             create 0 at new
-            - creates web-0 at new"#]],
+            - acts: creates web-0 of revision new: it is missing"#]],
     );
     check(
         "replicas=1 claims | | data-web-0:gone",
         expect![[r#"
             create 0 at new leaving data-web-0
-            - creates web-0 at new"#]],
+            - acts: creates web-0 of revision new: it is missing"#]],
     );
 }
 
@@ -508,7 +528,9 @@ fn an_update_counts_pods_that_have_been_ready_long_enough() {
     );
     check(
         "replicas=2 min=30 ondelete parallel | 0:ready,rev=old,since=1 1:ready,since=1",
-        expect!["- waits: leaves 1 outdated pod alone until it is deleted: the update strategy is OnDelete"],
+        expect![
+            "- waits: leaves 1 outdated pod alone until it is deleted: the update strategy is OnDelete [hint: delete outdated pods; kubectl get pods -L controller-revision-hash shows which they are]"
+        ],
     );
 }
 
