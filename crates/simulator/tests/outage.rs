@@ -58,7 +58,7 @@ impl World {
         }
         let decisions = Decisions::new();
         let manager = Manager::in_process(transport, &flags(), clock, rng, decisions);
-        let metrics = manager.parts.metrics.clone();
+        let metrics = manager.environment.metrics.clone();
         tasks.push(spawn(manager.run(leadership.clone(), stop)));
         World {
             user: Client::new(server.transport()),

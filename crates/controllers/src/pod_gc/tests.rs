@@ -10,7 +10,6 @@ use serde_json::json;
 use testkit::World;
 
 use super::{controller, plan};
-use runtime::Context;
 
 /// `name:phase,age` with facts `on=N`, `deleting`, `evicted`.
 fn pod(text: &str) -> Arc<Pod> {

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::{Verdict, check, controller};
-use runtime::Context;
 
 fn verdict(ttl: Option<i32>, condition: Value, now: i64) -> Verdict {
     let json = json!({
