@@ -106,7 +106,9 @@ fn decided(run: &Run, noted: &Noted, workloads: &[Workload]) -> Vec<Entry> {
         let Some(workload) = followed.get(uid.as_str()) else {
             continue;
         };
-        let lines = decision.lines.iter();
+        // That a Job fails is an entry of its own.
+        let is_reported = |line: &&Line| workload.failure.is_some() && line.reason == "Ends";
+        let lines = decision.lines.iter().filter(|line| !is_reported(line));
         let acts: Vec<&Line> = lines.filter(|line| line.class == Class::Acts).collect();
         let at = seconds(run.start, decision.at);
         let entry = |what: &str, why: &str| Entry {
