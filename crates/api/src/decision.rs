@@ -104,7 +104,7 @@ pub struct Line {
     /// `enough pods are available without them`; empty where there is no more to say.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub why: Cow<'static, str>,
-    /// When it happens, or is over, if only time has to pass.
+    /// When it happens, if only time has to pass: `progress deadline`, `is evicted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
     /// What a user can do about it.
@@ -166,23 +166,46 @@ impl Line {
         (self.class, &self.reason, &self.object) == (other.class, &other.reason, &other.object)
     }
 
-    /// How much memory its texts take.
+    /// How much memory its texts and its object take.
     pub fn bytes(&self) -> usize {
-        self.what.len() + self.why.len() + self.hint.len()
+        let object = self.object.as_deref();
+        let object = object.map_or(0, |object| size_of::<ObjectId>() + object.name.len());
+        self.what.len() + self.why.len() + self.hint.len() + object
     }
 }
 
-/// `what: why (until 09:43:07Z)`
+/// `what at 2026-01-01T09:43:07Z: why`
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;
-        if !self.why.is_empty() {
-            write!(f, ": {}", self.why)?;
+        if let Some(at) = self.until {
+            write!(f, " at {at}")?;
         }
-        match self.until {
-            Some(at) => write!(f, " (until {at})"),
-            None => Ok(()),
+        match &*self.why {
+            "" => Ok(()),
+            why => write!(f, ": {why}"),
         }
+    }
+}
+
+/// A number and its noun, which agree: `1 pod`, `3 pods`.
+pub fn counted<N: Copy + PartialEq + From<u8> + fmt::Display>(
+    count: N,
+    noun: &str,
+) -> impl fmt::Display {
+    let plural = agree(count, "", "s");
+    fmt::from_fn(move |f| write!(f, "{count} {noun}{plural}"))
+}
+
+/// The word that agrees with a number: `agree(count, "is", "are")`.
+pub fn agree<N: PartialEq + From<u8>>(
+    count: N,
+    one: &'static str,
+    many: &'static str,
+) -> &'static str {
+    match count == N::from(1) {
+        true => one,
+        false => many,
     }
 }
 
@@ -236,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_line_reads_back_as_it_was_written() {
-        let line = Line::waits("RollsOut", "keeps web-1 at 3 pods")
+        let line = Line::waits("TimesOutAt", "progress deadline")
             .because("2 new pods are not available yet")
             .until(Time::from_unix(60))
             .hint("kubectl describe pod web-2")
@@ -250,19 +273,33 @@ mod tests {
         let json = serde_json::to_string(&line).unwrap();
         assert_eq!(
             json,
-            r#"{"class":"waits","reason":"RollsOut","object":{"group":"apps","kind":"ReplicaSet","namespace":"default","name":"web-1"},"what":"keeps web-1 at 3 pods","why":"2 new pods are not available yet","until":"1970-01-01T00:01:00Z","hint":"kubectl describe pod web-2"}"#
+            r#"{"class":"waits","reason":"TimesOutAt","object":{"group":"apps","kind":"ReplicaSet","namespace":"default","name":"web-1"},"what":"progress deadline","why":"2 new pods are not available yet","until":"1970-01-01T00:01:00Z","hint":"kubectl describe pod web-2"}"#
         );
         assert_eq!(serde_json::from_str::<Line>(&json).unwrap(), line);
         assert_eq!(
             line.to_string(),
-            "keeps web-1 at 3 pods: 2 new pods are not available yet (until 1970-01-01T00:01:00Z)"
+            "progress deadline at 1970-01-01T00:01:00Z: 2 new pods are not available yet"
         );
     }
 
     #[test]
-    fn other_numbers_are_the_same_story() {
-        let creates = |count: usize| Line::acts("CreatesPods", format!("creates {count} pods"));
+    fn lines_that_differ_in_numbers_alone_repeat_each_other() {
+        let creates = |count: usize| {
+            let what = format!("creates {}", counted(count, "pod"));
+            Line::acts("CreatesPods", what)
+        };
         assert!(creates(1).repeats(&creates(2)));
-        assert!(!creates(1).repeats(&Line::waits("CreatesPods", "creates 1 pods")));
+        assert!(!creates(1).repeats(&Line::waits("CreatesPods", "creates 1 pod")));
+    }
+
+    #[test]
+    fn nouns_and_verbs_agree_with_numbers() {
+        assert_eq!(counted(1_i32, "pod").to_string(), "1 pod");
+        assert_eq!(counted(0_usize, "pod").to_string(), "0 pods");
+        assert_eq!(counted(2_i64, "old pod").to_string(), "2 old pods");
+        assert_eq!(
+            [agree(1, "is", "are"), agree(3, "is", "are")],
+            ["is", "are"]
+        );
     }
 }

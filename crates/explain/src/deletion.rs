@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::facts::{Facts, controller_uid};
+use crate::facts::{Facts, controller_uid, kind_of};
 use crate::json::text;
-use crate::pod::trouble;
+use crate::pod::problem;
 use crate::words::short;
-use crate::{Obstacle, State, Telling, finalizers, help};
+use crate::{Draft, Obstacle, State, finalizers, help};
 
 /// An object that is being deleted is held by its finalizers, whatever its kind, and one that waits for what it owns
 /// by whatever holds that.
-pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
+pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let (object, kind) = (&facts.object, facts.kind());
     if kind == "Pod" || kind == "Namespace" {
         // These have more to say about it themselves.
@@ -22,30 +22,30 @@ pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
         return;
     };
     // What kept it from being complete does not matter any more.
-    told.explanation.in_the_way.clear();
-    told.explanation.help = None;
+    draft.explanation.in_the_way.clear();
+    draft.explanation.help = None;
     let mut held = Vec::new();
     note_owned(facts, object, &mut BTreeSet::new(), &mut held);
     held.sort_by_key(|(_, obstacle)| obstacle.passing);
     let first = held.first().map_or(String::new(), |(_, first)| {
         format!("; {} {}", first.object, short(&first.why))
     });
-    told.conclude(
+    draft.conclude(
         State::Stuck,
         format!("is being deleted; {}{first}", own.why),
     );
-    told.offer(help::finalizer(facts, object));
+    draft.offer(help::finalizer(facts, object));
     for (owned, obstacle) in held {
         if !obstacle.passing {
-            told.offer(help_for(facts, owned));
+            draft.offer(help_for(facts, owned));
         }
-        told.in_the_way(obstacle);
+        draft.in_the_way(obstacle);
     }
-    told.in_the_way(own);
+    draft.in_the_way(own);
 }
 
-/// What the owner controls, and what that controls, as far as it is going and does not go. Owners may go round in
-/// circles: each is looked at once.
+/// What the owner controls, and what that controls, as far as its deletion is blocked. Owners may form a cycle: each
+/// is visited once.
 fn note_owned<'a>(
     facts: &'a Facts,
     owner: &'a Value,
@@ -58,10 +58,10 @@ fn note_owned<'a>(
     }
     let owned = facts.related.iter();
     for object in owned.filter(|object| controller_uid(object) == Some(uid)) {
-        let obstacle = match text(object, "/kind") {
+        let obstacle = match kind_of(object) {
             "Pod" if text(object, "/metadata/deletionTimestamp").is_empty() => None,
-            "Pod" => trouble(facts, object, 0).map(|trouble| trouble.obstacle(facts, object)),
-            // That it waits for what it owns in turn is told by what it owns.
+            "Pod" => problem(facts, object, 0).map(|problem| problem.obstacle(facts, object)),
+            // That it waits for what it owns in turn is said by what it owns.
             _ if finalizers::foreign(object) => finalizers::holding(facts, object),
             _ => None,
         };
@@ -71,8 +71,8 @@ fn note_owned<'a>(
 }
 
 fn help_for(facts: &Facts, object: &Value) -> Option<help::Help> {
-    match text(object, "/kind") {
-        "Pod" => help::for_pod(facts, object, &trouble(facts, object, 0)?.cause),
+    match kind_of(object) {
+        "Pod" => help::for_pod(facts, object, &problem(facts, object, 0)?.cause),
         _ => help::finalizer(facts, object),
     }
 }

@@ -1,52 +1,57 @@
 //! Deployments: down the tree to the pod that blocks.
 
+use api::decision::counted;
 use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{condition, number, text, truth};
-use crate::replicas::{note_old_pods, note_paused_writes, note_pods, note_refusal, wanted};
-use crate::words::{pods, short};
-use crate::{State, Telling, disruption, help};
+use crate::replicas::{note_old_pods, note_pods, note_refusal, note_unobserved, wanted};
+use crate::words::short;
+use crate::{Draft, State, disruption, help};
 
 const REVISION: &str = "/metadata/annotations/deployment.kubernetes.io~1revision";
 
-pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
+pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let deployment = &facts.object;
     let wanted = wanted(deployment);
-    told.wants(format!("{} of {}", pods(wanted), help::images(deployment)));
-    told.wants(strategy(deployment));
-    told.sees(counts(deployment, wanted));
-    note_paused_writes(facts, deployment, told);
+    draft.wants(format!(
+        "{} of {}",
+        counted(wanted, "pod"),
+        help::images(deployment)
+    ));
+    draft.wants(strategy(deployment));
+    draft.sees(counts(deployment, wanted));
+    note_unobserved(facts, deployment, draft);
     let (new, old) = sets(facts);
     if let Some(new) = new {
-        told.sees(describe(facts, new, "has the current template"));
+        draft.sees(describe(facts, new, "has the current template"));
     }
     for set in old
         .iter()
         .filter(|set| number(set, "/spec/replicas") > 0 || number(set, "/status/replicas") > 0)
     {
         let revision = format!("is revision {}", text(set, REVISION));
-        told.sees(describe(facts, set, &revision));
+        draft.sees(describe(facts, set, &revision));
     }
-    disruption::tell(facts, deployment, told);
-    let mut trouble = Found::default();
+    disruption::explain(facts, deployment, draft);
+    let mut problem = Found::default();
     for set in new.into_iter().chain(old.iter().copied()) {
         let is_new = new.is_some_and(|new| std::ptr::eq(new, set));
         if is_new {
-            told.hear(set);
+            draft.add_decisions(set);
             let can_go_back = old
                 .iter()
                 .any(|set| number(set, "/status/availableReplicas") > 0);
-            trouble.refused = note_refusal(facts, set, told);
-            trouble.can_go_back = can_go_back;
-            trouble.pods |= pods_of_new(facts, set, can_go_back, told);
+            problem.refused = note_refusal(facts, set, draft);
+            problem.can_go_back = can_go_back;
+            problem.pods |= pods_of_new(facts, set, can_go_back, draft);
         } else {
-            let held = note_old_pods(facts, set, told);
+            let held = note_old_pods(facts, set, draft);
             // Only Recreate waits until they are gone.
-            trouble.pods |= held && is_recreate(deployment);
+            problem.pods |= held && is_recreate(deployment);
         }
     }
-    conclude(facts, told, wanted, &trouble);
+    conclude(facts, draft, wanted, &problem);
 }
 
 #[derive(Default)]
@@ -56,20 +61,20 @@ struct Found {
     can_go_back: bool,
 }
 
-/// A rollout that is blocked while the old pods still serve is best taken back; else the cause is mended.
-fn pods_of_new(facts: &Facts, set: &Value, can_go_back: bool, told: &mut Telling<'_>) -> bool {
-    let held = told.explanation.help.take();
-    let stuck = note_pods(facts, set, told);
-    let mended = told.explanation.help.take();
-    told.explanation.help = held;
+/// A rollout that is blocked while the old pods still serve is best taken back; else the cause is to be fixed.
+fn pods_of_new(facts: &Facts, set: &Value, can_go_back: bool, draft: &mut Draft<'_>) -> bool {
+    let held = draft.explanation.help.take();
+    let stuck = note_pods(facts, set, draft);
+    let fix = draft.explanation.help.take();
+    draft.explanation.help = held;
     if stuck && can_go_back {
-        told.offer(help::undo(facts));
+        draft.offer(help::undo(facts));
     }
-    told.offer(mended);
+    draft.offer(fix);
     stuck
 }
 
-fn conclude(facts: &Facts, told: &mut Telling<'_>, wanted: i64, trouble: &Found) {
+fn conclude(facts: &Facts, draft: &mut Draft<'_>, wanted: i64, problem: &Found) {
     let deployment = &facts.object;
     let of = |field: &str| number(deployment, &format!("/status/{field}"));
     let (updated, available) = (of("updatedReplicas"), of("availableReplicas"));
@@ -77,7 +82,7 @@ fn conclude(facts: &Facts, told: &mut Telling<'_>, wanted: i64, trouble: &Found)
     let seen = of("observedGeneration") >= number(deployment, "/metadata/generation");
     let timed_out = condition(deployment, "Progressing")
         .is_some_and(|held| text(held, "/reason") == "ProgressDeadlineExceeded");
-    let first = told
+    let first = draft
         .explanation
         .in_the_way
         .first()
@@ -85,35 +90,38 @@ fn conclude(facts: &Facts, told: &mut Telling<'_>, wanted: i64, trouble: &Found)
             format!("; {} {}", first.object, short(&first.why))
         });
     let old = all - updated;
-    let count = format!("{updated} of {wanted} pods are updated, {available} available");
+    let count = format!(
+        "{updated} of {} updated, {available} available",
+        counted(wanted, "pod")
+    );
     if truth(deployment, "/spec/paused") && (updated < wanted || old > 0) {
         let name = facts.name_of(deployment);
-        told.offer(help::on(
+        draft.offer(help::on(
             facts,
             &format!("rollout resume {name}"),
             "lets the rollout go on",
         ));
-        told.conclude(State::Stuck, format!("is paused: {count}"));
+        draft.conclude(State::Stuck, format!("is paused: {count}"));
     } else if seen && (updated, available, all) == (wanted, wanted, wanted) {
-        told.explanation.in_the_way.retain(|held| !held.passing);
-        told.conclude(
+        draft.explanation.in_the_way.retain(|held| !held.passing);
+        draft.conclude(
             State::Settled,
             match wanted {
                 1 => "is complete: its pod is updated and available".to_owned(),
                 _ => format!("is complete: all {wanted} pods are updated and available"),
             },
         );
-    } else if trouble.refused || trouble.pods || timed_out {
-        if timed_out && trouble.can_go_back {
-            told.offer(help::undo(facts));
+    } else if problem.refused || problem.pods || timed_out {
+        if timed_out && problem.can_go_back {
+            draft.offer(help::undo(facts));
         }
         let stuck = match timed_out {
-            true => "has made no progress within its deadline",
-            false => "does not get on",
+            true => "has exceeded its progress deadline",
+            false => "is stuck",
         };
-        told.conclude(State::Stuck, format!("{stuck}: {count}{first}"));
+        draft.conclude(State::Stuck, format!("{stuck}: {count}{first}"));
     } else {
-        told.conclude_on_its_way(&count, format!("is on its way: {count}{first}"));
+        draft.conclude_progressing(&count, format!("is progressing: {count}{first}"));
     }
 }
 
@@ -130,7 +138,7 @@ fn strategy(deployment: &Value) -> String {
         }
     };
     format!(
-        "at most {} unavailable and {} too many while it rolls out",
+        "at most {} unavailable and {} extra while it rolls out",
         of("maxUnavailable"),
         of("maxSurge")
     )
@@ -144,7 +152,7 @@ fn counts(deployment: &Value, wanted: i64) -> String {
     let of = |field: &str| number(deployment, &format!("/status/{field}"));
     format!(
         "{}, {} of {wanted} updated, {} ready, {} available",
-        pods(of("replicas")),
+        counted(of("replicas"), "pod"),
         of("updatedReplicas"),
         of("readyReplicas"),
         of("availableReplicas")
@@ -170,7 +178,7 @@ fn sets(facts: &Facts) -> (Option<&Value>, Vec<&Value>) {
     let has_current = sets
         .first()
         .is_some_and(|set| text(set, REVISION) == current);
-    // Before its controller has looked, the current template has no set yet.
+    // Before its controller has synced it, the current template has no set yet.
     let seen = number(&facts.object, "/status/observedGeneration")
         >= number(&facts.object, "/metadata/generation");
     if !has_current || !seen {

@@ -1,12 +1,13 @@
 //! Budgets for disruptions: what a drain may take away.
 
 use api::IntOrString;
+use api::decision::{agree, counted};
 use api::selector::Selector;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::Telling;
-use crate::facts::{Facts, controller_uid};
+use crate::Draft;
+use crate::facts::{Facts, controller_uid, kind_of};
 use crate::json::{condition, labels, number, selector_of, text};
 use crate::replicas::wanted;
 
@@ -40,23 +41,23 @@ impl Budget {
     }
 }
 
-/// A budget that lets nobody go even when all is well: drains wait for ever.
+/// A budget that allows no eviction even when all pods are healthy: drains wait for ever.
 pub fn allows_no_disruption(budget: &Value, expected: i32) -> bool {
     Budget::of(budget, expected)
         .is_some_and(|budget| budget.expected > 0 && budget.must_stay >= budget.expected)
 }
 
 /// Says which budgets cover a pod, or the pods of a template.
-pub(crate) fn tell(facts: &Facts, of: &Value, told: &mut Telling<'_>) {
+pub(crate) fn explain(facts: &Facts, of: &Value, draft: &mut Draft<'_>) {
     for budget in facts.of_kind("PodDisruptionBudget") {
         if covers(budget, of) {
-            told.explanation.sees.extend(describe(facts, budget));
+            draft.explanation.sees.extend(describe(facts, budget));
         }
     }
 }
 
 /// The same for all pods of the node that is asked about.
-pub(crate) fn tell_of_node(facts: &Facts, told: &mut Telling<'_>) {
+pub(crate) fn explain_node(facts: &Facts, draft: &mut Draft<'_>) {
     let name = text(&facts.object, "/metadata/name");
     let on_it = |pod: &&Value| text(pod, "/spec/nodeName") == name;
     let pods: Vec<&Value> = facts.of_kind("Pod").filter(on_it).collect();
@@ -65,7 +66,7 @@ pub(crate) fn tell_of_node(facts: &Facts, told: &mut Telling<'_>) {
             let namespace = text(budget, "/metadata/namespace");
             let lines = describe(facts, budget).into_iter();
             let lines = lines.map(|line| format!("in {namespace}, {line}"));
-            told.explanation.sees.extend(lines);
+            draft.explanation.sees.extend(lines);
         }
     }
 }
@@ -81,7 +82,7 @@ pub fn budgets_to_count(facts: &Facts) -> Vec<Selector> {
 
 /// Is the pod, or are the pods of the template, under this budget?
 fn covers(budget: &Value, of: &Value) -> bool {
-    let pods = match text(of, "/kind") {
+    let pods = match kind_of(of) {
         "Pod" => labels(of, "/metadata/labels"),
         _ => labels(of, "/spec/template/metadata/labels"),
     };
@@ -89,7 +90,7 @@ fn covers(budget: &Value, of: &Value) -> bool {
         && selector_of(budget).is_some_and(|selector| selector.matches(&pods))
 }
 
-/// Has a disruption controller looked at the budget?
+/// Has a disruption controller written the status of the budget?
 fn is_written(budget: &Value) -> bool {
     number(budget, "/status/observedGeneration") > 0 || number(budget, "/status/expectedPods") > 0
 }
@@ -106,25 +107,28 @@ fn describe(facts: &Facts, budget: &Value) -> Option<String> {
         number(budget, "/status/desiredHealthy"),
     );
     (expected > 0).then(|| match allowed {
-        0 => nobody(&name, healthy, least),
+        0 => none_allowed(&name, healthy, least),
         allowed => format!(
-            "{name} lets {allowed} be evicted now: {healthy} pods are healthy, {least} must be"
+            "{name} allows {} now: {}, {least} must be",
+            counted(allowed, "eviction"),
+            are_healthy(healthy)
         ),
     })
 }
 
-fn nobody(name: &str, healthy: i64, least: i64) -> String {
+fn none_allowed(name: &str, healthy: i64, least: i64) -> String {
     format!(
-        "{name} lets nobody be evicted now: {healthy} pods are healthy and {least} must be; a drain waits"
+        "{name} allows no evictions now: {} and {least} must be; a drain waits",
+        are_healthy(healthy)
     )
 }
 
-/// A budget without a status lets nobody go, because the API server waits for one; its spec tells whether a status
-/// would change that.
+/// A budget without a status allows no eviction, because the API server waits for one; by its spec a status may
+/// change that.
 fn uncounted(facts: &Facts, budget: &Value, name: &str) -> Option<String> {
     if facts.unread.contains("Pod") {
         return Some(format!(
-            "{name} lets nobody be evicted now: nobody has written its status; a drain waits"
+            "{name} allows no evictions now: nobody has written its status; a drain waits"
         ));
     }
     let alive = |pod: &&Value| !matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
@@ -138,11 +142,21 @@ fn uncounted(facts: &Facts, budget: &Value, name: &str) -> Option<String> {
     let expected = i32::try_from(expected(facts, &pods)).unwrap_or(i32::MAX);
     let least = i64::from(Budget::of(budget, expected)?.must_stay);
     Some(match healthy - least {
-        ..=0 => nobody(name, healthy, least),
+        ..=0 => none_allowed(name, healthy, least),
         allowed => format!(
-            "{name} lets nobody be evicted now: {healthy} pods are healthy and {least} must be, so {allowed} could go, but nobody has written its status; a drain waits"
+            "{name} allows no evictions now: {} and {least} must be, so {allowed} could be evicted, but nobody has written its status; a drain waits",
+            are_healthy(healthy)
         ),
     })
+}
+
+/// `1 pod is healthy`
+fn are_healthy(count: i64) -> String {
+    format!(
+        "{} {} healthy",
+        counted(count, "pod"),
+        agree(count, "is", "are")
+    )
 }
 
 fn is_healthy(pod: &Value) -> bool {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::json::{list, text, truth};
 
-/// Everything that an explanation may rest on. Objects carry their `kind`.
+/// Everything that an explanation may rest on. Objects carry their `apiVersion` and `kind`.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub now: Time,
@@ -28,7 +28,7 @@ pub struct Facts {
     pub unread: BTreeSet<String>,
 }
 
-/// Who told.
+/// Where the decisions come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A manager of ours, at this address.
@@ -110,8 +110,9 @@ impl Facts {
         format!("{}/{namespace}/{name}", kind.to_lowercase())
     }
 
+    /// The kind of the object; empty for a custom resource that is merely called like one of the built-in kinds.
     pub(crate) fn kind(&self) -> &str {
-        text(&self.object, "/kind")
+        kind_of(&self.object)
     }
 
     pub(crate) fn namespace(&self) -> &str {
@@ -127,7 +128,7 @@ impl Facts {
     pub(crate) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
         self.related
             .iter()
-            .filter(move |object| text(object, "/kind") == kind)
+            .filter(move |object| kind_of(object) == kind)
     }
 
     /// Objects of a kind that an owner controls, by name.
@@ -148,18 +149,15 @@ impl Facts {
             text(object, "/metadata/namespace"),
             text(object, "/metadata/name"),
         );
-        let group = text(object, "/apiVersion").rsplit_once('/');
-        let group = group.map_or("", |(group, _)| group);
-        let uid = text(object, "/metadata/uid");
-        let heard = self.decisions.get(&Facts::key(kind, namespace, name));
-        let mut heard = heard.cloned().unwrap_or_default();
-        heard.retain(|decided| {
+        let (group, uid) = (group_of(object), text(object, "/metadata/uid"));
+        let namesakes = self.decisions.get(&Facts::key(kind, namespace, name));
+        let is_meant = |decided: &&Decided| {
             let about = &decided.object;
-            about.kind == kind
-                && (about.group == group || text(object, "/apiVersion").is_empty())
-                && (about.uid.is_empty() || uid.is_empty() || about.uid.to_string() == uid)
-        });
-        heard
+            let is_same = about.uid.is_empty() || uid.is_empty() || about.uid.to_string() == uid;
+            about.kind == kind && about.group == group && is_same
+        };
+        let namesakes = namesakes.into_iter().flatten();
+        namesakes.filter(is_meant).cloned().collect()
     }
 
     /// The messages of the object's events of a reason, latest first.
@@ -180,6 +178,43 @@ impl Facts {
             .map(|event| text(event, "/message"))
             .collect()
     }
+}
+
+/// The API groups of the built-in kinds that are explained, or explain others.
+const GROUPS: [(&str, &str); 13] = [
+    ("ControllerRevision", "apps"),
+    ("DaemonSet", "apps"),
+    ("Deployment", "apps"),
+    ("Job", "batch"),
+    ("Lease", "coordination.k8s.io"),
+    ("Namespace", ""),
+    ("Node", ""),
+    ("PersistentVolumeClaim", ""),
+    ("Pod", ""),
+    ("PodDisruptionBudget", "policy"),
+    ("ReplicaSet", "apps"),
+    ("ReplicationController", ""),
+    ("StatefulSet", "apps"),
+];
+
+/// The kind of an object; empty for a custom resource that is merely called like one of the built-in kinds.
+pub fn kind_of(object: &Value) -> &str {
+    let kind = text(object, "/kind");
+    match group_of_kind(kind) {
+        Some(group) if group != group_of(object) => "",
+        _ => kind,
+    }
+}
+
+pub(crate) fn group_of_kind(kind: &str) -> Option<&'static str> {
+    let known = GROUPS.iter().find(|(known, _)| *known == kind);
+    known.map(|(_, group)| *group)
+}
+
+/// The API group of an object; empty for the core group.
+pub fn group_of(object: &Value) -> &str {
+    let group = text(object, "/apiVersion").split_once('/');
+    group.map_or("", |(group, _)| group)
 }
 
 fn event_time(event: &Value) -> &str {

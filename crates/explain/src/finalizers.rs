@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::Obstacle;
-use crate::facts::Facts;
-use crate::json::{list, text, time};
+use crate::facts::{Facts, kind_of};
+use crate::json::{list, time};
 
 /// Well-known finalizers and what they wait for.
 const KNOWN: [(&str, &str); 9] = [
@@ -12,7 +12,7 @@ const KNOWN: [(&str, &str); 9] = [
         "foregroundDeletion",
         "until everything that it owns is gone",
     ),
-    ("orphan", "until what it owns has been let go"),
+    ("orphan", "until its dependents are orphaned"),
     ("kubernetes.io/pvc-protection", "as long as a pod uses it"),
     (
         "kubernetes.io/pv-protection",
@@ -55,7 +55,7 @@ pub(crate) fn holding(facts: &Facts, object: &Value) -> Option<Obstacle> {
 
 pub(crate) fn names(object: &Value) -> impl Iterator<Item = &str> {
     let meta = list(object, "/metadata/finalizers");
-    let spec = match text(object, "/kind") {
+    let spec = match kind_of(object) {
         "Namespace" => list(object, "/spec/finalizers"),
         _ => &[],
     };

@@ -10,9 +10,19 @@ use crate::pod::Cause;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Help {
+    /// Empty where a controller knows what to do, but no single command does it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub command: String,
     /// What it does, or what to look for in what it prints.
     pub why: String,
+}
+
+/// What a controller says that a user can do.
+pub(crate) fn hint(hint: String) -> Option<Help> {
+    (!hint.is_empty()).then(|| Help {
+        command: String::new(),
+        why: hint,
+    })
 }
 
 /// A command on an object, with its namespace.
@@ -37,7 +47,7 @@ pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help>
     match cause {
         Cause::Terminating | Cause::Young | Cause::Starting | Cause::Unscheduled => None,
         Cause::Held => finalizer(facts, pod),
-        Cause::NodeSilent => Some(Help {
+        Cause::NodeUnreachable => Some(Help {
             command: format!("kubectl describe node {node}"),
             why: "shows whether the node is still there; if it is gone for good, delete the Node"
                 .into(),
@@ -141,7 +151,7 @@ pub(crate) fn finalizer(facts: &Facts, object: &Value) -> Option<Help> {
         command: format!(
             "kubectl patch {name}{namespace} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'"
         ),
-        why: "lets it go; only if whoever set the finalizer is gone for good".into(),
+        why: "removes the finalizer; only if whoever set it is gone for good".into(),
     })
 }
 

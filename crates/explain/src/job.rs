@@ -1,53 +1,54 @@
 //! Jobs: how far they are, why they wait, and why they failed.
 
+use api::decision::counted;
 use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{condition, number, text, time, truth};
-use crate::pod::{Cause, trouble};
+use crate::pod::{Cause, problem};
 use crate::replicas::note_refusal_of;
-use crate::words::{pods, short};
-use crate::{State, Telling, help};
+use crate::words::short;
+use crate::{Draft, State, help};
 
-pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
+pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let job = &facts.object;
-    told.wants(wants(job));
-    told.sees(sees(job));
+    draft.wants(wants(job));
+    draft.sees(sees(job));
     if let Some(done) = held(job, "Complete") {
         let at = text(done, "/lastTransitionTime");
-        let succeeded = pods(number(job, "/status/succeeded"));
-        return told.conclude(
+        let succeeded = counted(number(job, "/status/succeeded"), "pod");
+        return draft.conclude(
             State::Settled,
             format!("is complete since {at}: {succeeded} succeeded"),
         );
     }
     if let Some(failed) = held(job, "Failed") {
         let why = text(failed, "/message");
-        told.conclude(State::Stuck, format!("has failed: {why}"));
-        return offer_logs(facts, told);
+        draft.conclude(State::Stuck, format!("has failed: {why}"));
+        return offer_logs(facts, draft);
     }
     if let Some(manager) = other_manager(job) {
         let verdict = format!("is managed by {manager}, not by the job controller");
-        return told.conclude(State::Progressing, verdict);
+        return draft.conclude(State::Progressing, verdict);
     }
     if truth(job, "/spec/suspend") {
         let name = text(job, "/metadata/name");
         let command =
             format!("patch job {name} --type=merge -p '{{\"spec\":{{\"suspend\":false}}}}'");
-        told.offer(help::on(facts, &command, "resumes it"));
-        return told.conclude(
+        draft.offer(help::on(facts, &command, "resumes it"));
+        return draft.conclude(
             State::Stuck,
             "is suspended: it runs when somebody resumes it",
         );
     }
-    if note_refusal_of(facts, job, number(job, "/status/active") == 0, told) {
-        return told.conclude(State::Stuck, "the API server refuses to create its pods");
+    if note_refusal_of(facts, job, number(job, "/status/active") == 0, draft) {
+        return draft.conclude(State::Stuck, "the API server refuses to create its pods");
     }
-    let stuck = note_pods(facts, told);
-    conclude(facts, told, stuck);
+    let stuck = note_pods(facts, draft);
+    conclude(facts, draft, stuck);
 }
 
-fn conclude(facts: &Facts, told: &mut Telling<'_>, stuck: bool) {
+fn conclude(facts: &Facts, draft: &mut Draft<'_>, stuck: bool) {
     let job = &facts.object;
     let count = progress(job);
     let ending = [
@@ -57,32 +58,32 @@ fn conclude(facts: &Facts, told: &mut Telling<'_>, stuck: bool) {
     .into_iter()
     .find_map(|(type_, word)| Some((held(job, type_)?, word)));
     if let Some((ending, word)) = ending {
-        let left = pods(number(job, "/status/terminating"));
+        let left = counted(number(job, "/status/terminating"), "pod");
         let why = text(ending, "/message");
         let verdict = format!("{word} ({why}); waits for {left} to end");
-        return told.conclude(State::Progressing, verdict);
+        return draft.conclude(State::Progressing, verdict);
     }
     let state = if stuck {
         State::Stuck
     } else {
         State::Progressing
     };
-    let first = told.explanation.in_the_way.first().cloned();
-    let wait = told.explanation.waits.first().cloned();
+    let first = draft.explanation.in_the_way.first().cloned();
+    let wait = draft.explanation.waits.first().cloned();
     match (wait, first) {
         (Some(wait), _) if !stuck => {
             if number(job, "/status/failed") > 0 {
-                offer_logs(facts, told);
+                offer_logs(facts, draft);
                 let command = format!("describe {}", facts.name_of(job));
-                told.offer(help::on(facts, &command, "shows what happened to its pods"));
+                draft.offer(help::on(facts, &command, "shows what happened to its pods"));
             }
-            told.conclude(state, format!("{count}; {wait}"));
+            draft.conclude(state, format!("{count}; {wait}"));
         }
         (_, Some(first)) => {
             let why = short(&first.why);
-            told.conclude(state, format!("{count}; {} {why}", first.object));
+            draft.conclude(state, format!("{count}; {} {why}", first.object));
         }
-        _ => told.conclude_on_its_way(&count, count.clone()),
+        _ => draft.conclude_progressing(&count, count.clone()),
     }
 }
 
@@ -101,10 +102,10 @@ fn wants(job: &Value) -> String {
         Some(completions) => {
             format!(
                 "{} of {images} to succeed, {at_once} at a time",
-                pods(completions)
+                counted(completions, "pod")
             )
         }
-        None => format!("one of {} of {images} to succeed", pods(at_once)),
+        None => format!("one of {} of {images} to succeed", counted(at_once, "pod")),
     }
 }
 
@@ -131,40 +132,40 @@ fn sees(job: &Value) -> String {
 fn progress(job: &Value) -> String {
     let succeeded = number(job, "/status/succeeded");
     match job.pointer("/spec/completions").and_then(Value::as_i64) {
-        Some(completions) => format!("{succeeded} of {completions} have succeeded"),
-        None => format!("{} of it are active", pods(number(job, "/status/active"))),
+        Some(completions) => format!("{succeeded} of {completions} succeeded"),
+        None => format!("{} active", counted(number(job, "/status/active"), "pod")),
     }
 }
 
 /// Pods that run are as they should be, and so are those that ended.
-fn note_pods(facts: &Facts, told: &mut Telling<'_>) -> bool {
+fn note_pods(facts: &Facts, draft: &mut Draft<'_>) -> bool {
     let mut stuck = false;
     for pod in facts.controlled("Pod", &facts.object) {
         if matches!(text(pod, "/status/phase"), "Failed" | "Succeeded") {
             continue;
         }
-        let Some(trouble) = trouble(facts, pod, 0).filter(|trouble| trouble.cause != Cause::Young)
+        let Some(problem) = problem(facts, pod, 0).filter(|problem| problem.cause != Cause::Young)
         else {
             continue;
         };
-        if !trouble.passing {
+        if !problem.passing {
             stuck = true;
-            told.offer(help::for_pod(facts, pod, &trouble.cause));
+            draft.offer(help::for_pod(facts, pod, &problem.cause));
         }
-        told.in_the_way(trouble.obstacle(facts, pod));
+        draft.in_the_way(problem.obstacle(facts, pod));
     }
     stuck
 }
 
 /// What the pod that failed last said.
-fn offer_logs(facts: &Facts, told: &mut Telling<'_>) {
+fn offer_logs(facts: &Facts, draft: &mut Draft<'_>) {
     let pods = facts.controlled("Pod", &facts.object);
     let failed = pods
         .into_iter()
         .filter(|pod| text(pod, "/status/phase") == "Failed");
     if let Some(last) = failed.max_by_key(|pod| time(pod, "/metadata/creationTimestamp")) {
         let command = format!("logs {}", text(last, "/metadata/name"));
-        told.offer(help::on(
+        draft.offer(help::on(
             facts,
             &command,
             "shows what it said before it ended",

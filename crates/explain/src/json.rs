@@ -5,6 +5,8 @@ use api::{LabelSet, Time};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::facts::kind_of;
+
 /// The text at a pointer such as `/metadata/name`; empty where there is none.
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value
@@ -52,7 +54,7 @@ pub fn selector_of(object: &Value) -> Option<Selector> {
     let selector = object.pointer("/spec/selector")?;
     if selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none() {
         let plain = labels(object, "/spec/selector");
-        if plain.is_empty() && text(object, "/kind") == "PodDisruptionBudget" {
+        if plain.is_empty() && kind_of(object) == "PodDisruptionBudget" {
             // An empty selector selects nothing for a workload, and everything for a budget.
             return Some(Selector::everything());
         }

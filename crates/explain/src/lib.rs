@@ -5,7 +5,7 @@
 //! what is awaited and until when, what is in the way, and the one command that would help. `steersman why`
 //! prints it for an object of a cluster, `steersman preview` for a rollout that does not finish.
 //!
-//! Objects are read as JSON, not as the controllers' views: a person wants to hear of images, probes and
+//! Objects are read as JSON, not as the controllers' views: a person wants to know about images, probes and
 //! exit codes, which no controller reads.
 
 mod deletion;
@@ -33,15 +33,15 @@ use api::decision::{Class, Decision, Line};
 use serde::Serialize;
 
 pub use disruption::{Budget, allows_no_disruption, budgets_to_count};
-pub use facts::{Facts, Source};
+pub use facts::{Facts, Source, group_of, kind_of};
 pub use help::Help;
 pub use json::{labels, selector_of};
-pub use node::{silent_nodes, unknown_nodes_of_pods};
-pub use pod::{Cause, Trouble, trouble};
+pub use node::{unknown_nodes_of_pods, unreachable_nodes};
+pub use pod::{Cause, Problem, problem};
 pub use replicas::{Overlap, overlaps};
 pub use time::human;
 
-/// What a person is told about one object.
+/// What a person wants to know about one object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
@@ -63,8 +63,8 @@ pub struct Explanation {
     pub in_the_way: Vec<Obstacle>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub help: Option<Help>,
-    /// Who says so.
-    pub told_by: String,
+    /// Where it comes from.
+    pub source: String,
     /// What could not be read, and so is not in here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
@@ -102,13 +102,13 @@ pub struct Did {
 pub struct Obstacle {
     /// `pod/web-1`
     pub object: String,
-    /// How many more objects have the same trouble.
+    /// How many more objects have the same problem.
     #[serde(skip_serializing_if = "is_zero")]
     pub more: usize,
     pub why: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// It goes away by itself.
+    /// It resolves by itself.
     pub passing: bool,
 }
 
@@ -118,30 +118,33 @@ fn is_zero(count: &usize) -> bool {
 
 /// Says why an object is as it is.
 pub fn explain(facts: &Facts) -> Explanation {
-    let mut told = Telling::new(facts);
+    let mut draft = Draft::new(facts);
     match facts.kind() {
-        "Deployment" => deployment::tell(facts, &mut told),
-        "ReplicaSet" | "ReplicationController" => replicas::tell(facts, &mut told),
-        "StatefulSet" | "DaemonSet" => sets::tell(facts, &mut told),
-        "Job" => job::tell(facts, &mut told),
-        "Pod" => pod::tell(facts, &mut told),
-        "Namespace" => namespace::tell(facts, &mut told),
-        "Node" => node::tell(facts, &mut told),
+        "Deployment" => deployment::explain(facts, &mut draft),
+        "ReplicaSet" | "ReplicationController" => replicas::explain(facts, &mut draft),
+        "StatefulSet" | "DaemonSet" => sets::explain(facts, &mut draft),
+        "Job" => job::explain(facts, &mut draft),
+        "Pod" => pod::explain(facts, &mut draft),
+        "Namespace" => namespace::explain(facts, &mut draft),
+        "Node" => node::explain(facts, &mut draft),
         _ => {}
     }
-    told.finish()
+    draft.finish()
 }
 
 /// An explanation in the making.
-struct Telling<'a> {
+struct Draft<'a> {
     facts: &'a Facts,
+    /// What a controller says that a user can do; the first hint of the last decision.
+    hint: String,
     explanation: Explanation,
 }
 
-impl<'a> Telling<'a> {
-    fn new(facts: &'a Facts) -> Telling<'a> {
-        let mut told = Telling {
+impl<'a> Draft<'a> {
+    fn new(facts: &'a Facts) -> Draft<'a> {
+        let mut draft = Draft {
             facts,
+            hint: String::new(),
             explanation: Explanation {
                 object: facts.name_of(&facts.object),
                 namespace: facts.namespace().to_owned(),
@@ -154,12 +157,12 @@ impl<'a> Telling<'a> {
                 waits: Vec::new(),
                 in_the_way: Vec::new(),
                 help: None,
-                told_by: facts.source.to_string(),
+                source: facts.source.to_string(),
                 missing: facts.missing.clone(),
             },
         };
-        told.hear(&facts.object);
-        told
+        draft.add_decisions(&facts.object);
+        draft
     }
 
     fn wants(&mut self, line: impl Into<String>) {
@@ -183,37 +186,40 @@ impl<'a> Telling<'a> {
     }
 
     /// Adds what controllers decided about an object.
-    fn hear(&mut self, object: &serde_json::Value) {
+    fn add_decisions(&mut self, object: &serde_json::Value) {
         let about = self.facts.name_of(object);
         let own = about == self.explanation.object;
-        for heard in self.facts.decisions_about(object) {
-            let last = heard.decisions.len().saturating_sub(1);
-            for (index, decision) in heard.decisions.iter().enumerate() {
+        for decided in self.facts.decisions_about(object) {
+            let last = decided.decisions.len().saturating_sub(1);
+            for (index, decision) in decided.decisions.iter().enumerate() {
                 for line in decision.lines.iter() {
-                    self.hear_line(
-                        &heard.controller,
+                    let text = match own {
+                        true => time::sentence(line, self.facts.now),
+                        false => format!("{about} {}", time::sentence(line, self.facts.now)),
+                    };
+                    self.add_line(
+                        &decided.controller,
                         decision,
                         line,
                         (own, index == last),
-                        &about,
+                        text,
                     );
                 }
             }
         }
     }
 
-    fn hear_line(
+    fn add_line(
         &mut self,
         controller: &str,
         decision: &Decision,
         line: &Line,
         (own, last): (bool, bool),
-        about: &str,
+        text: String,
     ) {
-        let text = match own {
-            true => line.to_string(),
-            false => format!("{about} {line}"),
-        };
+        if last && own && self.hint.is_empty() {
+            self.hint = line.hint.to_string();
+        }
         match line.class {
             Class::Acts if matches!(self.facts.source, Source::Objects(_)) => {
                 self.explanation.would.push(text);
@@ -249,33 +255,37 @@ impl<'a> Telling<'a> {
         self.explanation.in_the_way.push(obstacle);
     }
 
-    /// Concludes that it goes on as it should, unless what could be read does not tell.
-    fn conclude_on_its_way(&mut self, count: &str, verdict: String) {
+    /// Concludes that it is progressing, unless too little could be read to know.
+    fn conclude_progressing(&mut self, count: &str, verdict: String) {
         match self.facts.unread_inputs() {
             unread if unread.is_empty() => self.conclude(State::Progressing, verdict),
             unread => self.conclude(
                 State::Unknown,
-                format!("is not done: {count}; why cannot be told without its {unread}"),
+                format!("is not done: {count}; why is unknown without its {unread}"),
             ),
         }
     }
 
     fn finish(mut self) -> Explanation {
-        deletion::tell(self.facts, &mut self);
+        deletion::explain(self.facts, &mut self);
+        if self.explanation.state != State::Settled || !self.explanation.waits.is_empty() {
+            let hint = std::mem::take(&mut self.hint);
+            self.offer(help::hint(hint));
+        }
         if self.explanation.state == State::Stuck {
             let command = format!("describe {}", self.explanation.object);
             self.offer(help::on(self.facts, &command, "shows its events"));
         }
-        let told = &mut self.explanation;
-        told.did.sort_by_key(|did| did.at);
-        let surplus = told.did.len().saturating_sub(DID_MAX);
-        told.did.drain(..surplus);
-        told.in_the_way.truncate(OBSTACLES_MAX);
-        if told.verdict.is_empty() {
-            told.verdict = match (told.waits.first(), told.did.last()) {
+        let explanation = &mut self.explanation;
+        explanation.did.sort_by_key(|did| did.at);
+        let surplus = explanation.did.len().saturating_sub(DID_MAX);
+        explanation.did.drain(..surplus);
+        explanation.in_the_way.truncate(OBSTACLES_MAX);
+        if explanation.verdict.is_empty() {
+            explanation.verdict = match (explanation.waits.first(), explanation.did.last()) {
                 (Some(wait), _) => wait.clone(),
                 (None, Some(did)) => format!("nothing is in the way; last: {}", did.what),
-                (None, None) if told.sees.is_empty() => {
+                (None, None) if explanation.sees.is_empty() => {
                     "no controller of this manager has decided anything about it".to_owned()
                 }
                 (None, None) => "nothing to do".to_owned(),
@@ -288,5 +298,5 @@ impl<'a> Telling<'a> {
 /// What was done before that is no news any more.
 const DID_MAX: usize = 8;
 
-/// Who has more troubles than this has to solve the first ones first.
+/// Who has more problems than this has to solve the first ones first.
 const OBSTACLES_MAX: usize = 12;

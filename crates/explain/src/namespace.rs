@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::facts::Facts;
+use crate::facts::{Facts, kind_of};
 use crate::json::{condition, list, text, time};
-use crate::pod::trouble;
+use crate::pod::problem;
 use crate::time::human;
-use crate::{Obstacle, State, Telling, finalizers, help};
+use crate::{Draft, Obstacle, State, finalizers, help};
 
-pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
+pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let namespace = &facts.object;
     let Some(since) = time(namespace, "/metadata/deletionTimestamp") else {
-        told.wants("to exist");
-        told.conclude(State::Settled, "is active; nobody has deleted it");
+        draft.wants("to exist");
+        draft.conclude(State::Settled, "is active; nobody has deleted it");
         return;
     };
     let age = human(facts.now.unix() - since.unix());
-    told.wants(format!("to be gone, since {since} ({age} ago)"));
+    draft.wants(format!("to be gone, since {since} ({age} ago)"));
     let mut by_kind: BTreeMap<&str, usize> = BTreeMap::new();
     for object in &facts.related {
         *by_kind.entry(text(object, "/kind")).or_default() += 1;
@@ -27,7 +27,7 @@ pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
         .iter()
         .map(|(kind, count)| format!("{count} {kind}"))
         .collect();
-    told.sees(match left.is_empty() {
+    draft.sees(match left.is_empty() {
         true => "nothing is left in it".to_owned(),
         false => format!("left in it: {}", left.join(", ")),
     });
@@ -35,48 +35,51 @@ pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
     // What is held by somebody first: the rest follows by itself.
     objects.sort_by_key(|object| finalizers::names(object).next().is_none());
     for object in objects {
-        note_left(facts, object, told);
+        note_left(facts, object, draft);
     }
-    note_failures(facts, told);
-    note_own_finalizers(facts, told);
-    let held = told
+    note_failures(facts, draft);
+    note_own_finalizers(facts, draft);
+    let held = draft
         .explanation
         .in_the_way
         .iter()
         .find(|held| !held.passing)
         .cloned();
     match held {
-        Some(held) => told.conclude(
+        Some(held) => draft.conclude(
             State::Stuck,
-            format!("does not go: {} {}", held.object, held.why),
+            format!("deletion is blocked: {} {}", held.object, held.why),
         ),
-        None => told.conclude(State::Progressing, "is going; nothing holds it for long"),
+        None => draft.conclude(
+            State::Progressing,
+            "is being deleted; nothing blocks it for long",
+        ),
     }
 }
 
-fn note_left(facts: &Facts, object: &Value, told: &mut Telling<'_>) {
+fn note_left(facts: &Facts, object: &Value, draft: &mut Draft<'_>) {
     if let Some(obstacle) = finalizers::holding(facts, object) {
         if finalizers::foreign(object) {
-            told.offer(help::finalizer(facts, object));
+            draft.offer(help::finalizer(facts, object));
         }
-        told.in_the_way(obstacle);
+        draft.in_the_way(obstacle);
         return;
     }
-    let going = !text(object, "/metadata/deletionTimestamp").is_empty();
-    if text(object, "/kind") == "Pod" && going {
-        if let Some(trouble) = trouble(facts, object, 0) {
-            told.offer(help::for_pod(facts, object, &trouble.cause));
-            told.in_the_way(trouble.obstacle(facts, object));
+    let is_terminating = !text(object, "/metadata/deletionTimestamp").is_empty();
+    if kind_of(object) == "Pod" && is_terminating {
+        if let Some(problem) = problem(facts, object, 0) {
+            draft.offer(help::for_pod(facts, object, &problem.cause));
+            draft.in_the_way(problem.obstacle(facts, object));
         }
         return;
     }
-    told.in_the_way(Obstacle {
+    draft.in_the_way(Obstacle {
         object: facts.name_of(object),
         more: 0,
-        why: match going {
-            true => "is being deleted and held by nobody: it goes at any moment",
+        why: match is_terminating {
+            true => "is being deleted, and no finalizer holds it: it is gone any moment",
             false => {
-                "has not been deleted yet: its turn comes, or its kind cannot be deleted just now"
+                "has not been deleted yet: other kinds come first, or its kind cannot be deleted just now"
             }
         }
         .to_owned(),
@@ -86,7 +89,7 @@ fn note_left(facts: &Facts, object: &Value, told: &mut Telling<'_>) {
 }
 
 /// What the namespace controller could not do, by its conditions.
-fn note_failures(facts: &Facts, told: &mut Telling<'_>) {
+fn note_failures(facts: &Facts, draft: &mut Draft<'_>) {
     let failures = [
         "NamespaceDeletionDiscoveryFailure",
         "NamespaceDeletionGroupVersionParsingFailure",
@@ -100,12 +103,12 @@ fn note_failures(facts: &Facts, told: &mut Telling<'_>) {
             continue;
         }
         if type_ == "NamespaceDeletionDiscoveryFailure" {
-            told.offer(Some(help::Help {
+            draft.offer(Some(help::Help {
                 command: "kubectl get apiservices".into(),
-                why: "shows which API does not answer: nobody can tell what is left of it".into(),
+                why: "shows which API does not answer: nobody knows what is left of it".into(),
             }));
         }
-        told.in_the_way(Obstacle {
+        draft.in_the_way(Obstacle {
             object: facts.name_of(&facts.object),
             more: 0,
             why: text(held, "/message").to_owned(),
@@ -116,7 +119,7 @@ fn note_failures(facts: &Facts, told: &mut Telling<'_>) {
 }
 
 /// Finalizers of the namespace itself beside the one that stands for its content.
-fn note_own_finalizers(facts: &Facts, told: &mut Telling<'_>) {
+fn note_own_finalizers(facts: &Facts, draft: &mut Draft<'_>) {
     let own = list(&facts.object, "/metadata/finalizers").iter();
     let spec = list(&facts.object, "/spec/finalizers").iter();
     let held: Vec<String> = own
@@ -128,7 +131,7 @@ fn note_own_finalizers(facts: &Facts, told: &mut Telling<'_>) {
     if held.is_empty() {
         return;
     }
-    told.in_the_way(Obstacle {
+    draft.in_the_way(Obstacle {
         object: facts.name_of(&facts.object),
         more: 0,
         why: format!("held by {}", held.join(" and ")),

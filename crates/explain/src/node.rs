@@ -1,4 +1,4 @@
-//! Nodes: whether they speak, what they lack, and what their taints do to pods.
+//! Nodes: whether their kubelets post status, what they lack, and what their taints do to pods.
 
 use api::MicroTime;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::facts::Facts;
 use crate::help::Help;
 use crate::json::{condition, list, text, time, truth};
 use crate::time::human;
-use crate::{Obstacle, State, Telling, disruption};
+use crate::{Draft, Obstacle, State, disruption};
 
 /// Conditions that are bad when they are true, and what they mean.
 const PRESSURES: [(&str, &str); 4] = [
@@ -17,65 +17,68 @@ const PRESSURES: [(&str, &str); 4] = [
     ("NetworkUnavailable", "has no network"),
 ];
 
-pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
+pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let node = &facts.object;
     let name = text(node, "/metadata/name");
-    told.wants("to be ready, and to take pods");
+    draft.wants("to be ready, and to take pods");
     let taints: Vec<String> = list(node, "/spec/taints").iter().map(taint).collect();
-    told.sees(match taints.is_empty() {
+    draft.sees(match taints.is_empty() {
         true => "no taints".to_owned(),
         false => format!("taints {}", taints.join(", ")),
     });
     for (kind, what) in PRESSURES {
         if let Some(held) = condition(node, kind).filter(|held| text(held, "/status") == "True") {
-            told.in_the_way(obstacle(facts, held, what.to_owned()));
+            draft.in_the_way(obstacle(facts, held, what.to_owned()));
         }
     }
     let Some(ready) = condition(node, "Ready") else {
-        told.offer(look(name));
-        return told.conclude(State::Stuck, "has never reported: its kubelet may not run");
+        draft.offer(describe(name));
+        return draft.conclude(State::Stuck, "kubelet never posted status: it may not run");
     };
-    let drives = list(node, "/spec/taints").iter();
-    let drives = drives.filter(|taint| text(taint, "/effect") == "NoExecute");
-    let consequence = match drives.count() {
-        0 => "",
-        _ => "; pods that do not tolerate its taints are driven away",
+    let mut taints = list(node, "/spec/taints").iter();
+    let consequence = match taints.any(|taint| text(taint, "/effect") == "NoExecute") {
+        true => "; pods that do not tolerate its taints are evicted",
+        false => "",
     };
     match text(ready, "/status") {
         "True" if truth(node, "/spec/unschedulable") => {
-            told.offer(Some(Help {
+            draft.offer(Some(Help {
                 command: format!("kubectl uncordon {name}"),
                 why: "lets it take new pods again".to_owned(),
             }));
-            told.conclude(
+            draft.conclude(
                 State::Settled,
                 "is ready, but takes no new pods: somebody has cordoned it",
             );
         }
-        "True" => told.conclude(State::Settled, format!("is ready{consequence}")),
+        "True" => draft.conclude(State::Settled, format!("is ready{consequence}")),
         "False" => {
             let what = is_not_ready(ready);
-            told.in_the_way(obstacle(facts, ready, what.clone()));
-            told.offer(look(name));
-            told.conclude(State::Stuck, format!("{what}{consequence}"));
+            draft.in_the_way(obstacle(facts, ready, what.clone()));
+            draft.offer(describe(name));
+            draft.conclude(State::Stuck, format!("{what}{consequence}"));
         }
         _ => {
-            let silence = silence(facts, node);
-            told.in_the_way(obstacle(facts, ready, silence.clone()));
-            told.offer(look(name));
-            told.conclude(State::Stuck, format!("is silent: {silence}{consequence}"));
+            let what = format!("kubelet {}", stopped_posting(facts, node));
+            draft.in_the_way(obstacle(facts, ready, what.clone()));
+            draft.offer(describe(name));
+            draft.conclude(State::Stuck, format!("{what}{consequence}"));
         }
     }
-    disruption::tell_of_node(facts, told);
+    disruption::explain_node(facts, draft);
 }
 
-/// What is wrong with a node as far as its pods are concerned: `is silent: its kubelet has said nothing since …`
-pub(crate) fn trouble(facts: &Facts, node: &Value) -> Option<String> {
+/// What is wrong with a node as far as its pods are concerned: `kubelet of node-1 stopped posting status 5m ago …`
+pub(crate) fn problem(facts: &Facts, node: &Value) -> Option<String> {
+    let name = text(node, "/metadata/name");
     let ready = condition(node, "Ready")?;
     match text(ready, "/status") {
         "True" => None,
-        "False" => Some(is_not_ready(ready)),
-        _ => Some(format!("is silent: {}", silence(facts, node))),
+        "False" => Some(format!("node {name} {}", is_not_ready(ready))),
+        _ => Some(format!(
+            "kubelet of {name} {}",
+            stopped_posting(facts, node)
+        )),
     }
 }
 
@@ -83,26 +86,26 @@ fn is_not_ready(ready: &Value) -> String {
     format!("is not ready: {}", text(ready, "/message"))
 }
 
-/// Since when the kubelet has said nothing. It reports its status every few minutes, and renews its lease every few
-/// seconds: the later of the two is its last word.
-fn silence(facts: &Facts, node: &Value) -> String {
+/// When the kubelet stopped posting status. It reports its status every few minutes, and renews its lease every few
+/// seconds: the later of the two counts.
+fn stopped_posting(facts: &Facts, node: &Value) -> String {
     let name = text(node, "/metadata/name");
     let lease = facts
         .of_kind("Lease")
         .find(|lease| text(lease, "/metadata/name") == name);
     let renewed = lease.and_then(|lease| MicroTime::parse(text(lease, "/spec/renewTime")));
     let reported = condition(node, "Ready").and_then(|ready| time(ready, "/lastHeartbeatTime"));
-    let heard = reported
+    let last = reported
         .into_iter()
         .chain(renewed.map(|at| at.time()))
         .max();
-    let since = heard.map_or(String::new(), |at| {
+    let last = last.map_or(String::new(), |at| {
         let ago = human(facts.now.unix() - at.unix());
-        format!(" since {at} ({ago} ago)")
+        format!(" {ago} ago ({at})")
     });
     match facts.unread.contains("Lease") && renewed.is_none() {
-        true => format!("its kubelet has not reported its status{since}"),
-        false => format!("its kubelet has said nothing{since}"),
+        true => format!("last posted node status{last}; its lease could not be read"),
+        false => format!("stopped posting status{last}"),
     }
 }
 
@@ -114,7 +117,7 @@ pub(crate) fn of_pod<'a>(facts: &'a Facts, pod: &Value) -> Option<&'a Value> {
         .find(|node| text(node, "/metadata/name") == name)
 }
 
-/// The names of nodes that have to be read before it can be told why their pods are not ready.
+/// The names of nodes that have to be read before it is known why their pods are not ready.
 pub fn unknown_nodes_of_pods(facts: &Facts) -> impl Iterator<Item = &str> {
     let waits = |pod: &&Value| {
         let ready = condition(pod, "Ready").is_some_and(|ready| text(ready, "/status") == "True");
@@ -126,12 +129,12 @@ pub fn unknown_nodes_of_pods(facts: &Facts) -> impl Iterator<Item = &str> {
         .filter(|name| !name.is_empty())
 }
 
-/// The names of nodes beside the one asked about whose last word matters.
-pub fn silent_nodes(facts: &Facts) -> impl Iterator<Item = &str> {
-    let silent = |node: &&Value| {
+/// The names of nodes beside the one asked about whose kubelets stopped posting status.
+pub fn unreachable_nodes(facts: &Facts) -> impl Iterator<Item = &str> {
+    let is_unreachable = |node: &&Value| {
         condition(node, "Ready").is_some_and(|ready| text(ready, "/status") == "Unknown")
     };
-    let nodes = facts.of_kind("Node").filter(silent);
+    let nodes = facts.of_kind("Node").filter(is_unreachable);
     nodes.map(|node| text(node, "/metadata/name"))
 }
 
@@ -154,9 +157,9 @@ fn obstacle(facts: &Facts, condition: &Value, why: String) -> Obstacle {
     }
 }
 
-fn look(name: &str) -> Option<Help> {
+fn describe(name: &str) -> Option<Help> {
     Some(Help {
         command: format!("kubectl describe node {name}"),
-        why: "shows what it said last; if it is gone for good, delete the Node".to_owned(),
+        why: "shows what it reported last; if it is gone for good, delete the Node".to_owned(),
     })
 }

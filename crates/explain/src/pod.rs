@@ -5,17 +5,17 @@ use serde_json::Value;
 
 use crate::facts::{Facts, controller_uid};
 use crate::json::{condition, list, number, text, time, truth};
-use crate::pod_state::container_trouble;
+use crate::pod_state::container_problem;
 use crate::time::{human, relative};
-use crate::{Obstacle, State, Telling, disruption, finalizers, help, node};
+use crate::{Draft, Obstacle, State, disruption, finalizers, help, node};
 
 /// What is wrong with a pod.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Trouble {
+pub struct Problem {
     pub cause: Cause,
     pub why: String,
     pub since: Option<Time>,
-    /// It goes away by itself.
+    /// It resolves by itself.
     pub passing: bool,
 }
 
@@ -23,7 +23,7 @@ pub struct Trouble {
 pub enum Cause {
     Terminating,
     Held,
-    NodeSilent,
+    NodeUnreachable,
     Gated,
     Unschedulable,
     /// A claim that is not bound.
@@ -50,11 +50,11 @@ pub enum Cause {
     Young,
 }
 
-/// A kubelet that has not confirmed a deletion for this long after its deadline is not going to soon.
+/// A kubelet that has not confirmed a deletion for this long after its deadline will not soon.
 const CONFIRMS_WITHIN_SECONDS: i64 = 30;
 
 /// Why the pod is not available; `None` if it is. `min_ready_seconds` is what its owner asks for.
-pub fn trouble(facts: &Facts, pod: &Value, min_ready_seconds: i64) -> Option<Trouble> {
+pub fn problem(facts: &Facts, pod: &Value, min_ready_seconds: i64) -> Option<Problem> {
     if truth_of_deletion(pod) {
         return Some(terminating(facts, pod));
     }
@@ -67,8 +67,8 @@ pub fn trouble(facts: &Facts, pod: &Value, min_ready_seconds: i64) -> Option<Tro
     if let Some(ready) = condition(pod, "Ready").filter(|ready| text(ready, "/status") == "True") {
         return too_young(facts, ready, min_ready_seconds);
     }
-    node_trouble(facts, pod)
-        .or_else(|| container_trouble(facts, pod))
+    node_problem(facts, pod)
+        .or_else(|| container_problem(facts, pod))
         .or_else(|| readiness_gate(pod))
         .or_else(|| Some(starting(facts, pod)))
 }
@@ -78,7 +78,7 @@ fn truth_of_deletion(pod: &Value) -> bool {
 }
 
 /// The deletionTimestamp of a pod is when its grace period ends.
-fn terminating(facts: &Facts, pod: &Value) -> Trouble {
+fn terminating(facts: &Facts, pod: &Value) -> Problem {
     let due = time(pod, "/metadata/deletionTimestamp").unwrap_or(facts.now);
     let held: Vec<String> = finalizers::names(pod).map(finalizers::describe).collect();
     let grace = number(pod, "/metadata/deletionGracePeriodSeconds");
@@ -86,7 +86,7 @@ fn terminating(facts: &Facts, pod: &Value) -> Trouble {
     let node = text(pod, "/spec/nodeName");
     let late = facts.now.unix() - due.unix();
     if !held.is_empty() && late >= 0 {
-        return Trouble {
+        return Problem {
             cause: Cause::Held,
             why: format!("is being deleted and held by {}", held.join(" and ")),
             since,
@@ -94,22 +94,23 @@ fn terminating(facts: &Facts, pod: &Value) -> Trouble {
         };
     }
     if late > CONFIRMS_WITHIN_SECONDS {
-        return Trouble {
-            cause: Cause::NodeSilent,
+        return Problem {
+            cause: Cause::NodeUnreachable,
             why: format!("is being deleted, but node {node} does not confirm that it has stopped"),
             since,
             passing: false,
         };
     }
-    // Who drove it away says so, if it was driven: a taint, an eviction, a preemption.
-    let driven = condition(pod, "DisruptionTarget").filter(|held| text(held, "/status") == "True");
-    let driven = driven.map_or(String::new(), |held| {
+    // Whoever disrupted it says so: a taint, an eviction, a preemption.
+    let disruption =
+        condition(pod, "DisruptionTarget").filter(|held| text(held, "/status") == "True");
+    let disruption = disruption.map_or(String::new(), |held| {
         format!(" ({})", text(held, "/message"))
     });
-    Trouble {
+    Problem {
         cause: Cause::Terminating,
         why: format!(
-            "is stopping{driven}; it has until {due} ({})",
+            "is stopping{disruption}; its grace period ends at {due} ({})",
             relative(due, facts.now)
         ),
         since,
@@ -117,7 +118,7 @@ fn terminating(facts: &Facts, pod: &Value) -> Trouble {
     }
 }
 
-fn finished(pod: &Value) -> Trouble {
+fn finished(pod: &Value) -> Problem {
     let phase = text(pod, "/status/phase");
     let (reason, message) = (text(pod, "/status/reason"), text(pod, "/status/message"));
     let mut why = format!("has {}", phase.to_lowercase());
@@ -126,7 +127,7 @@ fn finished(pod: &Value) -> Trouble {
             why = format!("{why}: {part}");
         }
     }
-    Trouble {
+    Problem {
         cause: Cause::Failed,
         why,
         since: None,
@@ -134,13 +135,13 @@ fn finished(pod: &Value) -> Trouble {
     }
 }
 
-fn unscheduled(facts: &Facts, pod: &Value) -> Trouble {
+fn unscheduled(facts: &Facts, pod: &Value) -> Problem {
     let scheduled = condition(pod, "PodScheduled");
     let since = scheduled
         .and_then(|held| time(held, "/lastTransitionTime"))
         .or_else(|| time(pod, "/metadata/creationTimestamp"));
     let message = scheduled.map_or("", |held| text(held, "/message"));
-    let of = |cause, why: String, passing| Trouble {
+    let of = |cause, why: String, passing| Problem {
         cause,
         why,
         since,
@@ -165,13 +166,13 @@ fn unscheduled(facts: &Facts, pod: &Value) -> Trouble {
         };
         return of(cause, format!("cannot be scheduled: {why}"), false);
     }
-    let told = facts.messages(pod, "FailedScheduling");
+    let events = facts.messages(pod, "FailedScheduling");
     let message = match message {
-        "" => told.first().copied().unwrap_or_default(),
+        "" => events.first().copied().unwrap_or_default(),
         message => message,
     };
     if message.is_empty() {
-        let why = "waits for the scheduler, which has not looked at it yet".to_owned();
+        let why = "waits for the scheduler, which has not tried it yet".to_owned();
         return of(Cause::Unscheduled, why, true);
     }
     of(
@@ -204,29 +205,25 @@ fn missing_claim(facts: &Facts, pod: &Value) -> Option<Cause> {
     lacking.next()
 }
 
-/// A node that is down takes its pods with it, whatever their containers said last.
-fn node_trouble(facts: &Facts, pod: &Value) -> Option<Trouble> {
+/// A node that is down makes its pods unready, whatever their containers reported last.
+fn node_problem(facts: &Facts, pod: &Value) -> Option<Problem> {
     let node = node::of_pod(facts, pod)?;
     let ready = condition(node, "Ready")?;
-    let what = node::trouble(facts, node)?;
-    Some(Trouble {
-        cause: Cause::NodeSilent,
-        why: format!(
-            "is not ready: its {} {what}",
-            facts.name_of(node).replace('/', " ")
-        ),
+    Some(Problem {
+        cause: Cause::NodeUnreachable,
+        why: format!("is not ready: {}", node::problem(facts, node)?),
         since: time(ready, "/lastTransitionTime"),
         passing: false,
     })
 }
 
-fn too_young(facts: &Facts, ready: &Value, min_ready_seconds: i64) -> Option<Trouble> {
+fn too_young(facts: &Facts, ready: &Value, min_ready_seconds: i64) -> Option<Problem> {
     let since = time(ready, "/lastTransitionTime")?;
     let due = Time::from_unix(since.unix() + min_ready_seconds);
-    (due > facts.now).then(|| Trouble {
+    (due > facts.now).then(|| Problem {
         cause: Cause::Young,
         why: format!(
-            "is ready, and counts as available at {due} ({}): minReadySeconds is {min_ready_seconds}",
+            "is ready, and available at {due} ({}): minReadySeconds is {min_ready_seconds}",
             relative(due, facts.now)
         ),
         since: Some(since),
@@ -234,14 +231,14 @@ fn too_young(facts: &Facts, ready: &Value, min_ready_seconds: i64) -> Option<Tro
     })
 }
 
-fn readiness_gate(pod: &Value) -> Option<Trouble> {
+fn readiness_gate(pod: &Value) -> Option<Problem> {
     let gates = list(pod, "/spec/readinessGates").iter();
     let open =
         |type_: &str| condition(pod, type_).is_some_and(|held| text(held, "/status") == "True");
     let mut closed = gates
         .map(|gate| text(gate, "/conditionType"))
         .filter(|type_| !open(type_));
-    closed.next().map(|type_| Trouble {
+    closed.next().map(|type_| Problem {
         cause: Cause::Gate,
         why: format!("is not ready: its readiness gate {type_} is not true, which somebody outside has to set"),
         since: condition(pod, "Ready").and_then(|held| time(held, "/lastTransitionTime")),
@@ -249,12 +246,12 @@ fn readiness_gate(pod: &Value) -> Option<Trouble> {
     })
 }
 
-fn starting(facts: &Facts, pod: &Value) -> Trouble {
+fn starting(facts: &Facts, pod: &Value) -> Problem {
     let since = time(pod, "/metadata/creationTimestamp");
     let ready = condition(pod, "Ready");
     let node = text(pod, "/spec/nodeName");
     if let Some(message) = facts.messages(pod, "FailedMount").first() {
-        return Trouble {
+        return Problem {
             cause: Cause::Mount,
             why: format!("cannot mount its volumes: {message}"),
             since,
@@ -264,15 +261,15 @@ fn starting(facts: &Facts, pod: &Value) -> Trouble {
     let runs = text(pod, "/status/phase") == "Running";
     let why = match runs {
         true => {
-            let told = ready.map_or("", |held| text(held, "/message"));
-            match told {
+            let message = ready.map_or("", |held| text(held, "/message"));
+            match message {
                 "" => "runs and is not ready".to_owned(),
-                told => format!("runs and is not ready: {told}"),
+                message => format!("runs and is not ready: {message}"),
             }
         }
         false => format!("is starting on {node}"),
     };
-    Trouble {
+    Problem {
         cause: if runs {
             Cause::Unready
         } else {
@@ -286,7 +283,7 @@ fn starting(facts: &Facts, pod: &Value) -> Trouble {
     }
 }
 
-impl Trouble {
+impl Problem {
     pub(crate) fn obstacle(self, facts: &Facts, pod: &Value) -> Obstacle {
         Obstacle {
             object: facts.name_of(pod),
@@ -298,50 +295,52 @@ impl Trouble {
     }
 }
 
-pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
+pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let pod = &facts.object;
     let images: Vec<&str> = list(pod, "/spec/containers")
         .iter()
         .map(|container| text(container, "/image"))
         .collect();
-    told.wants(format!("to run {}", images.join(", ")));
+    draft.wants(format!("to run {}", images.join(", ")));
     let owner = list(pod, "/metadata/ownerReferences")
         .iter()
         .find(|owner| truth(owner, "/controller"));
-    told.wants(match owner {
-        Some(owner) => format!(
+    if let Some(owner) = owner {
+        draft.wants(format!(
             "to be one of {}/{}",
             text(owner, "/kind").to_lowercase(),
             text(owner, "/name")
-        ),
-        None => "nothing else: no controller looks after it, and nobody replaces it".to_owned(),
-    });
+        ));
+    }
     let (phase, node) = (text(pod, "/status/phase"), text(pod, "/spec/nodeName"));
-    told.sees(match node {
+    draft.sees(match node {
         "" => format!("phase {phase}, on no node yet"),
         node => format!("phase {phase}, on {node}"),
     });
-    disruption::tell(facts, pod, told);
+    if owner.is_none() {
+        draft.sees("not managed by a controller; nothing will recreate it");
+    }
+    disruption::explain(facts, pod, draft);
     let owner = facts
         .related
         .iter()
         .find(|object| controller_uid(pod) == Some(text(object, "/metadata/uid")));
     if let Some(owner) = owner {
-        told.hear(owner);
+        draft.add_decisions(owner);
     }
     let min_ready_seconds = owner.map_or(0, |owner| number(owner, "/spec/minReadySeconds"));
-    match trouble(facts, pod, min_ready_seconds) {
-        None => told.conclude(State::Settled, "runs and is ready"),
-        Some(trouble) => {
-            let state = match trouble.passing {
+    match problem(facts, pod, min_ready_seconds) {
+        None => draft.conclude(State::Settled, "runs and is ready"),
+        Some(problem) => {
+            let state = match problem.passing {
                 true => State::Progressing,
                 false => State::Stuck,
             };
-            let since = trouble.since.map(|since| facts.now.unix() - since.unix());
+            let since = problem.since.map(|since| facts.now.unix() - since.unix());
             let age = since.map_or(String::new(), |since| format!(" (for {})", human(since)));
-            told.conclude(state, format!("{}{age}", trouble.why));
-            told.offer(help::for_pod(facts, pod, &trouble.cause));
-            told.in_the_way(trouble.obstacle(facts, pod));
+            draft.conclude(state, format!("{}{age}", problem.why));
+            draft.offer(help::for_pod(facts, pod, &problem.cause));
+            draft.in_the_way(problem.obstacle(facts, pod));
         }
     }
 }

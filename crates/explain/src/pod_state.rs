@@ -1,25 +1,26 @@
 //! What the containers of a pod are up to.
 
 use api::Time;
+use api::decision::counted;
 use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{list, number, text, time, truth};
-use crate::pod::{Cause, Trouble};
+use crate::pod::{Cause, Problem};
 
-/// The first container that is in trouble: init containers first, as they run first.
-pub(crate) fn container_trouble(facts: &Facts, pod: &Value) -> Option<Trouble> {
+/// The first container that is in problem: init containers first, as they run first.
+pub(crate) fn container_problem(facts: &Facts, pod: &Value) -> Option<Problem> {
     let init = list(pod, "/status/initContainerStatuses");
     let main = list(pod, "/status/containerStatuses");
     let found = init
         .iter()
         .map(|status| (status, true))
         .chain(main.iter().map(|status| (status, false)));
-    let mut troubles = found.filter_map(|(status, init)| of_container(facts, pod, status, init));
-    troubles.next()
+    let mut problems = found.filter_map(|(status, init)| of_container(facts, pod, status, init));
+    problems.next()
 }
 
-fn of_container(facts: &Facts, pod: &Value, status: &Value, init: bool) -> Option<Trouble> {
+fn of_container(facts: &Facts, pod: &Value, status: &Value, init: bool) -> Option<Problem> {
     let name = text(status, "/name");
     let called = match init {
         true => format!("init container {name}"),
@@ -29,7 +30,7 @@ fn of_container(facts: &Facts, pod: &Value, status: &Value, init: bool) -> Optio
     let message = text(status, "/state/waiting/message");
     let since = time(pod, "/status/startTime");
     let of = |cause, why, since, passing| {
-        Some(Trouble {
+        Some(Problem {
             cause,
             why,
             since,
@@ -70,32 +71,32 @@ fn of_container(facts: &Facts, pod: &Value, status: &Value, init: bool) -> Optio
 
 /// The kubelet's own words; the back-off's message says no more than that there is one.
 fn pull_error(facts: &Facts, pod: &Value, message: &str) -> String {
-    let told = facts.messages(pod, "Failed");
-    let told = told
+    let events = facts.messages(pod, "Failed");
+    let event = events
         .iter()
         .find(|text| !text.starts_with("Error: "))
         .copied();
-    match told.or(Some(message)).filter(|text| !text.is_empty()) {
+    match event.or(Some(message)).filter(|text| !text.is_empty()) {
         Some(text) => format!(" ({text})"),
         None => String::new(),
     }
 }
 
-fn crash(status: &Value, called: &str, name: &str, since: Option<Time>) -> Option<Trouble> {
+fn crash(status: &Value, called: &str, name: &str, since: Option<Time>) -> Option<Problem> {
     let from = match status.pointer("/lastState/terminated") {
         Some(_) => "lastState",
         None => "state",
     };
     let code = number(status, &format!("/{from}/terminated/exitCode"));
     let restarts = number(status, "/restartCount");
-    Some(Trouble {
+    Some(Problem {
         cause: Cause::Crash {
             container: name.to_owned(),
         },
         why: format!(
-            "{called} crashes again and again: exit code {code}{}, started {} times",
+            "{called} keeps crashing: exit code {code}{}, started {}",
             ended(status, from),
-            restarts + 1
+            counted(restarts + 1, "time")
         ),
         since,
         passing: false,
@@ -110,7 +111,7 @@ fn ended(status: &Value, from: &str) -> String {
     }
 }
 
-fn probe(facts: &Facts, pod: &Value, status: &Value, called: &str, name: &str) -> Option<Trouble> {
+fn probe(facts: &Facts, pod: &Value, status: &Value, called: &str, name: &str) -> Option<Problem> {
     let spec = list(pod, "/spec/containers")
         .iter()
         .find(|container| text(container, "/name") == name)?;
@@ -120,15 +121,15 @@ fn probe(facts: &Facts, pod: &Value, status: &Value, called: &str, name: &str) -
         (_, Some(_)) => "Readiness",
         _ => return None,
     };
-    let told = facts.messages(pod, "Unhealthy");
-    let failure = told.iter().find(|message| message.starts_with(kind));
+    let events = facts.messages(pod, "Unhealthy");
+    let failure = events.iter().find(|message| message.starts_with(kind));
     let passing = failure.is_none();
     let kind_text = kind.to_lowercase();
     let why = match failure {
         Some(message) => format!("{called} runs, but its {kind_text} probe fails: {message}"),
         None => format!("{called} runs, and its {kind_text} probe has not succeeded yet"),
     };
-    Some(Trouble {
+    Some(Problem {
         cause: Cause::Probe {
             container: name.to_owned(),
         },

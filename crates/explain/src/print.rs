@@ -39,6 +39,7 @@ impl Explanation {
         section(out, "would", &self.would);
         let waits = self.waits.iter();
         let waits: Vec<String> = waits
+            // The heading says it already.
             .map(|line| line.strip_prefix("waits ").unwrap_or(line).to_owned())
             .collect();
         section(out, "waits", &waits);
@@ -49,10 +50,12 @@ impl Explanation {
             .collect();
         section(out, "in the way", &obstacles);
         if let Some(help) = &self.help {
-            section(out, "would help", &[help.command.clone(), help.why.clone()]);
+            let lines = [help.command.clone(), help.why.clone()];
+            let lines = lines.into_iter().filter(|line| !line.is_empty());
+            section(out, "would help", &lines.collect::<Vec<_>>());
         }
         section(out, "not read", &self.missing);
-        writeln!(out, "\nTold by {}.", self.told_by)
+        writeln!(out, "\nSource: {}.", self.source)
     }
 }
 

@@ -1,12 +1,13 @@
 //! ReplicaSets and ReplicationControllers, and what all owners of pods have in common.
 
+use api::decision::{Class, Decision, Line, agree, counted};
 use serde_json::Value;
 
-use crate::facts::Facts;
+use crate::facts::{Facts, kind_of};
 use crate::json::{condition, labels, number, selector_of, text, time};
-use crate::pod::{Cause, trouble};
-use crate::words::{pods, short};
-use crate::{Obstacle, State, Telling, disruption, help};
+use crate::pod::{Cause, problem};
+use crate::words::short;
+use crate::{Draft, Obstacle, State, disruption, help};
 
 /// Two workloads of one namespace that select each other's pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,45 +49,51 @@ pub fn overlaps<'a>(workloads: impl Iterator<Item = &'a Value> + Clone) -> Vec<O
     found
 }
 
-pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
+pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let set = &facts.object;
     let wanted = wanted(set);
-    told.wants(format!("{} of {}", pods(wanted), help::images(set)));
-    told.sees(counts(set));
-    note_owner(facts, told);
-    note_paused_writes(facts, set, told);
-    disruption::tell(facts, set, told);
-    let refused = note_refusal(facts, set, told);
-    let stuck = note_pods(facts, set, told);
+    draft.wants(format!(
+        "{} of {}",
+        counted(wanted, "pod"),
+        help::images(set)
+    ));
+    draft.sees(counts(set));
+    note_owner(facts, draft);
+    note_unobserved(facts, set, draft);
+    disruption::explain(facts, set, draft);
+    let refused = note_refusal(facts, set, draft);
+    let stuck = note_pods(facts, set, draft);
     let available = number(set, "/status/availableReplicas");
     if refused {
-        told.conclude(State::Stuck, "the API server refuses to create its pods");
+        draft.conclude(State::Stuck, "the API server refuses to create its pods");
     } else if available >= wanted && number(set, "/status/replicas") == wanted {
-        told.conclude(
+        draft.conclude(
             State::Settled,
-            format!("has the {} it wants, all available", pods(wanted)),
+            format!("has the {} it wants, all available", counted(wanted, "pod")),
         );
     } else {
-        conclude_by_pods(told, stuck, available, wanted);
+        conclude_by_pods(draft, stuck, available, wanted);
     }
 }
 
 /// What is said when pods are all that is missing.
-pub(crate) fn conclude_by_pods(told: &mut Telling<'_>, stuck: bool, available: i64, wanted: i64) {
-    let first = told.explanation.in_the_way.first().cloned();
-    let count = format!("{available} of {wanted} pods are available");
+pub(crate) fn conclude_by_pods(draft: &mut Draft<'_>, stuck: bool, available: i64, wanted: i64) {
+    let mut obstacles = draft.explanation.in_the_way.iter();
+    let stuck = stuck || obstacles.any(|obstacle| !obstacle.passing);
+    let first = draft.explanation.in_the_way.first().cloned();
+    let count = format!("{available} of {} available", counted(wanted, "pod"));
     match (stuck, first) {
         (true, Some(first)) => {
-            told.conclude(
+            draft.conclude(
                 State::Stuck,
                 format!("{count}; {} {}", first.object, short(&first.why)),
             );
         }
-        (false, Some(first)) => told.conclude_on_its_way(
+        (false, Some(first)) => draft.conclude_progressing(
             &count,
             format!("{count}; {} {}", first.object, short(&first.why)),
         ),
-        (_, None) => told.conclude_on_its_way(&count, count.clone()),
+        (_, None) => draft.conclude_progressing(&count, count.clone()),
     }
 }
 
@@ -101,47 +108,47 @@ fn counts(set: &Value) -> String {
     let of = |field: &str| number(set, &format!("/status/{field}"));
     format!(
         "{}, {} ready, {} available",
-        pods(of("replicas")),
+        counted(of("replicas"), "pod"),
         of("readyReplicas"),
         of("availableReplicas")
     )
 }
 
-fn note_owner(facts: &Facts, told: &mut Telling<'_>) {
+fn note_owner(facts: &Facts, draft: &mut Draft<'_>) {
     let uid = crate::facts::controller_uid(&facts.object);
     let owner = facts
         .related
         .iter()
         .find(|object| uid == Some(text(object, "/metadata/uid")));
     if let Some(owner) = owner {
-        told.wants(format!("what {} tells it to want", facts.name_of(owner)));
+        draft.wants(format!("what {} asks for", facts.name_of(owner)));
     }
 }
 
-/// A controller that has not seen the latest change yet.
-pub(crate) fn note_paused_writes(facts: &Facts, object: &Value, told: &mut Telling<'_>) {
+/// A controller that has not observed the latest change yet.
+pub(crate) fn note_unobserved(facts: &Facts, object: &Value, draft: &mut Draft<'_>) {
     let (observed, generation) = (
         number(object, "/status/observedGeneration"),
         number(object, "/metadata/generation"),
     );
     if observed < generation {
         let name = facts.name_of(object);
-        told.sees(format!(
-            "the last change of {name} has not been looked at by its controller yet (generation {generation}, seen {observed})"
+        draft.sees(format!(
+            "its controller has not observed the last change of {name} yet (generation {generation}, observed {observed})"
         ));
     }
 }
 
 /// The API server's refusal to create pods, by the condition, the last failure or the events.
-pub(crate) fn note_refusal(facts: &Facts, set: &Value, told: &mut Telling<'_>) -> bool {
-    let missing = match text(set, "/kind") {
+pub(crate) fn note_refusal(facts: &Facts, set: &Value, draft: &mut Draft<'_>) -> bool {
+    let missing = match kind_of(set) {
         "DaemonSet" => {
             number(set, "/status/desiredNumberScheduled")
                 - number(set, "/status/currentNumberScheduled")
         }
         _ => wanted(set) - number(set, "/status/replicas"),
     };
-    note_refusal_of(facts, set, missing > 0, told)
+    note_refusal_of(facts, set, missing > 0, draft)
 }
 
 /// The same for an owner that has pods `missing`.
@@ -149,32 +156,61 @@ pub(crate) fn note_refusal_of(
     facts: &Facts,
     set: &Value,
     missing: bool,
-    told: &mut Telling<'_>,
+    draft: &mut Draft<'_>,
 ) -> bool {
     let failure = condition(set, "ReplicaFailure").filter(|held| text(held, "/status") == "True");
-    let decided = facts
-        .decisions_about(set)
-        .into_iter()
-        .filter_map(|heard| Some(heard.decisions.last()?.failure.as_deref()?.to_owned()))
-        .next();
     let events = facts.messages(set, "FailedCreate");
-    let told_by_event = missing.then(|| events.first().copied()).flatten();
+    let event = missing.then(|| events.first().copied()).flatten();
+    let failed = failed_decision(facts, set);
+    let refused = failed.as_ref().filter(|failed| creates_pods(failed));
     let message = failure
-        .map(|held| text(held, "/message").to_owned())
-        .or(decided)
-        .or(told_by_event.map(str::to_owned));
+        .map(|held| text(held, "/message"))
+        .or(refused.and_then(|refused| refused.failure.as_deref()))
+        .or(event);
     let Some(message) = message else {
+        draft
+            .explanation
+            .in_the_way
+            .extend(failed.map(|failed| Obstacle {
+                object: facts.name_of(set),
+                more: 0,
+                why: reconcile_fails(&failed),
+                since: None,
+                // The next attempt may succeed.
+                passing: failed.count == 1,
+            }));
         return false;
     };
-    told.offer(help::refused(facts, &message));
-    told.in_the_way(Obstacle {
+    draft.offer(help::refused(facts, message));
+    draft.in_the_way(Obstacle {
         object: facts.name_of(set),
         more: 0,
-        why: format!("cannot create pods: {}", without_prefix(&message)),
+        why: format!("cannot create pods: {}", without_prefix(message)),
         since: failure.and_then(|held| time(held, "/lastTransitionTime")),
         passing: false,
     });
     true
+}
+
+/// The last decision of a controller about an object, if it could not be carried out.
+fn failed_decision(facts: &Facts, object: &Value) -> Option<Decision> {
+    let decided = facts.decisions_about(object).into_iter();
+    let mut last = decided.filter_map(|mut decided| decided.decisions.pop());
+    last.find(|last| last.failure.is_some())
+}
+
+/// The reasons of workload controllers to create pods.
+const CREATES_PODS: [&str; 5] = ["TooFew", "Creates", "Missing", "Surge", "Replaces"];
+
+fn creates_pods(decision: &Decision) -> bool {
+    let creates = |line: &Line| line.class == Class::Acts && CREATES_PODS.contains(&&*line.reason);
+    decision.lines.iter().any(creates)
+}
+
+fn reconcile_fails(decision: &Decision) -> String {
+    let fails = agree(decision.count, "fails", "keeps failing");
+    let why = decision.failure.as_deref().unwrap_or_default();
+    format!("reconcile {fails}: {why}")
 }
 
 /// The reason alone, without what everybody knows already.
@@ -186,44 +222,44 @@ fn without_prefix(message: &str) -> &str {
 }
 
 /// Puts the set's pods that are not available in the way; says whether one of them needs help.
-pub(crate) fn note_pods(facts: &Facts, set: &Value, told: &mut Telling<'_>) -> bool {
+pub(crate) fn note_pods(facts: &Facts, set: &Value, draft: &mut Draft<'_>) -> bool {
     let min_ready_seconds = number(set, "/spec/minReadySeconds");
-    let mut troubles: Vec<(&Value, crate::Trouble)> = facts
+    let mut problems: Vec<(&Value, crate::Problem)> = facts
         .controlled("Pod", set)
         .into_iter()
-        .filter_map(|pod| Some((pod, trouble(facts, pod, min_ready_seconds)?)))
+        .filter_map(|pod| Some((pod, problem(facts, pod, min_ready_seconds)?)))
         .collect();
-    // What needs help first, and what is merely leaving last.
-    troubles.sort_by_key(|(_, trouble)| (trouble.passing, trouble.cause == Cause::Terminating));
-    let stuck = troubles.iter().any(|(_, trouble)| !trouble.passing);
-    for (pod, trouble) in troubles {
-        // Nobody knows what a container lacks that has no probe, and so whether it comes.
-        if !trouble.passing || trouble.cause == Cause::Unready {
-            told.offer(help::for_pod(facts, pod, &trouble.cause));
+    // What needs help first, and what is merely terminating last.
+    problems.sort_by_key(|(_, problem)| (problem.passing, problem.cause == Cause::Terminating));
+    let stuck = problems.iter().any(|(_, problem)| !problem.passing);
+    for (pod, problem) in problems {
+        // Without a probe nobody knows what a container lacks, and so whether it will be ready.
+        if !problem.passing || problem.cause == Cause::Unready {
+            draft.offer(help::for_pod(facts, pod, &problem.cause));
         }
-        told.in_the_way(trouble.obstacle(facts, pod));
+        draft.in_the_way(problem.obstacle(facts, pod));
     }
     stuck
 }
 
-/// The same for a set whose template nobody wants any more: what ails its pods goes with them, unless it is what
-/// keeps them from going. Says whether one of them that still runs is kept so.
-pub(crate) fn note_old_pods(facts: &Facts, set: &Value, told: &mut Telling<'_>) -> bool {
+/// The same for a set whose template nobody wants any more: problems of its pods end with them, unless they
+/// block the deletion. Says whether the deletion of one that still runs is blocked.
+pub(crate) fn note_old_pods(facts: &Facts, set: &Value, draft: &mut Draft<'_>) -> bool {
     let mut held = false;
     let min_ready_seconds = number(set, "/spec/minReadySeconds");
     for pod in facts.controlled("Pod", set) {
-        let Some(mut trouble) = trouble(facts, pod, min_ready_seconds) else {
+        let Some(mut problem) = problem(facts, pod, min_ready_seconds) else {
             continue;
         };
-        match trouble.cause {
+        match problem.cause {
             Cause::Failed => continue,
-            Cause::Held | Cause::NodeSilent => {
+            Cause::Held | Cause::NodeUnreachable => {
                 held |= !matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
-                told.offer(help::for_pod(facts, pod, &trouble.cause));
+                draft.offer(help::for_pod(facts, pod, &problem.cause));
             }
-            _ => trouble.passing = true,
+            _ => problem.passing = true,
         }
-        told.in_the_way(trouble.obstacle(facts, pod));
+        draft.in_the_way(problem.obstacle(facts, pod));
     }
     held
 }

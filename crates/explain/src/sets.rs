@@ -1,57 +1,60 @@
 //! StatefulSets and DaemonSets.
 
+use api::decision::{agree, counted};
 use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{number, text};
-use crate::replicas::{conclude_by_pods, note_paused_writes, note_pods, note_refusal, wanted};
-use crate::words::pods;
-use crate::{State, Telling, disruption, help};
+use crate::replicas::{conclude_by_pods, note_pods, note_refusal, note_unobserved, wanted};
+use crate::{Draft, State, disruption, help};
 
-pub(crate) fn tell(facts: &Facts, told: &mut Telling<'_>) {
+pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let set = &facts.object;
     let numbers = match facts.kind() {
         "StatefulSet" => stateful(set),
         _ => daemon(set),
     };
-    told.wants(numbers.wants(set));
+    draft.wants(numbers.wants(set));
     if let Some(line) = strategy(set) {
-        told.wants(line);
+        draft.wants(line);
     }
-    told.sees(format!(
+    draft.sees(format!(
         "{}, {} updated, {} ready, {} available",
-        pods(numbers.current),
+        counted(numbers.current, "pod"),
         numbers.updated,
         numbers.ready,
         numbers.available
     ));
-    note_paused_writes(facts, set, told);
-    disruption::tell(facts, set, told);
-    let blocked = help_by_decision(facts, told);
-    let refused = note_refusal(facts, set, told);
-    let stuck = note_pods(facts, set, told) || blocked;
+    note_unobserved(facts, set, draft);
+    disruption::explain(facts, set, draft);
+    let blocked = help_by_decision(facts, draft);
+    let refused = note_refusal(facts, set, draft);
+    let stuck = note_pods(facts, set, draft) || blocked;
     let on_delete = text(set, "/spec/updateStrategy/type") == "OnDelete";
+    let outdated = numbers.wanted - numbers.updated;
     let complete = numbers.available >= numbers.wanted && numbers.current == numbers.wanted;
     if refused {
-        told.conclude(State::Stuck, "the API server refuses to create its pods");
+        draft.conclude(State::Stuck, "the API server refuses to create its pods");
     } else if complete && numbers.updated >= numbers.to_update {
-        told.conclude(
+        draft.conclude(
             State::Settled,
             format!(
-                "is complete: {} pods are available, {} updated",
-                numbers.available, numbers.updated
+                "is complete: {} available, {} updated",
+                counted(numbers.available, "pod"),
+                numbers.updated
             ),
         );
     } else if complete && on_delete {
-        told.conclude(
+        draft.conclude(
             State::Stuck,
             format!(
-                "{} pods wait to be deleted by somebody before they are updated (OnDelete)",
-                numbers.wanted - numbers.updated
+                "leaves {} alone until somebody deletes {} (OnDelete)",
+                counted(outdated, "outdated pod"),
+                agree(outdated, "it", "them")
             ),
         );
     } else {
-        conclude_by_pods(told, stuck, numbers.available, numbers.wanted);
+        conclude_by_pods(draft, stuck, numbers.available, numbers.wanted);
     }
 }
 
@@ -70,8 +73,8 @@ impl Numbers {
     fn wants(&self, set: &Value) -> String {
         let images = help::images(set);
         match self.daemon {
-            true => format!("a pod of {images} on each of {} nodes", self.wanted),
-            false => format!("{} of {images}", pods(self.wanted)),
+            true => format!("a pod of {images} on {}", counted(self.wanted, "node")),
+            false => format!("{} of {images}", counted(self.wanted, "pod")),
         }
     }
 }
@@ -112,7 +115,7 @@ fn daemon(set: &Value) -> Numbers {
 
 fn strategy(set: &Value) -> Option<String> {
     if text(set, "/spec/updateStrategy/type") == "OnDelete" {
-        return Some("old pods to stay until somebody deletes them (OnDelete)".to_owned());
+        return Some("outdated pods to stay until somebody deletes them (OnDelete)".to_owned());
     }
     let partition = number(set, "/spec/updateStrategy/rollingUpdate/partition");
     (partition > 0)
@@ -120,25 +123,25 @@ fn strategy(set: &Value) -> Option<String> {
 }
 
 /// Some waits can be ended by one command, and the decision names the pod. Says whether nothing else ends them.
-fn help_by_decision(facts: &Facts, told: &mut Telling<'_>) -> bool {
+fn help_by_decision(facts: &Facts, draft: &mut Draft<'_>) -> bool {
     let mut blocked = false;
-    let waits = told.explanation.waits.clone();
-    for line in &waits {
-        if let Some((_, rest)) = line.split_once(": delete ")
-            && let Some(pod) = rest.split(' ').next()
-        {
-            blocked = true;
-            let command = format!("delete pod {pod}");
-            told.offer(help::on(
-                facts,
-                &command,
-                "lets the rollout go on with the wanted revision",
-            ));
-        }
-        if line.contains("(OnDelete)") {
-            let command = "get pods -L controller-revision-hash";
-            let why = "shows which pods are old; delete them when it suits you";
-            told.offer(help::on(facts, command, why));
+    for decided in facts.decisions_about(&facts.object) {
+        let lines = decided.decisions.last().map(|last| last.lines.clone());
+        for line in lines.iter().flat_map(|lines| lines.iter()) {
+            match (&*line.reason, &line.object) {
+                ("AwaitsSuperseded", Some(pod)) => {
+                    blocked = true;
+                    let command = format!("delete pod {}", pod.name);
+                    let why = "lets the rollout go on with the wanted revision";
+                    draft.offer(help::on(facts, &command, why));
+                }
+                ("OnDelete", _) => {
+                    let command = "get pods -L controller-revision-hash";
+                    let why = "shows which pods are outdated; delete them when it suits you";
+                    draft.offer(help::on(facts, command, why));
+                }
+                _ => {}
+            }
         }
     }
     blocked

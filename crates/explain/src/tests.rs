@@ -1,4 +1,4 @@
-//! What people are told, from facts in YAML.
+//! Explanations, from facts in YAML.
 
 mod deletion;
 mod disruption;
@@ -8,24 +8,23 @@ mod pods;
 mod unread;
 mod workloads;
 
-use std::collections::BTreeMap;
-
-use api::Time;
+use api::decision::{Decided, Decision, Line};
+use api::{ObjectId, Time};
 use expect_test::Expect;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::decisions::{Decision, Decisions};
-use crate::facts::{Facts, Source};
+use crate::facts::{Facts, Source, group_of_kind};
 
 /// Noon.
 const NOW: &str = "2026-01-01T12:00:00Z";
 
 /// The first document is asked about, events and others are what is known beside it, and documents with
-/// `controller` are decisions: `{controller, about, lines, failure}`.
+/// `controller` are decisions. Built-in kinds need no `apiVersion`.
 fn facts(yaml: &str) -> Facts {
     let mut documents = serde_yaml_ng::Deserializer::from_str(yaml)
-        .map(|document| Value::deserialize(document).expect("the test's YAML is good"));
+        .map(|document| Value::deserialize(document).expect("the test's YAML is good"))
+        .map(with_version);
     let object = documents.next().expect("there is an object");
     let source = Source::Manager("https://here".to_owned());
     let mut facts = Facts::new(Time::parse(NOW).unwrap(), source, object);
@@ -33,7 +32,7 @@ fn facts(yaml: &str) -> Facts {
         if document["kind"] == "Event" {
             facts.events.push(document);
         } else if document["controller"].is_string() {
-            add_decision(&mut facts.decisions, &document);
+            add_decision(&mut facts, document);
         } else {
             facts.related.push(document);
         }
@@ -41,24 +40,49 @@ fn facts(yaml: &str) -> Facts {
     facts
 }
 
-fn add_decision(decisions: &mut BTreeMap<String, Vec<Decisions>>, document: &Value) {
-    let text = |name: &str| document[name].as_str().map(str::to_owned);
+fn with_version(mut object: Value) -> Value {
+    let group = object["kind"].as_str().and_then(group_of_kind);
+    if let Some(group) = group.filter(|_| object["apiVersion"].is_null()) {
+        let version = match group {
+            "" => "v1".to_owned(),
+            group => format!("{group}/v1"),
+        };
+        object["apiVersion"] = Value::from(version);
+    }
+    object
+}
+
+/// What a controller decided two minutes ago.
+#[derive(Deserialize)]
+struct Document {
+    controller: String,
+    object: ObjectId,
+    lines: Vec<Line>,
+    failure: Option<String>,
+    #[serde(default = "one")]
+    count: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn add_decision(facts: &mut Facts, document: Value) {
+    let document = Document::deserialize(document).expect("the test's decision is good");
     let at = Time::parse("2026-01-01T11:58:00Z").unwrap().micro();
-    let lines = document["lines"].as_array().unwrap().iter();
-    let heard = Decisions {
-        controller: text("controller").unwrap(),
+    let about = &document.object;
+    let key = Facts::key(&about.kind, &about.namespace, &about.name);
+    facts.decisions.entry(key).or_default().push(Decided {
+        controller: document.controller.into(),
+        object: document.object,
         decisions: vec![Decision {
             at,
             last_at: at,
-            count: 1,
-            lines: lines
-                .map(|line| line.as_str().unwrap().to_owned())
-                .collect(),
-            failure: text("failure"),
+            count: document.count,
+            lines: document.lines.into(),
+            failure: document.failure.map(Into::into),
         }],
-    };
-    let key = text("about").unwrap();
-    decisions.entry(key).or_default().push(heard);
+    });
 }
 
 fn check(yaml: &str, expected: Expect) {
@@ -69,9 +93,9 @@ fn check(yaml: &str, expected: Expect) {
 
 /// The headline and the help alone.
 fn check_verdict(yaml: &str, expected: Expect) {
-    let told = crate::explain(&facts(yaml));
-    let help = told
+    let explanation = crate::explain(&facts(yaml));
+    let help = explanation
         .help
         .map_or(String::new(), |help| format!("\n{}", help.command));
-    expected.assert_eq(&format!("{}{help}", told.verdict));
+    expected.assert_eq(&format!("{}{help}", explanation.verdict));
 }

@@ -1,6 +1,7 @@
 //! Times and durations as people read them.
 
 use api::Time;
+use api::decision::Line;
 
 /// `45s`, `3m20s`, `2h`, `5d`: two units at most, and one where the second would not matter.
 pub fn human(seconds: i64) -> String {
@@ -26,5 +27,27 @@ pub(crate) fn relative(at: Time, now: Time) -> String {
         0 => "now".to_owned(),
         past if past > 0 => format!("{} ago", human(past)),
         future => format!("in {}", human(-future)),
+    }
+}
+
+/// `progress deadline in 9m35s (09:43:07Z): 2 new pods are not available yet`
+pub(crate) fn sentence(line: &Line, now: Time) -> String {
+    let mut text = line.what.to_string();
+    if let Some(at) = line.until {
+        let due = if at > now { "" } else { ", due" };
+        text = format!("{text}{due} {} ({})", relative(at, now), clock(at, now));
+    }
+    match &*line.why {
+        "" => text,
+        why => format!("{text}: {why}"),
+    }
+}
+
+/// `09:43:07Z`, with the day where it is another one.
+fn clock(at: Time, now: Time) -> String {
+    let (full, today) = (at.to_string(), now.to_string());
+    match (full.split_once('T'), today.split_once('T')) {
+        (Some((day, time)), Some((today, _))) if day == today => time.to_owned(),
+        _ => full,
     }
 }

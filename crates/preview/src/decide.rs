@@ -11,7 +11,11 @@ use crate::virtual_time;
 use crate::world::{World, read_only};
 
 /// The controllers that decide by objects alone; what others do is no question of why.
-const CONTROLLERS: &str = "deployment-controller,replicaset-controller,replicationcontroller-controller,statefulset-controller,daemonset-controller,job-controller";
+fn workload_controllers() -> String {
+    let workloads = controllers::ALL.iter().filter(|one| one.in_preview);
+    let names: Vec<&str> = workloads.map(|one| one.name).collect();
+    names.join(",")
+}
 
 /// Caches fill and plans are made within moments: there is no network.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -24,7 +28,7 @@ pub fn decide(objects: Vec<Value>, now: Time) -> Vec<Decided> {
         // Objects of kinds that we do not know say nothing to our controllers.
         world.restore(objects);
         let transport = read_only(world.server.transport());
-        world.start_manager(CONTROLLERS, transport);
+        world.start_manager(&workload_controllers(), transport);
         tokio::time::sleep(PATIENCE).await;
         let mut all = world.decisions.about(|_, _| true);
         for decided in &mut all {

@@ -75,12 +75,12 @@ impl Gathered {
     pub(crate) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> + Clone {
         self.objects
             .iter()
-            .filter(move |object| object["kind"] == kind)
+            .filter(move |object| explain::kind_of(object) == kind)
     }
 
     pub(crate) fn workloads(&self) -> impl Iterator<Item = &Value> + Clone {
         self.objects.iter().filter(|object| {
-            let kind = object["kind"].as_str().unwrap_or_default();
+            let kind = explain::kind_of(object);
             kind != "Pod" && rollout::KINDS.contains(&kind)
         })
     }
@@ -137,7 +137,7 @@ impl Gathered {
     fn related(&self, object: &Value) -> Vec<Value> {
         let owner = self.find(text(object, "/metadata/ownerReferences/0/uid"));
         let mut found: Vec<&Value> = owner.into_iter().chain(self.below(object)).collect();
-        // A copied state may have owners that go round in circles.
+        // A copied state may have cycles of owners.
         let mut seen: BTreeSet<&str> = [object].into_iter().chain(owner).map(uid_of).collect();
         let mut next = owner.iter().count();
         while let Some(one) = found.get(next) {
@@ -189,11 +189,11 @@ fn decisions<'a>(
             let (namespace, name) = (text(object, "namespace"), text(object, "name"));
             let kind = object["kind"].as_str().unwrap_or_default();
             let key = Key::new(&namespace, &name);
-            let told = run
+            let decided = run
                 .world
                 .decisions
                 .about(|_, object| object.kind == kind && object.key() == key);
-            (Facts::key(kind, &namespace, &name), told)
+            (Facts::key(kind, &namespace, &name), decided)
         })
         .collect()
 }

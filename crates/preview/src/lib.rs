@@ -1,6 +1,6 @@
 //! What would happen? The real controllers on a virtual clock, on a copy of a cluster or an empty one.
 //!
-//! [`preview`] loads the present state, lets it settle, applies manifests and watches until all is complete or
+//! [`preview`] loads the present state, waits until it is quiet, applies manifests and watches until all is complete or
 //! time is up: a [`Preview`] is the timeline, the counts of pods over time, and what to be warned of.
 //! [`decide()`] asks for one plan of each workload and writes nothing; `steersman why` uses it where no manager
 //! of ours can be asked.

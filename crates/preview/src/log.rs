@@ -1,4 +1,4 @@
-//! What happens while the preview runs: noted as it comes, made sense of afterwards.
+//! What happens while the preview runs: recorded as it comes, evaluated afterwards.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 #[derive(Clone)]
 pub(crate) struct Log {
     clock: Clock,
-    /// Told when a pod is gone or finished: quotas have to be counted again.
+    /// Notified when a pod is gone or finished: quotas have to be counted again.
     pub(crate) freed: Arc<Notify>,
     inner: Arc<Mutex<Noted>>,
 }
@@ -28,9 +28,9 @@ pub(crate) struct Noted {
     pub(crate) sets: BTreeMap<Uid, (Key, Option<Uid>)>,
     pub(crate) decisions: Vec<Noticed>,
     pub(crate) claims_deleted: Vec<(MicroTime, Key)>,
-    /// Deployments whose deadline has passed, and when.
+    /// Deployments that exceeded their progress deadline, and when.
     pub(crate) timed_out: BTreeMap<Key, MicroTime>,
-    /// Jobs that went away when they had finished, as their time to live asks for, by uid.
+    /// Jobs that were deleted after they finished, by ttlSecondsAfterFinished; by uid.
     pub(crate) finished_jobs: BTreeMap<String, Value>,
     /// Counts what changed.
     pub(crate) changes: u64,
@@ -80,7 +80,13 @@ impl Log {
     }
 
     /// For [`runtime::Decisions::heard_by`].
-    pub(crate) fn hear(&self, controller: &str, object: &ObjectId, at: MicroTime, lines: &[Line]) {
+    pub(crate) fn record_decision(
+        &self,
+        controller: &str,
+        object: &ObjectId,
+        at: MicroTime,
+        lines: &[Line],
+    ) {
         let mut noted = self.lock();
         let is_shown = controllers::find(controller).is_some_and(|found| found.in_preview);
         if !is_shown || noted.decisions.len() >= DECISIONS_MAX {
@@ -167,7 +173,7 @@ impl Log {
             {
                 let (meta, spec) = (&job.metadata, &job.spec);
                 let last = json!({
-                    "kind": "Job",
+                    "apiVersion": "batch/v1", "kind": "Job",
                     "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
                     "spec": {"completions": spec.completions, "parallelism": spec.parallelism},
                     "status": {"conditions": job.status.conditions},
@@ -225,7 +231,7 @@ impl PodLife {
         if let Some(disruption) = disruption.filter(|one| one.status == "True") {
             self.disrupted = Some(disruption.reason.to_string());
         }
-        // How a pod ends that was told to says nothing about its work.
+        // How a pod ends that is being deleted says nothing about its work.
         if pod.is_finished() && !pod.metadata.is_terminating() {
             self.finished_well = Some(pod.status.phase == Phase::Succeeded);
         }

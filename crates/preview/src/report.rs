@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::decision::counted;
 use api::{MicroTime, Time, Uid};
 use serde::Serialize;
 use serde_json::Value;
@@ -254,6 +255,7 @@ impl Applied {
             file: String::new(),
             existed: true,
             unchanged: false,
+            is_workload: rollout::KINDS.contains(&explain::kind_of(object)),
         }
     }
 
@@ -264,18 +266,18 @@ impl Applied {
 }
 
 fn assumptions(setup: &Setup, gathered: &Gathered) -> Vec<String> {
-    let mut told = vec![format!(
+    let mut assumed = vec![format!(
         "pods are ready {} after their containers start",
         crate::text::duration(setup.ready_after.as_secs_f64())
     )];
     for image in &setup.fail_images {
-        told.push(format!("image {image} cannot be pulled"));
+        assumed.push(format!("image {image} cannot be pulled"));
     }
-    let nodes = gathered.of_kind("Node").count();
-    told.push(match setup.is_empty() {
-        true => format!("an empty cluster of {nodes} nodes"),
-        false => format!("the given state on {nodes} nodes"),
+    let nodes = counted(gathered.of_kind("Node").count(), "node");
+    assumed.push(match setup.is_empty() {
+        true => format!("an empty cluster of {nodes}"),
+        false => format!("the given state on {nodes}"),
     });
-    told.extend(setup.missing.iter().map(|what| format!("without {what}")));
-    told
+    assumed.extend(setup.missing.iter().map(|what| format!("without {what}")));
+    assumed
 }

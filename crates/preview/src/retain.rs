@@ -20,7 +20,7 @@ const POD_SPECS: [&str; 3] = [
 /// Lists of a pod in which each element, known by its name, is a choice.
 const CHOICES: [&str; 2] = ["volumes", "resourceClaims"];
 
-/// Says of what is there and not in the new configuration that it is to go.
+/// Says of what is there and not in the new configuration that it is to be removed.
 pub(crate) fn retain_keys(live: &Value, configuration: &mut Value) {
     if configuration["kind"] == "Deployment" {
         let strategy = configuration.pointer_mut("/spec/strategy");
@@ -44,8 +44,8 @@ pub(crate) fn retain_keys(live: &Value, configuration: &mut Value) {
     }
 }
 
-/// Says of what was applied last by `kubectl apply`, and is not in the new configuration, that it is to go. Elements
-/// of lists are left alone: a configuration has no words for an element that goes.
+/// Says of what was applied last by `kubectl apply`, and is not in the new configuration, that it is to be
+/// removed. Elements of lists are left alone: a configuration cannot say that an element is to be removed.
 pub(crate) fn drop_what_was_left_out(live: &Value, configuration: &mut Value) {
     let last = live["metadata"]["annotations"][LAST_APPLIED].as_str();
     let last = last.and_then(|text| serde_json::from_str(text).ok());

@@ -1,4 +1,4 @@
-//! Whether a workload has got where it is going, by its own status. Pure.
+//! Whether a workload is complete, by its own status. Pure.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub struct Failure {
 }
 
 /// Nothing more comes of it, good or bad.
-pub(crate) fn is_at_rest(object: &Value) -> bool {
+pub(crate) fn is_final(object: &Value) -> bool {
     is_complete(object) || failed(object).is_some()
 }
 
@@ -89,8 +89,8 @@ pub(crate) fn is_complete(object: &Value) -> bool {
                 && (on_delete || number("/status/updatedNumberScheduled") >= wanted)
         }
         Some("Job") => {
-            let resting = is_suspended(object) && number("/status/active") == 0;
-            held(object, "Complete").is_some() || resting
+            let waits = is_suspended(object) && number("/status/active") == 0;
+            held(object, "Complete").is_some() || waits
         }
         Some("Pod") => {
             object

@@ -47,15 +47,17 @@ pub(crate) struct Applied {
     pub(crate) existed: bool,
     /// It was just so before.
     pub(crate) unchanged: bool,
+    /// Its progress is followed. A custom resource that is called like a workload is none.
+    pub(crate) is_workload: bool,
 }
 
-/// How long the present state may take to settle before the manifests are applied anyway.
-const SETTLES_WITHIN: Duration = Duration::from_secs(600);
+/// How long the present state may take to become quiet before the manifests are applied anyway.
+const QUIET_WITHIN: Duration = Duration::from_secs(600);
 
-/// A state in which nothing has changed for this long is taken for settled, complete or not.
+/// A state in which nothing has changed for this long counts as quiet, complete or not.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// How often is looked whether all is complete. What is reported is when it happened, not when it was seen.
+/// How often is checked whether all is complete. What is reported is when it happened, not when it was seen.
 const STEP: Duration = Duration::from_secs(1);
 
 /// What is complete has to stay complete for this long: pods that crash do so soon.
@@ -66,10 +68,10 @@ impl Run {
         let begin = setup.begin;
         let log_clock = runtime::clock::following_tokio(begin);
         let log = Log::new(log_clock);
-        let hearing = log.clone();
+        let recording = log.clone();
         let decisions =
             Decisions::new().heard_by(Arc::new(move |controller, object, at, lines| {
-                hearing.hear(controller, object, at, lines)
+                recording.record_decision(controller, object, at, lines)
             }));
         let mut world = World::new(begin, SEED, decisions);
         let mut notes = state::restore(&world, setup);
@@ -101,11 +103,8 @@ impl Run {
         }
         run.apply_all(&client, &present, make_namespaces).await?;
         run.applied.clear();
-        if !run.settle(&client, setup).await {
-            notes.push(
-                "the present state does not settle: the preview starts while it still changes"
-                    .into(),
-            );
+        if !run.wait_until_quiet(&client, setup).await {
+            notes.push("the present state keeps changing: the preview starts all the same".into());
         }
         run.notes.append(&mut notes);
         Ok(run)
@@ -120,22 +119,22 @@ impl Run {
             .await?;
         let followed = self.followed();
         let deadline = self.start.plus(setup.length);
-        let (mut seen, mut rests_since) = (None, None);
+        let (mut seen, mut final_since) = (None, None);
         loop {
             tokio::time::sleep(STEP).await;
             let now = self.world.clock.now();
-            let (changes, changed_at) = self.look();
+            let (changes, changed_at) = self.last_change();
             if seen != Some(changes) {
                 seen = Some(changes);
-                match self.are_all(&client, &followed, rollout::is_at_rest).await {
-                    true => rests_since = rests_since.or(Some(changed_at)),
-                    false => rests_since = None,
+                match self.are_all(&client, &followed, rollout::is_final).await {
+                    true => final_since = final_since.or(Some(changed_at)),
+                    false => final_since = None,
                 }
             }
-            let stays = rests_since.is_some_and(|since| now.since(since) >= STAYS);
+            let stays = final_since.is_some_and(|since| now.since(since) >= STAYS);
             if stays || now >= deadline {
                 let complete = self.are_all(&client, &followed, rollout::is_complete).await;
-                self.completed = rests_since
+                self.completed = final_since
                     .filter(|_| complete)
                     .map(|since| since.max(self.start));
                 self.end = now;
@@ -147,8 +146,7 @@ impl Run {
     /// Workloads that were applied, each once: what comes of several manifests is one object.
     pub(crate) fn followed(&self) -> Vec<Applied> {
         let mut seen = BTreeSet::new();
-        let is_followed = |one: &&Applied| rollout::KINDS.contains(&one.kind.as_str());
-        let followed = self.applied.iter().filter(is_followed);
+        let followed = self.applied.iter().filter(|one| one.is_workload);
         followed
             .filter(|one| seen.insert(one.uid.as_str()))
             .cloned()
@@ -156,7 +154,7 @@ impl Run {
     }
 
     /// How much has changed, and when last.
-    fn look(&self) -> (u64, MicroTime) {
+    fn last_change(&self) -> (u64, MicroTime) {
         let noted = self.log.lock();
         (noted.changes, noted.changed_at)
     }
@@ -184,18 +182,17 @@ impl Run {
         }
     }
 
-    async fn settle(&self, client: &Client, setup: &Setup) -> bool {
+    async fn wait_until_quiet(&self, client: &Client, setup: &Setup) -> bool {
         if setup.is_empty() {
             return true;
         }
-        let deadline = self.world.clock.now().plus(SETTLES_WITHIN);
+        let deadline = self.world.clock.now().plus(QUIET_WITHIN);
         let all = state::workloads(client, &self.discovery).await;
         loop {
             tokio::time::sleep(STEP).await;
             let now = self.world.clock.now();
-            let (_, changed_at) = self.look();
-            if now.since(changed_at) >= QUIET
-                || self.are_all(client, &all, rollout::is_at_rest).await
+            let (_, changed_at) = self.last_change();
+            if now.since(changed_at) >= QUIET || self.are_all(client, &all, rollout::is_final).await
             {
                 return true;
             }

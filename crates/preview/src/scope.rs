@@ -1,4 +1,4 @@
-//! What a preview is about: what was applied, and what hangs on it. Pure.
+//! What a preview is about: what was applied, and what depends on it. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ impl<'a> Scope<'a> {
         scope
     }
 
-    /// Whether the object was applied, or hangs on what was.
+    /// Whether the object was applied, or depends on what was.
     pub(crate) fn has(&self, uid: &str) -> bool {
         let mut uid = uid;
         // Nobody owns their owner, but a copied state may say so.
@@ -67,19 +67,19 @@ impl<'a> Scope<'a> {
             .any(|one| one.object == object && one.namespace == key.namespace.as_str())
     }
 
-    /// Claims of pods, and those that a StatefulSet has made: they end in its name and a number.
+    /// Claims of pods, and those that a StatefulSet has created: they end in its name and a number.
     pub(crate) fn has_claim(&self, key: &Key) -> bool {
-        let made = |workload: &Workload| {
+        let created = |workload: &Workload| {
             let Some(set) = workload.object.strip_prefix("statefulset/") else {
                 return false;
             };
             let stem = key.name.rsplit_once('-').map_or("", |(stem, _)| stem);
             workload.namespace == key.namespace.as_str() && stem.ends_with(&format!("-{set}"))
         };
-        self.claims.contains(key) || self.workloads.iter().any(made)
+        self.claims.contains(key) || self.workloads.iter().any(created)
     }
 
-    /// Whether an event is about what was applied, or hangs on it.
+    /// Whether an event is about what was applied, or depends on it.
     pub(crate) fn concerns(&self, event: &Value) -> bool {
         let text = |pointer: &str| facts::text(event, pointer);
         let namespace = text("/involvedObject/namespace");

@@ -24,9 +24,9 @@ pub(crate) fn restore(world: &World, setup: &Setup) -> Vec<String> {
     let facts = Facts::new(setup.begin, Source::Simulation, Value::Null);
     for object in &mut objects {
         take_over_fields(object);
-        match object["kind"].as_str() {
-            Some("Pod") => keep_trouble(&facts, object),
-            Some("Node") => keep_silence(object),
+        match explain::kind_of(object) {
+            "Pod" => keep_problem(&facts, object),
+            "Node" => keep_unreachable(object),
             _ => {}
         }
     }
@@ -46,8 +46,8 @@ fn has_life(object: &Value) -> bool {
         .is_some_and(Value::is_string)
 }
 
-/// What `kubectl apply` has written is ours now, so that what a manifest no longer has goes away, as it would
-/// with kubectl.
+/// What `kubectl apply` has written is ours now, so that what a manifest no longer has is removed, as it would
+/// be with kubectl.
 fn take_over_fields(object: &mut Value) {
     let Some(entries) = object["metadata"]["managedFields"].as_array_mut() else {
         return;
@@ -73,12 +73,12 @@ fn take_over_fields(object: &mut Value) {
     }
 }
 
-/// A pod that is in trouble stays so: the simulated kubelet would start it without any.
-fn keep_trouble(facts: &Facts, pod: &mut Value) {
-    let Some(trouble) = explain::trouble(facts, pod, 0) else {
+/// A pod with a problem keeps it: the simulated kubelet would start it without any.
+fn keep_problem(facts: &Facts, pod: &mut Value) {
+    let Some(problem) = explain::problem(facts, pod, 0) else {
         return;
     };
-    let (key, value) = match trouble.cause {
+    let (key, value) = match problem.cause {
         Cause::Image { .. } => ("steersman.dev/image-pull-failure", "true"),
         Cause::Crash { .. } => ("steersman.dev/crash-after", "1s"),
         Cause::Probe { .. } | Cause::Gate => ("steersman.dev/never-ready", "true"),
@@ -88,7 +88,7 @@ fn keep_trouble(facts: &Facts, pod: &mut Value) {
 }
 
 /// A node that is not ready stays so.
-fn keep_silence(node: &mut Value) {
+fn keep_unreachable(node: &mut Value) {
     let ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
     let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
     if conditions.is_some_and(|list| !list.iter().any(ready)) {
@@ -155,7 +155,7 @@ fn stages(setup: &Setup) -> Result<Stages, PreviewError> {
     Stages::parse(&text, "assumptions").map_err(|error| PreviewError::Assumption(error.to_string()))
 }
 
-/// All workloads that nobody owns, to see whether they have settled.
+/// All workloads that nobody owns, to see whether they are final.
 pub(crate) async fn workloads(client: &Client, discovery: &Discovery) -> Vec<Applied> {
     let mut found = Vec::new();
     for kind in crate::rollout::KINDS {

@@ -1,5 +1,7 @@
 //! A preview as text, for terminals of any width, with and without colour. Pure.
 
+use api::decision::{agree, counted};
+
 use crate::chart::chart;
 use crate::report::{Preview, Workload};
 use crate::timeline::Entry;
@@ -65,9 +67,7 @@ fn summary(workload: &Workload) -> String {
         ..
     } = workload;
     let outcome = match (workload.seconds, &workload.failure) {
-        _ if workload.suspended => {
-            "at rest: it is suspended, and runs when somebody resumes it".to_owned()
-        }
+        _ if workload.suspended => "suspended: it runs when somebody resumes it".to_owned(),
         (Some(seconds), _) => format!("done after {}", duration(seconds)),
         (None, Some(failure)) => {
             format!("fails after {} ({})", duration(failure.at), failure.reason)
@@ -79,11 +79,10 @@ fn summary(workload: &Workload) -> String {
     });
     let most = match workload.peak_surge {
         _ if workload.suspended => String::new(),
-        0 if workload.peak_pods == 1 => ", at most 1 pod".to_owned(),
-        0 => format!(", at most {} pods", workload.peak_pods),
+        0 => format!(", at most {}", counted(workload.peak_pods, "pod")),
         surge => format!(
-            ", at most {} pods ({surge} more than wanted)",
-            workload.peak_pods
+            ", at most {} ({surge} more than wanted)",
+            counted(workload.peak_pods, "pod")
         ),
     };
     let ended = ended(workload);
@@ -95,18 +94,16 @@ fn ended(workload: &Workload) -> String {
     let Some(last) = workload.samples.last() else {
         return String::new();
     };
-    let mut told = String::new();
-    for (count, one, more) in [
-        (last.succeeded, "succeeds", "succeed"),
-        (last.failed, "fails", "fail"),
+    let mut ended = String::new();
+    for (count, verb) in [
+        (last.succeeded, agree(last.succeeded, "succeeds", "succeed")),
+        (last.failed, agree(last.failed, "fails", "fail")),
     ] {
-        match count {
-            0 => {}
-            1 => told.push_str(&format!(", 1 {one}")),
-            count => told.push_str(&format!(", {count} {more}")),
+        if count > 0 {
+            ended.push_str(&format!(", {count} {verb}"));
         }
     }
-    told
+    ended
 }
 
 fn timeline(entries: &[Entry], style: Style) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::decision::{Class, Line};
+use api::decision::{Class, Line, agree, counted};
 use api::{Key, Time};
 use serde::Serialize;
 
@@ -24,8 +24,8 @@ pub struct Entry {
     pub why: String,
 }
 
-/// Warnings of the cluster that a person wants to hear of.
-const TOLD: [&str; 8] = [
+/// The reasons of the cluster's warnings that a person wants to know of.
+const REPORTED: [&str; 8] = [
     "FailedScheduling",
     "FailedCreate",
     "Failed",
@@ -62,7 +62,7 @@ pub(crate) fn entries(
     all.extend(workloads.iter().flat_map(ended));
     all.extend(decided(run, noted, workloads));
     all.extend(warned(run, gathered, noted, scope));
-    all.extend(pushed_out(run, noted));
+    all.extend(disrupted(run, noted));
     let claims = noted.claims_deleted.iter();
     for (at, claim) in claims.filter(|(at, key)| *at >= run.start && scope.has_claim(key)) {
         all.push(Entry {
@@ -77,7 +77,7 @@ pub(crate) fn entries(
             all.push(Entry {
                 at: seconds(run.start, *at),
                 object: format!("deployment/{}", key.name),
-                what: "counts as stuck".to_owned(),
+                what: "exceeds its progress deadline".to_owned(),
                 why: "no progress within progressDeadlineSeconds".to_owned(),
             });
         }
@@ -97,29 +97,30 @@ pub(crate) fn entries(
 /// What the controllers of these workloads do, not what they wait for.
 fn decided(run: &Run, noted: &Noted, workloads: &[Workload]) -> Vec<Entry> {
     let mut found = Vec::new();
-    let followed: BTreeSet<(&str, &str)> = workloads
+    let followed: BTreeMap<&str, &Workload> = workloads
         .iter()
-        .map(|one| (one.object.as_str(), one.namespace.as_str()))
+        .map(|one| (one.uid.as_str(), one))
         .collect();
     for decision in noted.decisions.iter().filter(|one| one.at >= run.start) {
-        let (kind, name) = (decision.object.kind.to_lowercase(), &decision.object.name);
-        let object = format!("{kind}/{name}");
-        if !followed.contains(&(object.as_str(), &*decision.object.namespace)) {
+        let uid = decision.object.uid.to_string();
+        let Some(workload) = followed.get(uid.as_str()) else {
             continue;
-        }
-        let lines = decision.lines.iter();
+        };
+        // That a Job fails is an entry of its own.
+        let is_reported = |line: &&Line| workload.failure.is_some() && line.reason == "Ends";
+        let lines = decision.lines.iter().filter(|line| !is_reported(line));
         let acts: Vec<&Line> = lines.filter(|line| line.class == Class::Acts).collect();
         let at = seconds(run.start, decision.at);
         let entry = |what: &str, why: &str| Entry {
             at,
-            object: object.clone(),
+            object: workload.object.clone(),
             what: what.to_owned(),
             why: why.to_owned(),
         };
         let shown = acts.iter().take(ACTS_MAX);
         found.extend(shown.map(|line| entry(&line.what, &line.why)));
         if acts.len() > ACTS_MAX {
-            let what = format!("and {} more of the kind", acts.len() - ACTS_MAX);
+            let what = format!("and {}", counted(acts.len() - ACTS_MAX, "more step"));
             found.push(entry(&what, ""));
         }
     }
@@ -135,11 +136,11 @@ fn became_ready(workload: &Workload) -> Vec<Entry> {
         .filter(|pair| pair[1].new_ready > pair[0].new_ready)
         .map(|pair| {
             let more = pair[1].new_ready - pair[0].new_ready;
-            let pods = if more == 1 { "pod is" } else { "pods are" };
+            let (pods, are) = (counted(more, "more pod"), agree(more, "is", "are"));
             Entry {
                 at: (pair[1].at * 1000.0).round() / 1000.0,
                 object: workload.object.clone(),
-                what: format!("{more} more {pods} ready"),
+                what: format!("{pods} {are} ready"),
                 why: match workload.is_job() {
                     true => String::new(),
                     false => format!(
@@ -163,19 +164,18 @@ fn ended(workload: &Workload) -> Vec<Entry> {
     let mut found = Vec::new();
     for pair in workload.samples.windows(2) {
         let (before, after) = (pair[0], pair[1]);
-        let pods = |more: i32| if more == 1 { "pod has" } else { "pods have" };
+        let pods = |more: i32| {
+            let have = agree(more, "has", "have");
+            format!("{} {have}", counted(more, "more pod"))
+        };
         let more = after.succeeded - before.succeeded;
         if more > 0 {
             let why = format!("{} of {} have", after.succeeded, workload.wanted);
-            found.push(of(
-                after.at,
-                format!("{more} more {} succeeded", pods(more)),
-                why,
-            ));
+            found.push(of(after.at, format!("{} succeeded", pods(more)), why));
         }
         let more = after.failed - before.failed;
         if more > 0 {
-            let what = format!("{more} more {} failed", pods(more));
+            let what = format!("{} failed", pods(more));
             found.push(of(after.at, what, String::new()));
         }
     }
@@ -188,7 +188,7 @@ fn ended(workload: &Workload) -> Vec<Entry> {
 
 /// The cluster's own warnings, each kind once for each workload.
 fn warned(run: &Run, gathered: &Gathered, noted: &Noted, scope: &Scope<'_>) -> Vec<Entry> {
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     let mut found = Vec::new();
     let lives = noted.pods.values();
     let owners: BTreeMap<&Key, String> = lives
@@ -197,7 +197,7 @@ fn warned(run: &Run, gathered: &Gathered, noted: &Noted, scope: &Scope<'_>) -> V
     for event in &gathered.events {
         let text = |pointer: &str| facts::text(event, pointer);
         let reason = text("/reason");
-        if text("/type") != "Warning" || !TOLD.contains(&reason) || !scope.concerns(event) {
+        if text("/type") != "Warning" || !REPORTED.contains(&reason) || !scope.concerns(event) {
             continue;
         }
         let Some(first) = Time::parse(text("/firstTimestamp")) else {
@@ -213,12 +213,12 @@ fn warned(run: &Run, gathered: &Gathered, noted: &Noted, scope: &Scope<'_>) -> V
         let key = Key::new(text("/involvedObject/namespace"), name);
         let owner = owners.get(&key).map_or(name, String::as_str);
         // That an image is backed off from follows from the failure to pull it.
-        let reason_told = if reason == "BackOff" {
+        let cause = if reason == "BackOff" {
             "Failed"
         } else {
             reason
         };
-        if told.insert((owner.to_owned(), reason_told.to_owned())) {
+        if reported.insert((owner.to_owned(), cause.to_owned())) {
             found.push(Entry {
                 at: seconds(run.start, first.micro().max(run.start)),
                 object: format!("{kind}/{name}"),
@@ -230,8 +230,8 @@ fn warned(run: &Run, gathered: &Gathered, noted: &Noted, scope: &Scope<'_>) -> V
     found
 }
 
-/// Pods that lose their place, whoever they belong to: what is applied may do that to others.
-fn pushed_out(run: &Run, noted: &Noted) -> Vec<Entry> {
+/// Pods that are preempted or evicted, whoever they belong to: what is applied may do that to others.
+fn disrupted(run: &Run, noted: &Noted) -> Vec<Entry> {
     let lives = noted.pods.values();
     let lost = lives.filter_map(|life| {
         let reason = life.disrupted.as_deref()?;

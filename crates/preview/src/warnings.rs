@@ -1,8 +1,9 @@
 //! What to be warned of. Pure.
 
-use controllers::Descriptor;
 use std::collections::BTreeSet;
 
+use api::decision::counted;
+use controllers::Descriptor;
 use explain::Budget;
 use serde::Serialize;
 use serde_json::Value;
@@ -170,7 +171,7 @@ fn deadlines(run: &Run, noted: &Noted, scope: &Scope<'_>) -> Vec<Warning> {
             kind: WarningKind::DeadlineExceeded,
             object: format!("deployment/{}", key.name),
             text: format!(
-                "counts as stuck after {}: `kubectl rollout status` fails then",
+                "exceeds its progress deadline after {}: `kubectl rollout status` fails then",
                 duration(at)
             ),
             at: Some(at),
@@ -181,7 +182,7 @@ fn deadlines(run: &Run, noted: &Noted, scope: &Scope<'_>) -> Vec<Warning> {
 
 /// What the API server refused because a quota was used up, each quota once.
 fn quotas(run: &Run, gathered: &Gathered, scope: &Scope<'_>) -> Vec<Warning> {
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     let mut found = Vec::new();
     let refused_before = refused_before(run, gathered);
     // Others hit a quota because of what is applied, unless they did so before.
@@ -200,7 +201,7 @@ fn quotas(run: &Run, gathered: &Gathered, scope: &Scope<'_>) -> Vec<Warning> {
         let Some(at) = api::Time::parse(text("/firstTimestamp")) else {
             continue;
         };
-        if at < run.start.time() || !told.insert(rest.split(',').next().map(str::to_owned)) {
+        if at < run.start.time() || !reported.insert(rest.split(',').next().map(str::to_owned)) {
             continue;
         }
         let kind = text("/involvedObject/kind").to_lowercase();
@@ -261,7 +262,8 @@ fn budgets(gathered: &Gathered, workloads: &[Workload]) -> Vec<Warning> {
                 && fewest < least.min(workload.available_before)
             {
                 found.push(of(format!(
-                    "asks for {least} pods of {}, and the rollout leaves {fewest} for a while: rollouts do not obey budgets, and drains wait meanwhile",
+                    "asks for {} of {}, and the rollout leaves {fewest} for a while: rollouts do not obey budgets, and drains wait meanwhile",
+                    counted(least, "pod"),
                     workload.object
                 )));
             }

@@ -57,7 +57,7 @@ impl World {
             .partition(|object| object["kind"] == "CustomResourceDefinition");
         let mut problems = Vec::new();
         for mut object in definitions.into_iter().chain(others) {
-            let_go_of_unknown_owners(&mut object, &known);
+            drop_unknown_owners(&mut object, &known);
             if let Err(problem) = self.server.restore(object) {
                 problems.push(problem.to_string());
             }
@@ -65,13 +65,13 @@ impl World {
         problems
     }
 
-    /// The server for those who take part: what they say about nothing being wrong is not kept.
+    /// The server for those who take part; events that are no warnings are not stored.
     pub(crate) fn transport(&self) -> Transport {
         let inner = self.server.transport();
         Transport::new(tower::service_fn(move |request: Request<Bytes>| {
             let inner = inner.clone();
             async move {
-                if is_idle_talk(&request) {
+                if is_normal_event(&request) {
                     let body = Full::new(request.into_body()).map_err(|never| match never {});
                     return Ok(Response::new(body.boxed_unsync()));
                 }
@@ -113,14 +113,14 @@ impl World {
 }
 
 /// Events that are no warnings: half of all writes, and nobody reads them here.
-fn is_idle_talk(request: &Request<Bytes>) -> bool {
+fn is_normal_event(request: &Request<Bytes>) -> bool {
     request.method() == Method::POST
         && request.uri().path().ends_with("/events")
         && std::str::from_utf8(request.body())
             .is_ok_and(|body| body.contains("\"type\":\"Normal\""))
 }
 
-/// The server for readers: whoever writes is told that this is a copy.
+/// The server for readers: writes fail, as this is a copy.
 pub(crate) fn read_only(inner: Transport) -> Transport {
     Transport::new(tower::service_fn(move |request: Request<Bytes>| {
         let inner = inner.clone();
@@ -138,8 +138,8 @@ fn uids(objects: &[Value]) -> std::collections::BTreeSet<String> {
     objects.iter().filter_map(uid).collect()
 }
 
-/// The garbage collector would take an owner that was not copied for one that is gone.
-fn let_go_of_unknown_owners(object: &mut Value, known: &std::collections::BTreeSet<String>) {
+/// The garbage collector would think that an owner is gone that was not copied.
+fn drop_unknown_owners(object: &mut Value, known: &std::collections::BTreeSet<String>) {
     if let Some(owners) = object["metadata"]["ownerReferences"].as_array_mut() {
         owners.retain(|owner| owner["uid"].as_str().is_some_and(|uid| known.contains(uid)));
     }

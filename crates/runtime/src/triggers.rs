@@ -25,6 +25,8 @@ pub struct Owns<K, O> {
     again_after: fn(&O, old: &K, new: &K) -> Option<Duration>,
     /// How long any change may wait, so that many of them are one reconcile.
     batch: Duration,
+    /// Is the owner finished, so that it does not matter to it which objects are deleted?
+    is_finished: fn(&O) -> bool,
 }
 
 impl<K: Resource, O: Resource> Owns<K, O> {
@@ -35,6 +37,7 @@ impl<K: Resource, O: Resource> Owns<K, O> {
             added_after: |_, _| None,
             again_after: |_, _, _| None,
             batch: Duration::ZERO,
+            is_finished: |_| false,
         }
     }
 
@@ -56,6 +59,12 @@ impl<K: Resource, O: Resource> Owns<K, O> {
         delay: fn(&O, old: &K, new: &K) -> Option<Duration>,
     ) -> Owns<K, O> {
         self.again_after = delay;
+        self
+    }
+
+    #[must_use]
+    pub fn finished(mut self, is_finished: fn(&O) -> bool) -> Owns<K, O> {
+        self.is_finished = is_finished;
         self
     }
 
@@ -143,7 +152,8 @@ impl<K: Resource, O: Resource> Owned<K, O> {
         let Some(reference) = meta.controller() else {
             return;
         };
-        if let Some(owner) = self.resolve(&meta.namespace, reference) {
+        let owner = self.resolve(&meta.namespace, reference);
+        if let Some(owner) = owner.filter(|owner| !(self.owns.is_finished)(owner)) {
             let key = owner.key();
             if let Some(expectations) = &self.owns.expectations {
                 expectations.deletion_observed(&key, &object.key());

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::{aggregate, controller};
-use runtime::Context;
 
 fn part(name: &str, label: &str, resources: &[&str]) -> Value {
     let rules: Vec<Value> = resources

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::MicroTime;
 use api::kinds::{DaemonSet, Node, Phase, Pod};
+use api::{MicroTime, ObjectId};
 use runtime::mutation;
 
 use super::eligibility::Verdict;
@@ -170,7 +170,7 @@ impl OnNode<'_> {
 
     /// The node may have a pod: finished ones go, and all but one of the others.
     fn keep_one(&mut self, pods: &[Arc<Pod>], now: MicroTime, backoff: Option<Duration>) {
-        let mut running = self.delete_finished(pods, backoff);
+        let mut running = self.delete_finished(pods, now, backoff);
         running.sort_by(by_seniority);
         if !allows_surge(&self.snapshot.set) {
             if let Some((kept, surplus)) = running.split_first() {
@@ -192,6 +192,7 @@ impl OnNode<'_> {
     fn delete_finished(
         &mut self,
         pods: &[Arc<Pod>],
+        now: MicroTime,
         mut backoff: Option<Duration>,
     ) -> Vec<Arc<Pod>> {
         let mut running = Vec::with_capacity(pods.len());
@@ -200,9 +201,9 @@ impl OnNode<'_> {
                 (Phase::Failed, Some(wait)) => {
                     self.plan.wait = self.plan.wait.into_iter().chain([wait]).min();
                     self.note(Note::AwaitsBackoff {
-                        pod: name(pod),
+                        pod: ObjectId::of(&**pod),
                         node: self.node.metadata.name.clone(),
-                        wait,
+                        at: now.plus(wait).time(),
                     });
                 }
                 (Phase::Failed, None) => {

@@ -1,14 +1,15 @@
 //! Why, in words that an operator would use.
 
-use std::fmt;
+use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
-use api::Time;
-use api::decision::{Explain, Line};
+use api::decision::{Explain, Line, agree, counted};
+use api::kinds::Node;
+use api::{Istr, Key, ObjectId, Time};
 
 use super::eligibility::Unfit;
 use super::plan::{Creation, Deletion, NOTES_MAX, Plan};
+use crate::workload::lines;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum WhyCreate {
@@ -60,9 +61,9 @@ pub enum Note {
         why: Unfit,
     },
     AwaitsBackoff {
-        pod: Arc<str>,
+        pod: ObjectId,
         node: Arc<str>,
-        wait: Duration,
+        at: Time,
     },
     OnDelete {
         outdated: usize,
@@ -82,17 +83,18 @@ pub enum Note {
 impl Explain for Plan {
     /// The first few of a kind explain the rest.
     fn explain(&self) -> Vec<Line> {
-        let more = |what: &'static str, count: usize| {
+        let more = |code: &'static str, what: &str, count: usize| {
             let more = count.saturating_sub(NOTES_MAX);
-            (more > 0).then(|| Line::acts("More", format!("{what} {more} more")))
+            let pods = counted(more, "more pod");
+            (more > 0).then(|| Line::acts(code, format!("{what} {pods}")))
         };
         let creations = self.create.iter().take(NOTES_MAX).map(Line::from);
         let deletions = self.delete.iter().take(NOTES_MAX).map(Line::from);
         let notes = self.notes.iter().map(Line::from);
         creations
-            .chain(more("creates", self.create.len()))
+            .chain(more("CreatesMore", "creates", self.create.len()))
             .chain(deletions)
-            .chain(more("deletes", self.delete.len()))
+            .chain(more("DeletesMore", "deletes", self.delete.len()))
             .chain(notes)
             .collect()
     }
@@ -100,103 +102,112 @@ impl Explain for Plan {
 
 impl From<&Creation> for Line {
     fn from(creation: &Creation) -> Line {
-        Line::acts("Creates", creation.to_string())
+        let node = &creation.node;
+        let (code, why) = match &creation.why {
+            WhyCreate::Missing => ("Missing", Cow::from("the node has none")),
+            WhyCreate::Surge { old } => ("Surge", format!("it takes over from {old}").into()),
+            WhyCreate::Replaces { old } => {
+                let why = format!("{old} is outdated and not available");
+                ("Replaces", why.into())
+            }
+        };
+        Line::acts(code, format!("creates a pod on {node}"))
+            .because(why)
+            .about(node_id(node))
     }
 }
 
 impl From<&Deletion> for Line {
     fn from(deletion: &Deletion) -> Line {
-        Line::acts("Deletes", deletion.to_string())
+        let (pod, node) = (&*deletion.pod, &deletion.node);
+        let (code, why) = match &deletion.why {
+            WhyDelete::Failed => ("Failed", Cow::from("it has failed")),
+            WhyDelete::Succeeded => (
+                "Succeeded",
+                "it has succeeded, and daemon pods should keep running".into(),
+            ),
+            WhyDelete::Surplus { kept } => ("Surplus", format!("{kept} is there already").into()),
+            WhyDelete::Unfit(why) => ("Unfit", why.to_string().into()),
+            WhyDelete::NodeGone => (
+                "NodeGone",
+                "the node is gone, and the pod was never bound".into(),
+            ),
+            WhyDelete::Superseded { by } => ("Superseded", format!("{by} has taken over").into()),
+            WhyDelete::Outdated => ("Outdated", "it is outdated".into()),
+            WhyDelete::OutdatedUnavailable => (
+                "OutdatedUnavailable",
+                "it is outdated and not available".into(),
+            ),
+            WhyDelete::Displaced => (
+                "Displaced",
+                "the template does not select that node any more".into(),
+            ),
+        };
+        Line::acts(code, format!("deletes {} on {node}", pod.metadata.name))
+            .because(why)
+            .about(ObjectId::of(pod))
     }
 }
 
 impl From<&Note> for Line {
     fn from(note: &Note) -> Line {
-        Line::states("Note", note.to_string())
-    }
-}
-
-impl fmt::Display for Creation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let node = &self.node;
-        match &self.why {
-            WhyCreate::Missing => write!(f, "creates a pod on {node}: it has none"),
-            WhyCreate::Surge { old } => {
-                write!(f, "creates a pod on {node} to take over from {old}")
+        match note {
+            Note::Enough { nodes } => {
+                let what = match nodes {
+                    0 => Cow::from("has no eligible node"),
+                    1 => "has a pod on its only node".into(),
+                    nodes => format!("has a pod on each of {nodes} nodes").into(),
+                };
+                Line::states("Enough", what)
             }
-            WhyCreate::Replaces { old } => write!(
-                f,
-                "creates a pod on {node}: {old} is out of date and not available"
-            ),
-        }
-    }
-}
-
-impl fmt::Display for Deletion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (pod, node) = (&self.pod.metadata.name, &self.node);
-        write!(f, "deletes {pod} on {node}: ")?;
-        match &self.why {
-            WhyDelete::Failed => write!(f, "it has failed"),
-            WhyDelete::Succeeded => write!(f, "it has ended, and daemons should not"),
-            WhyDelete::Surplus { kept } => write!(f, "{kept} is there already"),
-            WhyDelete::Unfit(why) => write!(f, "{why}"),
-            WhyDelete::NodeGone => write!(f, "the node is gone and the pod was never bound"),
-            WhyDelete::Superseded { by } => write!(f, "{by} has taken over"),
-            WhyDelete::Outdated => write!(f, "it is out of date"),
-            WhyDelete::OutdatedUnavailable => write!(f, "it is out of date and not available"),
-            WhyDelete::Displaced => write!(f, "the template no longer wants that node"),
-        }
-    }
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Note::Enough { nodes } => write!(f, "has a pod on each of {nodes} nodes"),
             Note::Unavailable {
                 unavailable,
                 next_at,
-            } => {
-                write!(f, "waits for {unavailable} of its pods to be available")?;
-                match next_at {
-                    Some(at) => write!(f, "; the next one is at {at} (minReadySeconds)"),
-                    None => Ok(()),
-                }
+            } => lines::unavailable(*unavailable, *next_at),
+            Note::BeingDeleted => lines::being_deleted(),
+            Note::AwaitingConsistency => lines::awaiting_consistency(),
+            Note::Unfit { node, why } => Line::states("Unfit", format!("has no pod on {node}"))
+                .because(why.to_string())
+                .about(node_id(node)),
+            Note::AwaitsBackoff { pod, node, at } => {
+                Line::waits("AwaitsBackoff", format!("deletes {} on {node}", pod.name))
+                    .because("it has failed, and pods keep failing there")
+                    .until(*at)
+                    .about(pod.clone())
             }
-            Note::BeingDeleted => write!(
-                f,
-                "is being deleted: its pods are left to the garbage collector"
-            ),
-            Note::AwaitingConsistency => write!(
-                f,
-                "waits until the pods it has just created or deleted show up in the cache"
-            ),
-            Note::Unfit { node, why } => write!(f, "has no pod on {node}: {why}"),
-            Note::AwaitsBackoff { pod, node, wait } => write!(
-                f,
-                "deletes {pod}, which has failed on {node}, in {wait:?}: pods fail there repeatedly"
-            ),
-            Note::OnDelete { outdated } => write!(
-                f,
-                "leaves {outdated} pods of old revisions until somebody deletes them (OnDelete)"
-            ),
+            Note::OnDelete { outdated } => lines::on_delete(*outdated),
             Note::UpdateAwaitsBudget {
                 left,
                 unavailable,
                 most,
-            } => write!(
-                f,
-                "updates {left} more pods when fewer than {most} nodes are without an available pod: {unavailable} are now"
-            ),
+            } => {
+                let have = agree(*unavailable, "has", "have");
+                let nodes = counted(*unavailable, "node");
+                let why = format!("{nodes} {have} no available pod, and maxUnavailable is {most}");
+                update_awaits("UpdateAwaitsBudget", *left).because(why)
+            }
             Note::UpdateAwaitsSurge {
                 left,
                 surging,
                 most,
-            } => write!(
-                f,
-                "updates {left} more pods when fewer than {most} new pods are getting ready beside old ones: {surging} are now"
-            ),
+            } => {
+                let are = agree(*surging, "is", "are");
+                let pods = counted(*surging, "new pod");
+                let why = format!("{pods} {are} starting beside old ones, and maxSurge is {most}");
+                update_awaits("UpdateAwaitsSurge", *left).because(why)
+            }
         }
     }
+}
+
+fn update_awaits(code: &'static str, left: usize) -> Line {
+    let what = format!("waits to update {}", counted(left, "more pod"));
+    Line::waits(code, what)
+}
+
+fn node_id(name: &Arc<str>) -> ObjectId {
+    ObjectId::named::<Node>(&Key {
+        namespace: Istr::default(),
+        name: name.clone(),
+    })
 }

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use api::ObjectId;
 use api::kinds::ReplicaSet;
 
 use super::annotations::revision;
@@ -32,7 +33,7 @@ pub(super) fn plan(work: &mut Work<'_>) {
     alive.sort_by(|one, two| by_revision(one, two));
     let (mut steps, mut reasons) = (Vec::new(), Vec::new());
     for old in alive.into_iter().take(surplus) {
-        let set = old.metadata.name.clone();
+        let set = ObjectId::of(old);
         if !is_empty(old) {
             reasons.push(Reason::KeptNonEmpty { set });
             continue;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use api::conditions::{self, Condition, ConditionStatus, ExtraTime};
 use api::kinds::{Deployment, DeploymentStatus, ReplicaSet};
-use api::{LabelSet, MicroTime};
+use api::{LabelSet, MicroTime, ObjectId};
 
 use super::limits::{history_limit, most_replicas, new_set_size, progress_deadline};
 use super::reason::{Reason, Why};
@@ -244,7 +244,7 @@ impl<'a> Work<'a> {
         if wanted != new.metadata.annotations || new.spec.min_ready_seconds != min_ready_seconds {
             new.metadata.annotations = wanted;
             new.spec.min_ready_seconds = min_ready_seconds;
-            let set = new.metadata.name.clone();
+            let set = ObjectId::of(&*new);
             self.reasons.push(Reason::Annotates { set });
             self.update(Which::New, None);
         }
@@ -281,7 +281,7 @@ impl<'a> Work<'a> {
         let revision = annotations::max_revision(&self.old) + 1;
         let set = new_set::build(deployment, self.status.collision_count, revision, replicas);
         self.reasons.push(Reason::Creates {
-            set: set.metadata.name.clone(),
+            set: ObjectId::of(&set),
             replicas,
             wanted: deployment.replicas(),
             most: most_replicas(deployment),
@@ -315,13 +315,8 @@ impl<'a> Work<'a> {
         if from == to {
             return false;
         }
-        let name = set.metadata.name.clone();
-        self.reasons.push(Reason::Scales {
-            set: name,
-            from,
-            to,
-            why,
-        });
+        let set = ObjectId::of(set);
+        self.reasons.push(Reason::Scales { set, from, to, why });
         self.resize(which, to);
         self.update(which, Some((from, to)));
         true

@@ -1,12 +1,7 @@
 //! Why a Deployment does what it does, in words that an operator would use.
 
-use std::fmt;
-use std::sync::Arc;
-
-use api::Time;
-use api::decision::Line;
-
-type Name = Arc<str>;
+use api::decision::{Line, agree, counted};
+use api::{ObjectId, Time};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
@@ -18,24 +13,24 @@ pub enum Reason {
     },
     /// No set has the template yet.
     Creates {
-        set: Name,
+        set: ObjectId,
         replicas: i32,
         wanted: i32,
         most: i32,
     },
     /// The set of the template has to show what the Deployment says.
     Annotates {
-        set: Name,
+        set: ObjectId,
     },
     Scales {
-        set: Name,
+        set: ObjectId,
         from: i32,
         to: i32,
         why: Why,
     },
     /// The new set wants to grow and may not.
     NoRoom {
-        set: Name,
+        set: ObjectId,
         have: i32,
         wanted: i32,
         most: i32,
@@ -49,11 +44,11 @@ pub enum Reason {
     },
     /// An old set has more available pods than it should have: it is still shrinking.
     StillShrinking {
-        set: Name,
+        set: ObjectId,
     },
     /// `Recreate` does not start new pods beside old ones.
     OldPodsRun {
-        set: Name,
+        set: ObjectId,
         pods: i64,
     },
     /// All is scaled; pods are not there yet, or not available.
@@ -64,13 +59,13 @@ pub enum Reason {
     },
     /// More sets than the history may hold.
     Forgets {
-        set: Name,
+        set: ObjectId,
         revision: i64,
         limit: i32,
     },
     /// One too many for the history, but not empty.
     KeptNonEmpty {
-        set: Name,
+        set: ObjectId,
     },
     /// Old sets that are there to go back to.
     KeptForHistory {
@@ -78,7 +73,7 @@ pub enum Reason {
         limit: i32,
     },
     RollsBack {
-        set: Name,
+        set: ObjectId,
         revision: i64,
     },
     CannotRollBack {
@@ -105,119 +100,155 @@ pub enum Why {
     Saturated,
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Reason::BeingDeleted => write!(f, "is being deleted: only its status is kept up"),
-            Reason::Paused => write!(f, "is paused: no rollout, only scaling"),
-            Reason::SelectsEverything => {
-                write!(
-                    f,
-                    "has an empty selector, which would select all pods: does nothing"
-                )
+impl From<&Reason> for Line {
+    fn from(reason: &Reason) -> Line {
+        let line = match reason {
+            Reason::BeingDeleted => Line::states("BeingDeleted", "is being deleted")
+                .because("only its status is kept up to date"),
+            Reason::Paused => Line::waits("Paused", "is paused")
+                .because("it scales, but rolls nothing out")
+                .hint("kubectl rollout resume lets the rollout go on"),
+            Reason::SelectsEverything => Line::states("SelectsEverything", "does nothing")
+                .because("its selector is empty and would select all pods")
+                .hint("recreate it with a selector that is not empty"),
+            Reason::Complete { replicas: 0 } => {
+                Line::states("Complete", "is complete").because("it wants no pods")
             }
             Reason::Complete { replicas } => {
-                write!(
-                    f,
-                    "is complete: {replicas} pods of the current template are available"
-                )
+                let (pods, are) = (counted(*replicas, "pod"), agree(*replicas, "is", "are"));
+                let why = format!("{pods} of the current template {are} available");
+                Line::states("Complete", "is complete").because(why)
             }
             Reason::Creates {
                 set,
                 replicas,
                 wanted,
                 most,
-            } => write!(
-                f,
-                "creates {set} with {replicas} of {wanted} pods: no ReplicaSet has this template, and there may be {most} pods in all"
-            ),
-            Reason::Annotates { set } => {
-                write!(
-                    f,
-                    "brings annotations or minReadySeconds of {set} up to date"
-                )
+            } => {
+                let (wanted, most) = (counted(*wanted, "pod"), counted(*most, "pod"));
+                let what = format!("creates {} with {replicas} of {wanted}", set.name);
+                let why =
+                    format!("no ReplicaSet has this template, and there may be {most} in all");
+                Line::acts("Creates", what).because(why)
             }
+            Reason::Annotates { set } => Line::acts("Annotates", format!("updates {}", set.name))
+                .because("its annotations or minReadySeconds differ from the Deployment's"),
             Reason::Scales { set, from, to, why } => {
-                write!(f, "scales {set} from {from} to {to}: {why}")
+                let what = format!("scales {} from {from} to {to}", set.name);
+                Line::acts("Scales", what).because(why.words())
             }
             Reason::NoRoom {
                 set,
                 have,
                 wanted,
                 most,
-            } => write!(
-                f,
-                "keeps {set} at {have} of {wanted} pods: there are {most} pods in all, and there may be no more"
-            ),
+            } => {
+                let what = format!(
+                    "keeps {} at {have} of {}",
+                    set.name,
+                    counted(*wanted, "pod")
+                );
+                let why = format!("maxSurge allows {} in all", counted(*most, "pod"));
+                Line::waits("NoRoom", what).because(why)
+            }
             Reason::OldKept {
                 old,
                 must_stay,
                 available,
                 new_unavailable,
-            } => write!(
-                f,
-                "old replicas kept: {old} are left, {must_stay} pods must stay available, {available} are, and {new_unavailable} new pods are not available yet"
-            ),
-            Reason::StillShrinking { set } => {
-                write!(f, "old replicas kept: {set} is still shrinking")
+            } => old_kept(*old, *must_stay, *available, *new_unavailable),
+            Reason::StillShrinking { set } => Line::waits("StillShrinking", "keeps its old pods")
+                .because(format!("{} is still scaling down", set.name)),
+            Reason::OldPodsRun { set, pods } => {
+                let pods = counted(*pods, "old pod");
+                let what = format!("waits for {pods} of {} to end", set.name);
+                Line::waits("OldPodsRun", what).because("Recreate starts no new pods before")
             }
-            Reason::OldPodsRun { set, pods } => write!(
-                f,
-                "waits for {pods} old pods of {set} to end: Recreate starts no new pod beside them"
-            ),
             Reason::PodsPending {
                 updated,
                 available,
                 wanted,
-            } => write!(
-                f,
-                "waits for pods: {updated} of {wanted} are of the current template, {available} are available"
-            ),
+            } => {
+                let why = format!("{updated} of {wanted} updated, {available} available");
+                Line::waits("PodsPending", "waits for its pods").because(why)
+            }
             Reason::Forgets {
                 set,
                 revision,
                 limit,
-            } => write!(
-                f,
-                "deletes {set} (revision {revision}): the history holds {limit} old ReplicaSets"
-            ),
+            } => {
+                let what = format!("deletes {} (revision {revision})", set.name);
+                Line::acts("Forgets", what).because(format!("revisionHistoryLimit is {limit}"))
+            }
             Reason::KeptNonEmpty { set } => {
-                write!(
-                    f,
-                    "keeps {set}, although the history is full: it still has pods"
-                )
+                Line::waits("KeptNonEmpty", format!("keeps {}", set.name))
+                    .because("it still has pods, although revisionHistoryLimit is exceeded")
             }
-            Reason::KeptForHistory { sets, limit } => write!(
-                f,
-                "has {sets} old ReplicaSets to roll back to: revisionHistoryLimit is {limit}"
-            ),
+            Reason::KeptForHistory { sets, limit } => {
+                let what = format!("has {} to roll back to", counted(*sets, "old ReplicaSet"));
+                Line::states("KeptForHistory", what)
+                    .because(format!("revisionHistoryLimit is {limit}"))
+            }
             Reason::RollsBack { set, revision } => {
-                write!(f, "rolls back to revision {revision} ({set})")
+                let what = format!("rolls back to revision {revision} ({})", set.name);
+                Line::acts("RollsBack", what).because("its rollback annotation asks for it")
             }
-            Reason::CannotRollBack { message } => write!(f, "does not roll back: {message}"),
-            Reason::TimedOut => write!(f, "has made no progress within its deadline"),
-            Reason::TimesOutAt(at) => {
-                write!(f, "counts as stuck at {at} unless there is progress before")
+            Reason::CannotRollBack { message } => {
+                Line::states("CannotRollBack", "does not roll back")
+                    .because(message.clone())
+                    .hint("kubectl rollout history shows which revisions there are")
             }
+            Reason::TimedOut => Line::states("TimedOut", "has exceeded its progress deadline")
+                .because("there was no progress within progressDeadlineSeconds"),
+            Reason::TimesOutAt(at) => Line::waits("TimesOutAt", "progress deadline").until(*at),
+        };
+        match reason.set() {
+            Some(set) => line.about(set.clone()),
+            None => line,
         }
     }
 }
 
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+fn old_kept(old: i32, must_stay: i32, available: i32, new_unavailable: i32) -> Line {
+    let what = format!("keeps {}", counted(old, "old pod"));
+    let (pods, are) = (counted(must_stay, "pod"), agree(available, "is", "are"));
+    let why = format!("{pods} must stay available (maxUnavailable), {available} {are}");
+    let line = Line::waits("OldKept", what);
+    if new_unavailable <= 0 {
+        return line.because(why);
+    }
+    let are = agree(new_unavailable, "is", "are");
+    let new = counted(new_unavailable, "new pod");
+    line.because(format!("{why}, and {new} {are} not available yet"))
+}
+
+impl Reason {
+    /// The set that it is about.
+    fn set(&self) -> Option<&ObjectId> {
+        match self {
+            Reason::Creates { set, .. }
+            | Reason::Annotates { set }
+            | Reason::Scales { set, .. }
+            | Reason::NoRoom { set, .. }
+            | Reason::StillShrinking { set }
+            | Reason::OldPodsRun { set, .. }
+            | Reason::Forgets { set, .. }
+            | Reason::KeptNonEmpty { set }
+            | Reason::RollsBack { set, .. } => Some(set),
+            _ => None,
+        }
+    }
+}
+
+impl Why {
+    fn words(self) -> &'static str {
+        match self {
             Why::RollsOut => "it has the current template",
             Why::Unhealthy => "these pods are old and not available anyway",
             Why::Replaced => "enough pods are available without them",
             Why::Recreates => "Recreate removes all old pods first",
             Why::Resized => "spec.replicas has changed",
             Why::Saturated => "all pods of the current template are available",
-        })
-    }
-}
-
-impl From<&Reason> for Line {
-    fn from(reason: &Reason) -> Line {
-        Line::states("Reason", reason.to_string())
+        }
     }
 }

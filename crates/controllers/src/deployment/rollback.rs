@@ -2,7 +2,7 @@
 
 use api::json::Node;
 use api::kinds::{ReplicaSet, RollbackTo};
-use api::{LabelSet, Template};
+use api::{LabelSet, ObjectId, Template};
 use runtime::EventType;
 
 use super::plan::{Step, Work};
@@ -60,7 +60,7 @@ fn choose(work: &mut Work<'_>, to: RollbackTo) -> RollBack {
         };
     }
     work.reasons.push(Reason::RollsBack {
-        set: set.metadata.name.clone(),
+        set: ObjectId::of(&set),
         revision,
     });
     RollBack {

@@ -1,5 +1,6 @@
 //! The two ways from an old template to a new one. Pure.
 
+use api::ObjectId;
 use api::kinds::ReplicaSet;
 
 use super::history;
@@ -48,7 +49,7 @@ fn old_active(work: &Work<'_>) -> Vec<Which> {
 }
 
 /// An old set that still has pods, as it says or as its pods say.
-fn old_pods(work: &Work<'_>) -> Option<(std::sync::Arc<str>, i64)> {
+fn old_pods(work: &Work<'_>) -> Option<(ObjectId, i64)> {
     let new_uid = work.new.as_ref().map(|set| &set.metadata.uid);
     let snapshot = work.snapshot;
     snapshot
@@ -59,7 +60,7 @@ fn old_pods(work: &Work<'_>) -> Option<(std::sync::Arc<str>, i64)> {
             let counted = usize::try_from(set.status.replicas).unwrap_or(0);
             let pods = counted.max(*unfinished);
             let old = Some(&set.metadata.uid) != new_uid;
-            (old && pods > 0).then(|| (set.metadata.name.clone(), pods as i64))
+            (old && pods > 0).then(|| (ObjectId::of(&**set), pods as i64))
         })
 }
 
@@ -73,7 +74,7 @@ fn scale_new(work: &mut Work<'_>) -> bool {
         new_set_size(work.deployment, have, work.total_replicas() - have)
     };
     if to == have && have < wanted && work.steps.is_empty() {
-        let (set, most) = (new.metadata.name.clone(), most_replicas(work.deployment));
+        let (set, most) = (ObjectId::of(new), most_replicas(work.deployment));
         work.reasons.push(Reason::NoRoom {
             set,
             have,
@@ -125,13 +126,9 @@ fn scale_old(work: &mut Work<'_>) -> bool {
     scaled > 0
 }
 
-/// Pods of old sets that are not available go first: they can only be in the way. Gives the name
-/// of a set whose status is ahead of its size, which says that it is just being scaled down.
-fn remove_unhealthy(
-    work: &mut Work<'_>,
-    active: &[Which],
-    most: i32,
-) -> Result<i32, std::sync::Arc<str>> {
+/// Pods of old sets that are not available go first: they can only be in the way. Gives
+/// a set whose status is ahead of its size, which says that it is just being scaled down.
+fn remove_unhealthy(work: &mut Work<'_>, active: &[Which], most: i32) -> Result<i32, ObjectId> {
     let mut removed = 0;
     for which in active {
         let Some(set) = work.set(*which) else {
@@ -144,7 +141,7 @@ fn remove_unhealthy(
         }
         if unhealthy < 0 {
             // UPSTREAM: ends this round of scaling down.
-            return Err(set.metadata.name.clone());
+            return Err(ObjectId::of(set));
         }
         let count = unhealthy.min(most - removed);
         work.scale(*which, have - count, Why::Unhealthy);

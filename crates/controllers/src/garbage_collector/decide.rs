@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::decision::Line;
+use api::decision::{Line, agree, counted};
 use api::{Meta, OwnerRef, Uid};
 use client::Propagation;
 use runtime::mutation;
@@ -144,13 +144,12 @@ impl From<&Reason> for Line {
                 Line::states("OwnersExist", "is kept").because("all its owners exist")
             }
             Reason::SomeOwnersGone { gone, left } => {
-                let references = if *gone == 1 {
-                    "reference"
-                } else {
-                    "references"
-                };
-                let what = format!("removes {gone} owner {references}");
-                let why = format!("they dangle, and {} still exists", left.join(", "));
+                let what = format!("removes {}", counted(*gone, "owner reference"));
+                let (owners, left) = (
+                    agree(*gone, "its owner is", "their owners are"),
+                    left.join(", "),
+                );
+                let why = format!("{owners} gone or being deleted, and {left} still exists");
                 Line::acts("SomeOwnersGone", what).because(why)
             }
             Reason::OwnersGone { owners } => Line::acts("OwnersGone", "deletes it")
@@ -165,13 +164,13 @@ impl From<&Reason> for Line {
                 Line::acts("OwnerWaits", "deletes it").because(why)
             }
             Reason::WaitsForDependents { blocking } => {
-                let dependents = if *blocking == 1 {
-                    "dependent"
-                } else {
-                    "dependents"
-                };
-                let what = format!("waits for {blocking} {dependents}");
-                Line::waits("WaitsForDependents", what).because("they block its deletion")
+                let what = format!("waits for {}", counted(*blocking, "dependent"));
+                let why = agree(
+                    *blocking,
+                    "it blocks the deletion",
+                    "they block the deletion",
+                );
+                Line::waits("WaitsForDependents", what).because(why)
             }
             Reason::DependentsGone => Line::acts("DependentsGone", "removes the finalizer")
                 .because("no dependent blocks its deletion any more"),

@@ -144,6 +144,7 @@ pub fn controller(context: &Context, workers: usize) -> Controllers {
         .owns(
             Owns::<Pod, Job>::selected_by(selects)
                 .expecting(&expectations)
+                .finished(|job| job.finished().is_some())
                 .batched(BATCH),
         )
         .watches::<Pod>(move |change, _| of_pods.on_pod(change))

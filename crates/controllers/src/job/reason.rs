@@ -1,10 +1,10 @@
 //! Why a job's pods are created, deleted or left alone, in words that an operator would use.
 
-use std::fmt;
-
 use api::Time;
 use api::conditions::Condition;
-use api::decision::Line;
+use api::decision::{Line, counted};
+
+use crate::workload::lines;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
@@ -40,47 +40,49 @@ pub enum Reason {
     },
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+impl From<&Reason> for Line {
+    fn from(reason: &Reason) -> Line {
+        match reason {
             Reason::Ends { how, deleting } => {
-                write!(f, "ends ({}): {}", how.reason, how.message)?;
-                match deleting {
-                    0 => Ok(()),
-                    1 => f.write_str("; deletes the pod that still runs"),
-                    many => write!(f, "; deletes the {many} pods that still run"),
-                }
+                let what = match deleting {
+                    0 => format!("ends ({})", how.reason),
+                    _ => {
+                        let pods = counted(*deleting, "active pod");
+                        format!("ends ({}) and deletes {pods}", how.reason)
+                    }
+                };
+                Line::acts("Ends", what).because(how.message.to_string())
             }
-            Reason::AwaitingConsistency => f.write_str(
-                "waits until the pods it has just created or deleted show up in the cache",
-            ),
-            Reason::BeingDeleted => {
-                f.write_str("is being deleted: its pods are left to the garbage collector")
-            }
-            Reason::Suspended { deleting: 0 } => f.write_str("is suspended: wants no pods"),
+            Reason::AwaitingConsistency => lines::awaiting_consistency(),
+            Reason::BeingDeleted => lines::being_deleted(),
+            Reason::Suspended { deleting: 0 } => Line::waits("Suspended", "is suspended")
+                .hint("set spec.suspend to false to resume it"),
             Reason::Suspended { deleting } => {
-                write!(f, "is suspended: deletes {}", pods(*deleting))
+                let what = format!("deletes {}", counted(*deleting, "pod"));
+                Line::acts("Suspended", what).because("it is suspended")
             }
             Reason::TooMany {
                 have,
                 want,
                 deleting,
-            } => write!(
-                f,
-                "has {} and wants {want}: deletes {deleting}",
-                pods(*have)
-            ),
+            } => Line::acts("TooMany", format!("deletes {}", counted(*deleting, "pod")))
+                .because(format!("it has {have} and wants {want}")),
+            Reason::TooFew { creating: 0, .. } => Line::states("TooFew", "creates no more pods")
+                .because("each index that is left has a pod or has failed"),
             Reason::TooFew {
                 have,
                 want,
                 creating,
-            } => write!(f, "has {have} of {want} pods: creates {creating}"),
+            } => Line::acts("TooFew", format!("creates {}", counted(*creating, "pod")))
+                .because(format!("it has {have} of {want}")),
             Reason::BacksOff { failures, until } => {
-                let failed = pods(usize::try_from(*failures).unwrap_or(usize::MAX));
-                write!(
-                    f,
-                    "waits until {until} before it replaces a pod: {failed} failed since the last success"
-                )
+                let why = format!(
+                    "{} failed since the last success",
+                    counted(*failures, "pod")
+                );
+                Line::waits("BacksOff", "replaces failed pods")
+                    .because(why)
+                    .until(*until)
             }
             Reason::Enough {
                 have,
@@ -88,39 +90,27 @@ impl fmt::Display for Reason {
                 succeeded,
                 completions,
             } => {
-                match (have, awaited) {
-                    (0, 0) => write!(f, "wants no pods; {succeeded}")?,
-                    _ => write!(f, "has the {} it wants; {succeeded}", pods(*have))?,
-                }
-                if let Some(completions) = completions {
-                    write!(f, " of {completions}")?;
-                }
-                f.write_str(" succeeded")?;
-                match awaited {
-                    0 => Ok(()),
-                    1 => f.write_str(
-                        "; a pod that is being deleted is replaced only when it has ended",
-                    ),
-                    many => write!(
-                        f,
-                        "; {many} pods that are being deleted are replaced only when they have ended"
-                    ),
-                }
+                let line = match awaited {
+                    0 => lines::has_wanted("Enough", *have),
+                    _ => {
+                        let pods = counted(*awaited, "terminating pod");
+                        Line::waits("Enough", format!("waits for {pods} to end"))
+                    }
+                };
+                line.because(progress(*awaited, *succeeded, *completions))
             }
         }
     }
 }
 
-/// `1 pod`, `3 pods`
-fn pods(count: usize) -> String {
-    match count {
-        1 => "1 pod".to_owned(),
-        many => format!("{many} pods"),
-    }
-}
-
-impl From<&Reason> for Line {
-    fn from(reason: &Reason) -> Line {
-        Line::states("Reason", reason.to_string())
+/// `2 of 4 succeeded`
+fn progress(awaited: usize, succeeded: i32, completions: Option<i32>) -> String {
+    let replaced = match awaited {
+        0 => "",
+        _ => "podReplacementPolicy replaces pods only when they have ended; ",
+    };
+    match completions {
+        Some(completions) => format!("{replaced}{succeeded} of {completions} succeeded"),
+        None => format!("{replaced}{succeeded} succeeded"),
     }
 }

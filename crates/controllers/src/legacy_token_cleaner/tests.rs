@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::{Limits, candidate, controller, mounted_secrets, next_step};
-use runtime::Context;
 
 const DAY: Duration = Duration::from_secs(86_400);
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::conditions::ConditionStatus;
-use api::decision::Line;
+use api::decision::{Line, agree, counted};
 use api::{Condition, Istr, Time};
 
 /// What one round of emptying came to.
@@ -99,12 +99,13 @@ impl Findings {
     pub fn lines(&self) -> Vec<Line> {
         let left = |(resource, count): (&String, &usize)| {
             let resource = resource.trim_end_matches('.');
-            let what = format!("waits until {count} {resource} are gone");
-            Line::waits("ContentRemains", what)
+            let what = format!("waits until all {resource} are gone");
+            let are = agree(*count, "is", "are");
+            Line::waits("ContentRemains", what).because(format!("{count} {are} left"))
         };
         let held = |(finalizer, count): (&String, &usize)| {
-            let objects = if *count == 1 { "object" } else { "objects" };
-            let what = format!("waits for {count} {objects} with finalizer {finalizer}");
+            let objects = counted(*count, "object");
+            let what = format!("waits for {objects} with finalizer {finalizer}");
             Line::waits("FinalizersRemain", what)
                 .hint("whoever set the finalizer has to remove it; see what owns the objects")
         };
@@ -115,7 +116,7 @@ impl Findings {
             lines.push(line.because("pods go first"));
         }
         if self.estimate_seconds > 0 {
-            let what = format!("looks again in at most {} s", self.estimate_seconds);
+            let what = format!("checks again in at most {} s", self.estimate_seconds);
             lines.push(Line::waits("GracePeriods", what).because("pods have time to end"));
         }
         lines.extend(self.failure().map(|failure| {

@@ -198,7 +198,8 @@ impl PodCollector {
             Some((pod, now.plus(QUARANTINE.saturating_sub(passed)).time()))
         });
         for (pod, until) in waiting.take(EXPLAINED_MAX) {
-            let line = Line::waits("NodeMissing", "is deleted unless its node comes back");
+            let line = Line::waits("NodeMissing", "is deleted")
+                .because("its node is missing; it is kept if the node comes back");
             report.decide(ObjectId::of(&**pod), [line.until(until)]);
         }
     }

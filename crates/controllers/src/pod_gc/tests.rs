@@ -10,7 +10,6 @@ use serde_json::json;
 use testkit::World;
 
 use super::{controller, plan};
-use runtime::Context;
 
 /// `name:phase,age` with facts `on=N`, `deleting`, `evicted`.
 fn pod(text: &str) -> Arc<Pod> {
@@ -165,7 +164,9 @@ async fn a_pod_of_a_missing_node_says_until_when_it_stays() {
         .collect();
     assert_eq!(
         lines,
-        ["is deleted unless its node comes back (until 2024-01-01T00:00:40Z)"]
+        [
+            "is deleted at 2024-01-01T00:01:00Z: its node is missing; it is kept if the node comes back"
+        ]
     );
 }
 

@@ -1,11 +1,10 @@
 //! How many pods to create, or which to delete. Pure.
 
-use std::fmt;
 use std::sync::Arc;
 
-use api::decision::{Explain, Line};
+use api::decision::{Explain, Line, counted};
 use api::kinds::Pod;
-use api::{MicroTime, Time};
+use api::{MicroTime, ObjectId, Time};
 
 use runtime::mutation;
 
@@ -13,6 +12,7 @@ use super::owner::ReplicaOwner;
 use super::ranking::{Chosen, rank_for_deletion};
 use super::snapshot::Snapshot;
 use crate::workload::availability::next_availability;
+use crate::workload::lines;
 
 #[derive(Debug)]
 pub enum Plan {
@@ -35,7 +35,6 @@ pub enum Reason {
     },
     /// All pods are there, and some are not available.
     Unavailable {
-        want: i32,
         unavailable: usize,
         /// When the next one will be, if only time has to pass.
         next_at: Option<Time>,
@@ -100,7 +99,6 @@ fn at_its_number<K: ReplicaOwner>(snapshot: &Snapshot<K>, now: MicroTime) -> Rea
     match pods().filter(|pod| !pod.is_available(seconds, now)).count() {
         0 => Reason::Enough { want },
         unavailable => Reason::Unavailable {
-            want,
             unavailable,
             next_at: next_availability(pods(), seconds, now).map(|wait| now.plus(wait).time()),
         },
@@ -126,7 +124,12 @@ fn delete<K: ReplicaOwner>(
             ranked
                 .iter()
                 .take(deleting.min(REASONS_MAX))
-                .map(|(_, chosen)| Reason::Deletes(chosen.clone())),
+                .map(|(pod, because)| {
+                    Reason::Deletes(Chosen {
+                        pod: ObjectId::of(&**pod),
+                        because: because.clone(),
+                    })
+                }),
         );
         ranked
             .into_iter()
@@ -152,55 +155,29 @@ impl Explain for Plan {
     }
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Reason::Enough { want } => write!(f, "has the {want} pods it wants"),
+impl From<&Reason> for Line {
+    fn from(reason: &Reason) -> Line {
+        match reason {
+            Reason::Enough { want } => lines::has_wanted("Enough", *want),
             Reason::Unavailable {
-                want,
                 unavailable,
                 next_at,
-            } => {
-                write!(
-                    f,
-                    "has the {want} pods it wants and waits for {unavailable} of them to be available"
-                )?;
-                match next_at {
-                    Some(at) => write!(f, "; the next one is at {at} (minReadySeconds)"),
-                    None => Ok(()),
-                }
-            }
-            Reason::BeingDeleted => write!(
-                f,
-                "is being deleted: its pods are left to the garbage collector"
-            ),
-            Reason::AwaitingConsistency => {
-                write!(
-                    f,
-                    "waits until the pods it has just created or deleted show up in the cache"
-                )
-            }
+            } => lines::unavailable(*unavailable, *next_at),
+            Reason::BeingDeleted => lines::being_deleted(),
+            Reason::AwaitingConsistency => lines::awaiting_consistency(),
             Reason::TooFew {
                 have,
                 want,
                 creating,
-            } => {
-                write!(f, "has {have} of {want} pods: creates {creating}")
-            }
+            } => Line::acts("TooFew", format!("creates {}", counted(*creating, "pod")))
+                .because(format!("it has {have} of {want}")),
             Reason::TooMany {
                 have,
                 want,
                 deleting,
-            } => {
-                write!(f, "has {have} pods and wants {want}: deletes {deleting}")
-            }
-            Reason::Deletes(chosen) => write!(f, "deletes {chosen}"),
+            } => Line::acts("TooMany", format!("deletes {}", counted(*deleting, "pod")))
+                .because(format!("it has {have} and wants {want}")),
+            Reason::Deletes(chosen) => chosen.into(),
         }
-    }
-}
-
-impl From<&Reason> for Line {
-    fn from(reason: &Reason) -> Line {
-        Line::states("Reason", reason.to_string())
     }
 }

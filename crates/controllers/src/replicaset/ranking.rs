@@ -5,17 +5,18 @@
 //! first; ready for less time first, in logarithmic buckets; more restarts first; newer first, in
 //! logarithmic buckets.
 
-use std::fmt;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use api::collections::HashMap;
+use api::decision::{Line, counted};
 use api::kinds::{Phase, Pod};
-use api::{Gate, Gates, Istr, MicroTime, Time};
+use api::{Gate, Gates, Istr, MicroTime, ObjectId, Time};
 
 /// A pod that was chosen, and what spoke for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chosen {
-    pub pod: Arc<str>,
+    pub pod: ObjectId,
     pub because: Because,
 }
 
@@ -35,7 +36,7 @@ pub(super) fn rank_for_deletion(
     related: &[Arc<Pod>],
     now: MicroTime,
     gates: Gates,
-) -> Vec<(Arc<Pod>, Chosen)> {
+) -> Vec<(Arc<Pod>, Because)> {
     let mut on_node: HashMap<&str, usize> = HashMap::default();
     for pod in related.iter().filter(|pod| pod.is_active()) {
         *on_node.entry(&pod.node_name).or_default() += 1;
@@ -146,10 +147,10 @@ impl Order {
 }
 
 impl Ranked<'_> {
-    fn explain(&self, gates: Gates) -> Chosen {
+    fn explain(&self, gates: Gates) -> Because {
         let pod = &**self.pod;
         let cost = pod.deletion_cost();
-        let because = if pod.node_name.is_empty() {
+        if pod.node_name.is_empty() {
             Because::NotScheduled
         } else if pod.status.phase.progress() < Phase::Running.progress() {
             Because::Phase(pod.status.phase)
@@ -164,27 +165,26 @@ impl Ranked<'_> {
             }
         } else {
             Because::Youngest
-        };
-        Chosen {
-            pod: pod.metadata.name.clone(),
-            because,
         }
     }
 }
 
-impl fmt::Display for Chosen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pod = &self.pod;
-        match &self.because {
-            Because::NotScheduled => write!(f, "{pod}: no node yet"),
-            Because::Phase(phase) => write!(f, "{pod}: {phase:?}"),
-            Because::NotReady => write!(f, "{pod}: not ready"),
-            Because::DeletionCost(cost) => write!(f, "{pod}: deletion cost {cost}"),
+impl From<&Chosen> for Line {
+    fn from(chosen: &Chosen) -> Line {
+        let why = match &chosen.because {
+            Because::NotScheduled => "it is not scheduled".into(),
+            Because::Phase(phase) => Cow::from(format!("its phase is {phase:?}")),
+            Because::NotReady => "it is not ready".into(),
+            Because::DeletionCost(cost) => format!("its deletion cost is {cost}").into(),
             Because::DoubledUp { node, others } => {
-                write!(f, "{pod}: {others} more pods of the workload on {node}")
+                let pods = counted(*others, "more pod");
+                format!("{node} has {pods} of the workload").into()
             }
-            Because::Youngest => write!(f, "{pod}: ready or alive for the shortest time"),
-        }
+            Because::Youngest => "it has been ready, or alive, for the shortest time".into(),
+        };
+        Line::acts("Deletes", format!("deletes {}", chosen.pod.name))
+            .because(why)
+            .about(chosen.pod.clone())
     }
 }
 

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::controller;
-use runtime::Context;
 
 async fn world() -> (World, Metrics) {
     let mut world = World::new().await;

@@ -6,7 +6,6 @@ use serde_json::json;
 use testkit::World;
 
 use super::{DEFAULT_ACCOUNTS, controller};
-use runtime::Context;
 
 async fn world(wanted: &[&str]) -> World {
     let mut world = World::new().await;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use api::decision::{Explain, Line};
 use api::kinds::{Phase, Pod, PodManagement, StatefulSet};
-use api::{Gate, MicroTime};
+use api::{Gate, Key, MicroTime, ObjectId};
 use runtime::mutation;
 
 use super::claims::{ClaimOwner, ClaimWork};
@@ -86,7 +86,7 @@ pub fn plan(snapshot: &Snapshot, now: MicroTime) -> Plan {
         }
     }
     if plan.reasons.is_empty() {
-        plan.reasons.push(Reason::Settled {
+        plan.reasons.push(Reason::Complete {
             replicas: set.replicas(),
             revision: snapshot.revisions.update.metadata.name.clone(),
         });
@@ -168,7 +168,7 @@ fn plan_ordered_replicas(snapshot: &Snapshot, now: MicroTime, plan: &mut Plan) -
 /// Why pods after this one have to wait.
 fn waits_for(snapshot: &Snapshot, ordinal: i32, pod: &Arc<Pod>, now: MicroTime) -> Option<Reason> {
     let set = &*snapshot.set;
-    let name = pod.metadata.name.clone();
+    let name = ObjectId::of(&**pod);
     if pod.metadata.is_terminating() {
         return Some(Reason::AwaitsTermination { pod: name });
     }
@@ -204,7 +204,10 @@ fn waits_for(snapshot: &Snapshot, ordinal: i32, pod: &Arc<Pod>, now: MicroTime) 
     let wait = pod
         .until_available(set.spec.min_ready_seconds, now)
         .unwrap_or_default();
-    (!wait.is_zero()).then_some(Reason::AwaitsAvailable { pod: name, wait })
+    (!wait.is_zero()).then(|| Reason::AwaitsAvailable {
+        pod: name,
+        at: now.plus(wait).time(),
+    })
 }
 
 fn plan_parallel_replicas(snapshot: &Snapshot, plan: &mut Plan) {
@@ -229,7 +232,10 @@ fn plan_parallel_replicas(snapshot: &Snapshot, plan: &mut Plan) {
 fn plan_creation(snapshot: &Snapshot, ordinal: i32, plan: &mut Plan) {
     let set = &*snapshot.set;
     let holder = snapshot.claim_owner(ordinal);
-    let pod = pod_name(set, ordinal).as_str().into();
+    let pod = ObjectId::named::<Pod>(&Key {
+        namespace: set.metadata.namespace.clone(),
+        name: pod_name(set, ordinal).as_str().into(),
+    });
     if let Some(claim) = holder.stale_claim(&snapshot.claims) {
         let claim = claim.into();
         plan.explain(Reason::AwaitsStaleClaim { pod, claim });
@@ -247,7 +253,7 @@ fn plan_creation(snapshot: &Snapshot, ordinal: i32, plan: &mut Plan) {
 
 /// A pod that has ended, well or not, is deleted; the next one comes when it is gone.
 fn plan_replacement(pod: &Arc<Pod>, plan: &mut Plan) {
-    let name = pod.metadata.name.clone();
+    let name = ObjectId::of(&**pod);
     if pod.metadata.is_terminating() {
         plan.explain(Reason::AwaitsTermination { pod: name });
         return;
@@ -263,7 +269,7 @@ fn plan_pending_claims(snapshot: &Snapshot, ordinal: i32, pod: &Arc<Pod>, plan: 
     let claims = snapshot.claim_owner(ordinal).work(&snapshot.claims);
     if !claims.is_empty() {
         plan.explain(Reason::SetsClaims {
-            pod: pod.metadata.name.clone(),
+            pod: ObjectId::of(&**pod),
         });
         plan.replicas.push(Step::Claims {
             ordinal,
@@ -285,7 +291,7 @@ fn plan_repair(snapshot: &Snapshot, ordinal: i32, pod: &Arc<Pod>, plan: &mut Pla
     let claims_differ = !claims.update_owners.is_empty();
     if identity || storage || claims_differ {
         plan.explain(Reason::Repairs {
-            pod: pod.metadata.name.clone(),
+            pod: ObjectId::of(&**pod),
             identity,
             storage,
             claims: claims_differ,
@@ -307,7 +313,7 @@ fn plan_condemned_claims(snapshot: &Snapshot, plan: &mut Plan) {
             continue;
         }
         plan.explain(Reason::SetsClaims {
-            pod: pod.metadata.name.clone(),
+            pod: ObjectId::of(&**pod),
         });
         plan.condemned_claims.push(Step::Claims {
             ordinal: *ordinal,
@@ -331,7 +337,7 @@ fn plan_condemned(snapshot: &Snapshot, now: MicroTime, plan: &mut Plan) -> bool 
         .find(|(_, pod)| is_unavailable(set, pod, now))
         .map(|(ordinal, _)| *ordinal);
     for (ordinal, pod) in &snapshot.condemned {
-        let name = pod.metadata.name.clone();
+        let name = ObjectId::of(&**pod);
         let terminating = pod.metadata.is_terminating();
         if plan.ordered {
             let healthy = is_running_and_ready(pod) && !is_unavailable(set, pod, now);
@@ -424,7 +430,7 @@ fn plan_update_one(snapshot: &Snapshot, now: MicroTime, plan: &mut Plan) {
                 .any(|pod| is_outdated(snapshot, pod))
             {
                 plan.explain(Reason::UpdateAwaits {
-                    pod: pod.metadata.name.clone(),
+                    pod: ObjectId::of(&**pod),
                 });
             }
             return;
@@ -465,7 +471,7 @@ fn plan_update_by_budget(snapshot: &Snapshot, now: MicroTime, plan: &mut Plan) {
 
 fn plan_outdated(snapshot: &Snapshot, pod: &Arc<Pod>, plan: &mut Plan) {
     plan.explain(Reason::Updates {
-        pod: pod.metadata.name.clone(),
+        pod: ObjectId::of(&**pod),
         from: revision(pod).into(),
         to: snapshot.revision_name(Which::Update).into(),
     });

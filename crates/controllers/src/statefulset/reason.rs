@@ -1,16 +1,17 @@
 //! Why a StatefulSet does what it does, in words that an operator would use.
 
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use api::decision::Line;
+use api::decision::{Line, agree, counted};
 use api::kinds::Phase;
+use api::{ObjectId, Time};
+
+use crate::workload::lines;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
     BeingDeleted,
-    Settled {
+    Complete {
         replicas: i32,
         revision: Arc<str>,
     },
@@ -18,65 +19,65 @@ pub enum Reason {
         unavailable: usize,
     },
     Creates {
-        pod: Arc<str>,
+        pod: ObjectId,
         revision: Arc<str>,
     },
     AwaitsStaleClaim {
-        pod: Arc<str>,
+        pod: ObjectId,
         claim: Arc<str>,
     },
     ReplacesFinished {
-        pod: Arc<str>,
+        pod: ObjectId,
         phase: Phase,
     },
     SetsClaims {
-        pod: Arc<str>,
+        pod: ObjectId,
     },
     Repairs {
-        pod: Arc<str>,
+        pod: ObjectId,
         identity: bool,
         storage: bool,
         claims: bool,
     },
     AwaitsTermination {
-        pod: Arc<str>,
+        pod: ObjectId,
     },
     AwaitsReady {
-        pod: Arc<str>,
+        pod: ObjectId,
     },
     AwaitsAvailable {
-        pod: Arc<str>,
-        wait: Duration,
+        pod: ObjectId,
+        at: Time,
     },
     /// The pod that all others wait for is of a revision that will not be used any more.
     AwaitsSuperseded {
-        pod: Arc<str>,
+        pod: ObjectId,
         revision: Arc<str>,
         wanted: Arc<str>,
     },
     ReplacesStuck {
-        pod: Arc<str>,
+        pod: ObjectId,
         revision: Arc<str>,
         wanted: Arc<str>,
     },
     ScalesDown {
-        pod: Arc<str>,
+        pod: ObjectId,
         replicas: i32,
     },
     ScaleDownAwaits {
-        pod: Arc<str>,
+        pod: ObjectId,
         unhealthy: Arc<str>,
     },
     OnDelete {
         outdated: usize,
     },
     Updates {
-        pod: Arc<str>,
+        pod: ObjectId,
         from: Arc<str>,
         to: Arc<str>,
     },
     UpdateAwaits {
-        pod: Arc<str>,
+        pod: ObjectId,
     },
     UpdateAwaitsBudget {
         unavailable: usize,
@@ -96,128 +97,176 @@ pub enum Reason {
     },
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Reason::BeingDeleted => write!(
-                f,
-                "is being deleted: its pods are left to the garbage collector"
-            ),
-            Reason::Settled { replicas, revision } => {
-                write!(f, "has the {replicas} pods it wants, at {revision}")
+impl From<&Reason> for Line {
+    fn from(reason: &Reason) -> Line {
+        let deletes = |code, pod: &ObjectId| Line::acts(code, format!("deletes {}", pod.name));
+        let line = match reason {
+            Reason::BeingDeleted => lines::being_deleted(),
+            Reason::Complete { replicas, revision } => complete(*replicas, revision),
+            Reason::Unavailable { unavailable } => lines::unavailable(*unavailable, None),
+            Reason::Creates { pod, revision } => {
+                let what = format!("creates {} of revision {revision}", pod.name);
+                Line::acts("Creates", what).because("it is missing")
             }
-            Reason::Unavailable { unavailable } => {
-                write!(f, "waits for {unavailable} of its pods to be available")
+            Reason::AwaitsStaleClaim { pod, claim } => {
+                let why = format!("its claim {claim} is deleted with the previous pod");
+                let what = format!("waits to create {}", pod.name);
+                Line::waits("AwaitsStaleClaim", what).because(why)
             }
-            Reason::Creates { pod, revision } => write!(f, "creates {pod} at {revision}"),
-            Reason::AwaitsStaleClaim { pod, claim } => write!(
-                f,
-                "creates no {pod} yet: its claim {claim} still belongs to the pod before it and goes with that"
-            ),
             Reason::ReplacesFinished { pod, phase } => {
-                write!(
-                    f,
-                    "deletes {pod}, which has {}, to replace it",
-                    past(*phase)
-                )
+                deletes("ReplacesFinished", pod).because(match phase {
+                    Phase::Failed => "it has failed, and is replaced",
+                    _ => "it has succeeded, and is replaced",
+                })
             }
             Reason::SetsClaims { pod } => {
-                write!(f, "sees to the volume claims of {pod}")
+                let what = format!("updates the volume claims of {}", pod.name);
+                Line::acts("SetsClaims", what)
+                    .because("some are missing, or have outdated owner references")
             }
             Reason::Repairs {
                 pod,
                 identity,
                 storage,
                 claims,
-            } => {
-                let what: Vec<&str> = [
-                    (identity, "labels"),
-                    (storage, "volumes"),
-                    (claims, "owners of its claims"),
-                ]
-                .into_iter()
-                .filter_map(|(wrong, what)| wrong.then_some(what))
-                .collect();
-                write!(f, "repairs {pod}: {}", what.join(", "))
+            } => repairs(pod, [*identity, *storage, *claims]),
+            Reason::AwaitsTermination { pod } => {
+                let what = format!("waits until {} is gone", pod.name);
+                Line::waits("AwaitsTermination", what).because("it is being deleted")
             }
-            Reason::AwaitsTermination { pod } => write!(f, "waits until {pod} is gone"),
-            Reason::AwaitsReady { pod } => {
-                write!(f, "waits until {pod} runs and is ready")
-            }
-            Reason::AwaitsAvailable { pod, wait } => {
-                write!(
-                    f,
-                    "waits until {pod} has been ready long enough: {wait:?} more"
-                )
+            Reason::AwaitsReady { pod } => awaits_ready("AwaitsReady", pod).because(ONE_BY_ONE),
+            Reason::AwaitsAvailable { pod, at } => {
+                let what = format!("counts {} as available", pod.name);
+                let line = Line::waits("AwaitsAvailable", what).until(*at);
+                line.because("minReadySeconds has not passed")
             }
             Reason::AwaitsSuperseded {
                 pod,
                 revision,
                 wanted,
-            } => write!(
-                f,
-                "waits until {pod} runs and is ready, though it is of revision {revision} and {wanted} is wanted: delete {pod} if it never gets ready"
-            ),
+            } => awaits_ready("AwaitsSuperseded", pod)
+                .because(format!(
+                    "{ONE_BY_ONE}, although {}",
+                    superseded(revision, wanted)
+                ))
+                .hint(format!("delete pod {} if it never becomes ready", pod.name)),
             Reason::ReplacesStuck {
                 pod,
                 revision,
                 wanted,
-            } => write!(
-                f,
-                "deletes {pod}: it is not ready, holds up the others, and its revision {revision} has been superseded by {wanted}"
-            ),
+            } => {
+                let superseded = superseded(revision, wanted);
+                let why = format!("it is not ready, blocks the others, and {superseded}");
+                deletes("ReplacesStuck", pod).because(why)
+            }
             Reason::ScalesDown { pod, replicas } => {
-                write!(f, "deletes {pod}: only {replicas} pods are wanted")
+                deletes("ScalesDown", pod).because(format!("spec.replicas is {replicas}"))
             }
             Reason::ScaleDownAwaits { pod, unhealthy } => {
-                write!(f, "deletes {pod} only when {unhealthy} is healthy or gone")
+                let what = format!("waits to delete {}", pod.name);
+                Line::waits("ScaleDownAwaits", what)
+                    .because(format!("{unhealthy} has to be healthy or gone first"))
             }
-            Reason::OnDelete { outdated } => write!(
-                f,
-                "leaves {outdated} pods of old revisions until somebody deletes them (OnDelete)"
-            ),
+            Reason::OnDelete { outdated } => lines::on_delete(*outdated),
             Reason::Updates { pod, from, to } => {
-                write!(f, "deletes {pod} to update it from {} to {to}", named(from))
+                let why = format!("its revision is {}, and {to} is wanted", named(from));
+                deletes("Updates", pod).because(why)
             }
             Reason::UpdateAwaits { pod } => {
-                write!(f, "goes on with the update when {pod} is available")
+                let what = format!("waits until {} is available", pod.name);
+                Line::waits("UpdateAwaits", what).because("the update goes on after it")
             }
-            Reason::UpdateAwaitsBudget { unavailable, most } => write!(
-                f,
-                "goes on with the update when fewer than {most} pods are unavailable: {unavailable} are now"
-            ),
-            Reason::Partition { kept, first } => write!(
-                f,
-                "keeps {kept} pods below ordinal {first} at their revision (partition)"
-            ),
-            Reason::OldTemplate { revision, number } => write!(
-                f,
-                "the template is that of {revision} again: it becomes revision {number}"
-            ),
+            Reason::UpdateAwaitsBudget { unavailable, most } => {
+                let are = agree(*unavailable, "is", "are");
+                let pods = counted(*unavailable, "pod");
+                let why = format!("{pods} {are} unavailable, and maxUnavailable is {most}");
+                Line::waits("UpdateAwaitsBudget", "waits to update more pods").because(why)
+            }
+            Reason::Partition { kept, first } => {
+                let what = format!("keeps {}", counted(*kept, "outdated pod"));
+                let why = format!("the partition lets ordinals from {first} on be updated");
+                Line::states("Partition", what).because(why)
+            }
+            Reason::OldTemplate { revision, number } => {
+                Line::acts("OldTemplate", format!("makes {revision} revision {number}"))
+                    .because("the template is that of an old revision again")
+            }
             Reason::NewTemplate { number } => {
-                write!(f, "the template is new: it becomes revision {number}")
+                Line::acts("NewTemplate", format!("creates revision {number}"))
+                    .because("the template is new")
             }
+        };
+        match reason.pod() {
+            Some(pod) => line.about(pod.clone()),
+            None => line,
         }
     }
 }
 
-fn past(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Failed => "failed",
-        _ => "succeeded",
+/// Why an ordered set waits for a pod.
+const ONE_BY_ONE: &str = "OrderedReady handles one pod after the other";
+
+fn awaits_ready(code: &'static str, pod: &ObjectId) -> Line {
+    Line::waits(
+        code,
+        format!("waits until {} is running and ready", pod.name),
+    )
+}
+
+fn superseded(revision: &str, wanted: &str) -> String {
+    format!("its revision {} is superseded by {wanted}", named(revision))
+}
+
+fn complete(replicas: i32, revision: &str) -> Line {
+    let line = lines::has_wanted("Complete", replicas);
+    match replicas {
+        0 => line,
+        _ => line.because(format!("the current revision is {revision}")),
     }
+}
+
+fn repairs(pod: &ObjectId, wrong: [bool; 3]) -> Line {
+    let parts = ["labels", "volumes", "claim owner references"];
+    let wrong: Vec<&str> = std::iter::zip(wrong, parts)
+        .filter_map(|(wrong, part)| wrong.then_some(part))
+        .collect();
+    let why = format!("its {} do not match the set", wrong.join(" and "));
+    Line::acts("Repairs", format!("updates {}", pod.name)).because(why)
 }
 
 fn named(revision: &str) -> &str {
-    if revision.is_empty() {
-        "no revision"
-    } else {
-        revision
+    match revision {
+        "" => "(none)",
+        revision => revision,
     }
 }
 
-impl From<&Reason> for Line {
-    fn from(reason: &Reason) -> Line {
-        Line::states("Reason", reason.to_string())
+impl Reason {
+    /// The pod that it is about.
+    fn pod(&self) -> Option<&ObjectId> {
+        match self {
+            Reason::Creates { pod, .. }
+            | Reason::AwaitsStaleClaim { pod, .. }
+            | Reason::ReplacesFinished { pod, .. }
+            | Reason::SetsClaims { pod }
+            | Reason::Repairs { pod, .. }
+            | Reason::AwaitsTermination { pod }
+            | Reason::AwaitsReady { pod }
+            | Reason::AwaitsAvailable { pod, .. }
+            | Reason::AwaitsSuperseded { pod, .. }
+            | Reason::ReplacesStuck { pod, .. }
+            | Reason::ScalesDown { pod, .. }
+            | Reason::ScaleDownAwaits { pod, .. }
+            | Reason::Updates { pod, .. }
+            | Reason::UpdateAwaits { pod } => Some(pod),
+            Reason::BeingDeleted
+            | Reason::Complete { .. }
+            | Reason::Unavailable { .. }
+            | Reason::OnDelete { .. }
+            | Reason::UpdateAwaitsBudget { .. }
+            | Reason::Partition { .. }
+            | Reason::OldTemplate { .. }
+            | Reason::NewTemplate { .. } => None,
+        }
     }
 }

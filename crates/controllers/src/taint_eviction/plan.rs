@@ -103,7 +103,7 @@ impl From<&Plan> for Line {
     fn from(plan: &Plan) -> Line {
         match plan {
             Plan::Stay(reason) => Line::states("Stays", "stays").because(reason.to_string()),
-            Plan::Leave(scheduled, reason) => Line::waits("EvictedLater", "is evicted later")
+            Plan::Leave(scheduled, reason) => Line::waits("EvictedLater", "is evicted")
                 .because(reason.to_string())
                 .until(scheduled.at.time()),
             Plan::LeaveNow(reason) => {

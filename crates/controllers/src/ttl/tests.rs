@@ -6,7 +6,6 @@ use serde_json::json;
 use testkit::World;
 
 use super::{controller, select_step, wanted};
-use runtime::Context;
 
 // Upstream: TestDesiredTTL.
 #[test]

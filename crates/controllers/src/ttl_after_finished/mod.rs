@@ -134,8 +134,8 @@ impl Verdict {
             }
             Verdict::NoTime => Line::states("NoFinishTime", "is kept")
                 .because("its conditions do not say when it finished"),
-            Verdict::Later(left) => Line::waits("TimeToLive", "is kept")
-                .because("its time to live is not over")
+            Verdict::Later(left) => Line::waits("TimeToLive", "is deleted")
+                .because("ttlSecondsAfterFinished has not passed")
                 .until(now.plus(left).time()),
             Verdict::Expired { .. } => {
                 Line::acts("Expired", "deletes it").because("its time to live is over")

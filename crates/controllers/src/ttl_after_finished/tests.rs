@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::{Verdict, check, controller};
-use runtime::Context;
 
 fn verdict(ttl: Option<i32>, condition: Value, now: i64) -> Verdict {
     let json = json!({
@@ -88,7 +87,7 @@ async fn a_finished_job_goes_when_its_time_is_over() {
     assert_eq!(world.written(), "");
     let told = decisions.get("test-controller", &api::Key::new("default", "j"));
     let due = api::Time::from_unix(now.unix() + 60);
-    let expected = format!("kept until {due}: its time to live is not over");
+    let expected = format!("is deleted at {due}: ttlSecondsAfterFinished has not passed");
     assert_eq!(
         told.last().map(|last| last.lines[0].to_string()).as_deref(),
         Some(&*expected)

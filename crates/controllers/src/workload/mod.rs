@@ -6,6 +6,7 @@ mod consistency;
 pub mod disruption;
 mod driver;
 pub mod history;
+pub(crate) mod lines;
 pub mod on_node;
 pub mod pods;
 pub mod status;

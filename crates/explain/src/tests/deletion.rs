@@ -43,9 +43,9 @@ status: {phase: Running}",
                         deployment/fin: held by finalizer foregroundDeletion until everything that it owns is gone (for 2m)
 
             would help  kubectl patch replicaset/fin-2 -n shop --type=merge -p '{"metadata":{"finalizers":null}}'
-                        lets it go; only if whoever set the finalizer is gone for good
+                        removes the finalizer; only if whoever set it is gone for good
 
-            Told by the controllers themselves, at https://here.
+            Source: the controllers themselves, at https://here.
         "#]],
     );
 }
@@ -69,7 +69,7 @@ metadata: {name: fin-1-a, namespace: shop, deletionTimestamp: '2026-01-01T11:57:
 spec: {nodeName: node-1}
 status: {phase: Running}",
         expect![[r#"
-            does not get on: 0 of 1 pods are updated, 0 available; pod/fin-1-a is being deleted and held by finalizer example.com/hold, which whoever runs example.com has to remove
+            is stuck: 0 of 1 pod updated, 0 available; pod/fin-1-a is being deleted and held by finalizer example.com/hold, which whoever runs example.com has to remove
             kubectl patch pod/fin-1-a -n shop --type=merge -p '{"metadata":{"finalizers":null}}'"#]],
     );
 }

@@ -52,28 +52,28 @@ fn budgets_are_counted_where_nobody_did() {
         DEPLOYMENT,
         "minAvailable: 3",
         expect![
-            "poddisruptionbudget/web lets nobody be evicted now: 2 pods are healthy and 3 must be; a drain waits"
+            "poddisruptionbudget/web allows no evictions now: 2 pods are healthy and 3 must be; a drain waits"
         ],
     );
     check(
         DEPLOYMENT,
         "minAvailable: 1",
         expect![
-            "poddisruptionbudget/web lets nobody be evicted now: 2 pods are healthy and 1 must be, so 1 could go, but nobody has written its status; a drain waits"
+            "poddisruptionbudget/web allows no evictions now: 2 pods are healthy and 1 must be, so 1 could be evicted, but nobody has written its status; a drain waits"
         ],
     );
     check(
         DEPLOYMENT,
         "maxUnavailable: 50%",
         expect![
-            "poddisruptionbudget/web lets nobody be evicted now: 2 pods are healthy and 2 must be; a drain waits"
+            "poddisruptionbudget/web allows no evictions now: 2 pods are healthy and 2 must be; a drain waits"
         ],
     );
     check(
         DEPLOYMENT,
         "minAvailable: 50%",
         expect![
-            "poddisruptionbudget/web lets nobody be evicted now: 2 pods are healthy and 2 must be; a drain waits"
+            "poddisruptionbudget/web allows no evictions now: 2 pods are healthy and 2 must be; a drain waits"
         ],
     );
 }
@@ -89,7 +89,7 @@ status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}";
         pod,
         "minAvailable: 3",
         expect![
-            "poddisruptionbudget/web lets nobody be evicted now: 3 pods are healthy and 3 must be; a drain waits"
+            "poddisruptionbudget/web allows no evictions now: 3 pods are healthy and 3 must be; a drain waits"
         ],
     );
     let node = "
@@ -101,7 +101,7 @@ status: {conditions: [{type: Ready, status: 'True'}]}";
         node,
         "minAvailable: 3",
         expect![
-            "in shop, poddisruptionbudget/web lets nobody be evicted now: 2 pods are healthy and 3 must be; a drain waits"
+            "in shop, poddisruptionbudget/web allows no evictions now: 2 pods are healthy and 3 must be; a drain waits"
         ],
     );
     check(

@@ -9,7 +9,7 @@ metadata: {name: pi, namespace: shop, uid: j}
 spec: {completions: 4, parallelism: 2, backoffLimit: 1, template: {spec: {containers: [{name: main, image: 'pi:1'}]}}}";
 
 #[test]
-fn a_job_that_gets_on() {
+fn a_job_that_progresses() {
     check(
         &format!(
             "{JOB}
@@ -21,19 +21,19 @@ spec: {{nodeName: n}}
 status: {{phase: Running, conditions: [{{type: Ready, status: 'True'}}]}}
 ---
 controller: job-controller
-about: job/shop/pi
-lines: ['has 1 of 2 pods: creates 1']"
+object: {{group: batch, kind: Job, namespace: shop, name: pi, uid: j}}
+lines: [{{class: acts, reason: TooFew, what: creates 1 pod, why: it has 1 of 2}}]"
         ),
         expect![[r#"
-            job/pi in shop: 1 of 4 have succeeded
+            job/pi in shop: 1 of 4 succeeded
 
             wants       4 pods of pi:1 to succeed, 2 at a time
 
             sees        2 active, 1 succeeded, 1 failed
 
-            did         2m ago    has 1 of 2 pods: creates 1
+            did         2m ago    creates 1 pod: it has 1 of 2
 
-            Told by the controllers themselves, at https://here.
+            Source: the controllers themselves, at https://here.
         "#]],
     );
 }
@@ -46,11 +46,11 @@ fn a_job_that_backs_off() {
 status: {{failed: 1}}
 ---
 controller: job-controller
-about: job/shop/pi
-lines: ['waits until 2026-01-01T12:00:10Z before it replaces a pod: 1 pod failed since the last success']"
+object: {{group: batch, kind: Job, namespace: shop, name: pi, uid: j}}
+lines: [{{class: waits, reason: BacksOff, what: replaces failed pods, why: 1 pod failed since the last success, until: '2026-01-01T12:00:10Z'}}]"
         ),
         expect![[r#"
-            0 of 4 have succeeded; waits until 2026-01-01T12:00:10Z before it replaces a pod: 1 pod failed since the last success
+            0 of 4 succeeded; replaces failed pods in 10s (12:00:10Z): 1 pod failed since the last success
             kubectl describe job/pi -n shop"#]],
     );
 }
@@ -67,17 +67,17 @@ metadata: {{name: pi-a, namespace: shop, ownerReferences: [{{uid: j, controller:
 status: {{phase: Failed}}
 ---
 controller: job-controller
-about: job/shop/pi
-lines: ['waits until 2026-01-01T12:00:10Z before it replaces a pod: 1 pod failed since the last success']"
+object: {{group: batch, kind: Job, namespace: shop, name: pi, uid: j}}
+lines: [{{class: waits, reason: BacksOff, what: replaces failed pods, why: 1 pod failed since the last success, until: '2026-01-01T12:00:10Z'}}]"
         ),
         expect![[r#"
-            0 of 4 have succeeded; waits until 2026-01-01T12:00:10Z before it replaces a pod: 1 pod failed since the last success
+            0 of 4 succeeded; replaces failed pods in 10s (12:00:10Z): 1 pod failed since the last success
             kubectl logs pi-a -n shop"#]],
     );
 }
 
 #[test]
-fn jobs_that_do_not_get_on() {
+fn jobs_that_are_not_running() {
     let condition = |type_: &str, message: &str| {
         format!(
             "{JOB}\nstatus: {{failed: 2, terminating: 1, conditions: [{{type: {type_}, status: 'True', message: {message}, lastTransitionTime: '2026-01-01T11:00:00Z'}}]}}"
@@ -119,8 +119,8 @@ status: {{phase: Failed}}",
         "{JOB}
 ---
 controller: job-controller
-about: job/shop/pi
-lines: ['has 0 of 2 pods: creates 2']
+object: {{group: batch, kind: Job, namespace: shop, name: pi, uid: j}}
+lines: [{{class: acts, reason: TooFew, what: creates 2 pods, why: it has 0 of 2}}]
 failure: 'pods \"pi-x\" is forbidden: exceeded quota: small, requested: pods=1'"
     );
     check_verdict(
@@ -140,7 +140,7 @@ status: {{phase: Pending, conditions: [{{type: PodScheduled, status: 'False', re
     check_verdict(
         &unbound,
         expect![[r#"
-        0 of 4 have succeeded; pod/pi-c cannot be scheduled: 0/3 nodes are available: 3 Insufficient cpu.
-        kubectl describe nodes"#]],
+            0 of 4 succeeded; pod/pi-c cannot be scheduled: 0/3 nodes are available: 3 Insufficient cpu.
+            kubectl describe nodes"#]],
     );
 }

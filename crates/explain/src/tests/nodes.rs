@@ -1,4 +1,4 @@
-//! Why a node does not take pods, or drives them away.
+//! Why a node takes no pods, or evicts them.
 
 use super::{check, check_verdict};
 use expect_test::{Expect, expect};
@@ -31,7 +31,7 @@ fn nodes_in_one_sentence() {
     check_node(
         "{taints: [{key: gpu, value: 'yes', effect: NoExecute}]}",
         "status: 'True'",
-        expect!["is ready; pods that do not tolerate its taints are driven away"],
+        expect!["is ready; pods that do not tolerate its taints are evicted"],
     );
     check_node(
         "{}",
@@ -44,13 +44,13 @@ fn nodes_in_one_sentence() {
         "{}",
         "",
         expect![[r#"
-        has never reported: its kubelet may not run
-        kubectl describe node node-1"#]],
+            kubelet never posted status: it may not run
+            kubectl describe node node-1"#]],
     );
 }
 
 #[test]
-fn a_node_that_fell_silent() {
+fn a_node_whose_kubelet_stopped_posting_status() {
     check(
         "
 kind: Node
@@ -65,31 +65,31 @@ status:
   - {type: Ready, status: Unknown, reason: NodeStatusUnknown, lastHeartbeatTime: '2026-01-01T11:55:00Z', lastTransitionTime: '2026-01-01T11:56:00Z'}
 ---
 controller: node-lifecycle-controller
-about: node//node-1
-lines: ['taints it with node.kubernetes.io/unreachable:NoExecute: it is silent']",
+object: {kind: Node, name: node-1}
+lines: [{class: acts, reason: Taints, what: 'taints it with node.kubernetes.io/unreachable:NoExecute', why: its kubelet stopped posting status}]",
         expect![[r#"
-            node/node-1: is silent: its kubelet has said nothing since 2026-01-01T11:55:00Z (5m ago); pods that do not tolerate its taints are driven away
+            node/node-1: kubelet stopped posting status 5m ago (2026-01-01T11:55:00Z); pods that do not tolerate its taints are evicted
 
             wants       to be ready, and to take pods
 
             sees        taints node.kubernetes.io/unreachable:NoSchedule, node.kubernetes.io/unreachable:NoExecute
 
-            did         2m ago    taints it with node.kubernetes.io/unreachable:NoExecute: it is silent
+            did         2m ago    taints it with node.kubernetes.io/unreachable:NoExecute: its kubelet stopped posting status
 
             in the way  node/node-1: is short of memory (for 10m)
-                        node/node-1: its kubelet has said nothing since 2026-01-01T11:55:00Z (5m ago) (for 4m)
+                        node/node-1: kubelet stopped posting status 5m ago (2026-01-01T11:55:00Z) (for 4m)
 
             would help  kubectl describe node node-1
-                        shows what it said last; if it is gone for good, delete the Node
+                        shows what it reported last; if it is gone for good, delete the Node
 
-            Told by the controllers themselves, at https://here.
+            Source: the controllers themselves, at https://here.
         "#]],
     );
 }
 
 /// It reports its status every few minutes, and renews its lease every few seconds.
 #[test]
-fn the_last_word_of_a_node_is_the_later_of_two() {
+fn the_later_of_status_and_lease_counts() {
     let node = "
 kind: Node
 metadata: {name: node-1}
@@ -102,19 +102,19 @@ status: {conditions: [{type: Ready, status: Unknown, lastHeartbeatTime: '2026-01
     check_verdict(
         &lease("2026-01-01T11:58:20.123456Z"),
         expect![[r#"
-        is silent: its kubelet has said nothing since 2026-01-01T11:58:20Z (100s ago)
-        kubectl describe node node-1"#]],
+            kubelet stopped posting status 100s ago (2026-01-01T11:58:20Z)
+            kubectl describe node node-1"#]],
     );
     check_verdict(
         &lease("2026-01-01T11:50:00.000000Z"),
         expect![[r#"
-        is silent: its kubelet has said nothing since 2026-01-01T11:55:00Z (5m ago)
-        kubectl describe node node-1"#]],
+            kubelet stopped posting status 5m ago (2026-01-01T11:55:00Z)
+            kubectl describe node node-1"#]],
     );
     let mut unread = super::facts(node);
     unread.could_not_read("Lease", "lease of node/node-1: forbidden".to_owned());
     expect![
-        "is silent: its kubelet has not reported its status since 2026-01-01T11:55:00Z (5m ago)"
+        "kubelet last posted node status 5m ago (2026-01-01T11:55:00Z); its lease could not be read"
     ]
     .assert_eq(&crate::explain(&unread).verdict);
 }
@@ -139,13 +139,13 @@ status: {{conditions: [{{type: Ready, {ready}}}]}}"
             "status: Unknown, lastHeartbeatTime: '2026-01-01T11:57:00Z', lastTransitionTime: '2026-01-01T11:58:00Z'",
         ),
         expect![[r#"
-            is not ready: its node node-1 is silent: its kubelet has said nothing since 2026-01-01T11:57:00Z (3m ago) (for 2m)
+            is not ready: kubelet of node-1 stopped posting status 3m ago (2026-01-01T11:57:00Z) (for 2m)
             kubectl describe node node-1"#]],
     );
     check_verdict(
         &on("status: 'False', message: container runtime is down"),
         expect![[r#"
-            is not ready: its node node-1 is not ready: container runtime is down
+            is not ready: node node-1 is not ready: container runtime is down
             kubectl describe node node-1"#]],
     );
     check_verdict(
@@ -178,5 +178,5 @@ status: {{phase: Running, conditions: [{{type: Ready, status: '{ready}'}}]}}"
     ];
     let facts = super::facts(&yaml.concat());
     assert!(crate::unknown_nodes_of_pods(&facts).eq(["node-1"]));
-    assert!(crate::silent_nodes(&facts).eq(["node-3"]));
+    assert!(crate::unreachable_nodes(&facts).eq(["node-3"]));
 }

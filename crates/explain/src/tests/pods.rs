@@ -34,11 +34,11 @@ status: {phase: Running, conditions: [{type: Ready, status: 'True', lastTransiti
             pod/web-1 in shop: runs and is ready
 
             wants       to run web:2
-                        nothing else: no controller looks after it, and nobody replaces it
 
             sees        phase Running, on node-1
+                        not managed by a controller; nothing will recreate it
 
-            Told by the controllers themselves, at https://here.
+            Source: the controllers themselves, at https://here.
         "#]],
     );
 }
@@ -63,13 +63,13 @@ fn containers_that_crash_or_cannot_start() {
     check_pod(
         "{phase: Running, startTime: '2026-01-01T11:57:00Z', containerStatuses: [{name: main, restartCount: 4, state: {waiting: {reason: CrashLoopBackOff}}, lastState: {terminated: {exitCode: 137, reason: OOMKilled}}}]}",
         expect![[r#"
-            container main crashes again and again: exit code 137, OOMKilled, started 5 times (for 3m)
+            container main keeps crashing: exit code 137, OOMKilled, started 5 times (for 3m)
             kubectl logs web-1 -c main --previous -n shop"#]],
     );
     check_pod(
         "{phase: Pending, initContainerStatuses: [{name: migrate, restartCount: 1, state: {terminated: {exitCode: 3, reason: Error}}}]}",
         expect![[r#"
-            init container migrate crashes again and again: exit code 3, started 2 times
+            init container migrate keeps crashing: exit code 3, started 2 times
             kubectl logs web-1 -c migrate --previous -n shop"#]],
     );
     check_pod(
@@ -130,8 +130,8 @@ status: {phase: Running, containerStatuses: [{name: main, ready: false, state: {
     check_verdict(
         &format!("{set}\n---{pod}"),
         expect![[r#"
-        0 of 1 pods are available; pod/db-0 runs and is not ready
-        kubectl logs db-0 --all-containers -n shop"#]],
+            0 of 1 pod available; pod/db-0 runs and is not ready
+            kubectl logs db-0 --all-containers -n shop"#]],
     );
 }
 
@@ -148,7 +148,7 @@ status: {{phase: Pending, conditions: [{condition}]}}"
     };
     check_verdict(
         &unscheduled("{}", ""),
-        expect!["waits for the scheduler, which has not looked at it yet (for 10m)"],
+        expect!["waits for the scheduler, which has not tried it yet (for 10m)"],
     );
     check_verdict(
         &unscheduled(
@@ -198,7 +198,7 @@ status: {{phase: Pending, conditions: [{condition}]}}"
 }
 
 #[test]
-fn pods_that_do_not_go() {
+fn pods_whose_deletion_is_blocked() {
     let going = |finalizers: &str, due: &str| {
         format!(
             "
@@ -210,7 +210,7 @@ status: {{phase: Running}}"
     };
     check_verdict(
         &going("[]", "2026-01-01T12:00:20Z"),
-        expect!["is stopping; it has until 2026-01-01T12:00:20Z (in 20s) (for 10s)"],
+        expect!["is stopping; its grace period ends at 2026-01-01T12:00:20Z (in 20s) (for 10s)"],
     );
     check_verdict(
         &going("[]", "2026-01-01T11:55:00Z"),
@@ -244,7 +244,7 @@ status: {phase: Running, conditions: [{type: Ready, status: 'True', lastTransiti
 kind: ReplicaSet
 metadata: {name: web, namespace: shop, uid: u}
 spec: {minReadySeconds: 30}",
-        expect!["is ready, and counts as available at 2026-01-01T12:00:20Z (in 20s): minReadySeconds is 30 (for 10s)"],
+        expect!["is ready, and available at 2026-01-01T12:00:20Z (in 20s): minReadySeconds is 30 (for 10s)"],
     );
 }
 
@@ -262,7 +262,7 @@ status: {phase: Failed, reason: Evicted, message: 'The node was low on resource:
 }
 
 #[test]
-fn a_pod_that_a_taint_drives_away() {
+fn a_pod_that_a_taint_evicts() {
     let yaml = "
 kind: Pod
 metadata: {name: web-1, namespace: shop, deletionTimestamp: '2026-01-01T12:00:20Z', deletionGracePeriodSeconds: 30}
@@ -274,7 +274,7 @@ status:
     check_verdict(
         yaml,
         expect![
-            "is stopping (Taint manager: deleting due to NoExecute taint); it has until 2026-01-01T12:00:20Z (in 20s) (for 10s)"
+            "is stopping (Taint manager: deleting due to NoExecute taint); its grace period ends at 2026-01-01T12:00:20Z (in 20s) (for 10s)"
         ],
     );
 }

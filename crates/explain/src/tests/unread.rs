@@ -30,10 +30,10 @@ fn a_deployment_without_its_sets_and_pods() {
         DEPLOYMENT,
         &["ReplicaSet", "Pod", "Event"],
         expect![[r#"
-            deployment/pull in shop: is not done: 2 of 2 pods are updated, 0 available; why cannot be told without its ReplicaSets and Pods
+            deployment/pull in shop: is not done: 2 of 2 pods updated, 0 available; why is unknown without its ReplicaSets and Pods
 
             wants       2 pods of web:missing
-                        at most 25% unavailable and 25% too many while it rolls out
+                        at most 25% unavailable and 25% extra while it rolls out
 
             sees        2 pods, 2 of 2 updated, 0 ready, 0 available
 
@@ -41,7 +41,7 @@ fn a_deployment_without_its_sets_and_pods() {
                         pods: you may not list them
                         events: you may not list them
 
-            Told by the objects alone (you may not read /debug/controllers/), of which too few could be read to say what our controllers would decide.
+            Source: the objects alone (you may not read /debug/controllers/), of which too few could be read to say what our controllers would decide.
         "#]],
     );
 }
@@ -57,13 +57,13 @@ fn a_deployment_that_is_complete_all_the_same() {
             deployment/pull in shop: is complete: all 2 pods are updated and available
 
             wants       2 pods of web:missing
-                        at most 25% unavailable and 25% too many while it rolls out
+                        at most 25% unavailable and 25% extra while it rolls out
 
             sees        2 pods, 2 of 2 updated, 2 ready, 2 available
 
             not read    pods: you may not list them
 
-            Told by the objects alone (you may not read /debug/controllers/), of which too few could be read to say what our controllers would decide.
+            Source: the objects alone (you may not read /debug/controllers/), of which too few could be read to say what our controllers would decide.
         "#]],
     );
 }
@@ -84,8 +84,8 @@ fn sets_and_jobs_without_their_pods() {
         verdict("Job", "{completions: 2}"),
     ];
     expect![[r#"
-        Unknown: is not done: 0 of 2 pods are available; why cannot be told without its Pods
-        Unknown: is not done: 0 of 2 pods are available; why cannot be told without its Pods
-        Unknown: is not done: 0 of 2 have succeeded; why cannot be told without its Pods"#]]
+        Unknown: is not done: 0 of 2 pods available; why is unknown without its Pods
+        Unknown: is not done: 0 of 2 pods available; why is unknown without its Pods
+        Unknown: is not done: 0 of 2 succeeded; why is unknown without its Pods"#]]
     .assert_eq(&all.join("\n"));
 }

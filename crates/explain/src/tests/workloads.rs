@@ -1,7 +1,6 @@
 //! Workloads, namespaces and whatever else there is.
 
 use super::{check, check_verdict, facts};
-use crate::decisions::{Line, classify};
 use crate::facts::Source;
 use expect_test::expect;
 
@@ -36,16 +35,19 @@ spec: {nodeName: node-2}
 status: {phase: Pending, startTime: '2026-01-01T11:57:00Z', containerStatuses: [{name: main, image: 'web:bad', state: {waiting: {reason: ErrImagePull}}}]}
 ---
 controller: deployment-controller
-about: deployment/shop/web
-lines: ['scales web-2 from 1 to 2: it has the current template', 'old replicas kept: 3 are left, 3 pods must stay available, 3 are, and 2 new pods are not available yet', 'counts as stuck at 2026-01-01T12:08:00Z unless there is progress before']
+object: {group: apps, kind: Deployment, namespace: shop, name: web, uid: d}
+lines:
+- {class: acts, reason: Scales, what: scales web-2 from 1 to 2, why: it has the current template}
+- {class: waits, reason: OldKept, what: keeps 3 old pods, why: '3 pods must stay available (maxUnavailable), 3 are, and 2 new pods are not available yet'}
+- {class: waits, reason: TimesOutAt, what: progress deadline, until: '2026-01-01T12:08:20Z'}
 ---
 controller: garbage-collector-controller
-about: deployment/shop/web
-lines: ['Deployment kept: it has no owner', 'Service deleted: its owners are gone']
+object: {kind: Service, namespace: shop, name: web}
+lines: [{class: acts, reason: OwnersGone, what: deletes it, why: its owners are gone}]
 ---
 controller: replicaset-controller
-about: replicaset/shop/web-2
-lines: ['has 1 of 2 pods: creates 1']
+object: {group: apps, kind: ReplicaSet, namespace: shop, name: web-2, uid: r2}
+lines: [{class: acts, reason: TooFew, what: creates 1 pod, why: it has 1 of 2}]
 ---
 kind: PodDisruptionBudget
 metadata: {name: web, namespace: shop}
@@ -57,28 +59,28 @@ fn a_rollout_that_a_bad_image_holds_up() {
     check(
         STUCK,
         expect![[r#"
-            deployment/web in shop: does not get on: 2 of 4 pods are updated, 3 available; pod/web-2-a container main cannot pull image "web:bad": ErrImagePull
+            deployment/web in shop: is stuck: 2 of 4 pods updated, 3 available; pod/web-2-a container main cannot pull image "web:bad": ErrImagePull
 
             wants       4 pods of web:bad
-                        at most 25% unavailable and 1 too many while it rolls out
+                        at most 25% unavailable and 1 extra while it rolls out
 
             sees        5 pods, 2 of 4 updated, 3 ready, 3 available
                         replicaset/web-2 has the current template: wants 2, has 2, 0 available
                         replicaset/web-1 is revision 1: wants 3, has 3, 3 available
-                        poddisruptionbudget/web lets nobody be evicted now: 3 pods are healthy and 3 must be; a drain waits
+                        poddisruptionbudget/web allows no evictions now: 3 pods are healthy and 3 must be; a drain waits
 
             did         2m ago    scales web-2 from 1 to 2: it has the current template
-                        2m ago    replicaset/web-2 has 1 of 2 pods: creates 1
+                        2m ago    replicaset/web-2 creates 1 pod: it has 1 of 2
 
-            waits       old replicas kept: 3 are left, 3 pods must stay available, 3 are, and 2 new pods are not available yet
-                        counts as stuck at 2026-01-01T12:08:00Z unless there is progress before
+            waits       keeps 3 old pods: 3 pods must stay available (maxUnavailable), 3 are, and 2 new pods are not available yet
+                        progress deadline in 8m20s (12:08:20Z)
 
             in the way  pod/web-2-a and 1 more: container main cannot pull image "web:bad": ErrImagePull (for 3m)
 
             would help  kubectl rollout undo deployment/web -n shop
                         goes back to the revision before
 
-            Told by the controllers themselves, at https://here.
+            Source: the controllers themselves, at https://here.
         "#]],
     );
 }
@@ -91,10 +93,10 @@ fn from_the_objects_alone_it_says_what_would_be_done() {
     assert!(told.did.is_empty());
     expect![[r#"
         scales web-2 from 1 to 2: it has the current template
-        replicaset/web-2 has 1 of 2 pods: creates 1"#]]
+        replicaset/web-2 creates 1 pod: it has 1 of 2"#]]
     .assert_eq(&told.would.join("\n"));
     assert_eq!(
-        told.told_by,
+        told.source,
         "the objects alone (no manager of ours answers there): what our controllers would decide on a copy of them"
     );
 }
@@ -129,7 +131,7 @@ fn deployments_in_short() {
             "",
         ),
         expect![[r#"
-            is paused: 1 of 3 pods are updated, 3 available
+            is paused: 1 of 3 pods updated, 3 available
             kubectl rollout resume deployment/web -n shop"#]],
     );
     check_verdict(
@@ -142,7 +144,7 @@ fn deployments_in_short() {
   - {type: ReplicaFailure, status: 'True', reason: FailedCreate, message: 'pods \"web-1-x\" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2'}",
         ),
         expect![[r#"
-            does not get on: 2 of 3 pods are updated, 2 available; replicaset/web-1 cannot create pods: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2
+            is stuck: 2 of 3 pods updated, 2 available; replicaset/web-1 cannot create pods: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2
             kubectl describe quota few -n shop"#]],
     );
     check_verdict(
@@ -152,7 +154,7 @@ fn deployments_in_short() {
             "",
         ),
         expect![[r#"
-            has made no progress within its deadline: 3 of 3 pods are updated, 1 available
+            has exceeded its progress deadline: 3 of 3 pods updated, 1 available
             kubectl describe deployment/web -n shop"#]],
     );
 }
@@ -182,10 +184,10 @@ spec: {nodeName: node-1}
 status: {phase: Pending, containerStatuses: [{name: main, image: 'web:missing', state: {waiting: {reason: ImagePullBackOff}}}]}",
         ),
         expect![[r#"
-            deployment/web in shop: is on its way: 3 of 3 pods are updated, 2 available; pod/web-1-a runs and is not ready
+            deployment/web in shop: is progressing: 3 of 3 pods updated, 2 available; pod/web-1-a runs and is not ready
 
             wants       3 pods of web:1
-                        at most 25% unavailable and 25% too many while it rolls out
+                        at most 25% unavailable and 25% extra while it rolls out
 
             sees        4 pods, 3 of 3 updated, 2 ready, 2 available
                         replicaset/web-1 has the current template: wants 3, has 3, 2 available
@@ -197,7 +199,7 @@ status: {phase: Pending, containerStatuses: [{name: main, image: 'web:missing', 
             would help  kubectl logs web-1-a --all-containers -n shop
                         shows what it is busy with; kubectl describe pod shows the rest
 
-            Told by the controllers themselves, at https://here.
+            Source: the controllers themselves, at https://here.
         "#]],
     );
 }
@@ -212,15 +214,16 @@ spec: {replicas: 3}
 status: {replicas: 2, readyReplicas: 1, availableReplicas: 1, updatedReplicas: 0, currentRevision: a, updateRevision: b}
 ---
 controller: statefulset-controller
-about: statefulset/shop/db
-lines: ['waits until db-1 runs and is ready, though it is of revision db-1 and db-2 is wanted: delete db-1 if it never gets ready']
+object: {group: apps, kind: StatefulSet, namespace: shop, name: db, uid: s}
+lines:
+- {class: waits, reason: AwaitsSuperseded, object: {kind: Pod, namespace: shop, name: db-1}, what: waits until db-1 is running and ready, why: its revision a is superseded by b}
 ---
 kind: Pod
 metadata: {name: db-1, namespace: shop, ownerReferences: [{uid: s, controller: true}]}
 spec: {nodeName: node-1}
 status: {phase: Pending}",
         expect![[r#"
-            1 of 3 pods are available; pod/db-1 is starting on node-1
+            1 of 3 pods available; pod/db-1 is starting on node-1
             kubectl delete pod db-1 -n shop"#]],
     );
 }
@@ -235,10 +238,10 @@ spec: {updateStrategy: {type: OnDelete}}
 status: {desiredNumberScheduled: 3, currentNumberScheduled: 3, numberReady: 3, numberAvailable: 3, updatedNumberScheduled: 1}
 ---
 controller: daemonset-controller
-about: daemonset/shop/agent
-lines: ['leaves 2 pods of old revisions until somebody deletes them (OnDelete)']",
+object: {group: apps, kind: DaemonSet, namespace: shop, name: agent, uid: s}
+lines: [{class: waits, reason: OnDelete, what: leaves 2 outdated pods alone until they are deleted}]",
         expect![[r#"
-            2 pods wait to be deleted by somebody before they are updated (OnDelete)
+            leaves 2 outdated pods alone until somebody deletes them (OnDelete)
             kubectl get pods -L controller-revision-hash -n shop"#]],
     );
     check_verdict(
@@ -247,7 +250,7 @@ kind: StatefulSet
 metadata: {name: db, namespace: shop, uid: s}
 spec: {replicas: 3, updateStrategy: {rollingUpdate: {partition: 2}}}
 status: {replicas: 3, readyReplicas: 3, availableReplicas: 3, updatedReplicas: 1, currentRevision: a, updateRevision: b}",
-        expect!["is complete: 3 pods are available, 1 updated"],
+        expect!["is complete: 3 pods available, 1 updated"],
     );
 }
 
@@ -276,27 +279,27 @@ kind: ConfigMap
 metadata: {name: c, namespace: old}
 ---
 controller: namespace-controller
-about: namespace//old
-lines: ['waits for 1 pods to end']",
+object: {kind: Namespace, name: old}
+lines: [{class: waits, reason: ContentRemains, what: waits until all pods are gone, why: 1 is left}]",
         expect![[r#"
-            namespace/old: does not go: widget/w held by finalizer widgets.example.com/cleanup, which whoever runs widgets.example.com has to remove
+            namespace/old: deletion is blocked: widget/w held by finalizer widgets.example.com/cleanup, which whoever runs widgets.example.com has to remove
 
             wants       to be gone, since 2026-01-01T11:30:00Z (30m ago)
 
             sees        left in it: 1 ConfigMap, 1 PersistentVolumeClaim, 1 Pod, 1 Widget
 
-            waits       for 1 pods to end
+            waits       until all pods are gone: 1 is left
 
             in the way  widget/w: held by finalizer widgets.example.com/cleanup, which whoever runs widgets.example.com has to remove (for 29m)
                         persistentvolumeclaim/data: held by finalizer kubernetes.io/pvc-protection as long as a pod uses it (for 29m)
                         pod/p: is being deleted, but node node-9 does not confirm that it has stopped (for 29m)
-                        configmap/c: has not been deleted yet: its turn comes, or its kind cannot be deleted just now
+                        configmap/c: has not been deleted yet: other kinds come first, or its kind cannot be deleted just now
                         namespace/old: unable to retrieve the complete list of server APIs: metrics.k8s.io/v1beta1 (for 29m)
 
             would help  kubectl patch widget/w -n old --type=merge -p '{"metadata":{"finalizers":null}}'
-                        lets it go; only if whoever set the finalizer is gone for good
+                        removes the finalizer; only if whoever set it is gone for good
 
-            Told by the controllers themselves, at https://here.
+            Source: the controllers themselves, at https://here.
         "#]],
     );
     check_verdict(
@@ -313,19 +316,19 @@ kind: ConfigMap
 metadata: {name: c, namespace: shop, deletionTimestamp: '2026-01-01T11:59:00Z', finalizers: [foregroundDeletion]}
 ---
 controller: garbage-collector-controller
-about: configmap/shop/c
-lines: ['ConfigMap waits for 2 dependents that block its deletion']",
+object: {kind: ConfigMap, namespace: shop, name: c}
+lines: [{class: waits, reason: WaitsForDependents, what: waits for 2 dependents, why: they block the deletion}]",
         expect![[r#"
             configmap/c in shop: is being deleted; held by finalizer foregroundDeletion until everything that it owns is gone
 
-            waits       for 2 dependents that block its deletion
+            waits       for 2 dependents: they block the deletion
 
             in the way  configmap/c: held by finalizer foregroundDeletion until everything that it owns is gone (for 60s)
 
             would help  kubectl describe configmap/c -n shop
                         shows its events
 
-            Told by the controllers themselves, at https://here.
+            Source: the controllers themselves, at https://here.
         "#]],
     );
     check_verdict(
@@ -334,36 +337,158 @@ lines: ['ConfigMap waits for 2 dependents that block its deletion']",
     );
 }
 
+/// Acts are history, waits and states are of the last decision alone.
 #[test]
-fn lines_are_told_apart_by_their_words() {
-    for (line, expected) in [
-        (
-            "creates web-1 with 3 of 3 pods: no ReplicaSet has this template",
-            Line::Act,
-        ),
-        ("has 0 of 3 pods: creates 3", Line::Act),
-        ("has 3 pods and wants 1: deletes 2", Line::Act),
-        ("deletes a-1: it is not ready", Line::Act),
-        ("deletes db-2 only when db-1 is healthy or gone", Line::Wait),
-        (
-            "creates no db-1 yet: its claim still belongs to the pod before it",
-            Line::Wait,
-        ),
-        (
-            "keeps web-1 at 2 of 4 pods: there are 5 pods in all",
-            Line::Wait,
-        ),
-        (
-            "updates 3 more pods when fewer than 1 nodes are without an available pod",
-            Line::Wait,
-        ),
-        ("is paused: no rollout, only scaling", Line::Wait),
-        ("has the 3 pods it wants", Line::State),
-        (
-            "is complete: 3 pods of the current template are available",
-            Line::State,
-        ),
-    ] {
-        assert_eq!(classify(line), expected, "{line}");
+fn lines_are_told_apart_by_their_class() {
+    let yaml = "
+kind: Deployment
+metadata: {name: web, namespace: shop, uid: d}
+spec: {replicas: 1}
+---
+controller: deployment-controller
+object: {group: apps, kind: Deployment, namespace: shop, name: web, uid: d}
+lines:
+- {class: acts, reason: A, what: waits as it may}
+- {class: waits, reason: W, what: creates something}
+- {class: states, reason: S, what: deletes nothing}";
+    let told = crate::explain(&facts(yaml));
+    let did: Vec<&str> = told.did.iter().map(|did| &*did.what).collect();
+    assert_eq!(did, ["waits as it may"]);
+    assert_eq!(told.waits, ["creates something"]);
+    assert!(told.sees.contains(&"deletes nothing".to_owned()));
+}
+
+/// Until when it waits is a duration first, and the clock after it.
+#[test]
+fn waits_say_when_they_are_over() {
+    let waits = |until: &str| {
+        let yaml = format!(
+            "
+kind: Job
+metadata: {{name: pi, namespace: shop, uid: j}}
+---
+controller: job-controller
+object: {{group: batch, kind: Job, namespace: shop, name: pi, uid: j}}
+lines: [{{class: waits, reason: BacksOff, what: replaces failed pods, why: 1 pod failed since the last success, until: '{until}'}}]"
+        );
+        crate::explain(&facts(&yaml)).waits.join("\n")
+    };
+    let all = [
+        waits("2026-01-01T12:09:35Z"),
+        waits("2026-01-01T12:00:00Z"),
+        waits("2026-01-01T11:59:50Z"),
+        waits("2026-01-02T00:00:10Z"),
+    ];
+    expect![[r#"
+        replaces failed pods in 9m35s (12:09:35Z): 1 pod failed since the last success
+        replaces failed pods, due now (12:00:00Z): 1 pod failed since the last success
+        replaces failed pods, due 10s ago (11:59:50Z): 1 pod failed since the last success
+        replaces failed pods in 12h (2026-01-02T00:00:10Z): 1 pod failed since the last success"#]]
+    .assert_eq(&all.join("\n"));
+}
+
+/// A hint of a controller is passed on where there is no better help.
+#[test]
+fn hints_help_where_nothing_else_does() {
+    check(
+        "
+kind: Deployment
+metadata: {name: web, namespace: shop, uid: d}
+spec: {replicas: 1, template: {spec: {containers: [{name: main, image: 'web:1'}]}}}
+---
+controller: deployment-controller
+object: {group: apps, kind: Deployment, namespace: shop, name: web, uid: d}
+lines: [{class: states, reason: SelectsEverything, what: does nothing, why: its selector is empty and would select all pods, hint: recreate it with a selector that is not empty}]",
+        expect![[r#"
+            deployment/web in shop: is progressing: 0 of 1 pod updated, 0 available
+
+            wants       1 pod of web:1
+                        at most 25% unavailable and 25% extra while it rolls out
+
+            sees        does nothing: its selector is empty and would select all pods
+                        0 pods, 0 of 1 updated, 0 ready, 0 available
+
+            would help  recreate it with a selector that is not empty
+
+            Source: the controllers themselves, at https://here.
+        "#]],
+    );
+}
+
+/// Only decisions to create pods can be refused so; whatever else fails is said as it is.
+#[test]
+fn a_reconcile_that_keeps_failing() {
+    let set = |reason: &str, count: u64| {
+        format!(
+            "
+kind: ReplicaSet
+metadata: {{name: web, namespace: shop, uid: r}}
+spec: {{replicas: 1}}
+---
+controller: replicaset-controller
+object: {{group: apps, kind: ReplicaSet, namespace: shop, name: web, uid: r}}
+lines: [{{class: acts, reason: {reason}, what: acts}}]
+failure: the server is down
+count: {count}"
+        )
+    };
+    check_verdict(
+        &set("TooFew", 2),
+        expect![[r#"
+        the API server refuses to create its pods
+        kubectl describe replicaset/web -n shop"#]],
+    );
+    check_verdict(
+        &set("TooMany", 2),
+        expect![[r#"
+            0 of 1 pod available; replicaset/web reconcile keeps failing: the server is down
+            kubectl describe replicaset/web -n shop"#]],
+    );
+    check_verdict(
+        &set("TooMany", 1),
+        expect!["0 of 1 pod available; replicaset/web reconcile fails: the server is down"],
+    );
+}
+
+/// Decisions about a namesake: recreated since, or of another group.
+#[test]
+fn namesakes_are_other_objects() {
+    let asked = |version: &str, kind: &str, uid: &str| {
+        format!(
+            "
+apiVersion: {version}
+kind: {kind}
+metadata: {{name: web, namespace: shop, uid: {uid}}}
+spec: {{replicas: 1, completions: 1}}
+---
+controller: some-controller
+object: {{group: apps, kind: Deployment, namespace: shop, name: web, uid: d}}
+lines: [{{class: acts, reason: A, what: decides about the Deployment}}]
+---
+controller: some-controller
+object: {{group: batch, kind: Job, namespace: shop, name: web, uid: j}}
+lines: [{{class: acts, reason: A, what: decides about the Job}}]"
+        )
+    };
+    let did = |version: &str, kind: &str, uid: &str| {
+        let told = crate::explain(&facts(&asked(version, kind, uid)));
+        let did = told.did.iter().map(|did| did.what.clone());
+        (did.collect::<Vec<_>>(), told.wants)
+    };
+    let (deployment, _) = did("apps/v1", "Deployment", "d");
+    assert_eq!(deployment, ["decides about the Deployment"]);
+    let (recreated, _) = did("apps/v1", "Deployment", "e");
+    assert!(recreated.is_empty(), "{recreated:?}");
+    let (job, wants) = did("batch/v1", "Job", "j");
+    assert_eq!(job, ["decides about the Job"]);
+    assert!(!wants.is_empty());
+    for custom in ["example.com/v1", "v1"] {
+        let (custom, wants) = did(custom, "Job", "j");
+        assert!(custom.is_empty(), "{custom:?}");
+        assert!(wants.is_empty(), "explained as a Job: {wants:?}");
     }
+    check_verdict(
+        &asked("example.com/v1", "Job", "j"),
+        expect!["no controller of this manager has decided anything about it"],
+    );
 }

@@ -77,7 +77,8 @@ fn is_meant(request: &Request, object: &ObjectId) -> bool {
         && says("name", &object.name)
         && says("kind", &object.kind)
         && says("group", &object.group)
-        && says("uid", &object.uid.to_string())
+        // Some controllers know the object by its name alone.
+        && (object.uid.is_empty() || says("uid", &object.uid.to_string()))
 }
 
 fn object(decisions: &Decisions, controller: &str, key: &Key) -> Reply {
@@ -184,6 +185,27 @@ mod tests {
         for kind in ["Service", "Deployment", "ReplicaSet&group=example.com"] {
             check(&format!("{web}{kind}"), 200, nothing);
         }
+    }
+
+    #[test]
+    fn a_recreated_object_is_another_one() {
+        let decisions = Decisions::new();
+        let (at, line) = (
+            Time::from_unix(0).micro(),
+            Line::acts("TooFew", "creates 1 pod"),
+        );
+        let web = ObjectId {
+            uid: "old".into(),
+            ..ObjectId::named::<ReplicaSet>(&Key::new("default", "web"))
+        };
+        decisions.record("replicaset-controller", &web, at, [line]);
+        let found = |query: &str| {
+            let path = format!("/debug/controllers/?namespace=default&name=web{query}");
+            let reply = answer(&decisions, &Request::get(&path));
+            String::from_utf8_lossy(reply.body()).contains("creates 1 pod")
+        };
+        assert!(found("") && found("&uid=old&group=apps"));
+        assert!(!found("&uid=new") && !found("&uid=old&group="));
     }
 
     #[test]

@@ -59,9 +59,9 @@ fn a_job_is_followed_to_its_end() {
         "",
         &job("[sleep, '5000']", 1, ""),
         expect![[r#"
-        Does not complete within 15m.
-        job/once in default: not done, at most 1 pod
-        warning: job/once does not finish within 15m: 0 of 1 have succeeded"#]],
+            Does not complete within 15m.
+            job/once in default: not done, at most 1 pod
+            warning: job/once does not finish within 15m: 0 of 1 succeeded"#]],
     );
     // It goes away as soon as it has finished.
     check(
@@ -76,7 +76,7 @@ fn a_job_is_followed_to_its_end() {
         &job("[sleep, '5']", 1, "  suspend: true\n"),
         expect![[r#"
             Completes in 0s.
-            job/once in default: at rest: it is suspended, and runs when somebody resumes it"#]],
+            job/once in default: suspended: it runs when somebody resumes it"#]],
     );
 }
 
@@ -103,9 +103,9 @@ fn the_timeline_and_the_chart_of_a_job() {
         >
         >      0s  job/once  you apply it; it is new
         >                      new.yaml
-        >      0s  job/once  creates 1: has 0 of 1 pods
+        >      0s  job/once  creates 1 pod: it has 0 of 1
         >      0s  job/once  1 more pod has failed
-        >     10s  job/once  creates 1: has 0 of 1 pods
+        >     10s  job/once  creates 1 pod: it has 0 of 1
         >     10s  job/once  1 more pod has failed
         >     11s  job/once  fails
         >                      BackoffLimitExceeded: Job

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use api::ObjectId;
 use api::decision::Decided;
 use bytes::Bytes;
 use client::Client;
@@ -11,6 +12,7 @@ use client::https::ConnectError;
 use explain::{Facts, Source};
 use http::Request;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::gather::decided_about;
 use crate::connect::Connection;
@@ -19,12 +21,12 @@ use crate::connect::Connection;
 pub(crate) struct Manager {
     client: Client,
     address: String,
-    /// It was named by the user, so that its silence is an error.
+    /// It was named by the user, so that it is an error if it does not answer.
     asked_for: bool,
 }
 
-/// What the manager said, or why nobody did.
-pub(crate) enum Heard {
+/// What the manager answered, or why nobody did.
+pub(crate) enum Answer {
     Decisions {
         address: String,
         by_object: BTreeMap<String, Vec<Decided>>,
@@ -52,36 +54,36 @@ impl Manager {
         })
     }
 
-    pub(crate) async fn hear(&self, facts: &Facts) -> Result<Heard> {
+    pub(crate) async fn ask(&self, facts: &Facts) -> Result<Answer> {
         let mut by_object = BTreeMap::new();
         for object in decided_about(facts) {
-            let text = |pointer: &str| {
-                let found = object.pointer(pointer).and_then(serde_json::Value::as_str);
-                found.unwrap_or_default().to_owned()
-            };
-            let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
-            let kind = text("/kind");
-            match self.about(&kind, &namespace, &name).await {
-                Ok(heard) => {
-                    by_object.insert(Facts::key(&kind, &namespace, &name), heard);
+            match self.about(object).await {
+                Ok(decided) => {
+                    let key =
+                        |about: &ObjectId| Facts::key(&about.kind, &about.namespace, &about.name);
+                    for one in decided {
+                        let held: &mut Vec<Decided> =
+                            by_object.entry(key(&one.object)).or_default();
+                        held.push(one);
+                    }
                 }
                 Err(error) if error.is_forbidden() => {
-                    return Ok(Heard::Nobody(self.refusal()));
+                    return Ok(Answer::Nobody(self.refusal()));
                 }
-                Err(error) if self.asked_for => bail!("{}", self.silence(&error)),
+                Err(error) if self.asked_for => bail!("{}", self.failure(&error)),
                 Err(_) => {
                     let why = "no manager of ours answers there; --manager names one";
-                    return Ok(Heard::Nobody(why.to_owned()));
+                    return Ok(Answer::Nobody(why.to_owned()));
                 }
             }
         }
-        Ok(Heard::Decisions {
+        Ok(Answer::Decisions {
             address: self.address.clone(),
             by_object,
         })
     }
 
-    /// Who may not hear the controllers still sees the objects.
+    /// Who may not ask the controllers still sees the objects.
     fn refusal(&self) -> String {
         let place = match self.asked_for {
             true => format!(" of the manager at {}", self.address),
@@ -93,48 +95,54 @@ impl Manager {
     }
 
     /// Why the manager that was named could not be asked.
-    fn silence(&self, error: &client::Error) -> String {
+    fn failure(&self, error: &client::Error) -> String {
         let address = &self.address;
         if let Some(why) = unreachable(error) {
             return format!(
                 "cannot ask the manager at {address}: {why}; check that it runs and that --manager is right"
             );
         }
-        let told = client::describe(error);
-        let hint = match told.contains("certificate") {
+        let described = client::describe(error);
+        let hint = match described.contains("certificate") {
             true => {
                 "; --manager-certificate-authority names who signed its certificate, or the certificate itself (kube-controller-manager.crt in its --cert-dir)"
             }
             false => "",
         };
-        format!("cannot ask the manager at {address}: {told}{hint}")
+        format!("cannot ask the manager at {address}: {described}{hint}")
     }
 
-    async fn about(
-        &self,
-        kind: &str,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Vec<Decided>, client::Error> {
+    async fn about(&self, object: &Value) -> Result<Vec<Decided>, client::Error> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct Body {
             controllers: Vec<Decided>,
         }
-        let prefix = manager::serving::DECISIONS;
-        let name = escape(name);
-        let target = format!("{prefix}?kind={kind}&namespace={namespace}&name={name}");
+        let target = target(object);
         let request = Request::get(&target)
             .header(http::header::ACCEPT, "application/json")
             .body(Bytes::new())
             .map_err(|error| client::Error::InvalidRequest(format!("{target:?}: {error}")))?;
         let body = self.client.request(request).await?;
-        match serde_json::from_slice::<Answer>(&body) {
-            Ok(answer) => Ok(answer.controllers),
+        match serde_json::from_slice::<Body>(&body) {
+            Ok(body) => Ok(body.controllers),
             Err(error) => Err(client::Error::InvalidRequest(format!(
                 "{target:?} was answered by something else: {error}"
             ))),
         }
     }
+}
+
+/// The path that asks for the decisions about an object: neither about those of its namesakes in other groups nor
+/// about those that had its name before it.
+fn target(object: &Value) -> String {
+    let text = |pointer: &str| {
+        let found = object.pointer(pointer).and_then(Value::as_str);
+        escape(found.unwrap_or_default())
+    };
+    let (kind, group) = (text("/kind"), escape(explain::group_of(object)));
+    let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+    let (prefix, uid) = (manager::serving::DECISIONS, text("/metadata/uid"));
+    format!("{prefix}?kind={kind}&group={group}&namespace={namespace}&name={name}&uid={uid}")
 }
 
 /// Why there is no connection at all: the client's own words speak of an API server and a kubeconfig, and a manager
@@ -166,19 +174,19 @@ fn escape(name: &str) -> String {
     escaped
 }
 
-/// Adds the decisions to the facts: those heard, or those that our own controllers make on a copy. Call it
+/// Adds the decisions to the facts: those that were answered, or those that our own controllers make on a copy. Call it
 /// outside of any runtime: the copy has its own time.
-pub(crate) fn complete(mut facts: Facts, heard: Heard) -> Facts {
-    match heard {
-        Heard::Decisions { address, by_object } => {
+pub(crate) fn complete(mut facts: Facts, answer: Answer) -> Facts {
+    match answer {
+        Answer::Decisions { address, by_object } => {
             facts.source = Source::Manager(address);
             facts.decisions = by_object;
         }
         // A plan from half of the objects would be one for another cluster.
-        Heard::Nobody(why) if !facts.has_inputs_of_a_plan() => {
+        Answer::Nobody(why) if !facts.has_inputs_of_a_plan() => {
             facts.source = Source::Part(why);
         }
-        Heard::Nobody(why) => {
+        Answer::Nobody(why) => {
             facts.source = Source::Objects(why);
             facts.decisions = on_a_copy(&facts);
         }
@@ -188,7 +196,7 @@ pub(crate) fn complete(mut facts: Facts, heard: Heard) -> Facts {
 
 fn on_a_copy(facts: &Facts) -> BTreeMap<String, Vec<Decided>> {
     let mut decisions: BTreeMap<String, Vec<Decided>> = BTreeMap::new();
-    if facts.object["kind"] == "Pod" {
+    if explain::kind_of(&facts.object) == "Pod" {
         // Its owner is known and the owner's other pods are not: the owner would replace them all.
         return decisions;
     }
@@ -207,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    fn heard_by_nobody(kind: &str, unread: &[&str]) -> Facts {
+    fn answered_by_nobody(kind: &str, unread: &[&str]) -> Facts {
         let object = |kind: &str, name: &str| {
             json!({"apiVersion": if kind == "Pod" { "v1" } else { "apps/v1" }, "kind": kind,
                 "metadata": {"name": name, "namespace": "shop", "uid": name, "generation": 1,
@@ -229,22 +237,38 @@ mod tests {
         for kind in unread {
             facts.could_not_read(kind, String::new());
         }
-        complete(facts, Heard::Nobody("nobody answers".to_owned()))
+        complete(facts, Answer::Nobody("nobody answers".to_owned()))
     }
 
     /// A plan without its inputs would be one for another cluster.
     #[test]
     fn nothing_is_planned_on_half_of_the_objects() {
-        let facts = heard_by_nobody("Deployment", &[]);
+        let facts = answered_by_nobody("Deployment", &[]);
         assert_eq!(facts.source, Source::Objects("nobody answers".to_owned()));
         assert!(facts.decisions.contains_key("deployment/shop/asked"));
 
         for unread in [&["ReplicaSet"][..], &["Pod"], &["Pod", "ReplicaSet"]] {
-            let facts = heard_by_nobody("Deployment", unread);
+            let facts = answered_by_nobody("Deployment", unread);
             assert_eq!(facts.source, Source::Part("nobody answers".to_owned()));
             assert!(facts.decisions.is_empty(), "{unread:?}");
         }
-        assert!(heard_by_nobody("Pod", &[]).decisions.is_empty());
+        assert!(answered_by_nobody("Pod", &[]).decisions.is_empty());
+    }
+
+    #[test]
+    fn the_manager_is_asked_about_this_very_object() {
+        let job = json!({"apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "a&b", "namespace": "shop", "uid": "u-1"}});
+        assert_eq!(
+            target(&job),
+            "/debug/controllers/?kind=Job&group=batch&namespace=shop&name=a%26b&uid=u-1"
+        );
+        let node =
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "u-2"}});
+        assert_eq!(
+            target(&node),
+            "/debug/controllers/?kind=Node&group=&namespace=&name=n&uid=u-2"
+        );
     }
 
     #[test]

@@ -24,10 +24,10 @@ impl Gatherer<'_> {
             Err(error) => bail!("{}", self.cannot_read(resource, name, &error)),
         };
         let now = self.connection.now().await;
-        // Whoever tells is known later.
+        // The source is known later.
         let source = Source::Objects(String::new());
         let mut facts = Facts::new(now, source, object);
-        match &*resource.kind {
+        match explain::kind_of(&facts.object) {
             "Namespace" => self.content(name, &mut facts).await,
             "Deployment"
             | "ReplicaSet"
@@ -39,7 +39,7 @@ impl Gatherer<'_> {
             "Node" => self.around_node(&mut facts).await,
             _ => {}
         }
-        self.nodes_of_troubled_pods(&mut facts).await;
+        self.nodes_of_unready_pods(&mut facts).await;
         if resource.namespaced {
             self.add("events", None, &mut facts).await;
             let (events, others) = std::mem::take(&mut facts.related)
@@ -58,7 +58,7 @@ impl Gatherer<'_> {
         };
         if error.is_not_found() {
             let hint = match resource.namespaced {
-                true => "; another one is given by -n",
+                true => "; use -n to choose another namespace",
                 false => "",
             };
             return format!("there is no {kind}/{name}{place}{hint}");
@@ -72,9 +72,9 @@ impl Gatherer<'_> {
     async fn workload(&self, facts: &mut Facts) {
         let selector = explain::selector_of(&facts.object).map(|selector| selector.to_string());
         if let Some(selector) = selector.filter(|selector| !selector.is_empty()) {
-            let held = match facts.object["kind"].as_str() {
-                Some("Deployment") => Some("replicasets"),
-                Some("StatefulSet" | "DaemonSet") => Some("controllerrevisions"),
+            let held = match explain::kind_of(&facts.object) {
+                "Deployment" => Some("replicasets"),
+                "StatefulSet" | "DaemonSet" => Some("controllerrevisions"),
                 _ => None,
             };
             for plural in held.into_iter().chain(["pods"]) {
@@ -83,7 +83,7 @@ impl Gatherer<'_> {
         }
         self.add("persistentvolumeclaims", None, facts).await;
         self.budgets(facts).await;
-        if facts.object["kind"] == "DaemonSet" {
+        if explain::kind_of(&facts.object) == "DaemonSet" {
             self.add("nodes", None, facts).await;
         }
         self.owners(facts).await;
@@ -111,7 +111,7 @@ impl Gatherer<'_> {
                     .push(self.cannot_read(resource, text("name"), &error)),
             }
         }
-        if facts.object["kind"] == "Pod" {
+        if explain::kind_of(&facts.object) == "Pod" {
             self.add("persistentvolumeclaims", None, facts).await;
             self.budgets(facts).await;
         }
@@ -127,7 +127,7 @@ impl Gatherer<'_> {
         }
     }
 
-    /// When a node spoke last, and what keeps its pods from being evicted once somebody drains it.
+    /// When its kubelet posted status last, and what keeps its pods from being evicted once somebody drains it.
     async fn around_node(&self, facts: &mut Facts) {
         self.lease(text(&facts.object, "/metadata/name").to_owned(), facts)
             .await;
@@ -142,8 +142,8 @@ impl Gatherer<'_> {
         }
     }
 
-    /// The nodes of pods that are not ready: a node that fell silent is why.
-    async fn nodes_of_troubled_pods(&self, facts: &mut Facts) {
+    /// The nodes of pods that are not ready: a kubelet that stopped posting status may be why.
+    async fn nodes_of_unready_pods(&self, facts: &mut Facts) {
         let Some(resource) = self.discovery.named("nodes") else {
             return;
         };
@@ -160,8 +160,10 @@ impl Gatherer<'_> {
                 }
             }
         }
-        let silent: Vec<String> = explain::silent_nodes(facts).map(str::to_owned).collect();
-        for name in silent.into_iter().take(NODES_MAX) {
+        let unreachable: Vec<String> = explain::unreachable_nodes(facts)
+            .map(str::to_owned)
+            .collect();
+        for name in unreachable.into_iter().take(NODES_MAX) {
             self.lease(name, facts).await;
         }
     }
@@ -185,7 +187,7 @@ impl Gatherer<'_> {
         }
     }
 
-    /// Everything that is left in a namespace that is going.
+    /// Everything that is left in a namespace that is being deleted.
     async fn content(&self, namespace: &str, facts: &mut Facts) {
         if facts.object["metadata"]["deletionTimestamp"].is_null() {
             return;
@@ -260,15 +262,13 @@ pub(crate) fn cannot_list(resource: &ResourceType, error: &client::Error) -> Str
 pub(crate) fn decided_about(facts: &Facts) -> impl Iterator<Item = &Value> {
     let sets = facts.related.iter().filter(|object| {
         matches!(
-            object["kind"].as_str(),
-            Some(
-                "ReplicaSet"
-                    | "Deployment"
-                    | "StatefulSet"
-                    | "DaemonSet"
-                    | "ReplicationController"
-                    | "Job"
-            )
+            explain::kind_of(object),
+            "ReplicaSet"
+                | "Deployment"
+                | "StatefulSet"
+                | "DaemonSet"
+                | "ReplicationController"
+                | "Job"
         )
     });
     std::iter::once(&facts.object).chain(sets)

@@ -68,7 +68,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-async fn gather_facts(arguments: &Arguments) -> Result<(explain::Facts, ask::Heard)> {
+async fn gather_facts(arguments: &Arguments) -> Result<(explain::Facts, ask::Answer)> {
     let (kind, name) = target(&arguments.object)?;
     let connection = Connection::open(&arguments.connection)?;
     let manager = Manager::reach(
@@ -92,8 +92,8 @@ async fn gather_facts(arguments: &Arguments) -> Result<(explain::Facts, ask::Hea
             .unwrap_or(&connection.namespace),
     };
     let facts = gatherer.facts(resource, name).await?;
-    let heard = manager.hear(&facts).await?;
-    Ok((facts, heard))
+    let answer = manager.ask(&facts).await?;
+    Ok((facts, answer))
 }
 
 /// The server's kinds; this is the first request, so it also finds out whether there is a server.

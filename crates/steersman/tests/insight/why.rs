@@ -56,13 +56,13 @@ fn from_a_deployment_down_to_the_pod_that_blocks() {
         &cluster,
         &["deployments", "web", "-n", "default"],
         &[
-            "deployment/web in default: does not get on: 1 of 3 pods are updated",
+            "deployment/web in default: is stuck: 1 of 3 pods updated",
             "creates web-",
-            "old replicas kept:",
-            "counts as stuck at",
+            "keeps 3 old pods: 3 pods must stay available (maxUnavailable), 3 are, and 1 new pod is not available yet",
+            "progress deadline in 9m",
             "cannot pull image \"web:missing\"",
             "kubectl rollout undo deployment/web -n default",
-            "Told by the controllers themselves, at https://127.0.0.1:",
+            "Source: the controllers themselves, at https://127.0.0.1:",
         ],
     );
     let json = ask(
@@ -91,13 +91,13 @@ fn from_a_deployment_down_to_the_pod_that_blocks() {
         "{told}"
     );
     assert!(
-        told.contains("Told by the objects alone (you may not read /debug/controllers/"),
+        told.contains("Source: the objects alone (you may not read /debug/controllers/"),
         "{told}"
     );
-    assert!(told.contains("old replicas kept: 3 are left"), "{told}");
+    assert!(told.contains("keeps 3 old pods"), "{told}");
 
     // A manager that does not let one ask is as good as none.
-    let server = told_by(&json);
+    let server = source(&json);
     let asked = [
         "why",
         "deploy/web",
@@ -110,22 +110,22 @@ fn from_a_deployment_down_to_the_pod_that_blocks() {
     let told = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let refused = format!(
-        "Told by the objects alone (you may not read /debug/controllers/ of the manager at {server},"
+        "Source: the objects alone (you may not read /debug/controllers/ of the manager at {server},"
     );
     assert!(told.contains(&refused), "{told}");
 }
 
 /// The address that an answer came from.
-fn told_by(json: &str) -> String {
+fn source(json: &str) -> String {
     let told: serde_json::Value = serde_json::from_str(json).expect("it is JSON");
-    let words = told["toldBy"]
+    let words = told["source"]
         .as_str()
         .and_then(|words| words.split(' ').next_back());
-    words.expect("it says who told").to_owned()
+    words.expect("it says where it comes from").to_owned()
 }
 
 #[test]
-fn a_service_is_not_told_the_story_of_its_deployment() {
+fn a_service_does_not_show_the_decisions_about_its_namesake() {
     let cluster = Cluster::start("why-namesake");
     cluster.apply(&DEPLOYMENTS, "default", "web", &deployment("web:1"));
     ask(&cluster, &["deploy/web"], &["is complete", "creates web-"]);
@@ -144,7 +144,7 @@ fn a_controller_manager_is_asked_on_its_secure_port() {
     let mut cluster = Cluster::start_with("why-manager", &["--controller-manager=external"]);
     let (manager, certificate) = cluster.start_manager();
     cluster.apply(&DEPLOYMENTS, "default", "web", &deployment("web:1"));
-    let told_by = format!("Told by the controllers themselves, at {manager}.");
+    let source = format!("Source: the controllers themselves, at {manager}.");
     ask(
         &cluster,
         &[
@@ -157,7 +157,7 @@ fn a_controller_manager_is_asked_on_its_secure_port() {
         &[
             "is complete: all 3 pods are updated and available",
             "creates web-",
-            &told_by,
+            &source,
         ],
     );
     ask(
@@ -171,12 +171,12 @@ fn a_controller_manager_is_asked_on_its_secure_port() {
     ask(
         &cluster,
         &["deploy/web"],
-        &["Told by the objects alone (no manager of ours answers there; --manager names one)"],
+        &["Source: the objects alone (no manager of ours answers there; --manager names one)"],
     );
 }
 
 #[test]
-fn a_namespace_that_does_not_go() {
+fn a_namespace_whose_deletion_is_blocked() {
     let cluster = Cluster::start("why-namespace");
     let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: old}}";
     cluster.apply(&NAMESPACES, "", "old", namespace);
@@ -189,8 +189,8 @@ fn a_namespace_that_does_not_go() {
         &cluster,
         &["ns/old"],
         &[
-            "does not go: configmap/held held by finalizer example.com/keep",
-            "1 objects are held by finalizer example.com/keep",
+            "deletion is blocked: configmap/held held by finalizer example.com/keep",
+            "for 1 object with finalizer example.com/keep",
             "kubectl patch configmap/held -n old --type=merge",
         ],
     );
@@ -233,7 +233,7 @@ fn questions_that_have_no_answer() {
     for (more, expected) in [
         (
             &["deploy/nope"][..],
-            "there is no deployment/nope in namespace default; another one is given by -n",
+            "there is no deployment/nope in namespace default; use -n to choose another namespace",
         ),
         (&["wheels/x"], "has no resource \"wheels\""),
         (

@@ -1,6 +1,6 @@
 //! What a round does, and why.
 
-use api::decision::{Explain, Line};
+use api::decision::Explain;
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
@@ -8,6 +8,7 @@ use expect_test::{Expect, expect};
 use super::super::plan;
 use super::super::update::{max_surge, max_unavailable};
 use super::{now, set, snapshot};
+use crate::workload::lines::with_class;
 
 fn check(text: &str, expected: Expect) {
     check_with(text, None, expected);
@@ -15,7 +16,7 @@ fn check(text: &str, expected: Expect) {
 
 fn check_with(text: &str, backoff: Option<Duration>, expected: Expect) {
     let plan = plan(&snapshot(text), 250, now(), |_| backoff);
-    let lines: Vec<String> = plan.explain().iter().map(Line::to_string).collect();
+    let lines: Vec<String> = plan.explain().into_iter().map(with_class).collect();
     expected.assert_eq(&lines.join("\n"));
 }
 
@@ -25,16 +26,16 @@ fn every_node_gets_one_pod() {
     check(
         "max=1 | n1 n2 n3 | a@n2:ready",
         expect![[r#"
-            creates a pod on n1: it has none
-            creates a pod on n3: it has none"#]],
+            acts: creates a pod on n1: the node has none
+            acts: creates a pod on n3: the node has none"#]],
     );
     check(
         "max=1 | n1 n2 | a@n1:ready b>n2:pending",
         expect![[r#"
-            has a pod on each of 2 nodes
-            waits for 1 of its pods to be available"#]],
+            states: has a pod on each of 2 nodes
+            waits: waits for 1 pod to be available"#]],
     );
-    check("max=1 | |", expect!["has a pod on each of 0 nodes"]);
+    check("max=1 | |", expect!["states: has no eligible node"]);
 }
 
 // Upstream: TestDealsWithExistingPods, TestSelectorDaemonDealsWithExistingPods.
@@ -43,12 +44,12 @@ fn surplus_pods_go_but_the_oldest_that_is_bound() {
     check(
         "max=1 | n1 | a@n1:age=5 b@n1:age=9 c>n1:age=20",
         expect![[r#"
-            deletes a on n1: b is there already
-            deletes c on n1: b is there already"#]],
+            acts: deletes a on n1: b is there already
+            acts: deletes c on n1: b is there already"#]],
     );
     check(
         "max=1 | n1 | a@n1:age=5 b@n1:age=5 c@n1:gone",
-        expect!["deletes b on n1: a is there already"],
+        expect!["acts: deletes b on n1: a is there already"],
     );
 }
 
@@ -59,13 +60,12 @@ fn pods_leave_nodes_that_are_not_for_them() {
     check(
         "max=1 selector=disk/ssd | n1 n2:disk=ssd | a@n1:ready b@n2:ready",
         expect![
-            "deletes a on n1: the node does not match the node selector and affinity of the template"
+            "acts: deletes a on n1: the node does not match the node selector and affinity of the template"
         ],
     );
     check(
         "max=1 | n1:taint=k/NoExecute n2:taint=k/NoSchedule n3:taint=k/NoSchedule | a@n1:ready b@n2:ready",
-        expect![[r#"
-            deletes a on n1: the taint k:NoExecute is not tolerated"#]],
+        expect!["acts: deletes a on n1: the taint k:NoExecute is not tolerated"],
     );
 }
 
@@ -74,7 +74,7 @@ fn pods_leave_nodes_that_are_not_for_them() {
 fn pods_of_nodes_that_are_gone_are_deleted_if_nobody_bound_them() {
     check(
         "max=1 | n1 | a@n1:ready b@n2:ready c>n3:pending d>n3:pending,gone",
-        expect!["deletes c on n3: the node is gone and the pod was never bound"],
+        expect!["acts: deletes c on n3: the node is gone, and the pod was never bound"],
     );
 }
 
@@ -84,21 +84,21 @@ fn finished_pods_go_and_failed_ones_when_their_time_has_come() {
     check(
         "max=1 | n1 n2 | a@n1:failed b@n2:succeeded",
         expect![[r#"
-            deletes a on n1: it has failed
-            deletes b on n2: it has ended, and daemons should not"#]],
+            acts: deletes a on n1: it has failed
+            acts: deletes b on n2: it has succeeded, and daemon pods should keep running"#]],
     );
     check(
         "max=1 | n1 | a@n1:failed b@n1:failed c@n1:failed,gone d@n1:ready",
         expect![[r#"
-            deletes a on n1: it has failed
-            deletes b, which has failed on n1, in 1s: pods fail there repeatedly"#]],
+            acts: deletes a on n1: it has failed
+            waits: deletes b on n1 at 2024-01-01T00:00:01Z: it has failed, and pods keep failing there"#]],
     );
     check_with(
         "max=1 | n1 | a@n1:failed",
         Some(Duration::from_secs(8)),
         expect![[r#"
-            deletes a, which has failed on n1, in 8s: pods fail there repeatedly
-            waits for 1 of its pods to be available"#]],
+            waits: deletes a on n1 at 2024-01-01T00:00:08Z: it has failed, and pods keep failing there
+            waits: waits for 1 pod to be available"#]],
     );
 }
 
@@ -106,7 +106,7 @@ fn finished_pods_go_and_failed_ones_when_their_time_has_come() {
 fn a_finished_pod_that_is_being_deleted_is_no_longer_there() {
     check(
         "max=1 | n1 n2 | a@n1:failed,gone b@n2:ready,gone",
-        expect!["creates a pod on n1: it has none"],
+        expect!["acts: creates a pod on n1: the node has none"],
     );
 }
 
@@ -114,7 +114,7 @@ fn a_finished_pod_that_is_being_deleted_is_no_longer_there() {
 fn nodes_without_pods_are_explained() {
     check(
         "max=1 node=n2 | n1 n2 | a@n2:ready",
-        expect!["has no pod on n1: the template names another node"],
+        expect!["states: has no pod on n1: the template names another node"],
     );
 }
 
@@ -124,22 +124,22 @@ fn old_pods_are_replaced_within_the_budget() {
     check(
         "max=2 | n1 n2 n3 | a@n1:ready,old b@n2:ready,old c@n3:ready,old",
         expect![[r#"
-            deletes a on n1: it is out of date
-            deletes b on n2: it is out of date
-            updates 1 more pods when fewer than 2 nodes are without an available pod: 2 are now"#]],
+            acts: deletes a on n1: it is outdated
+            acts: deletes b on n2: it is outdated
+            waits: waits to update 1 more pod: 2 nodes have no available pod, and maxUnavailable is 2"#]],
     );
     check(
         "max=2 | n1 n2 n3 | a@n1:pending b@n2:ready,gone c@n3:ready,old",
         expect![[r#"
-            updates 1 more pods when fewer than 2 nodes are without an available pod: 2 are now
-            waits for 1 of its pods to be available"#]],
+            waits: waits to update 1 more pod: 2 nodes have no available pod, and maxUnavailable is 2
+            waits: waits for 1 pod to be available"#]],
     );
     check(
         "max=50% | n1 n2 n3 | a@n1:ready,old b@n2:ready,old c@n3:ready,old",
         expect![[r#"
-            deletes a on n1: it is out of date
-            deletes b on n2: it is out of date
-            updates 1 more pods when fewer than 2 nodes are without an available pod: 2 are now"#]],
+            acts: deletes a on n1: it is outdated
+            acts: deletes b on n2: it is outdated
+            waits: waits to update 1 more pod: 2 nodes have no available pod, and maxUnavailable is 2"#]],
     );
 }
 
@@ -150,19 +150,19 @@ fn old_pods_that_are_not_available_go_at_once() {
     check(
         "max=1 | n1 n2 n3 | a@n1:old b@n2:old c@n3:ready,old",
         expect![[r#"
-            deletes a on n1: it is out of date and not available
-            deletes b on n2: it is out of date and not available
-            updates 1 more pods when fewer than 1 nodes are without an available pod: 2 are now"#]],
+            acts: deletes a on n1: it is outdated and not available
+            acts: deletes b on n2: it is outdated and not available
+            waits: waits to update 1 more pod: 2 nodes have no available pod, and maxUnavailable is 1"#]],
     );
     check(
         "max=1 | n1 n2 | a@n1 b@n2:old",
-        expect!["deletes b on n2: it is out of date and not available"],
+        expect!["acts: deletes b on n2: it is outdated and not available"],
     );
     check(
         "max=1 min=10 | n1 n2 | a@n1:ready,since=5 b@n2:ready,old",
         expect![[r#"
-            updates 1 more pods when fewer than 1 nodes are without an available pod: 1 are now
-            waits for 1 of its pods to be available; the next one is at 2024-01-01T00:00:05Z (minReadySeconds)"#]],
+            waits: waits to update 1 more pod: 1 node has no available pod, and maxUnavailable is 1
+            waits: counts another pod as available at 2024-01-01T00:00:05Z: minReadySeconds has not passed, and 1 pod is unavailable"#]],
     );
 }
 
@@ -171,7 +171,7 @@ fn old_pods_that_are_not_available_go_at_once() {
 fn pods_of_the_template_generation_are_up_to_date() {
     check(
         "max=1 generation=3 | n1 n2 | a@n1:ready,generation=3 b@n2:ready,generation=2",
-        expect!["deletes b on n2: it is out of date"],
+        expect!["acts: deletes b on n2: it is outdated"],
     );
 }
 
@@ -181,8 +181,8 @@ fn with_neither_surge_nor_unavailability_one_moves() {
     check(
         "max=0 | n1 n2 | a@n1:ready,old b@n2:ready,old",
         expect![[r#"
-            deletes a on n1: it is out of date
-            updates 1 more pods when fewer than 1 nodes are without an available pod: 1 are now"#]],
+            acts: deletes a on n1: it is outdated
+            waits: waits to update 1 more pod: 1 node has no available pod, and maxUnavailable is 1"#]],
     );
 }
 
@@ -207,8 +207,8 @@ fn on_delete_leaves_old_pods_to_the_user() {
     check(
         "ondelete | n1 n2 | a@n1:ready,old b@n2:old",
         expect![[r#"
-            leaves 2 pods of old revisions until somebody deletes them (OnDelete)
-            waits for 1 of its pods to be available"#]],
+            waits: leaves 2 outdated pods alone until they are deleted: the update strategy is OnDelete [hint: delete outdated pods; kubectl get pods -L controller-revision-hash shows which they are]
+            waits: waits for 1 pod to be available"#]],
     );
 }
 
@@ -218,15 +218,15 @@ fn a_surge_starts_new_pods_beside_old_ones() {
     check(
         "max=0 surge=1 | n1 n2 n3 | a@n1:ready,old b@n2:ready,old c@n3:old",
         expect![[r#"
-            creates a pod on n3: c is out of date and not available
-            creates a pod on n1 to take over from a
-            updates 1 more pods when fewer than 1 new pods are getting ready beside old ones: 1 are now"#]],
+            acts: creates a pod on n3: c is outdated and not available
+            acts: creates a pod on n1: it takes over from a
+            waits: waits to update 1 more pod: 1 new pod is starting beside old ones, and maxSurge is 1"#]],
     );
     check(
         "max=0 surge=1 | n1 n2 | a@n1:ready,old x@n1 b@n2:ready,old",
         expect![[r#"
-            updates 1 more pods when fewer than 1 new pods are getting ready beside old ones: 1 are now
-            waits for 1 of its pods to be available"#]],
+            waits: waits to update 1 more pod: 1 new pod is starting beside old ones, and maxSurge is 1
+            waits: waits for 1 pod to be available"#]],
     );
 }
 
@@ -238,32 +238,32 @@ fn a_surge_keeps_an_old_pod_until_the_new_one_is_available() {
     check(
         "max=0 surge=1 | n1 | a@n1:ready,old x@n1",
         expect![[r#"
-        has a pod on each of 1 nodes
-        waits for 1 of its pods to be available"#]],
+            states: has a pod on its only node
+            waits: waits for 1 pod to be available"#]],
     );
     check(
         "max=0 surge=1 min=10 | n1 | a@n1:ready,old x@n1:ready,since=5",
         expect![[r#"
-            has a pod on each of 1 nodes
-            waits for 1 of its pods to be available; the next one is at 2024-01-01T00:00:05Z (minReadySeconds)"#]],
+            states: has a pod on its only node
+            waits: counts another pod as available at 2024-01-01T00:00:05Z: minReadySeconds has not passed, and 1 pod is unavailable"#]],
     );
     check(
         "max=0 surge=1 min=10 | n1 | a@n1:ready,old x@n1:ready,since=15",
-        expect!["deletes a on n1: x has taken over"],
+        expect!["acts: deletes a on n1: x has taken over"],
     );
     check(
         "max=0 surge=1 | n1 | a@n1:old x@n1",
-        expect!["deletes a on n1: x has taken over"],
+        expect!["acts: deletes a on n1: x has taken over"],
     );
     check(
         "max=0 surge=1 | n1 | a@n1:ready,old,age=9 b@n1:ready,old,age=5 x@n1:age=3 y@n1:age=1",
         expect![[r#"
-            deletes b on n1: a is there already
-            deletes y on n1: x is there already"#]],
+            acts: deletes b on n1: a is there already
+            acts: deletes y on n1: x is there already"#]],
     );
     check(
         "max=0 surge=1 | n1 n2 | a@n1:ready,old,gone b@n2:ready,old x@n2",
-        expect!["creates a pod on n1: it has none"],
+        expect!["acts: creates a pod on n1: the node has none"],
     );
 }
 
@@ -273,16 +273,16 @@ fn a_surge_gives_up_a_node_only_when_another_has_taken_over() {
     check(
         "max=0 surge=1 | n1:taint=k/NoSchedule n2 | a@n1:ready,old x@n2",
         expect![[r#"
-            has a pod on each of 1 nodes
-            waits for 1 of its pods to be available"#]],
+            states: has a pod on its only node
+            waits: waits for 1 pod to be available"#]],
     );
     check(
         "max=0 surge=1 | n1:taint=k/NoSchedule n2 | a@n1:ready,old x@n2:ready",
-        expect!["deletes a on n1: the template no longer wants that node"],
+        expect!["acts: deletes a on n1: the template does not select that node any more"],
     );
     check(
         "max=0 surge=1 | n1:taint=k/NoSchedule n2 | a@n1:old x@n2:ready",
-        expect!["deletes a on n1: the template no longer wants that node"],
+        expect!["acts: deletes a on n1: the template does not select that node any more"],
     );
 }
 

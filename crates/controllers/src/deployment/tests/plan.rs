@@ -5,6 +5,7 @@ use expect_test::{Expect, expect};
 use super::super::limits::{is_complete, max_unavailable, most_replicas, new_set_size};
 use super::super::{bounds, keeps_enough, new_set, plan, surplus};
 use super::{now, planned, snapshot, steps};
+use crate::workload::lines::with_class;
 
 /// The steps in a line, the reasons below.
 fn check(text: &str, expected: Expect) {
@@ -12,7 +13,7 @@ fn check(text: &str, expected: Expect) {
     let reasons: Vec<String> = plan
         .reasons
         .iter()
-        .map(|reason| format!("\n  {reason}"))
+        .map(|reason| format!("\n  {}", with_class(reason)))
         .collect();
     let steps = match steps(&plan) {
         none if none.is_empty() => "nothing".to_string(),
@@ -27,14 +28,14 @@ fn a_complete_rollout_rests() {
         "replicas=3 | old:0 new:3/3",
         expect![[r#"
             nothing
-              is complete: 3 pods of the current template are available"#]],
+              states: is complete: 3 pods of the current template are available"#]],
     );
     check(
         "replicas=3 history=2 | a:0 old:0 new:3/3",
         expect![[r#"
-        nothing
-          is complete: 3 pods of the current template are available
-          has 2 old ReplicaSets to roll back to: revisionHistoryLimit is 2"#]],
+            nothing
+              states: is complete: 3 pods of the current template are available
+              states: has 2 old ReplicaSets to roll back to: revisionHistoryLimit is 2"#]],
     );
 }
 
@@ -45,14 +46,14 @@ fn creates_the_set_of_a_new_template() {
         "replicas=3 |",
         expect![[r#"
             create 3
-              creates web-75b7749544 with 3 of 3 pods: no ReplicaSet has this template, and there may be 3 pods in all"#]],
+              acts: creates web-75b7749544 with 3 of 3 pods: no ReplicaSet has this template, and there may be 3 pods in all"#]],
     );
     check(
         "replicas=10 surge=2 unavailable=2 | old:10/10",
         expect![[r#"
             create 2, old 10->8
-              creates web-75b7749544 with 2 of 10 pods: no ReplicaSet has this template, and there may be 12 pods in all
-              scales old from 10 to 8: enough pods are available without them"#]],
+              acts: creates web-75b7749544 with 2 of 10 pods: no ReplicaSet has this template, and there may be 12 pods in all
+              acts: scales old from 10 to 8: enough pods are available without them"#]],
     );
 }
 
@@ -174,21 +175,21 @@ fn says_why_old_pods_are_kept() {
         "replicas=10 surge=3 unavailable=2 | old:8 new:5/0",
         expect![[r#"
             nothing
-              keeps new at 5 of 10 pods: there are 13 pods in all, and there may be no more
-              old replicas kept: 8 are left, 8 pods must stay available, 8 are, and 5 new pods are not available yet"#]],
+              waits: keeps new at 5 of 10 pods: maxSurge allows 13 pods in all
+              waits: keeps 8 old pods: 8 pods must stay available (maxUnavailable), 8 are, and 5 new pods are not available yet"#]],
     );
     check(
         "replicas=10 unavailable=2 | a:4/6 b:4 new:2",
         expect![[r#"
             nothing
-              keeps new at 2 of 10 pods: there are 10 pods in all, and there may be no more
-              old replicas kept: a is still shrinking"#]],
+              waits: keeps new at 2 of 10 pods: maxSurge allows 10 pods in all
+              waits: keeps its old pods: a is still scaling down"#]],
     );
     check(
         "replicas=2 surge=1 | new:2/1",
         expect![[r#"
             nothing
-              waits for pods: 2 of 2 are of the current template, 1 are available"#]],
+              waits: waits for its pods: 2 of 2 updated, 1 available"#]],
     );
 }
 
@@ -198,33 +199,33 @@ fn recreate_waits_for_all_old_pods() {
     check(
         "replicas=3 recreate | old:3 new:0",
         expect![[r#"
-        old 3->0
-          scales old from 3 to 0: Recreate removes all old pods first"#]],
+            old 3->0
+              acts: scales old from 3 to 0: Recreate removes all old pods first"#]],
     );
     check(
         "replicas=3 recreate | old:0,pods=2",
         expect![[r#"
             nothing
-              waits for 2 old pods of old to end: Recreate starts no new pod beside them"#]],
+              waits: waits for 2 old pods of old to end: Recreate starts no new pods before"#]],
     );
     check(
         "replicas=3 recreate | old:0,unfinished=1 new:0",
         expect![[r#"
             nothing
-              waits for 1 old pods of old to end: Recreate starts no new pod beside them"#]],
+              waits: waits for 1 old pod of old to end: Recreate starts no new pods before"#]],
     );
     check(
         "replicas=3 recreate | old:0",
         expect![[r#"
-        create 3
-          creates web-75b7749544 with 3 of 3 pods: no ReplicaSet has this template, and there may be 3 pods in all"#]],
+            create 3
+              acts: creates web-75b7749544 with 3 of 3 pods: no ReplicaSet has this template, and there may be 3 pods in all"#]],
     );
     // Its own pods do not count, and those that have ended were not handed in.
     check(
         "replicas=3 recreate | old:0 new:1,unfinished=1",
         expect![[r#"
-        new 1->3
-          scales new from 1 to 3: it has the current template"#]],
+            new 1->3
+              acts: scales new from 1 to 3: it has the current template"#]],
     );
 }
 
@@ -270,8 +271,8 @@ fn the_history_is_bounded() {
         "replicas=1 status=1/1/1 history=1 | a:0,pods=1 b:0 c:0 new:1",
         expect![[r#"
             delete b
-              keeps a, although the history is full: it still has pods
-              deletes b (revision 2): the history holds 1 old ReplicaSets"#]],
+              waits: keeps a: it still has pods, although revisionHistoryLimit is exceeded
+              acts: deletes b (revision 2): revisionHistoryLimit is 1"#]],
     );
 }
 
@@ -282,7 +283,7 @@ fn one_that_is_being_deleted_does_nothing() {
         "replicas=3 deleted | old:3",
         expect![[r#"
             nothing
-              is being deleted: only its status is kept up"#]],
+              states: is being deleted: only its status is kept up to date"#]],
     );
 }
 

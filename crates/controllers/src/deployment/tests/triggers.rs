@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::super::controller;
-use runtime::Context;
 
 /// A world whose Deployment controller is built but does not run: keys stay in its queue.
 async fn world() -> (World, Controller) {

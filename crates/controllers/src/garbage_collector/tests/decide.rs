@@ -39,39 +39,39 @@ fn what_is_deleted() {
         &["ns/a <o"],
         "d",
         expect![
-            "Delete { propagation: Background, unblock: false }: deleted: its owners are gone: Thing o"
+            "Delete { propagation: Background, unblock: false }: deletes it: its owners are gone: Thing o"
         ],
     );
     check(
         &["ns/a <o <p"],
         "dd",
         expect![
-            "Delete { propagation: Background, unblock: false }: deleted: its owners are gone: Thing o, Thing p"
+            "Delete { propagation: Background, unblock: false }: deletes it: its owners are gone: Thing o, Thing p"
         ],
     );
     check(
         &["ns/a <o +orphan"],
         "d",
         expect![
-            "Delete { propagation: Orphan, unblock: false }: deleted: its owners are gone: Thing o"
+            "Delete { propagation: Orphan, unblock: false }: deletes it: its owners are gone: Thing o"
         ],
     );
     check(
         &["ns/a <o +foregroundDeletion"],
         "d",
         expect![
-            "Delete { propagation: Foreground, unblock: false }: deleted: its owners are gone: Thing o"
+            "Delete { propagation: Foreground, unblock: false }: deletes it: its owners are gone: Thing o"
         ],
     );
 }
 
 #[test]
 fn what_is_kept() {
-    check(&["ns/a"], "", expect!["Nothing: kept: it has no owner"]);
+    check(&["ns/a"], "", expect!["Nothing: is kept: it has no owner"]);
     check(
         &["ns/a <o"],
         "s",
-        expect!["Nothing: kept: all its owners exist"],
+        expect!["Nothing: is kept: all its owners exist"],
     );
     check(
         &["ns/a <o deleting"],
@@ -82,7 +82,7 @@ fn what_is_kept() {
         &["ns/a <o <p <q"],
         "dsw",
         expect![
-            "RemoveReferences([o, q]): kept for p: 2 of its owners are gone or going, and taken off its list"
+            "RemoveReferences([o, q]): removes 2 owner references: their owners are gone or being deleted, and p still exists"
         ],
     );
 }
@@ -93,14 +93,14 @@ fn foreground_deletion_goes_down_the_tree() {
         &["ns/leaf <o"],
         "w",
         expect![
-            "Delete { propagation: Background, unblock: false }: deleted: Thing o is deleted in the foreground and waits for it"
+            "Delete { propagation: Background, unblock: false }: deletes it: Thing o is deleted in the foreground and waits for it"
         ],
     );
     check(
         &["ns/leaf <middle", "ns/middle <o"],
         "w",
         expect![
-            "Delete { propagation: Foreground, unblock: false }: deleted: Thing o is deleted in the foreground and waits for it"
+            "Delete { propagation: Foreground, unblock: false }: deletes it: Thing o is deleted in the foreground and waits for it"
         ],
     );
     check(
@@ -110,7 +110,7 @@ fn foreground_deletion_goes_down_the_tree() {
         ],
         "w",
         expect![
-            "Delete { propagation: Foreground, unblock: true }: deleted: Thing o is deleted in the foreground and waits for it; its own references stop blocking, as they form a cycle"
+            "Delete { propagation: Foreground, unblock: true }: deletes it: Thing o is deleted in the foreground and waits for it; its own references stop blocking, as they form a cycle"
         ],
     );
 }
@@ -125,12 +125,14 @@ fn foreground_deletion_comes_back_up() {
             "ns/o deleting +foregroundDeletion",
         ],
         "",
-        expect!["DeleteFirst([a, b]): waits for 2 dependents that block its deletion"],
+        expect!["DeleteFirst([a, b]): waits for 2 dependents: they block the deletion"],
     );
     check(
         &["ns/c <o", "ns/o deleting +foregroundDeletion"],
         "",
-        expect!["RemoveForegroundFinalizer: goes now: no dependent blocks its deletion any more"],
+        expect![
+            "RemoveForegroundFinalizer: removes the finalizer: no dependent blocks its deletion any more"
+        ],
     );
     check(
         &[
@@ -138,7 +140,7 @@ fn foreground_deletion_comes_back_up() {
             "ns/o deleting +foregroundDeletion",
         ],
         "",
-        expect!["DeleteFirst([]): waits for 1 dependents that block its deletion"],
+        expect!["DeleteFirst([]): waits for 1 dependent: it blocks the deletion"],
     );
 }
 

@@ -18,7 +18,6 @@ use tower::{Service, ServiceExt};
 
 use super::super::{Memory, controller};
 use super::sync::{CONFIG_MAP, by, config_map, names, world};
-use runtime::Context;
 
 fn owner(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "uid": uid}})

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::kinds::{Node, Pod, ReplicaSet};
+use api::kinds::{Pod, ReplicaSet};
 use api::{Resource, ResourceType};
 use client::{Client, DeleteOptions, Propagation};
 use runtime::informer::StreamOptions;

@@ -349,15 +349,15 @@ fn says_why() {
     ]
     .map(reason);
     expect![[r#"
-        has 1 of 2 pods: creates 1
-        has 2 pods and wants 1: deletes 1
-        has the 1 pod it wants; 3 of 5 succeeded
-        wants no pods; 2 of 2 succeeded
-        has the 0 pods it wants; 0 succeeded; a pod that is being deleted is replaced only when it has ended
-        is suspended: deletes 1 pod
-        is suspended: wants no pods
-        ends (BackoffLimitExceeded): Job has reached the specified backoff limit; deletes the pod that still runs
-        waits until 2024-01-01T01:00:15Z before it replaces a pod: 2 pods failed since the last success
-        waits until the pods it has just created or deleted show up in the cache
-        is being deleted: its pods are left to the garbage collector"#]].assert_eq(&told.join("\n"));
+        acts: creates 1 pod: it has 1 of 2
+        acts: deletes 1 pod: it has 2 and wants 1
+        states: has the 1 pod it wants: 3 of 5 succeeded
+        states: wants no pods: 2 of 2 succeeded
+        waits: waits for 1 terminating pod to end: podReplacementPolicy replaces pods only when they have ended; 0 succeeded
+        acts: deletes 1 pod: it is suspended
+        waits: is suspended [hint: set spec.suspend to false to resume it]
+        acts: ends (BackoffLimitExceeded) and deletes 1 active pod: Job has reached the specified backoff limit
+        waits: replaces failed pods at 2024-01-01T01:00:15Z: 2 pods failed since the last success
+        waits: waits for the cache: it does not show yet which pods were just created or deleted
+        states: is being deleted: its pods are left to the garbage collector"#]].assert_eq(&told.join("\n"));
 }

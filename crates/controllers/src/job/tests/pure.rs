@@ -15,6 +15,7 @@ use super::super::snapshot::{Remembered, Snapshot};
 use super::super::status::{conclude, finish};
 use super::super::tracking::{count_released, track};
 use super::scenario::brief;
+use crate::workload::lines::with_class;
 
 /// All jobs of these tests are looked at at this time.
 pub fn now() -> MicroTime {
@@ -221,5 +222,5 @@ pub fn round(text: &str) -> String {
 pub fn reason(text: &str) -> String {
     let snapshot = snapshot(text);
     let assessed = assess(&snapshot, now());
-    plan(&snapshot, &assessed, now()).reasons[0].to_string()
+    with_class(&plan(&snapshot, &assessed, now()).reasons[0])
 }

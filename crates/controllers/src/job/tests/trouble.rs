@@ -9,7 +9,6 @@ use testkit::{Lagging, World};
 
 use super::super::controller;
 use super::scenario::Scenario;
-use runtime::Context;
 
 // Upstream: TestSyncJobUpdateRequeue, TestJobApiBackoffReset.
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,6 @@ use super::super::metrics::JobMetrics;
 use super::super::state::JobStates;
 use super::scenario::job;
 use crate::workload::Consistency;
-use runtime::Context;
 
 /// Two jobs, `j` and `other`, that select pods of their own name. The workers rest.
 struct Watching {

@@ -90,12 +90,12 @@ fn an_operator_reads_what_holds_it() {
     let mut findings = some();
     findings.estimate_seconds = 15;
     expect![[r#"
-        2 pods are left
-        1 xs.a.io are left
-        1 objects are held by finalizer a/f
-        3 objects are held by finalizer b/f
-        may take 15 s more
-        failed: [no, z, a]"#]]
+        waits until all pods are gone: 2 are left
+        waits until all xs.a.io are gone: 1 is left
+        waits for 1 object with finalizer a/f
+        waits for 3 objects with finalizer b/f
+        checks again in at most 15 s: pods have time to end
+        could not delete everything: [no, z, a]"#]]
     .assert_eq(&in_words(&findings));
     assert_eq!(
         in_words(&Findings::default()),

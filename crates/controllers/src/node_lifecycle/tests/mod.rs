@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::{Patience, Rates, Settings, controller};
-use runtime::Context;
 
 /// Upstream's defaults.
 fn settings() -> Settings {

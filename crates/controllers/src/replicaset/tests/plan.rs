@@ -5,6 +5,7 @@ use expect_test::{Expect, expect};
 use super::super::ranking::age_ratios;
 use super::super::{Plan, plan};
 use super::{now, snapshot};
+use crate::workload::lines::with_class;
 
 /// The plan in a line, its reasons below.
 fn check(text: &str, expected: Expect) {
@@ -20,8 +21,8 @@ fn check(text: &str, expected: Expect) {
     };
     let reasons: Vec<String> = plan
         .explain()
-        .iter()
-        .map(|line| format!("\n  {line}"))
+        .into_iter()
+        .map(|line| format!("\n  {}", with_class(line)))
         .collect();
     expected.assert_eq(&format!("{head}{}", reasons.concat()));
 }
@@ -41,8 +42,8 @@ fn enough_is_enough() {
     check(
         "replicas=2 | a:ready b:ready",
         expect![[r#"
-        nothing
-          has the 2 pods it wants"#]],
+            nothing
+              states: has the 2 pods it wants"#]],
     );
 }
 
@@ -51,8 +52,8 @@ fn says_which_pods_are_awaited() {
     check(
         "replicas=3 | a:ready b:pending c:running",
         expect![[r#"
-        nothing
-          has the 3 pods it wants and waits for 2 of them to be available"#]],
+            nothing
+              waits: waits for 2 pods to be available"#]],
     );
 }
 
@@ -62,14 +63,14 @@ fn creates_what_is_missing_up_to_the_burst() {
     check(
         "replicas=3 | a:ready",
         expect![[r#"
-        create 2
-          has 1 of 3 pods: creates 2"#]],
+            create 2
+              acts: creates 2 pods: it has 1 of 3"#]],
     );
     check(
         "replicas=30 |",
         expect![[r#"
-        create 5
-          has 0 of 30 pods: creates 5"#]],
+            create 5
+              acts: creates 5 pods: it has 0 of 30"#]],
     );
 }
 
@@ -79,10 +80,10 @@ fn deletes_pending_before_ready() {
     check(
         "replicas=1 | a:ready,10m b:pending c:ready,1m",
         expect![[r#"
-        delete b, c
-          has 3 pods and wants 1: deletes 2
-          deletes b: Pending
-          deletes c: 2 more pods of the workload on n1"#]],
+            delete b, c
+              acts: deletes 2 pods: it has 3 and wants 1
+              acts: deletes b: its phase is Pending
+              acts: deletes c: n1 has 2 more pods of the workload"#]],
     );
 }
 
@@ -91,8 +92,8 @@ fn all_go_without_ranking_when_none_is_wanted() {
     check(
         "replicas=0 | a:ready b:pending",
         expect![[r#"
-        delete a, b
-          has 2 pods and wants 0: deletes 2"#]],
+            delete a, b
+              acts: deletes 2 pods: it has 2 and wants 0"#]],
     );
 }
 

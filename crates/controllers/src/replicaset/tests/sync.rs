@@ -5,14 +5,13 @@ use std::time::Duration;
 use api::Resource;
 use api::kinds::{Pod, ReplicaSet, ReplicationController};
 use expect_test::expect;
+use runtime::Stop;
 use runtime::informer::StreamOptions;
-use runtime::{Informers, Stop};
 use serde_json::{Value, json};
 use testkit::World;
 
 use super::super::{ReplicaOwner, controller};
 use crate::workload::StatusThrottle;
-use runtime::Context;
 
 pub(super) async fn world<K: ReplicaOwner>() -> World {
     let mut world = World::new().await;

@@ -10,7 +10,6 @@ use testkit::World;
 
 use super::super::controller;
 use super::sync::{orphan, replica_set};
-use runtime::Context;
 
 /// Two sets, `web` and `other`, that select pods of their own name. The workers rest.
 struct Watching {

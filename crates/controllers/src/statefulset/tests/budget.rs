@@ -18,48 +18,52 @@ fn a_budget_lets_several_be_updated_at_once() {
         &format!("replicas=4 max=2 | {four}"),
         expect![[r#"
             update: delete web-3; delete web-2
-            - deletes web-3 to update it from old to new
-            - deletes web-2 to update it from old to new"#]],
+            - acts: deletes web-3: its revision is old, and new is wanted
+            - acts: deletes web-2: its revision is old, and new is wanted"#]],
     );
     check_budget(
         &format!("replicas=4 max=60% | {four}"),
         expect![[r#"
             update: delete web-3; delete web-2
-            - deletes web-3 to update it from old to new
-            - deletes web-2 to update it from old to new"#]],
+            - acts: deletes web-3: its revision is old, and new is wanted
+            - acts: deletes web-2: its revision is old, and new is wanted"#]],
     );
     check_budget(
         &format!("replicas=4 max=10% | {four}"),
         expect![[r#"
             update: delete web-3
-            - deletes web-3 to update it from old to new"#]],
+            - acts: deletes web-3: its revision is old, and new is wanted"#]],
     );
     check_budget(
         &format!("replicas=4 max=2 partition=3 | {four}"),
         expect![[r#"
             update: delete web-3
-            - deletes web-3 to update it from old to new
-            - keeps 3 pods below ordinal 3 at their revision (partition)"#]],
+            - acts: deletes web-3: its revision is old, and new is wanted
+            - states: keeps 3 outdated pods: the partition lets ordinals from 3 on be updated"#]],
     );
     check_budget(
         "replicas=4 max=2 | 0:ready,rev=old 1:ready,rev=old",
         expect![[r#"
             create 2 at new
-            - creates web-2 at new"#]],
+            - acts: creates web-2 of revision new: it is missing"#]],
     );
     check_budget(
         "replicas=4 max=2 | 0:ready,rev=old 1:ready,rev=old 2:running",
-        expect!["- waits until web-2 runs and is ready"],
+        expect![
+            "- waits: waits until web-2 is running and ready: OrderedReady handles one pod after the other"
+        ],
     );
     check_budget(
         "replicas=4 max=2 parallel | 0:running,rev=old 1:ready,rev=old 2:ready,rev=old 3:ready",
         expect![[r#"
             update: delete web-2
-            - deletes web-2 to update it from old to new"#]],
+            - acts: deletes web-2: its revision is old, and new is wanted"#]],
     );
     check_budget(
         "replicas=4 max=2 parallel | 0:running,rev=old 1:ready,rev=old 2:ready,rev=old 3:running",
-        expect!["- goes on with the update when fewer than 2 pods are unavailable: 2 are now"],
+        expect![
+            "- waits: waits to update more pods: 2 pods are unavailable, and maxUnavailable is 2"
+        ],
     );
     let gate_off = text(&snapshot(
         &format!("replicas=4 max=2 | {four}"),
@@ -68,13 +72,13 @@ fn a_budget_lets_several_be_updated_at_once() {
     ));
     expect![[r#"
         update: delete web-3
-        - deletes web-3 to update it from old to new"#]]
+        - acts: deletes web-3: its revision is old, and new is wanted"#]]
     .assert_eq(&gate_off);
     check_budget(
         "replicas=3 min=30 max=2 parallel | 0:ready,rev=old 1:ready,rev=old 2:ready,since=1",
         expect![[r#"
             update: delete web-1
-            - deletes web-1 to update it from old to new"#]],
+            - acts: deletes web-1: its revision is old, and new is wanted"#]],
     );
 }
 

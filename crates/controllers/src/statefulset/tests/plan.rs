@@ -5,6 +5,7 @@ use expect_test::{Expect, expect};
 use super::super::plan::{Plan, Step, Which, plan};
 use super::super::{ClaimWork, Snapshot};
 use super::*;
+use crate::workload::lines::with_class;
 
 /// The steps of a plan, one stage a line, then its reasons.
 pub(super) fn text(snapshot: &Snapshot) -> String {
@@ -23,7 +24,8 @@ pub(super) fn text(snapshot: &Snapshot) -> String {
             format!("{name}{}", steps.join("; "))
         })
         .collect();
-    lines.extend(plan.reasons.iter().map(|reason| format!("- {reason}")));
+    let reasons = plan.reasons.iter().map(with_class);
+    lines.extend(reasons.map(|reason| format!("- {reason}")));
     lines.join("\n")
 }
 
@@ -90,24 +92,24 @@ fn an_ordered_set_creates_the_first_that_is_missing() {
         "replicas=3 |",
         expect![[r#"
             create 0 at new
-            - creates web-0 at new"#]],
+            - acts: creates web-0 of revision new: it is missing"#]],
     );
     check(
         "replicas=3 | 0:ready 2:ready",
         expect![[r#"
             create 1 at new
-            - creates web-1 at new"#]],
+            - acts: creates web-1 of revision new: it is missing"#]],
     );
-    check("replicas=0 |", expect!["- has the 0 pods it wants, at new"]);
+    check("replicas=0 |", expect!["- states: wants no pods"]);
     check(
         "replicas=2 | 0:ready 1:ready",
-        expect!["- has the 2 pods it wants, at new"],
+        expect!["- states: has the 2 pods it wants: the current revision is new"],
     );
     check(
         "replicas=2 parallel | 0:ready 1:pending",
         expect![[r#"
-            - has the 2 pods it wants, at new
-            - waits for 1 of its pods to be available"#]],
+            - states: has the 2 pods it wants: the current revision is new
+            - waits: waits for 1 pod to be available"#]],
     );
 }
 
@@ -116,25 +118,31 @@ fn an_ordered_set_creates_the_first_that_is_missing() {
 fn an_ordered_set_waits_for_the_one_before() {
     check(
         "replicas=2 | 0:running",
-        expect!["- waits until web-0 runs and is ready"],
+        expect![
+            "- waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"
+        ],
     );
     check(
         "replicas=2 | 0:pending",
-        expect!["- waits until web-0 runs and is ready"],
+        expect![
+            "- waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"
+        ],
     );
     check(
         "replicas=2 | 0:ready,gone",
-        expect!["- waits until web-0 is gone"],
+        expect!["- waits: waits until web-0 is gone: it is being deleted"],
     );
     check(
         "replicas=2 min=30 | 0:ready,since=10",
-        expect!["- waits until web-0 has been ready long enough: 20s more"],
+        expect![
+            "- waits: counts web-0 as available at 2024-01-01T00:00:20Z: minReadySeconds has not passed"
+        ],
     );
     check(
         "replicas=2 min=30 | 0:ready,since=30",
         expect![[r#"
             create 1 at new
-            - creates web-1 at new"#]],
+            - acts: creates web-1 of revision new: it is missing"#]],
     );
 }
 
@@ -145,15 +153,15 @@ fn a_parallel_set_waits_for_nothing() {
         "replicas=4 parallel | 0:pending 2:ready,gone",
         expect![[r#"
             create 1 at new; create 3 at new
-            - creates web-1 at new
-            - creates web-3 at new"#]],
+            - acts: creates web-1 of revision new: it is missing
+            - acts: creates web-3 of revision new: it is missing"#]],
     );
     check(
         "replicas=1 parallel | 0:pending 1:ready 2:running 3:ready,gone",
         expect![[r#"
             scale down: delete web-2; delete web-1
-            - deletes web-2: only 1 pods are wanted
-            - deletes web-1: only 1 pods are wanted"#]],
+            - acts: deletes web-2: spec.replicas is 1
+            - acts: deletes web-1: spec.replicas is 1"#]],
     );
 }
 
@@ -164,18 +172,18 @@ fn what_has_ended_is_deleted_first() {
         "replicas=2 | 0:failed",
         expect![[r#"
             delete web-0
-            - deletes web-0, which has failed, to replace it"#]],
+            - acts: deletes web-0: it has failed, and is replaced"#]],
     );
     check(
         "replicas=2 | 0:succeeded,gone",
-        expect!["- waits until web-0 is gone"],
+        expect!["- waits: waits until web-0 is gone: it is being deleted"],
     );
     check(
         "replicas=3 parallel | 0:succeeded 1:ready",
         expect![[r#"
             delete web-0; create 2 at new
-            - deletes web-0, which has succeeded, to replace it
-            - creates web-2 at new"#]],
+            - acts: deletes web-0: it has succeeded, and is replaced
+            - acts: creates web-2 of revision new: it is missing"#]],
     );
 }
 
@@ -186,42 +194,44 @@ fn an_ordered_set_scales_down_from_the_top() {
         "replicas=1 | 0:ready 1:ready 2:ready",
         expect![[r#"
             scale down: delete web-2
-            - deletes web-2: only 1 pods are wanted"#]],
+            - acts: deletes web-2: spec.replicas is 1"#]],
     );
     check(
         "replicas=1 | 0:ready 1:ready 2:ready,gone",
-        expect!["- waits until web-2 is gone"],
+        expect!["- waits: waits until web-2 is gone: it is being deleted"],
     );
     check(
         "replicas=1 | 0:ready 1:running 2:running",
-        expect!["- deletes web-2 only when web-1 is healthy or gone"],
+        expect!["- waits: waits to delete web-2: web-1 has to be healthy or gone first"],
     );
     check(
         "replicas=1 | 0:ready 1:ready 2:running",
         expect![[r#"
             scale down: delete web-2
-            - deletes web-2: only 1 pods are wanted"#]],
+            - acts: deletes web-2: spec.replicas is 1"#]],
     );
     // Marked as failed with its node, and never asked again whether it is ready.
     check(
         "replicas=1 | 0:ready 1:failed,ready",
         expect![[r#"
             scale down: delete web-1
-            - deletes web-1: only 1 pods are wanted"#]],
+            - acts: deletes web-1: spec.replicas is 1"#]],
     );
     check(
         "replicas=1 | 0:ready 1:failed,ready 2:running",
         expect![[r#"
             scale down: delete web-2
-            - deletes web-2: only 1 pods are wanted"#]],
+            - acts: deletes web-2: spec.replicas is 1"#]],
     );
     check(
         "replicas=1 | 0:running 1:ready",
-        expect!["- waits until web-0 runs and is ready"],
+        expect![
+            "- waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"
+        ],
     );
     check(
         "replicas=1 min=30 | 0:ready 1:ready,since=5 2:ready,since=5",
-        expect!["- deletes web-2 only when web-1 is healthy or gone"],
+        expect!["- waits: waits to delete web-2: web-1 has to be healthy or gone first"],
     );
 }
 
@@ -232,26 +242,26 @@ fn a_start_ordinal_moves_the_window() {
         "replicas=2 start=3 | 2:ready 3:ready",
         expect![[r#"
             create 4 at new
-            - creates web-4 at new"#]],
+            - acts: creates web-4 of revision new: it is missing"#]],
     );
     check(
         "replicas=2 start=3 | 2:ready 3:ready 4:ready",
         expect![[r#"
             scale down: delete web-2
-            - deletes web-2: only 2 pods are wanted"#]],
+            - acts: deletes web-2: spec.replicas is 2"#]],
     );
     check(
         "replicas=2 start=3 partition=1 | 3:ready,rev=old 4:ready,rev=old",
         expect![[r#"
             update: delete web-4
-            - deletes web-4 to update it from old to new
-            - keeps 1 pods below ordinal 4 at their revision (partition)"#]],
+            - acts: deletes web-4: its revision is old, and new is wanted
+            - states: keeps 1 outdated pod: the partition lets ordinals from 4 on be updated"#]],
     );
     check(
         "replicas=2 start=3 partition=1 |",
         expect![[r#"
             create 3 at old
-            - creates web-3 at old"#]],
+            - acts: creates web-3 of revision old: it is missing"#]],
     );
 }
 
@@ -262,44 +272,46 @@ fn an_update_goes_from_the_top_one_by_one() {
         "replicas=3 | 0:ready,rev=old 1:ready,rev=old 2:ready,rev=old",
         expect![[r#"
             update: delete web-2
-            - deletes web-2 to update it from old to new"#]],
+            - acts: deletes web-2: its revision is old, and new is wanted"#]],
     );
     check(
         "replicas=3 | 0:ready,rev=old 1:ready,rev=old 2:ready",
         expect![[r#"
             update: delete web-1
-            - deletes web-1 to update it from old to new"#]],
+            - acts: deletes web-1: its revision is old, and new is wanted"#]],
     );
     check(
         "replicas=3 parallel | 0:ready,rev=old 1:ready,rev=old 2:running",
-        expect!["- goes on with the update when web-2 is available"],
+        expect!["- waits: waits until web-2 is available: the update goes on after it"],
     );
     check(
         "replicas=3 parallel | 0:ready,rev=old 1:ready,rev=old 2:ready,rev=old,gone",
-        expect!["- goes on with the update when web-2 is available"],
+        expect!["- waits: waits until web-2 is available: the update goes on after it"],
     );
     check(
         "replicas=3 parallel | 0:ready,rev=old 1:running,rev=old 2:ready",
         expect![[r#"
             update: delete web-1
-            - deletes web-1 to update it from old to new"#]],
+            - acts: deletes web-1: its revision is old, and new is wanted"#]],
     );
     check(
         "replicas=2 ondelete | 0:ready,rev=old 1:ready,rev=old",
-        expect!["- leaves 2 pods of old revisions until somebody deletes them (OnDelete)"],
+        expect![
+            "- waits: leaves 2 outdated pods alone until they are deleted: the update strategy is OnDelete [hint: delete outdated pods; kubectl get pods -L controller-revision-hash shows which they are]"
+        ],
     );
     check(
         "replicas=2 ondelete | 0:ready,rev=old",
         expect![[r#"
             create 1 at new
-            - creates web-1 at new"#]],
+            - acts: creates web-1 of revision new: it is missing"#]],
     );
     check(
         "replicas=1 parallel | 0:failed,rev=old",
         expect![[r#"
             delete web-0
-            - deletes web-0, which has failed, to replace it
-            - goes on with the update when web-0 is available"#]],
+            - acts: deletes web-0: it has failed, and is replaced
+            - waits: waits until web-0 is available: the update goes on after it"#]],
     );
 }
 
@@ -308,29 +320,31 @@ fn an_update_goes_from_the_top_one_by_one() {
 fn a_partition_keeps_the_lower_ones() {
     check(
         "replicas=3 partition=2 | 0:ready,rev=old 1:ready,rev=old 2:ready",
-        expect!["- keeps 2 pods below ordinal 2 at their revision (partition)"],
+        expect![
+            "- states: keeps 2 outdated pods: the partition lets ordinals from 2 on be updated"
+        ],
     );
     check(
         "replicas=3 partition=2 | 1:ready,rev=old 2:ready",
         expect![[r#"
             create 0 at old
-            - creates web-0 at old"#]],
+            - acts: creates web-0 of revision old: it is missing"#]],
     );
     check(
         "replicas=3 partition=9 parallel | 0:ready,rev=old",
         expect![[r#"
             create 1 at old; create 2 at old
-            - creates web-1 at old
-            - creates web-2 at old
-            - keeps 1 pods below ordinal 9 at their revision (partition)"#]],
+            - acts: creates web-1 of revision old: it is missing
+            - acts: creates web-2 of revision old: it is missing
+            - states: keeps 1 outdated pod: the partition lets ordinals from 9 on be updated"#]],
     );
     check(
         "replicas=3 norolling current=1 parallel |",
         expect![[r#"
             create 0 at old; create 1 at new; create 2 at new
-            - creates web-0 at old
-            - creates web-1 at new
-            - creates web-2 at new"#]],
+            - acts: creates web-0 of revision old: it is missing
+            - acts: creates web-1 of revision new: it is missing
+            - acts: creates web-2 of revision new: it is missing"#]],
     );
 }
 
@@ -340,36 +354,44 @@ fn a_superseded_pod_that_never_got_ready_is_waited_for_unless_recovery_is_on() {
     check(
         stuck,
         expect![
-            "- waits until web-2 runs and is ready, though it is of revision bad and new is wanted: delete web-2 if it never gets ready"
+            "- waits: waits until web-2 is running and ready: OrderedReady handles one pod after the other, although its revision bad is superseded by new [hint: delete pod web-2 if it never becomes ready]"
         ],
     );
     check_recovery(
         stuck,
         expect![[r#"
             delete web-2
-            - deletes web-2: it is not ready, holds up the others, and its revision bad has been superseded by new"#]],
+            - acts: deletes web-2: it is not ready, blocks the others, and its revision bad is superseded by new"#]],
     );
     check_recovery(
         "replicas=2 | 0:running,rev=old",
         expect![[r#"
             delete web-0
-            - deletes web-0: it is not ready, holds up the others, and its revision old has been superseded by new"#]],
+            - acts: deletes web-0: it is not ready, blocks the others, and its revision old is superseded by new"#]],
     );
     check_recovery(
         "replicas=2 | 0:running,rev=old 1:ready,rev=old",
-        expect!["- waits until web-0 runs and is ready"],
+        expect![
+            "- waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"
+        ],
     );
     check_recovery(
         "replicas=2 partition=2 | 0:running,rev=old",
-        expect!["- waits until web-0 runs and is ready"],
+        expect![
+            "- waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"
+        ],
     );
     check_recovery(
         "replicas=2 ondelete | 0:running,rev=bad",
-        expect!["- waits until web-0 runs and is ready"],
+        expect![
+            "- waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"
+        ],
     );
     check_recovery(
         "replicas=2 | 0:running",
-        expect!["- waits until web-0 runs and is ready"],
+        expect![
+            "- waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"
+        ],
     );
 }
 
@@ -380,36 +402,36 @@ fn members_get_their_identity_and_claims_back() {
         "replicas=1 | 0:ready,nolabel",
         expect![[r#"
             repair 0 identity=true storage=false
-            - repairs web-0: labels"#]],
+            - acts: updates web-0: its labels do not match the set"#]],
     );
     check(
         "replicas=1 claims | 0:ready,novolume |",
         expect![[r#"
             repair 0 identity=false storage=true +data-web-0
-            - repairs web-0: volumes"#]],
+            - acts: updates web-0: its volumes do not match the set"#]],
     );
     check(
         "replicas=1 claims | 0:ready |",
-        expect!["- has the 1 pods it wants, at new"],
+        expect!["- states: has the 1 pod it wants: the current revision is new"],
     );
     check(
         "replicas=1 claims | 0:pending |",
         expect![[r#"
             claims of 0 +data-web-0
-            - sees to the volume claims of web-0
-            - waits until web-0 runs and is ready"#]],
+            - acts: updates the volume claims of web-0: some are missing, or have outdated owner references
+            - waits: waits until web-0 is running and ready: OrderedReady handles one pod after the other"#]],
     );
     check(
         "replicas=1 claims parallel | 0:pending |",
         expect![[r#"
             claims of 0 +data-web-0
-            - sees to the volume claims of web-0"#]],
+            - acts: updates the volume claims of web-0: some are missing, or have outdated owner references"#]],
     );
     check(
         "replicas=1 claims whendeleted=delete | 0:ready | data-web-0",
         expect![[r#"
             repair 0 identity=false storage=false update_owners data-web-0
-            - repairs web-0: owners of its claims"#]],
+            - acts: updates web-0: its claim owner references do not match the set"#]],
     );
 }
 
@@ -421,33 +443,33 @@ fn claims_of_condemned_pods_come_before_their_deletion() {
         expect![[r#"
             claims: claims of 0 update_owners data-web-0
             scale down: delete web-0
-            - sees to the volume claims of web-0
-            - deletes web-0: only 0 pods are wanted"#]],
+            - acts: updates the volume claims of web-0: some are missing, or have outdated owner references
+            - acts: deletes web-0: spec.replicas is 0"#]],
     );
     check(
         "replicas=1 claims scaled=delete | | data-web-0:pod=before",
         expect![
-            "- creates no web-0 yet: its claim data-web-0 still belongs to the pod before it and goes with that"
+            "- waits: waits to create web-0: its claim data-web-0 is deleted with the previous pod"
         ],
     );
     check(
         "replicas=2 claims scaled=delete parallel | | data-web-0:pod=before",
         expect![[r#"
             create 1 at new +data-web-1
-            - creates no web-0 yet: its claim data-web-0 still belongs to the pod before it and goes with that
-            - creates web-1 at new"#]],
+            - waits: waits to create web-0: its claim data-web-0 is deleted with the previous pod
+            - acts: creates web-1 of revision new: it is missing"#]],
     );
     check(
         "replicas=1 claims | | data-web-0:pod=before",
         expect![[r#"
             create 0 at new
-            - creates web-0 at new"#]],
+            - acts: creates web-0 of revision new: it is missing"#]],
     );
     check(
         "replicas=1 claims | | data-web-0:gone",
         expect![[r#"
             create 0 at new leaving data-web-0
-            - creates web-0 at new"#]],
+            - acts: creates web-0 of revision new: it is missing"#]],
     );
 }
 
@@ -457,7 +479,7 @@ fn a_name_that_only_looks_right_takes_no_place() {
         "replicas=1 | web-00:ready web-99999999999:ready",
         expect![[r#"
             create 0 at new
-            - creates web-0 at new"#]],
+            - acts: creates web-0 of revision new: it is missing"#]],
     );
 }
 
@@ -465,7 +487,7 @@ fn a_name_that_only_looks_right_takes_no_place() {
 fn a_set_on_its_way_out_does_nothing() {
     check(
         "replicas=3 deleted | 0:failed 5:ready",
-        expect!["- is being deleted: its pods are left to the garbage collector"],
+        expect!["- states: is being deleted: its pods are left to the garbage collector"],
     );
 }
 
@@ -484,29 +506,31 @@ fn a_set_of_absurd_size_costs_a_bounded_plan() {
 fn an_update_counts_pods_that_have_been_ready_long_enough() {
     check(
         "replicas=2 min=30 parallel | 0:ready,rev=old 1:ready,since=10",
-        expect!["- goes on with the update when web-1 is available"],
+        expect!["- waits: waits until web-1 is available: the update goes on after it"],
     );
     check(
         "replicas=2 min=30 parallel | 0:ready,rev=old 1:ready,since=30",
         expect![[r#"
             update: delete web-0
-            - deletes web-0 to update it from old to new"#]],
+            - acts: deletes web-0: its revision is old, and new is wanted"#]],
     );
     check(
         "replicas=2 min=0 | 0:ready,rev=old 1:ready,since=0",
         expect![[r#"
             update: delete web-0
-            - deletes web-0 to update it from old to new"#]],
+            - acts: deletes web-0: its revision is old, and new is wanted"#]],
     );
     check(
         "replicas=3 min=30 partition=1 parallel | 0:ready,rev=old 1:ready,rev=old 2:ready,since=1",
         expect![[r#"
-            - goes on with the update when web-2 is available
-            - keeps 1 pods below ordinal 1 at their revision (partition)"#]],
+            - waits: waits until web-2 is available: the update goes on after it
+            - states: keeps 1 outdated pod: the partition lets ordinals from 1 on be updated"#]],
     );
     check(
         "replicas=2 min=30 ondelete parallel | 0:ready,rev=old,since=1 1:ready,since=1",
-        expect!["- leaves 1 pods of old revisions until somebody deletes them (OnDelete)"],
+        expect![
+            "- waits: leaves 1 outdated pod alone until it is deleted: the update strategy is OnDelete [hint: delete outdated pods; kubectl get pods -L controller-revision-hash shows which they are]"
+        ],
     );
 }
 

@@ -98,7 +98,7 @@ fn a_pod_stays_as_long_as_it_tolerates_all() {
         "",
         Some("a"),
         None,
-        expect!["deleted: it does not tolerate the taint a:NoExecute of its node"],
+        expect!["evicts it: it does not tolerate the taint a:NoExecute of its node"],
     );
     check(
         "a",
@@ -110,20 +110,20 @@ fn a_pod_stays_as_long_as_it_tolerates_all() {
         "a",
         Some("a b"),
         None,
-        expect!["deleted: it does not tolerate the taint b:NoExecute of its node"],
+        expect!["evicts it: it does not tolerate the taint b:NoExecute of its node"],
     );
     check("a=60", Some("a"), None, expect!["leaves at 160, since 100"]);
     check(
         "a=0",
         Some("a"),
         None,
-        expect!["deleted: it tolerated the taints of its node long enough"],
+        expect!["evicts it: it tolerated the taints of its node long enough"],
     );
     check(
         "a=-5",
         Some("a"),
         None,
-        expect!["deleted: it tolerated the taints of its node long enough"],
+        expect!["evicts it: it tolerated the taints of its node long enough"],
     );
 }
 
@@ -195,7 +195,7 @@ fn what_was_decided_stays_decided_while_there_is_a_reason() {
         "a=60",
         Some("a"),
         Some((40, 100)),
-        expect!["deleted: it tolerated the taints of its node long enough"],
+        expect!["evicts it: it tolerated the taints of its node long enough"],
     );
     check(
         "a=60",
@@ -213,7 +213,7 @@ fn what_was_decided_stays_decided_while_there_is_a_reason() {
         "",
         Some("a"),
         Some((50, 110)),
-        expect!["deleted: it does not tolerate the taint a:NoExecute of its node"],
+        expect!["evicts it: it does not tolerate the taint a:NoExecute of its node"],
     );
 }
 
@@ -231,7 +231,7 @@ fn a_node_that_is_gone_decides_nothing() {
         "",
         None,
         Some((50, 90)),
-        expect!["deleted: it tolerated the taints of its node long enough"],
+        expect!["evicts it: it tolerated the taints of its node long enough"],
     );
 }
 

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::super::controller;
-use runtime::Context;
 
 async fn world() -> World {
     let mut world = World::new().await;
