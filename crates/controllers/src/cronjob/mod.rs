@@ -1,0 +1,4 @@
+pub mod cron;
+pub mod schedule;
+#[cfg(test)]
+mod tests;

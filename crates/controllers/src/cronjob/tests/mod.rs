@@ -1,0 +1,3 @@
+//! Tests of what takes more than one file.
+
+mod schedule;
