@@ -267,9 +267,17 @@ fn a_century_of_missed_minutes_takes_no_longer_than_one() {
             };
             let schedule = schedule(text, "America/New_York");
             let due = timing.due(&schedule, now).unwrap().due;
-            assert_eq!(due, Some(time("2024-05-01T12:00:00Z")), "{text} since {last}");
+            assert_eq!(
+                due,
+                Some(time("2024-05-01T12:00:00Z")),
+                "{text} since {last}"
+            );
             let next = timing.next(&schedule, now);
-            assert_eq!(next, Some(time("2024-05-01T12:01:00Z")), "{text} since {last}");
+            assert_eq!(
+                next,
+                Some(time("2024-05-01T12:01:00Z")),
+                "{text} since {last}"
+            );
         }
     }
 }
