@@ -5,9 +5,9 @@
 
 use crate::descriptor::Descriptor;
 use crate::{
-    cluster_role_aggregation, daemonset, deployment, garbage_collector, job, legacy_token_cleaner,
-    namespace, node_lifecycle, pod_gc, replicaset, root_ca_publisher, service_account,
-    service_account_token, statefulset, taint_eviction, ttl, ttl_after_finished,
+    cluster_role_aggregation, cronjob, daemonset, deployment, garbage_collector, job,
+    legacy_token_cleaner, namespace, node_lifecycle, pod_gc, replicaset, root_ca_publisher,
+    service_account, service_account_token, statefulset, taint_eviction, ttl, ttl_after_finished,
 };
 
 pub static ALL: [Descriptor; 52] = [
@@ -54,7 +54,7 @@ pub static ALL: [Descriptor; 52] = [
         "disruption-controller",
     ),
     statefulset::DESCRIPTOR,
-    Descriptor::named("cronjob-controller", "cronjob", "cronjob-controller"),
+    cronjob::DESCRIPTOR,
     Descriptor::named(
         "certificatesigningrequest-signing-controller",
         "csrsigning",

@@ -9,6 +9,7 @@
 mod all;
 pub mod cluster_role_aggregation;
 pub mod config;
+pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
 mod descriptor;

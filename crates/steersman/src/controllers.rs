@@ -50,7 +50,7 @@ fn in_json() -> Value {
             "cloud": one.cloud,
             "built": one.is_built(),
             "component": one.component,
-            "caches": kinds(one.caches),
+            "caches": one.caches.iter().map(|view| view.resource.to_string()).collect::<Vec<_>>(),
             "decidesAbout": kinds(one.decides_about),
             "queues": one.queues,
         })

@@ -6,6 +6,7 @@
 mod cluster_role;
 mod config_map;
 mod controller_revision;
+mod cron_job;
 mod daemonset;
 mod deployment;
 mod job;
@@ -25,6 +26,9 @@ mod strategy;
 pub use cluster_role::{AggregationRule, ClusterRole, PolicyRule};
 pub use config_map::{ConfigMap, ROOT_CA_CONFIG_MAP};
 pub use controller_revision::{ControllerRevision, RevisionData};
+pub use cron_job::{
+    CRON_JOB_SCHEDULED_TIMESTAMP, CronJob, CronJobSpec, CronJobStatus, ObjectReference,
+};
 pub use daemonset::{DaemonSet, DaemonSetSpec, DaemonSetStatus, DaemonSetStrategy, Placement};
 pub use deployment::{
     Deployment, DeploymentSpec, DeploymentStatus, DeploymentStrategy, ROLLBACK_TO, RollbackTo,
