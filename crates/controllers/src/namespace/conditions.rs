@@ -117,7 +117,7 @@ impl Findings {
         }
         if self.estimate_seconds > 0 {
             let what = format!("checks again in at most {} s", self.estimate_seconds);
-            lines.push(Line::waits("GracePeriods", what).because("pods have time to end"));
+            lines.push(Line::waits("GracePeriods", what).because("deletion may take that long"));
         }
         lines.extend(self.failure().map(|failure| {
             Line::states("ContentFailure", "could not delete everything").because(failure)

@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
     /// Return when the cluster is up and leave it running; `steersman down` stops it
     #[arg(long, short)]
     detach: bool,
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(long)]
     quiet: bool,
     /// How to say that the cluster is up

@@ -94,7 +94,7 @@ fn an_operator_reads_what_holds_it() {
         waits until all xs.a.io are gone: 1 is left
         waits for 1 object with finalizer a/f
         waits for 3 objects with finalizer b/f
-        checks again in at most 15 s: pods have time to end
+        checks again in at most 15 s: deletion may take that long
         could not delete everything: [no, z, a]"#]]
     .assert_eq(&in_words(&findings));
     assert_eq!(
