@@ -15,7 +15,7 @@ use runtime::{Context, Decisions, Informers, Runnable, Stop};
 
 use crate::Config;
 use crate::garbage_collector::Memory;
-use crate::oracle::{DrawActions, NewOracle, View};
+use crate::oracle::{Actions, NewOracle, View};
 
 /// One controller of kube-controller-manager.
 #[derive(Clone, Copy)]
@@ -53,7 +53,7 @@ pub struct Descriptor {
     /// What must hold of what it looks after. The simulator runs no controller without.
     pub oracle: Option<NewOracle>,
     /// What users do to what it looks after, beyond what the simulator's workloads do anyway.
-    pub actions: &'static [DrawActions],
+    pub actions: &'static [Actions],
 }
 
 /// None where the configuration turns the controller off.

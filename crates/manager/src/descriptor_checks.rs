@@ -116,3 +116,10 @@ fn names_are_unique_and_all_have_an_identity() {
     );
     assert_eq!(selection::known_names().len(), 52);
 }
+
+#[test]
+fn every_controller_that_is_built_has_an_oracle_for_the_simulator() {
+    for descriptor in controllers::built() {
+        assert!(descriptor.oracle.is_some(), "{}", descriptor.name);
+    }
+}

@@ -1,4 +1,4 @@
-//! The injector between a manager and the API server: what goes wrong with requests and watches.
+//! The fault injector between a manager and the API server: what goes wrong with requests and watches.
 
 mod watches;
 
@@ -95,7 +95,7 @@ impl fmt::Display for FaultRates {
     }
 }
 
-/// Does what [`FaultRates`] says, until it is told to rest. Clones share it.
+/// Does what [`FaultRates`] says, until it is told to stop. Clones share it.
 #[derive(Clone)]
 pub struct FaultInjector(Arc<Inner>);
 
@@ -142,8 +142,8 @@ impl FaultInjector {
         }))
     }
 
-    /// No more trouble from here on, and none that still lasts.
-    pub fn rest(&self) {
+    /// No more faults from here on, and none that still lasts.
+    pub fn stop(&self) {
         self.0.resting.store(true, Ordering::Relaxed);
         let mut state = self.lock();
         state.frozen.clear();
@@ -156,7 +156,7 @@ impl FaultInjector {
         self.lock().done.clone()
     }
 
-    /// Counts trouble that others make.
+    /// Counts faults that others make.
     pub(crate) fn count(&self, class: &'static str) {
         *self.lock().done.entry(class).or_default() += 1;
     }
@@ -187,7 +187,7 @@ impl FaultInjector {
         self.lock().unacknowledged.get(owner).copied().unwrap_or(0)
     }
 
-    /// The transport of one manager, with the injector in between.
+    /// The transport of one manager, with the fault injector in between.
     pub fn between(&self, inner: Transport, manager: usize) -> Transport {
         if self.0.is_idle {
             return inner;
@@ -314,7 +314,7 @@ async fn pause(lasts: Duration) {
 fn refuse(code: u16, reason: &str) -> Result<Response<Body>, BoxError> {
     let status = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure",
-        "message": "the injector says no", "reason": reason, "code": code,
+        "message": "the fault injector says no", "reason": reason, "code": code,
     });
     let body = Full::new(Bytes::from(status.to_string())).map_err(|never| match never {});
     Ok(Response::builder()

@@ -5,10 +5,10 @@
 //! randomness comes from the seed, so a run can be replayed byte for byte: [`Report::hash`] is a hash
 //! over every write.
 //!
-//! A run has three parts. A user does what the [`Scenario`] says, while a injector loses requests, cuts
-//! watches, and managers, nodes and the API server die. Then all trouble stops and the cluster must
+//! A run has three parts. A user does what the [`Scenario`] says, while a fault injector loses requests, cuts
+//! watches, and managers, nodes and the API server die. Then all faults stop and the cluster must
 //! converge. Then nothing may be written any more, and it must have ended as the same actions end in a
-//! world without trouble ([`verify()`]). What breaks is made smaller until it is easy to read ([`shrink()`]).
+//! world without faults ([`verify()`]). What breaks is made smaller until it is easy to read ([`shrink()`]).
 
 mod bell;
 mod cluster;

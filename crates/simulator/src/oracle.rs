@@ -334,3 +334,76 @@ impl Inner {
         self.leader = leader;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use controllers::oracle::Raw;
+
+    use super::*;
+    use crate::cluster::Cluster;
+
+    fn cluster() -> Cluster {
+        Cluster::new(1, |rng| FaultInjector::idle(rng.fork()))
+    }
+
+    fn pod(name: &str) -> Vec<u8> {
+        let metadata = serde_json::json!({"name": name, "namespace": "default", "uid": name});
+        let pod = serde_json::json!({"metadata": metadata, "spec": {}, "status": {}});
+        pod.to_string().into_bytes()
+    }
+
+    /// Tells of a pod that this controller has created.
+    fn created_by(controller: &'static str, name: &str) -> Verdict {
+        let cluster = cluster();
+        let mut inner = cluster.oracles().lock();
+        let by = Some(Actor::Manager(0, controller));
+        let raw = Raw {
+            group: "",
+            plural: &"pods".into(),
+            namespace: "default",
+            name,
+            is_deleted: false,
+            body: &pod(name),
+        };
+        let change = inner.world.apply(&raw, by, false)?;
+        inner.check_change(Some(&change), by)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_of_a_controller_that_no_oracle_knows_is_an_error() {
+        assert_eq!(created_by("replicaset-controller", "a"), Ok(()));
+        let problem = created_by("cloud-controller", "a").unwrap_err();
+        let expected = r#""cloud-controller" wrote pods Some(default/a), and no oracle knows it"#;
+        assert_eq!(problem, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_the_controller_has_no_reason_for_is_an_error() {
+        let problem = created_by("ttl-controller", "a").unwrap_err();
+        assert_eq!(
+            problem,
+            "ttl-controller has no business with pods default/a"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_no_oracle_knows_is_an_error() {
+        let cluster = cluster();
+        let inner = cluster.oracles().lock();
+        let unknown = inner.check_remembered("nobody", "default/a").unwrap_err();
+        assert_eq!(unknown, "no oracle knows the queue or controller nobody");
+        let gone = inner.check_remembered("replicaset-controller", "default/a");
+        let gone = gone.unwrap_err();
+        assert_eq!(
+            gone,
+            "replicaset-controller remembers default/a, which does not exist"
+        );
+        let vague = inner
+            .check_remembered("ttlcontroller", "node-0")
+            .unwrap_err();
+        assert_eq!(
+            vague,
+            "ttlcontroller remembers node-0, and its oracle does not know what that is"
+        );
+    }
+}

@@ -192,7 +192,7 @@ impl<'a> Run<'a> {
 
     /// The fault is over. Waits until the managers have written nothing for a while, or patience ends.
     async fn calm(&mut self) -> Result<(), String> {
-        self.cluster.injector().rest();
+        self.cluster.injector().stop();
         // UPSTREAM: a kubelet registers its node when it starts, and never again. One whose node was deleted, or
         // was lost with the tail of the API server, has to be started anew by somebody.
         let loses = |step: &crate::Step| {

@@ -248,6 +248,6 @@ mod tests {
         let read = Cut::parse(&scenario, Some("0,4"), Some("none"), None);
         assert_eq!(read, Ok(cut));
         assert!(Cut::parse(&scenario, Some("999"), None, None).is_err());
-        assert!(Cut::parse(&scenario, None, Some("gremlins"), None).is_err());
+        assert!(Cut::parse(&scenario, None, Some("goblins"), None).is_err());
     }
 }

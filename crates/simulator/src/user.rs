@@ -121,7 +121,8 @@ impl User {
                 self.patch_node(*node, &patch).await
             }
             UserAction::TaintNode(node, on) => {
-                let taint = json!({"key": "trouble", "value": "true", "effect": "NoSchedule"});
+                let taint =
+                    json!({"key": "example.com/broken", "value": "true", "effect": "NoSchedule"});
                 let taints = if *on { json!([taint]) } else { json!([]) };
                 self.patch_node(*node, &json!({"spec": {"taints": taints}}))
                     .await

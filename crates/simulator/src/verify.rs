@@ -1,4 +1,4 @@
-//! A run and what it is held to: the same actions in a world without trouble.
+//! A run and what it is held to: the same actions in a world without faults.
 
 use crate::report::{Failure, Report};
 use crate::run::{run_scenario, timeline_of};
@@ -13,7 +13,7 @@ const WRITES_PER_FAULT: u64 = 30;
 /// Runs a scenario and holds it to the calm run of the same actions.
 pub fn verify(scenario: &Scenario) -> Report {
     let report = run_scenario(scenario);
-    match scenario.is_calm() || scenario.loses_wishes() || report.is_broken() {
+    match scenario.is_calm() || scenario.loses_actions() || report.is_broken() {
         true => report,
         false => hold_to(scenario, &run_scenario(&scenario.calm()), report),
     }
@@ -47,7 +47,7 @@ fn explain_by(scenario: &Scenario, source: &str, verify: impl Fn(&Scenario) -> R
     if let Some(failure) = &mut report.failure {
         let sort = failure.sort();
         let (cut, small) = shrink(scenario, |smaller| {
-            // Another problem than the one that was found is another story.
+            // Another problem than the one that was found is another scenario.
             verify(smaller).failure.filter(|found| found.sort() == sort)
         });
         if let Some(small) = small {
@@ -62,13 +62,13 @@ fn explain_by(scenario: &Scenario, source: &str, verify: impl Fn(&Scenario) -> R
 /// The end must be that of the calm run, and the way there not much longer.
 fn hold_to(scenario: &Scenario, calm: &Report, mut report: Report) -> Report {
     let problem = if calm.granted != report.granted {
-        // The user was refused something in one of the two: these are different stories.
+        // The user was refused something in one of the two: these are different scenarios.
         None
     } else if let Some(failure) = &calm.failure {
-        Some(format!("without any trouble: {}", failure.problem))
+        Some(format!("without any fault: {}", failure.problem))
     } else if calm.end_state != report.end_state {
         Some(format!(
-            "it ended otherwise than without trouble:\n  {}\n  instead of\n  {}",
+            "it ended otherwise than without faults:\n  {}\n  instead of\n  {}",
             report.end_state.join("\n  "),
             calm.end_state.join("\n  ")
         ))
@@ -78,7 +78,7 @@ fn hold_to(scenario: &Scenario, calm: &Report, mut report: Report) -> Report {
         let wrote = report.manager_writes;
         (wrote > most).then(|| {
             let calm = calm.manager_writes;
-            format!("managers wrote {wrote} times, {calm} times without trouble: more than retries explain")
+            format!("managers wrote {wrote} times, {calm} times without faults: more than retries explain")
         })
     };
     report.checks += 1;

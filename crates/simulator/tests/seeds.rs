@@ -23,7 +23,7 @@ fn the_same_seed_gives_the_same_bytes() {
 }
 
 #[test]
-fn seeds_converge_to_what_they_would_without_trouble() {
+fn seeds_converge_to_what_they_would_without_faults() {
     for seed in 0..12 {
         let report = verify(&Scenario::from_seed(seed));
         assert!(!report.is_broken(), "{report}");

@@ -137,7 +137,7 @@ fn a_pod_that_owns_its_claim_waits_for_it_and_the_claim_for_the_pod() {
     assert!(!end.contains("statefulset"), "{end}");
 }
 
-/// Without trouble it is over before it is stopped, and gone before the end.
+/// Without faults it is over before it is stopped, and gone before the end.
 #[test]
 fn a_job_with_a_time_to_live_that_is_stopped_may_be_gone_or_not() {
     let spec = json!({

@@ -9,6 +9,7 @@
 //!
 //! **Mirrors** `pkg/controller/clusterroleaggregation`.
 
+mod actions;
 mod invariants;
 
 #[cfg(test)]
@@ -37,6 +38,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     // UPSTREAM: five workers, without a flag.
     build: Some(|ctx| Some(controller(ctx, 5).into())),
     oracle: Some(|| Box::<ClusterRoleOracle>::default()),
+    actions: &actions::ACTIONS,
     ..Descriptor::named(
         "clusterrole-aggregation-controller",
         "clusterrole-aggregation",

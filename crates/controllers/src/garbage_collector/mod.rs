@@ -21,6 +21,7 @@
 //! wait for itself.
 
 mod absent;
+mod actions;
 mod attempt;
 mod changes;
 mod decide;
@@ -77,6 +78,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Some(controller(ctx, &ctx.environment.collector, workers))
     }),
     oracle: Some(|| Box::<GarbageCollectorOracle>::default()),
+    actions: &actions::ACTIONS,
     ..Descriptor::named(
         "garbage-collector-controller",
         "garbagecollector",

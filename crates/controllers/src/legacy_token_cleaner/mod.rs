@@ -14,6 +14,7 @@
 //! **Deliberate differences**: which secrets pods mount is not worth a place in the cache of all pods.
 //! When there is a candidate, which is rare, the pods of its namespace are listed once.
 
+mod actions;
 mod invariants;
 mod mounted;
 mod plan;
@@ -50,6 +51,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Some(controller(ctx, ctx.environment.metadata.clone(), period).into())
     }),
     oracle: Some(|| Box::<LegacyTokenOracle>::default()),
+    actions: &actions::ACTIONS,
     ..Descriptor::named(
         "legacy-serviceaccount-token-cleaner-controller",
         "legacy-service-account-token-cleaner",

@@ -11,6 +11,8 @@ mod checks;
 mod history;
 mod world;
 
+use std::time::Duration;
+
 use api::{Key, Meta, Rng};
 
 pub use action::{Target, UserAction};
@@ -91,9 +93,24 @@ pub trait Oracle: Send {
 pub type NewOracle = fn() -> Box<dyn Oracle>;
 
 /// What a user does to what a controller looks after, one thing after the other.
-pub type DrawActions = fn(&Draw<'_>) -> Vec<UserAction>;
+#[derive(Clone, Copy)]
+pub struct Actions {
+    pub draw: fn(&Draw<'_>) -> Vec<UserAction>,
+    /// How long the controller takes to deal with it. What takes days is drawn rarely, and nothing else happens then.
+    pub takes: Duration,
+}
 
-/// What a scenario draws actions from.
+impl Actions {
+    /// What is dealt with at once.
+    pub const fn of(draw: fn(&Draw<'_>) -> Vec<UserAction>) -> Actions {
+        Actions {
+            draw,
+            takes: Duration::ZERO,
+        }
+    }
+}
+
+/// What actions are drawn from.
 pub struct Draw<'a> {
     pub rng: &'a Rng,
     /// Where namespaced objects go.

@@ -9,6 +9,7 @@
 //!
 //! **Mirrors** `pkg/controller/certificates/rootcacertpublisher`.
 
+mod actions;
 mod invariants;
 
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Some(controller(ctx, root_ca, 1).into())
     }),
     oracle: Some(|| Box::<RootCaOracle>::default()),
+    actions: &actions::ACTIONS,
     ..Descriptor::named(
         "root-ca-certificate-publisher-controller",
         "root-ca-cert-publisher",

@@ -8,6 +8,7 @@
 //!
 //! **Mirrors** `pkg/controller/serviceaccount/serviceaccounts_controller.go`.
 
+mod actions;
 mod invariants;
 
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queues: &["serviceaccount"],
     build: Some(|ctx| Some(controller(ctx, &DEFAULT_ACCOUNTS, 1).into())),
     oracle: Some(|| Box::<ServiceAccountOracle>::default()),
+    actions: &actions::ACTIONS,
     ..Descriptor::named(
         "serviceaccount-controller",
         "serviceaccount",

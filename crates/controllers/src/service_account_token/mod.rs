@@ -11,6 +11,7 @@
 //! **Mirrors** `pkg/controller/serviceaccount/tokens_controller.go`. Upstream has one queue for accounts
 //! and one for secrets; here an account that goes wakes its secrets, and all work is about a secret.
 
+mod actions;
 mod invariants;
 mod plan;
 mod sign;
@@ -56,6 +57,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Some(controller(ctx, signer, root_ca, workers).into())
     }),
     oracle: Some(|| Box::<TokenOracle>::default()),
+    actions: &actions::ACTIONS,
     ..Descriptor::named(
         "serviceaccount-token-controller",
         "serviceaccount-token",

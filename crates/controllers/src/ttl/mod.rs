@@ -10,6 +10,7 @@
 //! **Mirrors** `pkg/controller/ttl`. The boundaries overlap, so that a cluster that grows and shrinks
 //! around one does not flap.
 
+mod actions;
 mod invariants;
 
 #[cfg(test)]
@@ -39,6 +40,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     // UPSTREAM: five workers, without a flag.
     build: Some(|ctx| Some(controller(ctx, 5).into())),
     oracle: Some(|| Box::<TtlOracle>::default()),
+    actions: &actions::ACTIONS,
     ..Descriptor::named("ttl-controller", "ttl", "ttl-controller")
 };
 

@@ -8,6 +8,7 @@
 //!
 //! **Mirrors** `pkg/controller/ttlafterfinished`.
 
+mod actions;
 mod invariants;
 
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Some(controller(ctx, workers).into())
     }),
     oracle: Some(|| Box::<TtlAfterFinishedOracle>::default()),
+    actions: &actions::ACTIONS,
     ..Descriptor::named(
         "ttl-after-finished-controller",
         "ttl-after-finished",

@@ -1,4 +1,4 @@
-//! Between an actor and the API server: every write is traced, judged, and may be the last one.
+//! Between an actor and the API server: every write is traced, checked, and may be the last one.
 
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -71,8 +71,7 @@ impl Inner {
 
     /// The oracle of a controller, by the name of the controller or of one of its queues.
     fn oracle_of(&self, name: &str) -> Result<&dyn Oracle, String> {
-        let is_meant =
-            |it: &&Descriptor| it.name == name || it.queues.iter().any(|queue| *queue == name);
+        let is_meant = |it: &&Descriptor| it.name == name || it.queues.contains(&name);
         let found = controllers::built().find(is_meant);
         let oracle = found.and_then(|found| self.of.get(found.name));
         let oracle = oracle.map(|oracle| &**oracle);
@@ -86,7 +85,7 @@ impl Inner {
         }
     }
 
-    fn check_remembered(&self, name: &str, key: &str) -> Verdict {
+    pub(super) fn check_remembered(&self, name: &str, key: &str) -> Verdict {
         match self.oracle_of(name)?.exists(&self.world, &parse(key)) {
             Some(true) => Ok(()),
             Some(false) => Err(format!("{name} remembers {key}, which does not exist")),

@@ -6,9 +6,9 @@ use std::time::Duration;
 use api::kinds::Pod;
 use api::{Resource, ResourceType, Rng};
 use client::Propagation;
+use controllers::oracle::{Actions, Draw};
 use serde_json::json;
 
-use super::chores::{draw_chore, forgotten_token};
 use super::workloads::{Workload, draw, draw_change, draw_kind};
 use super::{Action, Fault, Scenario, Step, Target, UserAction, jobs};
 use crate::faults::FaultRates;
@@ -19,8 +19,8 @@ const NAMESPACES: [&str; 2] = ["default", "shop"];
 /// No run has more workloads than this: small worlds find bugs faster.
 const WORKLOADS_MAX: usize = 4;
 
-/// A token is too young on the first day, marked on the second, spared on the third and gone on the fourth.
-const DAYS: Duration = Duration::from_secs(5 * 24 * 60 * 60);
+/// What a controller deals with within this time can happen while other things do.
+const SOON: Duration = Duration::from_secs(60 * 60);
 
 /// Five days cost as much as thirty runs: of the runs with one node and one manager, which are three in sixteen, one in
 /// forty (one in two hundred of all) finds what there is to be found.
@@ -32,7 +32,7 @@ const HAND_OVER: Duration = Duration::from_secs(25);
 /// Longer than the time from the end of a workload to the pod that comes after it.
 const UNSEEN_END: Duration = Duration::from_secs(15);
 
-/// Kinds whose watches can be troubled one by one.
+/// Kinds whose watches can be has_faults one by one.
 const WATCHED: [&str; 11] = [
     "pods",
     "pods",
@@ -57,17 +57,17 @@ impl Scenario {
             rng: rng.fork(),
             nodes,
             managers,
-            troubled: !rng.chance(4),
+            has_faults: !rng.chance(4),
             workloads: Vec::new(),
             pods: 0,
-            chores: 0,
+            disturbances: 0,
             steps: Vec::new(),
             at: Duration::ZERO,
         };
         for _ in 0..8 + rng.below(10) {
             draft.action();
-            if draft.troubled && rng.chance(3) {
-                draft.trouble();
+            if draft.has_faults && rng.chance(3) {
+                draft.fault();
             }
             draft.at += Duration::from_millis(rng.below(8000) as u64);
         }
@@ -82,7 +82,7 @@ impl Scenario {
             nodes,
             managers,
             skew: Duration::from_secs(if skewed { 1 + rng.below(5) as u64 } else { 0 }),
-            faults: if draft.troubled {
+            faults: if draft.has_faults {
                 FaultRates::from_seed(&rng)
             } else {
                 FaultRates::default()
@@ -97,11 +97,11 @@ struct Draft {
     rng: Rng,
     nodes: usize,
     managers: usize,
-    /// Fault comes in all mixes; a quarter of the runs have none but a user who changes their mind.
-    troubled: bool,
+    /// Faults come in all mixes; a quarter of the runs have none but a user who changes their mind.
+    has_faults: bool,
     workloads: Vec<Workload>,
     pods: usize,
-    chores: usize,
+    disturbances: usize,
     steps: Vec<Step>,
     at: Duration,
 }
@@ -116,7 +116,7 @@ impl Draft {
         let action = if made == 0 || (made < WORKLOADS_MAX && self.rng.chance(3)) {
             self.create()
         } else if self.rng.chance(7) {
-            return self.chore();
+            return self.disturb();
         } else {
             self.act()
         };
@@ -175,32 +175,51 @@ impl Draft {
         }
     }
 
-    /// Something about accounts, tokens, roles, jobs or nodes; it may take several steps.
-    fn chore(&mut self) {
-        self.chores += 1;
+    /// Something that concerns one controller; it may take several steps.
+    fn disturb(&mut self) {
+        self.disturbances += 1;
         let chosen = self.rng.below(self.workloads.len());
-        let namespace = self.workloads[chosen].target.namespace;
-        let mut at = self.at;
-        let actions = draw_chore(&self.rng, namespace, self.chores, self.nodes);
-        let first = actions.first().and_then(|(_, action)| action.target());
-        if let Some(target) = first.filter(|_| self.troubled && self.rng.chance(2)) {
+        // Of its own, so that what one controller draws moves nothing else.
+        let rng = self.rng.fork();
+        let draw = Draw {
+            rng: &rng,
+            namespace: self.workloads[chosen].target.namespace,
+            number: self.disturbances,
+            nodes: self.nodes,
+        };
+        let choice = actions_that(|takes| takes < SOON);
+        let actions = (choice[self.rng.below(choice.len())].draw)(&draw);
+        let first = actions.first().and_then(UserAction::target);
+        if let Some(target) = first.filter(|_| self.has_faults && self.rng.chance(2)) {
             let (plural, lasts) = (plural_of(&target.resource), self.millis(25_000));
-            self.push(at, Action::Fault(Fault::Freeze { plural, lasts }));
+            self.push(self.at, Action::Fault(Fault::Freeze { plural, lasts }));
         }
-        for (after, action) in actions {
-            at += after;
+        let mut at = self.at;
+        for action in actions {
+            at += Duration::from_millis(200 + rng.below(5000) as u64);
             self.push(at, Action::User(action));
         }
     }
 
-    /// Leaves a token behind that nobody uses, until those who look once a day have taken it away. Without nodes,
-    /// because they speak all day, and with one manager, because two of them do.
+    /// Does what takes a controller days to deal with, and waits for that. Without nodes, because they speak all day, and
+    /// with one manager, because two of them do.
     fn wait_for_days(&mut self) {
-        for action in forgotten_token() {
+        let choice = actions_that(|takes| takes >= SOON);
+        let Some(chosen) = choice.get(self.rng.below(choice.len().max(1))) else {
+            return;
+        };
+        let actions = (chosen.draw)(&Draw {
+            rng: &self.rng.fork(),
+            namespace: NAMESPACES[0],
+            number: self.disturbances + 1,
+            nodes: self.nodes,
+        });
+        for action in actions {
             self.push(self.at, Action::User(action));
         }
         self.push(self.at, Action::Fault(Fault::LoseNode(0)));
-        self.push(self.at + DAYS, Action::Fault(Fault::ReturnNodes));
+        let end = self.at + chosen.takes;
+        self.push(end, Action::Fault(Fault::ReturnNodes));
     }
 
     /// A pod that is killed in time ends well, and with it a job that was to fail. Whether it is in time is a matter of
@@ -285,7 +304,7 @@ impl Draft {
         Duration::from_millis(self.rng.below(most) as u64)
     }
 
-    fn trouble(&mut self) {
+    fn fault(&mut self) {
         // What users are busy with is where an old view does harm.
         let plural = match self.rng.chance(2) {
             true => WATCHED[self.rng.below(WATCHED.len())],
@@ -297,7 +316,7 @@ impl Draft {
         let node = self.rng.below(self.nodes);
         let manager = self.rng.below(self.managers);
         let (at, later) = (self.at + self.millis(4000), self.at + self.millis(30_000));
-        let trouble = match self.rng.below(13) {
+        let fault = match self.rng.below(13) {
             0..=2 => Fault::CrashManager {
                 manager,
                 down: self.millis(4000),
@@ -353,8 +372,14 @@ impl Draft {
                 Fault::LoseNode(node)
             }
         };
-        self.push(at, Action::Fault(trouble));
+        self.push(at, Action::Fault(fault));
     }
+}
+
+/// What users do that concerns single controllers, by how long these take to deal with it.
+fn actions_that(take: impl Fn(Duration) -> bool) -> Vec<Actions> {
+    let all = controllers::built().flat_map(|descriptor| descriptor.actions);
+    all.filter(|actions| take(actions.takes)).copied().collect()
 }
 
 fn plural_of(resource: &ResourceType) -> &'static str {

@@ -1,7 +1,7 @@
 //! Random legal jobs, and what users do to them.
 //!
 //! How a job ends may depend on when its pods were deleted, on deadlines and on luck. Where it cannot, the label
-//! [`CERTAIN`] says so, and its end must be the same with and without trouble.
+//! [`CERTAIN`] says so, and its end must be the same with and without faults.
 
 use api::Rng;
 use controllers::job::CERTAIN;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Target;
 
-/// More failures than trouble can make in a run: pods that are deleted or lost count as failed.
+/// More failures than faults can make in a run: pods that are deleted or lost count as failed.
 const GENEROUS: usize = 100;
 
 /// Small numbers find the same bugs sooner.

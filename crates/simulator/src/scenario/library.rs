@@ -1,6 +1,6 @@
 //! Scenarios with a name: what users do every day, one thing at a time.
 //!
-//! They have no trouble of their own. They are for `--scenario`, where the seed brings the trouble, and
+//! They have no faults of their own. They are for `--scenario`, where the seed brings the faults, and
 //! for crashes after each single write.
 
 use std::time::Duration;
@@ -197,7 +197,7 @@ pub const LIBRARY: [Named; 11] = [
     },
 ];
 
-/// The scenario of that name, without any trouble.
+/// The scenario of that name, without any fault.
 pub fn find(name: &str) -> Option<Scenario> {
     LIBRARY
         .iter()
@@ -225,8 +225,8 @@ impl Named {
 }
 
 impl Scenario {
-    /// The same actions, with the trouble that a seed brings.
-    pub fn troubled(mut self, seed: u64) -> Scenario {
+    /// The same actions, with the faults that a seed brings.
+    pub fn with_faults(mut self, seed: u64) -> Scenario {
         let rng = Rng::from_seed(seed ^ 0x7206_b1ed);
         self.seed = seed;
         self.faults = FaultRates::from_seed(&rng);

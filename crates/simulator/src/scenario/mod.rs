@@ -2,10 +2,9 @@
 //!
 //! A scenario is drawn from a seed ([`Scenario::from_seed`]) or picked by name ([`library`]). It is a
 //! list of steps and nothing in it depends on how the run goes, so a step can be left out to see whether
-//! the others still break something, and the same steps can be run without any trouble to see how it
+//! the others still break something, and the same steps can be run without any fault to see how it
 //! should have ended.
 
-mod chores;
 mod generate;
 mod jobs;
 pub mod library;
@@ -96,7 +95,7 @@ pub enum Fault {
 }
 
 impl Scenario {
-    /// The same actions in a world without trouble.
+    /// The same actions in a world without faults.
     pub fn calm(&self) -> Scenario {
         let mut calm = self.clone();
         calm.faults = FaultRates::default();
@@ -141,7 +140,7 @@ impl Scenario {
     }
 
     /// May a action be lost that was granted? Then nobody can say how it should end.
-    pub(crate) fn loses_wishes(&self) -> bool {
+    pub(crate) fn loses_actions(&self) -> bool {
         let loses = |step: &Step| matches!(step.action, Action::Fault(Fault::RestartServer { lost, .. }) if lost > 0);
         self.steps.iter().any(loses)
     }

@@ -107,10 +107,10 @@ fn template(rng: &Rng, app: &str) -> Value {
 fn set_version(template: &mut Value, version: usize, bad: bool) {
     template["metadata"]["labels"]["version"] = json!(version.to_string());
     template["spec"]["containers"] = json!([{"name": "c", "image": format!("app:{version}")}]);
-    let trouble = ["never-ready", "crash-after", "image-pull-failure"];
-    for (number, name) in trouble.iter().enumerate() {
+    let behaviours = ["never-ready", "crash-after", "image-pull-failure"];
+    for (number, name) in behaviours.iter().enumerate() {
         let key = format!("steersman.dev/{name}");
-        let value = match bad && version % trouble.len() == number {
+        let value = match bad && version % behaviours.len() == number {
             true if *name == "crash-after" => json!("15s"),
             true => json!("true"),
             false => Value::Null,

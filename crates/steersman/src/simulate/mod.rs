@@ -165,7 +165,7 @@ fn scenario(arguments: &Arguments, seed: Option<u64>) -> Result<Scenario, String
                 )
             })?;
             match seed {
-                Some(seed) => found.troubled(seed),
+                Some(seed) => found.with_faults(seed),
                 None => found,
             }
         }
