@@ -466,8 +466,8 @@ mod tests {
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         record(&decisions, "a", 1, &lines);
         let kept = &decisions.get(RS, &Key::new("web", "a"))[0];
-        assert_eq!(kept.lines.len(), 74);
-        assert_eq!(kept.lines[73].to_string(), "and 427 more");
+        assert_eq!(kept.lines.len(), 77);
+        assert_eq!(kept.lines[76].to_string(), "and 424 more");
 
         record(&decisions, "b", 1, &[&"é".repeat(4000)]);
         assert_eq!(counts(&decisions, "b")[0].0.len(), 2048);
