@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str) {
-        let told = match Manifest::parse("x.yaml", text) {
+        let parsed = match Manifest::parse("x.yaml", text) {
             Ok(found) => found
                 .iter()
                 .map(|manifest| format!("{}:{}", manifest.line, manifest.name()))
@@ -152,7 +152,7 @@ mod tests {
                 .join(" "),
             Err(error) => error.to_string(),
         };
-        assert_eq!(told, expected);
+        assert_eq!(parsed, expected);
     }
 
     #[test]

@@ -52,8 +52,8 @@ fn check(state: &str, manifests: &str, expected: Expect) {
         colour: false,
         unicode: true,
     };
-    let told = text(&preview, style);
-    let kept: Vec<&str> = told
+    let printed = text(&preview, style);
+    let kept: Vec<&str> = printed
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with(' ') && !line.starts_with("Assumed"))
         .collect();
@@ -295,13 +295,13 @@ fn as_many_nodes_as_were_asked_for() {
             colour: false,
             unicode: true,
         };
-        let told = text(&preview, style);
-        assert!(told.contains(&format!("at most {pods}")), "{told}");
-        assert!(told.contains(&format!("cluster of {places}")), "{told}");
+        let out = text(&preview, style);
+        assert!(out.contains(&format!("at most {pods}")), "{out}");
+        assert!(out.contains(&format!("cluster of {places}")), "{out}");
     }
 }
 
-/// Nobody is told that a Job is done when nobody has run it.
+/// A Job is not called done when nobody has run it.
 #[test]
 fn what_no_controller_acts_on_is_named() {
     let preview = run(
@@ -313,9 +313,9 @@ metadata: {name: once}
 spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: 'job:1'}]}}}
 ",
     );
-    let told = preview.warnings.iter().any(|one| one.object == "job/once");
+    let warned = preview.warnings.iter().any(|one| one.object == "job/once");
     assert_eq!(
-        told,
+        warned,
         !controllers::find("job-controller").is_some_and(controllers::Descriptor::is_built)
     );
 }
@@ -509,7 +509,7 @@ fn strangers_stay_out() {
 }
 
 #[test]
-fn pods_that_are_preempted_are_told_of() {
+fn pods_that_are_preempted_are_reported() {
     let asking = |name: &str, class: &str| {
         deployment("web:1", 1, "").replace("web", name).replace(
             "containers: [{",
@@ -532,7 +532,7 @@ fn pods_that_are_preempted_are_told_of() {
     let mut setup = setup(&state, &asking("web", "high"));
     setup.nodes = Some(1);
     let preview = preview(&setup).expect("the manifests can be applied");
-    let told: Vec<String> = preview
+    let printed: Vec<String> = preview
         .timeline
         .iter()
         .map(|entry| without_random_parts(&format!("{} {}", entry.object, entry.what)))
@@ -544,7 +544,7 @@ fn pods_that_are_preempted_are_told_of() {
         pod/old-664f88ccbc-xxxxx is preempted
         deployment/web 1 more pod is ready
          complete"#]]
-    .assert_eq(&told.join("\n"));
+    .assert_eq(&printed.join("\n"));
 }
 
 /// A budget is not broken by a rollout that does not take place.
@@ -573,8 +573,8 @@ spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}";
         .map(|entry| entry.what.as_str())
         .collect();
     assert_eq!(what[..2], ["you apply it; it is unchanged"; 2]);
-    let told = serde_json::to_value(&preview).expect("it can be written");
-    assert!(told["workloads"][0]["seconds"].is_null(), "{told}");
+    let printed = serde_json::to_value(&preview).expect("it can be written");
+    assert!(printed["workloads"][0]["seconds"].is_null(), "{printed}");
 }
 
 #[test]

@@ -35,8 +35,11 @@ kind: PodDisruptionBudget
 metadata: {{name: web, namespace: elsewhere}}
 spec: {{minAvailable: 9, selector: {{}}}}{pods}"
     );
-    let told = crate::explain(&facts(&yaml));
-    let budgets = told.sees.iter().filter(|line| line.contains("budget"));
+    let explanation = crate::explain(&facts(&yaml));
+    let budgets = explanation
+        .sees
+        .iter()
+        .filter(|line| line.contains("budget"));
     let budgets: Vec<&str> = budgets.map(String::as_str).collect();
     expected.assert_eq(&budgets.join("\n"));
 }

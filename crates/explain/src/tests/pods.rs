@@ -192,9 +192,9 @@ status: {{phase: Pending, conditions: [{condition}]}}"
     );
     let mut unread = super::facts(&not_found);
     unread.could_not_read("PersistentVolumeClaim", "persistentvolumeclaims".to_owned());
-    let told = crate::explain(&unread);
+    let explanation = crate::explain(&unread);
     expect![[r#"cannot be scheduled: persistentvolumeclaim "nosuch" not found (for 10m)"#]]
-        .assert_eq(&told.verdict);
+        .assert_eq(&explanation.verdict);
 }
 
 #[test]

@@ -75,8 +75,8 @@ fn sets_and_jobs_without_their_pods() {
             format!("{{kind: {kind}, metadata: {{name: a, namespace: shop}}, spec: {spec}}}");
         let mut facts = facts(&yaml);
         facts.could_not_read("Pod", "pods: you may not list them".to_owned());
-        let told = crate::explain(&facts);
-        format!("{:?}: {}", told.state, told.verdict)
+        let explanation = crate::explain(&facts);
+        format!("{:?}: {}", explanation.state, explanation.verdict)
     };
     let all = [
         verdict("ReplicaSet", "{replicas: 2}"),

@@ -89,14 +89,14 @@ fn a_rollout_that_a_bad_image_holds_up() {
 fn from_the_objects_alone_it_says_what_would_be_done() {
     let mut facts = facts(STUCK);
     facts.source = Source::Objects("no manager of ours answers there".to_owned());
-    let told = crate::explain(&facts);
-    assert!(told.did.is_empty());
+    let explanation = crate::explain(&facts);
+    assert!(explanation.did.is_empty());
     expect![[r#"
         scales web-2 from 1 to 2: it has the current template
         replicaset/web-2 creates 1 pod: it has 1 of 2"#]]
-    .assert_eq(&told.would.join("\n"));
+    .assert_eq(&explanation.would.join("\n"));
     assert_eq!(
-        told.source,
+        explanation.source,
         "the objects alone (no manager of ours answers there): what our controllers would decide on a copy of them"
     );
 }
@@ -351,11 +351,11 @@ lines:
 - {class: acts, reason: A, what: waits as it may}
 - {class: waits, reason: W, what: creates something}
 - {class: states, reason: S, what: deletes nothing}";
-    let told = crate::explain(&facts(yaml));
-    let did: Vec<&str> = told.did.iter().map(|did| &*did.what).collect();
+    let explanation = crate::explain(&facts(yaml));
+    let did: Vec<&str> = explanation.did.iter().map(|did| &*did.what).collect();
     assert_eq!(did, ["waits as it may"]);
-    assert_eq!(told.waits, ["creates something"]);
-    assert!(told.sees.contains(&"deletes nothing".to_owned()));
+    assert_eq!(explanation.waits, ["creates something"]);
+    assert!(explanation.sees.contains(&"deletes nothing".to_owned()));
 }
 
 /// Until when it waits is a duration first, and the clock after it.
@@ -471,9 +471,9 @@ lines: [{{class: acts, reason: A, what: decides about the Job}}]"
         )
     };
     let did = |version: &str, kind: &str, uid: &str| {
-        let told = crate::explain(&facts(&asked(version, kind, uid)));
-        let did = told.did.iter().map(|did| did.what.clone());
-        (did.collect::<Vec<_>>(), told.wants)
+        let explanation = crate::explain(&facts(&asked(version, kind, uid)));
+        let did = explanation.did.iter().map(|did| did.what.clone());
+        (did.collect::<Vec<_>>(), explanation.wants)
     };
     let (deployment, _) = did("apps/v1", "Deployment", "d");
     assert_eq!(deployment, ["decides about the Deployment"]);

@@ -88,9 +88,9 @@ fn the_timeline_and_the_chart_of_a_job() {
         colour: false,
         unicode: false,
     };
-    let told = without_random_parts(&text(&preview, style));
+    let printed = without_random_parts(&text(&preview, style));
     // The bars keep the blanks at the beginning of lines.
-    let told: Vec<String> = told.lines().map(|line| format!(">{line}")).collect();
+    let printed: Vec<String> = printed.lines().map(|line| format!(">{line}")).collect();
     expect![[r#"
         >Does not complete: job/once fails after 11s.
         >
@@ -114,6 +114,6 @@ fn the_timeline_and_the_chart_of_a_job() {
         >
         >warning: job/once fails after 11s: BackoffLimitExceeded: Job has reached the specified backoff limit
         >
-        >Assumed: pods are ready 10s after their containers start; image web:bad cannot be pulled; an empty cluster of 3 nodes."#]].assert_eq(&told.join("\n"));
+        >Assumed: pods are ready 10s after their containers start; image web:bad cannot be pulled; an empty cluster of 3 nodes."#]].assert_eq(&printed.join("\n"));
     assert!(svg(&preview).contains("job/once fails after"));
 }

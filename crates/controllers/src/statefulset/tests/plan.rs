@@ -357,6 +357,15 @@ fn a_superseded_pod_that_never_got_ready_is_waited_for_unless_recovery_is_on() {
             "- waits: waits until web-2 is running and ready: OrderedReady handles one pod after the other, although its revision bad is superseded by new [hint: delete pod web-2 if it never becomes ready]"
         ],
     );
+    // By this, `steersman why` names the pod to delete.
+    let line = api::decision::Line::from(
+        &plan(&snapshot(stuck, Gates::default(), false), now()).reasons[0],
+    );
+    let pod = line.object.expect("it is about a pod").to_string();
+    assert_eq!(
+        (&*line.reason, &*pod),
+        ("AwaitsSuperseded", "Pod default/web-2")
+    );
     check_recovery(
         stuck,
         expect![[r#"
