@@ -8,6 +8,7 @@
 )]
 
 mod bench;
+mod bugs;
 mod parity;
 mod picture;
 mod real;
@@ -69,9 +70,9 @@ const COMMANDS: [Command; 10] = [
     },
     Command {
         name: "simulate-bugs",
-        arguments: "",
-        about: "put bugs in on purpose, one at a time, and see that the simulator finds each",
-        run: test::simulate_bugs,
+        arguments: "[--runtime|--controllers] [name...]",
+        about: "put bugs in on purpose, one at a time, and see that the simulator finds each (an hour or two)",
+        run: bugs::run,
     },
     Command {
         name: "picture",

@@ -141,23 +141,6 @@ fn simulator(steps: &mut Steps, choice: Choice) -> Result<()> {
     )
 }
 
-/// `cargo xtask simulate-bugs`: every seeded bug must be found; prints the table of docs/simulator.md.
-pub(crate) fn simulate_bugs(_: &[String]) -> Result<()> {
-    succeed(&mut cargo(&[
-        "test",
-        "--profile",
-        "sim",
-        "--package",
-        SIMULATOR,
-        "--features",
-        "seeded-bugs",
-        "--test",
-        "seeded_bugs",
-        "--",
-        "--nocapture",
-    ]))
-}
-
 fn licences() -> Result<Done> {
     let installed = cargo(&["deny", "--version"])
         .output()

@@ -1,4 +1,5 @@
-//! Bugs on purpose: each must be found, and the table says how soon. Run by `cargo xtask simulate-bugs`.
+//! Bugs of the runtime, on purpose: each must be found, and the table says how soon. Run by `cargo xtask simulate-bugs`,
+//! which looks for bugs of controllers as well (`bugs/*.patch`).
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -39,55 +40,6 @@ const BUGS: &[(&str, &str)] = &[
         "ignore-new-orphans",
         "does not wake owners for new pods that have none",
     ),
-    ("delete-by-name", "deletes pods without a uid precondition"),
-    ("adopt-unchecked", "adopts without a live look at itself"),
-    ("adopt-while-dying", "adopts although it is being deleted"),
-    ("never-release", "keeps pods that it no longer selects"),
-    (
-        "ignore-conflict",
-        "takes a refused status write for a good one",
-    ),
-    ("one-pod-too-many", "creates one pod more than wanted"),
-    ("delete-ready-first", "ranks pods the wrong way round"),
-    ("round-unavailable-up", "rounds maxUnavailable up"),
-    ("surge-too-far", "goes one above maxSurge"),
-    (
-        "recreate-without-waiting",
-        "Recreate starts before old pods are gone",
-    ),
-    ("keep-all-history", "never deletes old ReplicaSets"),
-    (
-        "stateful-unordered",
-        "makes the next ordinal before the last is ready",
-    ),
-    (
-        "stateful-update-all",
-        "updates all pods of a StatefulSet at once",
-    ),
-    ("ignore-partition", "updates pods below the partition"),
-    ("keep-claims", "ignores the claim retention policy"),
-    (
-        "daemon-everywhere",
-        "runs daemons on nodes that do not suit",
-    ),
-    (
-        "daemon-never-updates",
-        "leaves daemons at their old revision",
-    ),
-    (
-        "collect-if-one-owner-is-gone",
-        "collects what another owner still needs",
-    ),
-    (
-        "owners-unknown-are-gone",
-        "takes owners it does not know for gone",
-    ),
-    ("foreground-without-waiting", "does not wait for dependents"),
-    (
-        "forget-to-orphan",
-        "lets go without orphaning the dependents",
-    ),
-    ("finalize-before-empty", "ends a namespace that has content"),
     (
         "trust-warm-caches",
         "takes the lease and trusts what it saw before",
@@ -104,47 +56,6 @@ const BUGS: &[(&str, &str)] = &[
     (
         "repeat-events",
         "writes an event anew instead of counting it",
-    ),
-    (
-        "forget-accounts",
-        "does not make a service account that was deleted again",
-    ),
-    (
-        "tokens-outlive-accounts",
-        "keeps tokens of accounts that are gone",
-    ),
-    (
-        "trust-forged-roots",
-        "leaves forged root certificates alone",
-    ),
-    (
-        "roles-only-grow",
-        "never takes a rule away from a sum of roles",
-    ),
-    ("jobs-die-young", "deletes finished jobs before their time"),
-    (
-        "keep-foreign-annotations",
-        "leaves a wrong ttl on a node that had one",
-    ),
-    (
-        "clean-fresh-tokens",
-        "deletes unused tokens without marking them first",
-    ),
-    (
-        "jobs-run-one-more",
-        "runs one pod more than parallelism says",
-    ),
-    ("suspended-jobs-run", "runs jobs that are suspended"),
-    ("indexes-twice", "gives an index to a second pod"),
-    ("jobs-wait-forever", "never looks again after a back-off"),
-    (
-        "jobs-let-go-uncounted",
-        "lets pods go before it has written down how they ended",
-    ),
-    ("jobs-count-twice", "counts each end twice"),
-    (
-        "orphans-stay-held",
-        "leaves the finalizer on pods whose job is gone",
     ),
 ];
 

@@ -23,7 +23,7 @@ use api::{Key, ObjectId, Resource};
 use client::Patch;
 use futures_util::future::BoxFuture;
 use runtime::rate_limit::Backoff;
-use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store, mutation};
+use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 use serde_json::json;
 
 use crate::Descriptor;
@@ -117,12 +117,7 @@ impl Aggregation {
         };
         let rules = aggregate(&role, &self.roles.list())
             .map_err(|error| Error::Terminal(format!("a selector of {key} is invalid: {error}")))?;
-        let has_all = |rules: &[PolicyRule]| rules.iter().all(|rule| role.rules.contains(rule));
-        let enough = |rules: &[PolicyRule]| match mutation::on("roles-only-grow") {
-            true => has_all(rules),
-            false => *rules == *role.rules,
-        };
-        let Some(rules) = rules.filter(|rules| !enough(rules)) else {
+        let Some(rules) = rules.filter(|rules| *rules != role.rules) else {
             return Ok(Next::AwaitChange);
         };
         let what = format!("gets {} rules instead of {}", rules.len(), role.rules.len());

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use api::kinds::{DaemonSet, Node, Phase, Pod};
 use api::{MicroTime, ObjectId};
-use runtime::mutation;
 
 use super::eligibility::Verdict;
 use super::pods::{REVISION_HASH, by_seniority};
@@ -98,9 +97,6 @@ fn place(snapshot: &Snapshot, now: MicroTime, backoff: &impl Fn(&str) -> Option<
         match verdict {
             Verdict::Runs if pods.is_empty() => place.create(WhyCreate::Missing),
             fits if fits.may_stay() => place.keep_one(pods, now, backoff(name)),
-            _ if pods.is_empty() && mutation::on("daemon-everywhere") => {
-                place.create(WhyCreate::Missing);
-            }
             _ if pods.is_empty() => place.note_unfit(),
             _ => place.leave(pods),
         }

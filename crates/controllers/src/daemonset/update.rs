@@ -5,7 +5,6 @@ use std::sync::Arc;
 use api::MicroTime;
 use api::int_or_string::IntOrString;
 use api::kinds::{DaemonSet, Pod};
-use runtime::mutation;
 
 use super::plan::{Creation, Deletion, Plan, name};
 use super::reason::{Note, WhyCreate, WhyDelete};
@@ -148,10 +147,7 @@ impl Rolling<'_> {
                 _ => unavailable += 1,
             }
         }
-        let room = match mutation::on("daemon-never-updates") {
-            true => 0,
-            false => most.saturating_sub(unavailable).min(candidates.len()),
-        };
+        let room = most.saturating_sub(unavailable).min(candidates.len());
         let left = candidates.len() - room;
         plan.delete.extend(candidates.into_iter().take(room));
         if left > 0 {

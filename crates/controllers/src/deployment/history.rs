@@ -13,9 +13,6 @@ use super::snapshot::by_age;
 
 /// Deletes the oldest revisions beyond `revisionHistoryLimit`, as far as they are empty.
 pub(super) fn plan(work: &mut Work<'_>) {
-    if runtime::mutation::on("keep-all-history") {
-        return;
-    }
     let Some(limit) = history_limit(work.deployment) else {
         return;
     };

@@ -21,10 +21,7 @@ pub fn max_unavailable(deployment: &Deployment) -> i32 {
 
 /// The most pods that the Deployment may have at any time.
 pub fn most_replicas(deployment: &Deployment) -> i32 {
-    let extra = i32::from(runtime::mutation::on("surge-too-far"));
-    deployment
-        .replicas()
-        .saturating_add(max_surge(deployment) + extra)
+    deployment.replicas().saturating_add(max_surge(deployment))
 }
 
 pub(super) fn must_stay_available(deployment: &Deployment) -> i32 {
@@ -39,16 +36,6 @@ fn fenceposts(deployment: &Deployment) -> Fenceposts {
     let strategy = &deployment.spec.strategy;
     if strategy.recreate {
         return NONE;
-    }
-    if runtime::mutation::on("round-unavailable-up") {
-        let share = |amount: Option<&api::IntOrString>| {
-            let share = amount.and_then(|amount| amount.scaled(deployment.replicas(), true).ok());
-            share.unwrap_or(0)
-        };
-        return Fenceposts {
-            max_surge: share(strategy.max_surge.as_ref()),
-            max_unavailable: share(strategy.max_unavailable.as_ref()).max(1),
-        };
     }
     // The API server lets nothing through that does not resolve.
     resolve_fenceposts(

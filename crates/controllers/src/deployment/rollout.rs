@@ -26,8 +26,7 @@ pub(super) fn recreate(work: &mut Work<'_>) {
     if scaled {
         return;
     }
-    let early = runtime::mutation::on("recreate-without-waiting");
-    if let Some((set, pods)) = old_pods(work).filter(|_| !early) {
+    if let Some((set, pods)) = old_pods(work) {
         work.reasons.push(Reason::OldPodsRun { set, pods });
         return;
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::decision::Line;
 use api::{Istr, Meta, OwnerRef, ResourceType, Uid};
 use futures_util::{StreamExt, stream};
-use runtime::{Error, Next, Report, mutation};
+use runtime::{Error, Next, Report};
 
 use super::Collector;
 use super::decide::{self, Action, OwnerState, Reason};
@@ -68,10 +68,6 @@ impl Collector {
                 None => return Ok(Next::AwaitChange),
             }
         };
-        let dependents = match mutation::on("forget-to-orphan") {
-            true => Vec::new(),
-            false => dependents,
-        };
         let results: Vec<Result<(), Error>> = stream::iter(dependents)
             .map(|dependent| self.orphan(dependent, uid))
             .buffered(ORPHANED_AT_ONCE)
@@ -126,9 +122,6 @@ impl Collector {
                     deleting_dependents: true,
                 } => OwnerState::Waiting,
                 KnownOwner::Observed { .. } => OwnerState::Solid,
-                KnownOwner::Unknown if mutation::on("owners-unknown-are-gone") => {
-                    OwnerState::Dangling
-                }
                 KnownOwner::Unknown => match self.ask(owner, namespace).await? {
                     Asked::State(state) => state,
                     Asked::OutOfReach => return Ok(None),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use api::decision::{Line, agree, counted};
 use api::{Meta, OwnerRef, Uid};
 use client::Propagation;
-use runtime::mutation;
 
 use super::graph::{FOREGROUND, Item, ORPHAN};
 
@@ -52,7 +51,7 @@ pub enum Reason {
 /// For an object that is on its way out already; `None` means that its owners decide.
 pub(super) fn decide_deleting(item: &Item) -> Option<(Action, Reason)> {
     if item.deleting_dependents {
-        if item.blocking.is_empty() || mutation::on("foreground-without-waiting") {
+        if item.blocking.is_empty() {
             return Some((Action::RemoveForegroundFinalizer, Reason::DependentsGone));
         }
         let first = item
@@ -79,9 +78,7 @@ pub fn decide(item: &Item, latest: &Meta, owners: &[(OwnerRef, OwnerState)]) -> 
     if owners.is_empty() {
         return (Action::Nothing, Reason::NoOwner);
     }
-    let one_gone =
-        mutation::on("collect-if-one-owner-is-gone") && of(OwnerState::Dangling).next().is_some();
-    if of(OwnerState::Solid).next().is_some() && !one_gone {
+    if of(OwnerState::Solid).next().is_some() {
         let gone: Vec<Uid> = of(OwnerState::Dangling)
             .chain(of(OwnerState::Waiting))
             .map(|(owner, _)| owner.uid.clone())

@@ -6,8 +6,8 @@ use api::conditions::Condition;
 use api::kinds::{Job, JobStatus, Pod};
 use api::{Key, Meta, Resource};
 use futures_util::future::join_all;
+use runtime::Error;
 use runtime::events::{EventType, ObjectRef};
-use runtime::{Error, mutation};
 
 use super::assess::Assessment;
 use super::plan::{Act, Wanted};
@@ -135,7 +135,7 @@ impl Jobs {
             meta: job.metadata.clone(),
             last: job.status.clone(),
         };
-        if tracking.flush && !mutation::on("jobs-let-go-uncounted") {
+        if tracking.flush {
             self.put(key, job, &mut written, &tracking.status).await?;
             self.states.set_backoff(key, assessed.backoff);
         }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use api::MicroTime;
 use api::kinds::{Job, Pod};
-use runtime::mutation;
 
 use super::assess::{Assessment, all_failures, indexes_of};
 use super::backoff::{self, finished_at};
@@ -76,14 +75,14 @@ pub fn plan(snapshot: &Snapshot, assessed: &Assessment, now: MicroTime) -> Plan 
         return plan(Act::Hold, Reason::BeingDeleted);
     }
     let have = snapshot.active.len();
-    if job.spec.suspend && !mutation::on("suspended-jobs-run") {
+    if job.spec.suspend {
         let pods = surplus(job, &snapshot.active, have);
         let reason = Reason::Suspended {
             deleting: pods.len(),
         };
         return plan(Act::Delete(pods), reason);
     }
-    let want = wanted(job, assessed, have) + usize::from(mutation::on("jobs-run-one-more"));
+    let want = wanted(job, assessed, have);
     let mut pods = surplus(job, &snapshot.active, have.saturating_sub(want));
     if !pods.is_empty() {
         // UPSTREAM: either deletions or creations in one round, and deletions come first.
@@ -200,10 +199,7 @@ fn pending_indexes(snapshot: &Snapshot, assessed: &Assessment, wanted: usize) ->
     let Some(state) = &assessed.indexes else {
         return Vec::new();
     };
-    let mut taken: BTreeSet<u32> = match mutation::on("indexes-twice") {
-        true => BTreeSet::new(),
-        false => indexes_of(job, &snapshot.active),
-    };
+    let mut taken = indexes_of(job, &snapshot.active);
     if job.replaces_failed_pods_only() {
         taken.extend(indexes_of(job, snapshot.terminating()));
     }

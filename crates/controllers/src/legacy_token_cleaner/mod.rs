@@ -32,7 +32,7 @@ use api::{Istr, ObjectId, Resource, Time};
 use client::{Client, DeleteOptions, ListOptions, Patch};
 use futures_util::future::BoxFuture;
 use runtime::controller::Tick;
-use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store, mutation};
+use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 use serde_json::json;
 
 use crate::Descriptor;
@@ -132,10 +132,7 @@ impl LegacyTokenCleaner {
             if mounted[namespace].contains(&*secret.metadata.name) {
                 continue;
             }
-            let step = match next_step(&candidate, &limits) {
-                Step::MarkInvalid { .. } if mutation::on("clean-fresh-tokens") => Step::Delete,
-                step => step,
-            };
+            let step = next_step(&candidate, &limits);
             self.apply(&secret, step, report).await;
         }
         Ok(())

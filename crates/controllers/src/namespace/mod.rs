@@ -125,10 +125,6 @@ impl NamespaceController {
         let findings = self.empty(&namespace, now).await;
         report.decide(ObjectId::of(&namespace), findings.lines());
         self.write_conditions(&mut namespace, &findings, now).await;
-        if runtime::mutation::on("finalize-before-empty") {
-            self.finalize(namespace).await?;
-            return Ok(Next::AwaitChange);
-        }
         if let Some(failure) = findings.failure() {
             return Err(Error::Retry(failure));
         }

@@ -6,8 +6,6 @@ use api::decision::{Explain, Line, counted};
 use api::kinds::Pod;
 use api::{MicroTime, ObjectId, Time};
 
-use runtime::mutation;
-
 use super::owner::ReplicaOwner;
 use super::ranking::{Chosen, rank_for_deletion};
 use super::snapshot::Snapshot;
@@ -71,8 +69,7 @@ pub fn plan<K: ReplicaOwner>(
     let have = snapshot.active.len();
     let wanted = usize::try_from(want).unwrap_or(0);
     if have < wanted {
-        let extra = usize::from(mutation::on("one-pod-too-many"));
-        let creating = (wanted - have + extra).min(burst);
+        let creating = (wanted - have).min(burst);
         return Plan::Create {
             count: creating,
             reason: Reason::TooFew {

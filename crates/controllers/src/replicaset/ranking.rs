@@ -50,9 +50,6 @@ pub(super) fn rank_for_deletion(
         .collect();
     let order = Order { now, gates };
     merge_sort(&mut ranked, &|a, b| order.before(a, b));
-    if runtime::mutation::on("delete-ready-first") {
-        ranked.reverse();
-    }
     ranked
         .into_iter()
         .map(|ranked| (ranked.pod.clone(), ranked.explain(gates)))

@@ -25,9 +25,7 @@ use futures_util::future::BoxFuture;
 use prometheus::{HistogramVec, IntCounterVec};
 use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
-use runtime::{
-    Change, Context, Controller, Error, Loop, Metrics, Next, Reconcile, Report, Store, mutation,
-};
+use runtime::{Change, Context, Controller, Error, Loop, Metrics, Next, Reconcile, Report, Store};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -132,7 +130,7 @@ impl RootCaPublisher {
             report.decide(object, [line]);
             return self.create(namespace).await;
         };
-        if is_good(&held, &self.data) || mutation::on("trust-forged-roots") {
+        if is_good(&held, &self.data) {
             return Ok(());
         }
         let what = format!("restores ConfigMap {ROOT_CA_CONFIG_MAP}");

@@ -20,7 +20,7 @@ use api::decision::Line;
 use api::kinds::{Namespace, ServiceAccount};
 use api::{Istr, Key, ObjectId, Resource};
 use futures_util::future::BoxFuture;
-use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store, mutation};
+use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 use serde_json::json;
 
 use crate::Descriptor;
@@ -50,9 +50,7 @@ pub fn controller(context: &Context, wanted: &[&str], workers: usize) -> Control
     Loop::of::<Namespace>(context)
         .queue("serviceaccount")
         .watches::<ServiceAccount>(|change, queue| {
-            if let Change::Deleted(account) = change
-                && !mutation::on("forget-accounts")
-            {
+            if let Change::Deleted(account) = change {
                 queue.add(Key::new("", &account.metadata.namespace));
             }
         })

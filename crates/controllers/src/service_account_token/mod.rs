@@ -33,9 +33,7 @@ use client::DeleteOptions;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use runtime::rate_limit::Backoff;
-use runtime::{
-    Change, Context, Controller, Error, Loop, Next, Queue, Reconcile, Report, Store, mutation,
-};
+use runtime::{Change, Context, Controller, Error, Loop, Next, Queue, Reconcile, Report, Store};
 
 use crate::Descriptor;
 use crate::oracle::View;
@@ -120,9 +118,7 @@ pub fn controller(
             queue.add(secret.key());
         })
         .watches::<ServiceAccount>(move |change, queue| {
-            if let Change::Deleted(account) = change
-                && !mutation::on("tokens-outlive-accounts")
-            {
+            if let Change::Deleted(account) = change {
                 let account = &account.metadata;
                 of_accounts.lock().account_gone(account.uid.clone());
                 wake_tokens(&tokens, account, queue);

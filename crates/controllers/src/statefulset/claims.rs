@@ -147,9 +147,6 @@ impl<'a> ClaimOwner<'a> {
     /// Should the set own the claim, should the pod?
     fn wanted(&self) -> (bool, bool) {
         use ClaimRetentionPolicy::{Delete, Retain};
-        if runtime::mutation::on("keep-claims") {
-            return (false, false);
-        }
         let policy = &self.set.spec.persistent_volume_claim_retention_policy;
         let condemned = !ordinals(self.set).contains(&self.ordinal);
         match (policy.when_scaled, policy.when_deleted) {

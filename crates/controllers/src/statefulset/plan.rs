@@ -9,7 +9,6 @@ use std::sync::Arc;
 use api::decision::{Explain, Line};
 use api::kinds::{Phase, Pod, PodManagement, StatefulSet};
 use api::{Gate, Key, MicroTime, ObjectId};
-use runtime::mutation;
 
 use super::claims::{ClaimOwner, ClaimWork};
 use super::identity::{identity_matches, ordinals, pod_name, revision, storage_matches};
@@ -171,9 +170,6 @@ fn waits_for(snapshot: &Snapshot, ordinal: i32, pod: &Arc<Pod>, now: MicroTime) 
     let name = ObjectId::of(&**pod);
     if pod.metadata.is_terminating() {
         return Some(Reason::AwaitsTermination { pod: name });
-    }
-    if mutation::on("stateful-unordered") {
-        return None;
     }
     if !is_running_and_ready(pod) {
         let wanted = snapshot.revision_name(wanted_revision(set, ordinal));
@@ -393,10 +389,7 @@ fn plan_update(snapshot: &Snapshot, now: MicroTime, plan: &mut Plan) {
 
 /// Ordinals that an update may touch, highest first.
 fn updatable(set: &StatefulSet) -> impl Iterator<Item = i32> {
-    let partition = match mutation::on("ignore-partition") {
-        true => 0,
-        false => set.spec.update_strategy.partition,
-    };
+    let partition = set.spec.update_strategy.partition;
     let first = i64::from(set.spec.ordinals.start) + i64::from(partition);
     ordinals(set)
         .rev()
@@ -418,9 +411,6 @@ fn plan_update_one(snapshot: &Snapshot, now: MicroTime, plan: &mut Plan) {
         let going = pod.metadata.is_terminating() || plan.deletes(pod);
         if !going && is_outdated(snapshot, pod) {
             plan_outdated(snapshot, pod, plan);
-            if mutation::on("stateful-update-all") {
-                continue;
-            }
             return;
         }
         if going || is_unavailable(set, pod, now) {
@@ -453,10 +443,6 @@ fn plan_update_by_budget(snapshot: &Snapshot, now: MicroTime, plan: &mut Plan) {
         .filter(|pod| is_outdated(snapshot, pod) && !pod.metadata.is_terminating())
         .filter(|pod| !plan.deletes(pod))
         .peekable();
-    let (unavailable, most) = match mutation::on("stateful-update-all") {
-        true => (0, usize::MAX),
-        false => (unavailable, most),
-    };
     if unavailable >= most {
         if outdated.peek().is_some() {
             plan.explain(Reason::UpdateAwaitsBudget { unavailable, most });

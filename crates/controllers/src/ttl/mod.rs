@@ -25,7 +25,7 @@ use api::{Key, ObjectId, Resource};
 use client::Patch;
 use futures_util::future::BoxFuture;
 use runtime::rate_limit::Backoff;
-use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store, mutation};
+use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 use serde_json::json;
 
 use crate::Descriptor;
@@ -126,10 +126,6 @@ impl TtlController {
         let Some(node) = self.nodes.get(key) else {
             return Ok(Next::AwaitChange);
         };
-        let is_foreign = node.metadata.annotation(ANNOTATION).is_some();
-        if is_foreign && mutation::on("keep-foreign-annotations") {
-            return Ok(Next::AwaitChange);
-        }
         let Some(seconds) = wanted(&node, self.step.load(Ordering::Relaxed)) else {
             return Ok(Next::AwaitChange);
         };

@@ -25,7 +25,7 @@ use futures_util::future::BoxFuture;
 use prometheus::Histogram;
 use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
-use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store, mutation};
+use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 
 use crate::Descriptor;
 use crate::oracle::View;
@@ -190,12 +190,7 @@ impl TtlAfterFinished {
 
     fn check(&self, job: &Job, report: &Report<'_>) -> Result<Verdict, Error> {
         let now = self.context.clock.now();
-        let mut verdict = check(job, now);
-        if matches!(verdict, Verdict::Later(_)) && mutation::on("jobs-die-young") {
-            verdict = Verdict::Expired {
-                since: Duration::ZERO,
-            };
-        }
+        let verdict = check(job, now);
         report.decide(ObjectId::of(job), [verdict.line(now)]);
         match verdict {
             Verdict::NoTime => Err(Error::Retry(format!(

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use api::{Istr, LabelSelector, LabelSet, Meta, OwnerRef, Resource, Uid};
 use client::{Client, Patch};
 use runtime::triggers::by_controller;
-use runtime::{Error, IndexValue, Store, Written, mutation};
+use runtime::{Error, IndexValue, Store, Written};
 use tokio::sync::OnceCell;
 
 use super::status::revision;
@@ -32,10 +32,9 @@ pub fn plan_claim(owner: &Meta, selected: bool, object: &Meta) -> Claim {
         Some(held) if held.uid != owner.uid => Claim::Ignore,
         Some(_) if selected => Claim::Keep,
         Some(_) if owner.is_terminating() => Claim::Ignore,
-        Some(_) if mutation::on("never-release") => Claim::Keep,
         Some(_) => Claim::Release,
         None if !selected || object.is_terminating() => Claim::Ignore,
-        None if owner.is_terminating() && !mutation::on("adopt-while-dying") => Claim::Ignore,
+        None if owner.is_terminating() => Claim::Ignore,
         None if object.namespace != owner.namespace => Claim::Ignore,
         None => Claim::Adopt,
     }
@@ -127,10 +126,7 @@ impl<'a> Claimer<'a> {
 
     async fn adopt<K: Resource>(&self, object: &K, written: &Written) -> Result<bool, Error> {
         let meta = object.meta();
-        let checked = match mutation::on("adopt-unchecked") {
-            true => Ok(()),
-            false => self.live.check(self.owner).await,
-        };
+        let checked = self.live.check(self.owner).await;
         checked.map_err(|reason| {
             let (kind, key, uid) = (&K::TYPE.kind, meta.key(), &meta.uid);
             Error::Retry(format!("can't adopt {kind} {key} ({uid}): {reason}"))
@@ -214,7 +210,6 @@ impl Fresh {
             ));
         }
         match self.metadata.deleted_at {
-            Some(_) if mutation::on("adopt-while-dying") => Ok(()),
             Some(at) => Err(format!("{key} has just been deleted at {at}")),
             None => Ok(()),
         }

@@ -6,7 +6,7 @@ use api::{Key, OwnerRef, Resource, Template};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Error};
 use runtime::events::{EventType, ObjectRef, Recorder};
-use runtime::{Expectations, mutation, slow_start};
+use runtime::{Expectations, slow_start};
 use serde::Deserialize;
 
 use super::Consistency;
@@ -96,7 +96,7 @@ impl PodControl {
     pub async fn delete(&self, owner: &ObjectRef, pod: &Pod) -> Result<(), Error> {
         let meta = &pod.metadata;
         let options = DeleteOptions {
-            uid: (!mutation::on("delete-by-name")).then(|| meta.uid.clone()),
+            uid: Some(meta.uid.clone()),
             ..DeleteOptions::default()
         };
         match self

@@ -6,7 +6,6 @@
 
 use api::{Meta, Resource};
 use client::{Client, Error};
-use runtime::mutation;
 use serde::{Deserialize, Serialize};
 
 /// Writes the status of an object that we read at `meta`'s revision; gives the new revision.
@@ -48,7 +47,6 @@ pub async fn put_status_with_retry<K: Resource>(
     status: &impl Serialize,
 ) -> Result<u64, Error> {
     match put_status::<K>(client, meta, status).await {
-        Err(error) if error.is_conflict() && mutation::on("ignore-conflict") => Ok(0),
         Err(error) if error.is_conflict() => {
             let fresh: K = client.get_as(&meta.namespace, &meta.name).await?;
             if fresh.meta().uid != meta.uid {

@@ -28,6 +28,13 @@ pub(crate) struct Running {
     pub(crate) identity: Option<String>,
 }
 
+impl Drop for Running {
+    /// Listeners hold controllers, which hold the informers that hold the listeners.
+    fn drop(&mut self) {
+        self.informers.clear_listeners();
+    }
+}
+
 /// Where managers contend, as upstream's do.
 pub(crate) const LEASE: (&str, &str) = ("kube-system", "kube-controller-manager");
 
