@@ -56,9 +56,8 @@ impl Scenario {
     /// would disturb stories of workloads.
     pub fn part(&self) -> Part {
         match self.name.split('-').next().unwrap_or("") {
-            "deployment" | "replicaset" | "rc" | "statefulset" | "daemonset" | "job" => {
-                Part::Workloads
-            }
+            "deployment" | "replicaset" | "rc" | "statefulset" | "daemonset" | "job"
+            | "cronjob" => Part::Workloads,
             "node" | "taint" => Part::Nodes,
             "legacytoken" => Part::Restarts,
             _ => Part::Housekeeping,
@@ -68,9 +67,8 @@ impl Scenario {
     /// How long a manager may be silent and still have something to do, if that is longer than usual: jobs
     /// gather the events of their pods for a second, and look again a second after they wrote.
     pub(crate) fn quiet(&self) -> Option<Duration> {
-        self.name
-            .starts_with("job-")
-            .then_some(Duration::from_millis(2500))
+        let is_about_jobs = self.name.starts_with("job-") || self.name.starts_with("cronjob-");
+        is_about_jobs.then_some(Duration::from_millis(2500))
     }
 
     /// The controllers that the story is about; its name begins with its kind.
@@ -83,6 +81,7 @@ impl Scenario {
             "statefulset" => vec!["statefulset-controller"],
             "daemonset" => vec!["daemonset-controller"],
             "job" => vec!["job-controller"],
+            "cronjob" => vec!["cronjob-controller", "job-controller"],
             "gc" => vec!["garbage-collector-controller"],
             "namespace" => vec!["namespace-controller"],
             "serviceaccount" => vec!["serviceaccount-controller"],

@@ -13,12 +13,13 @@ pub enum Part {
 }
 
 /// What scenarios of workloads are about; others would only add noise of their own.
-const WORKLOADS: [&str; 7] = [
+const WORKLOADS: [&str; 8] = [
     "deployment-controller",
     "replicaset-controller",
     "replicationcontroller-controller",
     "statefulset-controller",
     "daemonset-controller",
+    "cronjob-controller",
     "job-controller",
     "garbage-collector-controller",
 ];
