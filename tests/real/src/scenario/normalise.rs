@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::audit::Entry;
 
 /// Fields that differ between any two runs, wherever they occur.
-const VOLATILE: [&str; 20] = [
+const VOLATILE: [&str; 21] = [
     "uid",
     "resourceVersion",
     "creationTimestamp",
@@ -22,6 +22,7 @@ const VOLATILE: [&str; 20] = [
     "eventTime",
     "startTime",
     "completionTime",
+    "lastSuccessfulTime",
     "finishedAt",
     "startedAt",
     // The labels of a job's pods that carry its uid.

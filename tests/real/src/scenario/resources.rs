@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 /// Kind as in a target like `deployment/web`, kind as in a manifest, path of the group, plural.
-const KINDS: [(&str, &str, &str, &str); 16] = [
+const KINDS: [(&str, &str, &str, &str); 17] = [
     ("deployment", "Deployment", "/apis/apps/v1", "deployments"),
     ("replicaset", "ReplicaSet", "/apis/apps/v1", "replicasets"),
     (
@@ -20,6 +20,7 @@ const KINDS: [(&str, &str, &str, &str); 16] = [
         "controllerrevisions",
     ),
     ("job", "Job", "/apis/batch/v1", "jobs"),
+    ("cronjob", "CronJob", "/apis/batch/v1", "cronjobs"),
     (
         "rc",
         "ReplicationController",
@@ -66,7 +67,7 @@ const CLUSTER_KINDS: [(&str, &str, &str, &str); 3] = [
 ];
 
 /// What the final state of a namespace consists of.
-pub(crate) const RECORDED: [&str; 12] = [
+pub(crate) const RECORDED: [&str; 13] = [
     "deployment",
     "replicaset",
     "statefulset",
@@ -79,6 +80,7 @@ pub(crate) const RECORDED: [&str; 12] = [
     "secret",
     "serviceaccount",
     "job",
+    "cronjob",
 ];
 
 /// What of the cluster belongs to a scenario.
