@@ -80,8 +80,8 @@ impl Digest {
     #[must_use]
     pub fn number(self, number: u64) -> Digest {
         // More digits of pi, so that a zero moves the sum too.
-        let product = u128::from(self.0 ^ 0xa409_3822_299f_31d0)
-            * u128::from(number ^ 0x1319_8a2e_0370_7344);
+        let product =
+            u128::from(self.0 ^ 0xa409_3822_299f_31d0) * u128::from(number ^ 0x1319_8a2e_0370_7344);
         let folded = (product as u64) ^ ((product >> 64) as u64);
         // A factor of zero would forget all that came before.
         Digest(folded.wrapping_add(self.0.rotate_left(23)))

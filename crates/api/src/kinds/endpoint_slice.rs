@@ -228,12 +228,8 @@ impl Endpoint<'_> {
 }
 
 impl Resource for EndpointSlice {
-    const TYPE: ResourceType = ResourceType::namespaced(
-        "discovery.k8s.io",
-        "v1",
-        "endpointslices",
-        "EndpointSlice",
-    );
+    const TYPE: ResourceType =
+        ResourceType::namespaced("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice");
 
     /// A slice of a hundred endpoints is 30 kB of JSON.
     const PROTOBUF: bool = true;

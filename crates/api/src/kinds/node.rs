@@ -93,7 +93,8 @@ impl Node {
     }
 
     pub fn is_ready(&self) -> bool {
-        self.ready().is_some_and(|ready| ready.status == ConditionStatus::True)
+        self.ready()
+            .is_some_and(|ready| ready.status == ConditionStatus::True)
     }
 
     pub fn ready(&self) -> Option<&Condition> {
