@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::kinds::{AddressType, Endpoint, EndpointSlice, Pod, Service};
+use api::kinds::{AddressType, Endpoint, EndpointSlice, Pod};
 use api::{Istr, Resource};
 use expect_test::Expect;
 use serde_json::{Value, json};
@@ -167,6 +167,12 @@ impl Case {
         self
     }
 
+    pub(super) fn existing(mut self, slice: Arc<EndpointSlice>) -> Case {
+        self.slices.push(slice.metadata.name.to_string());
+        self.snapshot.slices.push(slice);
+        self
+    }
+
     pub(super) fn plan(&self) -> Plan<'_> {
         plan(&self.snapshot)
     }
@@ -269,9 +275,5 @@ pub(super) fn merge(target: &mut Value, patch: &Value) {
 }
 
 pub(super) fn slice_of(value: &Value) -> EndpointSlice {
-    decode(value)
-}
-
-pub(super) fn service_of(value: &Value) -> Service {
     decode(value)
 }
