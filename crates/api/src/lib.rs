@@ -15,6 +15,7 @@ mod go_duration;
 pub mod hash;
 mod http_date;
 pub mod intern;
+pub mod ip;
 pub mod json;
 mod json_path;
 pub mod key;

@@ -250,6 +250,20 @@ impl Client {
             .await
     }
 
+    /// Replaces, and answers no more than the metadata of what came of it; see [`Client::create_metadata_only`].
+    pub async fn replace_metadata_only(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        name: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<Bytes, Error> {
+        let path = path::object(rt, namespace, name, None)?;
+        let content = Some((JSON, body.into()));
+        let request = build(Method::PUT, &path, METADATA, content)?;
+        self.whole_answer(request, Pace::Telling).await
+    }
+
     pub async fn patch(
         &self,
         rt: &ResourceType,

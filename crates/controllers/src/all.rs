@@ -5,19 +5,15 @@
 
 use crate::descriptor::Descriptor;
 use crate::{
-    cluster_role_aggregation, cronjob, daemonset, deployment, garbage_collector, job,
-    legacy_token_cleaner, namespace, node_lifecycle, pod_gc, replicaset, root_ca_publisher,
+    cluster_role_aggregation, cronjob, daemonset, deployment, endpointslice, garbage_collector,
+    job, legacy_token_cleaner, namespace, node_lifecycle, pod_gc, replicaset, root_ca_publisher,
     service_account, service_account_token, statefulset, taint_eviction, ttl, ttl_after_finished,
 };
 
 pub static ALL: [Descriptor; 52] = [
     service_account_token::DESCRIPTOR,
     Descriptor::named("endpoints-controller", "endpoint", "endpoint-controller"),
-    Descriptor::named(
-        "endpointslice-controller",
-        "endpointslice",
-        "endpointslice-controller",
-    ),
+    endpointslice::DESCRIPTOR,
     Descriptor::named(
         "endpointslice-mirroring-controller",
         "endpointslicemirroring",

@@ -127,6 +127,17 @@ impl<K: Resource> Store<K> {
         inner.collect(inner.by_namespace.get(namespace))
     }
 
+    /// The objects of a namespace that `keep` accepts; the others are not touched.
+    pub fn select(&self, namespace: &str, mut keep: impl FnMut(&K) -> bool) -> Vec<Arc<K>> {
+        let inner = self.read();
+        let numbers = inner.by_namespace.get(namespace).into_iter().flatten();
+        numbers
+            .filter_map(|number| inner.object(*number))
+            .filter(|object| keep(object))
+            .cloned()
+            .collect()
+    }
+
     /// The objects that `index` finds under `value`.
     pub fn by(&self, index: &Index<K>, value: &IndexValue) -> Vec<Arc<K>> {
         let inner = self.read();

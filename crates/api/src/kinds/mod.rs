@@ -9,6 +9,7 @@ mod controller_revision;
 mod cron_job;
 mod daemonset;
 mod deployment;
+mod endpoint_slice;
 mod job;
 mod lease;
 mod metadata;
@@ -19,6 +20,7 @@ mod pod;
 mod replicaset;
 mod replication_controller;
 mod secret;
+mod service;
 mod service_account;
 mod statefulset;
 mod strategy;
@@ -33,6 +35,11 @@ pub use daemonset::{DaemonSet, DaemonSetSpec, DaemonSetStatus, DaemonSetStrategy
 pub use deployment::{
     Deployment, DeploymentSpec, DeploymentStatus, DeploymentStrategy, ROLLBACK_TO, RollbackTo,
 };
+pub use endpoint_slice::{
+    AddressType, Endpoint, EndpointConditions, EndpointPort, EndpointSlice, HEADLESS, Hints,
+    KnownEndpoint, LAST_CHANGE_TRIGGER_TIME, MANAGED_BY, Named, SERVICE_NAME, TargetRef,
+    intern_ports,
+};
 pub use job::{
     JOB_COMPLETION_INDEX, JOB_CONTROLLER, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT,
     JOB_TRACKING, Job, JobSpec, JobStatus, OnExitCodes, OnPodCondition, PodFailurePolicy,
@@ -41,14 +48,16 @@ pub use job::{
 pub use lease::{Lease, LeaseSpec};
 pub use metadata::Metadata;
 pub use namespace::{Namespace, NamespaceSpec, NamespaceStatus};
-pub use node::{Heartbeat, Node, NodeSpec, NodeStatus};
+pub use node::{Heartbeat, Node, NodeSpec, NodeStatus, ZONE};
 pub use persistent_volume_claim::PersistentVolumeClaim;
 pub use pod::{
-    Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodOwn, PodStatus, Volume,
+    ContainerPort, Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodIps,
+    PodOwn, PodStatus, Volume,
 };
 pub use replicaset::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec};
 pub use secret::{SERVICE_ACCOUNT_TOKEN, Secret};
+pub use service::{Service, ServicePort, ServiceSpec, TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE};
 pub use service_account::{SecretName, ServiceAccount};
 pub use statefulset::{
     ClaimRetention, ClaimRetentionPolicy, PodManagement, StatefulSet, StatefulSetSpec,

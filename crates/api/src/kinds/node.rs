@@ -2,8 +2,9 @@
 
 use serde::Deserialize;
 
-use crate::conditions::{self, Condition};
+use crate::conditions::{self, Condition, ConditionStatus};
 use crate::meta::{Meta, or_default};
+use crate::quantity::Quantity;
 use crate::resource::ResourceType;
 use crate::taints::Taint;
 use crate::time::Time;
@@ -33,6 +34,8 @@ pub struct NodeStatus {
     pub conditions: Vec<Condition>,
     /// When the kubelet last reported, as its Ready condition says.
     pub heartbeat: Heartbeat,
+    /// Thousandths of the CPUs that pods can have; 0 where the node does not say.
+    pub allocatable_millicpu: i64,
 }
 
 /// A kubelet refreshes its heartbeat every few minutes; that alone must wake nobody, so all heartbeats
@@ -51,11 +54,22 @@ impl PartialEq for Heartbeat {
 struct WireStatus {
     #[serde(deserialize_with = "or_default")]
     conditions: Vec<Condition>,
+    #[serde(deserialize_with = "or_default")]
+    allocatable: WireAllocatable,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireAllocatable {
+    cpu: Option<Quantity>,
 }
 
 impl From<WireStatus> for NodeStatus {
     fn from(wire: WireStatus) -> NodeStatus {
-        let WireStatus { mut conditions } = wire;
+        let WireStatus {
+            mut conditions,
+            allocatable,
+        } = wire;
         let ready = conditions::find(&conditions, "Ready");
         let heartbeat = Heartbeat(ready.and_then(|ready| ready.last_update_time));
         for condition in &mut conditions {
@@ -64,11 +78,25 @@ impl From<WireStatus> for NodeStatus {
         NodeStatus {
             conditions,
             heartbeat,
+            allocatable_millicpu: allocatable.cpu.map_or(0, |cpu| cpu.milli_value()),
         }
     }
 }
 
+/// Where a node is.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+
 impl Node {
+    /// The zone that the node is in; empty where it does not say.
+    pub fn zone(&self) -> &str {
+        self.metadata.labels.get(ZONE).unwrap_or_default()
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.ready()
+            .is_some_and(|ready| ready.status == ConditionStatus::True)
+    }
+
     pub fn ready(&self) -> Option<&Condition> {
         conditions::find(&self.status.conditions, "Ready")
     }

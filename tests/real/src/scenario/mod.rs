@@ -77,7 +77,10 @@ impl Scenario {
     /// How long a manager may be silent and still have something to do, if that is longer than usual: jobs
     /// gather the events of their pods for a second, and look again a second after they wrote.
     pub(crate) fn quiet(&self) -> Option<Duration> {
-        let is_about_jobs = self.controllers().iter().any(|name| name == "job-controller");
+        let is_about_jobs = self
+            .controllers()
+            .iter()
+            .any(|name| name == "job-controller");
         is_about_jobs.then_some(Duration::from_millis(2500))
     }
 

@@ -5,6 +5,7 @@
 //! dropped, annotations too but for the one that ranks deletions and those of jobs. How containers
 //! ended is kept for pods that are meant to end, and nowhere else.
 
+mod ips;
 mod wire;
 
 #[cfg(test)]
@@ -18,6 +19,7 @@ use crate::meta::Meta;
 use crate::resource::{DecodeError, Resource, ResourceType, decode_json, decode_protobuf};
 use crate::taints::Toleration;
 use crate::time::{MicroTime, Time};
+pub use ips::PodIps;
 use wire::Wire;
 
 /// The annotation by which a user ranks pods for deletion.
@@ -40,6 +42,16 @@ pub struct PodBody {
     pub subdomain: Istr,
     pub host_network: bool,
     pub tolerations: Box<[Toleration]>,
+    /// Ports with a name, of containers first and then of sidecars: services find them by it.
+    pub ports: Box<[ContainerPort]>,
+}
+
+/// A port of a container that has a name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ContainerPort {
+    pub name: Istr,
+    pub protocol: Istr,
+    pub port: i32,
 }
 
 /// What few pods have: StatefulSet identity, DaemonSet node, how a Job's pod ended, disruption.
@@ -84,6 +96,7 @@ pub struct PodStatus {
     /// When the Ready condition last changed, whatever it says now.
     pub ready_changed_at: Option<Time>,
     pub reason: Istr,
+    pub ips: PodIps,
     /// The highest restart count of a container, and of a sidecar.
     pub restarts: i32,
     pub sidecar_restarts: i32,

@@ -5,9 +5,11 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer};
 
 use super::{
-    Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodOwn, PodStatus, Volume,
+    ContainerPort, Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodIps,
+    PodOwn, PodStatus, Volume,
 };
 use crate::intern::{Istr, Pool};
+use crate::ip;
 use crate::kinds::{
     JOB_COMPLETION_INDEX, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT,
 };
@@ -48,6 +50,7 @@ impl From<Wire<'_>> for Pod {
             status: status.view(&spec),
             own: spec.own(status.ended(&spec), status.conditions(judged)),
             body: BODIES.intern(PodBody {
+                ports: spec.named_ports(),
                 restart_policy: spec.restart_policy,
                 subdomain: spec.subdomain,
                 host_network: spec.host_network,
@@ -75,6 +78,8 @@ struct Spec<'a> {
     subdomain: Istr,
     host_network: bool,
     #[serde(deserialize_with = "or_default")]
+    containers: Vec<Container<'a>>,
+    #[serde(deserialize_with = "or_default")]
     init_containers: Vec<Container<'a>>,
     #[serde(deserialize_with = "or_default")]
     volumes: Vec<WireVolume<'a>>,
@@ -91,6 +96,18 @@ struct Container<'a> {
     name: Cow<'a, str>,
     #[serde(borrow)]
     restart_policy: Cow<'a, str>,
+    #[serde(borrow, deserialize_with = "or_default")]
+    ports: Vec<WirePort<'a>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WirePort<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    protocol: Cow<'a, str>,
+    container_port: i32,
 }
 
 /// Names are not interned before it is clear that the volume is kept: admission gives every pod one
@@ -117,12 +134,23 @@ struct Status<'a> {
     #[serde(borrow)]
     phase: Cow<'a, str>,
     reason: Istr,
+    #[serde(borrow, rename = "podIP")]
+    pod_ip: Cow<'a, str>,
+    #[serde(borrow, rename = "podIPs", deserialize_with = "or_default")]
+    pod_ips: Vec<WireIp<'a>>,
     #[serde(deserialize_with = "or_default")]
     conditions: Vec<Condition<'a>>,
     #[serde(deserialize_with = "or_default")]
     container_statuses: Vec<ContainerStatus<'a>>,
     #[serde(deserialize_with = "or_default")]
     init_container_statuses: Vec<ContainerStatus<'a>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireIp<'a> {
+    #[serde(borrow)]
+    ip: Cow<'a, str>,
 }
 
 #[derive(Deserialize, Default)]
@@ -198,6 +226,27 @@ impl Spec<'_> {
         })
     }
 
+    /// Those of containers first: of two with one name the first counts.
+    fn named_ports(&self) -> Box<[ContainerPort]> {
+        let sidecars = self
+            .init_containers
+            .iter()
+            .filter(|container| container.restart_policy == "Always");
+        let ports = self
+            .containers
+            .iter()
+            .chain(sidecars)
+            .flat_map(|container| &container.ports);
+        ports
+            .filter(|port| !port.name.is_empty())
+            .map(|port| ContainerPort {
+                name: Istr::new(&port.name),
+                protocol: Istr::new(&port.protocol),
+                port: port.container_port,
+            })
+            .collect()
+    }
+
     fn is_sidecar(&self, name: &str) -> bool {
         self.init_containers
             .iter()
@@ -222,12 +271,20 @@ impl Status<'_> {
             ready: ready.is_some_and(|condition| condition.status == "True"),
             ready_changed_at: ready.and_then(|condition| condition.last_transition_time),
             reason: self.reason.clone(),
+            ips: self.ips(),
             restarts: highest(&self.container_statuses, |_| true),
             sidecar_restarts: highest(&self.init_container_statuses, |name| spec.is_sidecar(name)),
             restarts_in_all: self
                 .all_containers()
                 .fold(0, |sum, status| sum.saturating_add(status.restart_count)),
         }
+    }
+
+    fn ips(&self) -> PodIps {
+        let listed = self.pod_ips.iter().map(|listed| ip::parse(&listed.ip));
+        // UPSTREAM: an address that is not in the list makes the pod a candidate and gives it no endpoint.
+        let unlisted = (self.pod_ips.is_empty() && !self.pod_ip.is_empty()).then_some(None);
+        PodIps::new(listed.chain(unlisted))
     }
 
     /// Those that are kept.
@@ -375,6 +432,7 @@ impl<'a> Message<'a> for Spec<'a> {
     fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
         match field {
             1 => self.volumes.push(value.message()?),
+            2 => self.containers.push(value.message()?),
             3 => self.restart_policy = value.text()?.into(),
             10 => self.node_name = value.text()?.into(),
             11 => self.host_network = value.flag()?,
@@ -407,8 +465,30 @@ impl<'a> Message<'a> for Container<'a> {
     fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
         match field {
             1 => self.name = value.text()?.into(),
+            6 => self.ports.push(value.message()?),
             24 => self.restart_policy = value.text()?.into(),
             _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for WirePort<'a> {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            1 => self.name = value.text()?.into(),
+            3 => self.container_port = i32::try_from(value.number()?).unwrap_or(0),
+            4 => self.protocol = value.text()?.into(),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for WireIp<'a> {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        if field == 1 {
+            self.ip = value.text()?.into();
         }
         Ok(())
     }
@@ -445,6 +525,8 @@ impl<'a> Message<'a> for Status<'a> {
             1 => self.phase = value.text()?.into(),
             2 => self.conditions.push(value.message()?),
             4 => self.reason = value.text()?.into(),
+            6 => self.pod_ip = value.text()?.into(),
+            12 => self.pod_ips.push(value.message()?),
             8 => self.container_statuses.push(value.message()?),
             10 => self.init_container_statuses.push(value.message()?),
             _ => {}

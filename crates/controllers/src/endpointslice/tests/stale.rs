@@ -1,0 +1,179 @@
+//! Caches that are behind our own writes. Upstream: endpointslice_tracker_test.go, TestSyncServiceStaleInformer.
+
+use api::Resource;
+use api::kinds::{EndpointSlice, Node, Pod, Service};
+use runtime::{Change, Error, Next};
+use serde_json::json;
+use std::sync::Arc;
+use testkit::{Lagging, World};
+
+use super::super::tracker::Tracker;
+use super::super::{concerned_by_slice, controller};
+use super::case::slice_of;
+use super::world::{SETTINGS, node, pod, service};
+
+async fn lagging() -> Lagging {
+    let world = World::new().await;
+    let loops = controller(&world.context(), SETTINGS);
+    node(&world, "n1", "").await;
+    service(&world, json!({})).await;
+    pod(&world, "a", "10.0.0.1").await;
+    let lagging = Lagging {
+        world,
+        controller: loops.services,
+    };
+    lagging.see::<Node>("n1").await;
+    lagging.see::<Service>("web").await;
+    lagging.see::<Pod>("a").await;
+    lagging
+}
+
+fn is_stale(result: &Result<Next, Error>) -> bool {
+    matches!(result, Err(Error::Stale { .. }))
+}
+
+// Upstream: TestEndpointSliceTrackerStaleSlices, TestSyncServiceStaleInformer? (syncService with a stale tracker).
+#[tokio::test(start_paused = true)]
+async fn what_was_written_is_waited_for() {
+    let lagging = lagging().await;
+    lagging.reconcile("web").await.unwrap();
+    assert_eq!(lagging.world.written(), "POST endpointslices");
+    assert!(
+        is_stale(&lagging.reconcile("web").await),
+        "a second slice would be made"
+    );
+    assert_eq!(lagging.world.written(), "");
+    let slices = lagging.world.list(&EndpointSlice::TYPE).await;
+    let name = slices[0]["metadata"]["name"].as_str().unwrap();
+    lagging.see::<EndpointSlice>(name).await;
+    lagging.reconcile("web").await.unwrap();
+    assert_eq!(lagging.world.written(), "");
+}
+
+// Upstream: TestEndpointSliceTrackerStaleSlices (deletion expected), TestSyncServiceEndpointSlicePendingDeletion.
+#[tokio::test(start_paused = true)]
+async fn a_slice_that_was_deleted_is_not_counted_on() {
+    let lagging = lagging().await;
+    lagging.reconcile("web").await.unwrap();
+    let slices = lagging.world.list(&EndpointSlice::TYPE).await;
+    let mut again = slices[0].clone();
+    let name = slices[0]["metadata"]["name"].as_str().unwrap();
+    lagging.see::<EndpointSlice>(name).await;
+    again["metadata"]["name"] = json!("web-twin");
+    again["metadata"]["uid"] = json!(null);
+    again["metadata"]["resourceVersion"] = json!(null);
+    lagging.world.create(&EndpointSlice::TYPE, again).await;
+    lagging.see::<EndpointSlice>("web-twin").await;
+    lagging.world.written();
+    lagging.reconcile("web").await.unwrap();
+    assert!(
+        lagging
+            .world
+            .written()
+            .starts_with("DELETE endpointslices/web-")
+    );
+    assert!(is_stale(&lagging.reconcile("web").await));
+    assert_eq!(lagging.world.written(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slice_that_is_on_its_way_out_does_not_count() {
+    let lagging = lagging().await;
+    lagging.reconcile("web").await.unwrap();
+    let slices = lagging.world.list(&EndpointSlice::TYPE).await;
+    let name = slices[0]["metadata"]["name"].as_str().unwrap();
+    let held = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+    lagging.world.patch(&EndpointSlice::TYPE, name, held).await;
+    lagging.world.delete(&EndpointSlice::TYPE, name).await;
+    lagging.see::<EndpointSlice>(name).await;
+    lagging.world.written();
+    lagging.reconcile("web").await.unwrap();
+    assert_eq!(lagging.world.written(), "POST endpointslices");
+}
+
+fn slice(uid: &str, revision: u64, service: &str, manager: &str) -> Arc<EndpointSlice> {
+    let labels = json!({"kubernetes.io/service-name": service, "endpointslice.kubernetes.io/managed-by": manager});
+    let revision = revision.to_string();
+    let metadata = json!({"name": "s", "namespace": "ns", "uid": uid, "resourceVersion": revision, "labels": labels});
+    Arc::new(slice_of(&json!({"metadata": metadata})))
+}
+
+// Upstream: TestEndpointSliceTrackerUpdate, TestEndpointSliceTrackerDeletion, TestEndpointSliceTrackerDeleteService,
+// TestOnEndpointSliceUpdate.
+#[tokio::test(start_paused = true)]
+async fn what_others_did_to_a_slice_wakes_its_service_and_what_we_did_does_not() {
+    const OURS: &str = "endpointslice-controller.k8s.io";
+    let tracker = Tracker::default();
+    let woken = |change: Change<'_, EndpointSlice>| {
+        let keys = concerned_by_slice(&tracker, &change);
+        keys.iter()
+            .map(ToString::to_string)
+            .collect::<Vec<String>>()
+            .join(" ")
+    };
+    let (one, two) = (slice("u", 1, "web", OURS), slice("u", 2, "web", OURS));
+    assert_eq!(woken(Change::Added(&one)), "ns/web", "nobody knows it");
+    tracker.written(one.metadata.uid.clone(), 1);
+    assert_eq!(woken(Change::Added(&one)), "");
+    assert_eq!(
+        woken(Change::Updated {
+            old: &one,
+            new: &two
+        }),
+        "ns/web"
+    );
+    tracker.written(one.metadata.uid.clone(), 2);
+    assert_eq!(
+        woken(Change::Updated {
+            old: &one,
+            new: &two
+        }),
+        ""
+    );
+    let moved = slice("u", 2, "db", OURS);
+    assert_eq!(
+        woken(Change::Updated {
+            old: &one,
+            new: &moved
+        }),
+        "ns/web ns/db"
+    );
+    let given = slice("u", 2, "web", "somebody");
+    assert_eq!(
+        woken(Change::Updated {
+            old: &one,
+            new: &given
+        }),
+        "ns/web"
+    );
+    assert_eq!(
+        woken(Change::Updated {
+            old: &given,
+            new: &one
+        }),
+        "ns/web"
+    );
+    let theirs = slice("v", 9, "web", "somebody");
+    assert_eq!(woken(Change::Added(&theirs)), "");
+    assert_eq!(woken(Change::Deleted(&theirs)), "");
+    assert_eq!(
+        woken(Change::Deleted(&two)),
+        "ns/web",
+        "we did not delete it"
+    );
+    tracker.deleting(&two.metadata.uid);
+    assert!(tracker.is_deleted(&two) && tracker.is_own(&two));
+    assert_eq!(woken(Change::Deleted(&two)), "");
+    tracker.deleting(&two.metadata.uid);
+    tracker.not_deleted(&two.metadata.uid);
+    assert_eq!(
+        woken(Change::Deleted(&two)),
+        "ns/web",
+        "it was not deleted by us after all"
+    );
+    tracker.deleting(&two.metadata.uid);
+    tokio::time::sleep(std::time::Duration::from_secs(301)).await;
+    assert!(!tracker.is_deleted(&two), "the news was lost");
+    let nameless = slice("w", 1, "", OURS);
+    assert_eq!(woken(Change::Added(&nameless)), "");
+}

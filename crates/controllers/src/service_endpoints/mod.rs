@@ -1,0 +1,50 @@
+//! What endpoints-controller and endpointslice-controller have in common: which services select a pod, which port of
+//! a pod a service means, and since when endpoints have been due for a change.
+
+mod membership;
+mod ports;
+mod trigger_time;
+
+#[cfg(test)]
+mod tests;
+
+pub use membership::Membership;
+pub use ports::find_port;
+pub use trigger_time::TriggerTimes;
+
+use api::kinds::{Pod, Service};
+
+/// Is the pod one that a service could publish at all: it has an address, and has not finished?
+pub fn has_endpoint(pod: &Pod) -> bool {
+    !pod.is_finished() && !pod.status.ips.is_empty()
+}
+
+/// The name by which the pod is found under the service's own; empty if it has none.
+pub fn hostname<'a>(pod: &'a Pod, service: &Service) -> &'a str {
+    let meta = &service.metadata;
+    let is_below = *pod.body.subdomain == *meta.name && pod.metadata.namespace == meta.namespace;
+    match is_below {
+        true => pod.hostname(),
+        false => "",
+    }
+}
+
+/// Names for a sentence: the first few, and how many more there are.
+pub fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    /// Enough to see which ones are meant; a service may have thousands.
+    const SHOWN: usize = 5;
+    let more = names.len().saturating_sub(SHOWN);
+    let mut text = names.take(SHOWN).collect::<Vec<&str>>().join(", ");
+    if more > 0 {
+        text.push_str(&format!(" and {more} more"));
+    }
+    text
+}
+
+/// `1 slice`, `2 slices`
+pub fn counted(count: usize, one: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {one}s"),
+    }
+}
