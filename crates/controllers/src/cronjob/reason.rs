@@ -237,7 +237,7 @@ impl From<&Reason> for Line {
                     _ => ("jobs", "are"),
                 };
                 let names = jobs.join(", ");
-                Line::waits("StillActive", "does not start a job")
+                Line::waits("StillActive", "waits for its next run")
                     .because(format!(
                         "{noun} {names} {verb} still active and concurrencyPolicy is Forbid"
                     ))

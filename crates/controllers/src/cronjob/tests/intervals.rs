@@ -12,7 +12,7 @@ fn an_interval_counts_from_the_last_start() {
         "@every 1h | created=09:59",
         "10:00",
         expect![[r#"
-            ~ waits for its next run: its schedule is @every 1h (until 2016-05-19T10:59:00Z)
+            ~ waits for its next run at 2016-05-19T10:59:00Z: its schedule is @every 1h
             next 10:59"#]],
     );
     check(
@@ -20,7 +20,7 @@ fn an_interval_counts_from_the_last_start() {
         "09:59",
         expect![[r#"
             + creates job hello-24394199: it is scheduled for 2016-05-19T09:59:00Z
-            ~ waits for its next run: its schedule is @every 1h (until 2016-05-19T10:59:00Z)
+            ~ waits for its next run at 2016-05-19T10:59:00Z: its schedule is @every 1h
             start hello-24394199 of 09:59, replaces []
             next 10:59"#]],
     );
@@ -29,7 +29,7 @@ fn an_interval_counts_from_the_last_start() {
         "09:59:11",
         expect![[r#"
             - did not start the job of 2016-05-19T09:59:00Z: that is past startingDeadlineSeconds (10)
-            ~ waits for its next run: its schedule is @every 1h (until 2016-05-19T10:59:00Z)
+            ~ waits for its next run at 2016-05-19T10:59:00Z: its schedule is @every 1h
             next 10:59"#]],
     );
     check(
@@ -37,7 +37,7 @@ fn an_interval_counts_from_the_last_start() {
         "09:59:09",
         expect![[r#"
             + creates job hello-24394199: it is scheduled for 2016-05-19T09:59:00Z
-            ~ waits for its next run: its schedule is @every 1h (until 2016-05-19T10:59:00Z)
+            ~ waits for its next run at 2016-05-19T10:59:00Z: its schedule is @every 1h
             start hello-24394199 of 09:59, replaces []
             next 10:59"#]],
     );
@@ -49,7 +49,7 @@ fn an_interval_counts_from_the_last_start() {
         expect![[r#"
             + takes job hello-24394139 off the active list: it is Complete
               Normal SawCompletedJob: Saw completed job: hello-24394139, condition: Complete
-            ~ waits for its next run: its schedule is @every 1h (until 2016-05-19T10:59:00Z)
+            ~ waits for its next run at 2016-05-19T10:59:00Z: its schedule is @every 1h
             status: active [], last 09:59, success 08:59:10
             next 10:59"#]],
     );
@@ -60,7 +60,7 @@ fn an_interval_counts_from_the_last_start() {
             + takes job hello-24394139 off the active list: it is Complete
               Normal SawCompletedJob: Saw completed job: hello-24394139, condition: Complete
             + creates job hello-24394259: it is scheduled for 2016-05-19T10:59:00Z
-            ~ waits for its next run: its schedule is @every 1h (until 2016-05-19T11:59:00Z)
+            ~ waits for its next run at 2016-05-19T11:59:00Z: its schedule is @every 1h
             start hello-24394259 of 10:59, replaces []
             status: active [], last 09:59, success 08:59:10
             next 11:59"#]],
@@ -72,7 +72,7 @@ fn an_interval_counts_from_the_last_start() {
             + takes job hello-24394139 off the active list: it is Complete
               Normal SawCompletedJob: Saw completed job: hello-24394139, condition: Complete
             - did not start the job of 2016-05-19T10:59:00Z: that is past startingDeadlineSeconds (10)
-            ~ waits for its next run: its schedule is @every 1h (until 2016-05-19T11:59:00Z)
+            ~ waits for its next run at 2016-05-19T11:59:00Z: its schedule is @every 1h
             status: active [], last 09:59, success 08:59:10
             next 11:59"#]],
     );
@@ -89,7 +89,7 @@ fn an_interval_goes_on_while_a_job_is_active() {
         &active("09:59", ""),
         "10:00",
         expect![[r#"
-            ~ waits for its next run: its schedule is @every 1h (until 2016-05-19T10:59:00Z)
+            ~ waits for its next run at 2016-05-19T10:59:00Z: its schedule is @every 1h
             next 10:59"#]],
     );
     check(
@@ -97,7 +97,7 @@ fn an_interval_goes_on_while_a_job_is_active() {
         "10:01",
         expect![[r#"
             + creates job hello-24394199: it is scheduled for 2016-05-19T09:59:00Z
-            ~ waits for its next run: its schedule is @every 1h (until 2016-05-19T10:59:00Z)
+            ~ waits for its next run at 2016-05-19T10:59:00Z: its schedule is @every 1h
             start hello-24394199 of 09:59, replaces []
             next 10:59"#]],
     );
@@ -106,7 +106,7 @@ fn an_interval_goes_on_while_a_job_is_active() {
         "10:59:11",
         expect![[r#"
             - did not start the job of 2016-05-19T10:59:00Z: that is past startingDeadlineSeconds (10)
-            ~ waits for its next run: its schedule is @every 1h (until 2016-05-19T11:59:00Z)
+            ~ waits for its next run at 2016-05-19T11:59:00Z: its schedule is @every 1h
             next 11:59"#]],
     );
     check(
@@ -114,7 +114,7 @@ fn an_interval_goes_on_while_a_job_is_active() {
         "10:59:09",
         expect![[r#"
             + creates job hello-24394259: it is scheduled for 2016-05-19T10:59:00Z
-            ~ waits for its next run: its schedule is @every 1h (until 2016-05-19T11:59:00Z)
+            ~ waits for its next run at 2016-05-19T11:59:00Z: its schedule is @every 1h
             start hello-24394259 of 10:59, replaces []
             next 11:59"#]],
     );
@@ -129,7 +129,7 @@ fn an_interval_goes_on_while_a_job_is_active() {
             - has missed more than 100 starts: only the last one is made up for
               Warning TooManyMissedTimes: too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew
             + creates job hello-24404221: it is scheduled for 2016-05-26T09:01:00Z
-            ~ waits for its next run: its schedule is @every 1h (until 2016-05-26T10:01:00Z)
+            ~ waits for its next run at 2016-05-26T10:01:00Z: its schedule is @every 1h
             start hello-24404221 of 26T09:01, replaces []
             status: active [], last 10:01, success 09:01:10
             next 26T10:01"#]],
@@ -141,7 +141,7 @@ fn an_interval_goes_on_while_a_job_is_active() {
             + takes job hello-24394141 off the active list: it is Complete
               Normal SawCompletedJob: Saw completed job: hello-24394141, condition: Complete
             - did not start the job of 2016-05-26T10:01:00Z: that is past startingDeadlineSeconds (10)
-            ~ waits for its next run: its schedule is @every 1h (until 2016-05-26T11:01:00Z)
+            ~ waits for its next run at 2016-05-26T11:01:00Z: its schedule is @every 1h
             status: active [], last 10:01, success 09:01:10
             next 26T11:01"#]],
     );

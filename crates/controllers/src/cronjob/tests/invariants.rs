@@ -32,7 +32,7 @@ fn a_job_is_created_for_a_time_that_has_come_and_once() {
     );
     assert_eq!(
         created("0 * * * ? | | 09:00=done", "09:00", "09:01"),
-        "24394140: 2016-05-19T09:00:00Z was run before, by job hello-24394140"
+        "24394140: its time was run before, by job hello-24394140"
     );
     assert_eq!(
         created("0 * * * ? | suspend", "10:00", "10:01"),

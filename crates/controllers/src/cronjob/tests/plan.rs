@@ -47,21 +47,21 @@ fn waits_for_the_next_time() {
         "0 * * * ? | | ",
         "09:59",
         expect![[r#"
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T10:00:00Z)
+            ~ waits for its next run at 2016-05-19T10:00:00Z: its schedule is 0 * * * ? (UTC)
             next 10:00"#]],
     );
     check(
         "0 * * * ? | zone=America/New_York",
         "09:59",
         expect![[r#"
-            ~ waits for its next run: its schedule is 0 * * * ? (America/New_York) (until 2016-05-19T10:00:00Z)
+            ~ waits for its next run at 2016-05-19T10:00:00Z: its schedule is 0 * * * ? (America/New_York)
             next 10:00"#]],
     );
     check(
         "0 12 * * ? | zone=America/New_York",
         "09:59",
         expect![[r#"
-            ~ waits for its next run: its schedule is 0 12 * * ? (America/New_York) (until 2016-05-19T16:00:00Z)
+            ~ waits for its next run at 2016-05-19T16:00:00Z: its schedule is 0 12 * * ? (America/New_York)
             next 16:00"#]],
     );
 }
@@ -74,7 +74,7 @@ fn starts_when_it_is_time() {
         "10:01",
         expect![[r#"
             + creates job hello-24394200: it is scheduled for 2016-05-19T10:00:00Z
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T11:00:00Z)
+            ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)
             start hello-24394200 of 10:00, replaces []
             next 11:00"#]],
     );
@@ -83,7 +83,7 @@ fn starts_when_it_is_time() {
         "14:01",
         expect![[r#"
             + creates job hello-24394440: it is scheduled for 2016-05-19T14:00:00Z
-            ~ waits for its next run: its schedule is 0 * * * ? (America/New_York) (until 2016-05-19T15:00:00Z)
+            ~ waits for its next run at 2016-05-19T15:00:00Z: its schedule is 0 * * * ? (America/New_York)
             start hello-24394440 of 14:00, replaces []
             next 15:00"#]],
     );
@@ -94,7 +94,7 @@ fn starts_when_it_is_time() {
             - has a time zone in its schedule: that is not officially supported
               Warning UnsupportedSchedule: CRON_TZ or TZ used in schedule "TZ=UTC 0 * * * ?" is not officially supported, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details
             + creates job hello-24394440: it is scheduled for 2016-05-19T14:00:00Z
-            ~ waits for its next run: its schedule is TZ=UTC 0 * * * ? (until 2016-05-19T15:00:00Z)
+            ~ waits for its next run at 2016-05-19T15:00:00Z: its schedule is TZ=UTC 0 * * * ?
             start hello-24394440 of 14:00, replaces []
             next 15:00"#]],
     );
@@ -115,7 +115,7 @@ fn neither_starts_suspended_nor_after_the_deadline() {
         "10:12",
         expect![[r#"
             - did not start the job of 2016-05-19T10:00:00Z: that is past startingDeadlineSeconds (10)
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T11:00:00Z)
+            ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)
             next 11:00"#]],
     );
     check(
@@ -123,7 +123,7 @@ fn neither_starts_suspended_nor_after_the_deadline() {
         "10:01",
         expect![[r#"
             + creates job hello-24394200: it is scheduled for 2016-05-19T10:00:00Z
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T11:00:00Z)
+            ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)
             start hello-24394200 of 10:00, replaces []
             next 11:00"#]],
     );
@@ -145,7 +145,7 @@ fn neither_starts_suspended_nor_after_the_deadline() {
             + takes job hello-24394141 off the active list: it is Complete
               Normal SawCompletedJob: Saw completed job: hello-24394141, condition: Complete
             - did not start the job of 2016-05-19T10:00:00Z: that is past startingDeadlineSeconds (10)
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T11:00:00Z)
+            ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)
             status: active [], last 09:01, success 09:01:10
             next 11:00"#]],
     );
@@ -156,7 +156,7 @@ fn neither_starts_suspended_nor_after_the_deadline() {
             + takes job hello-24394141 off the active list: it is Complete
               Normal SawCompletedJob: Saw completed job: hello-24394141, condition: Complete
             + creates job hello-24394200: it is scheduled for 2016-05-19T10:00:00Z
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T11:00:00Z)
+            ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)
             start hello-24394200 of 10:00, replaces []
             status: active [], last 09:01, success 09:01:10
             next 11:00"#]],
@@ -174,7 +174,7 @@ fn neither_starts_suspended_nor_after_the_deadline() {
         "10:01",
         expect![[r#"
             - did not start the job of 2016-05-19T10:00:00Z: that is past startingDeadlineSeconds (10)
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T11:00:00Z)
+            ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)
             next 11:00"#]],
     );
     check(
@@ -182,7 +182,7 @@ fn neither_starts_suspended_nor_after_the_deadline() {
         "10:01",
         expect![[r#"
             + creates job hello-24394200: it is scheduled for 2016-05-19T10:00:00Z
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T11:00:00Z)
+            ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)
             start hello-24394200 of 10:00, replaces []
             next 11:00"#]],
     );
@@ -198,7 +198,7 @@ fn a_job_that_is_over_leaves_the_active_list() {
         expect![[r#"
             + takes job hello-24394141 off the active list: it is Complete
               Normal SawCompletedJob: Saw completed job: hello-24394141, condition: Complete
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T10:00:00Z)
+            ~ waits for its next run at 2016-05-19T10:00:00Z: its schedule is 0 * * * ? (UTC)
             status: active [], last 09:01, success 09:01:10
             next 10:00"#]],
     );
@@ -209,7 +209,7 @@ fn a_job_that_is_over_leaves_the_active_list() {
             + takes job hello-24394141 off the active list: it is Complete
               Normal SawCompletedJob: Saw completed job: hello-24394141, condition: Complete
             + creates job hello-24394200: it is scheduled for 2016-05-19T10:00:00Z
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T11:00:00Z)
+            ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)
             start hello-24394200 of 10:00, replaces []
             status: active [], last 09:01, success 09:01:10
             next 11:00"#]],
@@ -220,7 +220,7 @@ fn a_job_that_is_over_leaves_the_active_list() {
         expect![[r#"
             + takes job hello-24394141 off the active list: it is Failed
               Normal SawCompletedJob: Saw completed job: hello-24394141, condition: Failed
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T10:00:00Z)
+            ~ waits for its next run at 2016-05-19T10:00:00Z: its schedule is 0 * * * ? (UTC)
             status: active [], last 09:01, success -
             next 10:00"#]],
     );
@@ -234,7 +234,7 @@ fn the_policy_decides_while_a_job_is_active() {
         active,
         "09:59",
         expect![[r#"
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T10:00:00Z)
+            ~ waits for its next run at 2016-05-19T10:00:00Z: its schedule is 0 * * * ? (UTC)
             next 10:00"#]],
     );
     let by = |policy: &str| active.replace("created", &format!("{policy} created"));
@@ -243,7 +243,7 @@ fn the_policy_decides_while_a_job_is_active() {
         "10:01",
         expect![[r#"
             + creates job hello-24394200: it is scheduled for 2016-05-19T10:00:00Z
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T11:00:00Z)
+            ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)
             start hello-24394200 of 10:00, replaces []
             next 11:00"#]],
     );
@@ -251,7 +251,7 @@ fn the_policy_decides_while_a_job_is_active() {
         &by("Forbid"),
         "10:01",
         expect![[r#"
-            ~ does not start a job: job hello-24394141 is still active and concurrencyPolicy is Forbid (until 2016-05-19T11:00:00Z)
+            ~ waits for its next run at 2016-05-19T11:00:00Z: job hello-24394141 is still active and concurrencyPolicy is Forbid
               Normal JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid
             next 11:00"#]],
     );
@@ -261,7 +261,7 @@ fn the_policy_decides_while_a_job_is_active() {
         expect![[r#"
             + deletes job hello-24394141: its successor is due and concurrencyPolicy is Replace
             + creates job hello-24394200: it is scheduled for 2016-05-19T10:00:00Z
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T11:00:00Z)
+            ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)
             start hello-24394200 of 10:00, replaces ["hello-24394141"]
             next 11:00"#]],
     );
@@ -280,7 +280,7 @@ fn of_many_missed_starts_the_last_one_is_made() {
             - has missed more than 100 starts: only the last one is made up for
               Warning TooManyMissedTimes: too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew
             + creates job hello-24404280: it is scheduled for 2016-05-26T10:00:00Z
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-26T11:00:00Z)
+            ~ waits for its next run at 2016-05-26T11:00:00Z: its schedule is 0 * * * ? (UTC)
             start hello-24404280 of 26T10:00, replaces []
             status: active [], last 09:01, success 09:01:10
             next 26T11:00"#]],
@@ -294,7 +294,7 @@ fn of_many_missed_starts_the_last_one_is_made() {
             - has missed more than 100 starts: only the last one is made up for
               Warning TooManyMissedTimes: too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew
             + creates job hello-24404280: it is scheduled for 2016-05-26T10:00:00Z
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-26T11:00:00Z)
+            ~ waits for its next run at 2016-05-26T11:00:00Z: its schedule is 0 * * * ? (UTC)
             start hello-24404280 of 26T10:00, replaces []
             status: active [], last 09:01, success 09:01:10
             next 26T11:00"#]],
@@ -312,7 +312,7 @@ fn a_deadline_makes_few_missed_starts_of_many() {
             + takes job hello-24394141 off the active list: it is Complete
               Normal SawCompletedJob: Saw completed job: hello-24394141, condition: Complete
             + creates job hello-24404280: it is scheduled for 2016-05-26T10:00:00Z
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-26T11:00:00Z)
+            ~ waits for its next run at 2016-05-26T11:00:00Z: its schedule is 0 * * * ? (UTC)
             start hello-24404280 of 26T10:00, replaces []
             status: active [], last 09:01, success 09:01:10
             next 26T11:00"#]],
@@ -324,7 +324,7 @@ fn a_deadline_makes_few_missed_starts_of_many() {
             + takes job hello-24394141 off the active list: it is Complete
               Normal SawCompletedJob: Saw completed job: hello-24394141, condition: Complete
             + creates job hello-24404280: it is scheduled for 2016-05-26T10:00:00Z
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-26T11:00:00Z)
+            ~ waits for its next run at 2016-05-26T11:00:00Z: its schedule is 0 * * * ? (UTC)
             start hello-24404280 of 26T10:00, replaces []
             status: active [], last 09:01, success 09:01:10
             next 26T11:00"#]],
@@ -338,7 +338,7 @@ fn a_clock_that_goes_back_starts_nothing() {
         "0 * * * ? | Forbid created=08:59 last=09:01 | 10:01=done?",
         "09:59",
         expect![[r#"
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T10:00:00Z)
+            ~ waits for its next run at 2016-05-19T10:00:00Z: its schedule is 0 * * * ? (UTC)
             status: active [], last 09:01, success 10:01:10
             next 10:00"#]],
     );
@@ -353,7 +353,7 @@ fn a_job_that_only_the_server_knows_is_active() {
         "10:01",
         expect![[r#"
             - has started the job of 2016-05-19T10:00:00Z
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T11:00:00Z)
+            ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)
             next 11:00"#]],
     );
     check_all(
@@ -361,7 +361,7 @@ fn a_job_that_only_the_server_knows_is_active() {
         "10:01",
         expect![[r#"
             - has started the job of 2016-05-19T10:00:00Z
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T11:00:00Z)
+            ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)
             next 11:00"#]],
     );
     check(
@@ -370,7 +370,7 @@ fn a_job_that_only_the_server_knows_is_active() {
         expect![[r#"
             + takes job hello-24394200 off the active list: it does not exist any more
               Normal MissingJob: Active job went missing: hello-24394200
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T11:00:00Z)
+            ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)
             status: active [], last 10:00, success -
             next 11:00"#]],
     );
@@ -388,7 +388,7 @@ fn the_last_success_is_noted_also_of_jobs_that_are_cleaned_up() {
     cleaned.deleted = vec![cleaned.jobs[0].metadata.uid.clone()];
     let plan = plan(&cleaned, time("09:59").micro());
     expect![[r#"
-        ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T10:00:00Z)
+        ~ waits for its next run at 2016-05-19T10:00:00Z: its schedule is 0 * * * ? (UTC)
         status: active [], last 09:00, success 09:00:10
         next 10:00"#]]
     .assert_eq(&print(&cleaned, &plan));
@@ -411,7 +411,7 @@ fn a_job_of_somebody_else_s_making_is_told_of_and_not_counted() {
             - does not count job hello-24394170 as active: somebody else created it, or it was forgotten in a crash
               Warning UnexpectedJob: Saw a job that the controller did not create or forgot: hello-24394170
             + creates job hello-24394200: it is scheduled for 2016-05-19T10:00:00Z
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T11:00:00Z)
+            ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)
             start hello-24394200 of 10:00, replaces []
             next 11:00"#]],
     );
@@ -452,7 +452,7 @@ fn a_job_that_ended_before_it_was_noted_is_not_started_again() {
         "10:01",
         expect![[r#"
             - has started the job of 2016-05-19T10:00:00Z
-            ~ waits for its next run: its schedule is 0 * * * ? (UTC) (until 2016-05-19T11:00:00Z)
+            ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)
             status: active [], last 10:00, success 10:00:10
             next 11:00"#]],
     );

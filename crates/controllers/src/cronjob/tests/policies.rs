@@ -29,7 +29,7 @@ async fn forbid_leaves_out_what_comes_while_a_job_runs() {
     assert_eq!(
         told(&context),
         [format!(
-            "does not start a job: {because} (until 2024-01-01T00:04:00Z)"
+            "waits for its next run at 2024-01-01T00:04:00Z: {because}"
         )]
     );
     let message =
@@ -100,7 +100,7 @@ async fn a_start_that_is_past_its_deadline_is_left_out() {
         told(&context),
         [
             "did not start the job of 2024-01-01T01:00:00Z: that is past startingDeadlineSeconds (60)",
-            "waits for its next run: its schedule is 0 * * * * (UTC) (until 2024-01-01T02:00:00Z)",
+            "waits for its next run at 2024-01-01T02:00:00Z: its schedule is 0 * * * * (UTC)",
         ]
     );
     pass(3600).await;

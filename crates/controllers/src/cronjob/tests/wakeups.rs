@@ -109,7 +109,7 @@ async fn a_new_schedule_does_not_make_up_for_what_it_would_have_missed() {
     assert_eq!(world.written(), "");
     assert_eq!(
         told(&context),
-        ["waits for its next run: its schedule is */5 * * * * (UTC) (until 2024-01-01T00:15:00Z)"]
+        ["waits for its next run at 2024-01-01T00:15:00Z: its schedule is */5 * * * * (UTC)"]
     );
     pass(240).await;
     assert_eq!(status(&world).await["active"], json!([{"name": name(15)}]));

@@ -184,7 +184,7 @@ async fn pods_of_a_job_that_is_over_are_freed() {
     let shown = json!({"labels": {"app": "j", "again": "yes"}});
     assert_eq!(watching.patch(shown).await, "free pod, j later");
     watching.world.delete(&Pod::TYPE, "pod").await;
-    assert_eq!(watching.heard().await, "free pod, j later");
+    assert_eq!(watching.heard().await, "free pod");
     let gone = Watching::new().await;
     gone.pod("j", owned_by(&gone.job)).await;
     let options = DeleteOptions {
