@@ -72,11 +72,11 @@ impl CronJobs {
             }
         }
         let status = &found.cron_job.as_deref().unwrap_or(cron_job).status;
-        let is_cached = |listed: &&ObjectReference| {
+        let is_unseen = |listed: &&ObjectReference| {
             let mut uids = jobs.iter().map(|job| &job.metadata.uid);
             !uids.any(|uid| *uid == listed.uid)
         };
-        for listed in status.active.iter().filter(is_cached) {
+        for listed in status.active.iter().filter(is_unseen) {
             let job = self.get_job(listed).await;
             match job {
                 // Another job of the same name is not that job.
