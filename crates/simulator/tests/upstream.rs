@@ -1,4 +1,4 @@
-//! What upstream leaves as it is, and no check may ask for; and what was lost with the tail of the API server.
+//! What upstream leaves as it is, and no check may ask for.
 
 use std::time::Duration;
 
@@ -155,29 +155,4 @@ fn a_job_with_a_time_to_live_that_is_stopped_may_be_gone_or_not() {
         (12, Action::User(change::<Job>(json!({"parallelism": 0})))),
     ]));
     assert!(!report.is_broken(), "{report}");
-}
-
-/// Steps of seeds that lose the tail of the API server, and once broke a check: a generation that went back, a finalizer
-/// that came back to a pod of a finished job, a volume that a claim was bound to, a deletion by the collector that no
-/// watch had shown.
-#[test]
-fn what_was_lost_with_the_tail_is_made_up_for() {
-    let all: [(u64, &[usize], bool); 4] = [
-        (3253, &[4, 7, 9, 11, 19], false),
-        (
-            5375,
-            &[0, 1, 4, 6, 7, 8, 12, 13, 14, 15, 16, 17, 18, 22, 23, 28],
-            true,
-        ),
-        (9036, &[18, 19, 20, 28], false),
-        (9927, &[4, 5, 6, 7, 9, 11, 12, 13], false),
-    ];
-    for (seed, steps, by_chance) in all {
-        let mut scenario = Scenario::from_seed(seed).only(steps);
-        if !by_chance {
-            scenario.faults = FaultRates::default();
-        }
-        let report = verify(&scenario);
-        assert!(!report.is_broken(), "{report}");
-    }
 }
