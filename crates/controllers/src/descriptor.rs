@@ -14,7 +14,6 @@ use runtime::metrics::Metrics;
 use runtime::{Context, Decisions, Informers, Runnable, Stop};
 
 use crate::Config;
-use crate::garbage_collector::Memory;
 use crate::oracle::{Actions, NewOracle, View};
 
 /// One controller of kube-controller-manager.
@@ -164,7 +163,7 @@ pub struct Environment {
     /// For reading what nobody caches, with the manager's own identity.
     pub metadata: Client,
     /// What the garbage collector keeps from term to term.
-    pub collector: Memory,
+    pub collector: crate::garbage_collector::Memory,
     /// The PEM that every namespace gets; none where nobody knows it.
     pub root_ca: Option<String>,
     /// The PEM of --service-account-private-key-file, which was checked when it was read.

@@ -116,7 +116,7 @@ impl Packed {
                 self.delete.push(number);
                 return;
             }
-            // UPSTREAM: what is written is made anew from pods, which give no hints.
+            // UPSTREAM: what is written is recreated from pods, which give no hints.
             draft.hints.fill(None);
             self.update.push(draft);
         } else if is_relabeled(slice, service) {

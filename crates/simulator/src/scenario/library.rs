@@ -185,7 +185,7 @@ pub const LIBRARY: [Named; 11] = [
     },
     Named {
         name: "indexed-job",
-        about: "one index of a Job fails again and again until it counts as failed, and the others succeed",
+        about: "one index of a Job fails repeatedly until it counts as failed, and the others succeed",
         actions: || {
             let fails =
                 json!({"steersman.dev/run-for": "2s", "steersman.dev/exit-code-by-index": "1=7"});

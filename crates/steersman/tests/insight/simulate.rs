@@ -64,7 +64,7 @@ fn arguments_that_make_no_sense() {
         "there is no scenario \"nope\"; there are rolling-update",
     );
     check(&["--seed", "1", "--steps", "900"], 1, "900");
-    check(&["--seed", "1", "--faults", "gremlins"], 1, "gremlins");
+    check(&["--seed", "1", "--faults", "gnomes"], 1, "gnomes");
     check(&["--seeds", "0"], 1, "0");
     check(&["--seed", "1", "--seeds", "2"], 1, "cannot be used with");
     check(&["--timeline"], 1, "required arguments were not provided");

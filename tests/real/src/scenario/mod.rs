@@ -86,15 +86,14 @@ impl Scenario {
 
     /// The controllers that it is about: those that it names, or that of the kind which its name begins with.
     pub fn controllers(&self) -> Vec<String> {
-        let controllers = match self.controllers.is_empty() {
+        match self.controllers.is_empty() {
             true => self
                 .controllers_by_name()
                 .into_iter()
                 .map(str::to_owned)
                 .collect(),
             false => self.controllers.clone(),
-        };
-        controllers
+        }
     }
 
     fn controllers_by_name(&self) -> Vec<&'static str> {

@@ -18,7 +18,7 @@ use self::fields::{DAYS, HOURS, MINUTES, MONTHS, Set, WEEKDAYS};
 
 pub use zone::{Zone, ZoneError};
 
-/// When something is to happen, again and again.
+/// When something is to happen, repeatedly.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Schedule {
     Fields(Fields),

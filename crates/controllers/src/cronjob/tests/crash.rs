@@ -211,7 +211,7 @@ async fn a_job_that_cannot_be_deleted_is_not_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sync_waits_until_its_own_writes_are_in_the_caches() {
+async fn a_sync_waits_until_its_writes_are_in_the_caches() {
     let (lagging, _) = behind("Allow").await;
     let stale = lagging.reconcile("hello").await;
     assert!(matches!(stale, Err(Error::Stale { .. })), "{stale:?}");
