@@ -5,14 +5,15 @@
 
 use crate::descriptor::Descriptor;
 use crate::{
-    cluster_role_aggregation, cronjob, daemonset, deployment, endpointslice, garbage_collector,
-    job, legacy_token_cleaner, namespace, node_lifecycle, pod_gc, replicaset, root_ca_publisher,
-    service_account, service_account_token, statefulset, taint_eviction, ttl, ttl_after_finished,
+    cluster_role_aggregation, cronjob, daemonset, deployment, endpoints, endpointslice,
+    garbage_collector, job, legacy_token_cleaner, namespace, node_lifecycle, pod_gc, replicaset,
+    root_ca_publisher, service_account, service_account_token, statefulset, taint_eviction, ttl,
+    ttl_after_finished,
 };
 
 pub static ALL: [Descriptor; 52] = [
     service_account_token::DESCRIPTOR,
-    Descriptor::named("endpoints-controller", "endpoint", "endpoint-controller"),
+    endpoints::DESCRIPTOR,
     endpointslice::DESCRIPTOR,
     Descriptor::named(
         "endpointslice-mirroring-controller",

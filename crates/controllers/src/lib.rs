@@ -14,6 +14,7 @@ pub mod daemonset;
 pub mod deployment;
 mod descriptor;
 pub mod discovery;
+pub mod endpoints;
 pub mod endpointslice;
 pub mod garbage_collector;
 pub mod job;

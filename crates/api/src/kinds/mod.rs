@@ -10,6 +10,7 @@ mod cron_job;
 mod daemonset;
 mod deployment;
 mod endpoint_slice;
+mod endpoints;
 mod job;
 mod lease;
 mod metadata;
@@ -39,6 +40,9 @@ pub use endpoint_slice::{
     AddressType, Endpoint, EndpointConditions, EndpointPort, EndpointSlice, HEADLESS, Hints,
     KnownEndpoint, LAST_CHANGE_TRIGGER_TIME, MANAGED_BY, Named, SERVICE_NAME, TargetRef,
     intern_ports,
+};
+pub use endpoints::{
+    Address, ENDPOINT_CONTROLLER, ENDPOINTS_MANAGED_BY, Endpoints, Subset, SubsetPort, digest_of,
 };
 pub use job::{
     JOB_COMPLETION_INDEX, JOB_CONTROLLER, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT,

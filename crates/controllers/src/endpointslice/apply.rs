@@ -162,14 +162,14 @@ impl EndpointSlices {
             uid: Some(meta.uid.clone()),
             ..DeleteOptions::default()
         };
-        self.tracker.deleting(&meta.uid);
+        self.write_tracker.deleting(&meta.uid);
         let deleted = client
             .delete(&EndpointSlice::TYPE, &meta.namespace, &meta.name, &options)
             .await;
         match deleted {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => {
-                self.tracker.not_deleted(&meta.uid);
+                self.write_tracker.not_deleted(&meta.uid);
                 Err(error)
             }
             Ok(_) => {
@@ -184,7 +184,7 @@ impl EndpointSlices {
             return;
         };
         let revision = metadata.resource_version;
-        self.tracker.written(metadata.uid, revision);
+        self.write_tracker.written(metadata.uid, revision);
         self.consistency.note::<EndpointSlice>(key, revision);
     }
 }

@@ -8,12 +8,13 @@ use super::desired::Desired;
 use super::families::families;
 use super::ownership::{is_managed, is_owned, is_relabeled};
 use super::snapshot::Snapshot;
+use crate::service_endpoints::not_ours;
 
 /// Each endpoint that should be there is there once, as it is now, with the right ports; nothing else is; no slice is too
 /// large; and there is a slice for each family.
 pub fn converged(snapshot: &Snapshot) -> Result<(), String> {
     let service = &snapshot.service;
-    if service.metadata.is_terminating() || super::reason::not_ours(service).is_some() {
+    if service.metadata.is_terminating() || not_ours(service).is_some() {
         return Ok(());
     }
     let key = service.key();

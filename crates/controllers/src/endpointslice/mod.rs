@@ -17,7 +17,7 @@
 //! type becomes ExternalName, keeps its slices, as upstream has it: they are the user's from then on.
 //!
 //! Whether the cache is as new as our own writes is decided by revisions ([`Consistency`]) and not by generations: a
-//! change of labels alone has no generation. [`Tracker`] knows which states of slices are our own doing.
+//! change of labels alone has no generation. [`WriteTracker`] knows which states of slices are our own doing.
 
 mod actions;
 mod apply;
@@ -32,7 +32,6 @@ pub mod plan;
 mod reason;
 pub mod snapshot;
 pub mod topology;
-mod tracker;
 mod traffic_distribution;
 
 #[cfg(test)]
@@ -56,7 +55,7 @@ use runtime::{
 
 use crate::Descriptor;
 use crate::oracle::View;
-use crate::service_endpoints::{Membership, TriggerTimes};
+use crate::service_endpoints::{Membership, TriggerTimes, WriteTracker, not_ours};
 use crate::workload::Consistency;
 use apply::Failure;
 use metrics::SliceMetrics;
@@ -64,7 +63,6 @@ use ownership::{by_service, is_managed, service_of};
 use plan::plan;
 use snapshot::{Closeness, Snapshot};
 use topology::{Event, Hinted, Zones, is_overloaded};
-use tracker::Tracker;
 
 pub use invariants::{Published, converged, safe};
 pub use oracle::EndpointSliceOracle;
@@ -141,7 +139,7 @@ pub struct EndpointSlices {
     slices: Arc<Store<EndpointSlice>>,
     trigger_times: TriggerTimes,
     consistency: Consistency,
-    tracker: Arc<Tracker>,
+    write_tracker: Arc<WriteTracker>,
     topology: Arc<Topology>,
     metrics: SliceMetrics,
 }
@@ -150,8 +148,8 @@ pub fn controller(context: &Context, settings: Settings) -> Loops {
     let slices = context.informers.of::<EndpointSlice>();
     slices.add_index(&by_service());
     let membership = Membership::new(context);
-    let (tracker, topology) = (Arc::<Tracker>::default(), Arc::<Topology>::default());
-    let (own, batch) = (tracker.clone(), settings.batch);
+    let (write_tracker, topology) = (Arc::<WriteTracker>::default(), Arc::<Topology>::default());
+    let (own, batch) = (write_tracker.clone(), settings.batch);
     let services = Loop::on_objects::<Service>(context, BACKOFF)
         .queue("endpoint_slice")
         .watches::<Service>(|change, queue| queue.add(change.object().key()))
@@ -194,17 +192,22 @@ pub fn controller(context: &Context, settings: Settings) -> Loops {
         slices: slices.store().clone(),
         trigger_times: TriggerTimes::default(),
         context: context.clone(),
-        tracker,
+        write_tracker,
         topology,
     });
     Loops { services, nodes }
 }
 
 /// The services that have to look at their slices after this change, which was not our own.
-fn concerned_by_slice(tracker: &Tracker, change: &Change<'_, EndpointSlice>) -> Vec<Key> {
+fn concerned_by_slice(
+    write_tracker: &WriteTracker,
+    change: &Change<'_, EndpointSlice>,
+) -> Vec<Key> {
     let one = |slice: &EndpointSlice| service_of(slice).into_iter().collect();
     match change {
-        Change::Added(slice) if is_managed(slice) && !tracker.is_own(slice) => one(slice),
+        Change::Added(slice) if is_managed(slice) && !write_tracker.is_own(&slice.metadata) => {
+            one(slice)
+        }
         Change::Updated { old, new } if service_of(old) != service_of(new) => {
             [service_of(old), service_of(new)]
                 .into_iter()
@@ -212,8 +215,12 @@ fn concerned_by_slice(tracker: &Tracker, change: &Change<'_, EndpointSlice>) -> 
                 .collect()
         }
         Change::Updated { old, new } if is_managed(old) != is_managed(new) => one(new),
-        Change::Updated { new, .. } if is_managed(new) && !tracker.is_own(new) => one(new),
-        Change::Deleted(slice) if !tracker.gone(slice) && is_managed(slice) => one(slice),
+        Change::Updated { new, .. } if is_managed(new) && !write_tracker.is_own(&new.metadata) => {
+            one(new)
+        }
+        Change::Deleted(slice) if !write_tracker.gone(&slice.metadata) && is_managed(slice) => {
+            one(slice)
+        }
         _ => Vec::new(),
     }
 }
@@ -225,7 +232,7 @@ impl EndpointSlices {
             return Ok(());
         };
         let id = ObjectId::of(&*service);
-        if let Some(line) = reason::not_ours(&service) {
+        if let Some(line) = not_ours(&service) {
             report.decide(id, [line]);
             return Ok(());
         }
@@ -256,7 +263,10 @@ impl EndpointSlices {
         let mut slices = self.slices.by(&by_service(), &of_service);
         slices.retain(|slice| is_managed(slice) && !slice.metadata.is_terminating());
         slices.sort_by(|one, two| one.metadata.name.cmp(&two.metadata.name));
-        if slices.iter().any(|slice| self.tracker.is_deleted(slice)) {
+        if slices
+            .iter()
+            .any(|slice| self.write_tracker.is_deleted(&slice.metadata))
+        {
             return Err(Error::Stale {
                 resource: EndpointSlice::TYPE.plural.to_string(),
             });

@@ -181,16 +181,3 @@ fn hints(plan: &Plan<'_>) -> Vec<Line> {
     };
     vec![Line::states("Hints", how)]
 }
-
-/// Why a service has nothing to be published.
-pub fn not_ours(service: &Service) -> Option<Line> {
-    if service.is_external_name() {
-        let line = Line::states("ExternalName", "publishes no endpoints");
-        return Some(line.because("a service of type ExternalName is a name alone"));
-    }
-    service.spec.selector.is_empty().then(|| {
-        Line::states("NoSelector", "publishes no endpoints")
-            .because("the service has no selector")
-            .hint("set spec.selector, or create EndpointSlices for it yourself")
-    })
-}

@@ -1,9 +1,10 @@
 //! What endpoints-controller and endpointslice-controller have in common: which services select a pod, which port of
-//! a pod a service means, and since when endpoints have been due for a change.
+//! a pod a service means, since when endpoints have been due for a change, and what they have written themselves.
 
 mod membership;
 mod ports;
 mod trigger_time;
+mod write_tracker;
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +12,9 @@ mod tests;
 pub use membership::Membership;
 pub use ports::find_port;
 pub use trigger_time::TriggerTimes;
+pub use write_tracker::WriteTracker;
 
+use api::decision::Line;
 use api::kinds::{Pod, Service};
 
 /// Is the pod one that a service could publish at all: it has an address, and has not finished?
@@ -47,4 +50,17 @@ pub fn counted(count: usize, one: &str) -> String {
         1 => format!("1 {one}"),
         _ => format!("{count} {one}s"),
     }
+}
+
+/// Why a service has nothing to be published.
+pub fn not_ours(service: &Service) -> Option<Line> {
+    if service.is_external_name() {
+        let line = Line::states("ExternalName", "publishes no endpoints");
+        return Some(line.because("a service of type ExternalName is a name alone"));
+    }
+    service.spec.selector.is_empty().then(|| {
+        Line::states("NoSelector", "publishes no endpoints")
+            .because("the service has no selector")
+            .hint("set spec.selector, or create EndpointSlices for it yourself")
+    })
 }

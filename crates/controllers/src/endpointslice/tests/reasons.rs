@@ -4,8 +4,9 @@ use api::decision::Line;
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use super::super::reason::{explain, not_ours};
+use super::super::reason::explain;
 use super::case::{Case, case};
+use crate::service_endpoints::not_ours;
 
 fn check(case: Case, expected: Expect) {
     let lines = explain(&case.snapshot, &case.plan());

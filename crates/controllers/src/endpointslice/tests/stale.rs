@@ -7,10 +7,10 @@ use serde_json::json;
 use std::sync::Arc;
 use testkit::{Lagging, World};
 
-use super::super::tracker::Tracker;
 use super::super::{concerned_by_slice, controller};
 use super::case::slice_of;
 use super::world::{SETTINGS, node, pod, service};
+use crate::service_endpoints::WriteTracker;
 
 async fn lagging() -> Lagging {
     let world = World::new().await;
@@ -32,7 +32,7 @@ fn is_stale(result: &Result<Next, Error>) -> bool {
     matches!(result, Err(Error::Stale { .. }))
 }
 
-// Upstream: TestEndpointSliceTrackerStaleSlices, TestSyncServiceStaleInformer? (syncService with a stale tracker).
+// Upstream: TestEndpointSliceTrackerStaleSlices, TestSyncServiceStaleInformer? (syncService with a stale write_tracker).
 #[tokio::test(start_paused = true)]
 async fn what_was_written_is_waited_for() {
     let lagging = lagging().await;
@@ -103,9 +103,9 @@ fn slice(uid: &str, revision: u64, service: &str, manager: &str) -> Arc<Endpoint
 #[tokio::test(start_paused = true)]
 async fn what_others_did_to_a_slice_wakes_its_service_and_what_we_did_does_not() {
     const OURS: &str = "endpointslice-controller.k8s.io";
-    let tracker = Tracker::default();
+    let write_tracker = WriteTracker::default();
     let woken = |change: Change<'_, EndpointSlice>| {
-        let keys = concerned_by_slice(&tracker, &change);
+        let keys = concerned_by_slice(&write_tracker, &change);
         keys.iter()
             .map(ToString::to_string)
             .collect::<Vec<String>>()
@@ -113,7 +113,7 @@ async fn what_others_did_to_a_slice_wakes_its_service_and_what_we_did_does_not()
     };
     let (one, two) = (slice("u", 1, "web", OURS), slice("u", 2, "web", OURS));
     assert_eq!(woken(Change::Added(&one)), "ns/web", "nobody knows it");
-    tracker.written(one.metadata.uid.clone(), 1);
+    write_tracker.written(one.metadata.uid.clone(), 1);
     assert_eq!(woken(Change::Added(&one)), "");
     assert_eq!(
         woken(Change::Updated {
@@ -122,7 +122,7 @@ async fn what_others_did_to_a_slice_wakes_its_service_and_what_we_did_does_not()
         }),
         "ns/web"
     );
-    tracker.written(one.metadata.uid.clone(), 2);
+    write_tracker.written(one.metadata.uid.clone(), 2);
     assert_eq!(
         woken(Change::Updated {
             old: &one,
@@ -161,19 +161,22 @@ async fn what_others_did_to_a_slice_wakes_its_service_and_what_we_did_does_not()
         "ns/web",
         "we did not delete it"
     );
-    tracker.deleting(&two.metadata.uid);
-    assert!(tracker.is_deleted(&two) && tracker.is_own(&two));
+    write_tracker.deleting(&two.metadata.uid);
+    assert!(write_tracker.is_deleted(&two.metadata) && write_tracker.is_own(&two.metadata));
     assert_eq!(woken(Change::Deleted(&two)), "");
-    tracker.deleting(&two.metadata.uid);
-    tracker.not_deleted(&two.metadata.uid);
+    write_tracker.deleting(&two.metadata.uid);
+    write_tracker.not_deleted(&two.metadata.uid);
     assert_eq!(
         woken(Change::Deleted(&two)),
         "ns/web",
         "it was not deleted by us after all"
     );
-    tracker.deleting(&two.metadata.uid);
+    write_tracker.deleting(&two.metadata.uid);
     tokio::time::sleep(std::time::Duration::from_secs(301)).await;
-    assert!(!tracker.is_deleted(&two), "the news was lost");
+    assert!(
+        !write_tracker.is_deleted(&two.metadata),
+        "the news was lost"
+    );
     let nameless = slice("w", 1, "", OURS);
     assert_eq!(woken(Change::Added(&nameless)), "");
 }

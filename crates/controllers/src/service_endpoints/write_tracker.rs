@@ -1,17 +1,17 @@
-//! Which slices are as we have written them.
+//! Which objects are as we have written them.
 //!
-//! A slice that changes wakes its service, because somebody may have edited it. Our own writes need not, and a slice that
-//! we have deleted and that the cache still holds must not be counted on.
+//! One that changes wakes its service, because somebody may have edited it. Our own writes need not, and one that we have
+//! deleted and that the cache still holds must not be counted on.
 
-use api::Uid;
 use api::collections::HashMap;
-use api::kinds::EndpointSlice;
+use api::{Meta, Uid};
 use parking_lot::Mutex;
 use runtime::expectations::EXPIRY;
 use tokio::time::Instant;
 
+/// By uid, what we did last.
 #[derive(Default)]
-pub struct Tracker(Mutex<HashMap<Uid, Own>>);
+pub struct WriteTracker(Mutex<HashMap<Uid, Own>>);
 
 enum Own {
     /// The revision that our last write gave it.
@@ -19,7 +19,7 @@ enum Own {
     Deleted(Instant),
 }
 
-impl Tracker {
+impl WriteTracker {
     pub fn written(&self, uid: Uid, resource_version: u64) {
         self.0.lock().insert(uid, Own::Written(resource_version));
     }
@@ -35,9 +35,8 @@ impl Tracker {
         self.0.lock().remove(uid);
     }
 
-    /// Is this state of the slice our own doing?
-    pub fn is_own(&self, slice: &EndpointSlice) -> bool {
-        let meta = &slice.metadata;
+    /// Is this state of the object our own doing?
+    pub fn is_own(&self, meta: &Meta) -> bool {
         match self.0.lock().get(&meta.uid) {
             Some(Own::Written(revision)) => *revision >= meta.resource_version,
             Some(Own::Deleted(_)) => true,
@@ -45,16 +44,16 @@ impl Tracker {
         }
     }
 
-    /// The slice is gone: was that our own doing?
-    pub fn gone(&self, slice: &EndpointSlice) -> bool {
-        let own = self.0.lock().remove(&slice.metadata.uid);
+    /// The object is gone: was that our own doing?
+    pub fn gone(&self, meta: &Meta) -> bool {
+        let own = self.0.lock().remove(&meta.uid);
         matches!(own, Some(Own::Deleted(_)))
     }
 
     /// Have we deleted it? For as long as the news of that may be on its way.
-    pub fn is_deleted(&self, slice: &EndpointSlice) -> bool {
+    pub fn is_deleted(&self, meta: &Meta) -> bool {
         let held = self.0.lock();
-        match held.get(&slice.metadata.uid) {
+        match held.get(&meta.uid) {
             Some(Own::Deleted(since)) => since.elapsed() <= EXPIRY,
             _ => false,
         }

@@ -1,0 +1,279 @@
+//! The endpoints of services in one object each, as they were before slices. Shaped like a workload (snapshot, plan,
+//! apply), without a status.
+//!
+//! **Converges**: each service with a selector has an Endpoints object of its name with the addresses, ready and not
+//! ready, of the pods that it selects, in the first of its families, grouped by ports; at most a thousand of them, with
+//! an annotation that says so. It carries the service's labels. No Endpoints object outlives its service.
+//!
+//! **Woken by**: services; pods that a service selects, when what an endpoint says of them changes; Endpoints that
+//! somebody deletes or edits; at the start, by all Endpoints, to find those without a service.
+//!
+//! **Writes**: creates, updates and deletes Endpoints; events `FailedToCreateEndpoint` and `FailedToUpdateEndpoint`.
+//!
+//! **Mirrors** `pkg/controller/endpoint`. Subsets and ports are sorted by what they are and not by a hash of a Go dump;
+//! nothing is written where only the order differs.
+
+mod invariants;
+pub mod oracle;
+mod plan;
+mod reason;
+mod subsets;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use api::kinds::{ENDPOINT_CONTROLLER, ENDPOINTS_MANAGED_BY, Endpoints, Metadata, Pod, Service};
+use api::{Key, ObjectId, Resource, Uid};
+use client::DeleteOptions;
+use futures_util::future::BoxFuture;
+use runtime::rate_limit::Backoff;
+use runtime::{
+    Change, Context, Controller, Error, EventType, Loop, Next, ObjectRef, Reconcile, Report, Store,
+};
+use serde_json::json;
+
+use crate::Descriptor;
+use crate::oracle::View;
+use crate::service_endpoints::{Membership, TriggerTimes, WriteTracker, not_ours};
+use crate::workload::Consistency;
+use plan::{Action, Plan, Snapshot, annotations, labels, plan};
+
+pub use invariants::converged;
+pub use oracle::EndpointsOracle;
+
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    component: "endpoint-controller",
+    caches: &[
+        View::of::<Pod>(),
+        View::of::<Service>(),
+        View::of::<Endpoints>(),
+    ],
+    oracle: Some(|| Box::<EndpointsOracle>::default()),
+    decides_about: &[Service::TYPE],
+    queues: &["endpoint"],
+    build: Some(|ctx| {
+        let config = &ctx.config.endpoint_controller;
+        let (workers, batch) = (
+            ctx.workers(config.concurrent_syncs),
+            config.updates_batch_period,
+        );
+        Some(controller(ctx, workers, batch.to_std()).into())
+    }),
+    ..Descriptor::named("endpoints-controller", "endpoint", "endpoint-controller")
+};
+
+/// Upstream's number: three minutes of trying.
+const RETRIES: u32 = 15;
+
+/// Somebody who edits Endpoints again and again is not answered more often than this.
+const EDIT_DELAY: Duration = Duration::from_secs(1);
+
+/// Leaders of old were elected through Endpoints, which have no service and are nobody's leftovers.
+const LEADER_ELECTION: &str = "control-plane.alpha.kubernetes.io/leader";
+
+pub struct EndpointsController {
+    context: Context,
+    services: Arc<Store<Service>>,
+    pods: Arc<Store<Pod>>,
+    endpoints: Arc<Store<Endpoints>>,
+    trigger_times: TriggerTimes,
+    consistency: Consistency,
+    write_tracker: Arc<WriteTracker>,
+}
+
+/// `batch` is how long a change of a pod waits for others.
+pub fn controller(context: &Context, workers: usize, batch: Duration) -> Controller {
+    let membership = Membership::new(context);
+    let write_tracker = Arc::<WriteTracker>::default();
+    let informer = context.informers.of::<Endpoints>();
+    // What is there when we begin may be left over from a time when nobody looked.
+    let is_beginning = Arc::new(AtomicBool::new(true));
+    let (own, beginning, listing) = (
+        write_tracker.clone(),
+        is_beginning.clone(),
+        informer.synced(),
+    );
+    let controller = Loop::on_objects::<Service>(context, Backoff::DEFAULT)
+        .queue("endpoint")
+        .watches::<Service>(|change, queue| queue.add(change.object().key()))
+        .watches::<Pod>(move |change, queue| {
+            for key in membership.concerned(&change) {
+                queue.add_after(key, batch);
+            }
+        })
+        .watches::<Endpoints>(move |change, queue| match change {
+            Change::Added(held) => {
+                let is_old = beginning.load(Ordering::Relaxed) || !listing.is_done();
+                if is_old && held.metadata.annotation(LEADER_ELECTION).is_none() {
+                    queue.add(held.key());
+                }
+            }
+            Change::Updated { old, new } => {
+                let is_edited = is_managed(old) && !own.is_own(&new.metadata);
+                if is_edited && !Arc::ptr_eq(old, new) {
+                    queue.add_after(new.key(), EDIT_DELAY);
+                }
+            }
+            Change::Deleted(held) => {
+                own.gone(&held.metadata);
+                queue.add(held.key());
+            }
+        })
+        .workers(workers)
+        .retries(RETRIES)
+        .reconciler(EndpointsController {
+            context: context.clone(),
+            services: context.informers.store::<Service>(),
+            pods: context.informers.store::<Pod>(),
+            endpoints: informer.store().clone(),
+            trigger_times: TriggerTimes::default(),
+            consistency: Consistency::always().of::<Endpoints>(context),
+            write_tracker,
+        });
+    is_beginning.store(false, Ordering::Relaxed);
+    controller
+}
+
+fn is_managed(endpoints: &Endpoints) -> bool {
+    endpoints.metadata.labels.get(ENDPOINTS_MANAGED_BY) == Some(ENDPOINT_CONTROLLER)
+}
+
+impl EndpointsController {
+    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<(), Error> {
+        self.consistency.check(key)?;
+        let Some(service) = self.services.get(key) else {
+            self.trigger_times.forget(key);
+            self.consistency.forget(key);
+            return self.delete(key).await;
+        };
+        let id = ObjectId::of(&*service);
+        if let Some(line) = not_ours(&service) {
+            report.decide(id, [line]);
+            return Ok(());
+        }
+        let mut selects = api::labels::Matcher::new(|labels| service.selects(labels));
+        let selected = |pod: &Pod| selects.of(&pod.metadata.labels);
+        let pods = self.pods.select(&key.namespace, selected);
+        let snapshot = Snapshot {
+            triggered_at: self.trigger_times.observe(&service, &pods),
+            endpoints: self.endpoints.get(key),
+            service,
+            pods,
+        };
+        let plan = plan(&snapshot);
+        report.decide(id, reason::explain(&plan));
+        if plan.action == Action::Nothing {
+            return Ok(());
+        }
+        match self.write(key, &snapshot, &plan).await {
+            Ok(()) => Ok(()),
+            // Creates will go on failing until all is gone.
+            Err(error) if plan.action == Action::Create && error.is_namespace_terminating() => {
+                Ok(())
+            }
+            Err(error) => {
+                self.complain(key, &snapshot, plan.action, &error);
+                Err(error.into())
+            }
+        }
+    }
+
+    async fn write(
+        &self,
+        key: &Key,
+        snapshot: &Snapshot,
+        plan: &Plan<'_>,
+    ) -> Result<(), client::Error> {
+        let (client, namespace) = (&self.context.client, &key.namespace);
+        let labels = labels(&snapshot.service);
+        let annotations = annotations(snapshot, plan.is_truncated);
+        let metadata = match &snapshot.endpoints {
+            None => {
+                json!({"name": key.name, "namespace": namespace, "labels": labels, "annotations": annotations})
+            }
+            Some(held) => {
+                let mut meta = held.metadata.clone();
+                (meta.labels, meta.annotations) = (labels, annotations);
+                json!(meta)
+            }
+        };
+        let body = json!({
+            "apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": plan.subsets,
+        });
+        let body = body.to_string();
+        let answer = match plan.action {
+            Action::Create => {
+                client
+                    .create_metadata_only(&Endpoints::TYPE, namespace, body)
+                    .await?
+            }
+            // The role allows no patch, so all of it goes back, on top of what was read.
+            Action::Update | Action::Nothing => {
+                client
+                    .replace_metadata_only(&Endpoints::TYPE, namespace, &key.name, body)
+                    .await?
+            }
+        };
+        if let Ok(Metadata { metadata }) = Metadata::decode(&answer) {
+            let revision = metadata.resource_version;
+            self.consistency.note::<Endpoints>(key, revision);
+            self.write_tracker.written(metadata.uid, revision);
+        }
+        Ok(())
+    }
+
+    fn complain(&self, key: &Key, snapshot: &Snapshot, action: Action, error: &client::Error) {
+        let uid = snapshot.endpoints.as_ref();
+        let uid = uid.map_or_else(Uid::default, |held| held.metadata.uid.clone());
+        let object = ObjectRef::named(&Endpoints::TYPE, &key.namespace, &key.name, uid);
+        let (reason, message) = match action {
+            Action::Create => (
+                "FailedToCreateEndpoint",
+                format!("Failed to create endpoint for service {key}: {error}"),
+            ),
+            _ => (
+                "FailedToUpdateEndpoint",
+                format!("Failed to update endpoint {key}: {error}"),
+            ),
+        };
+        self.context
+            .recorder
+            .event(&object, EventType::Warning, reason, message);
+    }
+
+    /// The service is gone, and its Endpoints go with it.
+    async fn delete(&self, key: &Key) -> Result<(), Error> {
+        let Some(held) = self.endpoints.get(key) else {
+            return Ok(());
+        };
+        let options = DeleteOptions {
+            uid: Some(held.metadata.uid.clone()),
+            ..DeleteOptions::default()
+        };
+        let client = &self.context.client;
+        let deleted = client
+            .delete(&Endpoints::TYPE, &key.namespace, &key.name, &options)
+            .await;
+        match deleted {
+            Err(error) if !error.is_not_found() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Reconcile for EndpointsController {
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(async move {
+            self.sync(key, report).await?;
+            Ok(Next::AwaitChange)
+        })
+    }
+}
