@@ -69,7 +69,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Upstream's number: three minutes of trying.
 const RETRIES: u32 = 15;
 
-/// Somebody who edits Endpoints again and again is not answered more often than this.
+/// Somebody who edits Endpoints repeatedly is not answered more often than this.
 const EDIT_DELAY: Duration = Duration::from_secs(1);
 
 /// Leaders of old were elected through Endpoints, which have no service and are nobody's leftovers.
