@@ -1,9 +1,11 @@
-//! What endpoints-controller and endpointslice-controller have in common: which services select a pod, which port of
+//! What the controllers of endpoints have in common: which services select a pod, which port of
 //! a pod a service means, since when endpoints have been due for a change, and what they have written themselves.
 
 mod membership;
 mod own_writes;
 mod ports;
+mod repack;
+pub mod slices;
 mod trigger_time;
 
 #[cfg(test)]
@@ -12,6 +14,7 @@ mod tests;
 pub use membership::Membership;
 pub use own_writes::OwnWrites;
 pub use ports::find_port;
+pub use repack::repack;
 pub use trigger_time::TriggerTimes;
 
 use api::decision::Line;

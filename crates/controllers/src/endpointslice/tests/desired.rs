@@ -5,8 +5,9 @@ use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::super::desired::{endpoint, endpoint_ports};
-use super::super::ownership::{is_owned, is_relabeled, name_prefix, service_of, slice_labels};
+use super::super::ownership::{is_owned, is_relabeled, slice_labels};
 use super::case::{case, decode, slice_of};
+use crate::service_endpoints::slices::{name_prefix, service_of};
 
 fn check(pod: &str, service: Value, expected: Expect) {
     let case = case(pod).service(service);

@@ -7,10 +7,11 @@ use serde_json::json;
 use std::sync::Arc;
 use testkit::{Lagging, World};
 
-use super::super::{concerned_by_slice, controller};
+use super::super::controller;
 use super::case::slice_of;
 use super::world::{SETTINGS, node, pod, service};
 use crate::service_endpoints::OwnWrites;
+use crate::service_endpoints::slices::concerned_by_slice;
 
 async fn lagging() -> Lagging {
     let world = World::new().await;
@@ -105,7 +106,7 @@ async fn what_others_did_to_a_slice_wakes_its_service_and_what_we_did_does_not()
     const OURS: &str = "endpointslice-controller.k8s.io";
     let own_writes = OwnWrites::default();
     let woken = |change: Change<'_, EndpointSlice>| {
-        let keys = concerned_by_slice(&own_writes, &change);
+        let keys = concerned_by_slice(OURS, &own_writes, &change);
         keys.iter()
             .map(ToString::to_string)
             .collect::<Vec<String>>()
