@@ -12,7 +12,7 @@ const LINES_AT_MOST: usize = 700;
 /// An essay says at least what converges, what wakes it, what it writes and what it mirrors.
 const ESSAY_LINES_AT_LEAST: usize = 5;
 /// Modules of the controllers crate that are no controllers but what controllers share.
-const SHARED: [&str; 2] = ["workload", "discovery"];
+const SHARED: [&str; 3] = ["workload", "service_endpoints", "discovery"];
 /// Kinds of files that people read and edit.
 const TEXT: [&str; 12] = [
     "rs", "md", "toml", "yaml", "yml", "sh", "go", "mod", "json", "html", "css", "js",

@@ -1,4 +1,4 @@
-//! The endpoint of a pod in full. Upstream: TestPodToEndpoint, TestGetEndpointPorts, TestServicePodOnlyIPv6…, utils_test.go.
+//! The endpoint of a pod in full. Upstream: utils_test.go.
 
 use api::kinds::AddressType;
 use expect_test::{Expect, expect};
@@ -103,7 +103,7 @@ fn a_slice_has_the_labels_of_its_service() {
     );
 }
 
-// Upstream: TestOwnedBy, TestServiceControllerKey, TestGetEndpointSlicePrefix? (TestNewEndpointSlice).
+// Upstream: TestServiceControllerKey, TestNewEndpointSlice.
 #[test]
 fn a_slice_names_its_service_twice() {
     let service = decode(&json!({"metadata": {"name": "web", "uid": "u1"}}));

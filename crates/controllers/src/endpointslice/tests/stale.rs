@@ -33,7 +33,7 @@ fn is_stale(result: &Result<Next, Error>) -> bool {
     matches!(result, Err(Error::Stale { .. }))
 }
 
-// Upstream: TestEndpointSliceTrackerStaleSlices, TestSyncServiceStaleInformer? (syncService with a stale own_writes).
+// Upstream: TestEndpointSliceTrackerStaleSlices, TestSyncServiceStaleInformer.
 #[tokio::test(start_paused = true)]
 async fn what_was_written_is_waited_for() {
     let lagging = lagging().await;
@@ -51,7 +51,7 @@ async fn what_was_written_is_waited_for() {
     assert_eq!(lagging.world.written(), "");
 }
 
-// Upstream: TestEndpointSliceTrackerStaleSlices (deletion expected), TestSyncServiceEndpointSlicePendingDeletion.
+// Upstream: TestEndpointSliceTrackerStaleSlices (deletion expected).
 #[tokio::test(start_paused = true)]
 async fn a_slice_that_was_deleted_is_not_counted_on() {
     let lagging = lagging().await;
@@ -77,6 +77,7 @@ async fn a_slice_that_was_deleted_is_not_counted_on() {
     assert_eq!(lagging.world.written(), "");
 }
 
+// Upstream: TestSyncServiceEndpointSlicePendingDeletion, Test_dropEndpointSlicesPendingDeletion.
 #[tokio::test(start_paused = true)]
 async fn a_slice_that_is_on_its_way_out_does_not_count() {
     let lagging = lagging().await;

@@ -22,7 +22,7 @@ fn hinted(mut case: Case) -> Case {
     case
 }
 
-// Upstream: TestHintsEnabled.
+// Upstream: Test_hintsEnabled.
 #[test]
 fn the_annotation_says_so_and_the_older_one_first() {
     let asks = |annotations: Value| {
@@ -41,7 +41,7 @@ fn the_annotation_says_so_and_the_older_one_first() {
     );
 }
 
-// Upstream: TestAddHints, TestReconcileTopology.
+// Upstream: TestAddHints, TestReconcileTopology, Test_redistributeHints, Test_getHintsByZone, Test_getTotalReadyEndpoints.
 #[test]
 fn endpoints_are_shared_among_zones_by_their_cpu() {
     let zones = "za=1 zb=1 zc=1";
@@ -110,7 +110,7 @@ fn or_not_at_all() {
     ]);
 }
 
-// Upstream: TestReconcileTopology (annotation removed), TestRemoveHintsFromSlices.
+// Upstream: TestReconcileTopology (annotation removed).
 #[test]
 fn hints_go_with_the_annotation_and_an_event_says_so_once() {
     let case = hinted(
@@ -186,7 +186,7 @@ fn zones(text: &str) -> Zones {
     (*case("").zones(text).snapshot.zones).clone()
 }
 
-// Upstream: TestGetOverloadedServices, Test_serviceOverloaded.
+// Upstream: Test_checkNodeTopologyDistribution.
 #[test]
 fn a_zone_with_too_few_endpoints_is_overloaded() {
     let is = |held: &str, zones: &Zones| {
@@ -204,7 +204,7 @@ fn a_zone_with_too_few_endpoints_is_overloaded() {
     assert!(is("za=5 zb=5", &zones("za=1 zb=1 zc=1")), "a zone has none");
 }
 
-// Upstream: TestTopologyCacheGetAllocations? (getAllocations within TestAddHints).
+// Upstream: TestAddHints (allocations).
 #[test]
 fn a_zone_may_have_its_share_and_a_little_more() {
     let text = |zones: &Zones, count: usize| match allocate(zones, count) {
@@ -268,4 +268,17 @@ fn whole_endpoints_are_given() {
     for (found, expected) in cases {
         expected.assert_eq(&found);
     }
+}
+
+// Upstream: Test_getHintsByZone.
+#[test]
+fn hints_that_would_starve_a_zone_are_given_anew() {
+    let held = "a:ready,@na>za b:ready,@nb>za c:ready,@na>za d:ready,@nb>za";
+    hinted(
+        case("a:ready,@na b:ready,@nb c:ready,@na d:ready,@nb")
+            .service(auto())
+            .zones("za=1 zb=1"),
+    )
+    .slice("s", held)
+    .check(expect!["update s[a>za b>zb c>za d>zb]"]);
 }
