@@ -125,3 +125,13 @@ fn ports_that_nobody_has_any_more_go_with_their_slices() {
         .service(two)
         .check(expect!["replace s[admin/9090,http/8080: a b]; delete t"]);
 }
+
+// Upstream: TestSyncService (pods with the same address).
+#[test]
+fn pods_that_share_an_address_are_endpoints_of_their_own() {
+    case("a:ready,ip=10.0.0.9 b:ready,ip=10.0.0.9 c:failed,ip=10.0.0.9")
+        .check(expect!["create [a b]"]);
+    case("a:ready,ip=10.0.0.9 b:ready,ip=10.0.0.9")
+        .slice("s", "b:ready,ip=10.0.0.9 c:ready,ip=10.0.0.9")
+        .check(expect!["update s[b a]"]);
+}

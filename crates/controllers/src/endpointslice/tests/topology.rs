@@ -186,6 +186,10 @@ fn zones(text: &str) -> Zones {
     (*case("").zones(text).snapshot.zones).clone()
 }
 
+fn half_of(one: &str, two: &str) -> Zones {
+    zones(&format!("{one}=1 {two}=1"))
+}
+
 // Upstream: Test_checkNodeTopologyDistribution.
 #[test]
 fn a_zone_with_too_few_endpoints_is_overloaded() {
@@ -202,6 +206,11 @@ fn a_zone_with_too_few_endpoints_is_overloaded() {
     assert!(is("za=20 zb=9", &half) && is("za=10", &half));
     assert!(!is("za=5 zb=5 zc=5", &zones("za=1 zb=1 zc=1")));
     assert!(is("za=5 zb=5", &zones("za=1 zb=1 zc=1")), "a zone has none");
+    assert!(is("za=1 zb=2 zc=3", &zones("za=1 zb=10 zc=20")));
+    assert!(is("za=1 zb=2 zc=3", &zones("zb=10 zc=20")));
+    assert!(!is("zb=5 zc=4", &half_of("zb", "zc")) && is("zb=6 zc=4", &half_of("zb", "zc")));
+    let uneven = zones("za=20 zb=10 zc=1");
+    assert!(!is("za=20 zb=10 zc=1", &uneven) && is("za=20 zb=10 zc=0", &uneven));
 }
 
 // Upstream: TestAddHints (allocations).
@@ -263,6 +272,23 @@ fn whole_endpoints_are_given() {
                 &[("a", 4), ("b", 4), ("c", 0)],
             ),
             expect![[r#"{"a": 1} {"b": 1}"#]],
+        ),
+        (check(&[], &[]), expect!["{} {}"]),
+        (
+            check(&[("a", 5.1), ("b", 5.1), ("c", 5.8)], &[("a", 16)]),
+            expect![[r#"{"a": 10} {"b": 5, "c": 5}"#]],
+        ),
+        (
+            check(&[("a", 5.0), ("b", 5.6), ("c", 5.4)], &[("a", 16)]),
+            expect![[r#"{"a": 11} {"b": 6, "c": 5}"#]],
+        ),
+        (
+            check(&[("a", 5.0), ("b", 5.6), ("c", 5.4)], &[("b", 8), ("c", 8)]),
+            expect![[r#"{"b": 2, "c": 3} {"a": 5}"#]],
+        ),
+        (
+            check(&[("a", 5.0), ("b", 5.0)], &[("a", 6), ("b", 6)]),
+            expect!["{} {}"],
         ),
     ];
     for (found, expected) in cases {
