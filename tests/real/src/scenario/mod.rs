@@ -75,11 +75,12 @@ impl Scenario {
     }
 
     /// How long a manager may be silent and still have something to do, if that is longer than usual: jobs
-    /// gather the events of their pods for a second, and look again a second after they wrote.
+    /// gather the events of their pods for a second, and look again a second after they wrote; slices that somebody
+    /// changes are looked at after a second.
     pub(crate) fn quiet(&self) -> Option<Duration> {
-        self.name
-            .starts_with("job-")
-            .then_some(Duration::from_millis(2500))
+        let waits = ["job-", "endpoint"];
+        let waits = waits.iter().any(|start| self.name.starts_with(start));
+        waits.then_some(Duration::from_millis(2500))
     }
 
     /// The controllers that it is about: those that it names, or that of the kind which its name begins with.

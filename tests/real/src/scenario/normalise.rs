@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::audit::Entry;
 
 /// Fields that differ between any two runs, wherever they occur.
-const VOLATILE: [&str; 20] = [
+const VOLATILE: [&str; 21] = [
     "uid",
     "resourceVersion",
     "creationTimestamp",
@@ -29,6 +29,7 @@ const VOLATILE: [&str; 20] = [
     "batch.kubernetes.io/controller-uid",
     "selfLink",
     "deletionTimestamp",
+    "endpoints.kubernetes.io/last-change-trigger-time",
 ];
 
 /// What a manager writes the current day into: two runs may have midnight between them.
@@ -183,6 +184,26 @@ pub(crate) fn hide_content(kind: &str, object: &mut Value) {
 
 /// Sorts what comes in no order that anybody promises; docs/differences.md says why.
 pub(crate) fn sort_unordered(kind: &str, object: &mut Value) {
+    if kind == "endpointslice" {
+        // Writes may be fewer, and each makes a generation.
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("generation");
+        }
+    }
+    if matches!(kind, "endpointslice" | "endpoints") {
+        // UPSTREAM: endpoints come in the order of a Go map, ports and subsets in that of a hash.
+        for list in ["/endpoints", "/ports", "/subsets"] {
+            let Some(Value::Array(list)) = object.pointer_mut(list) else {
+                continue;
+            };
+            for item in list.iter_mut() {
+                if let Some(Value::Array(ports)) = item.get_mut("ports") {
+                    ports.sort_by_key(Value::to_string);
+                }
+            }
+            list.sort_by_key(Value::to_string);
+        }
+    }
     let list = match kind {
         // The conditions of a pod are its kubelet's; a patch may put another in front where an update puts it last.
         "pod" => object.pointer_mut("/status/conditions"),
