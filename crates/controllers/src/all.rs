@@ -6,20 +6,16 @@
 use crate::descriptor::Descriptor;
 use crate::{
     cluster_role_aggregation, cronjob, daemonset, deployment, endpoints, endpointslice,
-    garbage_collector, job, legacy_token_cleaner, namespace, node_lifecycle, pod_gc, replicaset,
-    root_ca_publisher, service_account, service_account_token, statefulset, taint_eviction, ttl,
-    ttl_after_finished,
+    endpointslice_mirroring, garbage_collector, job, legacy_token_cleaner, namespace,
+    node_lifecycle, pod_gc, replicaset, root_ca_publisher, service_account, service_account_token,
+    statefulset, taint_eviction, ttl, ttl_after_finished,
 };
 
 pub static ALL: [Descriptor; 52] = [
     service_account_token::DESCRIPTOR,
     endpoints::DESCRIPTOR,
     endpointslice::DESCRIPTOR,
-    Descriptor::named(
-        "endpointslice-mirroring-controller",
-        "endpointslicemirroring",
-        "endpointslicemirroring-controller",
-    ),
+    endpointslice_mirroring::DESCRIPTOR,
     replicaset::REPLICATION_CONTROLLER,
     pod_gc::DESCRIPTOR,
     Descriptor::named(

@@ -16,6 +16,7 @@ mod descriptor;
 pub mod discovery;
 pub mod endpoints;
 pub mod endpointslice;
+pub mod endpointslice_mirroring;
 pub mod garbage_collector;
 pub mod job;
 pub mod legacy_token_cleaner;

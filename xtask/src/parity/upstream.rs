@@ -12,9 +12,7 @@ pub(crate) fn tests_of(package: &str) -> Result<Option<Vec<String>>> {
     let Some(cache) = module_cache() else {
         return Ok(None);
     };
-    let folder = cache
-        .join(format!("k8s.io/kubernetes@{}", pinned_version()?))
-        .join(package);
+    let folder = cache.join(module_folder(package, &pinned_version()?));
     if !folder.is_dir() {
         return Ok(None);
     }
@@ -24,6 +22,17 @@ pub(crate) fn tests_of(package: &str) -> Result<Option<Vec<String>>> {
     found.sort();
     found.dedup();
     Ok(Some(found))
+}
+
+/// Where the source of a package is in the module cache. What is staged in k8s.io/kubernetes is a module of its own, with
+/// v0 for v1.
+fn module_folder(package: &str, version: &str) -> PathBuf {
+    let staged = package.strip_prefix("staging/src/");
+    let library = staged.zip(version.strip_prefix("v1."));
+    PathBuf::from(match library {
+        Some((module, release)) => format!("{module}@v0.{release}"),
+        None => format!("k8s.io/kubernetes@{version}/{package}"),
+    })
 }
 
 fn collect(folder: &Path, prefix: &str, descend: bool, found: &mut Vec<String>) -> Result<()> {
@@ -76,6 +85,19 @@ fn module_cache() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn staged_libraries_are_modules_of_their_own() {
+        let folder = |package| module_folder(package, "v1.36.3").display().to_string();
+        assert_eq!(
+            folder("staging/src/k8s.io/endpointslice"),
+            "k8s.io/endpointslice@v0.36.3"
+        );
+        assert_eq!(
+            folder("pkg/controller/job"),
+            "k8s.io/kubernetes@v1.36.3/pkg/controller/job"
+        );
+    }
 
     #[test]
     fn only_functions_that_go_would_run_count() {

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::EndpointSlices;
 use super::desired::{Wanted, endpoint};
 use super::metrics::Operation;
-use super::ownership::name_prefix;
 use super::packing::Draft;
 use super::plan::{FamilyPlan, Plan};
 use super::snapshot::Snapshot;
+use crate::service_endpoints::slices::name_prefix;
 
 /// What did not work, in upstream's words, and what the client said.
 pub struct Failure {

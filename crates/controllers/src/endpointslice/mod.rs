@@ -49,17 +49,18 @@ use parking_lot::Mutex;
 use runtime::controller::Tick;
 use runtime::rate_limit::Backoff;
 use runtime::{
-    Change, Context, Controller, Error, EventType, IndexValue, Loop, Next, ObjectRef, Queue,
-    Reconcile, Report, Runnable, Store,
+    Change, Context, Controller, Error, EventType, Loop, Next, ObjectRef, Queue, Reconcile, Report,
+    Runnable, Store,
 };
 
 use crate::Descriptor;
 use crate::oracle::View;
+use crate::service_endpoints::slices::{by_service, concerned_by_slice, of_service};
 use crate::service_endpoints::{Membership, TriggerTimes, WriteTracker, not_ours};
 use crate::workload::Consistency;
 use apply::Failure;
 use metrics::SliceMetrics;
-use ownership::{by_service, is_managed, service_of};
+use ownership::{CONTROLLER, is_managed};
 use plan::plan;
 use snapshot::{Closeness, Snapshot};
 use topology::{Event, Hinted, Zones, is_overloaded};
@@ -159,7 +160,7 @@ pub fn controller(context: &Context, settings: Settings) -> Loops {
             }
         })
         .watches::<EndpointSlice>(move |change, queue| {
-            for key in concerned_by_slice(&own, &change) {
+            for key in concerned_by_slice(CONTROLLER, &own, &change) {
                 queue.add_after(key, SLICE_CHANGE_DELAY.max(batch));
             }
         })
@@ -198,33 +199,6 @@ pub fn controller(context: &Context, settings: Settings) -> Loops {
     Loops { services, nodes }
 }
 
-/// The services that have to look at their slices after this change, which was not our own.
-fn concerned_by_slice(
-    write_tracker: &WriteTracker,
-    change: &Change<'_, EndpointSlice>,
-) -> Vec<Key> {
-    let one = |slice: &EndpointSlice| service_of(slice).into_iter().collect();
-    match change {
-        Change::Added(slice) if is_managed(slice) && !write_tracker.is_own(&slice.metadata) => {
-            one(slice)
-        }
-        Change::Updated { old, new } if service_of(old) != service_of(new) => {
-            [service_of(old), service_of(new)]
-                .into_iter()
-                .flatten()
-                .collect()
-        }
-        Change::Updated { old, new } if is_managed(old) != is_managed(new) => one(new),
-        Change::Updated { new, .. } if is_managed(new) && !write_tracker.is_own(&new.metadata) => {
-            one(new)
-        }
-        Change::Deleted(slice) if !write_tracker.gone(&slice.metadata) && is_managed(slice) => {
-            one(slice)
-        }
-        _ => Vec::new(),
-    }
-}
-
 impl EndpointSlices {
     async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<(), Error> {
         let Some(service) = self.services.get(key) else {
@@ -259,8 +233,7 @@ impl EndpointSlices {
     /// What the caches say, if they are as new as our own writes.
     fn observe(&self, key: &Key, service: Arc<Service>) -> Result<Snapshot, Error> {
         self.consistency.check(key)?;
-        let of_service = IndexValue::In(key.namespace.clone(), Istr::new(&key.name));
-        let mut slices = self.slices.by(&by_service(), &of_service);
+        let mut slices = self.slices.by(&by_service(), &of_service(key));
         slices.retain(|slice| is_managed(slice) && !slice.metadata.is_terminating());
         slices.sort_by(|one, two| one.metadata.name.cmp(&two.metadata.name));
         if slices

@@ -8,9 +8,10 @@ use api::kinds::{EndpointSlice, Node, Pod, Service};
 
 use super::DESCRIPTOR;
 use super::invariants::converged;
-use super::ownership::{is_managed, service_of};
+use super::ownership::is_managed;
 use super::snapshot::Snapshot;
 use crate::oracle::{Change, Oracle, Verdict, World, no_business};
+use crate::service_endpoints::slices::service_of;
 
 #[derive(Default)]
 pub struct EndpointSliceOracle;

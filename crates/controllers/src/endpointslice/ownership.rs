@@ -1,8 +1,9 @@
-//! Which slices are ours, whose they are, and how they are labelled and named.
+//! Which slices are ours, whose they are, and how they are labelled.
 
+use api::LabelSet;
 use api::kinds::{EndpointSlice, HEADLESS, MANAGED_BY, SERVICE_NAME, Service};
-use api::{Istr, Key, LabelSet};
-use runtime::{Index, IndexValue};
+
+use crate::service_endpoints::slices::is_managed_by;
 
 /// Who writes slices from pods, as their label says.
 pub const CONTROLLER: &str = "endpointslice-controller.k8s.io";
@@ -11,26 +12,7 @@ pub const CONTROLLER: &str = "endpointslice-controller.k8s.io";
 const RESERVED: [&str; 3] = [SERVICE_NAME, MANAGED_BY, HEADLESS];
 
 pub fn is_managed(slice: &EndpointSlice) -> bool {
-    slice.metadata.labels.get(MANAGED_BY) == Some(CONTROLLER)
-}
-
-/// The service that a slice says it is of.
-pub fn service_of(slice: &EndpointSlice) -> Option<Key> {
-    let name = slice.metadata.labels.get(SERVICE_NAME)?;
-    (!name.is_empty()).then(|| Key::new(&slice.metadata.namespace, name))
-}
-
-/// Finds slices by the service that they say they are of.
-pub const fn by_service() -> Index<EndpointSlice> {
-    Index {
-        name: "service",
-        values: |slice: &EndpointSlice, found| {
-            let meta = &slice.metadata;
-            if let Some(name) = meta.labels.get(SERVICE_NAME) {
-                found(IndexValue::In(meta.namespace.clone(), Istr::new(name)));
-            }
-        },
-    }
+    is_managed_by(slice, CONTROLLER)
 }
 
 /// Was the slice made for this service, and not for a namesake that is gone?
@@ -61,15 +43,5 @@ fn own_labels(labels: &LabelSet) -> LabelSet {
     match labels.iter().any(|(key, _)| RESERVED.contains(&key)) {
         true => labels.filtered(|key| !RESERVED.contains(&key)),
         false => labels.clone(),
-    }
-}
-
-/// What the API server makes the names of a service's slices from.
-pub fn name_prefix(service: &str) -> String {
-    /// The longest name of an object.
-    const LONGEST: usize = 253;
-    match service.len() < LONGEST {
-        true => format!("{service}-"),
-        false => service.to_owned(),
     }
 }

@@ -1,8 +1,10 @@
-//! What endpoints-controller and endpointslice-controller have in common: which services select a pod, which port of
+//! What the controllers of endpoints have in common: which services select a pod, which port of
 //! a pod a service means, since when endpoints have been due for a change, and what they have written themselves.
 
 mod membership;
 mod ports;
+mod repack;
+pub mod slices;
 mod trigger_time;
 mod write_tracker;
 
@@ -11,6 +13,7 @@ mod tests;
 
 pub use membership::Membership;
 pub use ports::find_port;
+pub use repack::repack;
 pub use trigger_time::TriggerTimes;
 pub use write_tracker::WriteTracker;
 

@@ -43,8 +43,7 @@ async fn membership() -> (World, Arc<Membership>) {
     (world, membership)
 }
 
-// Upstream: TestGetServicesToUpdate, TestGetPodUpdateProjectionKey, TestDetermineNeededServiceUpdates,
-// TestPodEndpointsChanged, TestPodAddsBatching (who is woken), TestServiceSelectorCache_GetPodServiceMemberships.
+// Upstream: TestGetPodServicesToUpdate, TestDetermineNeededServiceUpdates, Test_podChanged.
 #[tokio::test]
 async fn a_pod_wakes_the_services_whose_endpoints_it_changes() {
     let (_world, membership) = membership().await;

@@ -38,7 +38,8 @@ impl WriteTracker {
     /// Is this state of the object our own doing?
     pub fn is_own(&self, meta: &Meta) -> bool {
         match self.0.lock().get(&meta.uid) {
-            Some(Own::Written(revision)) => *revision >= meta.resource_version,
+            // An older one is what a server restored from a backup has, or what we wrote before that: worth a look.
+            Some(Own::Written(revision)) => *revision == meta.resource_version,
             Some(Own::Deleted(_)) => true,
             None => false,
         }

@@ -75,13 +75,12 @@ impl Scenario {
     }
 
     /// How long a manager may be silent and still have something to do, if that is longer than usual: jobs
-    /// gather the events of their pods for a second, and look again a second after they wrote.
+    /// gather the events of their pods for a second, and look again a second after they wrote; slices that somebody
+    /// changes are looked at after a second.
     pub(crate) fn quiet(&self) -> Option<Duration> {
-        let is_about_jobs = self
-            .controllers()
-            .iter()
-            .any(|name| name == "job-controller");
-        is_about_jobs.then_some(Duration::from_millis(2500))
+        let waits = |name: &String| name == "job-controller" || name.starts_with("endpoint");
+        let is_slow = self.controllers().iter().any(waits);
+        is_slow.then_some(Duration::from_millis(2500))
     }
 
     /// The controllers that it is about: those that it names, or that of the kind which its name begins with.

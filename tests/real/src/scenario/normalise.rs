@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::audit::Entry;
 
 /// Fields that differ between any two runs, wherever they occur.
-const VOLATILE: [&str; 21] = [
+const VOLATILE: [&str; 22] = [
     "uid",
     "resourceVersion",
     "creationTimestamp",
@@ -30,6 +30,7 @@ const VOLATILE: [&str; 21] = [
     "batch.kubernetes.io/controller-uid",
     "selfLink",
     "deletionTimestamp",
+    "endpoints.kubernetes.io/last-change-trigger-time",
 ];
 
 /// What a manager writes the current day into: two runs may have midnight between them.
@@ -193,6 +194,37 @@ pub(crate) fn sort_unordered(kind: &str, object: &mut Value) {
     };
     if let Some(Value::Array(list)) = list {
         list.sort_by_key(|item| (item["type"].to_string(), item.to_string()));
+    }
+}
+
+/// What of endpoints differs between any two runs: names that the server made up, generations, because writes may be
+/// fewer, and order.
+pub(crate) fn level_endpoints(kind: &str, object: &mut Value) {
+    if !matches!(kind, "endpointslice" | "endpoints") {
+        return;
+    }
+    if kind == "endpointslice" {
+        let service = &object["metadata"]["labels"]["kubernetes.io/service-name"];
+        object["metadata"]["name"] = format!("{}-*", service.as_str().unwrap_or("")).into();
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("generation");
+        }
+    }
+    // UPSTREAM: endpoints come in the order of a Go map, ports and subsets in that of a hash, addresses in that of uids.
+    let subsets = object.get_mut("subsets").and_then(Value::as_array_mut);
+    for subset in subsets.into_iter().flatten() {
+        for list in ["addresses", "notReadyAddresses", "ports"] {
+            sort_by_text(subset.get_mut(list));
+        }
+    }
+    for list in ["endpoints", "ports", "subsets"] {
+        sort_by_text(object.get_mut(list));
+    }
+}
+
+fn sort_by_text(list: Option<&mut Value>) {
+    if let Some(Value::Array(list)) = list {
+        list.sort_by_key(Value::to_string);
     }
 }
 

@@ -83,6 +83,7 @@ fn objects(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String,
         let terminating = !object["metadata"]["deletionTimestamp"].is_null();
         let mut object = names.object(&object);
         normalise::sort_unordered(kind, &mut object);
+        normalise::level_endpoints(kind, &mut object);
         if terminating {
             object["metadata"]["deletionTimestamp"] = "set".into();
         }

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 /// Kind as in a target like `deployment/web`, kind as in a manifest, path of the group, plural.
-const KINDS: [(&str, &str, &str, &str); 17] = [
+const KINDS: [(&str, &str, &str, &str); 19] = [
     ("deployment", "Deployment", "/apis/apps/v1", "deployments"),
     ("replicaset", "ReplicaSet", "/apis/apps/v1", "replicasets"),
     (
@@ -37,6 +37,13 @@ const KINDS: [(&str, &str, &str, &str); 17] = [
     ("configmap", "ConfigMap", "/api/v1", "configmaps"),
     ("secret", "Secret", "/api/v1", "secrets"),
     ("service", "Service", "/api/v1", "services"),
+    ("endpoints", "Endpoints", "/api/v1", "endpoints"),
+    (
+        "endpointslice",
+        "EndpointSlice",
+        "/apis/discovery.k8s.io/v1",
+        "endpointslices",
+    ),
     ("quota", "ResourceQuota", "/api/v1", "resourcequotas"),
     ("limitrange", "LimitRange", "/api/v1", "limitranges"),
     (
@@ -67,7 +74,7 @@ const CLUSTER_KINDS: [(&str, &str, &str, &str); 3] = [
 ];
 
 /// What the final state of a namespace consists of.
-pub(crate) const RECORDED: [&str; 13] = [
+pub(crate) const RECORDED: [&str; 15] = [
     "deployment",
     "replicaset",
     "statefulset",
@@ -81,6 +88,8 @@ pub(crate) const RECORDED: [&str; 13] = [
     "serviceaccount",
     "job",
     "cronjob",
+    "endpoints",
+    "endpointslice",
 ];
 
 /// What of the cluster belongs to a scenario.

@@ -228,7 +228,6 @@ async fn changes_of_pods_wait_for_each_other() {
     );
 }
 
-// Upstream: handleErr, TestMultipleServiceChanges? (failures), FailedToCreateEndpoint, FailedToUpdateEndpoint.
 #[tokio::test(start_paused = true)]
 async fn what_fails_is_an_event_and_is_tried_again() {
     let world = running().await;

@@ -1,12 +1,13 @@
-//! The endpoint of a pod in full. Upstream: TestPodToEndpoint, TestGetEndpointPorts, TestServicePodOnlyIPv6…, utils_test.go.
+//! The endpoint of a pod in full. Upstream: utils_test.go.
 
 use api::kinds::AddressType;
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::super::desired::{endpoint, endpoint_ports};
-use super::super::ownership::{is_owned, is_relabeled, name_prefix, service_of, slice_labels};
+use super::super::ownership::{is_owned, is_relabeled, slice_labels};
 use super::case::{case, decode, slice_of};
+use crate::service_endpoints::slices::{name_prefix, service_of};
 
 fn check(pod: &str, service: Value, expected: Expect) {
     let case = case(pod).service(service);
@@ -102,7 +103,7 @@ fn a_slice_has_the_labels_of_its_service() {
     );
 }
 
-// Upstream: TestOwnedBy, TestServiceControllerKey, TestGetEndpointSlicePrefix? (TestNewEndpointSlice).
+// Upstream: TestServiceControllerKey, TestNewEndpointSlice.
 #[test]
 fn a_slice_names_its_service_twice() {
     let service = decode(&json!({"metadata": {"name": "web", "uid": "u1"}}));

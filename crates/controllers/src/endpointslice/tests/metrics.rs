@@ -1,4 +1,4 @@
-//! Upstream's figures. Upstream: metrics/cache_test.go, TestReconcile…metrics (expectMetrics).
+//! Upstream's figures. Upstream: metrics/cache_test.go.
 
 use api::Resource;
 use api::kinds::Service;
@@ -16,7 +16,8 @@ fn figures(text: &str) -> Vec<String> {
         .collect()
 }
 
-// Upstream: TestNumEndpointsAndSlices, TestPlaceHolderSlice, TestUpdateTrafficDistributionForService? , TestReconcileMaxEndpointsPerSlice (metrics), trackSync.
+// Upstream: TestNumEndpointsAndSlices, TestPlaceHolderSlice, TestCache_ServicesByTrafficDistribution,
+// TestReconcileEndpointSlicesMetrics and those below it.
 #[tokio::test(start_paused = true)]
 async fn what_there_is_and_what_was_done_is_counted() {
     let settings = super::super::Settings {
@@ -83,6 +84,53 @@ async fn what_there_is_and_what_was_done_is_counted() {
         assert!(
             found.iter().any(|line| line == expected),
             "{expected}: {found:#?}"
+        );
+    }
+}
+
+// Upstream: TestPlaceHolderSlice.
+#[tokio::test(start_paused = true)]
+async fn a_placeholder_is_a_slice_and_the_only_one_that_is_needed() {
+    let (world, context) = running_with(SETTINGS).await;
+    service(&world, json!({})).await;
+    world.settle().await;
+    let found = figures(&context.metrics.render());
+    for expected in [
+        "endpoints_desired 0",
+        "num_endpoint_slices 1",
+        "desired_endpoint_slices 1",
+    ] {
+        assert!(
+            found.iter().any(|line| line == expected),
+            "{expected}: {found:#?}"
+        );
+    }
+}
+
+// Upstream: TestReconcileEndpointSlicesMetrics_EndpointsAddedPerSync_CollectAndCompare and …RemovedPerSync….
+#[tokio::test(start_paused = true)]
+async fn endpoints_that_come_and_go_are_counted_for_each_sync() {
+    let (world, context) = running_with(SETTINGS).await;
+    for number in 1..=3 {
+        pod(&world, &format!("p{number}"), &format!("10.0.0.{number}")).await;
+    }
+    service(&world, json!({})).await;
+    world.settle().await;
+    let now = api::kinds::Pod::TYPE;
+    let gone = client::DeleteOptions {
+        grace_period_seconds: Some(0),
+        ..client::DeleteOptions::default()
+    };
+    world.delete_with(&now, "p1", &gone).await;
+    world.settle().await;
+    let text = context.metrics.render();
+    for expected in [
+        "endpoints_added_per_sync_sum 3",
+        "endpoints_removed_per_sync_sum 1",
+    ] {
+        assert!(
+            text.contains(&format!("endpoint_slice_controller_{expected}")),
+            "{text}"
         );
     }
 }

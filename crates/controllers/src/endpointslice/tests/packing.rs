@@ -200,7 +200,7 @@ fn the_flag_says_how_many_fit() {
     }
 }
 
-// Upstream: Test_endpointSliceEndpointLen, TestGetSliceToFill (getSliceToFill).
+// Upstream: getSliceToFill, which has no test of its own.
 #[test]
 fn what_is_left_goes_into_the_one_slice_that_it_fills_best() {
     let with = |sizes: [usize; 3], new: usize| {

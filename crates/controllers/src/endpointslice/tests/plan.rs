@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::case::case;
 
-// Upstream: TestReconcileEmpty, TestPlaceHolderSliceCompare, TestSyncServiceNoPods? (syncService), TestReconcilerPodMissingNode.
+// Upstream: TestReconcileEmpty, TestPlaceHolderSliceCompare, TestNewPortMapKey_NilVsEmptySlice.
 #[test]
 fn a_service_without_endpoints_has_one_empty_slice() {
     case("").check(expect!["create [:]"]);
@@ -30,7 +30,7 @@ fn a_service_without_endpoints_has_one_empty_slice() {
         .check(expect!["replace s[:]"]);
 }
 
-// Upstream: TestReconcileEndpointSlicesNodeMissing? TestReconcilerPodMissingNode.
+// Upstream: TestReconcilerPodMissingNode.
 #[test]
 fn a_pod_whose_node_is_unknown_is_left_out_unless_all_are_published() {
     case("a:ready b:ready,@gone").check(expect!["create [a]"]);
@@ -49,6 +49,7 @@ fn a_pod_whose_node_is_unknown_is_left_out_unless_all_are_published() {
     assert_eq!(missing.pod(1).metadata.name, without[0].metadata.name);
 }
 
+// Upstream: TestEndpointsEqualBeyondHash.
 #[test]
 fn what_changes_of_a_pod_changes_its_endpoint() {
     for (before, expected) in [
@@ -67,7 +68,7 @@ fn what_changes_of_a_pod_changes_its_endpoint() {
     }
 }
 
-// Upstream: TestReconcile_TrafficDistribution?, TestSyncService/dual-stack, TestGetAddressTypesForService.
+// Upstream: TestSyncService, TestSupportedServiceAddressType.
 #[test]
 fn each_family_has_slices_of_its_own() {
     let dual = json!({"spec": {"ipFamilies": ["IPv6", "IPv4"]}});
@@ -123,4 +124,14 @@ fn ports_that_nobody_has_any_more_go_with_their_slices() {
         .slice("t", "b:ready")
         .service(two)
         .check(expect!["replace s[admin/9090,http/8080: a b]; delete t"]);
+}
+
+// Upstream: TestSyncService (pods with the same address).
+#[test]
+fn pods_that_share_an_address_are_endpoints_of_their_own() {
+    case("a:ready,ip=10.0.0.9 b:ready,ip=10.0.0.9 c:failed,ip=10.0.0.9")
+        .check(expect!["create [a b]"]);
+    case("a:ready,ip=10.0.0.9 b:ready,ip=10.0.0.9")
+        .slice("s", "b:ready,ip=10.0.0.9 c:ready,ip=10.0.0.9")
+        .check(expect!["update s[b a]"]);
 }

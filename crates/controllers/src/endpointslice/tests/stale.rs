@@ -7,10 +7,11 @@ use serde_json::json;
 use std::sync::Arc;
 use testkit::{Lagging, World};
 
-use super::super::{concerned_by_slice, controller};
+use super::super::controller;
 use super::case::slice_of;
 use super::world::{SETTINGS, node, pod, service};
 use crate::service_endpoints::WriteTracker;
+use crate::service_endpoints::slices::concerned_by_slice;
 
 async fn lagging() -> Lagging {
     let world = World::new().await;
@@ -32,7 +33,7 @@ fn is_stale(result: &Result<Next, Error>) -> bool {
     matches!(result, Err(Error::Stale { .. }))
 }
 
-// Upstream: TestEndpointSliceTrackerStaleSlices, TestSyncServiceStaleInformer? (syncService with a stale write_tracker).
+// Upstream: TestEndpointSliceTrackerStaleSlices, TestSyncServiceStaleInformer.
 #[tokio::test(start_paused = true)]
 async fn what_was_written_is_waited_for() {
     let lagging = lagging().await;
@@ -50,7 +51,7 @@ async fn what_was_written_is_waited_for() {
     assert_eq!(lagging.world.written(), "");
 }
 
-// Upstream: TestEndpointSliceTrackerStaleSlices (deletion expected), TestSyncServiceEndpointSlicePendingDeletion.
+// Upstream: TestEndpointSliceTrackerStaleSlices (deletion expected).
 #[tokio::test(start_paused = true)]
 async fn a_slice_that_was_deleted_is_not_counted_on() {
     let lagging = lagging().await;
@@ -76,6 +77,7 @@ async fn a_slice_that_was_deleted_is_not_counted_on() {
     assert_eq!(lagging.world.written(), "");
 }
 
+// Upstream: TestSyncServiceEndpointSlicePendingDeletion, Test_dropEndpointSlicesPendingDeletion.
 #[tokio::test(start_paused = true)]
 async fn a_slice_that_is_on_its_way_out_does_not_count() {
     let lagging = lagging().await;
@@ -105,7 +107,7 @@ async fn what_others_did_to_a_slice_wakes_its_service_and_what_we_did_does_not()
     const OURS: &str = "endpointslice-controller.k8s.io";
     let write_tracker = WriteTracker::default();
     let woken = |change: Change<'_, EndpointSlice>| {
-        let keys = concerned_by_slice(&write_tracker, &change);
+        let keys = concerned_by_slice(OURS, &write_tracker, &change);
         keys.iter()
             .map(ToString::to_string)
             .collect::<Vec<String>>()

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::world::{node, pod, published, running, service, set_ready, slice};
 
-// Upstream: TestSyncService, TestSyncServicePodSelection, TestServiceExternalNameTypeSync, TestSyncServiceMissing.
+// Upstream: TestSyncService, TestSyncServiceWithSelector, TestSyncServicePodSelection.
 #[tokio::test(start_paused = true)]
 async fn the_pods_of_a_service_are_published() {
     let world = running().await;
@@ -151,7 +151,7 @@ async fn labels_and_ports_of_the_service_are_followed() {
     assert_eq!(slice(&world).await["ports"][0]["port"], 9090);
 }
 
-// Upstream: TestSyncService/… headless.
+// Upstream: TestSyncService, TestReconcileHeadlessServiceNoPorts.
 #[tokio::test(start_paused = true)]
 async fn a_headless_service_names_its_pods() {
     let world = running().await;

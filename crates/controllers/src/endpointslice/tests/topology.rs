@@ -22,7 +22,7 @@ fn hinted(mut case: Case) -> Case {
     case
 }
 
-// Upstream: TestHintsEnabled.
+// Upstream: Test_hintsEnabled.
 #[test]
 fn the_annotation_says_so_and_the_older_one_first() {
     let asks = |annotations: Value| {
@@ -41,7 +41,7 @@ fn the_annotation_says_so_and_the_older_one_first() {
     );
 }
 
-// Upstream: TestAddHints, TestReconcileTopology.
+// Upstream: TestAddHints, TestReconcileTopology, Test_redistributeHints, Test_getHintsByZone, Test_getTotalReadyEndpoints.
 #[test]
 fn endpoints_are_shared_among_zones_by_their_cpu() {
     let zones = "za=1 zb=1 zc=1";
@@ -110,7 +110,7 @@ fn or_not_at_all() {
     ]);
 }
 
-// Upstream: TestReconcileTopology (annotation removed), TestRemoveHintsFromSlices.
+// Upstream: TestReconcileTopology (annotation removed).
 #[test]
 fn hints_go_with_the_annotation_and_an_event_says_so_once() {
     let case = hinted(
@@ -186,7 +186,11 @@ fn zones(text: &str) -> Zones {
     (*case("").zones(text).snapshot.zones).clone()
 }
 
-// Upstream: TestGetOverloadedServices, Test_serviceOverloaded.
+fn half_of(one: &str, two: &str) -> Zones {
+    zones(&format!("{one}=1 {two}=1"))
+}
+
+// Upstream: Test_checkNodeTopologyDistribution.
 #[test]
 fn a_zone_with_too_few_endpoints_is_overloaded() {
     let is = |held: &str, zones: &Zones| {
@@ -202,9 +206,14 @@ fn a_zone_with_too_few_endpoints_is_overloaded() {
     assert!(is("za=20 zb=9", &half) && is("za=10", &half));
     assert!(!is("za=5 zb=5 zc=5", &zones("za=1 zb=1 zc=1")));
     assert!(is("za=5 zb=5", &zones("za=1 zb=1 zc=1")), "a zone has none");
+    assert!(is("za=1 zb=2 zc=3", &zones("za=1 zb=10 zc=20")));
+    assert!(is("za=1 zb=2 zc=3", &zones("zb=10 zc=20")));
+    assert!(!is("zb=5 zc=4", &half_of("zb", "zc")) && is("zb=6 zc=4", &half_of("zb", "zc")));
+    let uneven = zones("za=20 zb=10 zc=1");
+    assert!(!is("za=20 zb=10 zc=1", &uneven) && is("za=20 zb=10 zc=0", &uneven));
 }
 
-// Upstream: TestTopologyCacheGetAllocations? (getAllocations within TestAddHints).
+// Upstream: TestAddHints (allocations).
 #[test]
 fn a_zone_may_have_its_share_and_a_little_more() {
     let text = |zones: &Zones, count: usize| match allocate(zones, count) {
@@ -264,8 +273,38 @@ fn whole_endpoints_are_given() {
             ),
             expect![[r#"{"a": 1} {"b": 1}"#]],
         ),
+        (check(&[], &[]), expect!["{} {}"]),
+        (
+            check(&[("a", 5.1), ("b", 5.1), ("c", 5.8)], &[("a", 16)]),
+            expect![[r#"{"a": 10} {"b": 5, "c": 5}"#]],
+        ),
+        (
+            check(&[("a", 5.0), ("b", 5.6), ("c", 5.4)], &[("a", 16)]),
+            expect![[r#"{"a": 11} {"b": 6, "c": 5}"#]],
+        ),
+        (
+            check(&[("a", 5.0), ("b", 5.6), ("c", 5.4)], &[("b", 8), ("c", 8)]),
+            expect![[r#"{"b": 2, "c": 3} {"a": 5}"#]],
+        ),
+        (
+            check(&[("a", 5.0), ("b", 5.0)], &[("a", 6), ("b", 6)]),
+            expect!["{} {}"],
+        ),
     ];
     for (found, expected) in cases {
         expected.assert_eq(&found);
     }
+}
+
+// Upstream: Test_getHintsByZone.
+#[test]
+fn hints_that_would_starve_a_zone_are_given_anew() {
+    let held = "a:ready,@na>za b:ready,@nb>za c:ready,@na>za d:ready,@nb>za";
+    hinted(
+        case("a:ready,@na b:ready,@nb c:ready,@na d:ready,@nb")
+            .service(auto())
+            .zones("za=1 zb=1"),
+    )
+    .slice("s", held)
+    .check(expect!["update s[a>za b>zb c>za d>zb]"]);
 }

@@ -9,7 +9,7 @@ fn prefer(what: &str) -> Value {
     json!({"spec": {"trafficDistribution": what}})
 }
 
-// Upstream: TestReconcileHints_trafficDistribution_is_PreferZone, TestReconcile_TrafficDistribution.
+// Upstream: TestReconcileHints, TestReconcile_TrafficDistribution.
 #[test]
 fn ready_endpoints_are_for_their_own_zone() {
     for what in ["PreferClose", "PreferSameZone"] {
@@ -22,7 +22,7 @@ fn ready_endpoints_are_for_their_own_zone() {
         .check(expect!["create [a]"]);
 }
 
-// Upstream: TestReconcileHints_trafficDistribution_is_PreferNode.
+// Upstream: TestReconcileHints.
 #[test]
 fn or_for_their_own_node_and_zone() {
     case("a:ready,@na b:ready")
@@ -30,7 +30,7 @@ fn or_for_their_own_node_and_zone() {
         .check(expect!["create [a>za+na b>n1]"]);
 }
 
-// Upstream: TestReconcileHints_trafficDistribution_is_PreferZone (slices that need no update, or do), TestPreferCloseHeuristic… .
+// Upstream: TestReconcileHints, TestReconcileHints_doesNotMutateUnchangedSlices.
 #[test]
 fn slices_with_other_hints_are_written() {
     let held = |hint: &str| {
@@ -56,7 +56,7 @@ fn slices_with_other_hints_are_written() {
         .check(expect!["update s[a>za+na]"]);
 }
 
-// Upstream: TestReconcileHints_trafficDistribution_is_nil_or_empty.
+// Upstream: TestReconcileHints.
 #[test]
 fn hints_that_nobody_asks_for_are_taken_away() {
     case("a:ready,@na b:ready,@nb")

@@ -8,7 +8,6 @@ use serde_json::json;
 
 use super::world::{node, pod, published, running, service, slice};
 
-// Upstream: TestReconcileEndpointSlices…failures (syncService error events), handleErr.
 #[tokio::test(start_paused = true)]
 async fn what_fails_is_an_event_and_is_tried_again_after_a_second() {
     let world = running().await;
@@ -55,7 +54,6 @@ async fn a_pod_on_a_node_that_is_not_there_comes_with_the_node() {
     assert_eq!(slice(&world).await["endpoints"][0]["zone"], "z1");
 }
 
-// Upstream: TestSyncServiceNamespaceTerminating? (finalize: NamespaceTerminatingCause).
 #[tokio::test(start_paused = true)]
 async fn a_namespace_that_goes_away_is_no_failure() {
     let mut world = running().await;
@@ -170,4 +168,39 @@ async fn many_pods_are_written_in_few_requests() {
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
     assert_eq!(writes[0].body["endpoints"].as_array().unwrap().len(), 100);
+}
+
+// Upstream: TestSyncServiceEndpointSliceLabelSelection.
+#[tokio::test(start_paused = true)]
+async fn slices_of_others_are_left_alone() {
+    let world = running().await;
+    let theirs = |name: &str, service: &str, manager: &str| {
+        json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "ports": [],
+            "metadata": {"name": name, "labels": {
+                "kubernetes.io/service-name": service, "endpointslice.kubernetes.io/managed-by": manager,
+            }},
+            "endpoints": [{"addresses": ["10.9.9.9"]}],
+        })
+    };
+    let ours = "endpointslice-controller.k8s.io";
+    for object in [
+        theirs("mesh", "web", "mesh.example"),
+        theirs("mirror", "web", "endpointslicemirroring-controller.k8s.io"),
+        theirs("other", "db", ours),
+    ] {
+        world.create(&EndpointSlice::TYPE, object).await;
+    }
+    service(&world, json!({})).await;
+    pod(&world, "a", "10.0.0.1").await;
+    world.settle().await;
+    let written = world.written();
+    assert!(
+        !written.contains("DELETE") && !written.contains("mesh"),
+        "{written}"
+    );
+    assert_eq!(
+        published(&world).await,
+        "-10.9.9.9 | -10.9.9.9 | -10.9.9.9 | 10.0.0.1"
+    );
 }

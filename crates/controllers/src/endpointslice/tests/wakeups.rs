@@ -15,7 +15,7 @@ async fn pod_on(world: &testkit::World, name: &str, node: &str, ip: &str) {
     set_ready(world, name, ip, "True").await;
 }
 
-// Upstream: TestUpdateNode, TestReconcileTopology, TestOnNodeUpdate?, checkNodeTopologyDistribution.
+// Upstream: TestUpdateNode, TestReconcileTopology, Test_checkNodeTopologyDistribution.
 #[tokio::test(start_paused = true)]
 async fn a_service_is_looked_at_again_when_a_zone_comes_that_has_none_of_its_endpoints() {
     let world = running().await;

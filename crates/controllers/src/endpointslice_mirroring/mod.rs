@@ -1,0 +1,391 @@
+//! Endpoints that users write themselves, mirrored in slices for those who read only slices. Shaped like a workload
+//! (snapshot, plan, apply), without a status.
+//!
+//! **Converges**: an Endpoints object whose service has no selector has, for each family and each set of ports, one slice
+//! with its addresses, at most `--mirroring-max-endpoints-per-subset` of a subset. It carries the labels and annotations
+//! of the object and belongs to it. Without the service or the object, with a selector, with the label `skip-mirror`, or
+//! where a leader is elected through it, there are no such slices.
+//!
+//! **Woken by**: Endpoints; services that come, go, or get or lose their selector; slices that somebody else has written
+//! or deleted.
+//!
+//! **Writes**: creates, updates and deletes slices labelled `endpointslicemirroring-controller.k8s.io`; events
+//! `InvalidIPAddress` and `TooManyAddressesToMirror`.
+//!
+//! **Mirrors** `pkg/controller/endpointslicemirroring`.
+
+mod invariants;
+mod metrics;
+pub mod oracle;
+mod plan;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::decision::Line;
+use api::kinds::{EndpointSlice, Endpoints, Metadata, Service};
+use api::{Key, ObjectId, Resource};
+use client::DeleteOptions;
+use futures_util::future::BoxFuture;
+use runtime::rate_limit::Backoff;
+use runtime::{
+    Change, Context, Controller, Error, EventType, Loop, Next, ObjectRef, Reconcile, Report, Store,
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::Descriptor;
+use crate::oracle::View;
+use crate::service_endpoints::slices::{
+    by_service, concerned_by_slice, is_managed_by, name_prefix, of_service,
+};
+use crate::service_endpoints::{WriteTracker, counted, repack};
+use crate::workload::Consistency;
+use metrics::MirrorMetrics;
+use plan::{Counts, Mirror, Plan, Snapshot, plan};
+
+pub use invariants::converged;
+
+pub use oracle::MirroringOracle;
+
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    component: "endpoint-slice-mirroring-controller",
+    caches: &[
+        View::of::<Endpoints>(),
+        View::of::<EndpointSlice>(),
+        View::of::<Service>(),
+    ],
+    oracle: Some(|| Box::<MirroringOracle>::default()),
+    decides_about: &[Service::TYPE],
+    queues: &["endpoint_slice_mirroring"],
+    metrics: &["endpoint_slice_mirroring_controller_"],
+    build: Some(|ctx| {
+        let config = &ctx.config.endpoint_slice_mirroring_controller;
+        let settings = Settings {
+            workers: ctx.workers(config.concurrent_syncs),
+            max_addresses: usize::try_from(config.max_endpoints_per_subset).unwrap_or(1),
+            batch: config.updates_batch_period.to_std(),
+        };
+        Some(controller(ctx, settings).into())
+    }),
+    ..Descriptor::named(
+        "endpointslice-mirroring-controller",
+        "endpointslicemirroring",
+        "endpointslicemirroring-controller",
+    )
+};
+
+/// Who writes slices from Endpoints, as their label says.
+pub const CONTROLLER: &str = "endpointslicemirroring-controller.k8s.io";
+
+/// 1 s doubling up to 100 s, and at most 10 retries a second after the first 100: upstream's, because a sync may write a
+/// lot.
+const BACKOFF: Backoff = Backoff {
+    base: Duration::from_secs(1),
+    max: Duration::from_secs(100),
+    bucket: Some((10.0, 100.0)),
+};
+
+/// Upstream's number: a quarter of an hour of trying.
+const RETRIES: u32 = 15;
+
+const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
+const LEADER_ELECTION: &str = "control-plane.alpha.kubernetes.io/leader";
+
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    pub workers: usize,
+    pub max_addresses: usize,
+    /// How long a change of a slice waits for others.
+    pub batch: Duration,
+}
+
+pub struct Mirroring {
+    context: Context,
+    max_addresses: usize,
+    endpoints: Arc<Store<Endpoints>>,
+    services: Arc<Store<Service>>,
+    slices: Arc<Store<EndpointSlice>>,
+    consistency: Consistency,
+    write_tracker: Arc<WriteTracker>,
+    metrics: MirrorMetrics,
+}
+
+pub fn controller(context: &Context, settings: Settings) -> Controller {
+    let slices = context.informers.of::<EndpointSlice>();
+    slices.add_index(&by_service());
+    let write_tracker = Arc::<WriteTracker>::default();
+    let own = write_tracker.clone();
+    Loop::on::<Key>(context, BACKOFF)
+        .queue("endpoint_slice_mirroring")
+        .watches::<Endpoints>(|change, queue| {
+            let concerns = match &change {
+                Change::Added(held) | Change::Deleted(held) => is_mirrored(held),
+                Change::Updated { old, new } => is_mirrored(old) || is_mirrored(new),
+            };
+            if concerns {
+                queue.add(change.object().key());
+            }
+        })
+        .watches::<Service>(|change, queue| {
+            let has_none = |service: &Service| service.spec.selector.is_empty();
+            let concerns = match &change {
+                Change::Added(service) | Change::Deleted(service) => has_none(service),
+                Change::Updated { old, new } => has_none(old) != has_none(new),
+            };
+            if concerns {
+                queue.add(change.object().key());
+            }
+        })
+        .watches::<EndpointSlice>(move |change, queue| {
+            for key in concerned_by_slice(CONTROLLER, &own, &change) {
+                queue.add_after(key, settings.batch);
+            }
+        })
+        .workers(settings.workers)
+        .retries(RETRIES)
+        .reconciler(Mirroring {
+            context: context.clone(),
+            max_addresses: settings.max_addresses.max(1),
+            endpoints: context.informers.store::<Endpoints>(),
+            services: context.informers.store::<Service>(),
+            slices: slices.store().clone(),
+            consistency: Consistency::always().of::<EndpointSlice>(context),
+            metrics: MirrorMetrics::new(&context.metrics),
+            write_tracker,
+        })
+}
+
+/// May it be mirrored at all, whatever its service is?
+pub fn is_mirrored(endpoints: &Endpoints) -> bool {
+    let meta = &endpoints.metadata;
+    meta.labels.get(SKIP_MIRROR) != Some("true") && meta.annotation(LEADER_ELECTION).is_none()
+}
+
+impl Mirroring {
+    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<(), Error> {
+        self.consistency.check(key)?;
+        let mut slices = self.slices.by(&by_service(), &of_service(key));
+        slices.retain(|slice| is_managed_by(slice, CONTROLLER) && !slice.metadata.is_terminating());
+        slices.sort_by(|one, two| one.metadata.name.cmp(&two.metadata.name));
+        if slices
+            .iter()
+            .any(|slice| self.write_tracker.is_deleted(&slice.metadata))
+        {
+            return Err(Error::Stale {
+                resource: EndpointSlice::TYPE.plural.to_string(),
+            });
+        }
+        let endpoints = self.endpoints.get(key).filter(|held| is_mirrored(held));
+        let service = self.services.get(key);
+        let service = service.filter(|service| service.spec.selector.is_empty());
+        let (Some(endpoints), Some(service)) = (endpoints, service) else {
+            return self.clean_up(key, &slices).await;
+        };
+        let Some(subsets) = self.subsets(&endpoints).await? else {
+            return Ok(());
+        };
+        let snapshot = Snapshot {
+            max_addresses: self.max_addresses,
+            endpoints,
+            subsets: repack(&subsets),
+            slices,
+        };
+        let plan = plan(&snapshot);
+        report.decide(ObjectId::of(&*service), explain(&plan));
+        self.warn(&snapshot, plan.counts);
+        self.metrics.planned(key, plan.counts);
+        self.apply(key, &snapshot, &plan).await
+    }
+
+    /// Those that endpoints-controller has written are not in the cache; it no longer does once the selector is gone.
+    async fn subsets(
+        &self,
+        endpoints: &Endpoints,
+    ) -> Result<Option<Arc<[api::kinds::Subset<'static>]>>, Error> {
+        if let Some(subsets) = &endpoints.subsets {
+            return Ok(Some(subsets.clone()));
+        }
+        let (client, meta) = (&self.context.client, &endpoints.metadata);
+        match client
+            .get(&Endpoints::TYPE, &meta.namespace, &meta.name)
+            .await
+        {
+            Ok(found) => match Endpoints::decode_in_full(&found) {
+                Ok(found) => Ok(found.subsets),
+                Err(error) => Err(Error::Terminal(error.to_string())),
+            },
+            // The cache will know soon.
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn clean_up(&self, key: &Key, slices: &[Arc<EndpointSlice>]) -> Result<(), Error> {
+        self.metrics.forget(key);
+        let mut failure = None;
+        for slice in slices {
+            if let Err(error) = self.delete(slice).await {
+                failure.get_or_insert(error);
+            }
+        }
+        failure.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn warn(&self, snapshot: &Snapshot, counts: Counts) {
+        let object = ObjectRef::of(&*snapshot.endpoints);
+        let event = |reason: &'static str, message: String| {
+            let recorder = &self.context.recorder;
+            recorder.event(&object, EventType::Warning, reason, message);
+        };
+        if counts.invalid > 0 {
+            let count = counts.invalid;
+            let message =
+                format!("Skipped {count} invalid IP addresses when mirroring to EndpointSlices");
+            event("InvalidIPAddress", message);
+        }
+        if counts.skipped > counts.invalid {
+            let (most, skipped) = (self.max_addresses, counts.skipped);
+            let message = format!(
+                "A max of {most} addresses can be mirrored to EndpointSlices per Endpoints subset. {skipped} addresses were skipped"
+            );
+            event("TooManyAddressesToMirror", message);
+        }
+    }
+
+    /// Creates, then updates, then deletes, so that nobody who follows sees fewer endpoints than there are.
+    async fn apply(&self, key: &Key, snapshot: &Snapshot, plan: &Plan<'_>) -> Result<(), Error> {
+        let (client, namespace) = (&self.context.client, &key.namespace);
+        for mirror in &plan.create {
+            let body = body(snapshot, plan, mirror);
+            match client
+                .create_metadata_only(&EndpointSlice::TYPE, namespace, body)
+                .await
+            {
+                // Creates will go on failing until all is gone.
+                Err(error) if error.is_namespace_terminating() => return Ok(()),
+                Err(error) => return Err(error.into()),
+                Ok(answer) => self.written(key, &answer, "create"),
+            }
+        }
+        for mirror in &plan.update {
+            let Some(slice) = mirror.slice.map(|number| &snapshot.slices[number]) else {
+                continue;
+            };
+            let (name, body) = (&slice.metadata.name, body(snapshot, plan, mirror));
+            let answer = client
+                .replace_metadata_only(&EndpointSlice::TYPE, namespace, name, body)
+                .await?;
+            self.written(key, &answer, "update");
+        }
+        for number in &plan.delete {
+            self.delete(&snapshot.slices[*number]).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, slice: &EndpointSlice) -> Result<(), client::Error> {
+        let meta = &slice.metadata;
+        let options = DeleteOptions {
+            uid: Some(meta.uid.clone()),
+            ..DeleteOptions::default()
+        };
+        self.write_tracker.deleting(&meta.uid);
+        let client = &self.context.client;
+        let deleted = client
+            .delete(&EndpointSlice::TYPE, &meta.namespace, &meta.name, &options)
+            .await;
+        match deleted {
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => {
+                self.write_tracker.not_deleted(&meta.uid);
+                Err(error)
+            }
+            Ok(_) => {
+                self.metrics.wrote("delete");
+                Ok(())
+            }
+        }
+    }
+
+    fn written(&self, key: &Key, answer: &[u8], operation: &str) {
+        self.metrics.wrote(operation);
+        if let Ok(Metadata { metadata }) = Metadata::decode(answer) {
+            let revision = metadata.resource_version;
+            self.write_tracker.written(metadata.uid, revision);
+            self.consistency.note::<EndpointSlice>(key, revision);
+        }
+    }
+}
+
+/// A slice as it is written.
+fn body(snapshot: &Snapshot, plan: &Plan<'_>, mirror: &Mirror<'_>) -> String {
+    let meta = &snapshot.endpoints.metadata;
+    let mut metadata = json!({
+        "namespace": meta.namespace, "labels": plan.labels,
+        "ownerReferences": [{
+            "apiVersion": "v1", "kind": "Endpoints", "name": meta.name, "uid": meta.uid,
+            "controller": true, "blockOwnerDeletion": true,
+        }],
+    });
+    if !plan.annotations.is_empty() {
+        metadata["annotations"] = json!(plan.annotations);
+    }
+    match mirror.slice.map(|number| &snapshot.slices[number].metadata) {
+        Some(held) => {
+            metadata["name"] = json!(held.name);
+            metadata["resourceVersion"] = json!(held.resource_version.to_string());
+        }
+        None => metadata["generateName"] = json!(name_prefix(&meta.name)),
+    }
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata,
+        "addressType": mirror.family.as_str(), "endpoints": mirror.endpoints, "ports": mirror.ports,
+    });
+    slice.to_string()
+}
+
+fn explain(plan: &Plan<'_>) -> Vec<Line> {
+    let counts = plan.counts;
+    let what = format!(
+        "mirrors {} of Endpoints in {}",
+        counted(counts.endpoints, "endpoint"),
+        counted(counts.slices, "slice")
+    );
+    let mut lines = vec![Line::states("Mirrors", what)];
+    if counts.skipped > 0 {
+        let what = format!("leaves out {} addresses of Endpoints", counts.skipped);
+        let why = match counts.skipped == counts.invalid {
+            true => "they are no IP addresses",
+            false => "a subset has more than can be mirrored",
+        };
+        lines.push(Line::states("SkipsAddresses", what).because(why));
+    }
+    let written = plan.create.len() + plan.update.len() + plan.delete.len();
+    if written > 0 {
+        lines.push(Line::acts(
+            "WritesSlices",
+            format!("writes {}", counted(written, "slice")),
+        ));
+    }
+    lines
+}
+
+impl Reconcile for Mirroring {
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(async move {
+            let began = Instant::now();
+            let result = self.sync(key, report).await;
+            self.metrics.took(began.elapsed());
+            result?;
+            Ok(Next::AwaitChange)
+        })
+    }
+}
