@@ -235,7 +235,10 @@ impl<'a> Draft<'a> {
                     .map(str::to_owned),
             }),
             Class::Waits if last => self.explanation.waits.push(text),
-            Class::States if last && own => self.explanation.sees.push(text),
+            // Two controllers may see the same.
+            Class::States if last && own && !self.explanation.sees.contains(&text) => {
+                self.explanation.sees.push(text);
+            }
             Class::Waits | Class::States => {}
         }
     }

@@ -221,7 +221,7 @@ fn claims_that_go_with_a_smaller_set() {
         &stateful("db:1", 3),
         &stateful("db:1", 2),
         expect![[r#"
-            Completes in 0.1s.
+            Completes in 0s.
             statefulset/db in shop: done after 0s, never fewer than 2 of 2 available, at most 3 pods
             warning: persistentvolumeclaim/data-db-2 is deleted with all data, by the retention policy of the StatefulSet: data-db-2"#]],
     );
@@ -583,7 +583,7 @@ fn what_was_there_before_counts_and_an_object_given_twice_is_one() {
         &deployment("web:1", 10, ""),
         &deployment("web:1", 0, ""),
         expect![[r#"
-            Completes in 0.2s.
+            Completes in 0.1s.
             deployment/web in shop: done after 0s, never fewer than 0 of 0 available, at most 10 pods"#]],
     );
     check(
