@@ -271,7 +271,7 @@ async fn a_group_that_is_missing_turns_off_what_needs_it_until_it_comes() {
     let took = world.until_pods("steady", 3).await;
     assert!(took < MINUTE, "others wait for the group: {took:?}");
     tokio::time::sleep(MINUTE * 10).await;
-    let off = ["jobs.batch", "the API server does not serve this kind"];
+    let off = ["=jobs.batch", "the API server does not serve this kind"];
     assert_eq!(log.count(&off), 1, "one line says what is off");
     let jobs = ResourceType::namespaced("batch", "v1", "jobs", "Job");
     let there = world.user.get(&jobs, "default", "done").await;
@@ -282,7 +282,7 @@ async fn a_group_that_is_missing_turns_off_what_needs_it_until_it_comes() {
     let gone = world.user.get(&jobs, "default", "done").await;
     assert!(gone.is_err_and(|error| error.is_not_found()), "it is due");
     assert_eq!(
-        log.count(&["jobs.batch", "the API server serves this kind now"]),
+        log.count(&["=jobs.batch", "the API server serves this kind now"]),
         1
     );
 }
