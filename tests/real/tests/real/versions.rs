@@ -45,7 +45,11 @@ fn a_group_that_the_server_lacks_turns_off_what_needs_it_until_it_comes() {
         let text = std::fs::read_to_string(&log).unwrap();
         let lines = text.lines();
         lines
-            .filter(|line| line.contains("jobs.batch") && line.contains(what))
+            .filter(|line| {
+                line.contains("jobs.batch")
+                    && !line.contains("cronjobs.batch")
+                    && line.contains(what)
+            })
             .count()
     };
     const OFF: &str = "the API server does not serve this kind";
