@@ -1,6 +1,6 @@
 //! Builds a controller's loop: for this kind, owning that one, watching a third.
 //!
-//! ```ignore
+//! ```text
 //! Loop::of::<ReplicaSet>(context)
 //!     .queue("replicaset")
 //!     .owns(Owns::<Pod, _>::selected_by(ReplicaSet::selects).expecting(&expectations))
