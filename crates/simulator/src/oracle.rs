@@ -112,8 +112,9 @@ impl Oracles {
         let caches = controllers::built().flat_map(|descriptor| descriptor.caches.to_vec());
         let asked_for = of.values().flat_map(|oracle| oracle.views());
         let options = default_options();
+        let requests_since = clock.now();
         let (requests, run) = (
-            (clock.now(), 0),
+            (requests_since, 0),
             Run {
                 clock,
                 skew: Duration::ZERO,
@@ -124,6 +125,7 @@ impl Oracles {
                 has_slow_requests: false,
                 is_contended: false,
                 lost_changes_at: None,
+                led_since: requests_since,
                 unacknowledged: Box::new(move |owner| injector.unacknowledged(owner)),
             },
         );
@@ -172,6 +174,13 @@ impl Oracles {
     /// A process begins that writes events.
     pub(crate) fn expect_new_writer(&self) {
         self.lock().events.writers += 1;
+    }
+
+    /// A manager begins, and remembers nothing.
+    pub(crate) fn expect_manager(&self) {
+        let mut inner = self.lock();
+        inner.events.writers += 1;
+        inner.world.run.led_since = inner.world.now();
     }
 
     /// From here on this manager may write only while the lease names it.
@@ -330,7 +339,10 @@ impl Inner {
         let leader = holder
             .filter(|holder| !holder.is_empty() && !changed.is_deleted)
             .map(str::to_owned);
-        self.events.writers += u32::from(self.leader != leader);
+        if self.leader != leader {
+            self.events.writers += 1;
+            self.world.run.led_since = self.world.now();
+        }
         self.leader = leader;
     }
 }

@@ -56,6 +56,8 @@ pub struct Run {
     pub has_slow_requests: bool,
     /// Several managers contend for the lease.
     pub is_contended: bool,
+    /// Since when the manager that leads has done so: it remembers nothing from before.
+    pub led_since: MicroTime,
     /// When the server last lost changes.
     pub lost_changes_at: Option<MicroTime>,
     /// How many objects an owner may have created without being told that it did.

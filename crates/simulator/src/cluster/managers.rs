@@ -79,7 +79,7 @@ impl Cluster {
 
     fn start(&mut self, number: usize, contends: Option<Duration>) {
         self.started += 1;
-        self.oracles.expect_new_writer();
+        self.oracles.expect_manager();
         let clock = ahead(&self.clock, contends.unwrap_or_default());
         let (stopper, stop) = Stop::new();
         let mut tasks = Vec::new();
