@@ -284,6 +284,7 @@ impl<'a> Run<'a> {
             faults: self.cluster.injector().counts(),
             crashes: self.crashes,
             checks: oracles.checks(),
+            tallies: oracles.tallies(),
             counts: oracles.counts(),
             end_state: oracles.end_state(),
             granted: self.user.granted.clone(),

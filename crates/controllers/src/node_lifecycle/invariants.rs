@@ -10,7 +10,7 @@ use api::taints::{Taint, TaintEffect};
 
 use super::DESCRIPTOR;
 use super::taints::{self, NOT_READY, UNREACHABLE};
-use crate::oracle::{Change, LAG, Oracle, Verdict, World, no_business};
+use crate::oracle::{Change, Oracle, Verdict, World, no_business};
 
 /// Remembers zones whose rate was set to nothing when no node at all was ready.
 #[derive(Default)]
@@ -97,14 +97,9 @@ fn is_heard(world: &World, node: &Node) -> bool {
     let posted_at = node.status.heartbeat.0.map(|at| at.micro());
     let signs = [renewed_at, posted_at, Some(world.run.led_since)];
     let last = signs.into_iter().flatten().max().unwrap_or_default();
-    let lag = if world.may_any_lag() {
-        LAG
-    } else {
-        Duration::ZERO
-    };
     let config = &world.run.config.node_lifecycle_controller;
     let grace = config.monitor_grace_period.to_std();
-    world.now().since(last) <= grace + SLACK + lag
+    world.now().since(last) <= grace + SLACK + world.delay()
 }
 
 /// Every node says what is known of it and carries the taints that go with that. `heard` is whether a node gave a

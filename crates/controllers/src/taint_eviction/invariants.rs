@@ -93,12 +93,8 @@ impl Oracle for TaintEvictionOracle {
             let bound_at = self.bound_at.get(&pod.metadata.uid).copied();
             let since = [tainted_at, bound_at, Some(world.run.led_since)];
             let since = since.into_iter().flatten().max().unwrap_or_default();
-            let lag = if world.may_any_lag() {
-                LAG
-            } else {
-                Duration::ZERO
-            };
-            converged(&pod, &node, since.plus(SLACK + lag), world.now(), false)?;
+            let since = since.plus(SLACK + world.delay());
+            converged(&pod, &node, since, world.now(), false)?;
         }
         Ok(())
     }
@@ -119,7 +115,9 @@ impl TaintEvictionOracle {
             return safe(pod, Some(&node), None, now, false);
         };
         let may_lag = world.may_lag::<Node>() || world.may_lag::<Pod>();
-        let since = (!may_lag).then_some(held.since);
+        // A break that it did not see is none.
+        let has_lagged = world.has_lagged_since::<Node>(held.since);
+        let since = (!may_lag && !has_lagged).then_some(held.since);
         let verdict = safe(pod, Some(&node), since, world.latest_now(), false);
         let window = if may_lag { LAG } else { REACTION };
         let mut past = held.past.iter();
