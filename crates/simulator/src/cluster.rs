@@ -26,6 +26,9 @@ use observer::{CrashPoint, Observer};
 /// Runs begin on New Year 2024.
 const BEGIN: i64 = 1_704_067_200;
 
+/// Nodes are dealt out to so many zones in turn.
+pub(crate) const ZONES: usize = 2;
+
 /// A simulated cluster. Make it inside a current-thread runtime with paused time.
 pub struct Cluster {
     pub clock: Clock,
@@ -88,7 +91,12 @@ impl Cluster {
     pub fn start_nodes(&mut self, count: usize) {
         self.oracles.expect_new_writer();
         let client = Client::new(self.watched(Actor::Nodes)).with_user_agent("nodes");
-        let config = nodes::Config::with_nodes(count);
+        let mut config = nodes::Config::with_nodes(count);
+        for (number, node) in config.nodes.iter_mut().enumerate() {
+            let zone = format!("zone-{}", number % ZONES);
+            node.labels
+                .insert("topology.kubernetes.io/zone".into(), zone.into());
+        }
         let cluster = nodes::Cluster::new(client, config, self.clock.clone(), self.rng.fork());
         let (stopper, stop) = Stop::new();
         self.nodes = Some((stopper, spawn(cluster.run(stop))));

@@ -12,6 +12,7 @@ use std::time::Duration;
 use api::{Rng, Uid};
 use bytes::Bytes;
 use client::{Body, BoxError, Transport};
+use controllers::oracle::SLOW_REACTION;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use tokio::time::Instant;
@@ -116,6 +117,8 @@ struct State {
     frozen: BTreeMap<&'static str, Instant>,
     delayed: BTreeMap<&'static str, (Instant, Duration)>,
     isolated: BTreeMap<usize, Instant>,
+    /// Until when a request of each controller took its time.
+    slow: BTreeMap<(usize, &'static str), Instant>,
     /// How many creations each owner cannot know the outcome of.
     unacknowledged: BTreeMap<Uid, i32>,
 }
@@ -187,15 +190,27 @@ impl FaultInjector {
         self.lock().unacknowledged.get(owner).copied().unwrap_or(0)
     }
 
+    fn note_slow(&self, client: (usize, &'static str), lasts: Duration) {
+        let mut state = self.lock();
+        let until = state.slow.entry(client).or_insert_with(Instant::now);
+        *until = (*until).max(Instant::now() + lasts);
+    }
+
+    /// Has a request of this controller been slow lately? Then what it writes now was decided some time ago.
+    pub(crate) fn has_slowed(&self, manager: usize, controller: &'static str) -> bool {
+        let until = self.lock().slow.get(&(manager, controller)).copied();
+        until.is_some_and(|until| Instant::now() < until + SLOW_REACTION)
+    }
+
     /// The transport of one manager, with the fault injector in between.
-    pub fn between(&self, inner: Transport, manager: usize) -> Transport {
+    pub fn between(&self, inner: Transport, manager: usize, controller: &'static str) -> Transport {
         if self.0.is_idle {
             return inner;
         }
         let injector = self.clone();
         BoxCloneSyncService::new(tower::service_fn(move |request: Request<Bytes>| {
             let (injector, inner) = (injector.clone(), inner.clone());
-            async move { injector.pass(inner, request, manager).await }
+            async move { injector.pass(inner, request, (manager, controller)).await }
         }))
     }
 
@@ -203,13 +218,16 @@ impl FaultInjector {
         &self,
         mut inner: Transport,
         request: Request<Bytes>,
-        manager: usize,
+        (manager, controller): (usize, &'static str),
     ) -> Result<Response<Body>, BoxError> {
         let faults = &self.0.faults;
         let is_read = request.method() == Method::GET;
         let plural = watches::listed(&request);
         self.hold_up(manager).await?;
         let (there, back) = self.latency(is_read && plural.is_some());
+        if !(there + back).is_zero() {
+            self.note_slow((manager, controller), there + back);
+        }
         pause(there).await;
         if self.strikes("lost-before", faults.lost_before) {
             return Err("the request was lost".into());

@@ -24,6 +24,7 @@ mod user;
 mod verify;
 
 pub use cluster::Cluster;
+pub use controllers::oracle::Tally;
 pub use faults::{FaultInjector, FaultRates};
 pub use oracle::Counts;
 pub use report::{Failure, Report};

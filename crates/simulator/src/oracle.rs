@@ -8,17 +8,19 @@ mod events;
 mod history;
 mod laws;
 mod rest;
+mod views;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Clock, MicroTime};
+use api::{Clock, Key, MicroTime};
 use apiserver::{ApiServer, Changed};
 use bytes::Bytes;
-use controllers::oracle::{Actor, Change, Oracle, Raw, Run, Verdict, World};
+use controllers::oracle::{Actor, Change, Oracle, Raw, Run, Tally, Verdict, World};
 use http::Method;
+use runtime::Informers;
 use tokio::sync::Notify;
 
 use crate::cluster::{LEASE, ROOT_CA, default_options};
@@ -26,6 +28,7 @@ use crate::faults::FaultInjector;
 use crate::scenario::Scenario;
 use events::Events;
 use history::History;
+use views::Views;
 
 /// The oracles of all controllers, and the laws between them. Clones share them.
 #[derive(Clone)]
@@ -36,6 +39,7 @@ struct Inner {
     /// By the name of the controller.
     of: BTreeMap<&'static str, Box<dyn Oracle>>,
     history: History,
+    views: Views,
     events: Events,
     revision: u64,
     broken: Option<String>,
@@ -44,6 +48,8 @@ struct Inner {
     leader: Option<String>,
     /// Who each manager is in the lease. Empty while there is one that need not ask.
     identities: BTreeMap<usize, String>,
+    /// The caches of each manager.
+    informers: BTreeMap<usize, Arc<Informers>>,
     /// How many requests there were in the present second.
     requests: (MicroTime, u32),
     /// How many changes there were in all, but for those that go on for ever, and how many are too many.
@@ -112,18 +118,23 @@ impl Oracles {
         let caches = controllers::built().flat_map(|descriptor| descriptor.caches.to_vec());
         let asked_for = of.values().flat_map(|oracle| oracle.views());
         let options = default_options();
+        let requests_since = clock.now();
+        let views = Views::new(clock.clone(), injector.clone());
         let (requests, run) = (
-            (clock.now(), 0),
+            (requests_since, 0),
             Run {
                 clock,
                 skew: Duration::ZERO,
                 gates: options.gates.for_controllers(),
                 config: options.config.controllers.clone(),
                 root_ca: ROOT_CA,
-                views_may_lag: false,
+                has_lag: false,
+                lag: Box::new(views.clone()),
+                acting: None,
                 has_slow_requests: false,
                 is_contended: false,
                 lost_changes_at: None,
+                led_since: requests_since,
                 unacknowledged: Box::new(move |owner| injector.unacknowledged(owner)),
             },
         );
@@ -132,6 +143,8 @@ impl Oracles {
                 world: World::new(run, caches.chain(asked_for)),
                 of,
                 history: History::default(),
+                views,
+                informers: BTreeMap::new(),
                 events: Events::default(),
                 revision: 0,
                 broken: None,
@@ -154,7 +167,7 @@ impl Oracles {
         let mut inner = self.lock();
         inner.changes_max = scenario.changes_max();
         let run = &mut inner.world.run;
-        run.views_may_lag = scenario.views_may_lag();
+        run.has_lag = scenario.views_may_lag();
         run.has_slow_requests = scenario.faults.slow > 0;
         run.skew = scenario.skew;
     }
@@ -163,6 +176,7 @@ impl Oracles {
     pub(crate) fn start_over(&self, server: &ApiServer) {
         let mut inner = self.lock();
         inner.history.forget_lost();
+        inner.views.forget_lost();
         inner.of.values_mut().for_each(|it| it.forget_lost());
         inner.read_all(server);
         let now = inner.world.now();
@@ -172,6 +186,15 @@ impl Oracles {
     /// A process begins that writes events.
     pub(crate) fn expect_new_writer(&self) {
         self.lock().events.writers += 1;
+    }
+
+    /// A manager begins, and remembers nothing.
+    pub(crate) fn expect_manager(&self, manager: usize, informers: &Arc<Informers>) {
+        let mut inner = self.lock();
+        inner.views.expect(manager, informers, &inner.world);
+        inner.informers.insert(manager, informers.clone());
+        inner.events.writers += 1;
+        inner.world.run.led_since = inner.world.now();
     }
 
     /// From here on this manager may write only while the lease names it.
@@ -247,6 +270,10 @@ impl Oracles {
         self.lock().checks
     }
 
+    pub(crate) fn tallies(&self) -> BTreeMap<&'static str, Tally> {
+        self.lock().world.tallies()
+    }
+
     pub(crate) fn counts(&self) -> Counts {
         self.lock().counts
     }
@@ -294,6 +321,11 @@ impl Inner {
         if self.changes > most {
             return Err(format!("there were more than {most} changes, and no end"));
         }
+        if !matches!(&*changed.plural, "leases" | "events") {
+            let key = Key::new(&changed.namespace, &changed.name);
+            let revision = (!changed.is_deleted).then_some(changed.revision);
+            self.views.changed(&changed.plural, key, revision, by);
+        }
         let change = self.mirror(changed, by)?;
         self.check_change(change.as_ref(), by)
     }
@@ -321,6 +353,17 @@ impl Inner {
         Ok((!is_lease).then_some(change))
     }
 
+    /// Who stopped to lead stopped to listen, and took everyone's listeners with it.
+    fn follow(&self, leader: Option<&str>) {
+        let mut identities = self.identities.iter();
+        let found = identities.find(|(_, identity)| Some(identity.as_str()) == leader);
+        if let Some((manager, _)) = found
+            && let Some(informers) = self.informers.get(manager)
+        {
+            self.views.follow(*manager, informers);
+        }
+    }
+
     fn note_lease(&mut self, changed: &Changed) {
         if (changed.namespace.as_str(), changed.name.as_str()) != LEASE {
             return;
@@ -330,7 +373,11 @@ impl Inner {
         let leader = holder
             .filter(|holder| !holder.is_empty() && !changed.is_deleted)
             .map(str::to_owned);
-        self.events.writers += u32::from(self.leader != leader);
+        if self.leader != leader {
+            self.events.writers += 1;
+            self.follow(leader.as_deref());
+            self.world.run.led_since = self.world.now();
+        }
         self.leader = leader;
     }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use controllers::oracle::Tally;
+
 use crate::oracle::Counts;
 use crate::scenario::Scenario;
 
@@ -21,6 +23,8 @@ pub struct Report {
     pub faults: BTreeMap<&'static str, u64>,
     pub crashes: u64,
     pub checks: u64,
+    /// How often each check that has a name was asked.
+    pub tallies: BTreeMap<&'static str, Tally>,
     pub counts: Counts,
     pub end_state: Vec<String>,
     /// Which of the user's actions were granted.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::cluster::{Cluster, Running};
 use crate::faults::FaultInjector;
 use crate::report::{Failure, Report};
-use crate::scenario::{Action, Fault, Scenario};
+use crate::scenario::{Action, Fault, Scenario, UserAction};
 use crate::trace::time_of_day;
 use crate::user::User;
 
@@ -199,6 +199,7 @@ impl<'a> Run<'a> {
             matches!(
                 step.action,
                 Action::Fault(Fault::LoseNode(_) | Fault::RestartServer { lost: 1.., .. })
+                    | Action::User(UserAction::DeleteNode(_))
             )
         };
         if self.scenario.steps.iter().any(loses) {
@@ -246,7 +247,11 @@ impl<'a> Run<'a> {
                 waits.iter().any(|keys| !keys.is_empty())
             });
             if quiet > REST && !tries {
-                return self.cluster.oracles().check_settled();
+                let oracles = self.cluster.oracles();
+                for running in self.cluster.managers() {
+                    oracles.check_caches(&running.informers)?;
+                }
+                return oracles.check_settled();
             }
         }
         Ok(())
@@ -279,6 +284,7 @@ impl<'a> Run<'a> {
             faults: self.cluster.injector().counts(),
             crashes: self.crashes,
             checks: oracles.checks(),
+            tallies: oracles.tallies(),
             counts: oracles.counts(),
             end_state: oracles.end_state(),
             granted: self.user.granted.clone(),

@@ -120,11 +120,16 @@ impl User {
                 let patch = json!({"metadata": {"labels": {"pool": pool}}});
                 self.patch_node(*node, &patch).await
             }
-            UserAction::TaintNode(node, on) => {
-                let taint =
-                    json!({"key": "example.com/broken", "value": "true", "effect": "NoSchedule"});
-                let taints = if *on { json!([taint]) } else { json!([]) };
+            UserAction::TaintNode(node, effect) => {
+                let taint = |effect: &&str| json!({"key": UserAction::TAINT, "value": "true", "effect": effect});
+                let taints: Vec<Value> = effect.iter().map(taint).collect();
                 self.patch_node(*node, &json!({"spec": {"taints": taints}}))
+                    .await
+            }
+            UserAction::DrainNode(node) => self.drain(*node).await,
+            UserAction::DeleteNode(node) => {
+                let name = format!("node-{node}");
+                self.delete(&Node::TYPE, "", &name, Propagation::Background)
                     .await
             }
             UserAction::FinishJob(target) => self.finish_job(target).await,
@@ -157,6 +162,36 @@ impl User {
         patched.map(drop)
     }
 
+    /// As `kubectl drain --ignore-daemonsets` does, without waiting.
+    async fn drain(&self, node: usize) -> Result<(), Error> {
+        self.patch_node(node, &json!({"spec": {"unschedulable": true}}))
+            .await?;
+        let name = format!("node-{node}");
+        for pod in self.all::<Pod>().await? {
+            let owner = pod.metadata.controller();
+            let is_daemon = owner.is_some_and(|owner| owner.kind == "DaemonSet");
+            if *pod.node_name == *name && !is_daemon {
+                // It may be gone by now.
+                let _ = self.evict(&pod).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn evict(&self, pod: &Pod) -> Result<(), Error> {
+        let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": &**name, "namespace": namespace},
+        });
+        let body = Bytes::from(eviction.to_string());
+        let evicted = self
+            .client
+            .create_subresource(&Pod::TYPE, namespace, name, "eviction", body)
+            .await;
+        evicted.map(drop)
+    }
+
     async fn reference_to(&self, owner: &Target) -> Result<Value, Error> {
         let (resource, name) = (&owner.resource, &owner.name);
         let held = self.client.get(resource, owner.namespace, name).await?;
@@ -179,18 +214,7 @@ impl User {
                 }
                 json!({"metadata": {"ownerReferences": owners}})
             }
-            UserAction::EvictPod(..) => {
-                let eviction = json!({
-                    "apiVersion": "policy/v1", "kind": "Eviction",
-                    "metadata": {"name": &**name, "namespace": namespace},
-                });
-                let body = Bytes::from(eviction.to_string());
-                let evicted = self
-                    .client
-                    .create_subresource(&Pod::TYPE, namespace, name, "eviction", body)
-                    .await;
-                return evicted.map(drop);
-            }
+            UserAction::EvictPod(..) => return self.evict(pod).await,
             _ => {
                 return self
                     .delete(&Pod::TYPE, namespace, name, Propagation::Background)
@@ -295,14 +319,17 @@ impl User {
         let _ = self.patch_node(node, &patch).await;
     }
 
-    /// Leaves nothing behind that can never be finished: nothing paused, no node tainted, every workload
+    /// Leaves nothing behind that can never be finished: nothing paused, no node tainted or cordoned, every workload
     /// at a version that works.
     pub(crate) async fn settle(&self, nodes: usize) {
         for node in 0..nodes {
             self.annotate_node(node, nodes::behaviour::NODE_SILENT, false)
                 .await;
             let _ = self
-                .patch_node(node, &json!({"spec": {"taints": []}}))
+                .patch_node(
+                    node,
+                    &json!({"spec": {"taints": [], "unschedulable": null}}),
+                )
                 .await;
             if let Some(pool) = self.labels.get(&node) {
                 let patch = json!({"metadata": {"labels": {"pool": pool}}});

@@ -31,6 +31,24 @@ fn seeds_converge_to_what_they_would_without_faults() {
     }
 }
 
+/// Where nothing comes between a manager and the API server no view lags, and no check may be suspended for it.
+#[test]
+fn a_run_without_faults_suspends_no_check_for_a_lagging_view() {
+    let (mut evaluated, mut troubled) = (0, 0);
+    for seed in 0..8 {
+        let scenario = Scenario::from_seed(seed);
+        let name = "only sums of cluster roles are written";
+        let calm = run_scenario(&scenario.calm());
+        let tally = calm.tallies.get(name).copied().unwrap_or_default();
+        assert_eq!(tally.suspended, 0, "{calm}");
+        evaluated += tally.evaluated;
+        let report = run_scenario(&scenario);
+        let suspended = report.tallies.values().map(|tally| tally.suspended);
+        troubled += suspended.sum::<u64>();
+    }
+    assert!(evaluated > 0 && troubled > 0, "{evaluated}, {troubled}");
+}
+
 /// Each write of a calm run in turn is the last one before a crash. The other scenarios of the library
 /// are for `cargo xtask bench simulate`.
 #[test]

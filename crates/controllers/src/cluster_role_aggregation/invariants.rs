@@ -7,20 +7,22 @@ use api::kinds::ClusterRole;
 use super::{DESCRIPTOR, aggregate};
 use crate::oracle::{Change, Oracle, Verdict, World, no_business};
 
+const SUMS: &str = "only sums of cluster roles are written";
+
 #[derive(Default)]
 pub struct ClusterRoleOracle;
 
 impl Oracle for ClusterRoleOracle {
     fn after_write(&self, world: &World, change: &Change) -> Verdict {
-        let may_lag = world.may_lag::<ClusterRole>();
+        let roles = world.store::<ClusterRole>().list();
         let (before, after) = (
             change.before::<ClusterRole>(),
             change.after::<ClusterRole>(),
         );
         match (before, after) {
-            (Some(before), Some(after)) if !may_lag => {
-                safe(Some(&before), &after, &world.store().list())
-            }
+            (Some(before), Some(after)) => world.check(SUMS, world.sight(&roles), || {
+                safe(Some(&before), &after, &roles)
+            }),
             // UPSTREAM: a role that was deleted a moment ago is created by being applied to.
             (_, Some(_)) => Ok(()),
             (_, None) => no_business(DESCRIPTOR.name, change),

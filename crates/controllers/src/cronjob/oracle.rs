@@ -8,7 +8,11 @@ use api::kinds::{CronJob, Job};
 
 use super::DESCRIPTOR;
 use super::invariants::{converged, not_twice, safe};
-use crate::oracle::{Change, Oracle, Verdict, World, deletes_only_its_own, no_business, owner_of};
+use crate::oracle::{
+    Change, Oracle, Sight, Verdict, World, deletes_only_its_own, no_business, owner_of,
+};
+
+const ON_SCHEDULE: &str = "a CronJob runs when it is due, and as its policy says";
 
 #[derive(Default)]
 pub struct CronJobOracle {
@@ -65,17 +69,18 @@ impl CronJobOracle {
             .collect();
         not_twice(&before, job)?;
         // What a user has just changed need not have been seen.
-        let is_seen = !world.may_lag::<CronJob>() && !world.may_lag::<Job>();
-        if !is_seen || !world.was_seen(&cron_job.metadata, world.now().time()) {
-            return Ok(());
-        }
+        let is_excused = world.may_lag::<CronJob>()
+            || world.may_lag::<Job>()
+            || !world.was_seen(&cron_job.metadata, world.now().time());
         let jobs = jobs_of(world, &cron_job);
         let is_running = |held: &&Job| {
             let is_other = held.metadata.uid != job.metadata.uid;
             is_other && held.finished().is_none() && !held.metadata.is_terminating()
         };
         let running: Vec<&Job> = jobs.iter().map(|held| &**held).filter(is_running).collect();
-        safe(&cron_job, &before, &running, job, world.latest_now())
+        world.check(ON_SCHEDULE, Sight::unless(is_excused), || {
+            safe(&cron_job, &before, &running, job, world.latest_now())
+        })
     }
 }
 

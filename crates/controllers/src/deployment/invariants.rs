@@ -122,9 +122,7 @@ pub fn recreates(
     has_pods: impl Fn(&ReplicaSet) -> bool,
 ) -> Result<(), String> {
     let meta = &deployment.metadata;
-    // A Deployment whose strategy or template was just changed has had no say in its pods yet.
-    let settled = meta.generation == deployment.status.observed_generation;
-    if !deployment.spec.strategy.recreate || !settled {
+    if !deployment.spec.strategy.recreate {
         return Ok(());
     }
     let mut others = owned(deployment, sets).filter(|set| set.metadata.uid != grown.metadata.uid);

@@ -9,27 +9,18 @@ use api::{MicroTime, Resource, Uid};
 use super::DESCRIPTOR;
 use super::invariants::{bounds, converged, keeps_enough, recreates, safe, surplus};
 use crate::oracle::{
-    Change, Disturbances, Generations, LAG, Oracle, REACTION, Verdict, World, deletes_only_its_own,
-    owner_of, versions,
+    Change, Generations, LAG, Oracle, REACTION, Verdict, World, deletes_only_its_own, owner_of,
+    versions,
 };
 
+const RECREATED: &str = "Recreate never has pods of two templates";
+
+#[derive(Default)]
 pub struct DeploymentOracle {
     /// The bounds that each generation has set.
     bounds: Generations,
     /// Of each ReplicaSet: how many pods its status promised beyond what it asks for, and until when.
     surplus: BTreeMap<Uid, (MicroTime, i32)>,
-    /// Who else touched the pods of a ReplicaSet.
-    disturbances: Disturbances,
-}
-
-impl Default for DeploymentOracle {
-    fn default() -> DeploymentOracle {
-        DeploymentOracle {
-            bounds: Generations::default(),
-            surplus: BTreeMap::new(),
-            disturbances: Disturbances::of::<ReplicaSet>(),
-        }
-    }
 }
 
 impl Oracle for DeploymentOracle {
@@ -41,7 +32,6 @@ impl Oracle for DeploymentOracle {
         if let Some(set) = change.before::<ReplicaSet>() {
             self.note_surplus(&set, world.now());
         }
-        self.disturbances.observe(world, change);
     }
 
     fn after_write(&self, world: &World, change: &Change) -> Verdict {
@@ -51,17 +41,6 @@ impl Oracle for DeploymentOracle {
             Some(after) => {
                 self.check_resized(world, before.map_or(0, |before| before.replicas()), &after)
             }
-            None => Ok(()),
-        }
-    }
-
-    /// With the strategy Recreate there are no pods of two templates.
-    fn after_write_of_another(&self, world: &World, change: &Change) -> Verdict {
-        let Some(pod) = change.created::<Pod>() else {
-            return Ok(());
-        };
-        match owner_of::<ReplicaSet>(world, &pod.metadata) {
-            Some(set) => self.check_recreated(world, &set),
             None => Ok(()),
         }
     }
@@ -143,6 +122,9 @@ impl DeploymentOracle {
             return Ok(());
         };
         if set.replicas() > before {
+            if before == 0 {
+                check_recreated(world, &deployment, &sets, set)?;
+            }
             safe(&deployment, &sets, most)
         } else if set.replicas() < before {
             keeps_enough(&deployment, &sets, least - self.promised(world, set, &sets))
@@ -163,21 +145,30 @@ impl DeploymentOracle {
         };
         sets.iter().map(held).sum()
     }
+}
 
-    fn check_recreated(&self, world: &World, set: &ReplicaSet) -> Verdict {
-        let Some(deployment) = owner_of::<Deployment>(world, &set.metadata) else {
-            return Ok(());
-        };
-        let is_touched = self.disturbances.is_recent(&set.metadata.uid, world.now());
-        if is_touched || world.may_lag::<ReplicaSet>() || world.may_lag::<Pod>() {
-            return Ok(());
-        }
-        let sets = world.owned_by(&deployment.metadata.uid);
-        let has_pods = |set: &ReplicaSet| {
-            let pods = world.owned_by::<Pod>(&set.metadata.uid);
-            // One that is on its way out may still hold what the new one needs.
-            pods.iter().any(|pod| !pod.is_finished())
-        };
-        recreates(&deployment, &sets, set, has_pods)
-    }
+/// A set gets its first pods: with the strategy Recreate, none of another template may be left. Whether it gets them from its
+/// own controller at once is that one's business.
+fn check_recreated(
+    world: &World,
+    deployment: &Arc<Deployment>,
+    sets: &[Arc<ReplicaSet>],
+    set: &ReplicaSet,
+) -> Verdict {
+    let others = sets
+        .iter()
+        .filter(|other| other.metadata.uid != set.metadata.uid);
+    let pods: Vec<Arc<Pod>> = others
+        .flat_map(|other| world.owned_by(&other.metadata.uid))
+        .collect();
+    let sight = world.sight(&pods).max(world.sight(sets));
+    let sight = sight.max(world.sight(std::slice::from_ref(deployment)));
+    let has_pods = |set: &ReplicaSet| {
+        let pods = world.owned_by::<Pod>(&set.metadata.uid);
+        // One that is on its way out may still hold what the new one needs.
+        pods.iter().any(|pod| !pod.is_finished())
+    };
+    world.check(RECREATED, sight, || {
+        recreates(deployment, sets, set, has_pods)
+    })
 }

@@ -11,12 +11,15 @@ use super::invariants::{
     goes_forward, is_held, safe,
 };
 use crate::oracle::{
-    Change, Generations, Oracle, REACTION, Verdict, World, deletes_only_its_own, owner_of,
+    Change, Generations, Oracle, REACTION, Sight, Verdict, World, deletes_only_its_own, owner_of,
 };
 
 /// The label of a job that ends the same way whatever happens on the way: its end must be the same with and without
 /// faults. How others end may depend on when their pods were deleted, on deadlines and on luck.
 pub const CERTAIN: &str = "certain";
+
+const BORN_WELL: &str = "a Job that is suspended makes no pods, and one pod an index";
+const COUNTED: &str = "pods of a Job are counted before their finalizer is removed";
 
 #[derive(Default)]
 pub struct JobOracle {
@@ -143,17 +146,18 @@ impl JobOracle {
         let (uid, pods) = (&job.metadata.uid, world.owned_by::<Pod>(&job.metadata.uid));
         let slack = world.unacknowledged(uid);
         safe(&job, &pods, self.parallelism.most_since(uid, 0) + slack)?;
-        if world.may_lag::<Job>() || world.may_lag::<Pod>() || slack > 0 {
-            return Ok(());
-        }
-        match is_older(self.suspended_since.get(uid), world.now()) {
-            true => Err(format!(
-                "{} is suspended and makes {}",
-                job.metadata.key(),
-                pod.metadata.name
-            )),
-            false => born_well(&job, &pods, pod),
-        }
+        let sight = Sight::unless(slack > 0).max(world.sight(&pods));
+        let sight = sight.max(world.sight(std::slice::from_ref(&job)));
+        world.check(BORN_WELL, sight, || {
+            match is_older(self.suspended_since.get(uid), world.now()) {
+                true => Err(format!(
+                    "{} is suspended and makes {}",
+                    job.metadata.key(),
+                    pod.metadata.name
+                )),
+                false => born_well(&job, &pods, pod),
+            }
+        })
     }
 
     /// The tracking finalizer was removed from a pod.
@@ -166,10 +170,8 @@ impl JobOracle {
         let seen = self.successes.get(&job.metadata.uid);
         let seen = seen.and_then(|seen| seen.get(&meta.uid));
         let may_lag = world.may_lag::<Job>() || world.may_lag::<Pod>();
-        match is_older(seen, world.now()) && !may_lag {
-            true => finalizer_removed(&job, pod),
-            false => Ok(()),
-        }
+        let sight = Sight::unless(may_lag || !is_older(seen, world.now()));
+        world.check(COUNTED, sight, || finalizer_removed(&job, pod))
     }
 }
 

@@ -21,6 +21,7 @@
 //! that fails is tried again instead of waiting for the next change of the node; a pod is marked not ready by a
 //! patch of that condition.
 
+mod actions;
 mod health;
 mod invariants;
 mod metrics;
@@ -80,6 +81,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Some(Runnable::together(ctx.controller, loops))
     }),
     oracle: Some(|| Box::<NodeLifecycleOracle>::default()),
+    actions: &actions::ACTIONS,
     ..Descriptor::named(
         "node-lifecycle-controller",
         "nodelifecycle",

@@ -182,23 +182,38 @@ impl Lifecycle {
     /// whether it was ready until now.
     async fn find_health(
         &self,
-        mut node: Arc<Node>,
+        node: Arc<Node>,
         report: &Report<'_>,
     ) -> Result<(Arc<Node>, Look, bool), Error> {
-        let (mut was_ready, mut tries) = (false, 1);
+        let (name, mut was_ready) = (node.metadata.name.clone(), false);
+        let found = self.try_find_health(node, &mut was_ready, report).await;
+        if found.is_err() && was_ready {
+            // If the write came through after all, nothing will tell that its pods have not been marked.
+            self.memory().unmarked.insert(name);
+        }
+        found
+    }
+
+    async fn try_find_health(
+        &self,
+        mut node: Arc<Node>,
+        was_ready: &mut bool,
+        report: &Report<'_>,
+    ) -> Result<(Arc<Node>, Look, bool), Error> {
+        let mut tries = 1;
         loop {
             let look = self.look(&node);
             // A write may have come through although its answer did not: what was seen first counts.
-            was_ready |= look.said == ConditionStatus::True;
+            *was_ready |= look.said == ConditionStatus::True;
             if look.silenced.is_empty() {
-                let fell = was_ready && look.is_down();
+                let fell = *was_ready && look.is_down();
                 return Ok((node, look, fell));
             }
             report.decide(ObjectId::of(&*node), [Line::from(&look)]);
             match self.silence(&node, &look).await {
                 Ok(written) => {
                     self.remember(&written, &look);
-                    let fell = was_ready && look.is_down();
+                    let fell = *was_ready && look.is_down();
                     return Ok((written, look, fell));
                 }
                 Err(error) if tries == TRIES => return Err(error),

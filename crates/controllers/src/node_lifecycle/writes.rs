@@ -128,8 +128,8 @@ impl Lifecycle {
                     "NodeNotReady",
                     "Node is not ready",
                 ),
-                // It is gone, or another one has its name.
-                Err(error) if error.is_not_found() || error.is_conflict() => {}
+                Err(error) if error.is_not_found() => {}
+                // Also if another one has its name: the next time the cache shows that one.
                 Err(error) => {
                     failure.get_or_insert(error);
                 }

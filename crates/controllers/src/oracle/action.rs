@@ -28,7 +28,12 @@ pub enum UserAction {
     CreateNamespace(&'static str),
     DeleteNamespace(&'static str),
     LabelNode(usize, &'static str),
-    TaintNode(usize, bool),
+    /// With this effect, or no longer.
+    TaintNode(usize, Option<&'static str>),
+    /// Keeps new pods away from a node and evicts those that are there, as `kubectl drain` does.
+    DrainNode(usize),
+    /// Deletes the Node, although its kubelet runs.
+    DeleteNode(usize),
     /// Says in a Job's status that it is complete.
     FinishJob(Target),
 }
@@ -63,6 +68,19 @@ impl Target {
 }
 
 impl UserAction {
+    /// The key of what [`UserAction::TaintNode`] puts on a node.
+    pub const TAINT: &str = "example.com/broken";
+
+    /// Does it drive pods off their nodes?
+    pub fn evicts(&self) -> bool {
+        matches!(
+            self,
+            UserAction::TaintNode(_, Some("NoExecute"))
+                | UserAction::DrainNode(_)
+                | UserAction::DeleteNode(_)
+        )
+    }
+
     /// Creates an object with these fields beside its name. The namespace is empty for kinds that have none.
     pub fn create<K: Resource>(namespace: &'static str, name: &str, fields: Value) -> UserAction {
         let target = Target::of::<K>(namespace, name);
@@ -129,8 +147,12 @@ impl fmt::Display for UserAction {
             UserAction::CreateNamespace(name) => write!(f, "creates namespace {name}"),
             UserAction::DeleteNamespace(name) => write!(f, "deletes namespace {name}"),
             UserAction::LabelNode(node, pool) => write!(f, "labels node-{node} pool={pool}"),
-            UserAction::TaintNode(node, true) => write!(f, "taints node-{node}"),
-            UserAction::TaintNode(node, false) => write!(f, "removes the taint from node-{node}"),
+            UserAction::TaintNode(node, Some(effect)) => {
+                write!(f, "taints node-{node} with {effect}")
+            }
+            UserAction::TaintNode(node, None) => write!(f, "removes the taint from node-{node}"),
+            UserAction::DrainNode(node) => write!(f, "drains node-{node}"),
+            UserAction::DeleteNode(node) => write!(f, "deletes node-{node}"),
             UserAction::FinishJob(target) => write!(f, "finishes {target}"),
         }
     }

@@ -1,10 +1,11 @@
 //! What oracles remember: a controller may act on what it saw a moment ago.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::kinds::Pod;
-use api::{MicroTime, Resource, ResourceType, Uid};
+use api::{Resource, Uid};
 
 use super::World;
 use super::change::{Actor, Change};
@@ -22,9 +23,6 @@ pub const LAG: Duration = Duration::from_secs(60);
 /// After changes were lost: every watch has ended, and every listing is done anew well before this. Expectations of
 /// what was lost run out later, but they only hold back.
 pub(super) const RELISTING: Duration = Duration::from_secs(90);
-
-/// A name that is taken is tried again with a back-off that grows to a quarter of an hour.
-const DISTURBANCE: Duration = Duration::from_secs(40 * 60);
 
 /// The bounds that each generation of an owner has set for its pods.
 #[derive(Default)]
@@ -70,53 +68,70 @@ impl Generations {
     }
 }
 
-/// When somebody other than their controller did something to the pods of owners of one kind.
-pub(crate) struct Disturbances {
-    owners: ResourceType,
-    at: BTreeMap<Uid, MicroTime>,
+/// Owners of one kind whose pods somebody else did something to, and who have not made up for it yet.
+pub(crate) struct Disturbances<K> {
+    disturbed: BTreeSet<Uid>,
+    /// Has the owner all the pods that it wants, as it wants them?
+    is_whole: fn(&K, &[Arc<Pod>]) -> bool,
 }
 
-impl Disturbances {
-    pub(crate) fn of<K: Resource>() -> Disturbances {
+impl<K: Resource> Disturbances<K> {
+    pub(crate) fn until(is_whole: fn(&K, &[Arc<Pod>]) -> bool) -> Disturbances<K> {
         Disturbances {
-            owners: K::TYPE,
-            at: BTreeMap::new(),
+            disturbed: BTreeSet::new(),
+            is_whole,
         }
     }
 
     pub(crate) fn observe(&mut self, world: &World, change: &Change) {
-        let (Some(before), after) = (change.before::<Pod>(), change.after::<Pod>()) else {
+        let (before, after) = (change.before::<Pod>(), change.after::<Pod>());
+        let Some(pod) = after.as_ref().or(before.as_ref()) else {
             return;
         };
-        let pod = after.as_deref().unwrap_or(&before);
         let owner = pod.metadata.controller();
-        let Some(owner) = owner.filter(|owner| *owner.kind == *self.owners.kind) else {
+        let Some(owner) = owner.filter(|owner| *owner.kind == *K::TYPE.kind) else {
             return;
         };
         let is_expected = match change.by {
-            Some(Actor::Manager(_, name)) => self.is_controller(name),
-            Some(Actor::Nodes) => !is_worse(&before, after.as_deref()),
-            Some(Actor::User) | None => false,
+            Some(Actor::Manager(_, name)) => is_controller::<K>(name),
+            Some(Actor::Nodes) => before
+                .as_ref()
+                .is_none_or(|before| !is_worse(before, after.as_deref())),
+            Some(Actor::User) | None => before.is_none(),
         };
         if !is_expected {
-            self.note(&owner.uid, world.now());
+            self.note(&owner.uid);
+        } else if self.disturbed.contains(&owner.uid) {
+            let owner = world
+                .store::<K>()
+                .find(&pod.metadata.namespace, &owner.name);
+            self.look_again(world, owner.as_deref());
         }
     }
 
-    /// Does this controller look after the owners?
-    fn is_controller(&self, name: &str) -> bool {
-        crate::find(name).is_some_and(|found| found.decides_about.contains(&self.owners))
+    fn look_again(&mut self, world: &World, owner: Option<&K>) {
+        let Some(owner) = owner else {
+            return;
+        };
+        let uid = &owner.meta().uid;
+        if (self.is_whole)(owner, &world.owned_by(uid)) {
+            self.disturbed.remove(uid);
+        }
     }
 
-    pub(crate) fn note(&mut self, owner: &Uid, at: MicroTime) {
-        self.at.insert(owner.clone(), at);
+    pub(crate) fn note(&mut self, owner: &Uid) {
+        self.disturbed.insert(owner.clone());
     }
 
-    /// Has somebody else touched the owner's pods lately?
-    pub(crate) fn is_recent(&self, owner: &Uid, now: MicroTime) -> bool {
-        let at = self.at.get(owner);
-        at.is_some_and(|at| now.since(*at) <= DISTURBANCE)
+    /// Has the owner still to make up for what somebody else did to its pods?
+    pub(crate) fn is_disturbed(&self, owner: &Uid) -> bool {
+        self.disturbed.contains(owner)
     }
+}
+
+/// Does this controller look after the owners?
+fn is_controller<K: Resource>(name: &str) -> bool {
+    crate::find(name).is_some_and(|found| found.decides_about.contains(&K::TYPE))
 }
 
 /// Did the nodes do something to the pod that its owner has to make up for?

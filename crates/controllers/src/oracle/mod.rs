@@ -22,7 +22,7 @@ pub(crate) use checks::{
 };
 pub(crate) use history::{Disturbances, Generations};
 pub use history::{LAG, REACTION, SLOW_REACTION};
-pub use world::{Raw, Run, View, World};
+pub use world::{Lag, Raw, Run, Sight, Tally, View, World};
 
 /// The problem, in words that name the objects.
 pub type Verdict = Result<(), String>;

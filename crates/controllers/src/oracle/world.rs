@@ -2,19 +2,21 @@
 
 use std::any::{Any, TypeId, type_name};
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::collections::HashMap;
 use api::kinds::Metadata;
-use api::{Clock, Gates, Meta, MicroTime, Resource, ResourceType, Time, Uid};
+use api::{Clock, Gates, Key, Meta, MicroTime, Resource, ResourceType, Time, Uid};
+use runtime::informer::MetadataInformer;
 use runtime::triggers::by_controller;
 use runtime::{IndexValue, Informers, Store};
 
 use super::change::{Actor, Change, Viewed};
 use super::history::RELISTING;
-use super::{REACTION, SLOW_REACTION, Verdict};
+use super::{LAG, REACTION, SLOW_REACTION, Verdict};
 use crate::Config;
 
 /// After this long every cache has an object, whatever stands still: longer than the longest fault.
@@ -29,6 +31,7 @@ pub struct View {
     pub resource: ResourceType,
     type_id: fn() -> TypeId,
     mirror: fn() -> Box<dyn Mirror>,
+    informer: fn(&Informers) -> Arc<dyn MetadataInformer>,
 }
 
 impl View {
@@ -37,7 +40,13 @@ impl View {
             resource: K::TYPE,
             type_id: TypeId::of::<K>,
             mirror: || Box::new(Held::<K>::new()),
+            informer: |informers| informers.of::<K>(),
         }
+    }
+
+    /// A manager's informer of this kind.
+    pub fn informer(&self, informers: &Informers) -> Arc<dyn MetadataInformer> {
+        (self.informer)(informers)
     }
 }
 
@@ -50,16 +59,58 @@ pub struct Run {
     pub config: Config,
     /// The PEM that every namespace gets.
     pub root_ca: &'static str,
-    /// Caches may lag behind for so long that a controller cannot be blamed for what it did not see.
-    pub views_may_lag: bool,
+    /// Something may keep caches behind the server for a while, somewhere in the run: deadlines get that much longer.
+    pub has_lag: bool,
+    /// How far caches are behind at this moment.
+    pub lag: Box<dyn Lag + Send>,
+    /// Who wrote what is being checked.
+    pub acting: Option<Actor>,
     /// Requests may take seconds.
     pub has_slow_requests: bool,
     /// Several managers contend for the lease.
     pub is_contended: bool,
+    /// Since when the manager that leads has done so: it remembers nothing from before.
+    pub led_since: MicroTime,
     /// When the server last lost changes.
     pub lost_changes_at: Option<MicroTime>,
     /// How many objects an owner may have created without being told that it did.
     pub unacknowledged: Box<dyn Fn(&Uid) -> i32 + Send>,
+}
+
+/// How often a check was asked, and how often there was a reason not to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub evaluated: u64,
+    pub suspended: u64,
+}
+
+/// Whether a writer has seen an object as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sight {
+    Seen,
+    /// Somebody else changed it in this very moment, or while a request of the writer took its time: of the two, either may
+    /// have come first.
+    News,
+    /// What has changed did not reach the writer's cache, or did so after it may have decided.
+    Unseen,
+}
+
+impl Sight {
+    /// Unseen if there is a reason not to hold the writer to it.
+    pub fn unless(excused: bool) -> Sight {
+        if excused { Sight::Unseen } else { Sight::Seen }
+    }
+}
+
+/// Knows how far the caches of managers are behind the server.
+pub trait Lag {
+    fn sight(&self, writer: Actor, plural: &str, object: &Key) -> Sight;
+    /// Has the writer seen what is gone?
+    fn sight_of_deletions(&self, writer: Actor, plural: &str) -> Sight;
+    /// May this writer have acted on a view of this kind that lacked anything?
+    fn is_behind(&self, writer: Actor, plural: &str) -> bool;
+    /// Has its view of this kind lacked anything since then?
+    fn was_behind_since(&self, writer: Actor, plural: &str, since: MicroTime) -> bool;
 }
 
 /// A change as the server tells of it.
@@ -81,6 +132,7 @@ pub struct World {
     by_type: HashMap<TypeId, usize>,
     by_plural: HashMap<Cow<'static, str>, Vec<usize>>,
     metadata: BTreeMap<Uid, (Cow<'static, str>, Meta)>,
+    tallies: RefCell<BTreeMap<&'static str, Tally>>,
 }
 
 impl World {
@@ -92,6 +144,7 @@ impl World {
             by_type: HashMap::default(),
             by_plural: HashMap::default(),
             metadata: BTreeMap::new(),
+            tallies: RefCell::default(),
         };
         for view in views {
             let (type_id, number) = ((view.type_id)(), world.views.len());
@@ -217,14 +270,62 @@ impl World {
         self.now().plus(self.run.skew)
     }
 
-    /// May a controller's view of this kind be so old that it cannot be blamed for what it did not see?
+    /// Is the view that the writer has of this kind so old that it cannot be blamed for what it did not see?
     pub fn may_lag<K: Resource>(&self) -> bool {
-        self.run.views_may_lag
+        let acting = self.run.acting;
+        acting.is_some_and(|actor| self.run.lag.is_behind(actor, &K::TYPE.plural))
     }
 
-    /// May its view of any kind be?
-    pub fn may_any_lag(&self) -> bool {
-        self.run.views_may_lag
+    /// Has the view that the writer has of this kind been too old at any time since then?
+    pub fn has_lagged_since<K: Resource>(&self, since: MicroTime) -> bool {
+        let is_behind = |actor| self.run.lag.was_behind_since(actor, &K::TYPE.plural, since);
+        self.run.acting.is_some_and(is_behind)
+    }
+
+    /// How much longer than usual something may take that depends on caches.
+    pub fn delay(&self) -> Duration {
+        match self.run.has_lag {
+            true => LAG,
+            false => Duration::ZERO,
+        }
+    }
+
+    /// Has the writer seen these objects as they are, and those of their kind that are gone?
+    pub fn sight<K: Resource>(&self, objects: &[Arc<K>]) -> Sight {
+        let Some(writer) = self.run.acting else {
+            return Sight::Seen;
+        };
+        let (lag, plural) = (&self.run.lag, &K::TYPE.plural);
+        let seen = objects
+            .iter()
+            .map(|object| lag.sight(writer, plural, &object.meta().key()));
+        seen.fold(lag.sight_of_deletions(writer, plural), Sight::max)
+    }
+
+    /// Asks a check that has a name, unless the writer could not see what it depends on, and counts both.
+    pub fn check(
+        &self,
+        name: &'static str,
+        sight: Sight,
+        verdict: impl FnOnce() -> Verdict,
+    ) -> Verdict {
+        let verdict = match sight {
+            Sight::Unseen => None,
+            Sight::Seen => Some(verdict()),
+            Sight::News => verdict().is_ok().then_some(Ok(())),
+        };
+        let mut tallies = self.tallies.borrow_mut();
+        let tally = tallies.entry(name).or_default();
+        match &verdict {
+            Some(_) => tally.evaluated += 1,
+            None => tally.suspended += 1,
+        }
+        verdict.unwrap_or(Ok(()))
+    }
+
+    /// How often each check that has a name was asked so far.
+    pub fn tallies(&self) -> BTreeMap<&'static str, Tally> {
+        self.tallies.borrow().clone()
     }
 
     /// How many objects the owner may have created without being told that it did.
@@ -249,7 +350,7 @@ impl World {
     /// Could every controller have seen the object by then? What is created while its owner is being deleted may come too
     /// late for the collector, upstream's as ours.
     pub fn was_seen(&self, meta: &Meta, by: Time) -> bool {
-        let delay = match self.run.views_may_lag {
+        let delay = match self.run.has_lag {
             true => SEEN_BY_ALL_SECONDS,
             false => SEEN_SOON_SECONDS,
         };

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use api::kinds::{Node, Pod};
 
 use super::DESCRIPTOR;
-use super::plan::plan;
 use crate::oracle::{Change, Oracle, Verdict, World, no_business};
 
 #[derive(Default)]
@@ -29,21 +28,32 @@ impl Oracle for PodGcOracle {
     }
 }
 
-/// Nothing is left to collect, if every node that is missing has been missing for long.
+/// Nothing is left to collect, if every node that is missing has been missing for long. Reckoned apart from the plan.
 pub fn converged(pods: &[Arc<Pod>], nodes: &[Arc<Node>], threshold: usize) -> Result<(), String> {
     let known: BTreeSet<&str> = nodes.iter().map(|node| &*node.metadata.name).collect();
-    let gone = pods
-        .iter()
-        .map(|pod| pod.node_name.clone())
-        .filter(|name| !name.is_empty() && !known.contains(&**name))
-        .collect();
-    match plan(pods, nodes, &gone, threshold).first() {
-        Some(one) => Err(format!(
-            "{} should be gone: {}",
-            one.pod.metadata.key(),
-            one.reason
+    for pod in pods {
+        let key = pod.metadata.key();
+        match &*pod.node_name {
+            "" if pod.metadata.is_terminating() => {
+                return Err(format!(
+                    "{key} should be gone: it is being deleted and was never scheduled"
+                ));
+            }
+            "" => {}
+            node if !known.contains(node) => {
+                return Err(format!(
+                    "{key} should be gone: its node {node} does not exist"
+                ));
+            }
+            _ => {}
+        }
+    }
+    let finished = pods.iter().filter(|pod| pod.is_finished()).count();
+    match threshold > 0 && finished > threshold {
+        true => Err(format!(
+            "{finished} finished pods are kept, at most {threshold} should be"
         )),
-        None => Ok(()),
+        false => Ok(()),
     }
 }
 

@@ -11,6 +11,8 @@ use crate::oracle::{
     Change, Generations, Oracle, Verdict, World, deletes_only_its_own, end_state_line, released,
 };
 
+const RANKED: &str = "pods that are not ready are deleted first";
+
 /// Remembers how many pods each generation of an owner has wanted.
 pub struct ReplicaOracle<K> {
     wanted: Generations,
@@ -40,8 +42,8 @@ impl<K: ReplicaOwner> Oracle for ReplicaOracle<K> {
             return self.check_created(world, &pod);
         }
         match change.ending::<Pod>() {
-            Some(pod) if !world.may_lag::<Pod>() => check_deleted::<K>(world, &pod),
-            _ => Ok(()),
+            Some(pod) => check_deleted::<K>(world, &pod),
+            None => Ok(()),
         }
     }
 
@@ -107,8 +109,11 @@ fn check_deleted<K: ReplicaOwner>(world: &World, pod: &Pod) -> Verdict {
         return Ok(());
     };
     let found = world.store::<K>().find(&meta.namespace, &owner.name);
+    let Some(held) = found else {
+        return Ok(());
+    };
     let pods = world.owned_by(&owner.uid);
-    found.map_or(Ok(()), |held| ranked(&*held, &pods, pod))
+    world.check(RANKED, world.sight(&pods), || ranked(&*held, &pods, pod))
 }
 
 /// Nobody selects a pod that belongs to nobody.

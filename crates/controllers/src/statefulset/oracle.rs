@@ -12,15 +12,19 @@ use super::invariants::{
     after_ready, born_well, claim_bound, claims_converged, converged, in_order, one_at_a_time, safe,
 };
 use crate::oracle::{
-    Change, Disturbances, Oracle, Verdict, View, World, deletes_only_its_own, end_state_line,
-    owner_of, released,
+    Change, Disturbances, Oracle, Sight, Verdict, View, World, deletes_only_its_own,
+    end_state_line, owner_of, released,
 };
+
+const IN_ORDER: &str = "pods of a StatefulSet are created in order";
+const ONE_AT_A_TIME: &str = "pods of a StatefulSet are deleted one at a time";
+const CLAIM_OWNER: &str = "claims go with the pods that the retention policy names";
 
 const FOREGROUND: &str = "foregroundDeletion";
 
 pub struct StatefulSetOracle {
     /// Who else touched the pods of a set.
-    disturbances: Disturbances,
+    disturbances: Disturbances<StatefulSet>,
     /// Pods that were released by their set, by namespace and name.
     released: BTreeSet<Key>,
 }
@@ -28,7 +32,7 @@ pub struct StatefulSetOracle {
 impl Default for StatefulSetOracle {
     fn default() -> StatefulSetOracle {
         StatefulSetOracle {
-            disturbances: Disturbances::of::<StatefulSet>(),
+            disturbances: Disturbances::until(is_whole),
             released: BTreeSet::new(),
         }
     }
@@ -73,7 +77,7 @@ impl Oracle for StatefulSetOracle {
         self.released.remove(&after.key());
         if was_controlled == Some(false) {
             // UPSTREAM: a set takes pods that it adopts as they are, with gaps between them and some beyond its end.
-            self.disturbances.note(&owner.uid, world.now());
+            self.disturbances.note(&owner.uid);
         }
     }
 
@@ -184,30 +188,30 @@ impl StatefulSetOracle {
         let pods = world.owned_by::<Pod>(&owner.uid);
         safe(&set, &pods)?;
         born_well(&set, pod)?;
-        if self.is_blameless(world, &set) {
-            return Ok(());
-        }
-        in_order(&set, &pods)?;
-        after_ready(&set, &pods, pod)
+        world.check(IN_ORDER, self.sight(world, &set, &pods), || {
+            in_order(&set, &pods)?;
+            after_ready(&set, &pods, pod)
+        })
     }
 
     /// The controller deleted a pod: were enough left?
     fn check_deleted(&self, world: &World, pod: &Pod) -> Verdict {
         match owner_of::<StatefulSet>(world, &pod.metadata) {
-            Some(set) if !self.is_blameless(world, &set) => {
-                one_at_a_time(&set, &world.owned_by(&set.metadata.uid), pod)
+            Some(set) => {
+                let pods = world.owned_by(&set.metadata.uid);
+                let sight = self.sight(world, &set, &pods);
+                world.check(ONE_AT_A_TIME, sight, || one_at_a_time(&set, &pods, pod))
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
-    /// Did somebody else touch the pods, or could the controller not see them?
-    fn is_blameless(&self, world: &World, set: &StatefulSet) -> bool {
+    /// Could the controller see the set and its pods, and did nobody else touch them?
+    fn sight(&self, world: &World, set: &Arc<StatefulSet>, pods: &[Arc<Pod>]) -> Sight {
         let meta = &set.metadata;
-        world.may_lag::<StatefulSet>()
-            || world.may_lag::<Pod>()
-            || meta.generation != set.status.observed_generation
-            || self.disturbances.is_recent(&meta.uid, world.now())
+        let is_touched = self.disturbances.is_disturbed(&meta.uid);
+        let sight = Sight::unless(is_touched).max(world.sight(pods));
+        sight.max(world.sight(std::slice::from_ref(set)))
     }
 
     fn check_released(&self, world: &World) -> Verdict {
@@ -234,6 +238,20 @@ impl StatefulSetOracle {
     }
 }
 
+/// Is every ordinal there and ready, and no other pod?
+fn is_whole(set: &StatefulSet, pods: &[Arc<Pod>]) -> bool {
+    let start = set.spec.ordinals.start;
+    let mut ordinals = start..start.saturating_add(set.replicas());
+    let is_there = |pod: &Arc<Pod>| pod.is_ready() && !pod.metadata.is_terminating();
+    let name_of = |ordinal: i32| format!("{}-{ordinal}", set.metadata.name);
+    i32::try_from(pods.len()) == Ok(set.replicas())
+        && ordinals.all(|ordinal| {
+            let name = name_of(ordinal);
+            pods.iter()
+                .any(|pod| *pod.metadata.name == *name && is_there(pod))
+        })
+}
+
 /// A claim got a pod for its owner: rightly?
 fn check_bound(world: &World, change: &Change) -> Verdict {
     let Some((before, claim)) = change.updated::<PersistentVolumeClaim>() else {
@@ -244,12 +262,12 @@ fn check_bound(world: &World, change: &Change) -> Verdict {
     let (None, Some(owner)) = (before.metadata.controller(), owner) else {
         return Ok(());
     };
-    if world.may_lag::<StatefulSet>() || world.may_lag::<Pod>() {
-        return Ok(());
-    }
+    let sight = Sight::unless(world.may_lag::<StatefulSet>() || world.may_lag::<Pod>());
     let sets = world.store::<StatefulSet>().in_namespace(&meta.namespace);
-    sets.iter()
-        .try_for_each(|set| claim_bound(set, &claim, owner))
+    world.check(CLAIM_OWNER, sight, || {
+        sets.iter()
+            .try_for_each(|set| claim_bound(set, &claim, owner))
+    })
 }
 
 /// UPSTREAM: a claim that has lost its volume never gets another. That happens when the server loses the volume, and

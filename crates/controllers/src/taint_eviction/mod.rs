@@ -15,6 +15,7 @@
 //! pod's uid, so a namesake that came since is safe, and events do too; a pod that is on its way out for this
 //! very reason is not deleted again; the duration metric counts seconds.
 
+mod actions;
 mod invariants;
 mod plan;
 
@@ -55,6 +56,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     metrics: &["taint_eviction_controller_"],
     build: Some(|ctx| Some(controller(ctx).into())),
     oracle: Some(|| Box::<TaintEvictionOracle>::default()),
+    actions: &actions::ACTIONS,
     ..Descriptor::named("taint-eviction-controller", "", "node-controller")
         .gated(&["SeparateTaintEvictionController"])
 };
@@ -126,7 +128,8 @@ impl Triggers {
             Change::Deleted(pod) => self.scheduled.get(&pod.key()).is_some(),
             Change::Updated { old, new }
                 if old.node_name == new.node_name
-                    && old.body.tolerations == new.body.tolerations =>
+                    && old.body.tolerations == new.body.tolerations
+                    && !is_restored(old, new) =>
             {
                 false
             }
@@ -158,6 +161,11 @@ impl Triggers {
             }
         }
     }
+}
+
+/// Was the deletion of the pod lost, with the tail of a server that was restored?
+fn is_restored(old: &Pod, new: &Pod) -> bool {
+    old.metadata.is_terminating() && !new.metadata.is_terminating()
 }
 
 fn measures(metrics: &Metrics) -> (IntCounter, Histogram) {
@@ -255,8 +263,8 @@ impl TaintEviction {
             return Ok(());
         }
         match self.mark_and_delete(pod, is_marked).await {
-            // Somebody was faster, or another one has its name.
-            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            // Somebody was faster.
+            Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
             Ok(()) => {
                 let message = format!("Marking for deletion Pod {key}");

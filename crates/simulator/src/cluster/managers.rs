@@ -79,7 +79,6 @@ impl Cluster {
 
     fn start(&mut self, number: usize, contends: Option<Duration>) {
         self.started += 1;
-        self.oracles.expect_new_writer();
         let clock = ahead(&self.clock, contends.unwrap_or_default());
         let (stopper, stop) = Stop::new();
         let mut tasks = Vec::new();
@@ -103,6 +102,7 @@ impl Cluster {
         let manager = self.manager(number, clock, fence);
         let informers = manager.environment.informers.clone();
         let metrics = manager.environment.metrics.clone();
+        self.oracles.expect_manager(number, &informers);
         tasks.push(spawn(manager.run(leadership, stop)));
         if self.managers.len() <= number {
             self.managers.resize_with(number + 1, || None);
@@ -118,7 +118,7 @@ impl Cluster {
 
     fn transport_of(&self, number: usize, controller: &'static str) -> Transport {
         let watched = self.watched(Actor::Manager(number, controller));
-        self.injector.between(watched, number)
+        self.injector.between(watched, number, controller)
     }
 
     fn manager(

@@ -67,6 +67,7 @@ impl Inner {
             return Ok(());
         };
         self.checks += 1;
+        self.world.run.acting = by;
         match change {
             Some(change) => self.check_write(controller, change),
             None => Ok(()),

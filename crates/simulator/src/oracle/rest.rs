@@ -13,6 +13,7 @@ impl Oracles {
     pub(crate) fn check_converged(&self) -> Verdict {
         let mut inner = self.lock();
         inner.checks += 1;
+        inner.world.run.acting = None;
         inner.ask_all(|oracle, inner| oracle.at_rest(&inner.world))?;
         inner.events.check()?;
         inner.check_leftovers()
@@ -23,6 +24,7 @@ impl Oracles {
     pub(crate) fn check_settled(&self) -> Verdict {
         let mut inner = self.lock();
         inner.checks += 1;
+        inner.world.run.acting = None;
         inner.ask_all(|oracle, inner| oracle.settled(&inner.world))
     }
 

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::workloads::{Workload, draw, draw_change, draw_kind};
 use super::{Action, Fault, Scenario, Step, Target, UserAction, jobs};
+use crate::cluster::ZONES;
 use crate::faults::FaultRates;
 
 /// The namespace that is there from the start, and the one that comes and goes.
@@ -28,6 +29,9 @@ const DAYS_ONE_IN: usize = 40;
 
 /// Longer than it takes another manager to lead after a crash (15 seconds) and to look around.
 const HAND_OVER: Duration = Duration::from_secs(25);
+
+/// Longer than the grace period of nodes (50 seconds) and a look at all of them.
+const MISSED: Duration = Duration::from_secs(60);
 
 /// Longer than the time from the end of a workload to the pod that comes after it.
 const UNSEEN_END: Duration = Duration::from_secs(15);
@@ -169,7 +173,10 @@ impl Draft {
                 let pool = ["a", "b"][self.rng.below(2)];
                 UserAction::LabelNode(self.rng.below(self.nodes), pool)
             }
-            18 => UserAction::TaintNode(self.rng.below(self.nodes), self.rng.chance(2)),
+            18 => {
+                let effect = self.rng.chance(2).then_some("NoSchedule");
+                UserAction::TaintNode(self.rng.below(self.nodes), effect)
+            }
             _ if self.rng.chance(2) => UserAction::DeleteNamespace(NAMESPACES[1]),
             _ => self.delete(chosen),
         }
@@ -235,7 +242,14 @@ impl Draft {
             }
             _ => None,
         });
-        let killed: Vec<String> = killed.map(|workload| workload.app.clone()).collect();
+        let mut killed: Vec<String> = killed.map(|workload| workload.app.clone()).collect();
+        let evicts = |step: &Step| match &step.action {
+            Action::User(action) => action.evicts(),
+            Action::Fault(fault) => matches!(fault, Fault::SilenceNode(_)),
+        };
+        if self.steps.iter().any(evicts) {
+            killed = self.workloads.iter().map(|it| it.app.clone()).collect();
+        }
         for step in &mut self.steps {
             if let Action::User(UserAction::Create(_, object)) = &mut step.action {
                 jobs::doubt_if_killed(object, &killed);
@@ -300,6 +314,19 @@ impl Draft {
         self.push(found_at, Action::User(stray));
     }
 
+    /// Kubelets stop posting status for long enough to be missed, perhaps for so long that their pods are evicted. Half the
+    /// time they do not come back before users put everything right.
+    fn silence(&mut self, nodes: impl IntoIterator<Item = usize>) {
+        let (from, lasts) = (self.at + self.millis(4000), MISSED + self.millis(400_000));
+        let ends = self.rng.chance(2);
+        for node in nodes {
+            self.push(from, Action::Fault(Fault::SilenceNode(node)));
+            if ends {
+                self.push(from + lasts, Action::Fault(Fault::WakeNode(node)));
+            }
+        }
+    }
+
     fn millis(&self, most: usize) -> Duration {
         Duration::from_millis(self.rng.below(most) as u64)
     }
@@ -316,7 +343,7 @@ impl Draft {
         let node = self.rng.below(self.nodes);
         let manager = self.rng.below(self.managers);
         let (at, later) = (self.at + self.millis(4000), self.at + self.millis(30_000));
-        let fault = match self.rng.below(13) {
+        let fault = match self.rng.below(15) {
             0..=2 => Fault::CrashManager {
                 manager,
                 down: self.millis(4000),
@@ -364,6 +391,11 @@ impl Draft {
                 Fault::SilenceNode(node)
             }
             11 => return self.unseen_end(),
+            12 => return self.silence([node]),
+            13 => {
+                let zone = node % ZONES;
+                return self.silence((zone..self.nodes).step_by(ZONES));
+            }
             _ => {
                 self.push(
                     later + Duration::from_secs(60),

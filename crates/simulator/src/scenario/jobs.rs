@@ -66,7 +66,8 @@ pub(super) fn doubt_if_killed(object: &mut Value, killed: &[String]) {
     let template = &object["spec"]["template"]["metadata"];
     let app = template["labels"]["app"].as_str();
     let is_killed = app.is_some_and(|app| killed.iter().any(|killed| killed == app));
-    let fails = !template["annotations"]["steersman.dev/exit-code"].is_null();
+    let says = |key: &str| !template["annotations"][key].is_null();
+    let fails = says("steersman.dev/exit-code") || says("steersman.dev/exit-code-by-index");
     if object["kind"] == "Job"
         && is_killed
         && fails

@@ -125,8 +125,8 @@ pub const LIBRARY: [Named; 11] = [
             vec![
                 (0, create::<DaemonSet>(spec)),
                 (15, version::<DaemonSet>(1)),
-                (17, UserAction::TaintNode(0, true)),
-                (30, UserAction::TaintNode(0, false)),
+                (17, UserAction::TaintNode(0, Some("NoSchedule"))),
+                (30, UserAction::TaintNode(0, None)),
                 (35, UserAction::DeletePod(target::<DaemonSet>(), 1)),
             ]
         },

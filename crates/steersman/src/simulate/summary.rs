@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use simulator::Report;
+use simulator::{Report, Tally};
 
 pub(super) struct Sum {
     started: Instant,
@@ -16,7 +16,35 @@ pub(super) struct Sum {
     faults: BTreeMap<&'static str, u64>,
     crashes: u64,
     checks: u64,
+    /// In how many runs each check that has a name was evaluated, and how often in all.
+    named: BTreeMap<&'static str, Named>,
     pub(super) broken: Vec<(u64, Report)>,
+}
+
+/// How often a check was asked in many runs.
+#[derive(Default)]
+struct Named {
+    tally: Tally,
+    /// Runs that had something for it to look at.
+    runs: u64,
+    evaluated_in: u64,
+}
+
+/// So many runs have to concern a check before it is held to half of them: of three runs two may be unlucky.
+const RUNS_MIN: u64 = 20;
+
+impl Named {
+    fn add(&mut self, tally: Tally) {
+        self.tally.evaluated += tally.evaluated;
+        self.tally.suspended += tally.suspended;
+        self.runs += 1;
+        self.evaluated_in += u64::from(tally.evaluated > 0);
+    }
+
+    /// A check that is suspended nearly always finds nothing.
+    fn is_blind(&self) -> bool {
+        self.runs >= RUNS_MIN && self.evaluated_in * 2 < self.runs
+    }
 }
 
 /// More failures than a person reads at once; the others are named.
@@ -40,6 +68,7 @@ impl Sum {
             faults: BTreeMap::new(),
             crashes: 0,
             checks: 0,
+            named: BTreeMap::new(),
             broken: Vec::new(),
         }
     }
@@ -53,6 +82,9 @@ impl Sum {
         }
         self.crashes += report.crashes;
         self.checks += report.checks;
+        for (name, tally) in &report.tallies {
+            self.named.entry(name).or_default().add(*tally);
+        }
         if report.is_broken() {
             self.broken.push((number, report));
         }
@@ -64,7 +96,7 @@ impl Sum {
     }
 
     pub(super) fn is_broken(&self) -> bool {
-        !self.broken.is_empty()
+        !self.broken.is_empty() || self.named.values().any(Named::is_blind)
     }
 
     /// Is it so long ago that somebody said how far it is? For logs, where a bar cannot move.
@@ -121,6 +153,29 @@ impl fmt::Display for Sum {
         writeln!(f, "faults injected   {}", self.faults.values().sum::<u64>())?;
         for (class, count) in &self.faults {
             writeln!(f, "  {class:<32} {count}")?;
+        }
+        if !self.named.is_empty() {
+            writeln!(
+                f,
+                "checks that a lagging view suspends: evaluated, suspended; runs concerned, evaluated in"
+            )?;
+        }
+        for (name, held) in &self.named {
+            let Named {
+                tally,
+                runs,
+                evaluated_in,
+            } = held;
+            let (evaluated, suspended) = (tally.evaluated, tally.suspended);
+            let blind = if held.is_blind() {
+                "  BLIND: evaluated in less than half of the runs that concern it"
+            } else {
+                ""
+            };
+            writeln!(
+                f,
+                "  {name:<60} {evaluated:>7} {suspended:>7} {runs:>6} {evaluated_in:>6}{blind}"
+            )?;
         }
         writeln!(f, "broken            {}", self.broken.len())?;
         for (_, report) in self.broken.iter().take(SHOWN) {

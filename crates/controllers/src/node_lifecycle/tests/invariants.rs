@@ -42,7 +42,7 @@ fn a_write_is_safe_or_not() {
 
 fn check_converged(nodes: &[&str], heard: bool, expected: Expect) {
     let nodes: Vec<Arc<Node>> = nodes.iter().map(|text| Arc::new(node(text))).collect();
-    expected.assert_eq(&told(converged(&nodes, |_| heard)));
+    expected.assert_eq(&told(converged(&nodes, |_| heard, |_| false)));
 }
 
 #[test]
@@ -53,29 +53,40 @@ fn nodes_have_converged_or_not() {
     check_converged(
         &["a Ready=True"],
         false,
-        expect!["node a is silent and still says Ready=True"],
+        expect!["the kubelet of node a stopped posting status, and it still says Ready=True"],
     );
     let waiting = format!("b Ready=Unknown {scheduling}");
     check_converged(
         &["a Ready=True", &waiting],
         true,
-        expect![
-            "node b lacks what the controller does: taints it with node.kubernetes.io/unreachable:NoExecute instead of node.kubernetes.io/not-ready:NoExecute"
-        ],
+        expect![[
+            r#"node b has the taints {"unreachable:NoSchedule"} and should have {"unreachable:NoExecute", "unreachable:NoSchedule"}"#
+        ]],
     );
     check_converged(&[&waiting], true, expect!["fine"]);
     check_converged(
         &["a Ready=True cordoned"],
         true,
-        expect![
-            "node a lacks what the controller does: taints it with node.kubernetes.io/unschedulable:NoSchedule"
-        ],
+        expect![[r#"node a has the taints {} and should have {"unschedulable:NoSchedule"}"#]],
     );
     check_converged(
         &[&format!("a Ready=True {NOT_READY}")],
         true,
-        expect![
-            "node a lacks what the controller does: takes the taint node.kubernetes.io/unreachable:NoExecute, node.kubernetes.io/not-ready:NoExecute away"
-        ],
+        expect![[r#"node a has the taints {"not-ready:NoExecute"} and should have {}"#]],
+    );
+}
+
+#[test]
+fn nodes_of_a_zone_that_is_partly_down_keep_the_taints_they_have() {
+    let scheduling = "taint=node.kubernetes.io/unreachable:NoSchedule";
+    let down = |name: &str| format!("{name} Ready=Unknown {scheduling}");
+    let (b, c, d) = (down("b"), down("c"), down("d"));
+    check_converged(&["a Ready=True", &b, &c, &d], true, expect!["fine"]);
+    check_converged(
+        &["a Ready=True", "e Ready=True", &b, &c],
+        true,
+        expect![[
+            r#"node b has the taints {"unreachable:NoSchedule"} and should have {"unreachable:NoExecute", "unreachable:NoSchedule"}"#
+        ]],
     );
 }

@@ -248,6 +248,7 @@ async fn nodes_that_come_and_go_are_told() {
 async fn pods_that_could_not_be_marked_are_tried_again() {
     let world = with_silent_node().await;
     make_pod(&world, "on-b-too", "b").await;
+    world.refuse("PATCH", "/pods/on-b/status", 409, 1);
     world.refuse("PATCH", "/pods/on-b/status", 500, 100);
     pass(&world, 10, &["a"]).await;
     assert_eq!(

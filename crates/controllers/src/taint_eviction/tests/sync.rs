@@ -263,6 +263,18 @@ async fn a_deletion_that_fails_is_tried_until_it_works() {
     assert_eq!(world.events().await.len(), 1);
 }
 
+/// A conflict need not mean that another pod has its name.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_meets_a_conflict_is_tried_again() {
+    let world = world().await;
+    make_pod(&world, "a", None).await;
+    world.refuse("DELETE", "/pods/a", 409, 2);
+    taint(&world, down()).await;
+    seconds(30).await;
+    let pod = world.get(&Pod::TYPE, "a").await;
+    assert!(pod.is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_string()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_gone_does_not_save_its_pods() {
     let world = world().await;
