@@ -8,6 +8,7 @@ mod custom;
 mod delete;
 mod durable;
 mod embed;
+mod eviction;
 mod hostile;
 mod nodes;
 mod privileges;

@@ -142,7 +142,8 @@ impl Error {
         }
     }
 
-    pub(crate) fn decode(request: &str, bytes: &[u8], source: impl Into<BoxError>) -> Error {
+    /// For an answer that is not what was promised.
+    pub fn decode(request: &str, bytes: &[u8], source: impl Into<BoxError>) -> Error {
         /// Enough to recognise a proxy's error page in a log line.
         const EXCERPT_BYTES: usize = 120;
         let head = &bytes[..bytes.len().min(EXCERPT_BYTES)];

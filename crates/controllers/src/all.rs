@@ -5,7 +5,7 @@
 
 use crate::descriptor::Descriptor;
 use crate::{
-    cluster_role_aggregation, cronjob, daemonset, deployment, endpoints, endpointslice,
+    cluster_role_aggregation, cronjob, daemonset, deployment, disruption, endpoints, endpointslice,
     endpointslice_mirroring, garbage_collector, job, legacy_token_cleaner, namespace,
     node_lifecycle, pod_gc, replicaset, root_ca_publisher, service_account, service_account_token,
     statefulset, taint_eviction, ttl, ttl_after_finished,
@@ -41,11 +41,7 @@ pub static ALL: [Descriptor; 52] = [
         "horizontalpodautoscaling",
         "horizontal-pod-autoscaler",
     ),
-    Descriptor::named(
-        "disruption-controller",
-        "disruption",
-        "disruption-controller",
-    ),
+    disruption::DESCRIPTOR,
     statefulset::DESCRIPTOR,
     cronjob::DESCRIPTOR,
     Descriptor::named(

@@ -29,6 +29,8 @@ pub struct Served {
     /// What else people call it: `deployment`, `deploy`.
     pub other_names: Vec<String>,
     pub verbs: Vec<String>,
+    /// Has it a subresource `scale` that speaks of a Scale?
+    pub has_scale: bool,
     /// The version of this resource that the server would rather be asked for.
     pub preferred: bool,
 }
@@ -109,6 +111,12 @@ impl Discovery {
         })
     }
 
+    /// The resource of a group in the version that the server prefers.
+    pub fn preferred_version(&self, group: &str, plural: &str) -> Option<&Served> {
+        self.preferred(&[])
+            .find(|served| served.resource.group == group && served.resource.plural == plural)
+    }
+
     /// The resource that a person means by `deploy`, `deployments`, `Deployment` or `deployments.apps`.
     pub fn named(&self, name: &str) -> Option<&ResourceType> {
         let name = name.to_lowercase();
@@ -181,6 +189,7 @@ impl Discovery {
                         .filter(|name| !name.is_empty())
                         .collect(),
                     verbs: resource.verbs,
+                    has_scale: resource.subresources.iter().any(WireSubresource::is_scale),
                     preferred,
                 });
             }
@@ -258,6 +267,22 @@ struct WireResource {
     response_kind: Option<WireKind>,
     scope: String,
     verbs: Vec<String>,
+    subresources: Vec<WireSubresource>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireSubresource {
+    subresource: String,
+    response_kind: Option<WireKind>,
+}
+
+impl WireSubresource {
+    /// Something else of that name cannot be read.
+    fn is_scale(&self) -> bool {
+        let kind = self.response_kind.as_ref().map(|kind| &*kind.kind);
+        self.subresource == "scale" && kind == Some("Scale")
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -321,6 +346,23 @@ mod tests {
         assert_eq!(version("v1", "Pod").as_deref(), Some("v1"));
         assert_eq!(version("b.io/v1", "X"), None);
         assert_eq!(version("", ""), None);
+    }
+
+    #[test]
+    fn a_scale_is_what_speaks_of_one() {
+        let found = discovery(
+            r#"{"items":[{"metadata":{"name":"a.io"},"versions":[{"version":"v1","resources":[
+                {"resource":"as","responseKind":{"kind":"A"},"subresources":[{"subresource":"status","responseKind":{"kind":"A"}},
+                    {"subresource":"scale","responseKind":{"group":"autoscaling","version":"v1","kind":"Scale"}}]},
+                {"resource":"bs","responseKind":{"kind":"B"},"subresources":[{"subresource":"scale","responseKind":{"kind":"B"}}]},
+                {"resource":"cs","responseKind":{"kind":"C"}}]}]}]}"#,
+        );
+        let scales: Vec<bool> = found
+            .resources
+            .iter()
+            .map(|served| served.has_scale)
+            .collect();
+        assert_eq!(scales, [true, false, false]);
     }
 
     #[test]

@@ -49,10 +49,18 @@ pub fn allows_no_disruption(budget: &Value, expected: i32) -> bool {
 
 /// Says which budgets cover a pod, or the pods of a template.
 pub(crate) fn explain(facts: &Facts, of: &Value, draft: &mut Draft<'_>) {
-    for budget in facts.of_kind("PodDisruptionBudget") {
-        if covers(budget, of) {
-            draft.explanation.sees.extend(describe(facts, budget));
-        }
+    let over: Vec<&Value> = facts
+        .of_kind("PodDisruptionBudget")
+        .filter(|budget| covers(budget, of))
+        .collect();
+    for budget in &over {
+        draft.explanation.sees.extend(describe(facts, budget));
+    }
+    if let [_, _, ..] = &*over {
+        let count = over.len();
+        draft.sees(format!(
+            "{count} budgets select it: the API server evicts no pod that is under more than one; a drain waits for ever"
+        ));
     }
 }
 
@@ -81,7 +89,7 @@ pub fn budgets_to_count(facts: &Facts) -> Vec<Selector> {
 }
 
 /// Is the pod, or are the pods of the template, under this budget?
-fn covers(budget: &Value, of: &Value) -> bool {
+pub(crate) fn covers(budget: &Value, of: &Value) -> bool {
     let pods = match kind_of(of) {
         "Pod" => labels(of, "/metadata/labels"),
         _ => labels(of, "/spec/template/metadata/labels"),
@@ -91,7 +99,7 @@ fn covers(budget: &Value, of: &Value) -> bool {
 }
 
 /// Has a disruption controller written the status of the budget?
-fn is_written(budget: &Value) -> bool {
+pub(crate) fn is_written(budget: &Value) -> bool {
     number(budget, "/status/observedGeneration") > 0 || number(budget, "/status/expectedPods") > 0
 }
 
@@ -159,7 +167,7 @@ fn are_healthy(count: i64) -> String {
     )
 }
 
-fn is_healthy(pod: &Value) -> bool {
+pub(crate) fn is_healthy(pod: &Value) -> bool {
     let ready = condition(pod, "Ready").is_some_and(|ready| text(ready, "/status") == "True");
     ready && text(pod, "/metadata/deletionTimestamp").is_empty()
 }

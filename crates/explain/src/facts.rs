@@ -92,6 +92,7 @@ impl Facts {
             "ReplicaSet" | "ReplicationController" | "Job" => &["Pod"],
             "StatefulSet" => &["ControllerRevision", "PersistentVolumeClaim", "Pod"],
             "DaemonSet" => &["ControllerRevision", "Node", "Pod"],
+            "PodDisruptionBudget" => &["Pod"],
             _ => &[],
         };
         let unread = inputs.iter().filter(|kind| self.unread.contains(**kind));

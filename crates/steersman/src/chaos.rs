@@ -128,15 +128,15 @@ async fn drain(client: &Client, name: &str, patience: Duration) -> Result<()> {
         }
         let mut refusal = None;
         for pod in left.iter().filter(|pod| !pod.metadata.is_terminating()) {
-            match evict(client, pod).await? {
-                None => {
-                    let evicted = format!("pod/{} is evicted", pod.metadata.name);
-                    if !told.contains(&evicted) {
-                        println!("{evicted}");
-                        told.push(evicted);
-                    }
-                }
-                Some(why) => refusal = Some(why),
+            let name = &pod.metadata.name;
+            let (line, why) = match evict(client, pod).await? {
+                None => (format!("pod/{name} is evicted"), None),
+                Some(why) => (format!("pod/{name} waits: {why}"), Some(why)),
+            };
+            refusal = why.or(refusal);
+            if !told.contains(&line) {
+                println!("{line}");
+                told.push(line);
             }
         }
         if tokio::time::Instant::now() >= deadline {
@@ -175,9 +175,23 @@ async fn evict(client: &Client, pod: &Pod) -> Result<Option<String>> {
     // A client waits as long as the server says; here the next look is the next attempt.
     match tokio::time::timeout(Duration::from_secs(2), asked).await {
         Err(_) => Ok(Some("a disruption budget does not let them go".to_owned())),
-        Ok(Err(error)) if error.is_too_many_requests() => Ok(Some(client::describe(&error))),
+        Ok(Err(error)) if error.is_too_many_requests() => Ok(Some(which_budget(&error))),
         Ok(Err(error)) if error.is_not_found() => Ok(None),
-        Ok(answer) => Ok(answer.map(|_| None)?),
+        // Two budgets over one pod are a failure in the body of an answer that says Created.
+        Ok(answer) => {
+            let answer: Value = serde_json::from_slice(&answer?)?;
+            let failed = answer["status"] == "Failure";
+            Ok(failed.then(|| answer["message"].as_str().unwrap_or_default().to_owned()))
+        }
+    }
+}
+
+/// The budget that refused, and why it did: the message alone says neither.
+fn which_budget(error: &client::Error) -> String {
+    let causes = error.status().map(|status| &status.causes);
+    match causes.and_then(|causes| causes.first()) {
+        Some(cause) => cause.message.to_string(),
+        None => client::describe(error),
     }
 }
 

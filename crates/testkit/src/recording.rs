@@ -1,6 +1,7 @@
 //! A transport that remembers every write that passes through it, and refuses some when told to.
 
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -28,9 +29,11 @@ pub(crate) struct Recording(Arc<Mutex<Log>>);
 struct Log {
     writes: Vec<Write>,
     refusals: Vec<Refusal>,
+    /// By path, with its query: what is answered instead of the server.
+    answers: BTreeMap<String, Value>,
 }
 
-/// Writes that will not get through.
+/// Requests that will not get through.
 pub(crate) struct Refusal {
     pub(crate) method: Method,
     /// How the path ends.
@@ -51,10 +54,11 @@ impl Recording {
                     body: serde_json::from_slice(request.body()).unwrap_or(Value::Null),
                     answer: 0,
                 });
-                let refused = write.as_ref().and_then(|write| log.refused(write));
-                let response: Response<Body> = match refused {
-                    Some(code) => refusal(code),
-                    None => inner.ready().await?.call(request).await?,
+                let refused = log.refused(request.method(), request.uri().path());
+                let response: Response<Body> = match (refused, log.answer(&request)) {
+                    (Some(code), _) => refusal(code),
+                    (None, Some(answer)) => json_response(200, &answer),
+                    (None, None) => inner.ready().await?.call(request).await?,
                 };
                 if let Some(mut write) = write {
                     write.answer = response.status().as_u16();
@@ -77,13 +81,22 @@ impl Recording {
         self.lock().refusals.push(refusal);
     }
 
-    /// The code to refuse this write with, if it is to be refused.
-    fn refused(&self, write: &Write) -> Option<u16> {
+    /// Answers this read from now on, whatever the server has.
+    pub(crate) fn set_answer(&self, path: &str, answer: Value) {
+        self.lock().answers.insert(path.to_owned(), answer);
+    }
+
+    fn answer(&self, request: &Request<Bytes>) -> Option<Value> {
+        let path = request.uri().path_and_query()?.as_str();
+        let found = self.lock().answers.get(path).cloned();
+        found.filter(|_| request.method() == Method::GET)
+    }
+
+    /// The code to refuse this request with, if it is to be refused.
+    fn refused(&self, method: &Method, path: &str) -> Option<u16> {
         let mut log = self.lock();
         let refusal = log.refusals.iter_mut().find(|refusal| {
-            refusal.times > 0
-                && refusal.method == write.method
-                && write.path.ends_with(&refusal.path)
+            refusal.times > 0 && refusal.method == *method && path.ends_with(&refusal.path)
         })?;
         refusal.times -= 1;
         Some(refusal.code)
@@ -106,7 +119,11 @@ fn refusal(code: u16) -> Response<Body> {
         "kind": "Status", "apiVersion": "v1", "status": "Failure",
         "message": format!("refused by the test: {reason}"), "reason": reason, "code": code,
     });
-    let body = Full::new(Bytes::from(status.to_string())).map_err(|never| match never {});
+    json_response(code, &status)
+}
+
+fn json_response(code: u16, body: &Value) -> Response<Body> {
+    let body = Full::new(Bytes::from(body.to_string())).map_err(|never| match never {});
     Response::builder()
         .status(code)
         .header("content-type", "application/json")

@@ -220,7 +220,12 @@ impl World {
         }
     }
 
-    /// Refuses the controllers' next `times` writes with this method to a path that ends so.
+    /// Answers the controllers' reads of this path, with its query, in place of the server: for APIs of others.
+    pub fn answer(&self, path: &str, answer: Value) {
+        self.recording.set_answer(path, answer);
+    }
+
+    /// Refuses the controllers' next `times` requests with this method to a path that ends so.
     pub fn refuse(&self, method: &str, path: &str, code: u16, times: usize) {
         let method = method
             .parse()

@@ -7,7 +7,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -111,6 +111,23 @@ impl Kubelet {
             }]);
         }
         self.patch_status(pod, &status)
+    }
+
+    /// What a drain asks for. A budget may say no, which is an answer too.
+    pub fn evict(&self, pod: &str) -> Result<()> {
+        let eviction =
+            json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
+        let path = format!("{}/eviction", self.path(pod));
+        let answer = self.api.send(
+            "POST",
+            &path,
+            "application/json",
+            eviction.to_string().as_bytes(),
+        )?;
+        match answer.status {
+            201 | 429 => Ok(()),
+            code => bail!("the eviction of {pod} was answered with {code}"),
+        }
     }
 
     /// The last act of a kubelet: the pod has ended and its object may go.

@@ -18,6 +18,7 @@ mod namespace;
 mod node;
 mod persistent_volume_claim;
 mod pod;
+mod pod_disruption_budget;
 mod replicaset;
 mod replication_controller;
 mod secret;
@@ -57,6 +58,9 @@ pub use persistent_volume_claim::PersistentVolumeClaim;
 pub use pod::{
     ContainerPort, Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodIps,
     PodOwn, PodStatus, Volume,
+};
+pub use pod_disruption_budget::{
+    PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
 };
 pub use replicaset::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec};

@@ -224,7 +224,7 @@ impl Context {
         Ok(Deleted::Gone(last))
     }
 
-    fn check_delete_preconditions(
+    pub(crate) fn check_delete_preconditions(
         &self,
         value: &Value,
         name: &str,

@@ -1,4 +1,4 @@
-//! Deletion: grace, finalizers, propagation, preconditions, namespaces, eviction.
+//! Deletion: grace, finalizers, propagation, preconditions, namespaces.
 
 use super::*;
 
@@ -172,34 +172,4 @@ async fn collections_go_by_selector() {
         .delete(&format!("{CONFIG_MAPS}?labelSelector=app!%3Db"))
         .await;
     assert_eq!(names(&server.get(CONFIG_MAPS).await.1), ["b"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn budgets_refuse_evictions() {
-    let server = Server::new();
-    server.service_account().await;
-    let (_, mut pod) = server
-        .post(PODS, json!({"metadata": {"name": "p", "labels": {"app": "x"}}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}}))
-        .await;
-    pod["status"] =
-        json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
-    server.put(&format!("{PODS}/p/status"), pod).await;
-    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
-    server.post(budgets, json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}})).await;
-    let eviction = json!({"metadata": {"name": "p"}});
-    let path = format!("{PODS}/p/eviction");
-    let (code, status) = server.post(&path, eviction.clone()).await;
-    assert_eq!(
-        (code, &status["details"]["causes"][0]["reason"]),
-        (429, &json!("DisruptionBudget"))
-    );
-    let allow = json!({"status": {"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}});
-    server
-        .patch(&format!("{budgets}/b/status"), "merge-patch", allow)
-        .await;
-    assert_eq!(server.post(&path, eviction).await.0, 201);
-    let (_, budget) = server.get(&format!("{budgets}/b")).await;
-    assert_eq!(budget["status"]["disruptionsAllowed"], 0);
-    assert!(budget["status"]["disruptedPods"]["p"].is_string());
-    assert!(server.get(&format!("{PODS}/p")).await.1["metadata"]["deletionTimestamp"].is_string());
 }

@@ -113,3 +113,88 @@ status: {conditions: [{type: Ready, status: 'True'}]}";
         expect![[r#""#]],
     );
 }
+
+/// What is said of a budget with this spec and status over the pods `a` (ready) and `b` (not ready).
+fn check_budget(spec: &str, status: &str, expected: Expect) {
+    let yaml = format!(
+        "
+kind: PodDisruptionBudget
+metadata: {{name: web, namespace: shop, generation: 1}}
+spec: {{{spec}, selector: {{matchLabels: {{app: web}}}}}}
+status: {{{status}}}
+---
+kind: Pod
+metadata: {{name: a, namespace: shop, uid: a, labels: {{app: web}}}}
+spec: {{nodeName: node-1}}
+status: {{phase: Running, conditions: [{{type: Ready, status: 'True'}}]}}
+---
+kind: Pod
+metadata: {{name: b, namespace: shop, uid: b, labels: {{app: web}}}}
+spec: {{nodeName: node-1}}
+status: {{phase: Running, conditions: [{{type: Ready, status: 'False'}}]}}"
+    );
+    let told = crate::explain(&facts(&yaml));
+    let mut lines = vec![format!("{:?}: {}", told.state, told.verdict)];
+    lines.extend(told.wants.iter().map(|line| format!("wants {line}")));
+    lines.extend(told.sees.iter().map(|line| format!("sees {line}")));
+    for one in &told.in_the_way {
+        lines.push(format!("{} {}", one.object, one.why));
+    }
+    if let Some(help) = told.help {
+        lines.push(format!("{}: {}", help.command, help.why));
+    }
+    expected.assert_eq(&lines.join("\n"));
+}
+
+#[test]
+fn a_budget_says_how_many_may_go_and_what_keeps_the_others() {
+    check_budget(
+        "maxUnavailable: 1",
+        "observedGeneration: 1, expectedPods: 2, currentHealthy: 1, desiredHealthy: 1, disruptionsAllowed: 0, disruptedPods: {c: '2024-01-01T00:00:00Z'}",
+        expect![[r#"
+            Progressing: allows no evictions: 1 of 2 pods healthy, 1 must be; a drain waits
+            wants at most 1 pod unavailable
+            sees 2 pods are under it, 1 healthy
+            sees the eviction of pod/c was allowed and is under way; it counts as gone for two minutes
+            pod/b runs and is not ready"#]],
+    );
+    check_budget(
+        "minAvailable: 0",
+        "observedGeneration: 1, expectedPods: 2, currentHealthy: 1, desiredHealthy: 0, disruptionsAllowed: 1",
+        expect![[r#"
+            Settled: allows 1 eviction now: 1 of 2 pods healthy, 0 must be
+            wants at least 0 pods healthy
+            sees 2 pods are under it, 1 healthy
+            pod/b runs and is not ready"#]],
+    );
+    check_budget(
+        "minAvailable: 100%",
+        "observedGeneration: 1, expectedPods: 2, currentHealthy: 1, desiredHealthy: 2, disruptionsAllowed: 0",
+        expect![[r#"
+            Stuck: never allows an eviction, even when all pods are healthy: 1 of 2 pods healthy, 2 must be; a drain waits for ever
+            wants at least 100% of its pods healthy
+            sees 2 pods are under it, 1 healthy
+            pod/b runs and is not ready
+            kubectl edit poddisruptionbudget/web -n shop: lets you set maxUnavailable to 1 or more"#]],
+    );
+    check_budget(
+        "maxUnavailable: 50%",
+        "observedGeneration: 1, conditions: [{type: DisruptionAllowed, status: 'False', reason: SyncFailed, message: jobs.batch does not implement the scale subresource}]",
+        expect![[r#"
+            Stuck: allows no evictions: its pods cannot be counted (jobs.batch does not implement the scale subresource)
+            wants at most 50% of its pods unavailable
+            sees 2 pods are under it, 1 healthy
+            pod/b runs and is not ready
+            kubectl describe poddisruptionbudget/web -n shop: shows its events"#]],
+    );
+    check_budget(
+        "maxUnavailable: 50%",
+        "disruptionsAllowed: 0",
+        expect![[r#"
+        Progressing: allows no evictions: nobody has written its status
+        wants at most 50% of its pods unavailable
+        sees 2 pods are under it, 1 healthy
+        sees its controller has not observed the last change of poddisruptionbudget/web yet (generation 1, observed 0)
+        pod/b runs and is not ready"#]],
+    );
+}

@@ -26,7 +26,7 @@ struct State {
     injector: FaultInjector,
     managers: BTreeMap<usize, Caches>,
     /// What changed lately, by the plural of its kind.
-    changed: BTreeMap<Cow<'static, str>, BTreeMap<Key, Changed>>,
+    changed: BTreeMap<String, BTreeMap<Key, Changed>>,
 }
 
 /// What one manager has been told, by the plural of the kind.
@@ -112,14 +112,14 @@ impl Views {
     /// The server has changed an object.
     pub(super) fn changed(
         &self,
-        plural: &Cow<'static, str>,
+        plural: &str,
         key: Key,
         revision: Option<u64>,
         by: Option<Actor>,
     ) {
         let mut state = self.0.lock();
         let at = state.clock.now();
-        let changed = state.changed.entry(plural.clone()).or_default();
+        let changed = state.changed.entry(plural.to_owned()).or_default();
         changed.retain(|_, before| at.since(before.at) <= SLOW_REACTION);
         let is_deleted = revision.is_none();
         changed.insert(key.clone(), Changed { at, by, is_deleted });
@@ -145,7 +145,7 @@ impl Views {
         }
     }
 
-    fn arrived(&self, manager: usize, plural: &Cow<'static, str>, key: &Key, seen: Option<u64>) {
+    fn arrived(&self, manager: usize, plural: &str, key: &Key, seen: Option<u64>) {
         let mut state = self.0.lock();
         let now = state.clock.now();
         let caches = state.managers.get_mut(&manager);

@@ -234,7 +234,11 @@ impl Draft {
     fn doubt_killed_jobs(&mut self) {
         let app_of = |target: &Target| {
             let mut workloads = self.workloads.iter();
-            workloads.find(|workload| workload.target == *target)
+            // Whoever evicts need not know the kind.
+            workloads.find(|workload| {
+                let known = &workload.target;
+                (known.namespace, &known.name) == (target.namespace, &target.name)
+            })
         };
         let killed = self.steps.iter().filter_map(|step| match &step.action {
             Action::User(UserAction::DeletePod(target, _) | UserAction::EvictPod(target, _)) => {

@@ -37,6 +37,7 @@ impl Gatherer<'_> {
             | "Job" => self.workload(&mut facts).await,
             "Pod" => self.owners(&mut facts).await,
             "Node" => self.around_node(&mut facts).await,
+            "PodDisruptionBudget" => self.under_budget(&mut facts).await,
             _ => {}
         }
         self.nodes_of_unready_pods(&mut facts).await;
@@ -125,6 +126,16 @@ impl Gatherer<'_> {
             let selector = Some(selector.as_str()).filter(|text| !text.is_empty());
             self.add("pods", selector, facts).await;
         }
+    }
+
+    /// The pods under a budget, and the other budgets, which may be over the same ones.
+    async fn under_budget(&self, facts: &mut Facts) {
+        let selector = explain::selector_of(&facts.object).map(|selector| selector.to_string());
+        if let Some(selector) = selector {
+            let selector = Some(selector.as_str()).filter(|text| !text.is_empty());
+            self.add("pods", selector, facts).await;
+        }
+        self.add("poddisruptionbudgets", None, facts).await;
     }
 
     /// When its kubelet posted status last, and what keeps its pods from being evicted once somebody drains it.

@@ -115,6 +115,8 @@ enum PodState {
     /// Bound to the node that its affinity names, as the scheduler does with a DaemonSet's pods.
     Scheduled,
     Deleted,
+    /// Asks for their eviction, which a budget may refuse.
+    Evicted,
     /// Ends pods that are being deleted, as their kubelet would.
     Finished,
 }
@@ -335,6 +337,7 @@ impl<'a> Player<'a> {
                     &resources::object(&format!("pod/{name}"), self.namespace)?,
                     &json!({}),
                 )?,
+                PodState::Evicted => kubelet.evict(name)?,
                 PodState::Finished => kubelet.finish(name)?,
                 PodState::Scheduled => {
                     let node = pod.pointer(TARGET_NODE).and_then(Value::as_str);

@@ -1,22 +1,41 @@
 //! Eviction: a deletion that disruption budgets may refuse.
 
 use crate::Body;
+use crate::kinds::Kind;
 use crate::rest::body::{parse, settle_type};
 use crate::rest::delete::DeleteOptions;
 use crate::rest::metadata::is_deleting;
 use crate::rest::{Context, response};
 use crate::selector::json_selector_matches;
-use crate::status::Status;
+use crate::status::{Cause, Status, Subject};
 use crate::storage::{Stored, Transaction};
 use api::Time;
 use http::Response;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// UPSTREAM: a budget whose list of disrupted pods is this long is not being processed.
 const MAX_DISRUPTED_PODS: usize = 2000;
 
 /// How long a client should wait before it asks again.
 const RETRY_SECONDS: u32 = 10;
+
+const SEVERAL_BUDGETS: &str = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+
+const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+/// What the budgets over a pod say.
+enum Consent {
+    /// And what becomes of the budget that gave it, if one did.
+    Given(Option<Spent>),
+    SeveralBudgets,
+}
+
+struct Spent {
+    kind: Arc<Kind>,
+    key: String,
+    budget: Value,
+}
 
 impl Context {
     pub(super) async fn evict(&mut self) -> Result<Response<Body>, Status> {
@@ -25,47 +44,77 @@ impl Context {
         self.settle_name(&mut eviction)?;
         self.settle_namespace(&mut eviction)?;
         self.check_node(&eviction)?;
-        let mut options = DeleteOptions {
+        let options = &eviction["deleteOptions"];
+        if options["ignoreStoreReadErrorWithClusterBreakingPotential"] == true {
+            return Err(self.refuse_unsafe_deletion());
+        }
+        let mut wanted = DeleteOptions {
             dry_run: self.info.query.dry_run("CreateOptions")?,
             ..DeleteOptions::default()
         };
-        if eviction["deleteOptions"].is_object() {
-            options.merge_body(&eviction["deleteOptions"])?;
+        if options.is_object() {
+            wanted.merge_body(options)?;
         }
         let shared = self.shared.clone();
-        let ((), revision) = shared
+        let (consent, revision) = shared
             .store
-            .write(|transaction| self.evict_in(transaction, &options))?;
+            .write(|transaction| self.evict_in(transaction, wanted))?;
         self.settle(revision).await?;
-        Ok(response::value(
-            201,
-            &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
-        ))
+        Ok(match consent {
+            Consent::Given(_) => response::value(
+                201,
+                &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
+            ),
+            // UPSTREAM: a failure in the body of an answer that says Created; client-go reads the body.
+            Consent::SeveralBudgets => {
+                response::value(201, &Status::unexpected(SEVERAL_BUDGETS).to_value())
+            }
+        })
+    }
+
+    fn refuse_unsafe_deletion(&self) -> Status {
+        let field = "deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential";
+        let message =
+            "Invalid value: true: can not be set for pod eviction, try after removing the option";
+        let cause = Cause::new(field, "FieldValueInvalid", message);
+        Status::invalid("policy", "Eviction", &self.info.name, vec![cause])
     }
 
     fn evict_in(
         &mut self,
         transaction: &mut Transaction<'_>,
-        options: &DeleteOptions,
-    ) -> Result<(), Status> {
+        mut options: DeleteOptions,
+    ) -> Result<Consent, Status> {
         let key = self.key(&self.info.name);
         let pod = transaction
             .get(&self.stored_kind, &key)
             .ok_or_else(|| Status::not_found(self.subject()))?;
         let value = pod.value(&self.stored_kind);
-        if !can_ignore_budgets(&value) {
-            self.spend_budget(transaction, &pod, &value, options.dry_run)?;
-        }
-        if !options.dry_run && !is_deleting(&value) {
+        let consent = match can_ignore_budgets(&value) {
+            true => Consent::Given(None),
+            false => self.ask_budgets(transaction, &pod, &value)?,
+        };
+        let Consent::Given(spent) = &consent else {
+            return Ok(consent);
+        };
+        // Before anything is written: what is written stays, whatever comes after it.
+        let working = pod.working(&self.stored_kind);
+        self.check_delete_preconditions(&working, &self.info.name, &options)?;
+        if !options.dry_run {
+            if let Some(Spent { kind, key, budget }) = spent {
+                transaction.put(kind, key, budget, None);
+            }
             self.mark_disrupted(transaction, &key, value);
+            // It was the version that was meant until the condition was set.
+            options.resource_version = None;
         }
-        self.delete_in(transaction, &key, options)?;
-        Ok(())
+        self.delete_in(transaction, &key, &options)?;
+        Ok(consent)
     }
 
     /// Says why the pod ends: Jobs may treat disruptions differently from failures.
     fn mark_disrupted(&self, transaction: &mut Transaction<'_>, key: &str, mut pod: Value) {
-        let condition = json!({
+        let mut condition = json!({
             "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": self.shared.now(),
         });
@@ -74,29 +123,34 @@ impl Context {
         let Some(list) = conditions.as_array_mut() else {
             return;
         };
-        if !list
-            .iter()
-            .any(|known| known["type"] == "DisruptionTarget" && known["status"] == "True")
+        match list
+            .iter_mut()
+            .find(|held| held["type"] == condition["type"])
         {
-            list.retain(|known| known["type"] != "DisruptionTarget");
-            list.push(condition);
-            transaction.put(&self.stored_kind, key, &pod, None);
+            Some(held) => {
+                if held["status"] == condition["status"] {
+                    condition["lastTransitionTime"] = held["lastTransitionTime"].take();
+                }
+                *held = condition;
+            }
+            None => list.push(condition),
         }
+        transaction.put(&self.stored_kind, key, &pod, None);
     }
 
-    fn spend_budget(
+    /// Takes the pod from what its budget allows.
+    fn ask_budgets(
         &self,
         transaction: &mut Transaction<'_>,
         pod: &Stored,
         value: &Value,
-        dry_run: bool,
-    ) -> Result<(), Status> {
+    ) -> Result<Consent, Status> {
         let Some(kind) = self
             .registry
             .resource("policy", "v1", "poddisruptionbudgets")
             .cloned()
         else {
-            return Ok(());
+            return Ok(Consent::Given(None));
         };
         let prefix = format!("{}/", pod.namespace());
         let mut budgets = transaction
@@ -107,71 +161,117 @@ impl Context {
                 json_selector_matches(&budget["spec"]["selector"], pod).then_some((stored, budget))
             });
         let Some((stored, mut budget)) = budgets.next() else {
-            return Ok(());
+            return Ok(Consent::Given(None));
         };
         if budgets.next().is_some() {
-            return Err(Status::internal(
-                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-            ));
+            return Ok(Consent::SeveralBudgets);
         }
         if unhealthy_pod_may_go(&budget, value) {
-            return Ok(());
+            return Ok(Consent::Given(None));
         }
-        self.take_one(&mut budget, pod.name(), stored.name())?;
-        if !dry_run {
-            transaction.put(&kind, &stored.key, &budget, None);
-        }
-        Ok(())
+        check_budget(&budget, stored.name())?;
+        self.take_one(&mut budget, pod.name());
+        Ok(Consent::Given(Some(Spent {
+            kind,
+            key: stored.key.to_string(),
+            budget,
+        })))
     }
 
-    fn take_one(&self, budget: &mut Value, pod: &str, name: &str) -> Result<(), Status> {
+    fn take_one(&self, budget: &mut Value, pod: &str) {
         let now = Time::from_unix(self.shared.now_seconds()).to_string();
-        let status = budget["status"].clone();
-        let observed = status["observedGeneration"].as_i64().unwrap_or(0);
-        if observed < budget["metadata"]["generation"].as_i64().unwrap_or(0) {
-            let status = Status::too_many_requests(
-                "Cannot evict pod as it would violate the pod's disruption budget.",
-                RETRY_SECONDS,
-            );
-            return Err(status.with_cause(
-                "DisruptionBudget",
-                format!("The disruption budget {name} is still being processed by the server."),
-            ));
+        let generation = budget["status"]["observedGeneration"].clone();
+        let status = crate::fields::object_mut(budget, "status");
+        let allowed = status.get("disruptionsAllowed").and_then(Value::as_i64);
+        let left = allowed.unwrap_or(0) - 1;
+        status.insert("disruptionsAllowed".into(), json!(left));
+        let pods = status.entry("disruptedPods").or_insert_with(|| json!({}));
+        if let Some(pods) = pods.as_object_mut() {
+            pods.insert(pod.to_owned(), json!(now));
         }
-        let allowed = status["disruptionsAllowed"].as_i64().unwrap_or(0);
-        let disrupted = status["disruptedPods"]
-            .as_object()
-            .map_or(0, serde_json::Map::len);
-        if disrupted > MAX_DISRUPTED_PODS {
-            return Err(Status::internal(format!(
-                "DisruptedPods map too big - too many evictions not confirmed by PDB controller ({name})"
-            )));
+        if left > 0 {
+            return;
         }
-        if allowed <= 0 {
-            let desired = status["desiredHealthy"].as_i64().unwrap_or(0);
-            let current = status["currentHealthy"].as_i64().unwrap_or(0);
-            let message = format!(
-                "The disruption budget {name} needs {desired} healthy pods and has {current} currently"
-            );
-            let refusal = Status::new(
-                429,
-                "TooManyRequests",
-                "Cannot evict pod as it would violate the pod's disruption budget.",
-            );
-            return Err(refusal.with_cause("DisruptionBudget", message));
-        }
-        if let Some(status) = budget
-            .as_object_mut()
-            .and_then(|map| map.get_mut("status"))
-            .and_then(Value::as_object_mut)
+        let mut condition = json!({
+            "type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": "",
+            "observedGeneration": generation, "lastTransitionTime": now,
+        });
+        let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+        let Some(list) = conditions.as_array_mut() else {
+            return;
+        };
+        match list
+            .iter_mut()
+            .find(|held| held["type"] == condition["type"])
         {
-            status.insert("disruptionsAllowed".into(), json!(allowed - 1));
-            let pods = status.entry("disruptedPods").or_insert_with(|| json!({}));
-            if let Some(pods) = pods.as_object_mut() {
-                pods.insert(pod.to_owned(), json!(now));
+            Some(held) => {
+                if held["status"] == condition["status"] {
+                    condition["lastTransitionTime"] = held["lastTransitionTime"].take();
+                }
+                *held = condition;
             }
+            None => list.push(condition),
         }
-        Ok(())
+    }
+}
+
+/// May one more pod go?
+fn check_budget(budget: &Value, name: &str) -> Result<(), Status> {
+    let status = &budget["status"];
+    let number = |value: &Value| value.as_i64().unwrap_or(0);
+    let generation = number(&budget["metadata"]["generation"]);
+    if number(&status["observedGeneration"]) < generation {
+        let refusal = Status::too_many_requests(VIOLATES, RETRY_SECONDS);
+        return Err(refusal.with_cause(
+            "DisruptionBudget",
+            format!("The disruption budget {name} is still being processed by the server."),
+        ));
+    }
+    let allowed = number(&status["disruptionsAllowed"]);
+    let subject = Subject {
+        group: "policy",
+        plural: "poddisruptionbudget",
+        name,
+    };
+    if allowed < 0 {
+        let why = "pdb disruptions allowed is negative";
+        return Err(Status::forbidden(subject, why));
+    }
+    let disrupted = status["disruptedPods"].as_object();
+    if disrupted.is_some_and(|disrupted| disrupted.len() > MAX_DISRUPTED_PODS) {
+        let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+        return Err(Status::forbidden(subject, why));
+    }
+    if allowed == 0 {
+        let refusal = Status::new(429, "TooManyRequests", VIOLATES);
+        return Err(refusal.with_cause("DisruptionBudget", why_none_is_allowed(status, name)));
+    }
+    Ok(())
+}
+
+fn why_none_is_allowed(status: &Value, name: &str) -> String {
+    let desired = status["desiredHealthy"].as_i64().unwrap_or(0);
+    let current = status["currentHealthy"].as_i64().unwrap_or(0);
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let told = conditions
+        .filter(|held| held["type"] == "DisruptionAllowed" && held["status"] == "False")
+        .map(|held| {
+            let text = |member: &str| held[member].as_str().unwrap_or_default();
+            (text("reason"), text("message"))
+        })
+        .find(|(_, message)| !message.is_empty());
+    match told {
+        // What was counted is not to be trusted if the last count failed.
+        Some(("SyncFailed", message)) => format!(
+            "The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"
+        ),
+        _ if current <= desired => format!(
+            "The disruption budget {name} needs {desired} healthy pods and has {current} currently"
+        ),
+        Some((reason, message)) => format!(
+            "The disruption budget {name} does not allow evicting pods currently ({reason}): {message}"
+        ),
+        None => format!("The disruption budget {name} does not allow evicting pods currently"),
     }
 }
 

@@ -1,0 +1,154 @@
+//! A PodDisruptionBudget itself: which pods it counts, how many may go, and what keeps more from going.
+
+use api::decision::{agree, counted};
+use serde_json::Value;
+
+use crate::disruption::{allows_no_disruption, covers, is_healthy, is_written};
+use crate::facts::Facts;
+use crate::help;
+use crate::json::{condition, number, text};
+use crate::pod::problem;
+use crate::{Draft, Obstacle, State};
+
+pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
+    let budget = &facts.object;
+    draft.wants(wanted(budget));
+    let pods: Vec<&Value> = facts
+        .of_kind("Pod")
+        .filter(|pod| covers(budget, pod))
+        .collect();
+    note_pods(facts, &pods, draft);
+    note_evictions(budget, draft);
+    crate::replicas::note_unobserved(facts, budget, draft);
+    conclude(facts, &pods, draft);
+}
+
+/// `at most 30% of its pods unavailable`
+fn wanted(budget: &Value) -> String {
+    let value = |pointer: &str| match budget.pointer(pointer) {
+        Some(Value::String(text)) => Some(format!("{text} of its pods")),
+        Some(number @ Value::Number(_)) => {
+            let number = number.as_i64().unwrap_or(0);
+            Some(counted(number, "pod").to_string())
+        }
+        _ => None,
+    };
+    match (value("/spec/maxUnavailable"), value("/spec/minAvailable")) {
+        (Some(most), _) => format!("at most {most} unavailable"),
+        (None, Some(least)) => format!("at least {least} healthy"),
+        (None, None) => "nothing: it has neither minAvailable nor maxUnavailable".to_owned(),
+    }
+}
+
+fn note_pods(facts: &Facts, pods: &[&Value], draft: &mut Draft<'_>) {
+    if facts.unread.contains("Pod") {
+        return;
+    }
+    let healthy = pods.iter().filter(|pod| is_healthy(pod)).count();
+    let all = pods.len();
+    draft.sees(format!(
+        "{} {} under it, {healthy} healthy",
+        counted(all, "pod"),
+        agree(all, "is", "are"),
+    ));
+    for pod in pods.iter().filter(|pod| !is_healthy(pod)) {
+        if let Some(found) = problem(facts, pod, 0) {
+            draft.in_the_way(found.obstacle(facts, pod));
+        }
+    }
+    note_shared(facts, pods, draft);
+}
+
+/// A pod under two budgets cannot be evicted at all.
+fn note_shared(facts: &Facts, pods: &[&Value], draft: &mut Draft<'_>) {
+    for other in facts.of_kind("PodDisruptionBudget") {
+        let shared = pods.iter().filter(|pod| covers(other, pod)).count();
+        if shared > 0 {
+            let why = format!(
+                "also selects {}: the API server evicts no pod that is under two budgets",
+                counted(shared, "pod")
+            );
+            draft.in_the_way(Obstacle {
+                object: facts.name_of(other),
+                more: 0,
+                why,
+                since: None,
+                passing: false,
+            });
+        }
+    }
+}
+
+/// Pods whose eviction was allowed and that nobody has deleted.
+fn note_evictions(budget: &Value, draft: &mut Draft<'_>) {
+    let disrupted = budget.pointer("/status/disruptedPods");
+    let disrupted = disrupted.and_then(Value::as_object);
+    for pod in disrupted.into_iter().flat_map(|pods| pods.keys()) {
+        draft.sees(format!(
+            "the eviction of pod/{pod} was allowed and is under way; it counts as gone for two minutes"
+        ));
+    }
+}
+
+fn conclude(facts: &Facts, pods: &[&Value], draft: &mut Draft<'_>) {
+    let budget = &facts.object;
+    let number = |field: &str| number(budget, &format!("/status/{field}"));
+    let failed = condition(budget, "DisruptionAllowed")
+        .filter(|held| text(held, "/reason") == "SyncFailed")
+        .map(|held| text(held, "/message"));
+    let (allowed, expected) = (number("disruptionsAllowed"), number("expectedPods"));
+    let (healthy, desired) = (number("currentHealthy"), number("desiredHealthy"));
+    let pods_expected = i32::try_from(expected).unwrap_or(i32::MAX);
+    if let Some(why) = failed {
+        return draft.conclude(
+            State::Stuck,
+            format!("allows no evictions: its pods cannot be counted ({why})"),
+        );
+    }
+    if !is_written(budget) {
+        let verdict = "allows no evictions: nobody has written its status";
+        return draft.conclude(State::Progressing, verdict);
+    }
+    if expected <= 0 {
+        let verdict = match pods.is_empty() {
+            true => "no pod is under it: nothing is protected",
+            false => "allows no evictions: none of its pods is expected by a controller",
+        };
+        return draft.conclude(State::Settled, verdict);
+    }
+    if allowed > 0 {
+        let verdict = format!("allows {} now", counted(allowed, "eviction"));
+        return draft.conclude(
+            State::Settled,
+            format!(
+                "{verdict}: {healthy} of {} healthy, {desired} must be",
+                counted(expected, "pod")
+            ),
+        );
+    }
+    let counts = format!(
+        "{healthy} of {} healthy, {desired} must be",
+        counted(expected, "pod")
+    );
+    if allows_no_disruption(budget, pods_expected) {
+        draft.conclude(
+            State::Stuck,
+            format!("never allows an eviction, even when all pods are healthy: {counts}; a drain waits for ever"),
+        );
+        let command = format!("edit {}", draft.explanation.object);
+        return draft.offer(help::on(
+            facts,
+            &command,
+            "lets you set maxUnavailable to 1 or more",
+        ));
+    }
+    let stuck = draft.explanation.in_the_way.iter().any(|one| !one.passing);
+    let state = match stuck {
+        true => State::Stuck,
+        false => State::Progressing,
+    };
+    draft.conclude(
+        state,
+        format!("allows no evictions: {counts}; a drain waits"),
+    );
+}
