@@ -7,8 +7,9 @@ use crate::descriptor::Descriptor;
 use crate::{
     cluster_role_aggregation, cronjob, daemonset, deployment, endpoints, endpointslice,
     endpointslice_mirroring, garbage_collector, job, legacy_token_cleaner, namespace,
-    node_lifecycle, pod_gc, replicaset, root_ca_publisher, service_account, service_account_token,
-    statefulset, taint_eviction, ttl, ttl_after_finished,
+    node_lifecycle, pod_gc, pv_protection, pvc_protection, replicaset, root_ca_publisher,
+    service_account, service_account_token, statefulset, taint_eviction, ttl, ttl_after_finished,
+    vac_protection,
 };
 
 pub static ALL: [Descriptor; 52] = [
@@ -98,22 +99,9 @@ pub static ALL: [Descriptor; 52] = [
         "expand-controller",
     ),
     cluster_role_aggregation::DESCRIPTOR,
-    Descriptor::named(
-        "persistentvolumeclaim-protection-controller",
-        "pvc-protection",
-        "pvc-protection-controller",
-    ),
-    Descriptor::named(
-        "persistentvolume-protection-controller",
-        "pv-protection",
-        "pv-protection-controller",
-    ),
-    Descriptor::named(
-        "volumeattributesclass-protection-controller",
-        "",
-        "volumeattributesclass-protection-controller",
-    )
-    .gated(&["VolumeAttributesClass"]),
+    pvc_protection::DESCRIPTOR,
+    pv_protection::DESCRIPTOR,
+    vac_protection::DESCRIPTOR,
     ttl_after_finished::DESCRIPTOR,
     root_ca_publisher::DESCRIPTOR,
     Descriptor::named(

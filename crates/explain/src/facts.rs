@@ -181,7 +181,7 @@ impl Facts {
 }
 
 /// The API groups of the built-in kinds that are explained, or explain others.
-const GROUPS: [(&str, &str); 13] = [
+const GROUPS: [(&str, &str); 14] = [
     ("ControllerRevision", "apps"),
     ("DaemonSet", "apps"),
     ("Deployment", "apps"),
@@ -189,6 +189,7 @@ const GROUPS: [(&str, &str); 13] = [
     ("Lease", "coordination.k8s.io"),
     ("Namespace", ""),
     ("Node", ""),
+    ("PersistentVolume", ""),
     ("PersistentVolumeClaim", ""),
     ("Pod", ""),
     ("PodDisruptionBudget", "policy"),

@@ -23,6 +23,7 @@ mod pod_state;
 mod print;
 mod replicas;
 mod sets;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -127,6 +128,8 @@ pub fn explain(facts: &Facts) -> Explanation {
         "Pod" => pod::explain(facts, &mut draft),
         "Namespace" => namespace::explain(facts, &mut draft),
         "Node" => node::explain(facts, &mut draft),
+        "PersistentVolume" => storage::explain_volume(facts, &mut draft),
+        "PersistentVolumeClaim" => storage::explain_claim(facts, &mut draft),
         _ => {}
     }
     draft.finish()
