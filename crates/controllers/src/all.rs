@@ -6,10 +6,10 @@
 use crate::descriptor::Descriptor;
 use crate::{
     cluster_role_aggregation, cronjob, daemonset, deployment, endpoints, endpointslice,
-    endpointslice_mirroring, garbage_collector, job, legacy_token_cleaner, namespace,
-    node_lifecycle, pod_gc, pv_protection, pvc_protection, replicaset, root_ca_publisher,
-    service_account, service_account_token, statefulset, taint_eviction, ttl, ttl_after_finished,
-    vac_protection,
+    endpointslice_mirroring, ephemeral_volume, garbage_collector, job, legacy_token_cleaner,
+    namespace, node_lifecycle, pod_gc, pv_protection, pvc_protection, replicaset,
+    root_ca_publisher, service_account, service_account_token, statefulset, taint_eviction, ttl,
+    ttl_after_finished, vac_protection,
 };
 
 pub static ALL: [Descriptor; 52] = [
@@ -110,11 +110,7 @@ pub static ALL: [Descriptor; 52] = [
         "kube-apiserver-serving-clustertrustbundle-publisher",
     )
     .gated(&["ClusterTrustBundle"]),
-    Descriptor::named(
-        "ephemeral-volume-controller",
-        "ephemeral-volume",
-        "ephemeral-volume-controller",
-    ),
+    ephemeral_volume::DESCRIPTOR,
     Descriptor::named(
         "storageversion-garbage-collector-controller",
         "storage-version-gc",

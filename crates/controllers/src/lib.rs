@@ -17,6 +17,7 @@ pub mod discovery;
 pub mod endpoints;
 pub mod endpointslice;
 pub mod endpointslice_mirroring;
+pub mod ephemeral_volume;
 pub mod garbage_collector;
 pub mod job;
 pub mod legacy_token_cleaner;
