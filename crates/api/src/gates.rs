@@ -31,6 +31,7 @@ gates! {
     MaxUnavailableStatefulSet = false,
     MutableSchedulingDirectivesForSuspendedJobs = true,
     OrderedNamespaceDeletion = true,
+    PersistentVolumeClaimUnusedSinceTime = false,
     PodDeletionCost = true,
     SeparateTaintEvictionController = true,
     StaleControllerConsistencyDaemonSet = true,

@@ -4,46 +4,40 @@
 //! name them: to build one means to replace its line here by its folder's.
 
 use crate::descriptor::Descriptor;
-use crate::{
-    cluster_role_aggregation, cronjob, daemonset, deployment, disruption, endpoints, endpointslice,
-    endpointslice_mirroring, garbage_collector, job, legacy_token_cleaner, namespace,
-    node_lifecycle, pod_gc, replicaset, root_ca_publisher, service_account, service_account_token,
-    statefulset, taint_eviction, ttl, ttl_after_finished,
-};
 
 pub static ALL: [Descriptor; 52] = [
-    service_account_token::DESCRIPTOR,
-    endpoints::DESCRIPTOR,
-    endpointslice::DESCRIPTOR,
-    endpointslice_mirroring::DESCRIPTOR,
-    replicaset::REPLICATION_CONTROLLER,
-    pod_gc::DESCRIPTOR,
+    crate::service_account_token::DESCRIPTOR,
+    crate::endpoints::DESCRIPTOR,
+    crate::endpointslice::DESCRIPTOR,
+    crate::endpointslice_mirroring::DESCRIPTOR,
+    crate::replicaset::REPLICATION_CONTROLLER,
+    crate::pod_gc::DESCRIPTOR,
     Descriptor::named(
         "resourcequota-controller",
         "resourcequota",
         "resourcequota-controller",
     ),
-    namespace::DESCRIPTOR,
-    service_account::DESCRIPTOR,
-    garbage_collector::DESCRIPTOR,
-    daemonset::DESCRIPTOR,
-    job::DESCRIPTOR,
+    crate::namespace::DESCRIPTOR,
+    crate::service_account::DESCRIPTOR,
+    crate::garbage_collector::DESCRIPTOR,
+    crate::daemonset::DESCRIPTOR,
+    crate::job::DESCRIPTOR,
     Descriptor::named(
         "podgroup-protection-controller",
         "",
         "podgroup-protection-controller",
     )
     .gated(&["GenericWorkload"]),
-    deployment::DESCRIPTOR,
-    replicaset::REPLICA_SET,
+    crate::deployment::DESCRIPTOR,
+    crate::replicaset::REPLICA_SET,
     Descriptor::named(
         "horizontal-pod-autoscaler-controller",
         "horizontalpodautoscaling",
         "horizontal-pod-autoscaler",
     ),
-    disruption::DESCRIPTOR,
-    statefulset::DESCRIPTOR,
-    cronjob::DESCRIPTOR,
+    crate::disruption::DESCRIPTOR,
+    crate::statefulset::DESCRIPTOR,
+    crate::cronjob::DESCRIPTOR,
     Descriptor::named(
         "certificatesigningrequest-signing-controller",
         "csrsigning",
@@ -65,7 +59,7 @@ pub static ALL: [Descriptor; 52] = [
         "podcertificaterequestcleaner",
     )
     .gated(&["PodCertificateRequest"]),
-    ttl::DESCRIPTOR,
+    crate::ttl::DESCRIPTOR,
     Descriptor::named(
         "bootstrap-signer-controller",
         "bootstrapsigner",
@@ -74,7 +68,7 @@ pub static ALL: [Descriptor; 52] = [
     .off(),
     Descriptor::named("token-cleaner-controller", "tokencleaner", "token-cleaner").off(),
     Descriptor::named("node-ipam-controller", "nodeipam", "node-controller"),
-    node_lifecycle::DESCRIPTOR,
+    crate::node_lifecycle::DESCRIPTOR,
     Descriptor::of_cloud("service-lb-controller", "service"),
     Descriptor::of_cloud("node-route-controller", "route"),
     Descriptor::of_cloud("cloud-node-lifecycle-controller", "cloud-node-lifecycle"),
@@ -93,36 +87,19 @@ pub static ALL: [Descriptor; 52] = [
         "persistentvolume-expander",
         "expand-controller",
     ),
-    cluster_role_aggregation::DESCRIPTOR,
-    Descriptor::named(
-        "persistentvolumeclaim-protection-controller",
-        "pvc-protection",
-        "pvc-protection-controller",
-    ),
-    Descriptor::named(
-        "persistentvolume-protection-controller",
-        "pv-protection",
-        "pv-protection-controller",
-    ),
-    Descriptor::named(
-        "volumeattributesclass-protection-controller",
-        "",
-        "volumeattributesclass-protection-controller",
-    )
-    .gated(&["VolumeAttributesClass"]),
-    ttl_after_finished::DESCRIPTOR,
-    root_ca_publisher::DESCRIPTOR,
+    crate::cluster_role_aggregation::DESCRIPTOR,
+    crate::pvc_protection::DESCRIPTOR,
+    crate::pv_protection::DESCRIPTOR,
+    crate::vac_protection::DESCRIPTOR,
+    crate::ttl_after_finished::DESCRIPTOR,
+    crate::root_ca_publisher::DESCRIPTOR,
     Descriptor::named(
         "kube-apiserver-serving-clustertrustbundle-publisher-controller",
         "",
         "kube-apiserver-serving-clustertrustbundle-publisher",
     )
     .gated(&["ClusterTrustBundle"]),
-    Descriptor::named(
-        "ephemeral-volume-controller",
-        "ephemeral-volume",
-        "ephemeral-volume-controller",
-    ),
+    crate::ephemeral_volume::DESCRIPTOR,
     Descriptor::named(
         "storageversion-garbage-collector-controller",
         "storage-version-gc",
@@ -147,13 +124,13 @@ pub static ALL: [Descriptor; 52] = [
         "device-taint-eviction-controller",
     )
     .gated(&["DynamicResourceAllocation", "DRADeviceTaints"]),
-    legacy_token_cleaner::DESCRIPTOR,
+    crate::legacy_token_cleaner::DESCRIPTOR,
     Descriptor::named(
         "validatingadmissionpolicy-status-controller",
         "",
         "validatingadmissionpolicy-status-controller",
     ),
-    taint_eviction::DESCRIPTOR,
+    crate::taint_eviction::DESCRIPTOR,
     Descriptor::named("service-cidr-controller", "", "service-cidrs-controller")
         .gated(&["MultiCIDRServiceAllocator"]),
     Descriptor::named(

@@ -8,7 +8,7 @@ use crate::facts::{Facts, controller_uid, kind_of};
 use crate::json::text;
 use crate::pod::problem;
 use crate::words::short;
-use crate::{Draft, Obstacle, State, finalizers, help};
+use crate::{Draft, Obstacle, State, finalizers, help, storage};
 
 /// An object that is being deleted is held by its finalizers, whatever its kind, and one that waits for what it owns
 /// by whatever holds that.
@@ -34,6 +34,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
         State::Stuck,
         format!("is being deleted; {}{first}", own.why),
     );
+    storage::note_users(facts, draft);
     draft.offer(help::finalizer(facts, object));
     for (owned, obstacle) in held {
         if !obstacle.passing {

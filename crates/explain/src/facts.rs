@@ -182,7 +182,7 @@ impl Facts {
 }
 
 /// The API groups of the built-in kinds that are explained, or explain others.
-const GROUPS: [(&str, &str); 13] = [
+const GROUPS: [(&str, &str); 14] = [
     ("ControllerRevision", "apps"),
     ("DaemonSet", "apps"),
     ("Deployment", "apps"),
@@ -190,6 +190,7 @@ const GROUPS: [(&str, &str); 13] = [
     ("Lease", "coordination.k8s.io"),
     ("Namespace", ""),
     ("Node", ""),
+    ("PersistentVolume", ""),
     ("PersistentVolumeClaim", ""),
     ("Pod", ""),
     ("PodDisruptionBudget", "policy"),

@@ -7,7 +7,7 @@ use crate::facts::{Facts, kind_of};
 use crate::json::{list, time};
 
 /// Well-known finalizers and what they wait for.
-const KNOWN: [(&str, &str); 9] = [
+const KNOWN: [(&str, &str); 10] = [
     (
         "foregroundDeletion",
         "until everything that it owns is gone",
@@ -17,6 +17,10 @@ const KNOWN: [(&str, &str); 9] = [
     (
         "kubernetes.io/pv-protection",
         "as long as a claim is bound to it",
+    ),
+    (
+        "kubernetes.io/vac-protection",
+        "as long as a volume or a claim names it",
     ),
     ("kubernetes", "until everything in it is gone"),
     (

@@ -24,6 +24,7 @@ mod pod_state;
 mod print;
 mod replicas;
 mod sets;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -129,6 +130,8 @@ pub fn explain(facts: &Facts) -> Explanation {
         "Namespace" => namespace::explain(facts, &mut draft),
         "Node" => node::explain(facts, &mut draft),
         "PodDisruptionBudget" => budget::explain(facts, &mut draft),
+        "PersistentVolume" => storage::explain_volume(facts, &mut draft),
+        "PersistentVolumeClaim" => storage::explain_claim(facts, &mut draft),
         _ => {}
     }
     draft.finish()

@@ -21,6 +21,7 @@ const SHARED: [&str; 8] = [
     "oracle",
     "scale",
     "service_endpoints",
+    "storage",
     "workload",
 ];
 /// Those that know all controllers.

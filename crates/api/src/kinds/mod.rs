@@ -16,6 +16,7 @@ mod lease;
 mod metadata;
 mod namespace;
 mod node;
+mod persistent_volume;
 mod persistent_volume_claim;
 mod pod;
 mod pod_disruption_budget;
@@ -26,6 +27,7 @@ mod service;
 mod service_account;
 mod statefulset;
 mod strategy;
+mod volume_attributes_class;
 
 pub use cluster_role::{AggregationRule, ClusterRole, PolicyRule};
 pub use config_map::{ConfigMap, ROOT_CA_CONFIG_MAP};
@@ -54,7 +56,11 @@ pub use lease::{Lease, LeaseSpec};
 pub use metadata::Metadata;
 pub use namespace::{Namespace, NamespaceSpec, NamespaceStatus};
 pub use node::{Heartbeat, Node, NodeSpec, NodeStatus, ZONE};
-pub use persistent_volume_claim::PersistentVolumeClaim;
+pub use persistent_volume::{ClaimRef, PV_PROTECTION, PersistentVolume, VolumeSpec, VolumeStatus};
+pub use persistent_volume_claim::{
+    ClaimCondition, ClaimSpec, ClaimStatus, ModifyVolumeStatus, PVC_PROTECTION,
+    PersistentVolumeClaim,
+};
 pub use pod::{
     ContainerPort, Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodIps,
     PodOwn, PodStatus, Volume,
@@ -71,6 +77,7 @@ pub use statefulset::{
     ClaimRetention, ClaimRetentionPolicy, PodManagement, StatefulSet, StatefulSetSpec,
     StatefulSetStatus, StatefulSetStrategy,
 };
+pub use volume_attributes_class::{VAC_PROTECTION, VolumeAttributesClass};
 
 /// Implements [`Resource`](crate::Resource) for a struct that derives `Deserialize` and has a
 /// field `metadata`.

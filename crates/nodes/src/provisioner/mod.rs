@@ -2,30 +2,27 @@
 //!
 //! It serves every StorageClass but those whose volumes are made by hand, so that manifests written for some
 //! cloud come up here too, and makes a default class `standard` when there is none of that name. Because no
-//! pv-binder or protection controller need run beside it, it binds both sides itself, takes volumes away when
-//! their claim is gone, and lets claims and volumes go that nobody uses; each step is safe to be done by
-//! those controllers as well. [`plan`] decides, this file carries it out. No byte is ever stored.
+//! pv-binder need run beside it, it binds both sides itself, and takes volumes away when
+//! their claim is gone; each step is safe to be done by that controller as well. [`plan`] decides, this file carries it out. No byte is ever stored.
 
 mod plan;
 
 use std::sync::Arc;
 
-use api::{Clock, Istr, Key, Meta, Resource};
+use api::{Clock, Key, Resource};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Patch};
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::{
-    Change, Error, EventType, Index, IndexValue, Informers, Next, ObjectRef, Queue, Reconcile,
-    Recorder, Report, Store,
+    Change, Error, EventType, Informers, Next, ObjectRef, Queue, Reconcile, Recorder, Report, Store,
 };
 use serde_json::{Value, json};
 
 use crate::kubelet::RETRY;
 use crate::node::Node;
-use crate::pod::Pod;
 use crate::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
-use plan::{CLAIM_PROTECTION, ClaimPlan, Surroundings, VOLUME_PROTECTION, VolumePlan};
+use plan::{ClaimPlan, Surroundings, VolumePlan};
 
 const DEFAULT_CLASS: &str = "standard";
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
@@ -39,21 +36,7 @@ pub(crate) struct Provisioner {
     volumes: Arc<Store<PersistentVolume>>,
     classes: Arc<Store<StorageClass>>,
     nodes: Arc<Store<Node>>,
-    pods: Arc<Store<Pod>>,
 }
-
-/// Pods on nodes by the claims that they mount.
-const BY_CLAIM: Index<Pod> = Index {
-    name: "claim",
-    values: |pod, found| {
-        for claim in pod.claims.iter().filter(|_| pod.is_assigned()) {
-            found(IndexValue::In(
-                pod.metadata.namespace.clone(),
-                claim.name.clone(),
-            ));
-        }
-    },
-};
 
 /// Looks after claims; [`ForVolumes`] after volumes.
 struct ForClaims(Arc<Provisioner>);
@@ -70,8 +53,6 @@ impl Provisioner {
         let volumes = informers.of::<PersistentVolume>();
         let classes = informers.of::<StorageClass>();
         let nodes = informers.of::<Node>();
-        let pods = informers.of::<Pod>();
-        pods.add_index(&BY_CLAIM);
         let provisioner = Arc::new(Provisioner {
             client,
             recorder,
@@ -79,13 +60,11 @@ impl Provisioner {
             volumes: volumes.store().clone(),
             classes: classes.store().clone(),
             nodes: nodes.store().clone(),
-            pods: pods.store().clone(),
         });
         let claim_queue = Arc::new(Queue::new(RETRY));
         let volume_queue = Arc::new(Queue::new(RETRY));
         provisioner.listen(informers, &claim_queue, &volume_queue);
         let waits_for = vec![
-            pods.synced(),
             claims.synced(),
             volumes.synced(),
             classes.synced(),
@@ -138,14 +117,6 @@ impl Provisioner {
         informers
             .of::<StorageClass>()
             .on_change(move |_| seen.wake_unbound(&to_claims));
-        let to_claims = claims.clone();
-        informers.of::<Pod>().on_change(move |change| {
-            if let Change::Deleted(pod) = change {
-                for claim in pod.claims.iter() {
-                    to_claims.add(Key::new(&pod.metadata.namespace, &claim.name));
-                }
-            }
-        });
     }
 
     fn wake_unbound(&self, queue: &Queue) {
@@ -191,10 +162,6 @@ impl Provisioner {
                     message,
                 );
             }
-            ClaimPlan::Unprotect => {
-                let patch = without_finalizer(&claim.metadata, CLAIM_PROTECTION);
-                self.patch_claim(&claim, None, patch).await?;
-            }
             ClaimPlan::Explain(reason, message) => {
                 self.recorder
                     .event(&ObjectRef::of(&*claim), EventType::Normal, reason, message);
@@ -204,15 +171,11 @@ impl Provisioner {
     }
 
     fn plan_claim(&self, claim: &PersistentVolumeClaim, class: Option<&StorageClass>) -> ClaimPlan {
-        let (default_class, meta) = (self.default_class(), &claim.metadata);
+        let default_class = self.default_class();
         let around = Surroundings {
             class,
             default_class: default_class.as_deref(),
             volumes: &self.volumes.list(),
-            in_use: self.pods.count_by(
-                &BY_CLAIM,
-                &IndexValue::In(meta.namespace.clone(), Istr::from(&*meta.name)),
-            ) > 0,
             reaches: &|volume, node| self.reaches(volume, node),
         };
         plan::plan_claim(claim, &around)
@@ -367,10 +330,6 @@ impl Provisioner {
                 self.patch_volume(&volume, Some("status"), json!({"status": {"phase": phase}}))
                     .await?;
             }
-            VolumePlan::Unprotect => {
-                let patch = without_finalizer(&volume.metadata, VOLUME_PROTECTION);
-                self.patch_volume(&volume, None, patch).await?;
-            }
             VolumePlan::Delete => {
                 let options = DeleteOptions {
                     uid: Some(volume.metadata.uid.clone()),
@@ -478,16 +437,6 @@ fn claim_reference(claim: &PersistentVolumeClaim) -> Value {
         "name": &*meta.name,
         "uid": meta.uid,
     })
-}
-
-/// The finalizers but one, for exactly the state that we know.
-fn without_finalizer(meta: &Meta, finalizer: &str) -> Value {
-    let kept: Vec<&Istr> = meta
-        .finalizers
-        .iter()
-        .filter(|held| **held != *finalizer)
-        .collect();
-    json!({"metadata": {"finalizers": kept, "resourceVersion": meta.resource_version.to_string()}})
 }
 
 /// The patch, for the object with this uid alone.

@@ -21,8 +21,6 @@ pub(super) enum ClaimPlan {
     },
     /// Its volume is gone.
     Lose,
-    /// It is being deleted and no pod uses it any more: take its protection away.
-    Unprotect,
     /// Say why nothing happens.
     Explain(&'static str, &'static str),
 }
@@ -32,8 +30,6 @@ pub(super) enum ClaimPlan {
 pub(super) enum VolumePlan {
     Nothing,
     Delete,
-    /// It is being deleted and its claim is gone: take its protection away.
-    Unprotect,
     SetPhase(&'static str),
 }
 
@@ -43,24 +39,16 @@ pub(super) struct Surroundings<'a> {
     pub(super) default_class: Option<&'a str>,
     /// All volumes, in any order.
     pub(super) volumes: &'a [Arc<PersistentVolume>],
-    /// Does a pod on some node use the claim?
-    pub(super) in_use: bool,
     /// Can the volume be reached from the node?
     pub(super) reaches: &'a dyn Fn(&PersistentVolume, &str) -> bool,
 }
-
-pub(super) const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
-pub(super) const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 
 /// The provisioner of classes whose volumes people make by hand.
 const BY_HAND: &str = "kubernetes.io/no-provisioner";
 
 pub(super) fn plan_claim(claim: &PersistentVolumeClaim, around: &Surroundings<'_>) -> ClaimPlan {
     if claim.metadata.is_terminating() {
-        return match !around.in_use && claim.metadata.has_finalizer(CLAIM_PROTECTION) {
-            true => ClaimPlan::Unprotect,
-            false => ClaimPlan::Nothing,
-        };
+        return ClaimPlan::Nothing;
     }
     if !claim.spec.volume_name.is_empty() {
         return plan_named(claim, around);
@@ -185,13 +173,7 @@ pub(super) fn plan_volume(
 ) -> VolumePlan {
     let phase = volume.status.phase.as_str();
     if volume.metadata.is_terminating() {
-        let held = volume.spec.claim_ref.as_ref();
-        let in_use =
-            claim.is_some_and(|claim| held.is_some_and(|held| held.uid == claim.metadata.uid));
-        return match !in_use && volume.metadata.has_finalizer(VOLUME_PROTECTION) {
-            true => VolumePlan::Unprotect,
-            false => VolumePlan::Nothing,
-        };
+        return VolumePlan::Nothing;
     }
     let Some(held) = &volume.spec.claim_ref else {
         return to_phase(phase, "Available");
@@ -203,9 +185,13 @@ pub(super) fn plan_volume(
     if claim.is_some_and(|claim| claim.metadata.uid == held.uid) {
         return VolumePlan::Nothing;
     }
-    match volume.spec.persistent_volume_reclaim_policy == "Delete" {
-        true => VolumePlan::Delete,
-        false => to_phase(phase, "Released"),
+    // A volume that is bound is protected: it is released before it is deleted.
+    match (
+        phase,
+        volume.spec.persistent_volume_reclaim_policy == "Delete",
+    ) {
+        ("Released", true) => VolumePlan::Delete,
+        _ => to_phase(phase, "Released"),
     }
 }
 
@@ -256,7 +242,6 @@ mod tests {
             class,
             default_class: Some("standard"),
             volumes,
-            in_use: false,
             reaches: &|_, _| true,
         };
         match plan_claim(claim, &around) {
@@ -349,7 +334,10 @@ mod tests {
         let reference = json!({"namespace": "shop", "name": "data", "uid": "u1"});
         let held = volume("v", "5Gi", "", reference.clone());
         assert_eq!(plan_volume(&held, Some(&owner)), VolumePlan::Nothing);
-        assert_eq!(plan_volume(&held, None), VolumePlan::Delete);
+        assert_eq!(plan_volume(&held, None), VolumePlan::SetPhase("Released"));
+        let mut released = (*held).clone();
+        released.status.phase = "Released".into();
+        assert_eq!(plan_volume(&released, None), VolumePlan::Delete);
         let mut kept = (*held).clone();
         kept.spec.persistent_volume_reclaim_policy = "Retain".into();
         assert_eq!(plan_volume(&kept, None), VolumePlan::SetPhase("Released"));

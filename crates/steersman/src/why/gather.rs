@@ -38,6 +38,8 @@ impl Gatherer<'_> {
             "Pod" => self.owners(&mut facts).await,
             "Node" => self.around_node(&mut facts).await,
             "PodDisruptionBudget" => self.under_budget(&mut facts).await,
+            "PersistentVolumeClaim" => self.add("pods", None, &mut facts).await,
+            "PersistentVolume" => self.claim_of(&mut facts).await,
             _ => {}
         }
         self.nodes_of_unready_pods(&mut facts).await;
@@ -115,6 +117,29 @@ impl Gatherer<'_> {
         if explain::kind_of(&facts.object) == "Pod" {
             self.add("persistentvolumeclaims", None, facts).await;
             self.budgets(facts).await;
+        }
+    }
+
+    /// The claim that a volume is bound to, or kept for.
+    async fn claim_of(&self, facts: &mut Facts) {
+        let Some(resource) = self.discovery.named("persistentvolumeclaims") else {
+            return;
+        };
+        let held = |field: &str| text(&facts.object, field).to_owned();
+        let (namespace, name) = (
+            held("/spec/claimRef/namespace"),
+            held("/spec/claimRef/name"),
+        );
+        if name.is_empty() {
+            return;
+        }
+        match self.connection.get(resource, &namespace, &name).await {
+            Ok(claim) => facts.related.push(claim),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => {
+                let why = self.cannot_read(resource, &name, &error);
+                facts.could_not_read(&resource.kind, why);
+            }
         }
     }
 

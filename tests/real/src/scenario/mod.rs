@@ -70,6 +70,7 @@ impl Scenario {
             }
             "node" | "taint" => Part::Nodes,
             "legacytoken" => Part::Restarts,
+            "pv" | "pvc" | "vac" => Part::Storage,
             _ => Part::Housekeeping,
         }
     }
@@ -116,6 +117,9 @@ impl Scenario {
             "clusterrole" => vec!["clusterrole-aggregation-controller"],
             "node" => vec!["node-lifecycle-controller", "taint-eviction-controller"],
             "taint" => vec!["taint-eviction-controller"],
+            "pv" => vec!["persistentvolume-protection-controller"],
+            "pvc" => vec!["persistentvolumeclaim-protection-controller"],
+            "vac" => vec!["volumeattributesclass-protection-controller"],
             _ => panic!(
                 "scenario {} does not say which controllers it is about",
                 self.name

@@ -15,6 +15,8 @@ pub enum Part {
     Nodes,
     /// Scenarios in which the manager starts anew, so that each has it for itself.
     Restarts,
+    /// Claims and volumes: whoever binds them has an opinion of every claim.
+    Storage,
 }
 
 /// What scenarios of workloads are about; others would only add noise of their own.
@@ -47,6 +49,13 @@ const NODES: [&str; 2] = ["node-lifecycle-controller", "taint-eviction-controlle
 /// What scenarios are about that restart their manager: this one looks once a day, and when it starts.
 const RESTARTS: [&str; 1] = ["legacy-serviceaccount-token-cleaner-controller"];
 
+/// What scenarios of claims and volumes are about.
+const STORAGE: [&str; 3] = [
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+    "volumeattributesclass-protection-controller",
+];
+
 /// So few finished pods may stay, in the whole cluster: one scenario makes more.
 const FINISHED_PODS: &str = "--terminated-pod-gc-threshold=2";
 
@@ -66,11 +75,12 @@ const SHORT_PATIENCE: [&str; 4] = [
 const SHORT_MEMORY: &str = "--legacy-service-account-token-clean-up-period=1s";
 
 impl Part {
-    pub const ALL: [Part; 4] = [
+    pub const ALL: [Part; 5] = [
         Part::Workloads,
         Part::Housekeeping,
         Part::Nodes,
         Part::Restarts,
+        Part::Storage,
     ];
 
     /// What runs while these scenarios are played: what the part is about, and what they name.
@@ -80,6 +90,7 @@ impl Part {
             Part::Housekeeping => &HOUSEKEEPING,
             Part::Nodes => &NODES,
             Part::Restarts => &RESTARTS,
+            Part::Storage => &STORAGE,
         };
         let named = scenarios.iter().flat_map(Scenario::controllers);
         let mut all: Vec<String> = own.iter().map(ToString::to_string).chain(named).collect();
@@ -94,6 +105,7 @@ impl Part {
             Part::Housekeeping => &[FINISHED_PODS],
             Part::Nodes => &SHORT_PATIENCE,
             Part::Restarts => &[SHORT_MEMORY],
+            Part::Storage => &[],
         };
         flags.iter().map(ToString::to_string).collect()
     }
@@ -102,14 +114,14 @@ impl Part {
     pub(crate) fn quiet_at_the_end(self) -> Option<Duration> {
         match self {
             Part::Nodes => Some(LOOKS_AT_NODES),
-            Part::Workloads | Part::Housekeeping | Part::Restarts => None,
+            Part::Workloads | Part::Housekeeping | Part::Restarts | Part::Storage => None,
         }
     }
 
     /// How many of its scenarios are played at a time, of those that a machine can carry.
     pub(crate) fn at_a_time(self, most: usize) -> usize {
         match self {
-            Part::Workloads | Part::Housekeeping | Part::Nodes => most,
+            Part::Workloads | Part::Housekeeping | Part::Nodes | Part::Storage => most,
             Part::Restarts => 1,
         }
     }

@@ -62,7 +62,7 @@ const KINDS: [(&str, &str, &str, &str); 19] = [
 
 /// Kinds without a namespace. Scenarios share a cluster, so their objects carry the scenario's namespace
 /// in front of their names.
-const CLUSTER_KINDS: [(&str, &str, &str, &str); 3] = [
+const CLUSTER_KINDS: [(&str, &str, &str, &str); 6] = [
     ("node", "Node", "/api/v1", "nodes"),
     ("namespace", "Namespace", "/api/v1", "namespaces"),
     (
@@ -70,6 +70,19 @@ const CLUSTER_KINDS: [(&str, &str, &str, &str); 3] = [
         "ClusterRole",
         "/apis/rbac.authorization.k8s.io/v1",
         "clusterroles",
+    ),
+    ("pv", "PersistentVolume", "/api/v1", "persistentvolumes"),
+    (
+        "storageclass",
+        "StorageClass",
+        "/apis/storage.k8s.io/v1",
+        "storageclasses",
+    ),
+    (
+        "vac",
+        "VolumeAttributesClass",
+        "/apis/storage.k8s.io/v1",
+        "volumeattributesclasses",
     ),
 ];
 
@@ -93,7 +106,7 @@ pub(crate) const RECORDED: [&str; 15] = [
 ];
 
 /// What of the cluster belongs to a scenario.
-pub(crate) const RECORDED_OF_CLUSTER: [&str; 3] = ["node", "namespace", "clusterrole"];
+pub(crate) const RECORDED_OF_CLUSTER: [&str; 5] = ["node", "namespace", "clusterrole", "pv", "vac"];
 
 /// The path of all objects of a kind in a namespace, or of a kind that has none.
 pub(crate) fn collection(kind: &str, namespace: &str) -> Result<String> {

@@ -30,6 +30,11 @@ fn stories_with_a_restart_are_the_same_everywhere() {
     agree(Part::Restarts);
 }
 
+#[test]
+fn scenarios_of_storage_are_the_same_everywhere() {
+    agree(Part::Storage);
+}
+
 /// `SCENARIOS=rolling,recreate` picks some.
 fn agree(part: Part) {
     let wanted = std::env::var("SCENARIOS").unwrap_or_default();

@@ -87,6 +87,8 @@ pub struct Exit {
 pub struct Volume {
     pub name: Istr,
     pub claim_name: Istr,
+    /// The claim is created for the pod, from a template in it, and is named after both.
+    pub is_ephemeral: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Default)]

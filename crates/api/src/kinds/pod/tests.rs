@@ -192,7 +192,11 @@ fn protobuf_and_json_give_the_same_view() {
     // All that a view can hold is in these files.
     let pod = Pod::decode_protobuf(message).unwrap();
     assert_eq!(pod.target_node(), Some("n1"));
-    assert_eq!(pod.volumes()[0].claim_name, "data-web-0");
+    let claims = pod.volumes().iter();
+    let claims: Vec<(&str, bool)> = claims
+        .map(|volume| (&*volume.claim_name, volume.is_ephemeral))
+        .collect();
+    assert_eq!(claims, [("data-web-0", false), ("web-0-scratch", true)]);
     assert_eq!((pod.status.restarts, pod.status.sidecar_restarts), (5, 3));
     assert!(pod.is_ready() && pod.is_terminating() && pod.condition("DisruptionTarget").is_some());
     assert_eq!(pod.metadata.finalizers.len() + pod.metadata.owners.len(), 2);

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use super::{
@@ -45,10 +46,15 @@ impl From<Wire<'_>> for Pod {
             .filtered(|key| ANNOTATIONS.contains(&key));
         // A job's policy may ask for any condition of a pod that failed, or counts as failed.
         let judged = spec.may_end() && (status.phase == "Failed" || metadata.is_terminating());
+        let own = spec.own(
+            &metadata.name,
+            status.ended(&spec),
+            status.conditions(judged),
+        );
         Pod {
             metadata,
             status: status.view(&spec),
-            own: spec.own(status.ended(&spec), status.conditions(judged)),
+            own,
             body: BODIES.intern(PodBody {
                 ports: spec.named_ports(),
                 restart_policy: spec.restart_policy,
@@ -119,6 +125,7 @@ struct WireVolume<'a> {
     name: Cow<'a, str>,
     #[serde(borrow)]
     persistent_volume_claim: Option<Claim<'a>>,
+    ephemeral: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize, Default)]
@@ -196,19 +203,14 @@ impl Spec<'_> {
 
     fn own(
         &self,
+        pod: &str,
         ended: Option<Box<Ended>>,
         conditions: Box<[PodCondition]>,
     ) -> Option<Box<PodOwn>> {
         let volumes: Box<[Volume]> = self
             .volumes
             .iter()
-            .filter_map(|volume| {
-                let claim = volume.persistent_volume_claim.as_ref()?;
-                Some(Volume {
-                    name: Istr::new(&volume.name),
-                    claim_name: Istr::new(&claim.claim_name),
-                })
-            })
+            .filter_map(|volume| volume.view(pod))
             .collect();
         let nothing = self.hostname.is_empty()
             && volumes.is_empty()
@@ -251,6 +253,24 @@ impl Spec<'_> {
         self.init_containers
             .iter()
             .any(|container| container.name == name && container.restart_policy == "Always")
+    }
+}
+
+impl WireVolume<'_> {
+    /// `None` where it stands for no claim.
+    fn view(&self, pod: &str) -> Option<Volume> {
+        let claim = self.persistent_volume_claim.as_ref();
+        let is_ephemeral = claim.is_none() && self.ephemeral.is_some();
+        let claim_name = match claim {
+            Some(claim) => Istr::new(&claim.claim_name),
+            None if is_ephemeral => Istr::new(&format!("{pod}-{}", self.name)),
+            None => return None,
+        };
+        Some(Volume {
+            name: Istr::new(&self.name),
+            claim_name,
+            is_ephemeral,
+        })
     }
 }
 
@@ -496,14 +516,31 @@ impl<'a> Message<'a> for WireIp<'a> {
 
 impl<'a> Message<'a> for WireVolume<'a> {
     fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
-        /// A claim within the volume's source.
-        const CLAIM: [u32; 1] = [10];
         match field {
             1 => self.name = value.text()?.into(),
-            2 => descend(value, &CLAIM, &mut |claim| {
-                self.persistent_volume_claim = Some(claim.message()?);
-                Ok(())
-            })?,
+            2 => {
+                let source: Source<'_> = value.message()?;
+                self.persistent_volume_claim = source.claim;
+                self.ephemeral = source.ephemeral;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Where a volume comes from, which JSON has in the volume itself.
+#[derive(Default)]
+struct Source<'a> {
+    claim: Option<Claim<'a>>,
+    ephemeral: Option<IgnoredAny>,
+}
+
+impl<'a> Message<'a> for Source<'a> {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match field {
+            10 => self.claim = Some(value.message()?),
+            29 => self.ephemeral = Some(IgnoredAny),
             _ => {}
         }
         Ok(())

@@ -1,0 +1,54 @@
+//! Changes of whole objects, for roles that may update and not patch.
+//!
+//! The object is read, our fields are changed in the text that came, and the whole is written back with the revision
+//! that was read: what a newer API server put in passes through, and whoever wrote in between is not overwritten.
+
+use api::json::Node;
+use api::{Meta, Resource};
+use bytes::Bytes;
+use client::Client;
+use runtime::Error;
+
+/// An object as the API server has it now: as a view, and whole.
+pub(crate) struct Live<K> {
+    pub view: K,
+    whole: Node,
+}
+
+impl<K: Resource> Live<K> {
+    /// Reads the object that was seen as `meta`. None if it is gone, or another has its name.
+    pub async fn read(client: &Client, meta: &Meta) -> Result<Option<Live<K>>, Error> {
+        let body = match client.get(&K::TYPE, &meta.namespace, &meta.name).await {
+            Ok(body) => body,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let live: Live<K> = Live::parse(&body)?;
+        Ok((live.view.meta().uid == meta.uid).then_some(live))
+    }
+
+    /// Writes the object, or a subresource of it, with what `edit` changes. The view is then what came of it.
+    pub async fn put(
+        &mut self,
+        client: &Client,
+        subresource: Option<&str>,
+        edit: impl FnOnce(&mut Node),
+    ) -> Result<(), Error> {
+        edit(&mut self.whole);
+        let meta = self.view.meta();
+        let body = self.whole.to_string();
+        let answer = client
+            .replace(&K::TYPE, &meta.namespace, &meta.name, subresource, body)
+            .await?;
+        *self = Live::parse(&answer)?;
+        Ok(())
+    }
+
+    fn parse(body: &Bytes) -> Result<Live<K>, Error> {
+        let retry = |error: &dyn std::fmt::Display| Error::Retry(error.to_string());
+        let view = K::decode(body).map_err(|error| retry(&error))?;
+        let text = std::str::from_utf8(body).map_err(|error| retry(&error))?;
+        let whole = Node::parse(text).map_err(|error| retry(&error))?;
+        Ok(Live { view, whole })
+    }
+}

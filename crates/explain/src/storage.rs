@@ -1,0 +1,140 @@
+//! Claims and volumes: what they are bound to, and who uses them.
+
+use serde_json::Value;
+
+use crate::facts::Facts;
+use crate::json::{list, text};
+use crate::{Draft, Obstacle, State, help};
+
+/// How many users are named.
+const USERS_MAX: usize = 5;
+
+pub(crate) fn explain_claim(facts: &Facts, draft: &mut Draft<'_>) {
+    let claim = &facts.object;
+    let size = text(claim, "/spec/resources/requests/storage");
+    let class = match text(claim, "/spec/storageClassName") {
+        "" => "of no class".to_owned(),
+        class => format!("of class {class}"),
+    };
+    let modes = modes(claim);
+    draft.wants(format!("a volume {class} with {size}{modes}"));
+    let phase = text(claim, "/status/phase");
+    match text(claim, "/spec/volumeName") {
+        "" => draft.sees(format!("phase {phase}, no volume")),
+        volume => draft.sees(format!("phase {phase}, volume {volume}")),
+    }
+    let users: Vec<String> = users(facts, claim)
+        .map(|pod| text(pod, "/metadata/name").to_owned())
+        .collect();
+    if !users.is_empty() {
+        draft.sees(format!("used by {}", names(&users)));
+    }
+    match phase {
+        "Bound" => draft.conclude(
+            State::Settled,
+            format!("is bound to {}", text(claim, "/spec/volumeName")),
+        ),
+        "Lost" => draft.conclude(
+            State::Stuck,
+            "has lost its volume: what was on it is gone, and the claim gets no other",
+        ),
+        _ => {}
+    }
+}
+
+pub(crate) fn explain_volume(facts: &Facts, draft: &mut Draft<'_>) {
+    let volume = &facts.object;
+    let size = text(volume, "/spec/capacity/storage");
+    draft.wants(format!("to give {size}{} to a claim", modes(volume)));
+    let policy = text(volume, "/spec/persistentVolumeReclaimPolicy");
+    let phase = text(volume, "/status/phase");
+    let claim = match text(volume, "/spec/claimRef/name") {
+        "" => "no claim".to_owned(),
+        name => format!("claim {}/{name}", text(volume, "/spec/claimRef/namespace")),
+    };
+    draft.sees(format!("phase {phase}, {claim}, reclaim policy {policy}"));
+    match phase {
+        "Bound" => draft.conclude(State::Settled, format!("is bound to {claim}")),
+        "Available" => draft.conclude(State::Settled, "waits for a claim that it suits"),
+        "Released" if policy == "Retain" => draft.conclude(
+            State::Settled,
+            "its claim is gone; it is retained with what is on it until somebody deletes it",
+        ),
+        "Failed" => draft.conclude(
+            State::Stuck,
+            format!(
+                "could not be reclaimed: {}",
+                text(volume, "/status/message")
+            ),
+        ),
+        _ => {}
+    }
+}
+
+/// What keeps a claim or a volume from being deleted: who uses it.
+pub(crate) fn note_users(facts: &Facts, draft: &mut Draft<'_>) {
+    let object = &facts.object;
+    match facts.kind() {
+        "PersistentVolumeClaim" => {
+            for pod in users(facts, object) {
+                let node = text(pod, "/spec/nodeName");
+                if node.is_empty() {
+                    continue;
+                }
+                let command = format!("delete pod {}", text(pod, "/metadata/name"));
+                let why = "lets the claim go, if the pod is not needed any more";
+                draft.offer(help::on(facts, &command, why));
+                draft.in_the_way(used_by(facts, pod, format!("uses it on node {node}")));
+            }
+        }
+        "PersistentVolume" => {
+            let uid = text(object, "/spec/claimRef/uid");
+            let mut claims = facts.of_kind("PersistentVolumeClaim");
+            if let Some(claim) = claims.find(|claim| text(claim, "/metadata/uid") == uid) {
+                draft.in_the_way(used_by(facts, claim, "is bound to it".to_owned()));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn used_by(facts: &Facts, user: &Value, why: String) -> Obstacle {
+    Obstacle {
+        object: facts.name_of(user),
+        more: 0,
+        why,
+        since: None,
+        passing: false,
+    }
+}
+
+/// The pods that name a claim, also as one that was created for them.
+fn users<'a>(facts: &'a Facts, claim: &'a Value) -> impl Iterator<Item = &'a Value> {
+    let name = text(claim, "/metadata/name");
+    facts.of_kind("Pod").filter(move |pod| {
+        let pod_name = text(pod, "/metadata/name");
+        list(pod, "/spec/volumes").iter().any(|volume| {
+            let for_pod = || format!("{pod_name}-{}", text(volume, "/name"));
+            text(volume, "/persistentVolumeClaim/claimName") == name
+                || volume.get("ephemeral").is_some() && for_pod() == name
+        })
+    })
+}
+
+fn modes(object: &Value) -> String {
+    let modes = list(object, "/spec/accessModes");
+    let modes: Vec<&str> = modes.iter().filter_map(Value::as_str).collect();
+    match modes.is_empty() {
+        true => String::new(),
+        false => format!(", {}", modes.join(" and ")),
+    }
+}
+
+fn names(all: &[String]) -> String {
+    let named = all.iter().take(USERS_MAX).map(|name| format!("pod/{name}"));
+    let named: Vec<String> = named.collect();
+    match all.len().saturating_sub(USERS_MAX) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}

@@ -1,0 +1,74 @@
+//! Claims and volumes.
+
+use super::check;
+use expect_test::expect;
+
+#[test]
+fn a_claim_is_held_by_the_pods_that_use_it() {
+    check(
+        "
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: shop, uid: c, deletionTimestamp: '2026-01-01T11:58:00Z', finalizers: [kubernetes.io/pvc-protection]}
+spec: {storageClassName: fast, accessModes: [ReadWriteOnce], volumeName: v, resources: {requests: {storage: 1Gi}}}
+status: {phase: Bound}
+---
+kind: Pod
+metadata: {name: db, namespace: shop}
+spec: {nodeName: n1, volumes: [{name: d, persistentVolumeClaim: {claimName: data}}]}
+---
+kind: Pod
+metadata: {name: other, namespace: shop}
+spec: {nodeName: n1, volumes: [{name: d, persistentVolumeClaim: {claimName: other}}]}
+---
+controller: persistentvolumeclaim-protection-controller
+object: {kind: PersistentVolumeClaim, namespace: shop, name: data, uid: c}
+lines: [{class: waits, reason: InUse, what: 'is kept until pod db is gone, which uses it'}]",
+        expect![[r#"
+            persistentvolumeclaim/data in shop: is being deleted; held by finalizer kubernetes.io/pvc-protection as long as a pod uses it
+
+            wants       a volume of class fast with 1Gi, ReadWriteOnce
+
+            sees        phase Bound, volume v
+                        used by pod/db
+
+            waits       is kept until pod db is gone, which uses it
+
+            in the way  pod/db: uses it on node n1
+                        persistentvolumeclaim/data: held by finalizer kubernetes.io/pvc-protection as long as a pod uses it (for 2m)
+
+            would help  kubectl delete pod db -n shop
+                        lets the claim go, if the pod is not needed any more
+
+            Source: the controllers themselves, at https://here.
+        "#]],
+    );
+}
+
+#[test]
+fn a_volume_is_held_by_its_claim() {
+    check(
+        "
+kind: PersistentVolume
+metadata: {name: v, uid: v, deletionTimestamp: '2026-01-01T11:58:00Z', finalizers: [kubernetes.io/pv-protection]}
+spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], persistentVolumeReclaimPolicy: Retain, claimRef: {namespace: shop, name: data, uid: c}}
+status: {phase: Bound}
+---
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: shop, uid: c}",
+        expect![[r#"
+            persistentvolume/v: is being deleted; held by finalizer kubernetes.io/pv-protection as long as a claim is bound to it
+
+            wants       to give 1Gi, ReadWriteOnce to a claim
+
+            sees        phase Bound, claim shop/data, reclaim policy Retain
+
+            in the way  persistentvolumeclaim/data: is bound to it
+                        persistentvolume/v: held by finalizer kubernetes.io/pv-protection as long as a claim is bound to it (for 2m)
+
+            would help  kubectl describe persistentvolume/v
+                        shows its events
+
+            Source: the controllers themselves, at https://here.
+        "#]],
+    );
+}
