@@ -5,10 +5,10 @@
 
 use crate::descriptor::Descriptor;
 use crate::{
-    cluster_role_aggregation, cronjob, daemonset, deployment, endpoints, endpointslice,
-    endpointslice_mirroring, garbage_collector, job, legacy_token_cleaner, namespace,
-    node_lifecycle, pod_gc, replicaset, root_ca_publisher, service_account, service_account_token,
-    statefulset, taint_eviction, ttl, ttl_after_finished,
+    cluster_role_aggregation, cronjob, csr_approving, csr_cleaner, csr_signing, daemonset,
+    deployment, endpoints, endpointslice, endpointslice_mirroring, garbage_collector, job,
+    legacy_token_cleaner, namespace, node_lifecycle, pod_gc, replicaset, root_ca_publisher,
+    service_account, service_account_token, statefulset, taint_eviction, ttl, ttl_after_finished,
 };
 
 pub static ALL: [Descriptor; 52] = [
@@ -48,21 +48,9 @@ pub static ALL: [Descriptor; 52] = [
     ),
     statefulset::DESCRIPTOR,
     cronjob::DESCRIPTOR,
-    Descriptor::named(
-        "certificatesigningrequest-signing-controller",
-        "csrsigning",
-        "certificate-controller",
-    ),
-    Descriptor::named(
-        "certificatesigningrequest-approving-controller",
-        "csrapproving",
-        "certificate-controller",
-    ),
-    Descriptor::named(
-        "certificatesigningrequest-cleaner-controller",
-        "csrcleaner",
-        "certificate-controller",
-    ),
+    csr_signing::DESCRIPTOR,
+    csr_approving::DESCRIPTOR,
+    csr_cleaner::DESCRIPTOR,
     Descriptor::named(
         "podcertificaterequest-cleaner-controller",
         "",

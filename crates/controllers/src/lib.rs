@@ -7,9 +7,13 @@
 //! what each looks after is its [`oracle::Oracle`].
 
 mod all;
+pub mod certificates;
 pub mod cluster_role_aggregation;
 pub mod config;
 pub mod cronjob;
+pub mod csr_approving;
+pub mod csr_cleaner;
+pub mod csr_signing;
 pub mod daemonset;
 pub mod deployment;
 mod descriptor;
@@ -24,6 +28,7 @@ pub mod namespace;
 pub mod node_lifecycle;
 pub mod oracle;
 pub mod pod_gc;
+mod private_key;
 pub mod replicaset;
 pub mod root_ca_publisher;
 pub mod service_account;

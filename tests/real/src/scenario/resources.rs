@@ -62,7 +62,7 @@ const KINDS: [(&str, &str, &str, &str); 19] = [
 
 /// Kinds without a namespace. Scenarios share a cluster, so their objects carry the scenario's namespace
 /// in front of their names.
-const CLUSTER_KINDS: [(&str, &str, &str, &str); 3] = [
+const CLUSTER_KINDS: [(&str, &str, &str, &str); 4] = [
     ("node", "Node", "/api/v1", "nodes"),
     ("namespace", "Namespace", "/api/v1", "namespaces"),
     (
@@ -70,6 +70,12 @@ const CLUSTER_KINDS: [(&str, &str, &str, &str); 3] = [
         "ClusterRole",
         "/apis/rbac.authorization.k8s.io/v1",
         "clusterroles",
+    ),
+    (
+        "csr",
+        "CertificateSigningRequest",
+        "/apis/certificates.k8s.io/v1",
+        "certificatesigningrequests",
     ),
 ];
 
@@ -93,7 +99,7 @@ pub(crate) const RECORDED: [&str; 15] = [
 ];
 
 /// What of the cluster belongs to a scenario.
-pub(crate) const RECORDED_OF_CLUSTER: [&str; 3] = ["node", "namespace", "clusterrole"];
+pub(crate) const RECORDED_OF_CLUSTER: [&str; 4] = ["node", "namespace", "clusterrole", "csr"];
 
 /// The path of all objects of a kind in a namespace, or of a kind that has none.
 pub(crate) fn collection(kind: &str, namespace: &str) -> Result<String> {
