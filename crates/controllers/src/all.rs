@@ -38,21 +38,9 @@ pub static ALL: [Descriptor; 52] = [
     crate::disruption::DESCRIPTOR,
     crate::statefulset::DESCRIPTOR,
     crate::cronjob::DESCRIPTOR,
-    Descriptor::named(
-        "certificatesigningrequest-signing-controller",
-        "csrsigning",
-        "certificate-controller",
-    ),
-    Descriptor::named(
-        "certificatesigningrequest-approving-controller",
-        "csrapproving",
-        "certificate-controller",
-    ),
-    Descriptor::named(
-        "certificatesigningrequest-cleaner-controller",
-        "csrcleaner",
-        "certificate-controller",
-    ),
+    crate::csr_signing::DESCRIPTOR,
+    crate::csr_approving::DESCRIPTOR,
+    crate::csr_cleaner::DESCRIPTOR,
     Descriptor::named(
         "podcertificaterequest-cleaner-controller",
         "",

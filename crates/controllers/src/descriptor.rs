@@ -168,6 +168,8 @@ pub struct Environment {
     pub root_ca: Option<String>,
     /// The PEM of --service-account-private-key-file, which was checked when it was read.
     pub service_account_key: Option<Vec<u8>>,
+    /// The CA that signs requests where no flag names one.
+    pub cluster_ca: Option<crate::csr_signing::CaSource>,
     pub config: Config,
     pub gates: Gates,
     pub clock: Clock,

@@ -7,9 +7,13 @@
 //! what each looks after is its [`oracle::Oracle`].
 
 mod all;
+pub mod certificates;
 pub mod cluster_role_aggregation;
 pub mod config;
 pub mod cronjob;
+pub mod csr_approving;
+pub mod csr_cleaner;
+pub mod csr_signing;
 pub mod daemonset;
 pub mod deployment;
 mod descriptor;
@@ -26,6 +30,7 @@ pub mod namespace;
 pub mod node_lifecycle;
 pub mod oracle;
 pub mod pod_gc;
+mod private_key;
 pub mod pv_protection;
 pub mod pvc_protection;
 pub mod replicaset;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use api::{Clock, Rng, Time};
 use client::Client;
+use controllers::csr_signing::CaSource;
 use controllers::garbage_collector::Memory;
 use controllers::{ALL, Environment};
 use runtime::informer::StreamOptions;
@@ -34,6 +35,10 @@ fn environment(metrics: &Metrics) -> Environment {
         collector: Memory::new(silence(), stream),
         root_ca: Some("the root".into()),
         service_account_key: key.ok(),
+        cluster_ca: Some(CaSource::Fixed {
+            certificate: include_str!("../../controllers/src/certificates/testdata/ca.crt").into(),
+            key: include_str!("../../controllers/src/certificates/testdata/ca.key").into(),
+        }),
         config: options.config.controllers.clone(),
         gates: options.gates.for_controllers(),
         clock: Clock::new(|| Time::from_unix(0).micro()),

@@ -350,6 +350,8 @@ fn manager(process: &Process, identities: &Identities, selected: Selected) -> Ma
             metadata,
             root_ca: process.root_ca.clone(),
             service_account_key: process.service_account_key.clone(),
+            // Flags name its files.
+            cluster_ca: None,
             config: options.config.controllers.clone(),
             gates: options.gates.for_controllers(),
             clock: process.clock.clone(),

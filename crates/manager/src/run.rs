@@ -69,6 +69,7 @@ impl Manager {
                 metadata: client("metadata-informers"),
                 root_ca: None,
                 service_account_key: None,
+                cluster_ca: None,
                 config: options.config.controllers.clone(),
                 gates: options.gates.for_controllers(),
                 clock,

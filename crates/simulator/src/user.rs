@@ -108,6 +108,14 @@ impl User {
                 self.strategic(&target.resource, target.namespace, &target.name, patch)
                     .await
             }
+            UserAction::ChangePart(target, subresource, patch, _) => {
+                let patch = Patch::Strategic(Bytes::from(patch.to_string()));
+                let (resource, name) = (&target.resource, &*target.name);
+                self.client
+                    .patch(resource, target.namespace, name, Some(subresource), &patch)
+                    .await
+                    .map(drop)
+            }
             UserAction::Delete(target, policy) => {
                 let (resource, name) = (&target.resource, &target.name);
                 self.delete(resource, target.namespace, name, *policy).await

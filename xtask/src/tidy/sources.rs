@@ -13,7 +13,7 @@ const LINES_AT_MOST: usize = 700;
 /// An essay says at least what converges, what wakes it, what it writes and what it mirrors.
 const ESSAY_LINES_AT_LEAST: usize = 5;
 /// Modules of the controllers crate that are no controllers but what controllers share.
-const SHARED: [&str; 8] = [
+const SHARED: &[&str] = &[
     "all",
     "config",
     "descriptor",
@@ -22,6 +22,8 @@ const SHARED: [&str; 8] = [
     "scale",
     "service_endpoints",
     "storage",
+    "certificates",
+    "private_key",
     "workload",
 ];
 /// Those that know all controllers.

@@ -3,6 +3,7 @@
 //! A new kind is a file here: a struct that derives `Deserialize` for what is read, and
 //! [`view!`](crate::view) for its place in the API.
 
+mod certificate_signing_request;
 mod cluster_role;
 mod config_map;
 mod controller_revision;
@@ -29,6 +30,10 @@ mod statefulset;
 mod strategy;
 mod volume_attributes_class;
 
+pub use certificate_signing_request::{
+    CERTIFICATE_APPROVED, CERTIFICATE_DENIED, CERTIFICATE_FAILED, CertificateSigningRequest,
+    CertificateSigningRequestSpec, CertificateSigningRequestStatus,
+};
 pub use cluster_role::{AggregationRule, ClusterRole, PolicyRule};
 pub use config_map::{ConfigMap, ROOT_CA_CONFIG_MAP};
 pub use controller_revision::{ControllerRevision, RevisionData};

@@ -14,6 +14,8 @@ pub enum UserAction {
     CreateSecretOf(Target, Value),
     /// A strategic merge patch, and what it means in words.
     Change(Target, Value, String),
+    /// The same of a subresource.
+    ChangePart(Target, &'static str, Value, String),
     Delete(Target, Propagation),
     DeletePod(Target, usize),
     /// Through the eviction subresource.
@@ -98,6 +100,18 @@ impl UserAction {
         UserAction::Change(Target::of::<K>(namespace, name), patch, what.to_owned())
     }
 
+    /// The same through a subresource.
+    pub fn change_part<K: Resource>(
+        namespace: &'static str,
+        name: &str,
+        subresource: &'static str,
+        patch: Value,
+        what: &str,
+    ) -> UserAction {
+        let target = Target::of::<K>(namespace, name);
+        UserAction::ChangePart(target, subresource, patch, what.to_owned())
+    }
+
     pub fn delete<K: Resource>(namespace: &'static str, name: &str) -> UserAction {
         UserAction::Delete(Target::of::<K>(namespace, name), Propagation::Background)
     }
@@ -108,6 +122,7 @@ impl UserAction {
             UserAction::Create(target, _)
             | UserAction::CreateSecretOf(target, _)
             | UserAction::Change(target, ..)
+            | UserAction::ChangePart(target, ..)
             | UserAction::Delete(target, _)
             | UserAction::FinishJob(target) => Some(target),
             _ => None,
@@ -131,7 +146,9 @@ impl fmt::Display for UserAction {
                 f,
                 "creates a secret that belongs to {owner} and to one that does not exist"
             ),
-            UserAction::Change(target, _, what) => write!(f, "{what}: {target}"),
+            UserAction::Change(target, _, what) | UserAction::ChangePart(target, _, _, what) => {
+                write!(f, "{what}: {target}")
+            }
             UserAction::Delete(target, policy) => write!(f, "deletes {target} ({policy:?})"),
             UserAction::DeletePod(target, nth) => write!(f, "deletes pod {nth} of {target}"),
             UserAction::EvictPod(target, nth) => write!(f, "evicts pod {nth} of {target}"),

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::{Signer, controller, owner};
+use crate::private_key::{Curve, Key};
 
 // Made for these tests and used nowhere else.
 const RSA_PKCS1: &[u8] = include_bytes!("testdata/rsa_pkcs1.pem");
@@ -65,7 +66,7 @@ fn signatures_verify() {
     let token = signer.legacy_token("ns", "acc", "u-1", "sec").unwrap();
     let (message, signed) = token.rsplit_once('.').unwrap();
     let signed = BASE64_URL_SAFE_NO_PAD.decode(signed).unwrap();
-    let super::sign::Key::Ecdsa(pair, "ES256") = &signer.key else {
+    let Key::Ecdsa(pair, Curve::P256) = &signer.private.key else {
         panic!("a P-256 key");
     };
     UnparsedPublicKey::new(
@@ -78,7 +79,7 @@ fn signatures_verify() {
     let token = signer.legacy_token("ns", "acc", "u-1", "sec").unwrap();
     let (message, signed) = token.rsplit_once('.').unwrap();
     let signed = BASE64_URL_SAFE_NO_PAD.decode(signed).unwrap();
-    let super::sign::Key::Rsa(pair) = &signer.key else {
+    let Key::Rsa(pair) = &signer.private.key else {
         panic!("an RSA key");
     };
     UnparsedPublicKey::new(

@@ -14,6 +14,16 @@ pub async fn put_status<K: Resource>(
     meta: &Meta,
     status: &impl Serialize,
 ) -> Result<u64, Error> {
+    put_status_through::<K>("status", client, meta, status).await
+}
+
+/// As [`put_status`], through another subresource that writes a part of the status.
+pub async fn put_status_through<K: Resource>(
+    subresource: &str,
+    client: &Client,
+    meta: &Meta,
+    status: &impl Serialize,
+) -> Result<u64, Error> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Body<'a, S> {
@@ -35,7 +45,13 @@ pub async fn put_status<K: Resource>(
     })
     .expect("views serialise");
     let answer = client
-        .replace(&K::TYPE, &meta.namespace, &meta.name, Some("status"), body)
+        .replace(
+            &K::TYPE,
+            &meta.namespace,
+            &meta.name,
+            Some(subresource),
+            body,
+        )
         .await?;
     Ok(revision(&answer))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use api::{Clock, MicroTime};
 use client::{Client, Transport};
 use controllers::Environment;
+use controllers::csr_signing::CaSource;
 use controllers::garbage_collector::Memory;
 use controllers::oracle::Actor;
 use manager::run::{Manager, select};
@@ -44,6 +45,10 @@ pub(crate) const ROOT_CA: &str = "the root of all trust\n";
 /// Signs tokens. An RSA key, because its signatures are the same each time.
 const SERVICE_ACCOUNT_KEY: &[u8] =
     include_bytes!("../../../controllers/src/service_account_token/testdata/rsa_pkcs8.pem");
+
+/// Signs certificates. Of RSA for the same reason.
+const CA_CERTIFICATE: &str = include_str!("../../../controllers/src/certificates/testdata/ca.crt");
+const CA_KEY: &str = include_str!("../../../controllers/src/certificates/testdata/ca.key");
 
 /// Old tokens go after a day: runs of a year are for others.
 const FLAGS: [&str; 2] = [
@@ -150,6 +155,10 @@ impl Cluster {
                 collector: Memory::new(own.clone(), stream),
                 root_ca: Some(ROOT_CA.to_owned()),
                 service_account_key: Some(SERVICE_ACCOUNT_KEY.to_vec()),
+                cluster_ca: Some(CaSource::Fixed {
+                    certificate: CA_CERTIFICATE.into(),
+                    key: CA_KEY.into(),
+                }),
                 config: options.config.controllers.clone(),
                 gates: options.gates.for_controllers(),
                 clock,

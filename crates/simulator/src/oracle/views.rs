@@ -110,13 +110,7 @@ impl Views {
     }
 
     /// The server has changed an object.
-    pub(super) fn changed(
-        &self,
-        plural: &str,
-        key: Key,
-        revision: Option<u64>,
-        by: Option<Actor>,
-    ) {
+    pub(super) fn changed(&self, plural: &str, key: Key, revision: Option<u64>, by: Option<Actor>) {
         let mut state = self.0.lock();
         let at = state.clock.now();
         let changed = state.changed.entry(plural.to_owned()).or_default();

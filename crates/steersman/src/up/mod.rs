@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use api::{Clock, Rng};
 use clap::{Args, ValueEnum};
 use client::Client;
+use controllers::csr_signing::CaSource;
 use manager::run::Manager;
 use manager::serving::{DECISIONS, Request, Router, register_decisions};
 use manager::{Command, Options};
@@ -348,5 +349,10 @@ fn manager(options: &Options, served: &Served, clock: &Clock, rng: &Rng) -> Mana
     manager.environment.root_ca = Some(served.pki.ca_certificate.clone());
     manager.environment.service_account_key =
         Some(served.pki.service_account_key.clone().into_bytes());
+    // The server trusts clients of the same authority: what is signed here is good there.
+    manager.environment.cluster_ca = Some(CaSource::Fixed {
+        certificate: served.pki.ca_certificate.as_str().into(),
+        key: served.pki.ca_key.as_str().into(),
+    });
     manager
 }

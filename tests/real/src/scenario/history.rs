@@ -40,7 +40,7 @@ impl History {
     pub(crate) fn start(api: &Api) -> Result<History> {
         let state: Arc<Mutex<State>> = Arc::default();
         let mut paths = vec![("event", "/api/v1/events".to_owned())];
-        for kind in RECORDED.into_iter().chain(RECORDED_OF_CLUSTER) {
+        for kind in RECORDED.iter().chain(RECORDED_OF_CLUSTER).copied() {
             paths.push((kind, resources::everywhere(kind)?));
         }
         for (kind, path) in paths {

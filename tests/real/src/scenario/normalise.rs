@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value};
 
 use crate::audit::Entry;
@@ -177,10 +179,41 @@ pub(crate) fn hide_content(kind: &str, object: &mut Value) {
             *value = "set".into();
         }
     }
+    if let (true, Some(held)) = (kind == "csr", object.pointer_mut("/status/certificate")) {
+        *held = describe_certificate(held.as_str().unwrap_or("")).into();
+    }
     if let Some(day) = object.pointer_mut(MARKED_SINCE) {
         let is_day = day.as_str().is_some_and(|day| day.starts_with("20"));
         *day = if is_day { "a day" } else { "no day" }.into();
     }
+}
+
+/// A certificate without what each signature makes anew: key identifiers, serial number and the day.
+fn describe_certificate(encoded: &str) -> String {
+    let Ok(pem) = BASE64_STANDARD.decode(encoded) else {
+        return "no base64".to_owned();
+    };
+    let Ok((_, block)) = x509_parser::pem::parse_x509_pem(&pem) else {
+        return "no PEM".to_owned();
+    };
+    let Ok((_, certificate)) = x509_parser::parse_x509_certificate(&block.contents) else {
+        return "no certificate".to_owned();
+    };
+    // The authority's key differs from cluster to cluster, and its identifier with it.
+    const AUTHORITY_KEY: &str = "2.5.29.35";
+    let validity = certificate.validity();
+    let lasts = validity.not_after.timestamp() - validity.not_before.timestamp();
+    let mut text = format!("{} for {lasts} s", certificate.subject());
+    for extension in certificate.extensions() {
+        let oid = extension.oid.to_string();
+        let value = match oid.as_str() {
+            AUTHORITY_KEY => "set".to_owned(),
+            _ => format!("{:02x?}", extension.value),
+        };
+        let critical = if extension.critical { "!" } else { "" };
+        text.push_str(&format!("; {oid}{critical} {value}"));
+    }
+    text
 }
 
 /// Sorts what comes in no order that anybody promises; docs/differences.md says why.

@@ -61,7 +61,7 @@ fn objects(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String,
             .then(|| name.to_owned())
     };
     let mut all = Vec::new();
-    for kind in RECORDED_OF_CLUSTER {
+    for kind in RECORDED_OF_CLUSTER.iter().copied() {
         for object in api.list(&resources::collection(kind, "")?)? {
             let Some(name) = own(&object) else {
                 continue;
@@ -73,7 +73,7 @@ fn objects(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String,
         }
     }
     for namespace in &namespaces {
-        for kind in RECORDED {
+        for kind in RECORDED.iter().copied() {
             let objects = api.list(&resources::collection(kind, namespace)?)?;
             all.extend(objects.into_iter().map(|object| (kind, object)));
         }

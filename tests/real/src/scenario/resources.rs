@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 /// Kind as in a target like `deployment/web`, kind as in a manifest, path of the group, plural.
-const KINDS: [(&str, &str, &str, &str); 19] = [
+const KINDS: &[(&str, &str, &str, &str)] = &[
     ("deployment", "Deployment", "/apis/apps/v1", "deployments"),
     ("replicaset", "ReplicaSet", "/apis/apps/v1", "replicasets"),
     (
@@ -62,7 +62,7 @@ const KINDS: [(&str, &str, &str, &str); 19] = [
 
 /// Kinds without a namespace. Scenarios share a cluster, so their objects carry the scenario's namespace
 /// in front of their names.
-const CLUSTER_KINDS: [(&str, &str, &str, &str); 6] = [
+const CLUSTER_KINDS: &[(&str, &str, &str, &str)] = &[
     ("node", "Node", "/api/v1", "nodes"),
     ("namespace", "Namespace", "/api/v1", "namespaces"),
     (
@@ -84,10 +84,16 @@ const CLUSTER_KINDS: [(&str, &str, &str, &str); 6] = [
         "/apis/storage.k8s.io/v1",
         "volumeattributesclasses",
     ),
+    (
+        "csr",
+        "CertificateSigningRequest",
+        "/apis/certificates.k8s.io/v1",
+        "certificatesigningrequests",
+    ),
 ];
 
 /// What the final state of a namespace consists of.
-pub(crate) const RECORDED: [&str; 15] = [
+pub(crate) const RECORDED: &[&str] = &[
     "deployment",
     "replicaset",
     "statefulset",
@@ -106,7 +112,8 @@ pub(crate) const RECORDED: [&str; 15] = [
 ];
 
 /// What of the cluster belongs to a scenario.
-pub(crate) const RECORDED_OF_CLUSTER: [&str; 5] = ["node", "namespace", "clusterrole", "pv", "vac"];
+pub(crate) const RECORDED_OF_CLUSTER: &[&str] =
+    &["node", "namespace", "clusterrole", "pv", "vac", "csr"];
 
 /// The path of all objects of a kind in a namespace, or of a kind that has none.
 pub(crate) fn collection(kind: &str, namespace: &str) -> Result<String> {
@@ -119,7 +126,11 @@ pub(crate) fn collection(kind: &str, namespace: &str) -> Result<String> {
     else {
         bail!(
             "scenarios know no kind {kind:?}; there are: {}",
-            KINDS.map(|known| known.0).join(", ")
+            KINDS
+                .iter()
+                .map(|known| known.0)
+                .collect::<Vec<_>>()
+                .join(", ")
         );
     };
     Ok(format!("{group}/namespaces/{namespace}/{plural}"))
@@ -133,7 +144,7 @@ pub(crate) fn everywhere(kind: &str) -> Result<String> {
 
 /// The name of a kind in paths; its own where scenarios do not know it.
 pub(crate) fn plural(kind: &str) -> &str {
-    let known = KINDS.iter().chain(&CLUSTER_KINDS);
+    let known = KINDS.iter().chain(CLUSTER_KINDS);
     let mut known = known.filter(|known| known.0 == kind);
     known.next().map_or(kind, |known| known.3)
 }
