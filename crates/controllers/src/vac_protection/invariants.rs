@@ -7,6 +7,8 @@ use super::{DESCRIPTOR, classes_of_volume};
 use crate::oracle::{Change, Oracle, Verdict, World, no_business};
 use crate::storage::protection::{Need, need};
 
+const UNUSED: &str = "attributes classes lose their protection when nobody names them";
+
 #[derive(Default)]
 pub struct ClassProtectionOracle;
 
@@ -18,11 +20,15 @@ impl Oracle for ClassProtectionOracle {
         let lost = change
             .after::<VolumeAttributesClass>()
             .is_none_or(|after| !after.metadata.has_finalizer(VAC_PROTECTION));
-        // UPSTREAM: only caches are asked.
-        match lost && !world.may_any_lag() {
-            true => safe(&before, user_in(world, &before.metadata).as_deref()),
-            false => Ok(()),
+        if !lost {
+            return Ok(());
         }
+        // UPSTREAM: only caches are asked.
+        let claims = world.sight(&world.store::<PersistentVolumeClaim>().list());
+        let volumes = world.sight(&world.store::<PersistentVolume>().list());
+        world.check(UNUSED, claims.max(volumes), || {
+            safe(&before, user_in(world, &before.metadata).as_deref())
+        })
     }
 
     fn at_rest(&self, world: &World) -> Verdict {
