@@ -7,8 +7,8 @@ use crate::descriptor::Descriptor;
 use crate::{
     cluster_role_aggregation, cronjob, daemonset, deployment, endpoints, endpointslice,
     endpointslice_mirroring, garbage_collector, job, legacy_token_cleaner, namespace,
-    node_lifecycle, pod_gc, replicaset, root_ca_publisher, service_account, service_account_token,
-    statefulset, taint_eviction, ttl, ttl_after_finished,
+    node_lifecycle, pod_gc, replicaset, resource_quota, root_ca_publisher, service_account,
+    service_account_token, statefulset, taint_eviction, ttl, ttl_after_finished,
 };
 
 pub static ALL: [Descriptor; 52] = [
@@ -18,11 +18,7 @@ pub static ALL: [Descriptor; 52] = [
     endpointslice_mirroring::DESCRIPTOR,
     replicaset::REPLICATION_CONTROLLER,
     pod_gc::DESCRIPTOR,
-    Descriptor::named(
-        "resourcequota-controller",
-        "resourcequota",
-        "resourcequota-controller",
-    ),
+    resource_quota::DESCRIPTOR,
     namespace::DESCRIPTOR,
     service_account::DESCRIPTOR,
     garbage_collector::DESCRIPTOR,

@@ -25,6 +25,7 @@ pub mod node_lifecycle;
 pub mod oracle;
 pub mod pod_gc;
 pub mod replicaset;
+pub mod resource_quota;
 pub mod root_ca_publisher;
 pub mod service_account;
 pub mod service_account_token;

@@ -181,7 +181,7 @@ impl Facts {
 }
 
 /// The API groups of the built-in kinds that are explained, or explain others.
-const GROUPS: [(&str, &str); 13] = [
+const GROUPS: [(&str, &str); 14] = [
     ("ControllerRevision", "apps"),
     ("DaemonSet", "apps"),
     ("Deployment", "apps"),
@@ -194,6 +194,7 @@ const GROUPS: [(&str, &str); 13] = [
     ("PodDisruptionBudget", "policy"),
     ("ReplicaSet", "apps"),
     ("ReplicationController", ""),
+    ("ResourceQuota", ""),
     ("StatefulSet", "apps"),
 ];
 

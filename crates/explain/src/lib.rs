@@ -21,6 +21,7 @@ mod node;
 mod pod;
 mod pod_state;
 mod print;
+mod quota;
 mod replicas;
 mod sets;
 #[cfg(test)]
@@ -127,6 +128,7 @@ pub fn explain(facts: &Facts) -> Explanation {
         "Pod" => pod::explain(facts, &mut draft),
         "Namespace" => namespace::explain(facts, &mut draft),
         "Node" => node::explain(facts, &mut draft),
+        "ResourceQuota" => quota::explain(facts, &mut draft),
         _ => {}
     }
     draft.finish()

@@ -20,6 +20,8 @@ mod persistent_volume_claim;
 mod pod;
 mod replicaset;
 mod replication_controller;
+mod resource_claim;
+mod resource_quota;
 mod secret;
 mod service;
 mod service_account;
@@ -53,13 +55,23 @@ pub use lease::{Lease, LeaseSpec};
 pub use metadata::Metadata;
 pub use namespace::{Namespace, NamespaceSpec, NamespaceStatus};
 pub use node::{Heartbeat, Node, NodeSpec, NodeStatus, ZONE};
-pub use persistent_volume_claim::PersistentVolumeClaim;
+pub use persistent_volume_claim::{
+    ClaimCondition, ClaimSpec, ClaimStatus, ModifyVolumeStatus, PVC_PROTECTION,
+    PersistentVolumeClaim,
+};
 pub use pod::{
     ContainerPort, Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodIps,
     PodOwn, PodStatus, Volume,
 };
 pub use replicaset::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec};
+pub use resource_claim::{
+    DeviceClaim, DeviceClass, DeviceClassSpec, DeviceCount, DeviceRequest, EXTENDED_RESOURCE_CLAIM,
+    ResourceClaim, ResourceClaimSpec,
+};
+pub use resource_quota::{
+    ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus, ScopeRequirement, ScopeSelector,
+};
 pub use secret::{SERVICE_ACCOUNT_TOKEN, Secret};
 pub use service::{Service, ServicePort, ServiceSpec, TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE};
 pub use service_account::{SecretName, ServiceAccount};
