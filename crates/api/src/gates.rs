@@ -26,6 +26,7 @@ macro_rules! gates {
 
 gates! {
     ControllerManagerReleaseLeaderElectionLockOnExit = true, // UPSTREAM: alpha and off; releasing is what operators want, see docs/differences.md
+    DRAExtendedResource = true,
     DeploymentReplicaSetTerminatingReplicas = true,
     LogarithmicScaleDown = true,
     MaxUnavailableStatefulSet = false,

@@ -7,6 +7,7 @@
 //! Pod templates stay raw JSON ([`template`], [`json`]): a field that a newer API server added
 //! passes through us untouched.
 
+pub mod amounts;
 pub mod clock;
 pub mod collections;
 pub mod decision;
@@ -23,7 +24,9 @@ pub mod kinds;
 pub mod labels;
 pub mod meta;
 pub mod names;
+pub mod pod_resources;
 pub mod protobuf;
+pub mod quota;
 pub mod random;
 pub mod resource;
 pub mod template;
@@ -31,6 +34,7 @@ pub mod time;
 pub mod uid;
 pub mod yaml;
 
+pub use amounts::Amounts;
 pub use clock::Clock;
 pub use decision::ObjectId;
 pub use gates::{Gate, Gates};

@@ -81,7 +81,8 @@ impl ApiServer {
     pub fn recount_quotas(&self) {
         let registry = self.shared().registry();
         write(self.shared(), |transaction| {
-            crate::admission::recount_quotas(&registry, transaction);
+            let now = self.shared().clock.now();
+            crate::admission::recount_quotas(&registry, transaction, now);
         });
     }
 }

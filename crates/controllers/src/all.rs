@@ -12,11 +12,7 @@ pub static ALL: [Descriptor; 52] = [
     crate::endpointslice_mirroring::DESCRIPTOR,
     crate::replicaset::REPLICATION_CONTROLLER,
     crate::pod_gc::DESCRIPTOR,
-    Descriptor::named(
-        "resourcequota-controller",
-        "resourcequota",
-        "resourcequota-controller",
-    ),
+    crate::resource_quota::DESCRIPTOR,
     crate::namespace::DESCRIPTOR,
     crate::service_account::DESCRIPTOR,
     crate::garbage_collector::DESCRIPTOR,

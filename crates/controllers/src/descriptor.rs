@@ -10,6 +10,7 @@ use api::{Clock, Gates, ResourceType, Rng};
 use client::Client;
 use futures_util::future::BoxFuture;
 use runtime::events::Recorder;
+use runtime::informer::MetadataStreams;
 use runtime::metrics::Metrics;
 use runtime::{Context, Decisions, Informers, Runnable, Stop};
 
@@ -162,6 +163,8 @@ pub struct Environment {
     pub informers: Arc<Informers>,
     /// For reading what nobody caches, with the manager's own identity.
     pub metadata: Client,
+    /// Of kinds that nobody caches, for those who count or collect objects of any kind.
+    pub streams: MetadataStreams,
     /// What the garbage collector keeps from term to term.
     pub collector: crate::garbage_collector::Memory,
     /// The PEM that every namespace gets; none where nobody knows it.

@@ -182,7 +182,7 @@ impl Facts {
 }
 
 /// The API groups of the built-in kinds that are explained, or explain others.
-const GROUPS: [(&str, &str); 14] = [
+const GROUPS: &[(&str, &str)] = &[
     ("ControllerRevision", "apps"),
     ("DaemonSet", "apps"),
     ("Deployment", "apps"),
@@ -196,6 +196,7 @@ const GROUPS: [(&str, &str); 14] = [
     ("PodDisruptionBudget", "policy"),
     ("ReplicaSet", "apps"),
     ("ReplicationController", ""),
+    ("ResourceQuota", ""),
     ("StatefulSet", "apps"),
 ];
 

@@ -22,6 +22,7 @@ mod node;
 mod pod;
 mod pod_state;
 mod print;
+mod quota;
 mod replicas;
 mod sets;
 mod storage;
@@ -132,6 +133,7 @@ pub fn explain(facts: &Facts) -> Explanation {
         "PodDisruptionBudget" => budget::explain(facts, &mut draft),
         "PersistentVolume" => storage::explain_volume(facts, &mut draft),
         "PersistentVolumeClaim" => storage::explain_claim(facts, &mut draft),
+        "ResourceQuota" => quota::explain(facts, &mut draft),
         _ => {}
     }
     draft.finish()

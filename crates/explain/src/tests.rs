@@ -5,6 +5,7 @@ mod disruption;
 mod jobs;
 mod nodes;
 mod pods;
+mod quotas;
 mod storage;
 mod unread;
 mod workloads;

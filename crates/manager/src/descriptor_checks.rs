@@ -8,7 +8,7 @@ use client::Client;
 use controllers::csr_signing::CaSource;
 use controllers::garbage_collector::Memory;
 use controllers::{ALL, Environment};
-use runtime::informer::StreamOptions;
+use runtime::informer::{MetadataStreams, StreamOptions};
 use runtime::{Decisions, Informers, Metrics};
 
 use crate::options::{Command, Options};
@@ -29,10 +29,12 @@ fn environment(metrics: &Metrics) -> Environment {
         resync: None,
     };
     let key = rcgen::KeyPair::generate().map(|key| key.serialize_pem().into_bytes());
+    let streams = MetadataStreams::new(silence(), stream.clone());
     Environment {
-        informers: Arc::new(Informers::new(silence(), stream.clone())),
+        informers: Arc::new(Informers::new(silence(), stream)),
         metadata: silence(),
-        collector: Memory::new(silence(), stream),
+        collector: Memory::new(streams.clone()),
+        streams,
         root_ca: Some("the root".into()),
         service_account_key: key.ok(),
         cluster_ca: Some(CaSource::Fixed {

@@ -13,7 +13,7 @@ use client::https::ConnectError;
 use controllers::garbage_collector::Memory;
 use controllers::{Descriptor, Environment};
 use runtime::events::Recorder;
-use runtime::informer::StreamOptions;
+use runtime::informer::{MetadataStreams, StreamOptions};
 use runtime::leader::{Candidacy, Fence, LeaderElector, Leadership, LeaseConfig};
 use runtime::stop::Stopper;
 use runtime::{Informers, Stop, Task, spawn};
@@ -342,11 +342,13 @@ fn manager(process: &Process, identities: &Identities, selected: Selected) -> Ma
     ));
     let identities = identities.clone();
     let metadata = identities.own("metadata-informers");
+    let streams = MetadataStreams::new(metadata.clone(), stream);
     Manager {
         start_interval: generic.controller_start_interval.to_std(),
         environment: Environment {
             informers,
-            collector: Memory::new(metadata.clone(), stream),
+            collector: Memory::new(streams.clone()),
+            streams,
             metadata,
             root_ca: process.root_ca.clone(),
             service_account_key: process.service_account_key.clone(),

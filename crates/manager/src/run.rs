@@ -8,7 +8,7 @@ use client::{Client, Transport};
 use controllers::garbage_collector::Memory;
 use controllers::{Descriptor, Environment};
 use futures_util::future::BoxFuture;
-use runtime::informer::StreamOptions;
+use runtime::informer::{MetadataStreams, StreamOptions};
 use runtime::leader::Leadership;
 use runtime::{Decisions, Informers, Metrics, Stop, spawn};
 use tokio::sync::watch;
@@ -61,11 +61,13 @@ impl Manager {
                 Client::new(transport.clone()).with_user_agent(&format!("steersman/{agent}"))
             }
         };
+        let streams = MetadataStreams::new(client("metadata-informers"), stream.clone());
         Manager {
             start_interval: options.config.generic.controller_start_interval.to_std(),
             environment: Environment {
-                informers: Arc::new(Informers::new(client("shared-informers"), stream.clone())),
-                collector: Memory::new(client("metadata-informers"), stream),
+                informers: Arc::new(Informers::new(client("shared-informers"), stream)),
+                collector: Memory::new(streams.clone()),
+                streams,
                 metadata: client("metadata-informers"),
                 root_ca: None,
                 service_account_key: None,
@@ -114,7 +116,7 @@ impl Manager {
             ender.stop();
             let _ = running.await;
             self.environment.informers.clear_listeners();
-            self.environment.collector.clear_listeners();
+            self.environment.streams.clear_listeners();
         }
     }
 

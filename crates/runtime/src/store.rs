@@ -127,6 +127,11 @@ impl<K: Resource> Store<K> {
         inner.collect(inner.by_namespace.get(namespace))
     }
 
+    pub fn count_in_namespace(&self, namespace: &str) -> usize {
+        let inner = self.read();
+        inner.by_namespace.get(namespace).map_or(0, BTreeSet::len)
+    }
+
     /// The objects of a namespace that `keep` accepts; the others are not touched.
     pub fn select(&self, namespace: &str, mut keep: impl FnMut(&K) -> bool) -> Vec<Arc<K>> {
         let inner = self.read();

@@ -23,6 +23,8 @@ mod pod;
 mod pod_disruption_budget;
 mod replicaset;
 mod replication_controller;
+mod resource_claim;
+mod resource_quota;
 mod secret;
 mod service;
 mod service_account;
@@ -75,6 +77,13 @@ pub use pod_disruption_budget::{
 };
 pub use replicaset::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec};
+pub use resource_claim::{
+    DeviceClaim, DeviceClass, DeviceClassSpec, DeviceCount, DeviceRequest, EXTENDED_RESOURCE_CLAIM,
+    ResourceClaim, ResourceClaimSpec,
+};
+pub use resource_quota::{
+    ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus, ScopeRequirement, ScopeSelector,
+};
 pub use secret::{SERVICE_ACCOUNT_TOKEN, Secret};
 pub use service::{Service, ServicePort, ServiceSpec, TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE};
 pub use service_account::{SecretName, ServiceAccount};

@@ -56,6 +56,9 @@ pub struct ClaimStatus {
     pub storage: Option<Quantity>,
     #[serde(deserialize_with = "or_default")]
     pub conditions: Box<[ClaimCondition]>,
+    /// What an expansion has been granted so far.
+    #[serde(rename = "allocatedResources", deserialize_with = "storage")]
+    pub allocated_storage: Option<Quantity>,
     pub current_volume_attributes_class_name: Option<Istr>,
     pub modify_volume_status: Option<ModifyVolumeStatus>,
 }

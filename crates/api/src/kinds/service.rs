@@ -40,6 +40,7 @@ pub struct ServiceSpec {
     pub ports: Vec<ServicePort>,
     #[serde(deserialize_with = "or_default")]
     pub publish_not_ready_addresses: bool,
+    pub allocate_load_balancer_node_ports: Option<bool>,
     pub traffic_distribution: Option<Istr>,
 }
 
@@ -50,6 +51,7 @@ pub struct ServicePort {
     pub protocol: Istr,
     pub app_protocol: Option<Istr>,
     pub target_port: IntOrString,
+    pub node_port: i32,
 }
 
 impl Default for ServicePort {
@@ -59,6 +61,7 @@ impl Default for ServicePort {
             protocol: Istr::default(),
             app_protocol: None,
             target_port: IntOrString::Int(0),
+            node_port: 0,
         }
     }
 }

@@ -1,12 +1,13 @@
 //! LimitRanger: a namespace's defaults, minima and maxima for containers, pods and claims.
 
+use api::Amounts;
 use api::quantity::Quantity;
 use serde_json::Value;
 
 use super::{Context, Operation, Request, aggregate, built_in};
 use crate::fields::{entries, list, list_mut, object_mut, text};
 use crate::kinds::Subresource;
-use crate::resources::{self, Amounts, amounts};
+use crate::resources::{self, amounts};
 use crate::status::Status;
 
 /// The annotation that tells what was filled in.

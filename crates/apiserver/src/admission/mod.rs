@@ -15,6 +15,7 @@ mod node_restriction;
 mod pod_security;
 mod pods;
 mod quota;
+mod quota_objects;
 mod service_account;
 mod storage;
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub struct Context<'a> {
     pub user: &'a Identity,
     pub random: &'a api::Rng,
     pub networks: &'a Networks,
+    pub now: api::MicroTime,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,3 +1,5 @@
+mod quota;
+
 use serde_json::{Value, json};
 
 use super::store::Store;
@@ -59,6 +61,7 @@ impl Case {
             },
             random: &api::Rng::from_seed(7),
             networks: &self.networks,
+            now: api::MicroTime::default(),
         };
         let mut object = object.clone();
         crate::defaults::apply(kind, &mut object);
@@ -214,61 +217,6 @@ fn limit_ranges_fill_in_and_refuse() {
     case.refuses(
         claim,
         "persistentvolumeclaims \"c\" is forbidden: minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 1Mi",
-    );
-}
-
-fn quota(spec: Value, hard: Value, used: Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"namespace": "ns", "name": "q"}, "spec": spec,
-        "status": {"hard": hard, "used": used}})
-}
-
-#[test]
-fn quota_is_charged_and_enforced() {
-    let hard = json!({"pods": "2", "requests.cpu": "1", "count/deployments.apps": "0"});
-    let case = cluster([quota(
-        json!({}),
-        hard,
-        json!({"pods": "1", "requests.cpu": "500m", "count/deployments.apps": "0"}),
-    )]);
-    case.refuses(
-        pod(json!({})),
-        "pods \"p\" is forbidden: failed quota: q: must specify requests.cpu for: c",
-    );
-    let asking = |cpu: &str| {
-        pod(json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}))
-    };
-    let (_, verdict) = case.create(asking("300m")).unwrap();
-    let [Change::Put(_, updated)] = verdict.changes.as_slice() else {
-        panic!("{verdict:?}")
-    };
-    assert_eq!(
-        at(updated, "status.used"),
-        &json!({"pods": "2", "requests.cpu": "800m", "count/deployments.apps": "0"})
-    );
-    case.refuses(
-        asking("600m"),
-        "pods \"p\" is forbidden: exceeded quota: q, requested: requests.cpu=600m, used: requests.cpu=500m, limited: requests.cpu=1",
-    );
-    case.refuses(
-        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "ns", "name": "d"}, "spec": {}}),
-        "deployments.apps \"d\" is forbidden: exceeded quota: q, requested: count/deployments.apps=1, used: count/deployments.apps=0, limited: count/deployments.apps=0",
-    );
-}
-
-#[test]
-fn quota_scopes_choose_pods() {
-    let full = |spec: Value| cluster([quota(spec, json!({"pods": "1"}), json!({"pods": "1"}))]);
-    let best_effort = full(json!({"scopes": ["BestEffort"]}));
-    assert!(best_effort.create(pod(json!({}))).is_err());
-    let burstable =
-        pod(json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}));
-    assert!(best_effort.create(burstable).is_ok());
-    let terminating = full(json!({"scopes": ["Terminating"]}));
-    assert!(terminating.create(pod(json!({}))).is_ok());
-    assert!(
-        terminating
-            .create(pod(json!({"activeDeadlineSeconds": 5})))
-            .is_err()
     );
 }
 

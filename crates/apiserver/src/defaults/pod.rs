@@ -120,9 +120,9 @@ fn pod_level_resources(spec: &mut Object) {
     )]));
     for (name, amount) in resources::container_limits(&whole) {
         let huge_pages = name.starts_with("hugepages-");
-        if huge_pages && !requests.contains_key(&name) {
+        if huge_pages && !requests.contains_key(&*name) {
             limits
-                .entry(name)
+                .entry(&*name)
                 .or_insert_with(|| amount.to_string().into());
         }
     }
@@ -130,7 +130,7 @@ fn pod_level_resources(spec: &mut Object) {
         for (name, amount) in resources::container_requests(&whole) {
             if matches!(name.as_str(), "cpu" | "memory") {
                 requests
-                    .entry(name)
+                    .entry(&*name)
                     .or_insert_with(|| amount.to_string().into());
             }
         }

@@ -351,7 +351,7 @@ fn limit_values(errors: &mut Errors, item: &Place<'_>) {
         list("defaultRequest"),
         list("maxLimitRequestRatio"),
     );
-    let names: BTreeSet<&String> = [&min, &max, &default, &request, &ratio]
+    let names: BTreeSet<&api::Istr> = [&min, &max, &default, &request, &ratio]
         .into_iter()
         .flat_map(|list| list.keys())
         .collect();

@@ -7,12 +7,8 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::kinds::Metadata;
 use api::{ResourceType, Uid};
-use client::Client;
-use runtime::informer::StreamOptions;
-use runtime::stop::Stopper;
-use runtime::{Informer, Stop, Task, spawn};
+use runtime::informer::{MetadataStream, MetadataStreams};
 
 use super::graph::Graph;
 
@@ -20,36 +16,17 @@ use super::graph::Graph;
 #[derive(Clone)]
 pub struct Memory {
     graph: GraphHandle,
-    streams: Arc<Streams>,
-}
-
-struct Streams {
-    client: Client,
-    options: StreamOptions,
-    stop: Stop,
-    /// Ends all streams with the last clone.
-    _stopper: Stopper,
-    open: Mutex<BTreeMap<ResourceType, Stream>>,
-}
-
-struct Stream {
-    informer: Arc<Informer<Metadata>>,
-    _task: Task<()>,
+    streams: MetadataStreams,
+    /// Keeps them open between terms.
+    held: Arc<Mutex<BTreeMap<ResourceType, Arc<MetadataStream>>>>,
 }
 
 impl Memory {
-    /// `client` is the one that streams of metadata are read with.
-    pub fn new(client: Client, options: StreamOptions) -> Memory {
-        let (stopper, stop) = Stop::new();
+    pub fn new(streams: MetadataStreams) -> Memory {
         Memory {
             graph: GraphHandle::default(),
-            streams: Arc::new(Streams {
-                client,
-                options,
-                stop,
-                _stopper: stopper,
-                open: Mutex::default(),
-            }),
+            streams,
+            held: Arc::default(),
         }
     }
 
@@ -58,45 +35,21 @@ impl Memory {
         self.graph.clone()
     }
 
-    /// Who stops to act stops to listen; the streams stay open.
-    pub fn clear_listeners(&self) {
-        for stream in self.streams.lock().values() {
-            stream.informer.clear_listeners();
-        }
-    }
-
-    /// Begins a term: nobody listens, and nothing is in the graph.
+    /// Begins a term: nothing is in the graph.
     pub(super) fn begin(&self) {
-        self.clear_listeners();
         *self.graph.lock() = Graph::default();
     }
 
     /// The stream of a resource, opened when it is asked for the first time.
-    pub(super) fn stream(&self, resource: &ResourceType) -> Arc<Informer<Metadata>> {
-        let mut open = self.streams.lock();
-        if let Some(stream) = open.get(resource) {
-            return stream.informer.clone();
-        }
-        let informer = Arc::new(Informer::<Metadata>::of(resource.clone(), true));
-        let (client, options) = (self.streams.client.clone(), self.streams.options.clone());
-        let (running, stop) = (informer.clone(), self.streams.stop.clone());
-        let stream = Stream {
-            informer: informer.clone(),
-            _task: spawn(async move { running.run(client, options, stop).await }),
-        };
-        open.insert(resource.clone(), stream);
-        informer
+    pub(super) fn stream(&self, resource: &ResourceType) -> Arc<MetadataStream> {
+        let mut held = self.held.lock();
+        let stream = held.entry(resource.clone());
+        stream.or_insert_with(|| self.streams.of(resource)).clone()
     }
 
-    /// Closes the streams of resources that are not wanted any more.
+    /// Lets the streams of resources go that are not wanted any more.
     pub(super) fn keep(&self, wanted: impl Fn(&ResourceType) -> bool) {
-        self.streams.lock().retain(|resource, _| wanted(resource));
-    }
-}
-
-impl Streams {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ResourceType, Stream>> {
-        self.open.lock()
+        self.held.lock().retain(|resource, _| wanted(resource));
     }
 }
 

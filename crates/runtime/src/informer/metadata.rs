@@ -26,6 +26,9 @@ pub trait MetadataInformer: Send + Sync {
     fn on_metadata_change(&self, listener: MetadataListener);
     fn find_metadata(&self, namespace: &str, name: &str) -> Option<Meta>;
     fn metadata_synced(&self) -> Synced;
+    fn count_in_namespace(&self, namespace: &str) -> usize;
+    /// The revision of the server that the cache has reached.
+    fn revision(&self) -> u64;
 }
 
 impl<K: Resource> MetadataInformer for Informer<K> {
@@ -51,5 +54,13 @@ impl<K: Resource> MetadataInformer for Informer<K> {
 
     fn metadata_synced(&self) -> Synced {
         self.synced()
+    }
+
+    fn count_in_namespace(&self, namespace: &str) -> usize {
+        self.store().count_in_namespace(namespace)
+    }
+
+    fn revision(&self) -> u64 {
+        self.store().resource_version()
     }
 }

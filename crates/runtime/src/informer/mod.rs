@@ -9,6 +9,7 @@ mod freshness;
 mod metadata;
 mod reflector;
 mod registry;
+mod streams;
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use freshness::Freshness;
 pub use metadata::{MetadataChange, MetadataInformer, MetadataListener};
 use reflector::Target;
 pub use registry::{Informers, Synced};
+pub use streams::{MetadataStream, MetadataStreams};
 
 /// What happened to one object.
 pub enum Change<'a, K> {

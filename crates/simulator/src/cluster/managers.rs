@@ -11,7 +11,7 @@ use controllers::garbage_collector::Memory;
 use controllers::oracle::Actor;
 use manager::run::{Manager, select};
 use manager::{Command, Options};
-use runtime::informer::StreamOptions;
+use runtime::informer::{MetadataStreams, StreamOptions};
 use runtime::leader::{Fence, LeaderElector, LeaseConfig};
 use runtime::metrics::Metrics;
 use runtime::stop::Stopper;
@@ -139,6 +139,7 @@ impl Cluster {
         };
         let own = Client::new(self.transport_of(number, ""));
         let informers = Informers::new(own.clone(), stream.clone());
+        let streams = MetadataStreams::new(own.clone(), stream);
         let selected = select(&options.config.generic.controllers, &options.gates);
         let clients: Vec<(&'static str, Client)> = selected
             .iter()
@@ -152,7 +153,8 @@ impl Cluster {
             environment: Environment {
                 informers: Arc::new(informers),
                 metadata: own.clone(),
-                collector: Memory::new(own.clone(), stream),
+                collector: Memory::new(streams.clone()),
+                streams,
                 root_ca: Some(ROOT_CA.to_owned()),
                 service_account_key: Some(SERVICE_ACCOUNT_KEY.to_vec()),
                 cluster_ca: Some(CaSource::Fixed {

@@ -5,6 +5,7 @@
 //! dropped, annotations too but for the one that ranks deletions and those of jobs. How containers
 //! ended is kept for pods that are meant to end, and nowhere else.
 
+mod affinity;
 mod ips;
 mod wire;
 
@@ -14,8 +15,11 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer};
+
 use crate::intern::Istr;
 use crate::meta::Meta;
+use crate::quota::PodCharge;
 use crate::resource::{DecodeError, Resource, ResourceType, decode_json, decode_protobuf};
 use crate::taints::Toleration;
 use crate::time::{MicroTime, Time};
@@ -44,6 +48,8 @@ pub struct PodBody {
     pub tolerations: Box<[Toleration]>,
     /// Ports with a name, of containers first and then of sidecars: services find them by it.
     pub ports: Box<[ContainerPort]>,
+    /// What quotas count.
+    pub charge: PodCharge,
 }
 
 /// A port of a container that has a name.
@@ -66,6 +72,8 @@ pub struct PodOwn {
     pub ended: Option<Box<Ended>>,
     /// Conditions that some controller reads, besides Ready; all of them where a job's policy may ask.
     pub conditions: Box<[PodCondition]>,
+    /// The claim that the scheduler made for the pod's extended resources.
+    pub extended_resource_claim: Istr,
 }
 
 /// How the containers of a pod ended.
@@ -209,6 +217,11 @@ impl Pod {
         self.own.as_ref()?.ended.as_deref()
     }
 
+    pub fn extended_resource_claim(&self) -> Option<&str> {
+        let own = self.own.as_ref()?;
+        Some(&*own.extended_resource_claim).filter(|name| !name.is_empty())
+    }
+
     pub fn volumes(&self) -> &[Volume] {
         self.own.as_ref().map_or(&[], |own| &own.volumes)
     }
@@ -238,5 +251,12 @@ impl Resource for Pod {
 
     fn decode_protobuf(message: &[u8]) -> Result<Pod, DecodeError> {
         decode_protobuf::<Wire<'_>>(&Pod::TYPE, message).map(Pod::from)
+    }
+}
+
+/// The API server holds pods as values, and asks the same of them.
+impl<'de> Deserialize<'de> for Pod {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Pod, D::Error> {
+        Wire::deserialize(deserializer).map(Pod::from)
     }
 }

@@ -236,3 +236,19 @@ fn a_broken_message_is_named_or_refused() {
         "cannot decode Pod default/web-0: field 3.1: text is not UTF-8"
     );
 }
+
+/// The same of all that quotas count; the message is what k8s.io/api makes of the JSON.
+#[test]
+fn protobuf_and_json_agree_on_what_a_pod_asks_for() {
+    let json = Pod::decode(include_bytes!("testdata/resources.json")).unwrap();
+    let pod = Pod::decode_protobuf(include_bytes!("testdata/resources.pb")).unwrap();
+    assert_eq!(format!("{json:#?}"), format!("{pod:#?}"));
+    assert_eq!(pod.extended_resource_claim(), Some("gpus"));
+    let charge = &pod.body.charge;
+    assert!(charge.has_deadline && charge.crosses_namespaces && !charge.is_best_effort);
+    assert_eq!(charge.priority_class, "high");
+    assert_eq!(
+        crate::amounts::show(&charge.usage),
+        "cpu=360m,limits.cpu=2010m,limits.memory=4Gi,memory=3Gi,pods=1,requests.cpu=360m,requests.example.com/gpu=2,requests.memory=3Gi"
+    );
+}

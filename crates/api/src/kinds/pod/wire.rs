@@ -3,20 +3,23 @@
 use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
+use super::affinity::{ReadAffinity, read_affinity, read_affinity_in_message};
 use super::{
     ContainerPort, Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodIps,
     PodOwn, PodStatus, Volume,
 };
+use crate::amounts::{self, Amounts};
 use crate::intern::{Istr, Pool};
 use crate::ip;
 use crate::kinds::{
     JOB_COMPLETION_INDEX, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT,
 };
 use crate::meta::{Meta, WireMeta, WireTime, or_default};
-use crate::node_affinity::{Affinity, NodeSelectorOperator};
+use crate::pod_resources::{ContainerResources, PodResources, Resources, is_infeasible};
 use crate::protobuf::{Malformed, Message, Value, descend};
+use crate::quota::PodCharge;
 use crate::taints::Toleration;
 use crate::time::Time;
 
@@ -46,10 +49,14 @@ impl From<Wire<'_>> for Pod {
             .filtered(|key| ANNOTATIONS.contains(&key));
         // A job's policy may ask for any condition of a pod that failed, or counts as failed.
         let judged = spec.may_end() && (status.phase == "Failed" || metadata.is_terminating());
+        let mut spec = spec;
+        let charge = spec.charge(&status);
+        let claim = Istr::new(&status.extended_resource_claim_status.resource_claim_name);
         let own = spec.own(
             &metadata.name,
             status.ended(&spec),
             status.conditions(judged),
+            claim,
         );
         Pod {
             metadata,
@@ -61,6 +68,7 @@ impl From<Wire<'_>> for Pod {
                 subdomain: spec.subdomain,
                 host_network: spec.host_network,
                 tolerations: spec.tolerations.into(),
+                charge,
             }),
             node_name: spec.node_name,
         }
@@ -91,8 +99,13 @@ struct Spec<'a> {
     volumes: Vec<WireVolume<'a>>,
     #[serde(deserialize_with = "or_default")]
     tolerations: Vec<Toleration>,
-    #[serde(rename = "affinity", deserialize_with = "node_by_name")]
-    meant_for: Istr,
+    #[serde(rename = "affinity", deserialize_with = "read_affinity")]
+    affinity: ReadAffinity,
+    active_deadline_seconds: Option<i64>,
+    priority_class_name: Istr,
+    #[serde(deserialize_with = "amounts::lenient")]
+    overhead: Amounts,
+    resources: Option<Resources>,
 }
 
 #[derive(Deserialize, Default)]
@@ -104,6 +117,8 @@ struct Container<'a> {
     restart_policy: Cow<'a, str>,
     #[serde(borrow, deserialize_with = "or_default")]
     ports: Vec<WirePort<'a>>,
+    #[serde(deserialize_with = "or_default")]
+    resources: Resources,
 }
 
 #[derive(Deserialize, Default)]
@@ -151,6 +166,15 @@ struct Status<'a> {
     container_statuses: Vec<ContainerStatus<'a>>,
     #[serde(deserialize_with = "or_default")]
     init_container_statuses: Vec<ContainerStatus<'a>>,
+    #[serde(deserialize_with = "or_default")]
+    extended_resource_claim_status: ExtendedClaim<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ExtendedClaim<'a> {
+    #[serde(borrow)]
+    resource_claim_name: Cow<'a, str>,
 }
 
 #[derive(Deserialize, Default)]
@@ -180,6 +204,9 @@ struct ContainerStatus<'a> {
     restart_count: i32,
     #[serde(deserialize_with = "or_default")]
     state: ContainerState,
+    resources: Option<Resources>,
+    #[serde(rename = "allocatedResources", deserialize_with = "amounts::lenient")]
+    allocated: Amounts,
 }
 
 #[derive(Deserialize, Default)]
@@ -206,6 +233,7 @@ impl Spec<'_> {
         pod: &str,
         ended: Option<Box<Ended>>,
         conditions: Box<[PodCondition]>,
+        extended_resource_claim: Istr,
     ) -> Option<Box<PodOwn>> {
         let volumes: Box<[Volume]> = self
             .volumes
@@ -214,18 +242,58 @@ impl Spec<'_> {
             .collect();
         let nothing = self.hostname.is_empty()
             && volumes.is_empty()
-            && self.meant_for.is_empty()
+            && self.affinity.node.is_empty()
+            && extended_resource_claim.is_empty()
             && ended.is_none()
             && conditions.is_empty();
         (!nothing).then(|| {
             Box::new(PodOwn {
                 hostname: self.hostname.clone(),
                 volumes,
-                meant_for: self.meant_for.clone(),
+                meant_for: self.affinity.node.clone(),
                 ended,
                 conditions,
+                extended_resource_claim,
             })
         })
+    }
+
+    /// What quotas count. Takes what it needs: nobody else reads it.
+    fn charge(&mut self, status: &Status<'_>) -> PodCharge {
+        let take = |containers: &mut Vec<Container<'_>>| {
+            let containers = containers.iter_mut();
+            containers
+                .map(|container| ContainerResources {
+                    name: Istr::new(&container.name),
+                    is_sidecar: container.restart_policy == "Always",
+                    wanted: std::mem::take(&mut container.resources),
+                    ..ContainerResources::default()
+                })
+                .collect()
+        };
+        let conditions = status.conditions.iter();
+        let mut resources = PodResources {
+            containers: take(&mut self.containers),
+            init_containers: take(&mut self.init_containers),
+            overhead: std::mem::take(&mut self.overhead),
+            whole: self.resources.take(),
+            resize_infeasible: is_infeasible(
+                conditions.map(|condition| (&*condition.type_, &*condition.reason)),
+            ),
+        };
+        let reported = status
+            .all_containers()
+            .filter(|status| status.resources.is_some());
+        resources.report(reported.map(|status| {
+            let name = Istr::new(&status.name);
+            (name, status.resources.clone(), status.allocated.clone())
+        }));
+        let mut charge = PodCharge::new(&resources);
+        let deadline = self.active_deadline_seconds;
+        charge.has_deadline = deadline.is_some_and(|seconds| seconds >= 0);
+        charge.crosses_namespaces = self.affinity.crosses_namespaces;
+        charge.priority_class = self.priority_class_name.clone();
+        charge
     }
 
     /// Those of containers first: of two with one name the first counts.
@@ -379,63 +447,6 @@ fn highest(statuses: &[ContainerStatus<'_>], counts: impl Fn(&str) -> bool) -> i
         .unwrap_or(0)
 }
 
-/// The field by which an affinity names a node.
-const NODE_NAME: &str = "metadata.name";
-
-/// The node that the first requirement on a node's name allows, if it allows just one.
-fn node_by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Istr, D::Error> {
-    let affinity: Option<Affinity> = Deserialize::deserialize(deserializer)?;
-    let terms = affinity
-        .and_then(|affinity| affinity.node_affinity?.required)
-        .unwrap_or_default()
-        .node_selector_terms;
-    let named = terms
-        .iter()
-        .flat_map(|term| term.match_fields.iter())
-        .find(|field| field.key == NODE_NAME && field.operator == NodeSelectorOperator::In);
-    Ok(match named.map(|field| &*field.values) {
-        Some([only]) => only.clone(),
-        _ => Istr::default(),
-    })
-}
-
-/// The same from protobuf.
-fn node_by_name_in_message(affinity: Value<'_>) -> Result<Istr, Malformed> {
-    /// Node affinity, required, terms, requirements on fields.
-    const MATCH_FIELDS: [u32; 4] = [1, 1, 1, 2];
-    let mut named: Option<Requirement<'_>> = None;
-    descend(affinity, &MATCH_FIELDS, &mut |requirement| {
-        let requirement: Requirement<'_> = requirement.message()?;
-        if requirement.key == NODE_NAME && requirement.operator == "In" {
-            named.get_or_insert(requirement);
-        }
-        Ok(())
-    })?;
-    Ok(match named.as_ref().map(|named| named.values.as_slice()) {
-        Some([only]) => Istr::new(only),
-        _ => Istr::default(),
-    })
-}
-
-#[derive(Default)]
-struct Requirement<'a> {
-    key: &'a str,
-    operator: &'a str,
-    values: Vec<&'a str>,
-}
-
-impl<'a> Message<'a> for Requirement<'a> {
-    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
-        match field {
-            1 => self.key = value.text()?,
-            2 => self.operator = value.text()?,
-            3 => self.values.push(value.text()?),
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
 impl<'a> Message<'a> for Wire<'a> {
     fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
         match field {
@@ -454,13 +465,19 @@ impl<'a> Message<'a> for Spec<'a> {
             1 => self.volumes.push(value.message()?),
             2 => self.containers.push(value.message()?),
             3 => self.restart_policy = value.text()?.into(),
+            5 => self.active_deadline_seconds = Some(value.number()?),
             10 => self.node_name = value.text()?.into(),
             11 => self.host_network = value.flag()?,
             16 => self.hostname = value.text()?.into(),
             17 => self.subdomain = value.text()?.into(),
-            18 => self.meant_for = node_by_name_in_message(value)?,
+            18 => self.affinity = read_affinity_in_message(value)?,
             20 => self.init_containers.push(value.message()?),
             22 => self.tolerations.push(value.message()?),
+            24 => self.priority_class_name = value.text()?.into(),
+            32 => value
+                .message::<amounts::Entry<'_>>()?
+                .put_into(&mut self.overhead),
+            40 => self.resources = Some(value.message()?),
             _ => {}
         }
         Ok(())
@@ -486,6 +503,7 @@ impl<'a> Message<'a> for Container<'a> {
         match field {
             1 => self.name = value.text()?.into(),
             6 => self.ports.push(value.message()?),
+            8 => self.resources = value.message()?,
             24 => self.restart_policy = value.text()?.into(),
             _ => {}
         }
@@ -566,7 +584,17 @@ impl<'a> Message<'a> for Status<'a> {
             12 => self.pod_ips.push(value.message()?),
             8 => self.container_statuses.push(value.message()?),
             10 => self.init_container_statuses.push(value.message()?),
+            18 => self.extended_resource_claim_status = value.message()?,
             _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for ExtendedClaim<'a> {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        if field == 2 {
+            self.resource_claim_name = value.text()?.into();
         }
         Ok(())
     }
@@ -600,6 +628,10 @@ impl<'a> Message<'a> for ContainerStatus<'a> {
                 Ok(())
             })?,
             5 => self.restart_count = i32::try_from(value.number()?).unwrap_or(i32::MAX),
+            10 => value
+                .message::<amounts::Entry<'_>>()?
+                .put_into(&mut self.allocated),
+            11 => self.resources = Some(value.message()?),
             _ => {}
         }
         Ok(())

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use client::{Body, BoxError, Client, Propagation};
 use http::Request;
 use runtime::Stop;
-use runtime::informer::StreamOptions;
+use runtime::informer::{MetadataStreams, StreamOptions};
 use serde_json::{Value, json};
 use testkit::{WIDGET, World};
 use tower::util::BoxCloneSyncService;
@@ -138,7 +138,7 @@ async fn a_deletion_says_why() {
     let mut world = World::new().await;
     let context = world.context();
     let decisions = context.decisions.clone();
-    let memory = memory(&world, world.client.clone());
+    let memory = Memory::new(streams(&world, world.client.clone()));
     let running = controller(&context, &memory, 5).run(world.stop());
     world.run(running);
     world.start().await;
@@ -163,12 +163,12 @@ async fn a_deletion_says_why() {
     );
 }
 
-fn memory(world: &World, watching: Client) -> Memory {
+fn streams(world: &World, watching: Client) -> MetadataStreams {
     let options = StreamOptions {
         rng: world.rng.fork(),
         resync: None,
     };
-    Memory::new(watching, options)
+    MetadataStreams::new(watching, options)
 }
 
 /// A client that counts what it reads.
@@ -190,7 +190,8 @@ fn counting(world: &World) -> (Client, Arc<AtomicUsize>) {
 async fn a_second_term_lists_nothing_again() {
     let world = World::new().await;
     let (watching, reads) = counting(&world);
-    let memory = memory(&world, watching);
+    let streams = streams(&world, watching);
+    let memory = Memory::new(streams.clone());
     for term in 1..=2 {
         let (stopper, stop) = Stop::new();
         let context = world.context();
@@ -201,7 +202,7 @@ async fn a_second_term_lists_nothing_again() {
         assert_eq!(read == 0, term == 2, "{read} requests in term {term}");
         stopper.stop();
         running.await.unwrap();
-        memory.clear_listeners();
+        streams.clear_listeners();
         // What happens between two terms is seen at the begin of the next.
         let ghost = owner(
             "v1",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::kinds::{Pod, ReplicaSet};
 use api::{Resource, ResourceType};
 use client::{Client, DeleteOptions, Propagation};
-use runtime::informer::StreamOptions;
+use runtime::informer::{MetadataStreams, StreamOptions};
 use serde_json::{Value, json};
 use testkit::World;
 
@@ -38,7 +38,7 @@ pub(super) async fn start_with(world: &mut World, acting: Client, watching: Clie
     };
     // Somebody caches pods, and nobody caches nodes.
     world.informers.of::<Pod>();
-    let memory = Memory::new(watching, options);
+    let memory = Memory::new(MetadataStreams::new(watching, options));
     let collector = controller(&context, &memory, 5);
     let graph = memory.graph();
     let running = collector.run(world.stop());

@@ -1,0 +1,237 @@
+//! What is charged, and what is refused. Upstream: plugin/pkg/admission/resourcequota, and the `Handles` of evaluators.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn quota(spec: Value, hard: Value, used: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"namespace": "ns", "name": "q"}, "spec": spec,
+        "status": {"hard": hard, "used": used}})
+}
+
+#[test]
+fn quota_is_charged_and_enforced() {
+    let hard = json!({"pods": "2", "requests.cpu": "1", "count/deployments.apps": "0"});
+    let case = cluster([quota(
+        json!({}),
+        hard,
+        json!({"pods": "1", "requests.cpu": "500m", "count/deployments.apps": "0"}),
+    )]);
+    case.refuses(
+        pod(json!({})),
+        "pods \"p\" is forbidden: failed quota: q: must specify requests.cpu for: c",
+    );
+    let asking = |cpu: &str| {
+        pod(json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}))
+    };
+    let (_, verdict) = case.create(asking("300m")).unwrap();
+    let [Change::Put(_, updated)] = verdict.changes.as_slice() else {
+        panic!("{verdict:?}")
+    };
+    assert_eq!(
+        at(updated, "status.used"),
+        &json!({"pods": "2", "requests.cpu": "800m", "count/deployments.apps": "0"})
+    );
+    case.refuses(
+        asking("600m"),
+        "pods \"p\" is forbidden: exceeded quota: q, requested: requests.cpu=600m, used: requests.cpu=500m, limited: requests.cpu=1",
+    );
+    case.refuses(
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "ns", "name": "d"}, "spec": {}}),
+        "deployments.apps \"d\" is forbidden: exceeded quota: q, requested: count/deployments.apps=1, used: count/deployments.apps=0, limited: count/deployments.apps=0",
+    );
+}
+
+#[test]
+fn quota_scopes_choose_pods() {
+    let full = |spec: Value| cluster([quota(spec, json!({"pods": "1"}), json!({"pods": "1"}))]);
+    let best_effort = full(json!({"scopes": ["BestEffort"]}));
+    assert!(best_effort.create(pod(json!({}))).is_err());
+    let burstable =
+        pod(json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}));
+    assert!(best_effort.create(burstable).is_ok());
+    let terminating = full(json!({"scopes": ["Terminating"]}));
+    assert!(terminating.create(pod(json!({}))).is_ok());
+    assert!(
+        terminating
+            .create(pod(json!({"activeDeadlineSeconds": 5})))
+            .is_err()
+    );
+}
+
+/// What a request leaves used, or why it is refused.
+fn used(case: &Case, new: &Value, old: Option<&Value>, subresource: Option<Subresource>) -> String {
+    match case.run(new, old, subresource) {
+        Err(refused) => refused,
+        Ok((_, verdict)) => {
+            let quotas = verdict.changes.iter().filter_map(|change| match change {
+                Change::Put(kind, value) if &*kind.kind == "ResourceQuota" => Some(value),
+                _ => None,
+            });
+            let used = quotas.map(|quota| at(quota, "status.used").to_string());
+            used.collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+fn limiting(hard: Value, now: Value) -> Case {
+    cluster([quota(json!({}), hard, now)])
+}
+
+// Upstream: TestPodEvaluatorHandles.
+#[test]
+fn pods_are_charged_when_they_are_created_resized_or_change_their_scope() {
+    let asking = |cpu: &str, deadline: Option<i64>| {
+        let mut pod =
+            pod(json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}));
+        pod["metadata"]["resourceVersion"] = json!("5");
+        pod["spec"]["activeDeadlineSeconds"] = json!(deadline);
+        pod
+    };
+    let case = limiting(
+        json!({"requests.cpu": "2", "pods": "9"}),
+        json!({"requests.cpu": "1", "pods": "1"}),
+    );
+    let (small, large) = (asking("1", None), asking("1500m", None));
+    assert_eq!(
+        used(&case, &large, Some(&small), None),
+        "",
+        "an update changes nothing"
+    );
+    assert_eq!(
+        used(&case, &large, Some(&small), Some(Subresource::Resize)),
+        r#"{"pods":"1","requests.cpu":"1500m"}"#
+    );
+    assert_eq!(
+        used(&case, &small, Some(&large), Some(Subresource::Resize)),
+        "",
+        "less is free"
+    );
+    assert_eq!(
+        used(
+            &case,
+            &asking("3", None),
+            Some(&small),
+            Some(Subresource::Resize)
+        ),
+        "pods \"p\" is forbidden: exceeded quota: q, requested: requests.cpu=2, used: requests.cpu=1, limited: requests.cpu=2"
+    );
+    let ends = cluster([quota(
+        json!({"scopes": ["Terminating"]}),
+        json!({"pods": "1"}),
+        json!({"pods": "0"}),
+    )]);
+    let ending = asking("1", Some(9));
+    assert_eq!(used(&ends, &ending, Some(&small), None), r#"{"pods":"1"}"#);
+    assert_eq!(
+        used(&ends, &small, Some(&ending), None),
+        "",
+        "the controller gives it back"
+    );
+}
+
+// Upstream: TestPersistentVolumeClaimEvaluatorHandles, TestAdmitHandlesPVCUpdates.
+#[test]
+fn claims_are_charged_when_they_grow_also_by_what_is_reported() {
+    let claim = |size: &str, allocated: Value| {
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"namespace": "ns", "name": "c"},
+            "spec": {"storageClassName": "grows", "resources": {"requests": {"storage": size}}},
+            "status": {"phase": "Bound", "allocatedResources": allocated}})
+    };
+    let mut case = limiting(
+        json!({"requests.storage": "3Gi"}),
+        json!({"requests.storage": "1Gi"}),
+    );
+    case.objects.push(
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": {"name": "grows"}, "allowVolumeExpansion": true}),
+    );
+    let small = claim("1Gi", Value::Null);
+    assert_eq!(
+        used(&case, &claim("2Gi", Value::Null), Some(&small), None),
+        r#"{"requests.storage":"2Gi"}"#
+    );
+    assert_eq!(
+        used(&case, &claim("5Gi", Value::Null), Some(&small), None),
+        "persistentvolumeclaims \"c\" is forbidden: exceeded quota: q, requested: requests.storage=4Gi, used: requests.storage=1Gi, limited: requests.storage=3Gi"
+    );
+    // What was reported has happened: it counts, however much it is.
+    let reported = claim("1Gi", json!({"storage": "9Gi"}));
+    assert_eq!(
+        used(&case, &reported, Some(&small), Some(Subresource::Status)),
+        r#"{"requests.storage":"9Gi"}"#
+    );
+    assert_eq!(
+        used(&case, &small, Some(&small), Some(Subresource::Status)),
+        ""
+    );
+}
+
+// Upstream: TestServiceEvaluatorHandles, TestObjectCountEvaluatorHandles.
+#[test]
+fn services_are_charged_when_their_type_changes_and_plain_objects_when_they_are_created() {
+    let case = limiting(
+        json!({"services.nodeports": "1", "configmaps": "1"}),
+        json!({"services.nodeports": "0", "configmaps": "1"}),
+    );
+    let service = |kind: &str| service(json!({"type": kind, "ports": [{"port": 80}]}));
+    let (inner, outer) = (service("ClusterIP"), service("NodePort"));
+    let (inner, _) = case.create(inner).unwrap();
+    let mut outer = outer;
+    outer["spec"]["clusterIP"] = inner["spec"]["clusterIP"].clone();
+    assert_eq!(
+        used(&case, &outer, Some(&inner), None),
+        r#"{"configmaps":"1","services.nodeports":"1"}"#
+    );
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "ns", "name": "m"}});
+    assert_eq!(used(&case, &map, Some(&map), None), "");
+    assert_eq!(
+        used(&case, &map, None, None),
+        "configmaps \"m\" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=1, limited: configmaps=1"
+    );
+}
+
+#[test]
+fn nothing_is_admitted_before_somebody_has_counted() {
+    let mut case = limiting(
+        json!({"pods": "9", "count/pods": "9"}),
+        json!({"pods": "0"}),
+    );
+    case.refuses(
+        pod(json!({})),
+        "pods \"p\" is forbidden: status unknown for quota: q, resources: count/pods,pods",
+    );
+    // What has no status at all limits nothing yet.
+    case.objects.pop();
+    case.objects
+        .push(json!({"apiVersion": "v1", "kind": "ResourceQuota",
+        "metadata": {"namespace": "ns", "name": "q"}, "spec": {"hard": {"pods": "0"}}}));
+    assert!(case.create(pod(json!({}))).is_ok());
+}
+
+// Upstream: TestAdmitRejectsNegativeUsage, TestAdmitWhenUnrelatedResourceExceedsQuota.
+#[test]
+fn negative_usage_is_refused_and_what_is_exceeded_already_holds_up_nothing_else() {
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"namespace": "ns", "name": "c"},
+        "spec": {"resources": {"requests": {"storage": "-1Gi"}}}});
+    limiting(json!({"requests.storage": "1Gi"}), json!({"requests.storage": "0"})).refuses(
+        claim,
+        "persistentvolumeclaims \"c\" is forbidden: quota usage is negative for resource(s): requests.storage",
+    );
+    let over = limiting(
+        json!({"services": "3", "pods": "4"}),
+        json!({"services": "10", "pods": "1"}),
+    );
+    assert_eq!(
+        used(&over, &pod(json!({})), None, None),
+        r#"{"pods":"2","services":"10"}"#
+    );
+}
+
+#[test]
+fn events_and_reviews_are_never_counted() {
+    let case = limiting(json!({"count/events": "0"}), json!({"count/events": "0"}));
+    let event =
+        json!({"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": "ns", "name": "e"}});
+    assert_eq!(used(&case, &event, None, None), "");
+}

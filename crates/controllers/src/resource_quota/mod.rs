@@ -1,0 +1,392 @@
+//! How much of each ResourceQuota is used. A small controller: two loops over quotas, and one that asks for new kinds.
+//!
+//! **Converges**: `status.hard` of every quota says what its spec says, and `status.used` the sum of what the objects of
+//! its namespace use that its scopes choose. What an object uses is `api::quota`'s to say, by whose rules the API server
+//! refuses what does not fit.
+//!
+//! **Woken by**: a new quota, and one whose `spec.hard` changes; objects that go, and pods, services and claims that use
+//! less or move to another scope; objects that come, a second later; time, where a pod that is being deleted is about to
+//! stop counting; everything every `--resource-quota-sync-period`. Kinds come and go with their definitions: discovery
+//! is asked every 30 seconds, and a kind is watched while a quota names it.
+//!
+//! **Writes**: puts the status of quotas.
+//!
+//! **Mirrors** `pkg/controller/resourcequota`, `pkg/quota/v1` and `apiserver/pkg/quota/v1`. Quotas that nobody has
+//! counted go into a queue of their own, so that a namespace opens up while a full recount is under way.
+//!
+//! **Deliberate differences**: a kind is watched only while a quota names it, upstream watches all there are. Objects
+//! that come wake their quotas too: if we counted before our cache had seen them, upstream's `used` is too small until
+//! the next full recount. Nor is `used` lowered while the cache of the kind is behind the quota, but not for longer than
+//! two seconds. A kind that begins to be served is counted at once. There is no queue of changes
+//! (`resource_quota_controller_resource_changes`) between the watches and the quotas.
+
+mod actions;
+mod count;
+mod invariants;
+mod monitors;
+mod oracle;
+mod plan;
+mod reason;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use api::collections::HashMap;
+use api::decision::Explain;
+use api::kinds::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
+use api::quota::{self, Evaluator, Item};
+use api::{Gate, Key, MicroTime, ObjectId, Resource};
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use runtime::controller::Tick;
+use runtime::informer::{MetadataChange, MetadataListener, MetadataStreams};
+use runtime::rate_limit::Backoff;
+use runtime::{Change, Context, Error, Loop, Next, Queue, Reconcile, Report, Runnable, Store};
+use tracing::warn;
+
+use crate::oracle::View;
+use crate::workload::status::put_status;
+use crate::{Descriptor, discovery};
+
+pub use count::{Count, Usage};
+pub use invariants::{converged, safe};
+pub use oracle::ResourceQuotaOracle;
+pub use plan::{Plan, plan};
+pub use reason::Reason;
+
+use monitors::Monitors;
+
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    caches: &[
+        View::of::<ResourceQuota>(),
+        View::of::<Pod>(),
+        View::of::<Service>(),
+        View::of::<PersistentVolumeClaim>(),
+    ],
+    decides_about: &[ResourceQuota::TYPE],
+    queues: &["resourcequota_primary", "resourcequota_priority"],
+    build: Some(|ctx| {
+        let config = &ctx.config.resource_quota_controller;
+        let workers = ctx.workers(config.concurrent_syncs);
+        let resync = config.sync_period.to_std();
+        Some(controller(ctx, &ctx.environment.streams, workers, resync))
+    }),
+    oracle: Some(|| Box::<ResourceQuotaOracle>::default()),
+    actions: &actions::ACTIONS,
+    ..Descriptor::named(
+        "resourcequota-controller",
+        "resourcequota",
+        "resourcequota-controller",
+    )
+};
+
+/// How often discovery is asked for kinds that came or went. Upstream's number.
+const DISCOVERY_PERIOD: Duration = Duration::from_secs(30);
+
+/// How long the first answer of discovery is waited for: without it pods and services can still be counted.
+const FIRST_DISCOVERY: Duration = Duration::from_secs(30);
+
+/// What comes was counted by the API server. A look at whether we agree may wait, and be one look at many.
+const AFTER_ADDITION: Duration = Duration::from_secs(1);
+
+/// How often a cache that is behind the quota is looked at again, and for how long it is waited for. Two seconds are
+/// longer than a watch takes; a kind in which nothing happens says nothing of how new it is.
+const STALE_RETRY: Duration = Duration::from_millis(100);
+const STALE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// `streams` are those of kinds that nobody caches; `resync` is none for never.
+pub fn controller(
+    context: &Context,
+    streams: &MetadataStreams,
+    workers: usize,
+    resync: Duration,
+) -> Runnable {
+    let primary = Loop::on::<Key>(context, Backoff::DEFAULT).queue("resourcequota_primary");
+    let priority = Loop::on::<Key>(context, Backoff::DEFAULT).queue("resourcequota_priority");
+    let quotas = Arc::new_cyclic(|this| Quotas {
+        context: context.clone(),
+        quotas: context.informers.store::<ResourceQuota>(),
+        pods: context.informers.store::<Pod>(),
+        services: context.informers.store::<Service>(),
+        claims: context.informers.store::<PersistentVolumeClaim>(),
+        primary: primary.handle(),
+        priority: priority.handle(),
+        monitors: Mutex::new(Monitors::new(context.informers.clone(), streams.clone())),
+        extended: context.gates.enabled(Gate::DRAExtendedResource),
+        busy: Mutex::default(),
+        stale: Mutex::default(),
+        this: this.clone(),
+    });
+    let on_quota = Arc::downgrade(&quotas);
+    let primary = primary
+        .watches::<ResourceQuota>(move |change, _| {
+            on_quota
+                .upgrade()
+                .iter()
+                .for_each(|it| it.on_quota(&change));
+        })
+        .watches::<Pod>(on_change(&quotas, "pods", |pod| Item::Pod(pod)))
+        .watches::<Service>(on_change(&quotas, "services", |service| {
+            Item::Service(service)
+        }))
+        .watches::<PersistentVolumeClaim>(on_change(&quotas, "persistentvolumeclaims", |claim| {
+            Item::Claim(claim)
+        }))
+        .workers(workers);
+    let priority = priority
+        .reads::<ResourceQuota>()
+        .reads::<Pod>()
+        .reads::<Service>()
+        .reads::<PersistentVolumeClaim>()
+        .workers(workers);
+    let discovering = Loop::every(context, DISCOVERY_PERIOD, DISCOVERY_PERIOD);
+    let mut loops = vec![
+        primary.reconciler(Syncs(quotas.clone())).into(),
+        priority.reconciler(Syncs(quotas.clone())).into(),
+        discovering.reconciler(Discovers(quotas.clone())).into(),
+    ];
+    if !resync.is_zero() {
+        let recounting = Loop::every(context, resync, resync);
+        loops.push(recounting.reconciler(Recounts(quotas.clone())).into());
+    }
+    let name = context.controller;
+    Runnable::new(name, move |stop| async move {
+        if stop.or(quotas.begin()).await.is_some() {
+            Runnable::together(name, loops).run(stop).await;
+        }
+    })
+}
+
+/// What wakes the quotas of a namespace when a pod, a service or a claim changes.
+fn on_change<K: Resource>(
+    quotas: &Arc<Quotas>,
+    plural: &str,
+    item: fn(&K) -> Item<'_>,
+) -> impl Fn(Change<'_, K>, &Queue) + Send + Sync + 'static {
+    let (quotas, evaluator) = (Arc::downgrade(quotas), Evaluator::of("", plural));
+    move |change, _| {
+        let Some(quotas) = quotas.upgrade() else {
+            return;
+        };
+        let namespace = &change.object().meta().namespace;
+        match change {
+            Change::Added(_) => quotas.wake(namespace, &evaluator, AFTER_ADDITION),
+            Change::Deleted(_) => quotas.wake(namespace, &evaluator, Duration::ZERO),
+            Change::Updated { old, new } => {
+                let now = quotas.context.clock.now();
+                if count::differ(&evaluator, &item(old), &item(new), now) {
+                    quotas.wake(namespace, &evaluator, Duration::ZERO);
+                }
+            }
+        }
+    }
+}
+
+pub struct Quotas {
+    context: Context,
+    quotas: Arc<Store<ResourceQuota>>,
+    pods: Arc<Store<Pod>>,
+    services: Arc<Store<Service>>,
+    claims: Arc<Store<PersistentVolumeClaim>>,
+    primary: Arc<Queue>,
+    priority: Arc<Queue>,
+    monitors: Mutex<Monitors>,
+    /// Devices count in the notation of extended resources, too.
+    extended: bool,
+    /// A quota may be in both queues, and is in one hand.
+    busy: Mutex<HashMap<Key, ()>>,
+    /// Since when a quota has been waiting for caches, and at which revision of it.
+    stale: Mutex<HashMap<Key, (u64, MicroTime)>>,
+    this: Weak<Quotas>,
+}
+
+struct Syncs(Arc<Quotas>);
+struct Discovers(Arc<Quotas>);
+struct Recounts(Arc<Quotas>);
+
+impl Reconcile for Syncs {
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(async move {
+            if self.0.busy.lock().insert(key.clone(), ()).is_some() {
+                return Ok(Next::After(STALE_RETRY));
+            }
+            let done = self.0.sync(key, report).await;
+            self.0.busy.lock().remove(key);
+            done
+        })
+    }
+}
+
+impl Reconcile<Tick> for Discovers {
+    fn reconcile<'a>(
+        &'a self,
+        _: &'a Tick,
+        _: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(async {
+            self.0.discover().await;
+            Ok(Next::AwaitChange)
+        })
+    }
+}
+
+impl Reconcile<Tick> for Recounts {
+    fn reconcile<'a>(
+        &'a self,
+        _: &'a Tick,
+        _: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        for quota in self.0.quotas.list() {
+            self.0.primary.add(quota.key());
+        }
+        Box::pin(std::future::ready(Ok(Next::AwaitChange)))
+    }
+}
+
+impl Quotas {
+    /// Finds out what can be counted, but does not wait for it for ever.
+    async fn begin(&self) {
+        let deadline = tokio::time::Instant::now() + FIRST_DISCOVERY;
+        while !self.discover().await && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Asks what is served. Kinds that are new are counted where quotas name them; of those that no quota names any
+    /// more the watch is closed. False when the server could not be asked.
+    async fn discover(&self) -> bool {
+        let before = self.monitors.lock().served();
+        let known = match discovery::refresh(&self.context.client, &before).await {
+            Ok(known) if !known.found.resources.is_empty() => known,
+            Ok(_) => {
+                warn!("discovery reports no resources, going on with those that are known");
+                return false;
+            }
+            Err(error) => {
+                let error = client::describe(&error);
+                warn!(
+                    error,
+                    "cannot ask for new kinds, going on with those that are known"
+                );
+                return false;
+            }
+        };
+        if let Some(failure) = known.found.failure() {
+            warn!(
+                failure,
+                "some groups were not discovered; what is known of them stays"
+            );
+        }
+        let quotas = self.quotas.list();
+        let mut monitors = self.monitors.lock();
+        let new = monitors.update(known);
+        monitors.keep(quotas.iter().flat_map(|quota| quota.spec.hard.keys()));
+        drop(monitors);
+        for quota in quotas {
+            let mut named = quota.spec.hard.keys();
+            if named.any(|name| quota::counted_kind(name).is_some_and(|kind| new.contains(kind))) {
+                self.primary.add(quota.key());
+            }
+        }
+        true
+    }
+
+    fn on_quota(&self, change: &Change<'_, ResourceQuota>) {
+        match change {
+            Change::Added(quota) => self.add(quota),
+            // What the API server has charged is none of our business, nor is what we wrote.
+            Change::Updated { old, new } if old.spec.hard == new.spec.hard => {}
+            Change::Updated { new, .. } => self.add(new),
+            Change::Deleted(quota) => {
+                self.stale.lock().remove(&quota.key());
+            }
+        }
+    }
+
+    /// One that nobody has counted yet comes first: until then the API server refuses everything.
+    fn add(&self, quota: &ResourceQuota) {
+        let monitors = self.monitors.lock();
+        let missing = plan::is_uncounted(quota, |name| monitors.can_count(name));
+        drop(monitors);
+        let queue = if missing {
+            &self.priority
+        } else {
+            &self.primary
+        };
+        queue.add(quota.key());
+    }
+
+    /// Wakes the quotas of a namespace that track something of a kind.
+    fn wake(&self, namespace: &str, evaluator: &Evaluator, delay: Duration) {
+        let quotas = self.quotas.in_namespace(namespace);
+        if quotas.is_empty() {
+            return;
+        }
+        let classes = self.monitors.lock().classes(self.extended);
+        for quota in quotas {
+            let mut hard = quota.spec.hard.keys();
+            if hard.any(|name| evaluator.tracks(name, &classes)) {
+                self.primary.add_after(quota.key(), delay);
+            }
+        }
+    }
+
+    /// Wakes the quotas that count objects of a kind which nobody else here reads.
+    fn listener(&self, evaluator: &Evaluator) -> MetadataListener {
+        let (quotas, evaluator) = (self.this.clone(), evaluator.clone());
+        Box::new(move |change| {
+            let (namespace, delay) = match change {
+                MetadataChange::Added(meta) => (&meta.namespace, AFTER_ADDITION),
+                MetadataChange::Deleted(meta) => (&meta.namespace, Duration::ZERO),
+                MetadataChange::Updated { .. } | MetadataChange::Resynced(_) => return,
+            };
+            if let Some(quotas) = quotas.upgrade() {
+                quotas.wake(namespace, &evaluator, delay);
+            }
+        })
+    }
+
+    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        let Some(quota) = self.quotas.get(key) else {
+            return Ok(Next::AwaitChange);
+        };
+        let now = self.context.clock.now();
+        let counts = self.count(&quota, now);
+        let plan = plan(&quota, &counts, self.may_wait(&quota, now), now);
+        report.decide(ObjectId::of(&*quota), plan.explain());
+        if plan.is_stale {
+            return Ok(Next::After(STALE_RETRY));
+        }
+        self.stale.lock().remove(key);
+        if let Some(status) = &plan.status {
+            let (client, meta) = (&self.context.client, &quota.metadata);
+            match put_status::<ResourceQuota>(client, meta, status).await {
+                Ok(_) => {}
+                Err(error) if error.is_not_found() => return Ok(Next::AwaitChange),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match plan.failure() {
+            Some(failure) => Err(Error::Retry(failure)),
+            None => Ok(plan.next),
+        }
+    }
+
+    /// Is there still patience for caches that are behind this revision of the quota?
+    fn may_wait(&self, quota: &ResourceQuota, now: MicroTime) -> bool {
+        let mut stale = self.stale.lock();
+        let revision = quota.metadata.resource_version;
+        let since = stale.entry(quota.key()).or_insert((revision, now));
+        if since.0 != revision {
+            *since = (revision, now);
+        }
+        now.since(since.1) < STALE_PATIENCE
+    }
+}

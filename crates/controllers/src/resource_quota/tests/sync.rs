@@ -1,0 +1,225 @@
+//! Quotas against the embedded API server, which charges what it admits.
+
+use api::kinds::{Pod, ResourceQuota};
+use api::{Resource, ResourceType};
+use client::{DeleteOptions, Propagation};
+use serde_json::json;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_new_quota_is_counted_and_a_second_sync_writes_nothing() {
+    let (world, _) = world().await;
+    world.create(&Pod::TYPE, pod("a", "100m")).await;
+    world.settle().await;
+    world.writes();
+    create_quota(
+        &world,
+        "q",
+        json!({"hard": {"pods": "3", "requests.cpu": "1"}}),
+    )
+    .await;
+    let writes = world.writes();
+    assert_eq!(writes.len(), 1, "{writes:?}");
+    assert_eq!(
+        writes[0].path,
+        "/api/v1/namespaces/default/resourcequotas/q/status"
+    );
+    assert_eq!(
+        writes[0].body["status"],
+        json!({"hard": {"pods": "3", "requests.cpu": "1"}, "used": {"pods": "1", "requests.cpu": "100m"}})
+    );
+    assert_eq!(writes[0].body["spec"], json!({}));
+    // Ten minutes, in which everything is recounted twice.
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(world.written(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_created_is_charged_and_what_goes_is_given_back() {
+    let (world, _) = world().await;
+    create_quota(
+        &world,
+        "q",
+        json!({"hard": {"pods": "2", "requests.cpu": "1"}}),
+    )
+    .await;
+    world.create(&Pod::TYPE, pod("a", "600m")).await;
+    let refused = world
+        .try_create(&Pod::TYPE, pod("b", "600m"))
+        .await
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains(
+            "pods \"b\" is forbidden: exceeded quota: q, requested: requests.cpu=600m, used: requests.cpu=600m, limited: requests.cpu=1"
+        ),
+        "{refused}"
+    );
+    world.create(&Pod::TYPE, pod("c", "400m")).await;
+    let refused = world
+        .try_create(&Pod::TYPE, pod("d", "1m"))
+        .await
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains(
+            "exceeded quota: q, requested: pods=1,requests.cpu=1m, used: pods=2,requests.cpu=1, limited: pods=2,requests.cpu=1"
+        ),
+        "{refused}"
+    );
+    world.settle().await;
+    world.writes();
+    let now = DeleteOptions {
+        grace_period_seconds: Some(0),
+        ..DeleteOptions::default()
+    };
+    world.delete_with(&Pod::TYPE, "a", &now).await;
+    world.settle().await;
+    assert_eq!(world.written(), "PUT resourcequotas/q/status");
+    assert_eq!(
+        status(&world, "q").await["used"],
+        json!({"pods": "1", "requests.cpu": "400m"})
+    );
+    world.create(&Pod::TYPE, pod("d", "600m")).await;
+    // A pod that has ended holds nothing, and is still there.
+    let ended = json!({"status": {"phase": "Succeeded"}});
+    world
+        .patch_subresource(&Pod::TYPE, "d", Some("status"), ended)
+        .await;
+    world.settle().await;
+    assert_eq!(
+        status(&world, "q").await["used"],
+        json!({"pods": "1", "requests.cpu": "400m"})
+    );
+}
+
+// Upstream: TestReplenishQuota… of update_filter_test.go.
+#[tokio::test(start_paused = true)]
+async fn pods_that_move_to_another_scope_and_services_of_another_type_are_counted_anew() {
+    let (world, _) = world().await;
+    create_quota(
+        &world,
+        "ends",
+        json!({"hard": {"pods": "5"}, "scopes": ["Terminating"]}),
+    )
+    .await;
+    create_quota(
+        &world,
+        "ports",
+        json!({"hard": {"services.nodeports": "5"}}),
+    )
+    .await;
+    world.create(&Pod::TYPE, pod("a", "1m")).await;
+    let services = ResourceType::namespaced("", "v1", "services", "Service");
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+        "spec": {"type": "NodePort", "ports": [{"port": 80}]}});
+    world.create(&services, service).await;
+    world.settle().await;
+    assert_eq!(status(&world, "ends").await["used"], json!({"pods": "0"}));
+    assert_eq!(
+        status(&world, "ports").await["used"],
+        json!({"services.nodeports": "1"})
+    );
+    world
+        .patch(
+            &Pod::TYPE,
+            "a",
+            json!({"spec": {"activeDeadlineSeconds": 1000}}),
+        )
+        .await;
+    world
+        .patch(&services, "s", json!({"spec": {"type": "ClusterIP"}}))
+        .await;
+    world.settle().await;
+    assert_eq!(status(&world, "ends").await["used"], json!({"pods": "1"}));
+    assert_eq!(
+        status(&world, "ports").await["used"],
+        json!({"services.nodeports": "0"})
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_should_be_gone_stops_counting_by_itself() {
+    let (world, _) = world().await;
+    create_quota(
+        &world,
+        "q",
+        json!({"hard": {"pods": "1", "count/pods": "9"}}),
+    )
+    .await;
+    let mut stuck = pod("a", "1m");
+    stuck["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    stuck["spec"]["nodeName"] = json!("lost");
+    world.create(&Pod::TYPE, stuck).await;
+    let grace = DeleteOptions {
+        grace_period_seconds: Some(20),
+        propagation: Some(Propagation::Background),
+        ..DeleteOptions::default()
+    };
+    world.delete_with(&Pod::TYPE, "a", &grace).await;
+    tokio::time::sleep(Duration::from_secs(38)).await;
+    assert_eq!(status(&world, "q").await["used"]["pods"], "1");
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(
+        status(&world, "q").await["used"],
+        json!({"pods": "0", "count/pods": "1"})
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_limits_is_taken_over() {
+    let (world, _) = world().await;
+    create_quota(&world, "q", json!({"hard": {"pods": "1"}})).await;
+    let hard = json!({"spec": {"hard": {"pods": "2", "secrets": "1k"}}});
+    world.patch(&ResourceQuota::TYPE, "q", hard).await;
+    world.settle().await;
+    assert_eq!(
+        status(&world, "q").await,
+        json!({"hard": {"pods": "2", "secrets": "1k"}, "used": {"pods": "0", "secrets": "0"}})
+    );
+    world.writes();
+    world.delete(&ResourceQuota::TYPE, "q").await;
+    world.settle().await;
+    assert_eq!(world.written(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_tried_again() {
+    let (world, _) = world().await;
+    world.refuse("PUT", "/resourcequotas/q/status", 409, 2);
+    create_quota(&world, "q", json!({"hard": {"pods": "1"}})).await;
+    assert_eq!(status(&world, "q").await["used"], json!({"pods": "0"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn usage_that_somebody_forged_is_fixed_by_the_next_recount() {
+    let (world, _) = world().await;
+    create_quota(&world, "q", json!({"hard": {"pods": "5"}})).await;
+    let forged = json!({"status": {"used": {"pods": "4"}}});
+    world
+        .patch_subresource(&ResourceQuota::TYPE, "q", Some("status"), forged)
+        .await;
+    tokio::time::sleep(Duration::from_secs(310)).await;
+    assert_eq!(status(&world, "q").await["used"], json!({"pods": "0"}));
+}
+
+// Sixty-four at once, and a controller that counts at the same time.
+#[tokio::test(start_paused = true)]
+async fn many_at_once_never_get_more_than_there_is() {
+    let (world, _) = world().await;
+    create_quota(&world, "q", json!({"hard": {"pods": "10"}})).await;
+    let creations = (0..64).map(|number| {
+        let world = &world;
+        async move {
+            tokio::time::sleep(Duration::from_millis(number % 7)).await;
+            let created = world
+                .try_create(&Pod::TYPE, pod(&format!("p{number}"), "1m"))
+                .await;
+            created.is_ok()
+        }
+    });
+    let created = futures_util::future::join_all(creations).await;
+    assert_eq!(created.iter().filter(|created| **created).count(), 10);
+    world.settle().await;
+    assert_eq!(world.list(&Pod::TYPE).await.len(), 10);
+    assert_eq!(status(&world, "q").await["used"], json!({"pods": "10"}));
+}

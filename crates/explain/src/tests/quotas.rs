@@ -1,0 +1,70 @@
+//! What a quota counts, and whom it refuses.
+
+use super::check;
+use expect_test::expect;
+
+#[test]
+fn a_quota_that_is_used_up_names_whom_it_refuses() {
+    check(
+        "
+kind: ResourceQuota
+metadata: {name: few, namespace: shop}
+spec: {hard: {pods: 2, requests.cpu: 4}, scopes: [NotTerminating]}
+status: {hard: {pods: 2, requests.cpu: 4}, used: {pods: 2, requests.cpu: 500m}}
+---
+kind: Event
+involvedObject: {kind: ReplicaSet, name: web-1}
+reason: FailedCreate
+message: 'Error creating: pods \"web-1-x\" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2'",
+        expect![[r#"
+            resourcequota/few in shop: is used up and refuses more: pods 2 of 2
+
+            wants       no more than pods=2,requests.cpu=4
+                        of what is in scope NotTerminating
+
+            sees        pods: 2 of 2 used
+                        requests.cpu: 500m of 4 used
+
+            in the way  replicaset/web-1: was refused: requested: pods=1, used: pods=2, limited: pods=2
+
+            would help  kubectl edit resourcequota few -n shop
+                        raise spec.hard, or delete what is not needed
+
+            Source: the controllers themselves, at https://here.
+        "#]],
+    );
+}
+
+#[test]
+fn quotas_in_one_sentence() {
+    let check = |status: &str, expected: expect_test::Expect| {
+        super::check_verdict(
+            &format!(
+                "
+kind: ResourceQuota
+metadata: {{name: few, namespace: shop}}
+spec: {{hard: {{pods: 2}}}}
+status: {status}"
+            ),
+            expected,
+        );
+    };
+    check(
+        "{}",
+        expect!["nobody has counted yet what is used: until then it limits nothing"],
+    );
+    check(
+        "{hard: {pods: 1}, used: {pods: 1}}",
+        expect![
+            "its limits have changed, and the old ones are enforced until somebody has counted"
+        ],
+    );
+    check(
+        "{hard: {pods: 2}, used: {pods: 1}}",
+        expect!["has room for more of everything"],
+    );
+    check(
+        "{hard: {pods: 2}, used: {pods: 3}}",
+        expect!["is used up: pods 3 of 2"],
+    );
+}
