@@ -5,10 +5,11 @@
 
 use crate::descriptor::Descriptor;
 use crate::{
-    cluster_role_aggregation, cronjob, csr_approving, csr_cleaner, csr_signing, daemonset,
-    deployment, endpoints, endpointslice, endpointslice_mirroring, garbage_collector, job,
-    legacy_token_cleaner, namespace, node_lifecycle, pod_gc, replicaset, root_ca_publisher,
-    service_account, service_account_token, statefulset, taint_eviction, ttl, ttl_after_finished,
+    bootstrap_signer, cluster_role_aggregation, cronjob, csr_approving, csr_cleaner, csr_signing,
+    daemonset, deployment, endpoints, endpointslice, endpointslice_mirroring, garbage_collector,
+    job, legacy_token_cleaner, namespace, node_lifecycle, pod_gc, replicaset, root_ca_publisher,
+    service_account, service_account_token, statefulset, taint_eviction, token_cleaner, ttl,
+    ttl_after_finished,
 };
 
 pub static ALL: [Descriptor; 52] = [
@@ -58,13 +59,8 @@ pub static ALL: [Descriptor; 52] = [
     )
     .gated(&["PodCertificateRequest"]),
     ttl::DESCRIPTOR,
-    Descriptor::named(
-        "bootstrap-signer-controller",
-        "bootstrapsigner",
-        "bootstrap-signer",
-    )
-    .off(),
-    Descriptor::named("token-cleaner-controller", "tokencleaner", "token-cleaner").off(),
+    bootstrap_signer::DESCRIPTOR,
+    token_cleaner::DESCRIPTOR,
     Descriptor::named("node-ipam-controller", "nodeipam", "node-controller"),
     node_lifecycle::DESCRIPTOR,
     Descriptor::of_cloud("service-lb-controller", "service"),

@@ -7,6 +7,8 @@
 //! what each looks after is its [`oracle::Oracle`].
 
 mod all;
+pub mod bootstrap_signer;
+mod bootstrap_token;
 pub mod certificates;
 pub mod cluster_role_aggregation;
 pub mod config;
@@ -36,6 +38,7 @@ pub mod service_account_token;
 pub mod service_endpoints;
 pub mod statefulset;
 pub mod taint_eviction;
+pub mod token_cleaner;
 pub mod ttl;
 pub mod ttl_after_finished;
 pub mod workload;

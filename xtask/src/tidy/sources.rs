@@ -13,8 +13,9 @@ const LINES_AT_MOST: usize = 700;
 /// An essay says at least what converges, what wakes it, what it writes and what it mirrors.
 const ESSAY_LINES_AT_LEAST: usize = 5;
 /// Modules of the controllers crate that are no controllers but what controllers share.
-const SHARED: [&str; 9] = [
+const SHARED: [&str; 10] = [
     "all",
+    "bootstrap_token",
     "config",
     "descriptor",
     "discovery",
