@@ -1,6 +1,7 @@
 //! Who asks, and may they? Client certificates, bearer tokens, impersonation, RBAC.
 
 pub(crate) mod authenticate;
+pub(crate) mod bootstrap_tokens;
 pub(crate) mod escalation;
 pub(crate) mod impersonate;
 pub(crate) mod nodes;

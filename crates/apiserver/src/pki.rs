@@ -1,6 +1,7 @@
 //! The cluster's certificates: an authority, the server's certificate, the administrator's, and the key that
 //! signs service account tokens. Kept in the data directory, or recreated when there is none.
 
+use api::Clock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{
@@ -8,10 +9,12 @@ use rcgen::{
     Issuer, KeyPair, KeyUsagePurpose,
 };
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
+use rustls::time_provider::TimeProvider;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// PEM texts.
 #[derive(Clone)]
@@ -128,8 +131,9 @@ impl Pki {
         Ok((client.signed_by(&key, &issuer)?.pem(), key.serialize_pem()))
     }
 
-    /// TLS that shows the server's certificate and accepts, but does not require, clients of the authority.
-    pub fn server_config(&self) -> Result<Arc<rustls::ServerConfig>, PkiError> {
+    /// TLS that shows the server's certificate and accepts, but does not require, clients of the authority. What they
+    /// show must be valid by `clock`: the cluster's time may be ahead of the machine's.
+    pub fn server_config(&self, clock: &Clock) -> Result<Arc<rustls::ServerConfig>, PkiError> {
         let tls = |error: &dyn std::fmt::Display| PkiError::Tls(error.to_string());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut roots = rustls::RootCertStore::empty();
@@ -143,7 +147,8 @@ impl Pki {
                 .map_err(|error| tls(&error))?;
         let key = PrivateKeyDer::from_pem_slice(self.server_key.as_bytes())
             .map_err(|error| tls(&error))?;
-        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        let time = Arc::new(ClusterTime(clock.clone()));
+        let mut config = rustls::ServerConfig::builder_with_details(provider, time)
             .with_safe_default_protocol_versions()
             .map_err(|error| tls(&error))?
             .with_client_cert_verifier(verifier)
@@ -174,6 +179,22 @@ impl Pki {
             encode(certificate),
             encode(key),
         )
+    }
+}
+
+/// The cluster's clock, as TLS asks for it.
+struct ClusterTime(Clock);
+
+impl std::fmt::Debug for ClusterTime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClusterTime")
+    }
+}
+
+impl TimeProvider for ClusterTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        let seconds = u64::try_from(self.0.now().time().unix()).ok()?;
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
     }
 }
 
@@ -219,16 +240,17 @@ mod tests {
 
     #[test]
     fn what_was_made_is_found_again() {
+        let clock = Clock::fixed(api::Time::from_unix(1_704_067_200));
         let dir = std::env::temp_dir().join(format!("steersman-pki-{}", std::process::id()));
         let made = Pki::load_or_generate(&dir, &[]).unwrap();
         let found = Pki::load_or_generate(&dir, &[]).unwrap();
         std::fs::remove_file(dir.join("sa.key")).unwrap();
         let after_a_kill = Pki::load_or_generate(&dir, &[]).unwrap();
-        assert!(after_a_kill.server_config().is_ok());
+        assert!(after_a_kill.server_config(&clock).is_ok());
         std::fs::remove_dir_all(&dir).unwrap();
         assert_eq!(made.ca_certificate, found.ca_certificate);
         assert_eq!(made.service_account_key, found.service_account_key);
-        assert!(found.server_config().is_ok());
+        assert!(found.server_config(&clock).is_ok());
         assert!(found.issue_client("someone", &["group"]).is_ok());
     }
 }

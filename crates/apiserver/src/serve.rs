@@ -55,7 +55,7 @@ pub async fn serve(
     spawner: Spawner,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), PkiError> {
-    let acceptor = TlsAcceptor::from(pki.server_config()?);
+    let acceptor = TlsAcceptor::from(pki.server_config(&server.shared().clock)?);
     server.publish_authority(&pki.ca_certificate).await;
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let (stop, stopping) = watch::channel(false);
@@ -173,7 +173,8 @@ fn identity_of(certificate: &[u8]) -> Option<Identity> {
         .collect();
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let subject = certificate.subject();
-    let user = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
+    // UPSTREAM: of several names the last one counts.
+    let user = subject.iter_common_name().last()?.as_str().ok()?.to_owned();
     let mut groups: Vec<String> = subject
         .iter_organization()
         .filter_map(|name| name.as_str().ok().map(str::to_owned))

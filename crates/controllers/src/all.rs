@@ -44,13 +44,8 @@ pub static ALL: [Descriptor; 52] = [
     )
     .gated(&["PodCertificateRequest"]),
     crate::ttl::DESCRIPTOR,
-    Descriptor::named(
-        "bootstrap-signer-controller",
-        "bootstrapsigner",
-        "bootstrap-signer",
-    )
-    .off(),
-    Descriptor::named("token-cleaner-controller", "tokencleaner", "token-cleaner").off(),
+    crate::bootstrap_signer::DESCRIPTOR,
+    crate::token_cleaner::DESCRIPTOR,
     Descriptor::named("node-ipam-controller", "nodeipam", "node-controller"),
     crate::node_lifecycle::DESCRIPTOR,
     Descriptor::of_cloud("service-lb-controller", "service"),

@@ -7,6 +7,8 @@
 //! what each looks after is its [`oracle::Oracle`].
 
 mod all;
+pub mod bootstrap_signer;
+mod bootstrap_token;
 pub mod certificates;
 pub mod cluster_role_aggregation;
 pub mod config;
@@ -43,6 +45,7 @@ pub mod service_endpoints;
 pub mod statefulset;
 mod storage;
 pub mod taint_eviction;
+pub mod token_cleaner;
 pub mod ttl;
 pub mod ttl_after_finished;
 pub mod vac_protection;

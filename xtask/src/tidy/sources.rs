@@ -15,15 +15,16 @@ const ESSAY_LINES_AT_LEAST: usize = 5;
 /// Modules of the controllers crate that are no controllers but what controllers share.
 const SHARED: &[&str] = &[
     "all",
+    "bootstrap_token",
+    "certificates",
     "config",
     "descriptor",
     "discovery",
     "oracle",
+    "private_key",
     "scale",
     "service_endpoints",
     "storage",
-    "certificates",
-    "private_key",
     "workload",
 ];
 /// Those that know all controllers.

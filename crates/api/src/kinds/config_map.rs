@@ -1,4 +1,4 @@
-//! Config maps, as far as the root CA's publisher reads them.
+//! Config maps, as far as the root CA's publisher and the bootstrap signer read them.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,11 @@ use crate::resource::ResourceType;
 /// The ConfigMap in each namespace that holds the cluster's root certificates.
 pub const ROOT_CA_CONFIG_MAP: &str = "kube-root-ca.crt";
 
-/// A ConfigMap. Data is kept for the one that a controller reads; others are known by name alone.
+/// The ConfigMap that a node reads before it trusts anybody.
+pub const CLUSTER_INFO_CONFIG_MAP: &str = "cluster-info";
+pub const CLUSTER_INFO_NAMESPACE: &str = "kube-public";
+
+/// A ConfigMap. Data is kept for those that controllers read; others are known by name alone.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ConfigMap {
     pub metadata: Meta,
@@ -38,7 +42,7 @@ impl<'de> Deserialize<'de> for ConfigMap {
             immutable: Option<bool>,
         }
         let mut wire = Wire::deserialize(deserializer)?;
-        if *wire.metadata.name != *ROOT_CA_CONFIG_MAP {
+        if !is_read(&wire.metadata) {
             wire.metadata.annotations = crate::LabelSet::default();
             return Ok(ConfigMap {
                 metadata: wire.metadata,
@@ -52,6 +56,11 @@ impl<'de> Deserialize<'de> for ConfigMap {
             immutable: wire.immutable,
         })
     }
+}
+
+fn is_read(meta: &Meta) -> bool {
+    *meta.name == *ROOT_CA_CONFIG_MAP
+        || (*meta.name == *CLUSTER_INFO_CONFIG_MAP && *meta.namespace == *CLUSTER_INFO_NAMESPACE)
 }
 
 fn entries(raw: Option<Box<RawValue>>) -> Result<BTreeMap<String, Istr>, serde_json::Error> {

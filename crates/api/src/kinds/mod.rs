@@ -37,7 +37,9 @@ pub use certificate_signing_request::{
     CertificateSigningRequestSpec, CertificateSigningRequestStatus,
 };
 pub use cluster_role::{AggregationRule, ClusterRole, PolicyRule};
-pub use config_map::{ConfigMap, ROOT_CA_CONFIG_MAP};
+pub use config_map::{
+    CLUSTER_INFO_CONFIG_MAP, CLUSTER_INFO_NAMESPACE, ConfigMap, ROOT_CA_CONFIG_MAP,
+};
 pub use controller_revision::{ControllerRevision, RevisionData};
 pub use cron_job::{
     CRON_JOB_SCHEDULED_TIMESTAMP, CronJob, CronJobSpec, CronJobStatus, ObjectReference,
@@ -84,7 +86,7 @@ pub use resource_claim::{
 pub use resource_quota::{
     ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus, ScopeRequirement, ScopeSelector,
 };
-pub use secret::{SERVICE_ACCOUNT_TOKEN, Secret};
+pub use secret::{BOOTSTRAP_TOKEN, SERVICE_ACCOUNT_TOKEN, Secret};
 pub use service::{Service, ServicePort, ServiceSpec, TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE};
 pub use service_account::{SecretName, ServiceAccount};
 pub use statefulset::{

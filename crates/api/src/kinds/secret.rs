@@ -1,6 +1,7 @@
-//! Secrets of service accounts: their type and what binds them. Never their other contents.
+//! Secrets of service accounts and bootstrap tokens. Never the contents of others.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -9,9 +10,9 @@ use crate::Istr;
 use crate::meta::Meta;
 use crate::resource::ResourceType;
 
-/// A secret. What is in it is kept for service account tokens alone: nothing else is read, and what is
-/// not in memory cannot leak.
-#[derive(Clone, Debug, PartialEq, Default)]
+/// A secret. What is in it is kept for service account tokens and for bootstrap tokens: nothing else is read, and what
+/// is not in memory cannot leak.
+#[derive(Clone, PartialEq, Default)]
 pub struct Secret {
     pub metadata: Meta,
     pub type_: Istr,
@@ -21,6 +22,21 @@ pub struct Secret {
 
 /// The type of secrets that hold a token of a service account.
 pub const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
+
+/// The type of secrets by which nodes join, in `kube-system`.
+pub const BOOTSTRAP_TOKEN: &str = "bootstrap.kubernetes.io/token";
+
+/// Values are never printed.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<&String> = self.data.keys().collect();
+        f.debug_struct("Secret")
+            .field("metadata", &self.metadata)
+            .field("type", &self.type_)
+            .field("data", &keys)
+            .finish()
+    }
+}
 
 crate::view!(
     Secret,
@@ -38,7 +54,7 @@ impl<'de> Deserialize<'de> for Secret {
         }
         let wire = Wire::deserialize(deserializer)?;
         let data = match wire.data {
-            Some(raw) if wire.r#type == SERVICE_ACCOUNT_TOKEN => {
+            Some(raw) if is_read(&wire.metadata, &wire.r#type) => {
                 serde_json::from_str::<Option<_>>(raw.get())
                     .map_err(serde::de::Error::custom)?
                     .unwrap_or_default()
@@ -53,6 +69,11 @@ impl<'de> Deserialize<'de> for Secret {
     }
 }
 
+fn is_read(meta: &Meta, type_: &Istr) -> bool {
+    *type_ == SERVICE_ACCOUNT_TOKEN
+        || (*type_ == BOOTSTRAP_TOKEN && *meta.namespace == *"kube-system")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,13 +81,17 @@ mod tests {
 
     #[test]
     fn only_tokens_keep_what_is_in_them() {
-        let read = |type_: &str| {
+        let read = |namespace: &str, type_: &str| {
             let json = format!(
-                r#"{{"metadata":{{"name":"s"}},"type":"{type_}","data":{{"token":"YQ=="}}}}"#
+                r#"{{"metadata":{{"name":"s","namespace":"{namespace}"}},"type":"{type_}","data":{{"token":"YQ=="}}}}"#
             );
-            Secret::decode(json.as_bytes()).unwrap().data.len()
+            let read = Secret::decode(json.as_bytes()).unwrap();
+            assert!(!format!("{read:?}").contains("YQ"), "{read:?}");
+            read.data.len()
         };
-        assert_eq!(read(SERVICE_ACCOUNT_TOKEN), 1);
-        assert_eq!(read("Opaque"), 0);
+        assert_eq!(read("default", SERVICE_ACCOUNT_TOKEN), 1);
+        assert_eq!(read("default", "Opaque"), 0);
+        assert_eq!(read("default", BOOTSTRAP_TOKEN), 0);
+        assert_eq!(read("kube-system", BOOTSTRAP_TOKEN), 1);
     }
 }

@@ -111,7 +111,8 @@ fn organizations(encoded: &str) -> Option<Vec<String>> {
 /// The common name that a request (PEM, in base64) asks for.
 pub(super) fn common_name(encoded: &str) -> Option<String> {
     with_subject(encoded, |subject| {
-        let name = subject.iter_common_name().next()?;
+        // Of several names the last one counts, here as in the certificate.
+        let name = subject.iter_common_name().last()?;
         name.as_str().ok().map(str::to_owned)
     })?
 }

@@ -1,6 +1,6 @@
 //! From a request's credentials to a user.
 
-use super::Identity;
+use super::{Identity, bootstrap_tokens};
 use crate::server::Shared;
 use crate::status::Status;
 use http::HeaderMap;
@@ -19,17 +19,25 @@ pub(crate) fn authenticate(
     let Some(token) = bearer(headers)? else {
         return Ok(Arc::new(Identity::anonymous()));
     };
-    if let Some(known) = shared
-        .static_tokens
-        .iter()
-        .find(|known| same(&known.token, token))
-    {
-        return Ok(Arc::new(known.identity.clone()));
-    }
-    let verified = shared.tokens.verify(shared, token, &[]);
-    verified
+    verify(shared, token, &[])
         .map(|(identity, _)| Arc::new(identity))
         .map_err(|_| Status::unauthorized())
+}
+
+/// The user of a token of any kind, and for which of the audiences it is good; or why there is none.
+pub(crate) fn verify(
+    shared: &Shared,
+    token: &str,
+    audiences: &[String],
+) -> Result<(Identity, Vec<String>), String> {
+    let mut known = shared.static_tokens.iter();
+    if let Some(known) = known.find(|known| same(&known.token, token)) {
+        return Ok((known.identity.clone(), audiences.to_vec()));
+    }
+    match bootstrap_tokens::verify(shared, token) {
+        Some(identity) => Ok((identity, audiences.to_vec())),
+        None => shared.tokens.verify(shared, token, audiences),
+    }
 }
 
 /// The token of a request, if it has one. What cannot be read is a credential that nobody accepts, not a missing one.
@@ -46,7 +54,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Status> {
 }
 
 /// Compares in a time that depends on the lengths only, so that a token cannot be guessed byte by byte.
-fn same(left: &str, right: &str) -> bool {
+pub(super) fn same(left: &str, right: &str) -> bool {
     let differing = left
         .bytes()
         .zip(right.bytes())

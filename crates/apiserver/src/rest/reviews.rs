@@ -4,7 +4,7 @@ use super::body::{parse, settle_type};
 use super::{Context, response};
 use crate::Body;
 use crate::auth::rules::{Attributes, Rule};
-use crate::auth::{Identity, nodes};
+use crate::auth::{Identity, authenticate, nodes};
 use crate::status::{Cause, Status};
 use http::Response;
 use serde_json::{Map, Value, json};
@@ -80,16 +80,7 @@ impl Context {
     fn review_token(&self, spec: &Value) -> Value {
         let token = spec["token"].as_str().unwrap_or_default();
         let audiences: Vec<String> = strings(&spec["audiences"]);
-        let known = self
-            .shared
-            .static_tokens
-            .iter()
-            .find(|known| known.token == token);
-        let verified = match known {
-            Some(known) => Ok((known.identity.clone(), audiences)),
-            None => self.shared.tokens.verify(&self.shared, token, &audiences),
-        };
-        match verified {
+        match authenticate::verify(&self.shared, token, &audiences) {
             Ok((identity, audiences)) => {
                 let mut status = json!({"authenticated": true, "user": user_info(&identity)});
                 if !audiences.is_empty() {

@@ -224,6 +224,64 @@ async fn service_account_tokens_work_until_their_time_or_account_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_bootstrap_token_is_a_user_until_it_expires_or_is_deleted() {
+    let server = Server::new();
+    let expiration = api::Time::from_unix(server.server.now().unix() + 60).to_string();
+    let secret = json!({
+        "metadata": {"name": "bootstrap-token-abcdef"}, "type": "bootstrap.kubernetes.io/token",
+        "stringData": {
+            "token-id": "abcdef", "token-secret": "0123456789abcdef", "expiration": expiration,
+            "usage-bootstrap-authentication": "true", "auth-extra-groups": "system:bootstrappers:nodes",
+        },
+    });
+    let secrets = "/api/v1/namespaces/kube-system/secrets";
+    let (code, answer) = server.post(secrets, secret.clone()).await;
+    assert_eq!(code, 201, "{answer}");
+    let review = |token: &'static str| {
+        let body = json!({"spec": {"token": token}});
+        let reviewed = server.post("/apis/authentication.k8s.io/v1/tokenreviews", body);
+        async move { reviewed.await.1["status"].clone() }
+    };
+    let good = "abcdef.0123456789abcdef";
+    let reviewed = review(good).await;
+    assert_eq!(reviewed["user"]["username"], "system:bootstrap:abcdef");
+    assert_eq!(
+        reviewed["user"]["groups"],
+        json!([
+            "system:bootstrappers",
+            "system:bootstrappers:nodes",
+            "system:authenticated"
+        ])
+    );
+    for wrong in [
+        "abcdef.0123456789abcdee",
+        "abcdeg.0123456789abcdef",
+        "abcdef.",
+        "abcdef",
+    ] {
+        assert_eq!(
+            review(wrong).await["error"],
+            "invalid bearer token",
+            "{wrong}"
+        );
+    }
+    tokio::time::advance(std::time::Duration::from_secs(60)).await;
+    assert_eq!(
+        review(good).await["error"],
+        "invalid bearer token",
+        "expired"
+    );
+    server
+        .delete(&format!("{secrets}/bootstrap-token-abcdef"))
+        .await;
+    assert_eq!(
+        review(good).await["error"],
+        "invalid bearer token",
+        "deleted"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn tampered_tokens_are_refused() {
     let server = Server::new();
     for token in ["x", "a.b.c", "eyJhbGciOiJub25lIn0.e30.", "...."] {

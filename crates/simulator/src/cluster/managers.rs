@@ -52,7 +52,7 @@ const CA_KEY: &str = include_str!("../../../controllers/src/certificates/testdat
 
 /// Old tokens go after a day: runs of a year are for others.
 const FLAGS: [&str; 2] = [
-    "--controllers=*",
+    "--controllers=*,bootstrapsigner,tokencleaner",
     "--legacy-service-account-token-clean-up-period=24h",
 ];
 

@@ -212,20 +212,22 @@ impl Draft {
     /// with one manager, because two of them do.
     fn wait_for_days(&mut self) {
         let choice = actions_that(|takes| takes >= SOON);
-        let Some(chosen) = choice.get(self.rng.below(choice.len().max(1))) else {
+        let Some(takes) = choice.iter().map(|chosen| chosen.takes).max() else {
             return;
         };
-        let actions = (chosen.draw)(&Draw {
-            rng: &self.rng.fork(),
-            namespace: NAMESPACES[0],
-            number: self.disturbances + 1,
-            nodes: self.nodes,
-        });
-        for action in actions {
-            self.push(self.at, Action::User(action));
+        for chosen in choice {
+            let actions = (chosen.draw)(&Draw {
+                rng: &self.rng.fork(),
+                namespace: NAMESPACES[0],
+                number: self.disturbances + 1,
+                nodes: self.nodes,
+            });
+            for action in actions {
+                self.push(self.at, Action::User(action));
+            }
         }
         self.push(self.at, Action::Fault(Fault::LoseNode(0)));
-        let end = self.at + chosen.takes;
+        let end = self.at + takes;
         self.push(end, Action::Fault(Fault::ReturnNodes));
     }
 

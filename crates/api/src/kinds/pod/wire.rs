@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use serde::de::IgnoredAny;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::affinity::{ReadAffinity, read_affinity, read_affinity_in_message};
 use super::{
