@@ -8,7 +8,7 @@ use crate::{
     cluster_role_aggregation, cronjob, daemonset, deployment, endpoints, endpointslice,
     endpointslice_mirroring, garbage_collector, job, legacy_token_cleaner, namespace,
     node_lifecycle, pod_gc, replicaset, resource_quota, root_ca_publisher, service_account,
-    service_account_token, statefulset, taint_eviction, ttl, ttl_after_finished,
+    service_account_token, service_cidr, statefulset, taint_eviction, ttl, ttl_after_finished,
 };
 
 pub static ALL: [Descriptor; 52] = [
@@ -154,8 +154,7 @@ pub static ALL: [Descriptor; 52] = [
         "validatingadmissionpolicy-status-controller",
     ),
     taint_eviction::DESCRIPTOR,
-    Descriptor::named("service-cidr-controller", "", "service-cidrs-controller")
-        .gated(&["MultiCIDRServiceAllocator"]),
+    service_cidr::DESCRIPTOR,
     Descriptor::named(
         "storage-version-migrator-controller",
         "svm",

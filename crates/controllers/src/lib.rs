@@ -29,6 +29,7 @@ pub mod resource_quota;
 pub mod root_ca_publisher;
 pub mod service_account;
 pub mod service_account_token;
+pub mod service_cidr;
 pub mod service_endpoints;
 pub mod statefulset;
 pub mod taint_eviction;

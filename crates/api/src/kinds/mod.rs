@@ -25,6 +25,7 @@ mod resource_quota;
 mod secret;
 mod service;
 mod service_account;
+mod service_cidr;
 mod statefulset;
 mod strategy;
 
@@ -75,6 +76,10 @@ pub use resource_quota::{
 pub use secret::{SERVICE_ACCOUNT_TOKEN, Secret};
 pub use service::{Service, ServicePort, ServiceSpec, TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE};
 pub use service_account::{SecretName, ServiceAccount};
+pub use service_cidr::{
+    ADDRESS_ALLOCATOR, ADDRESS_MANAGED_BY, IpAddress, SERVICE_CIDR_FINALIZER, ServiceCidr,
+    ServiceCidrSpec, ServiceCidrStatus,
+};
 pub use statefulset::{
     ClaimRetention, ClaimRetentionPolicy, PodManagement, StatefulSet, StatefulSetSpec,
     StatefulSetStatus, StatefulSetStrategy,

@@ -62,7 +62,7 @@ const KINDS: [(&str, &str, &str, &str); 19] = [
 
 /// Kinds without a namespace. Scenarios share a cluster, so their objects carry the scenario's namespace
 /// in front of their names.
-const CLUSTER_KINDS: [(&str, &str, &str, &str); 3] = [
+const CLUSTER_KINDS: [(&str, &str, &str, &str); 4] = [
     ("node", "Node", "/api/v1", "nodes"),
     ("namespace", "Namespace", "/api/v1", "namespaces"),
     (
@@ -71,10 +71,16 @@ const CLUSTER_KINDS: [(&str, &str, &str, &str); 3] = [
         "/apis/rbac.authorization.k8s.io/v1",
         "clusterroles",
     ),
+    (
+        "servicecidr",
+        "ServiceCIDR",
+        "/apis/networking.k8s.io/v1",
+        "servicecidrs",
+    ),
 ];
 
 /// What the final state of a namespace consists of.
-pub(crate) const RECORDED: [&str; 15] = [
+pub(crate) const RECORDED: [&str; 16] = [
     "deployment",
     "replicaset",
     "statefulset",
@@ -90,10 +96,12 @@ pub(crate) const RECORDED: [&str; 15] = [
     "cronjob",
     "endpoints",
     "endpointslice",
+    "quota",
 ];
 
 /// What of the cluster belongs to a scenario.
-pub(crate) const RECORDED_OF_CLUSTER: [&str; 3] = ["node", "namespace", "clusterrole"];
+pub(crate) const RECORDED_OF_CLUSTER: [&str; 4] =
+    ["node", "namespace", "clusterrole", "servicecidr"];
 
 /// The path of all objects of a kind in a namespace, or of a kind that has none.
 pub(crate) fn collection(kind: &str, namespace: &str) -> Result<String> {
