@@ -6,7 +6,7 @@
 use crate::descriptor::Descriptor;
 use crate::{
     cluster_role_aggregation, cronjob, daemonset, deployment, endpoints, endpointslice,
-    endpointslice_mirroring, garbage_collector, job, legacy_token_cleaner, namespace,
+    endpointslice_mirroring, garbage_collector, job, legacy_token_cleaner, namespace, node_ipam,
     node_lifecycle, pod_gc, replicaset, resource_quota, root_ca_publisher, service_account,
     service_account_token, service_cidr, statefulset, taint_eviction, ttl, ttl_after_finished,
 };
@@ -73,7 +73,7 @@ pub static ALL: [Descriptor; 52] = [
     )
     .off(),
     Descriptor::named("token-cleaner-controller", "tokencleaner", "token-cleaner").off(),
-    Descriptor::named("node-ipam-controller", "nodeipam", "node-controller"),
+    node_ipam::DESCRIPTOR,
     node_lifecycle::DESCRIPTOR,
     Descriptor::of_cloud("service-lb-controller", "service"),
     Descriptor::of_cloud("node-route-controller", "route"),

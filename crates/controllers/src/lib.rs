@@ -21,6 +21,7 @@ pub mod garbage_collector;
 pub mod job;
 pub mod legacy_token_cleaner;
 pub mod namespace;
+pub mod node_ipam;
 pub mod node_lifecycle;
 pub mod oracle;
 pub mod pod_gc;
