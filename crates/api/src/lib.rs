@@ -8,6 +8,7 @@
 //! passes through us untouched.
 
 pub mod amounts;
+pub mod cidr;
 pub mod clock;
 pub mod collections;
 pub mod decision;
@@ -35,6 +36,7 @@ pub mod uid;
 pub mod yaml;
 
 pub use amounts::Amounts;
+pub use cidr::Cidr;
 pub use clock::Clock;
 pub use decision::ObjectId;
 pub use gates::{Gate, Gates};

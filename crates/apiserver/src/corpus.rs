@@ -54,6 +54,8 @@ fn in_cluster(run: impl FnOnce(&admission::Context<'_>)) {
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "default", "name": "default"}}),
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "grows"}, "allowVolumeExpansion": true}),
         json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}),
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
+            "spec": {"cidrs": ["10.0.0.0/24"]}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
     ]);
     let context = admission::Context {
         cluster: &cluster,

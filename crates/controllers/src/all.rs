@@ -46,7 +46,7 @@ pub static ALL: [Descriptor; 52] = [
     crate::ttl::DESCRIPTOR,
     crate::bootstrap_signer::DESCRIPTOR,
     crate::token_cleaner::DESCRIPTOR,
-    Descriptor::named("node-ipam-controller", "nodeipam", "node-controller"),
+    crate::node_ipam::DESCRIPTOR,
     crate::node_lifecycle::DESCRIPTOR,
     Descriptor::of_cloud("service-lb-controller", "service"),
     Descriptor::of_cloud("node-route-controller", "route"),
@@ -110,8 +110,7 @@ pub static ALL: [Descriptor; 52] = [
         "validatingadmissionpolicy-status-controller",
     ),
     crate::taint_eviction::DESCRIPTOR,
-    Descriptor::named("service-cidr-controller", "", "service-cidrs-controller")
-        .gated(&["MultiCIDRServiceAllocator"]),
+    crate::service_cidr::DESCRIPTOR,
     Descriptor::named(
         "storage-version-migrator-controller",
         "svm",

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use controllers::config::SignerFiles;
+use controllers::node_ipam::{Ranges, RangesError};
 
 use crate::config::Config;
 use crate::error::Error;
@@ -21,6 +22,7 @@ pub(crate) fn settings(flags: &Parsed, config: &Config, gates: &FeatureGates) ->
     rate(&mut problems, config);
     cloud(&mut problems, config);
     addresses(&mut problems, flags);
+    node_ranges(&mut problems, config);
     serving(&mut problems, flags);
     request_headers(&mut problems, flags, gates);
     always_allowed(&mut problems, flags);
@@ -176,6 +178,16 @@ fn addresses(problems: &mut Problems, flags: &Parsed) {
                 problems.check(flag, check_range(range.trim()));
             }
         }
+    }
+}
+
+/// What would keep the node IPAM controller from starting.
+fn node_ranges(problems: &mut Problems, config: &Config) {
+    let read = Ranges::read(&config.kube_cloud_shared, &config.node_ipam_controller);
+    match read {
+        // What is no range was told of where it stands.
+        Ok(_) | Err(RangesError::NotCidr(_)) => {}
+        Err(error) => problems.add("allocate-node-cidrs", error.to_string()),
     }
 }
 

@@ -28,6 +28,7 @@ mod resource_quota;
 mod secret;
 mod service;
 mod service_account;
+mod service_cidr;
 mod statefulset;
 mod strategy;
 mod volume_attributes_class;
@@ -89,6 +90,10 @@ pub use resource_quota::{
 pub use secret::{BOOTSTRAP_TOKEN, SERVICE_ACCOUNT_TOKEN, Secret};
 pub use service::{Service, ServicePort, ServiceSpec, TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE};
 pub use service_account::{SecretName, ServiceAccount};
+pub use service_cidr::{
+    ADDRESS_ALLOCATOR, ADDRESS_MANAGED_BY, IpAddress, SERVICE_CIDR_FINALIZER, ServiceCidr,
+    ServiceCidrSpec, ServiceCidrStatus,
+};
 pub use statefulset::{
     ClaimRetention, ClaimRetentionPolicy, PodManagement, StatefulSet, StatefulSetSpec,
     StatefulSetStatus, StatefulSetStrategy,

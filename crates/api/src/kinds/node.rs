@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use crate::conditions::{self, Condition, ConditionStatus};
+use crate::intern::Istr;
 use crate::meta::{Meta, or_default};
 use crate::quantity::Quantity;
 use crate::resource::ResourceType;
@@ -26,6 +27,9 @@ pub struct NodeSpec {
     pub unschedulable: bool,
     #[serde(deserialize_with = "or_default")]
     pub taints: Vec<Taint>,
+    /// The ranges that its pods get addresses from, one of each family.
+    #[serde(rename = "podCIDRs", deserialize_with = "or_default")]
+    pub pod_cidrs: Vec<Istr>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]

@@ -5,6 +5,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use api::Cidr;
+use api::cidr::family;
+use api::kinds::{ADDRESS_ALLOCATOR, ADDRESS_MANAGED_BY, ServiceCidr};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Change, Context, Operation, Request, Verdict, built_in};
@@ -32,74 +36,6 @@ impl Default for Networks {
             node_ports: 30000..=32767,
         }
     }
-}
-
-/// A network such as `10.0.0.0/24`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cidr {
-    address: IpAddr,
-    prefix: u8,
-}
-
-impl Cidr {
-    pub fn parse(text: &str) -> Option<Cidr> {
-        let (address, prefix) = text.split_once('/')?;
-        let (address, prefix): (IpAddr, u8) = (address.parse().ok()?, prefix.parse().ok()?);
-        let width = if address.is_ipv4() { 32 } else { 128 };
-        (prefix <= width).then_some(Cidr { address, prefix })
-    }
-
-    fn family(&self) -> &'static str {
-        family(&self.address)
-    }
-
-    /// The first address and how many there are (capped: nobody runs 2^64 services).
-    fn range(&self) -> (u128, u128) {
-        let width = if self.address.is_ipv4() { 32 } else { 128 };
-        let host_bits = u32::from(width - self.prefix).min(64);
-        let size = 1_u128 << host_bits;
-        (number(&self.address) & !(size - 1), size)
-    }
-
-    fn contains(&self, address: &IpAddr) -> bool {
-        let (first, size) = self.range();
-        family(address) == self.family() && (first..first + size).contains(&number(address))
-    }
-
-    /// Whether `other` lies within this network and is smaller.
-    pub(crate) fn strictly_contains(&self, other: &Cidr) -> bool {
-        self.contains(&other.nth(0)) && other.prefix > self.prefix
-    }
-
-    /// The `index`th address.
-    pub fn nth(&self, index: u128) -> IpAddr {
-        let value = self.range().0 + index;
-        match self.address {
-            IpAddr::V4(_) => IpAddr::V4(
-                u32::try_from(value & u128::from(u32::MAX))
-                    .unwrap_or_default()
-                    .into(),
-            ),
-            IpAddr::V6(_) => IpAddr::V6(value.into()),
-        }
-    }
-}
-
-impl std::fmt::Display for Cidr {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix)
-    }
-}
-
-fn number(address: &IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => u128::from(u32::from(*address)),
-        IpAddr::V6(address) => u128::from(*address),
-    }
-}
-
-fn family(address: &IpAddr) -> &'static str {
-    if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
 /// Gives a Service what it needs and lacks.
@@ -258,37 +194,26 @@ fn allocate_addresses(
             .is_some()
     };
     for (index, family) in families.iter().enumerate() {
-        let Some(network) = context
-            .networks
-            .service_cidrs
-            .iter()
-            .find(|network| network.family() == family)
-        else {
-            continue;
-        };
+        let ranges = ready_ranges(context, family);
         if let Some(given) = addresses
             .get(index)
             .and_then(Value::as_str)
             .filter(|given| !given.is_empty())
         {
-            let valid = given
-                .parse::<IpAddr>()
-                .is_ok_and(|address| network.contains(&address));
-            let why = if !valid {
-                format!(
-                    "the provided IP ({given}) is not in the valid range. The range of valid IPs is {network}"
-                )
-            } else if !own(given) && taken(given) {
-                "provided IP is already allocated".to_owned()
-            } else {
-                continue;
+            let parsed = given.parse::<IpAddr>().ok();
+            let is_ours = parsed.is_some_and(|it| ranges.iter().any(|range| range.assigns(&it)));
+            let why = match (own(given), is_ours, taken(given)) {
+                (true, _, _) | (false, true, false) => continue,
+                (false, false, _) => "the provided network does not match the current range",
+                (false, true, true) => "provided IP is already allocated",
             };
             let message =
                 format!("Invalid value: [\"{given}\"]: failed to allocate IP {given}: {why}");
             causes.push(Cause::new("spec.clusterIPs", "FieldValueInvalid", message));
             return;
         }
-        match free_address(context, network, &taken) {
+        let mut free = ranges.iter();
+        match free.find_map(|range| free_address(context, range, &taken)) {
             Some(address) => addresses.push(address.into()),
             None => {
                 let message = "Internal error: failed to allocate a serviceIP: range is full";
@@ -303,15 +228,38 @@ fn allocate_addresses(
     set(service, "spec.clusterIPs", addresses);
 }
 
+/// The ranges of a family that addresses may be taken from: of every ServiceCIDR that is ready and not being deleted, the
+/// default one first.
+fn ready_ranges(context: &Context<'_>, family: &str) -> Vec<Cidr> {
+    let kind = built_in("networking.k8s.io", "ServiceCIDR");
+    let stored = context.cluster.list(kind, "");
+    let mut ready: Vec<ServiceCidr> = stored
+        .iter()
+        .filter_map(|stored| ServiceCidr::deserialize(&**stored).ok())
+        .filter(|cidr| !cidr.metadata.is_terminating())
+        .filter(|cidr| api::conditions::is_true(&cidr.status.conditions, "Ready"))
+        .collect();
+    ready.sort_by_key(|cidr| {
+        let name = cidr.metadata.name.clone();
+        (&*name != DEFAULT_SERVICE_CIDR, name)
+    });
+    let ranges = ready.iter().flat_map(ServiceCidr::ranges);
+    ranges.filter(|range| range.family() == family).collect()
+}
+
+/// The ServiceCIDR that the server itself makes of its flags.
+pub(crate) const DEFAULT_SERVICE_CIDR: &str = "kubernetes";
+
 /// A random address from the upper part of the range, so that those asked for by hand (mostly low) stay free.
 fn free_address(
     context: &Context<'_>,
     network: &Cidr,
     taken: &dyn Fn(&str) -> bool,
 ) -> Option<String> {
-    let (_, size) = network.range();
+    // Nobody runs 2^64 services.
+    let size = network.size().min(1 << 64);
     // Neither the network's own address nor, in IPv4, the broadcast address.
-    let usable = size.checked_sub(if network.address.is_ipv4() { 2 } else { 1 })?;
+    let usable = size.checked_sub(if network.is_ipv4() { 2 } else { 1 })?;
     if usable == 0 {
         return None;
     }
@@ -467,20 +415,26 @@ pub(super) fn record(
         verdict.changes.push(released(address));
     }
     for address in after.difference(&before) {
-        let Ok(parsed) = address.parse::<IpAddr>() else {
-            continue;
-        };
-        verdict.changes.push(Change::Put(
-            built_in("networking.k8s.io", "IPAddress").clone(),
-            json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress",
-                "metadata": {"name": address, "labels": {
-                    "ipaddress.kubernetes.io/ip-family": family(&parsed),
-                    "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"}},
-                "spec": {"parentRef": {"resource": "services",
-                    "namespace": request.namespace, "name": request.name}}}),
-        ));
+        let marker = marker(address, request.namespace, request.name);
+        verdict.changes.extend(
+            marker.map(|marker| {
+                Change::Put(built_in("networking.k8s.io", "IPAddress").clone(), marker)
+            }),
+        );
     }
     debug_assert!(request.operation != Operation::Delete);
+}
+
+/// The IPAddress that says whose an address is.
+pub(crate) fn marker(address: &str, namespace: &str, name: &str) -> Option<Value> {
+    let parsed: IpAddr = address.parse().ok()?;
+    Some(
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress",
+        "metadata": {"name": address, "labels": {
+            "ipaddress.kubernetes.io/ip-family": family(&parsed),
+            ADDRESS_MANAGED_BY: ADDRESS_ALLOCATOR}},
+        "spec": {"parentRef": {"resource": "services", "namespace": namespace, "name": name}}}),
+    )
 }
 
 /// What goes when a Service is gone.
@@ -503,7 +457,8 @@ fn released(address: &str) -> Change {
     }
 }
 
-fn addresses(service: &Value) -> BTreeSet<String> {
+/// The cluster IPs that a Service has.
+pub(crate) fn addresses(service: &Value) -> BTreeSet<String> {
     let given = list(service, "spec.clusterIPs")
         .iter()
         .filter_map(Value::as_str);

@@ -27,7 +27,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use allocation::{Cidr, Networks, released_by_deletion};
+pub(crate) use allocation::{
+    DEFAULT_SERVICE_CIDR, addresses as cluster_ips, marker as address_marker,
+};
+pub use allocation::{Networks, released_by_deletion};
 pub(crate) use namespace::check_lifecycle;
 pub(crate) use node_restriction::check as check_node;
 pub(crate) use pods::place_of;

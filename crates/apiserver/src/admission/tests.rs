@@ -52,7 +52,10 @@ impl Case {
             name,
             subresource,
         };
-        let store = Store::of(&self.objects);
+        let mut objects = self.objects.clone();
+        let ranges = self.networks.service_cidrs.iter().map(ToString::to_string);
+        objects.push(service_cidr("kubernetes", ranges.collect(), "True"));
+        let store = Store::of(&objects);
         let context = Context {
             cluster: &store,
             user: &Identity {
@@ -80,6 +83,11 @@ impl Case {
     fn refuses(&self, object: Value, message: &str) {
         assert_eq!(self.create(object).unwrap_err(), message);
     }
+}
+
+fn service_cidr(name: &str, ranges: Vec<String>, ready: &str) -> Value {
+    json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": name},
+        "spec": {"cidrs": ranges}, "status": {"conditions": [{"type": "Ready", "status": ready}]}})
 }
 
 fn pod(spec: Value) -> Value {
@@ -277,7 +285,7 @@ fn taken_addresses_and_ports_are_refused() {
     );
     case.refuses(
         service(json!({"clusterIP": "10.9.9.9", "ports": [{"port": 1}]})),
-        "Service \"s\" is invalid: spec.clusterIPs: Invalid value: [\"10.9.9.9\"]: failed to allocate IP 10.9.9.9: the provided IP (10.9.9.9) is not in the valid range. The range of valid IPs is 10.0.0.0/24",
+        "Service \"s\" is invalid: spec.clusterIPs: Invalid value: [\"10.9.9.9\"]: failed to allocate IP 10.9.9.9: the provided network does not match the current range",
     );
     case.refuses(
         service(json!({"type": "NodePort", "ports": [{"port": 1, "nodePort": 30001}]})),
@@ -298,7 +306,7 @@ fn dual_stack_services_get_one_address_of_each_family() {
     let mut case = cluster([]);
     case.networks.service_cidrs = ["10.0.0.0/16", "fd00::/112"]
         .iter()
-        .filter_map(|text| allocation::Cidr::parse(text))
+        .filter_map(|text| api::Cidr::parse(text))
         .collect();
     let (admitted, _) = case
         .create(service(
@@ -319,11 +327,44 @@ fn a_full_range_is_said_to_be_full() {
     let mut case = cluster((1..=2).map(|last| {
         json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": format!("10.0.0.{last}")}})
     }));
-    case.networks.service_cidrs = vec![allocation::Cidr::parse("10.0.0.0/30").unwrap()];
+    case.networks.service_cidrs = vec![api::Cidr::parse("10.0.0.0/30").unwrap()];
     let message = case
         .create(service(json!({"ports": [{"port": 1}]})))
         .unwrap_err();
     assert!(message.ends_with("range is full"), "{message}");
+}
+
+#[test]
+fn further_ranges_widen_the_pool_once_they_are_ready() {
+    let full = (1..=2).map(|last| {
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": format!("10.0.0.{last}")}})
+    });
+    let mut case = cluster(full);
+    case.networks.service_cidrs = vec![api::Cidr::parse("10.0.0.0/30").unwrap()];
+    let more = |ready: &str| service_cidr("more", vec!["10.7.0.0/28".to_owned()], ready);
+    case.objects.push(more("False"));
+    let service = service(json!({"ports": [{"port": 1}]}));
+    assert!(
+        case.create(service.clone())
+            .unwrap_err()
+            .ends_with("range is full")
+    );
+    case.objects.pop();
+    let mut going = more("True");
+    going["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    case.objects.push(going);
+    assert!(
+        case.create(service.clone())
+            .unwrap_err()
+            .ends_with("range is full")
+    );
+    case.objects.pop();
+    case.objects.push(more("True"));
+    let (admitted, _) = case.create(service).unwrap();
+    assert!(
+        text(&admitted, "spec.clusterIP").starts_with("10.7.0."),
+        "{admitted}"
+    );
 }
 
 #[test]

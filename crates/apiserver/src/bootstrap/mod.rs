@@ -1,6 +1,7 @@
 //! The objects that exist before anyone asked for them: namespaces, the API server's own Service, priority
 //! classes, and the roles and bindings that Kubernetes' components rely on.
 
+pub(crate) mod addresses;
 mod flow;
 mod rbac;
 #[cfg(test)]
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::admission::Networks;
+use crate::admission::{DEFAULT_SERVICE_CIDR, Networks, address_marker};
 use crate::fields::set;
 use crate::kinds::{self, Kind};
 use crate::{defaults, schema, strategy};
@@ -86,17 +87,18 @@ fn networks(options: &Options<'_>) -> Vec<Value> {
         .map(ToString::to_string)
         .collect();
     let mut objects = vec![
-        json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"}, "spec": {"cidrs": cidrs}}),
-        json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress",
-            "metadata": {"name": address.to_string(), "labels": {"ipaddress.kubernetes.io/ip-family": family,
-                "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"}},
-            "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "kubernetes"}}}),
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": DEFAULT_SERVICE_CIDR}, "spec": {"cidrs": cidrs}}),
         json!({"apiVersion": "v1", "kind": "Service",
             "metadata": {"namespace": "default", "name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
             "spec": {"type": "ClusterIP", "clusterIP": address.to_string(), "clusterIPs": [address.to_string()],
                 "ipFamilies": [family], "ipFamilyPolicy": "SingleStack",
                 "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}]}}),
     ];
+    objects.extend(address_marker(
+        &address.to_string(),
+        "default",
+        "kubernetes",
+    ));
     if let Some((ip, port)) = options.advertise {
         let name = json!({"namespace": "default", "name": "kubernetes"});
         let mut labelled = name.clone();

@@ -203,3 +203,37 @@ async fn acknowledged_writes_survive_kill() {
     }
     assert!(acknowledged.len() >= 160);
 }
+
+#[tokio::test]
+async fn the_record_of_cluster_addresses_is_repaired_at_the_start() {
+    let dir = Dir::new("addresses");
+    let server = open(&dir.0).unwrap();
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+    const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"clusterIP": "10.0.0.77", "ports": [{"port": 80}]}});
+    assert_eq!(server.post(SERVICES, service).await.0, 201);
+    let leaked = json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": "10.0.0.78",
+        "labels": {"ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io", "ipaddress.kubernetes.io/ip-family": "IPv4"}},
+        "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "gone"}}});
+    let mut foreign = leaked.clone();
+    foreign["metadata"] = json!({"name": "10.0.0.79"});
+    for address in [leaked, foreign] {
+        assert_eq!(server.post(ADDRESSES, address).await.0, 201);
+    }
+    server.delete(&format!("{ADDRESSES}/10.0.0.77")).await;
+    drop(server);
+    let server = open(&dir.0).unwrap();
+    let (_, marker) = server.get(&format!("{ADDRESSES}/10.0.0.77")).await;
+    assert_eq!(marker["spec"]["parentRef"]["name"], "web");
+    assert_eq!(
+        server.get(&format!("{ADDRESSES}/10.0.0.78")).await.0,
+        404,
+        "nobody has it"
+    );
+    assert_eq!(
+        server.get(&format!("{ADDRESSES}/10.0.0.79")).await.0,
+        200,
+        "not the server's"
+    );
+}

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::place::{Errors, Place, cidr};
 use super::resources::not_negative;
-use crate::admission::Cidr;
 use crate::resources::quantity;
+use api::Cidr;
 
 const USAGES: [&str; 23] = [
     "any",

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
+use api::Cidr;
 use api::syntax;
 use serde_json::{Value, json};
 
 use super::place::{Errors, Place, cidr, port_name};
 use super::selectors;
-use crate::admission::Cidr;
 
 pub(super) fn ingress(errors: &mut Errors, root: &Place<'_>) {
     let spec = root.field("spec");
@@ -223,7 +223,7 @@ fn policy_peer(errors: &mut Errors, peer: &Place<'_>) {
             errors.syntax(&except, cidr);
             if let (Some(outer), Some(inner)) =
                 (Cidr::parse(range.text()), Cidr::parse(except.text()))
-                && !outer.strictly_contains(&inner)
+                && !(outer.covers(&inner) && outer.prefix() < inner.prefix())
             {
                 errors.invalid(&except, "must be a strict subset of `cidr`");
             }

@@ -354,7 +354,7 @@ pub(super) fn ip_address(text: &str) -> Vec<String> {
 }
 
 pub(super) fn cidr(text: &str) -> Vec<String> {
-    match crate::admission::Cidr::parse(text) {
+    match api::Cidr::parse(text) {
         Some(_) => Vec::new(),
         None => vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()],
     }

@@ -11,6 +11,7 @@ use runtime::Store;
 use runtime::informer::MetadataInformer;
 
 use super::Quotas;
+use super::monitors::Opened;
 
 /// What was found of one kind in the namespace of a quota.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,9 +60,13 @@ impl Quotas {
     /// Counts what the quota names, kind by kind. What is named for the first time begins to be watched.
     pub(super) fn count(&self, quota: &ResourceQuota, now: MicroTime) -> Vec<Count> {
         let mut monitors = self.monitors.lock();
-        let opened = monitors.open(quota.spec.hard.keys(), |evaluator| self.listener(evaluator));
+        let opened = monitors.open(quota.spec.hard.keys());
         let classes = monitors.classes(self.extended);
         drop(monitors);
+        for new in opened.iter().filter(|opened| opened.is_new) {
+            let evaluator = Evaluator::of(&new.resource.group, &new.resource.plural);
+            new.informer.on_metadata_change(self.listener(&evaluator));
+        }
         let namespace = &quota.metadata.namespace;
         let tally = Tally {
             quota,
@@ -75,7 +80,10 @@ impl Quotas {
                 Item::Claim(claim)
             }),
         ];
-        for (resource, informer) in opened {
+        for Opened {
+            resource, informer, ..
+        } in opened
+        {
             let count = match &*resource.plural {
                 "resourceclaims" if resource.group == "resource.k8s.io" => {
                     self.count_devices(&tally, &*informer)

@@ -10,7 +10,7 @@ use api::kinds::{DeviceClass, ResourceClaim};
 use api::quota::{self, Counted, DeviceClasses, Evaluator, IGNORED};
 use api::{Istr, Resource, ResourceType};
 use runtime::Informers;
-use runtime::informer::{MetadataInformer, MetadataListener, MetadataStreams};
+use runtime::informer::{MetadataInformer, MetadataStreams};
 
 use crate::discovery::Known;
 
@@ -32,6 +32,14 @@ struct Monitor {
     /// Others read it, too: it costs nothing to keep, and to listen twice would be a waste.
     shared: bool,
     informer: Arc<dyn MetadataInformer>,
+}
+
+/// A kind that is watched.
+pub(super) struct Opened {
+    pub(super) resource: ResourceType,
+    pub(super) informer: Arc<dyn MetadataInformer>,
+    /// Nobody here listens to it yet.
+    pub(super) is_new: bool,
 }
 
 /// Kinds that were not served before.
@@ -103,27 +111,27 @@ impl Monitors {
             || self.kind_of(name).is_some()
     }
 
-    /// The informers of the kinds that these names stand for, beside those that are cached in any case.
-    pub(super) fn open<'a>(
-        &mut self,
-        named: impl Iterator<Item = &'a Istr>,
-        listener: impl Fn(&Evaluator) -> MetadataListener,
-    ) -> Vec<(ResourceType, Arc<dyn MetadataInformer>)> {
+    /// The informers of the kinds that these names stand for, beside those that are cached in any case. Whoever calls
+    /// listens to those that are new, once nobody holds the lock any more: a listener is told of all objects at once.
+    pub(super) fn open<'a>(&mut self, named: impl Iterator<Item = &'a Istr>) -> Vec<Opened> {
         let wanted: BTreeSet<ResourceType> = named.filter_map(|name| self.kind_of(name)).collect();
         let mut opened = Vec::new();
         for resource in wanted {
-            let informer = match self.open.get(&resource) {
-                Some(monitor) => monitor.informer.clone(),
+            let known = self.open.get(&resource);
+            let (informer, is_new) = match known.map(|monitor| monitor.informer.clone()) {
+                Some(informer) => (informer, false),
                 None => {
                     let monitor = self.start(&resource);
                     let informer = monitor.informer.clone();
                     self.open.insert(resource.clone(), monitor);
-                    let evaluator = Evaluator::of(&resource.group, &resource.plural);
-                    informer.on_metadata_change(listener(&evaluator));
-                    informer
+                    (informer, true)
                 }
             };
-            opened.push((resource, informer));
+            opened.push(Opened {
+                resource,
+                informer,
+                is_new,
+            });
         }
         opened
     }

@@ -125,6 +125,10 @@ fn rules_between_flags_name_the_flag() {
         "--cluster-cidr: \"10.0.0.0\" is not an address range such as 10.244.0.0/16",
     );
     check_error(
+        &["--allocate-node-cidrs"],
+        "--allocate-node-cidrs: Controller: Must specify --cluster-cidr if --allocate-node-cidrs is set",
+    );
+    check_error(
         &["--tls-min-version=1.2"],
         "--tls-min-version: unknown tls version \"1.2\"; use VersionTLS12 or VersionTLS13",
     );

@@ -74,6 +74,10 @@ const SHORT_PATIENCE: [&str; 4] = [
 /// Tokens that nobody has used since yesterday are old.
 const SHORT_MEMORY: &str = "--legacy-service-account-token-clean-up-period=1s";
 
+/// Nodes get parts of a small network, where a scenario is about that: one at a time, so that each begins at its begin.
+const ALLOCATE: &str = "--allocate-node-cidrs";
+const NETWORK: &str = "--cluster-cidr=10.244.0.0/22";
+
 impl Part {
     pub const ALL: [Part; 5] = [
         Part::Workloads,
@@ -104,7 +108,7 @@ impl Part {
             Part::Workloads => &[],
             Part::Housekeeping => &[FINISHED_PODS],
             Part::Nodes => &SHORT_PATIENCE,
-            Part::Restarts => &[SHORT_MEMORY],
+            Part::Restarts => &[SHORT_MEMORY, ALLOCATE, NETWORK],
             Part::Storage => &[],
         };
         flags.iter().map(ToString::to_string).collect()

@@ -90,6 +90,12 @@ const CLUSTER_KINDS: &[(&str, &str, &str, &str)] = &[
         "/apis/certificates.k8s.io/v1",
         "certificatesigningrequests",
     ),
+    (
+        "servicecidr",
+        "ServiceCIDR",
+        "/apis/networking.k8s.io/v1",
+        "servicecidrs",
+    ),
 ];
 
 /// What the final state of a namespace consists of.
@@ -109,11 +115,19 @@ pub(crate) const RECORDED: &[&str] = &[
     "cronjob",
     "endpoints",
     "endpointslice",
+    "quota",
 ];
 
 /// What of the cluster belongs to a scenario.
-pub(crate) const RECORDED_OF_CLUSTER: &[&str] =
-    &["node", "namespace", "clusterrole", "pv", "vac", "csr"];
+pub(crate) const RECORDED_OF_CLUSTER: &[&str] = &[
+    "node",
+    "namespace",
+    "clusterrole",
+    "pv",
+    "vac",
+    "csr",
+    "servicecidr",
+];
 
 /// The path of all objects of a kind in a namespace, or of a kind that has none.
 pub(crate) fn collection(kind: &str, namespace: &str) -> Result<String> {

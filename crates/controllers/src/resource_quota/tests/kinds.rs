@@ -45,6 +45,19 @@ async fn only_what_a_quota_names_is_watched() {
     assert!(open(&streams).is_empty(), "{:?}", open(&streams));
 }
 
+// A listener hears of all objects at once, and must not find a lock held that it needs.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_somebody_else_has_filled_is_shared() {
+    let (world, streams) = world().await;
+    let _collector = streams.of(&CONFIG_MAPS);
+    world.create(&CONFIG_MAPS, config_map("a")).await;
+    world.settle().await;
+    create_quota(&world, "q", json!({"hard": {"count/configmaps": "9"}})).await;
+    assert_eq!(status(&world, "q").await["used"]["count/configmaps"], "1");
+    create_quota(&world, "r", json!({"hard": {"count/configmaps": "9"}})).await;
+    assert_eq!(status(&world, "r").await["used"]["count/configmaps"], "1");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_counted_as_soon_as_it_is_served() {
     let (world, streams) = world().await;

@@ -1,0 +1,209 @@
+//! Ranges of addresses for the pods of each node. A small controller, with `--allocate-node-cidrs` only.
+//!
+//! **Converges**: every node has `spec.podCIDRs`, a part of each network in `--cluster-cidr` that no other node has and
+//! that no Service has addresses of.
+//!
+//! **Woken by**: any change of a node; a node that goes gives its ranges back, and wakes those for which nothing was left.
+//!
+//! **Writes**: patches `spec.podCIDR` and `spec.podCIDRs` of nodes that have none; emits `CIDRNotAvailable` and
+//! `CIDRAssignmentFailed`.
+//!
+//! **Mirrors** `pkg/controller/nodeipam` with the range allocator. Which parts are taken is known from the nodes: all of
+//! them are read before the first range is given out.
+//!
+//! **Deliberate differences**: a node whose range is not of the cluster's network is told of and passed over, where
+//! upstream's process ends at the start. A request of which nobody knows what became is made again with the same ranges,
+//! which are not lost. Where one of two networks is exhausted, nothing is taken from the other. Nodes that wait for a range
+//! are looked at as soon as one is free.
+
+mod actions;
+mod allocator;
+mod cidr_set;
+mod invariants;
+mod oracle;
+mod ranges;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use api::decision::Line;
+use api::kinds::Node;
+use api::{Cidr, Key, ObjectId, Resource};
+use client::Patch;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use runtime::events::{EventType, ObjectRef};
+use runtime::rate_limit::Backoff;
+use runtime::{Change, Context, Error, Loop, Next, Reconcile, Report, Runnable, Store};
+use serde_json::json;
+use tracing::{error, warn};
+
+use crate::Descriptor;
+use crate::oracle::View;
+
+pub use cidr_set::{Allocation, CidrSet, CidrSetError};
+pub use invariants::{converged, disjoint, safe};
+pub use oracle::NodeIpamOracle;
+pub use ranges::{Ranges, RangesError};
+
+use allocator::{Allocator, Refusal, Step};
+
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    component: "cidrAllocator",
+    caches: &[View::of::<Node>()],
+    decides_about: &[Node::TYPE],
+    queues: &["cidrallocator_node"],
+    metrics: &["node_ipam_controller_"],
+    build: Some(|ctx| {
+        let config = ctx.config;
+        match Ranges::read(&config.kube_cloud_shared, &config.node_ipam_controller) {
+            Ok(ranges) => Some(controller(ctx, ranges?, WORKERS)),
+            Err(error) => {
+                error!(%error, "nodes get no ranges of addresses");
+                None
+            }
+        }
+    }),
+    oracle: Some(|| Box::<NodeIpamOracle>::default()),
+    actions: &actions::ACTIONS,
+    ..Descriptor::named("node-ipam-controller", "nodeipam", "node-controller")
+};
+
+/// UPSTREAM: thirty, without a flag.
+const WORKERS: usize = 30;
+
+/// How often a write is tried before the ranges are given back. Upstream's number.
+const TRIES: usize = 3;
+
+pub fn controller(context: &Context, ranges: Ranges, workers: usize) -> Runnable {
+    let allocator = Arc::new(Mutex::new(Allocator::new(ranges, &context.metrics)));
+    let building = Loop::on::<Key>(context, Backoff::DEFAULT).queue("cidrallocator_node");
+    let (queue, releasing) = (building.handle(), allocator.clone());
+    let assigning = building
+        .watches::<Node>(move |change, queue| match change {
+            Change::Added(node) | Change::Updated { new: node, .. } => queue.add(node.key()),
+            Change::Deleted(node) => {
+                for waiting in releasing.lock().gone(node) {
+                    queue.add(waiting);
+                }
+            }
+        })
+        .workers(workers);
+    let nodes = context.informers.store::<Node>();
+    let (held, taken) = (nodes.clone(), allocator.clone());
+    let assigning = assigning.reconciler(NodeIpam {
+        context: context.clone(),
+        nodes,
+        allocator,
+        queue,
+    });
+    let (synced, name) = (context.informers.of::<Node>().synced(), context.controller);
+    Runnable::new(name, move |stop| async move {
+        if stop.or(synced.wait()).await.is_none() {
+            return;
+        }
+        for node in held.list() {
+            if let Err(refusal) = taken.lock().occupy(&node) {
+                warn!(%refusal, "a node has a range that is not ours to give");
+            }
+        }
+        Runnable::from(assigning).run(stop).await;
+    })
+}
+
+struct NodeIpam {
+    context: Context,
+    nodes: Arc<Store<Node>>,
+    allocator: Arc<Mutex<Allocator>>,
+    queue: Arc<runtime::Queue>,
+}
+
+impl Reconcile for NodeIpam {
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.sync(key, report))
+    }
+}
+
+impl NodeIpam {
+    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        let Some(node) = self.nodes.get(key) else {
+            return Ok(Next::AwaitChange);
+        };
+        if node.metadata.is_terminating() {
+            return Ok(Next::AwaitChange);
+        }
+        let step = self.allocator.lock().assign(&node);
+        let cidrs = match step {
+            Ok(Step::Nothing) => return Ok(Next::AwaitChange),
+            Ok(Step::Write(cidrs)) => cidrs,
+            Err(refusal) => return self.refuse(&node, refusal, report),
+        };
+        let texts: Vec<String> = cidrs.iter().map(Cidr::to_string).collect();
+        let what = format!("gives it the range {} for its pods", texts.join(" and "));
+        report.decide(ObjectId::of(&*node), [Line::acts("AssignsRange", what)]);
+        match self.write(key, &texts).await {
+            Ok(()) => {
+                self.allocator.lock().written(key);
+                Ok(Next::AwaitChange)
+            }
+            Err(error) => {
+                self.tell(&node, "CIDRAssignmentFailed");
+                // Of a request that was not answered nobody knows what became: the ranges stay reserved for the node.
+                if !error.is_transport() && !error.is_timeout() {
+                    let waiting = self.allocator.lock().refused(key);
+                    waiting.into_iter().for_each(|key| self.queue.add(key));
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Nothing can be given to the node, or what it has is not ours.
+    fn refuse(&self, node: &Node, refusal: Refusal, report: &Report<'_>) -> Result<Next, Error> {
+        let about = ObjectId::of(node);
+        if let Refusal::Exhausted { .. } = &refusal {
+            let line = Line::waits("Exhausted", "waits for a range for its pods")
+                .because("all ranges of --cluster-cidr are taken")
+                .hint("delete nodes that are gone, or restart with a larger --cluster-cidr");
+            report.decide(about, [line]);
+            self.tell(node, "CIDRNotAvailable");
+            return Err(Error::Retry(refusal.to_string()));
+        }
+        let line = Line::states(
+            "ForeignRange",
+            "has a range that this cluster does not give out",
+        );
+        report.decide(about, [line.because(refusal.to_string())]);
+        Err(Error::Terminal(refusal.to_string()))
+    }
+
+    async fn write(&self, key: &Key, cidrs: &[String]) -> Result<(), client::Error> {
+        let patch = json!({"spec": {"podCIDR": cidrs.first(), "podCIDRs": cidrs}});
+        let patch = Patch::Strategic(patch.to_string().into());
+        let client = &self.context.client;
+        let mut last = Ok(());
+        for _ in 0..TRIES {
+            let written = client.patch(&Node::TYPE, "", &key.name, None, &patch).await;
+            match written {
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_not_found() => return Err(error),
+                Err(error) => last = Err(error),
+            }
+        }
+        last
+    }
+
+    /// In the words that all of upstream's node controllers use.
+    fn tell(&self, node: &Node, status: &'static str) {
+        let message = format!("Node {} status is now: {status}", node.metadata.name);
+        let about = ObjectRef::of(node);
+        let recorder = &self.context.recorder;
+        recorder.event(&about, EventType::Normal, status, message);
+    }
+}

@@ -1,0 +1,5 @@
+//! The set first, then what flags say, then the whole against the embedded API server.
+
+mod flags;
+mod set;
+mod sync;
