@@ -7,9 +7,9 @@ use crate::descriptor::Descriptor;
 use crate::{
     cluster_role_aggregation, cronjob, daemonset, deployment, endpoints, endpointslice,
     endpointslice_mirroring, ephemeral_volume, garbage_collector, job, legacy_token_cleaner,
-    namespace, node_lifecycle, pod_gc, pv_protection, pvc_protection, replicaset,
-    root_ca_publisher, service_account, service_account_token, statefulset, taint_eviction, ttl,
-    ttl_after_finished, vac_protection,
+    namespace, node_lifecycle, persistent_volume_binder, pod_gc, pv_protection, pvc_protection,
+    replicaset, root_ca_publisher, service_account, service_account_token, statefulset,
+    taint_eviction, ttl, ttl_after_finished, vac_protection,
 };
 
 pub static ALL: [Descriptor; 52] = [
@@ -83,11 +83,7 @@ pub static ALL: [Descriptor; 52] = [
     Descriptor::of_cloud("service-lb-controller", "service"),
     Descriptor::of_cloud("node-route-controller", "route"),
     Descriptor::of_cloud("cloud-node-lifecycle-controller", "cloud-node-lifecycle"),
-    Descriptor::named(
-        "persistentvolume-binder-controller",
-        "persistentvolume-binder",
-        "persistent-volume-binder",
-    ),
+    persistent_volume_binder::DESCRIPTOR,
     Descriptor::named(
         "persistentvolume-attach-detach-controller",
         "attachdetach",

@@ -24,6 +24,7 @@ pub mod legacy_token_cleaner;
 pub mod namespace;
 pub mod node_lifecycle;
 pub mod oracle;
+pub mod persistent_volume_binder;
 pub mod pod_gc;
 pub mod pv_protection;
 pub mod pvc_protection;

@@ -2,8 +2,10 @@
 
 use serde::Deserialize;
 
+use super::persistent_volume_claim::storage;
 use crate::intern::Istr;
 use crate::meta::{Meta, or_default};
+use crate::quantity::Quantity;
 use crate::resource::ResourceType;
 use crate::uid::Uid;
 
@@ -28,8 +30,40 @@ crate::view!(
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeSpec {
+    #[serde(deserialize_with = "or_default")]
+    pub access_modes: Box<[Istr]>,
+    /// How much there is; `None` where nobody has said so.
+    #[serde(rename = "capacity", deserialize_with = "storage")]
+    pub storage: Option<Quantity>,
     pub claim_ref: Option<ClaimRef>,
+    #[serde(rename = "storageClassName")]
+    pub class_name: Istr,
+    #[serde(rename = "persistentVolumeReclaimPolicy")]
+    pub reclaim_policy: Istr,
+    pub volume_mode: Istr,
     pub volume_attributes_class_name: Option<Istr>,
+    pub host_path: Option<HostPath>,
+    pub nfs: Option<Nfs>,
+    pub csi: Option<Csi>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Default)]
+#[serde(default)]
+pub struct HostPath {
+    pub path: Istr,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Default)]
+#[serde(default)]
+pub struct Nfs {
+    pub server: Istr,
+    pub path: Istr,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Default)]
+#[serde(default)]
+pub struct Csi {
+    pub driver: Istr,
 }
 
 /// The claim that a volume is bound to, or kept for.
