@@ -9,7 +9,7 @@ use crate::{
     endpointslice_mirroring, ephemeral_volume, garbage_collector, job, legacy_token_cleaner,
     namespace, node_lifecycle, persistent_volume_binder, pod_gc, pv_protection, pvc_protection,
     replicaset, root_ca_publisher, service_account, service_account_token, statefulset,
-    taint_eviction, ttl, ttl_after_finished, vac_protection,
+    taint_eviction, ttl, ttl_after_finished, vac_protection, volume_expander,
 };
 
 pub static ALL: [Descriptor; 52] = [
@@ -89,11 +89,7 @@ pub static ALL: [Descriptor; 52] = [
         "attachdetach",
         "attachdetach-controller",
     ),
-    Descriptor::named(
-        "persistentvolume-expander-controller",
-        "persistentvolume-expander",
-        "expand-controller",
-    ),
+    volume_expander::DESCRIPTOR,
     cluster_role_aggregation::DESCRIPTOR,
     pvc_protection::DESCRIPTOR,
     pv_protection::DESCRIPTOR,

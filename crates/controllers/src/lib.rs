@@ -39,6 +39,7 @@ pub mod taint_eviction;
 pub mod ttl;
 pub mod ttl_after_finished;
 pub mod vac_protection;
+pub mod volume_expander;
 pub mod workload;
 
 pub use all::{ALL, built, find};

@@ -58,6 +58,7 @@ pub use namespace::{Namespace, NamespaceSpec, NamespaceStatus};
 pub use node::{Heartbeat, Node, NodeSpec, NodeStatus, ZONE};
 pub use persistent_volume::{
     ClaimRef, Csi, HostPath, Nfs, PV_PROTECTION, PersistentVolume, VolumeSpec, VolumeStatus,
+    migrated_to,
 };
 pub use persistent_volume_claim::{
     ClaimCondition, ClaimSpec, ClaimStatus, ModifyVolumeStatus, PVC_PROTECTION,

@@ -1,9 +1,7 @@
 //! The annotations and finalizers by which binder, scheduler and provisioners talk to each other. Pure.
 
-use api::kinds::{PersistentVolume, PersistentVolumeClaim};
+use api::kinds::{PersistentVolume, PersistentVolumeClaim, migrated_to};
 use api::{Istr, Meta};
-
-use super::class::migrated_to;
 
 /// The claim is bound: what it says about its volume is not asked again.
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::decision::Line;
 use api::json::Node;
-use api::kinds::{PersistentVolume, PersistentVolumeClaim};
+use api::kinds::{PersistentVolume, PersistentVolumeClaim, migrated_to};
 use api::{Istr, ObjectId, Quantity, Resource};
 use runtime::{Error, Report};
 use serde_json::json;
@@ -14,7 +14,6 @@ use super::annotations::{
     finalizers, migration_of_claim, migration_of_volume,
 };
 use super::claim::{StatusChange, status_change};
-use super::class::migrated_to;
 use super::matching::is_bound_to;
 use super::{Binder, Latest};
 use crate::storage::live::Live;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use api::decision::Line;
-use api::kinds::{PersistentVolume, PersistentVolumeClaim, StorageClass};
+use api::kinds::{PersistentVolume, PersistentVolumeClaim, StorageClass, migrated_to};
 use api::{Istr, Quantity};
 use runtime::events::EventType;
 
 use super::annotations::{BIND_COMPLETED, BOUND_BY_CONTROLLER, PRE_RESIZE_CAPACITY, SELECTED_NODE};
-use super::class::{self, migrated_to};
+use super::class;
 use super::matching::{is_bound_to, mismatch};
 use super::reclaim::HOST_PATH;
 

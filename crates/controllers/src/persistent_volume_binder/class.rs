@@ -1,4 +1,4 @@
-//! Classes, and the names of drivers that replaced what was built in. Pure.
+//! Classes. Pure.
 
 use std::sync::Arc;
 
@@ -9,17 +9,6 @@ const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const IS_DEFAULT: [&str; 2] = [
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
-];
-
-/// Drivers that have taken over from what was built into Kubernetes. All of them have, since 1.33.
-const MIGRATED: [(&str, &str); 7] = [
-    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
-    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
-    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
-    ("kubernetes.io/azure-file", "file.csi.azure.com"),
-    ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
-    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
-    ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
 ];
 
 /// The class that a claim asks for; empty if it asks for none. The old annotation wins over the field.
@@ -52,10 +41,4 @@ pub fn default_of(classes: &[Arc<StorageClass>]) -> Option<&Arc<StorageClass>> {
         let by_age = two.created_at.cmp(&one.created_at);
         by_age.then_with(|| one.name.cmp(&two.name))
     })
-}
-
-/// The driver that does the work of a provisioner that was built in.
-pub fn migrated_to(provisioner: &str) -> Option<&'static str> {
-    let found = MIGRATED.iter().find(|(name, _)| *name == provisioner);
-    found.map(|(_, driver)| *driver)
 }

@@ -11,7 +11,7 @@ mod plan;
 
 use std::sync::Arc;
 
-use api::{Clock, Key, Resource};
+use api::{Clock, Key, Quantity, Resource};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Patch};
 use futures_util::future::BoxFuture;
@@ -125,6 +125,7 @@ impl Provisioner {
                 self.provision(&claim, class.as_deref(), &driver, node.as_deref())
                     .await?;
             }
+            ClaimPlan::Grow { volume, size } => self.grow(&claim, &volume, &size).await?,
         }
         Ok(Next::AwaitChange)
     }
@@ -225,6 +226,31 @@ impl Provisioner {
             .patch(&PersistentVolume::TYPE, "", &meta.name, None, &patch)
             .await;
         tolerate_gone(kept.map(|_| ()))
+    }
+
+    /// The volume first: a claim never has more than its volume.
+    async fn grow(
+        &self,
+        claim: &PersistentVolumeClaim,
+        volume: &PersistentVolume,
+        size: &Quantity,
+    ) -> Result<(), Error> {
+        let capacity = json!({"storage": size});
+        let uid = &volume.metadata.uid;
+        let patch = json!({"metadata": {"uid": uid}, "spec": {"capacity": capacity}});
+        let patch = Patch::Merge(Bytes::from(patch.to_string()));
+        let (kind, name) = (&PersistentVolume::TYPE, &volume.metadata.name);
+        let grown = self.client.patch(kind, "", name, None, &patch).await;
+        tolerate_gone(grown.map(|_| ()))?;
+        let meta = &claim.metadata;
+        let patch = json!({"metadata": {"uid": meta.uid}, "status": {"capacity": capacity}});
+        let patch = Patch::Merge(Bytes::from(patch.to_string()));
+        let (kind, namespace) = (&PersistentVolumeClaim::TYPE, &meta.namespace);
+        let told = self
+            .client
+            .patch(kind, namespace, &meta.name, Some("status"), &patch)
+            .await;
+        tolerate_gone(told.map(|_| ()))
     }
 
     async fn look_at_volume(&self, key: &Key) -> Result<Next, Error> {

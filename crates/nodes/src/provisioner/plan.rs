@@ -18,6 +18,11 @@ pub(super) enum ClaimPlan {
         driver: String,
         node: Option<String>,
     },
+    /// Its volume grows to this size, and it has that much then.
+    Grow {
+        volume: Arc<PersistentVolume>,
+        size: Quantity,
+    },
 }
 
 /// Everything that a claim's fate depends on.
@@ -37,6 +42,9 @@ const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 
 pub(super) fn plan_claim(claim: &PersistentVolumeClaim, around: &Surroundings<'_>) -> ClaimPlan {
+    if claim.is_bound() {
+        return plan_growth(claim, around);
+    }
     let is_named = !claim.spec.volume_name.is_empty();
     if claim.metadata.is_terminating() || is_named || around.has_own {
         return ClaimPlan::Nothing;
@@ -66,6 +74,25 @@ pub(super) fn plan_claim(claim: &PersistentVolumeClaim, around: &Surroundings<'_
             node: node.map(str::to_owned),
         },
         None => ClaimPlan::Nothing,
+    }
+}
+
+/// A bound claim that asks for more than it has gets it, if a driver made its volume.
+fn plan_growth(claim: &PersistentVolumeClaim, around: &Surroundings<'_>) -> ClaimPlan {
+    let is_its = |volume: &&Arc<PersistentVolume>| {
+        let held = volume.spec.claim_ref.as_ref();
+        *volume.metadata.name == *claim.spec.volume_name
+            && held.is_some_and(|held| held.uid == claim.metadata.uid)
+    };
+    let has = claim.status.capacity.get("storage");
+    match (around.volumes.iter().find(is_its), claim.requested()) {
+        (Some(volume), Some(size)) if is_drivers(volume) && has.is_some_and(|has| has < size) => {
+            ClaimPlan::Grow {
+                volume: volume.clone(),
+                size: size.clone(),
+            }
+        }
+        _ => ClaimPlan::Nothing,
     }
 }
 
@@ -110,13 +137,16 @@ fn suits(claim: &PersistentVolumeClaim, class: &str, volume: &PersistentVolume) 
 
 /// Was the volume made by a driver, and is it released and to be deleted?
 pub(super) fn is_to_be_deleted(volume: &PersistentVolume) -> bool {
-    let made_by = volume.metadata.annotation(PROVISIONED_BY);
-    let is_drivers = made_by.is_some_and(|name| !name.starts_with("kubernetes.io/"))
-        || volume.metadata.annotation(MIGRATED_TO).is_some();
-    is_drivers
+    is_drivers(volume)
         && volume.status.phase == "Released"
         && volume.spec.persistent_volume_reclaim_policy == "Delete"
         && !volume.metadata.is_terminating()
+}
+
+fn is_drivers(volume: &PersistentVolume) -> bool {
+    let made_by = volume.metadata.annotation(PROVISIONED_BY);
+    made_by.is_some_and(|name| !name.starts_with("kubernetes.io/"))
+        || volume.metadata.annotation(MIGRATED_TO).is_some()
 }
 
 #[cfg(test)]
@@ -164,6 +194,7 @@ mod tests {
             ClaimPlan::Provision { driver, node } => {
                 format!("provision {driver} {}", node.unwrap_or_default())
             }
+            ClaimPlan::Grow { volume, size } => format!("grow {} {size}", volume.metadata.name),
         }
     }
 
@@ -204,6 +235,33 @@ mod tests {
             "",
             "that is the binder's"
         );
+    }
+
+    #[test]
+    fn a_bound_claim_that_asks_for_more_gets_it() {
+        let check = |wants: &str, has: &str, by: &str| {
+            let json = json!({
+                "metadata": {"name": "data", "namespace": "shop", "uid": "u1"},
+                "spec": {"volumeName": "v", "resources": {"requests": {"storage": wants}}},
+                "status": {"phase": "Bound", "capacity": {"storage": has}},
+            });
+            let claim = PersistentVolumeClaim::decode(json.to_string().as_bytes()).unwrap();
+            let json = json!({
+                "metadata": {"name": "v", "annotations": {PROVISIONED_BY: by}},
+                "spec": {"claimRef": {"namespace": "shop", "name": "data", "uid": "u1"}},
+            });
+            let volume = PersistentVolume::decode(json.to_string().as_bytes()).unwrap();
+            let around = Surroundings {
+                class: None,
+                volumes: &[Arc::new(volume)],
+                has_own: false,
+                reaches: &|_, _| true,
+            };
+            matches!(plan_claim(&claim, &around), ClaimPlan::Grow { .. })
+        };
+        assert!(check("2Gi", "1Gi", "p"));
+        assert!(!check("1Gi", "1Gi", "p"));
+        assert!(!check("2Gi", "1Gi", "kubernetes.io/host-path"));
     }
 
     #[test]
