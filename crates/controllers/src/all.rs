@@ -51,21 +51,13 @@ pub static ALL: [Descriptor; 52] = [
     Descriptor::of_cloud("service-lb-controller", "service"),
     Descriptor::of_cloud("node-route-controller", "route"),
     Descriptor::of_cloud("cloud-node-lifecycle-controller", "cloud-node-lifecycle"),
-    Descriptor::named(
-        "persistentvolume-binder-controller",
-        "persistentvolume-binder",
-        "persistent-volume-binder",
-    ),
+    crate::persistent_volume_binder::DESCRIPTOR,
     Descriptor::named(
         "persistentvolume-attach-detach-controller",
         "attachdetach",
         "attachdetach-controller",
     ),
-    Descriptor::named(
-        "persistentvolume-expander-controller",
-        "persistentvolume-expander",
-        "expand-controller",
-    ),
+    crate::volume_expander::DESCRIPTOR,
     crate::cluster_role_aggregation::DESCRIPTOR,
     crate::pvc_protection::DESCRIPTOR,
     crate::pv_protection::DESCRIPTOR,

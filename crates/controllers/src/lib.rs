@@ -32,6 +32,7 @@ pub mod namespace;
 pub mod node_ipam;
 pub mod node_lifecycle;
 pub mod oracle;
+pub mod persistent_volume_binder;
 pub mod pod_gc;
 mod private_key;
 pub mod pv_protection;
@@ -51,6 +52,7 @@ pub mod token_cleaner;
 pub mod ttl;
 pub mod ttl_after_finished;
 pub mod vac_protection;
+pub mod volume_expander;
 pub mod workload;
 
 pub use all::{ALL, built, find};

@@ -7,7 +7,7 @@ use crate::facts::{Facts, controller_uid};
 use crate::json::{condition, list, number, text, time, truth};
 use crate::pod_state::container_problem;
 use crate::time::{human, relative};
-use crate::{Draft, Obstacle, State, disruption, finalizers, help, node};
+use crate::{Draft, Obstacle, State, disruption, finalizers, help, node, storage};
 
 /// What is wrong with a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,7 +161,10 @@ fn unscheduled(facts: &Facts, pod: &Value) -> Problem {
     if let Some(cause) = missing_claim(facts, pod) {
         let why = match &cause {
             Cause::NoClaim(claim) => format!("its claim {claim} does not exist"),
-            Cause::Claim(claim) => format!("its claim {claim} is not bound"),
+            Cause::Claim(claim) => match waits_of_claim(facts, claim) {
+                Some(wait) => format!("its claim {claim} is not bound: it {wait}"),
+                None => format!("its claim {claim} is not bound"),
+            },
             _ => String::new(),
         };
         return of(cause, format!("cannot be scheduled: {why}"), false);
@@ -180,6 +183,12 @@ fn unscheduled(facts: &Facts, pod: &Value) -> Problem {
         format!("cannot be scheduled: {message}"),
         false,
     )
+}
+
+fn waits_of_claim(facts: &Facts, name: &str) -> Option<String> {
+    let mut claims = facts.of_kind("PersistentVolumeClaim");
+    let claim = claims.find(|claim| text(claim, "/metadata/name") == name)?;
+    storage::waits(facts, claim).map(|wait| wait.to_string())
 }
 
 /// The first claim of the pod that is not bound, or not there at all, as far as claims could be read.

@@ -1,9 +1,11 @@
 //! Claims and volumes: what they are bound to, and who uses them.
 
+use api::decision::{Class, Line};
 use serde_json::Value;
 
 use crate::facts::Facts;
-use crate::json::{list, text};
+use crate::json::{list, text, time};
+use crate::time::human;
 use crate::{Draft, Obstacle, State, help};
 
 /// How many users are named.
@@ -38,8 +40,43 @@ pub(crate) fn explain_claim(facts: &Facts, draft: &mut Draft<'_>) {
             State::Stuck,
             "has lost its volume: what was on it is gone, and the claim gets no other",
         ),
-        _ => {}
+        _ => conclude_pending(facts, draft),
     }
+}
+
+/// A provisioner that has not made a volume by now is worth a look.
+const PROVISIONER_PATIENCE_SECONDS: i64 = 60;
+
+/// What a claim that is not bound waits for, by what the binder last decided.
+fn conclude_pending(facts: &Facts, draft: &mut Draft<'_>) {
+    let Some(wait) = waits(facts, &facts.object) else {
+        return draft.conclude(
+            State::Unknown,
+            "is not bound, and no binder of this manager says why",
+        );
+    };
+    let created = time(&facts.object, "/metadata/creationTimestamp");
+    let age = created.map_or(0, |created| facts.now.unix() - created.unix());
+    match &*wait.reason {
+        "WaitsForProvisioner" if age > PROVISIONER_PATIENCE_SECONDS => draft.conclude(
+            State::Stuck,
+            format!("{}, for {} now", wait.what, human(age)),
+        ),
+        "WaitsForProvisioner" | "WaitForFirstConsumer" | "WaitForPodScheduled" => {
+            draft.conclude(State::Progressing, wait.to_string());
+        }
+        _ => draft.conclude(State::Stuck, wait.to_string()),
+    }
+}
+
+/// What the last decision about an object waits for.
+pub(crate) fn waits(facts: &Facts, object: &Value) -> Option<Line> {
+    let decided = facts.decisions_about(object);
+    let lines = decided
+        .iter()
+        .filter_map(|decided| decided.decisions.last());
+    let mut lines = lines.flat_map(|decision| decision.lines.iter());
+    lines.find(|line| line.class == Class::Waits).cloned()
 }
 
 pub(crate) fn explain_volume(facts: &Facts, draft: &mut Draft<'_>) {

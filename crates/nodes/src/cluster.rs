@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::kubelet::Kubelets;
 use crate::kubelet::node::{NodeLife, register};
 use crate::node::Node;
-use crate::provisioner::{Provisioner, ensure_default_class};
+use crate::provisioner::{Provisioner, ensure_classes};
 use crate::scheduler::Scheduler;
 use crate::storage::StorageClass;
 
@@ -68,7 +68,7 @@ impl Cluster {
             .map(|_| self.recorder("kubelet"))
             .unzip();
         let (scheduler_events, scheduler_writer) = self.recorder("default-scheduler");
-        let (volume_events, volume_writer) = self.recorder("persistentvolume-controller");
+        let (volume_events, volume_writer) = self.recorder("steersman.dev/simulated");
         let writers = kubelet_writers
             .into_iter()
             .chain([volume_writer, scheduler_writer]);
@@ -127,7 +127,7 @@ impl Cluster {
                 .await;
         }
         if self.config.provisioner {
-            self.make_default_class(&informers, &stop).await;
+            self.make_classes(&informers, &stop).await;
         }
         stop.stopped().await;
         for task in tasks {
@@ -146,13 +146,13 @@ impl Cluster {
         )
     }
 
-    async fn make_default_class(&self, informers: &Informers, stop: &Stop) {
+    async fn make_classes(&self, informers: &Informers, stop: &Stop) {
         let classes = informers.of::<StorageClass>();
         let made = async {
             classes.synced().wait().await;
             let mut wait = FIRST_RETRY;
-            while let Err(error) = ensure_default_class(&self.client, classes.store()).await {
-                warn!(error = %client::describe(&error), "cannot make the default StorageClass, will retry");
+            while let Err(error) = ensure_classes(&self.client, classes.store()).await {
+                warn!(error = %client::describe(&error), "cannot make the StorageClasses, will retry");
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(LONGEST_RETRY);
             }

@@ -47,6 +47,8 @@ pub struct ClaimResources {
 #[serde(default)]
 pub struct ClaimStatus {
     pub phase: Istr,
+    #[serde(deserialize_with = "or_default")]
+    pub capacity: BTreeMap<Istr, Quantity>,
 }
 
 impl PersistentVolumeClaim {

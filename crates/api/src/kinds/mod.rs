@@ -30,6 +30,7 @@ mod service;
 mod service_account;
 mod service_cidr;
 mod statefulset;
+mod storage_class;
 mod strategy;
 mod volume_attributes_class;
 
@@ -66,7 +67,10 @@ pub use lease::{Lease, LeaseSpec};
 pub use metadata::Metadata;
 pub use namespace::{Namespace, NamespaceSpec, NamespaceStatus};
 pub use node::{Heartbeat, Node, NodeSpec, NodeStatus, ZONE};
-pub use persistent_volume::{ClaimRef, PV_PROTECTION, PersistentVolume, VolumeSpec, VolumeStatus};
+pub use persistent_volume::{
+    ClaimRef, Csi, HostPath, Nfs, PV_PROTECTION, PersistentVolume, VolumeSpec, VolumeStatus,
+    migrated_to,
+};
 pub use persistent_volume_claim::{
     ClaimCondition, ClaimSpec, ClaimStatus, ModifyVolumeStatus, PVC_PROTECTION,
     PersistentVolumeClaim,
@@ -98,6 +102,7 @@ pub use statefulset::{
     ClaimRetention, ClaimRetentionPolicy, PodManagement, StatefulSet, StatefulSetSpec,
     StatefulSetStatus, StatefulSetStrategy,
 };
+pub use storage_class::StorageClass;
 pub use volume_attributes_class::{VAC_PROTECTION, VolumeAttributesClass};
 
 /// Implements [`Resource`](crate::Resource) for a struct that derives `Deserialize` and has a

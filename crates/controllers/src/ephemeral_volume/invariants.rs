@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use api::Key;
 use api::kinds::{PersistentVolumeClaim, Pod};
 
 use super::DESCRIPTOR;
@@ -31,15 +30,6 @@ impl Oracle for EphemeralVolumeOracle {
         let pods = world.store::<Pod>().list();
         pods.iter()
             .try_for_each(|pod| converged(pod, |name| claim_of(world, pod, name)))
-    }
-
-    /// UPSTREAM: a claim that was not created for the pod is never used instead, and is complained about for ever.
-    fn may_fail(&self, world: &World, key: &Key) -> bool {
-        let pod = world.store::<Pod>().get(key);
-        pod.is_some_and(|pod| {
-            let steps = plan(&pod, |name| claim_of(world, &pod, name));
-            matches!(steps.last(), Some(Step::Refuse { .. }))
-        })
     }
 }
 

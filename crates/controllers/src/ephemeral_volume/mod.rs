@@ -11,7 +11,8 @@
 //! **Mirrors** `pkg/controller/volume/ephemeral`.
 //!
 //! **Deliberate differences**: templates of claims are not worth a place in the cache of all pods, so a pod that lacks a
-//! claim is read from the API server. A claim that was just created is waited for, where upstream may try to create it
+//! claim is read from the API server. A claim of somebody else is told of once, not with every try: its deletion wakes the
+//! pod. A claim that was just created is waited for, where upstream may try to create it
 //! again and say that it failed.
 
 mod actions;
@@ -185,7 +186,8 @@ impl EphemeralVolumes {
                 let message = format!(
                     "PVC {namespace}/{claim} was not created for pod {namespace}/{name} (pod is not owner)"
                 );
-                return Err((message.clone(), Error::Retry(message)));
+                // Its deletion wakes the pod.
+                return Err((message.clone(), Error::Terminal(message)));
             }
         };
         let body = claim_body(&pod.metadata, volume, claim, whole).to_string();

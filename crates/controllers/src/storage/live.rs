@@ -27,6 +27,18 @@ impl<K: Resource> Live<K> {
         Ok((live.view.meta().uid == meta.uid).then_some(live))
     }
 
+    /// The same, if nobody has written it since it was seen as `meta`: whoever has decided on that must decide anew.
+    pub async fn read_unchanged(client: &Client, meta: &Meta) -> Result<Live<K>, Error> {
+        match Live::<K>::read(client, meta).await? {
+            Some(live) if live.view.meta().resource_version == meta.resource_version => Ok(live),
+            _ => Err(Error::Retry(format!(
+                "{} {} is not as it was seen",
+                K::TYPE.kind,
+                meta.key()
+            ))),
+        }
+    }
+
     /// Writes the object, or a subresource of it, with what `edit` changes. The view is then what came of it.
     pub async fn put(
         &mut self,

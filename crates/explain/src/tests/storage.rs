@@ -72,3 +72,72 @@ metadata: {name: data, namespace: shop, uid: c}",
         "#]],
     );
 }
+
+#[test]
+fn a_claim_says_what_it_waits_for() {
+    let claim = "
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: shop, uid: c, creationTimestamp: '2026-01-01T11:50:00Z'}
+spec: {storageClassName: fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 5Gi}}}
+status: {phase: Pending}
+---
+controller: persistentvolume-binder-controller
+object: {kind: PersistentVolumeClaim, namespace: shop, name: data, uid: c}
+lines:";
+    super::check_verdict(
+        &format!(
+            "{claim} [{{class: waits, reason: WaitsForProvisioner, what: waits until p has made a volume, hint: see whether p runs}}]"
+        ),
+        expect![[r#"
+            waits until p has made a volume, for 10m now
+        "#]],
+    );
+    super::check_verdict(
+        &format!(
+            "{claim} [{{class: waits, reason: WaitForFirstConsumer, what: waits for the first pod that uses it, why: its class says so}}]"
+        ),
+        expect!["waits for the first pod that uses it: its class says so"],
+    );
+    check(
+        &format!(
+            "{claim} [{{class: waits, reason: NoVolume, what: waits for a volume that suits it, why: none does}}, {{class: states, reason: PassedOver, what: volume small is passed over, why: it is too small (1Gi)}}]"
+        ),
+        expect![[r#"
+            persistentvolumeclaim/data in shop: waits for a volume that suits it: none does
+
+            wants       a volume of class fast with 5Gi, ReadWriteOnce
+
+            sees        volume small is passed over: it is too small (1Gi)
+                        phase Pending, no volume
+
+            waits       for a volume that suits it: none does
+
+            would help  kubectl describe persistentvolumeclaim/data -n shop
+                        shows its events
+
+            Source: the controllers themselves, at https://here.
+        "#]],
+    );
+}
+
+#[test]
+fn a_pod_says_what_its_claim_waits_for() {
+    super::check_verdict(
+        "
+kind: Pod
+metadata: {name: db, namespace: shop, creationTimestamp: '2026-01-01T11:50:00Z'}
+spec: {volumes: [{name: d, persistentVolumeClaim: {claimName: data}}]}
+status: {phase: Pending, conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: x, lastTransitionTime: '2026-01-01T11:50:00Z'}]}
+---
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: shop, uid: c}
+status: {phase: Pending}
+---
+controller: persistentvolume-binder-controller
+object: {kind: PersistentVolumeClaim, namespace: shop, name: data, uid: c}
+lines: [{class: waits, reason: WaitsForProvisioner, what: waits until p has made a volume}]",
+        expect![[r#"
+            cannot be scheduled: its claim data is not bound: it waits until p has made a volume (for 10m)
+            kubectl describe pvc data -n shop"#]],
+    );
+}

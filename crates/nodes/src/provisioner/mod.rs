@@ -1,28 +1,30 @@
-//! A simulated provisioner: gives claims their volumes.
+//! A simulated provisioner: makes volumes for claims, as the driver of a cloud does.
 //!
-//! It serves every StorageClass but those whose volumes are made by hand, so that manifests written for some
-//! cloud come up here too, and makes a default class `standard` when there is none of that name. Because no
-//! pv-binder need run beside it, it binds both sides itself, and takes volumes away when
-//! their claim is gone; each step is safe to be done by that controller as well. [`plan`] decides, this file carries it out. No byte is ever stored.
+//! It serves every StorageClass but those whose volumes are made by hand, so that manifests written for some cloud come
+//! up here too, and makes a default class `standard`, and `immediate` beside it, where there are none of these names.
+//! A claim that the binder has marked with a provisioner gets a volume of its own; one that was made here and is
+//! released goes, if that is its policy. Where a node was chosen for a claim, a free volume that can be reached from it
+//! is kept for the claim, as a scheduler does. Who binds them is the controller manager. [`plan`] decides, this file
+//! carries it out. No byte is ever stored.
 
 mod plan;
 
 use std::sync::Arc;
 
-use api::{Clock, Key, Resource};
+use api::{Clock, Key, Quantity, Resource};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Patch};
 use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::{
-    Change, Error, EventType, Informers, Next, ObjectRef, Queue, Reconcile, Recorder, Report, Store,
+    Error, EventType, Informers, Next, ObjectRef, Queue, Reconcile, Recorder, Report, Store,
 };
 use serde_json::{Value, json};
 
 use crate::kubelet::RETRY;
 use crate::node::Node;
 use crate::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
-use plan::{ClaimPlan, Surroundings, VolumePlan};
+use plan::{ClaimPlan, Surroundings};
 
 const DEFAULT_CLASS: &str = "standard";
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
@@ -91,41 +93,20 @@ impl Provisioner {
 
     /// Which changes wake which claims and volumes.
     fn listen(self: &Arc<Self>, informers: &Informers, claims: &Arc<Queue>, volumes: &Arc<Queue>) {
-        let (to_claims, to_volumes) = (claims.clone(), volumes.clone());
-        let seen = self.clone();
+        let to_claims = claims.clone();
         informers
             .of::<PersistentVolumeClaim>()
-            .on_change(move |change| {
-                let claim = change.object();
-                to_claims.add(claim.key());
-                if let Change::Deleted(_) = change {
-                    for volume in seen.volumes.list() {
-                        let held = volume.spec.claim_ref.as_ref();
-                        if held.is_some_and(|held| held.uid == claim.metadata.uid) {
-                            to_volumes.add(volume.key());
-                        }
-                    }
-                }
-            });
-        let (to_claims, to_volumes) = (claims.clone(), volumes.clone());
-        let seen = self.clone();
-        informers.of::<PersistentVolume>().on_change(move |change| {
-            to_volumes.add(change.object().key());
-            seen.wake_unbound(&to_claims);
-        });
-        let (to_claims, seen) = (claims.clone(), self.clone());
+            .on_change(move |change| to_claims.add(change.object().key()));
+        let to_volumes = volumes.clone();
         informers
-            .of::<StorageClass>()
-            .on_change(move |_| seen.wake_unbound(&to_claims));
-    }
-
-    fn wake_unbound(&self, queue: &Queue) {
-        for claim in self.claims.list() {
-            let has_volume = self.volumes.find("", &claim.spec.volume_name).is_some();
-            if !claim.is_bound() || !has_volume {
-                queue.add(claim.key());
-            }
-        }
+            .of::<PersistentVolume>()
+            .on_change(move |change| to_volumes.add(change.object().key()));
+        let (to_claims, seen) = (claims.clone(), self.clone());
+        informers.of::<StorageClass>().on_change(move |_| {
+            let waiting = seen.claims.list();
+            let waiting = waiting.iter().filter(|claim| !claim.is_bound());
+            waiting.for_each(|claim| to_claims.add(claim.key()));
+        });
     }
 
     async fn look_at_claim(&self, key: &Key) -> Result<Next, Error> {
@@ -139,61 +120,24 @@ impl Provisioner {
             .and_then(|name| self.classes.find("", name));
         match self.plan_claim(&claim, class.as_deref()) {
             ClaimPlan::Nothing => {}
-            ClaimPlan::AdoptClass(name) => {
-                self.patch_claim(&claim, None, json!({"spec": {"storageClassName": name}}))
+            ClaimPlan::Keep(volume) => self.keep(&claim, &volume).await?,
+            ClaimPlan::Provision { driver, node } => {
+                self.provision(&claim, class.as_deref(), &driver, node.as_deref())
                     .await?;
             }
-            ClaimPlan::Bind(volume) => self.bind(&claim, &volume).await?,
-            ClaimPlan::Provision { node } => {
-                let made = self
-                    .provision(&claim, class.as_deref(), node.as_deref())
-                    .await?;
-                self.bind(&claim, &made).await?;
-            }
-            ClaimPlan::Lose => {
-                self.patch_claim(&claim, Some("status"), json!({"status": {"phase": "Lost"}}))
-                    .await?;
-                let message =
-                    "Bound claim has lost its PersistentVolume. Data on this volume is lost!";
-                self.recorder.event(
-                    &ObjectRef::of(&*claim),
-                    EventType::Warning,
-                    "ClaimLost",
-                    message,
-                );
-            }
-            ClaimPlan::Explain(reason, message) => {
-                self.recorder
-                    .event(&ObjectRef::of(&*claim), EventType::Normal, reason, message);
-            }
+            ClaimPlan::Grow { volume, size } => self.grow(&claim, &volume, &size).await?,
         }
         Ok(Next::AwaitChange)
     }
 
     fn plan_claim(&self, claim: &PersistentVolumeClaim, class: Option<&StorageClass>) -> ClaimPlan {
-        let default_class = self.default_class();
         let around = Surroundings {
             class,
-            default_class: default_class.as_deref(),
             volumes: &self.volumes.list(),
+            has_own: self.volumes.find("", &volume_name(claim)).is_some(),
             reaches: &|volume, node| self.reaches(volume, node),
         };
         plan::plan_claim(claim, &around)
-    }
-
-    /// The newest class that says it is the default, as upstream picks it.
-    fn default_class(&self) -> Option<String> {
-        let classes = self.classes.list();
-        let defaults = classes
-            .iter()
-            .filter(|one| one.metadata.annotation(IS_DEFAULT) == Some("true"));
-        let newest = defaults.max_by(|one, two| {
-            let age = |class: &StorageClass| class.metadata.created_at;
-            age(one)
-                .cmp(&age(two))
-                .then_with(|| two.key().cmp(&one.key()))
-        });
-        newest.map(|class| class.metadata.name.to_string())
     }
 
     fn reaches(&self, volume: &PersistentVolume, node: &str) -> bool {
@@ -212,10 +156,10 @@ impl Provisioner {
         &self,
         claim: &PersistentVolumeClaim,
         class: Option<&StorageClass>,
+        driver: &str,
         node: Option<&str>,
-    ) -> Result<PersistentVolume, Error> {
-        let name = format!("pvc-{}", claim.metadata.uid);
-        let driver = class.map_or(PROVISIONER, |class| class.provisioner.as_str());
+    ) -> Result<(), Error> {
+        let name = volume_name(claim);
         let policy = class
             .and_then(|class| class.reclaim_policy.as_deref())
             .unwrap_or("Delete");
@@ -243,18 +187,15 @@ impl Provisioner {
             "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": driver}},
             "spec": spec,
         });
-        let made = match self
+        let made = self
             .client
             .create(&PersistentVolume::TYPE, "", volume.to_string())
-            .await
-        {
-            Ok(made) => made,
-            // Made before a restart that kept us from binding it.
-            Err(error) if error.is_already_exists() => {
-                self.client.get(&PersistentVolume::TYPE, "", &name).await?
-            }
-            Err(error) => return Err(error.into()),
-        };
+            .await;
+        match made {
+            // Made before a restart.
+            Err(error) if error.is_already_exists() => return Ok(()),
+            other => drop(other?),
+        }
         let message = format!("Successfully provisioned volume {name}");
         self.recorder.event(
             &ObjectRef::of(claim),
@@ -262,118 +203,73 @@ impl Provisioner {
             "ProvisioningSucceeded",
             message,
         );
-        PersistentVolume::decode(&made).map_err(|error| Error::Retry(error.to_string()))
+        Ok(())
     }
 
-    /// Both sides, each told of the other; safe to do again.
-    async fn bind(
+    /// The volume is kept for the claim, which the binder then binds to it.
+    async fn keep(
         &self,
         claim: &PersistentVolumeClaim,
         volume: &PersistentVolume,
     ) -> Result<(), Error> {
-        let name = &*volume.metadata.name;
-        if volume
-            .spec
-            .claim_ref
-            .as_ref()
-            .is_none_or(|held| held.uid != claim.metadata.uid)
-        {
-            let spec = json!({"spec": {"claimRef": claim_reference(claim)}});
-            self.patch_volume(volume, None, spec).await?;
-        }
-        if volume.status.phase != "Bound" {
-            self.patch_volume(
-                volume,
-                Some("status"),
-                json!({"status": {"phase": "Bound"}}),
-            )
-            .await?;
-        }
-        // A scheduler takes a claim for bound only when this says so.
-        const COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-        if claim.spec.volume_name.is_empty() || claim.metadata.annotation(COMPLETED).is_none() {
-            let driver = volume
-                .metadata
-                .annotation("pv.kubernetes.io/provisioned-by");
-            let mut annotations = json!({COMPLETED: "yes"});
-            if claim.spec.volume_name.is_empty() {
-                annotations["pv.kubernetes.io/bound-by-controller"] = json!("yes");
-            }
-            if let Some(driver) = driver {
-                annotations["volume.kubernetes.io/storage-provisioner"] = json!(driver);
-            }
-            let patch =
-                json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": name}});
-            self.patch_claim(claim, None, patch).await?;
-        }
-        if claim.status.phase != "Bound" {
-            let status = json!({
-                "phase": "Bound",
-                "accessModes": volume.spec.access_modes,
-                "capacity": volume.spec.capacity,
-            });
-            self.patch_claim(claim, Some("status"), json!({"status": status}))
-                .await?;
-        }
-        Ok(())
+        let meta = &volume.metadata;
+        let patch = json!({
+            "metadata": {
+                "uid": meta.uid, "resourceVersion": meta.resource_version.to_string(),
+                "annotations": {"pv.kubernetes.io/bound-by-controller": "yes"},
+            },
+            "spec": {"claimRef": claim_reference(claim)},
+        });
+        let patch = Patch::Merge(Bytes::from(patch.to_string()));
+        let kept = self
+            .client
+            .patch(&PersistentVolume::TYPE, "", &meta.name, None, &patch)
+            .await;
+        tolerate_gone(kept.map(|_| ()))
+    }
+
+    /// The volume first: a claim never has more than its volume.
+    async fn grow(
+        &self,
+        claim: &PersistentVolumeClaim,
+        volume: &PersistentVolume,
+        size: &Quantity,
+    ) -> Result<(), Error> {
+        let capacity = json!({"storage": size});
+        let uid = &volume.metadata.uid;
+        let patch = json!({"metadata": {"uid": uid}, "spec": {"capacity": capacity}});
+        let patch = Patch::Merge(Bytes::from(patch.to_string()));
+        let (kind, name) = (&PersistentVolume::TYPE, &volume.metadata.name);
+        let grown = self.client.patch(kind, "", name, None, &patch).await;
+        tolerate_gone(grown.map(|_| ()))?;
+        let meta = &claim.metadata;
+        let patch = json!({"metadata": {"uid": meta.uid}, "status": {"capacity": capacity}});
+        let patch = Patch::Merge(Bytes::from(patch.to_string()));
+        let (kind, namespace) = (&PersistentVolumeClaim::TYPE, &meta.namespace);
+        let told = self
+            .client
+            .patch(kind, namespace, &meta.name, Some("status"), &patch)
+            .await;
+        tolerate_gone(told.map(|_| ()))
     }
 
     async fn look_at_volume(&self, key: &Key) -> Result<Next, Error> {
         let Some(volume) = self.volumes.get(key) else {
             return Ok(Next::AwaitChange);
         };
-        let held = volume.spec.claim_ref.as_ref();
-        let claim = held.and_then(|held| self.claims.find(&held.namespace, &held.name));
-        match plan::plan_volume(&volume, claim.as_deref()) {
-            VolumePlan::Nothing => {}
-            VolumePlan::SetPhase(phase) => {
-                self.patch_volume(&volume, Some("status"), json!({"status": {"phase": phase}}))
-                    .await?;
-            }
-            VolumePlan::Delete => {
-                let options = DeleteOptions {
-                    uid: Some(volume.metadata.uid.clone()),
-                    ..DeleteOptions::default()
-                };
-                let deleted = self
-                    .client
-                    .delete(&PersistentVolume::TYPE, "", &key.name, &options)
-                    .await;
-                tolerate_gone(deleted.map(|_| ()))?;
-            }
+        if !plan::is_to_be_deleted(&volume) {
+            return Ok(Next::AwaitChange);
         }
+        let options = DeleteOptions {
+            uid: Some(volume.metadata.uid.clone()),
+            ..DeleteOptions::default()
+        };
+        let deleted = self
+            .client
+            .delete(&PersistentVolume::TYPE, "", &key.name, &options)
+            .await;
+        tolerate_gone(deleted.map(|_| ()))?;
         Ok(Next::AwaitChange)
-    }
-
-    async fn patch_claim(
-        &self,
-        claim: &PersistentVolumeClaim,
-        subresource: Option<&str>,
-        patch: Value,
-    ) -> Result<(), Error> {
-        let meta = &claim.metadata;
-        let patch = with_uid(patch, &meta.uid.to_string());
-        let kind = &PersistentVolumeClaim::TYPE;
-        let patched = self
-            .client
-            .patch(kind, &meta.namespace, &meta.name, subresource, &patch)
-            .await;
-        tolerate_gone(patched.map(|_| ()))
-    }
-
-    async fn patch_volume(
-        &self,
-        volume: &PersistentVolume,
-        subresource: Option<&str>,
-        patch: Value,
-    ) -> Result<(), Error> {
-        let meta = &volume.metadata;
-        let patch = with_uid(patch, &meta.uid.to_string());
-        let patched = self
-            .client
-            .patch(&PersistentVolume::TYPE, "", &meta.name, subresource, &patch)
-            .await;
-        tolerate_gone(patched.map(|_| ()))
     }
 }
 
@@ -397,35 +293,46 @@ impl Reconcile for ForVolumes {
     }
 }
 
-/// Makes the default class, unless there is a class of that name. It is marked as default only where no
-/// other one is.
-pub(crate) async fn ensure_default_class(
+/// Makes the classes of the box, as far as there are none of their names: one that binds where the first consumer runs,
+/// which is the default unless another one is, and one that binds at once. Volumes of both can grow.
+pub(crate) async fn ensure_classes(
     client: &Client,
     classes: &Store<StorageClass>,
 ) -> Result<(), client::Error> {
-    if classes.find("", DEFAULT_CLASS).is_some() {
-        return Ok(());
-    }
     let has_default = classes
         .list()
         .iter()
         .any(|one| one.metadata.annotation(IS_DEFAULT) == Some("true"));
-    let class = json!({
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
-        "metadata": {"name": DEFAULT_CLASS, "annotations": {IS_DEFAULT: (!has_default).to_string()}},
-        "provisioner": PROVISIONER,
-        "reclaimPolicy": "Delete",
-        "volumeBindingMode": "WaitForFirstConsumer",
-        "allowVolumeExpansion": true,
-    });
-    match client
-        .create(&StorageClass::TYPE, "", class.to_string())
-        .await
-    {
-        Err(error) if !error.is_already_exists() => Err(error),
-        _ => Ok(()),
+    let wanted = [
+        (DEFAULT_CLASS, !has_default, "WaitForFirstConsumer"),
+        ("immediate", false, "Immediate"),
+    ];
+    for (name, is_default, mode) in wanted {
+        if classes.find("", name).is_some() {
+            continue;
+        }
+        let class = json!({
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": name, "annotations": {IS_DEFAULT: is_default.to_string()}},
+            "provisioner": PROVISIONER,
+            "reclaimPolicy": "Delete",
+            "volumeBindingMode": mode,
+            "allowVolumeExpansion": true,
+        });
+        match client
+            .create(&StorageClass::TYPE, "", class.to_string())
+            .await
+        {
+            Err(error) if !error.is_already_exists() => return Err(error),
+            _ => {}
+        }
     }
+    Ok(())
+}
+
+fn volume_name(claim: &PersistentVolumeClaim) -> String {
+    format!("pvc-{}", claim.metadata.uid)
 }
 
 fn claim_reference(claim: &PersistentVolumeClaim) -> Value {
@@ -437,12 +344,6 @@ fn claim_reference(claim: &PersistentVolumeClaim) -> Value {
         "name": &*meta.name,
         "uid": meta.uid,
     })
-}
-
-/// The patch, for the object with this uid alone.
-fn with_uid(mut patch: Value, uid: &str) -> Patch {
-    patch["metadata"]["uid"] = json!(uid);
-    Patch::Merge(Bytes::from(patch.to_string()))
 }
 
 /// What is gone, or was recreated, needs no patch: the informer will say what is there.

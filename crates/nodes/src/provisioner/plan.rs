@@ -1,4 +1,4 @@
-//! What becomes of a claim, and of a volume: pure.
+//! Which claim gets which volume: pure.
 
 use std::sync::Arc;
 
@@ -11,122 +11,105 @@ use crate::storage::{BindingMode, PersistentVolume, PersistentVolumeClaim, Stora
 #[derive(Debug, PartialEq)]
 pub(super) enum ClaimPlan {
     Nothing,
-    /// It names no class, but there is a default one now.
-    AdoptClass(String),
-    /// Take this volume, on both sides.
-    Bind(Arc<PersistentVolume>),
-    /// Make a volume, reachable from the node if one is given.
+    /// Keep this free volume for it, as a scheduler does.
+    Keep(Arc<PersistentVolume>),
+    /// Make a volume in the name of this driver, reachable from the node if one is given.
     Provision {
+        driver: String,
         node: Option<String>,
     },
-    /// Its volume is gone.
-    Lose,
-    /// Say why nothing happens.
-    Explain(&'static str, &'static str),
-}
-
-/// What should happen to a volume.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum VolumePlan {
-    Nothing,
-    Delete,
-    SetPhase(&'static str),
+    /// Its volume grows to this size, and it has that much then.
+    Grow {
+        volume: Arc<PersistentVolume>,
+        size: Quantity,
+    },
 }
 
 /// Everything that a claim's fate depends on.
 pub(super) struct Surroundings<'a> {
     pub(super) class: Option<&'a StorageClass>,
-    pub(super) default_class: Option<&'a str>,
     /// All volumes, in any order.
     pub(super) volumes: &'a [Arc<PersistentVolume>],
+    /// Was a volume made for it already?
+    pub(super) has_own: bool,
     /// Can the volume be reached from the node?
     pub(super) reaches: &'a dyn Fn(&PersistentVolume, &str) -> bool,
 }
 
-/// The provisioner of classes whose volumes people make by hand.
-const BY_HAND: &str = "kubernetes.io/no-provisioner";
+/// By which the binder asks for a volume.
+const ASKED: &str = "volume.kubernetes.io/storage-provisioner";
+const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 
 pub(super) fn plan_claim(claim: &PersistentVolumeClaim, around: &Surroundings<'_>) -> ClaimPlan {
-    if claim.metadata.is_terminating() {
+    if claim.is_bound() {
+        return plan_growth(claim, around);
+    }
+    let is_named = !claim.spec.volume_name.is_empty();
+    if claim.metadata.is_terminating() || is_named || around.has_own {
         return ClaimPlan::Nothing;
     }
-    if !claim.spec.volume_name.is_empty() {
-        return plan_named(claim, around);
-    }
-    let Some(class_name) = &claim.spec.storage_class_name else {
-        return match around.default_class {
-            Some(name) => ClaimPlan::AdoptClass(name.to_owned()),
-            None => take_or(claim, "", None, around, NO_CLASS),
-        };
+    let is_kept = |volume: &Arc<PersistentVolume>| {
+        let held = volume.spec.claim_ref.as_ref();
+        held.is_some_and(|held| held.uid == claim.metadata.uid)
+    };
+    let Some(class) = around.class else {
+        return ClaimPlan::Nothing;
     };
     let node = claim.metadata.annotation(SELECTED_NODE);
-    let Some(class) = around.class else {
-        return take_or(claim, class_name, node, around, NO_CLASS);
-    };
     let waits = class.volume_binding_mode == BindingMode::WaitForFirstConsumer;
-    if waits && node.is_none() {
-        return WAITING;
+    if let Some(node) = node.filter(|_| waits) {
+        if around.volumes.iter().any(is_kept) {
+            return ClaimPlan::Nothing;
+        }
+        if let Some(volume) = smallest(claim, class, node, around) {
+            return ClaimPlan::Keep(volume.clone());
+        }
     }
-    let otherwise = match class.provisioner == BY_HAND {
-        true => NO_CLASS,
-        false => ClaimPlan::Provision {
+    let asked = claim.metadata.annotation(ASKED);
+    let is_for_somebody = !waits || node.is_some();
+    match asked.filter(|_| is_for_somebody) {
+        Some(driver) => ClaimPlan::Provision {
+            driver: driver.to_owned(),
             node: node.map(str::to_owned),
         },
-    };
-    take_or(claim, class_name, node, around, otherwise)
-}
-
-const NO_CLASS: ClaimPlan = ClaimPlan::Explain(
-    "FailedBinding",
-    "no persistent volumes available for this claim and no storage class is set",
-);
-const WAITING: ClaimPlan = ClaimPlan::Explain(
-    "WaitForFirstConsumer",
-    "waiting for first consumer to be created before binding",
-);
-
-/// A claim that says which volume it wants, or has.
-fn plan_named(claim: &PersistentVolumeClaim, around: &Surroundings<'_>) -> ClaimPlan {
-    let volume = around
-        .volumes
-        .iter()
-        .find(|one| *one.metadata.name == *claim.spec.volume_name);
-    match volume {
-        Some(volume) if !is_free_for(volume, claim) => ClaimPlan::Nothing,
-        Some(volume)
-            if !claim.is_bound()
-                || !is_taken_by(volume, claim)
-                || volume.status.phase != "Bound" =>
-        {
-            ClaimPlan::Bind(volume.clone())
-        }
-        Some(_) => ClaimPlan::Nothing,
-        None if claim.status.phase == "Bound" => ClaimPlan::Lose,
         None => ClaimPlan::Nothing,
     }
 }
 
-/// The smallest volume that is there already and suits, or else `otherwise`.
-fn take_or(
-    claim: &PersistentVolumeClaim,
-    class: &str,
-    node: Option<&str>,
-    around: &Surroundings<'_>,
-    otherwise: ClaimPlan,
-) -> ClaimPlan {
-    let suits = |volume: &&Arc<PersistentVolume>| {
-        suits(claim, class, volume) && node.is_none_or(|node| (around.reaches)(volume, node))
+/// A bound claim that asks for more than it has gets it, if a driver made its volume.
+fn plan_growth(claim: &PersistentVolumeClaim, around: &Surroundings<'_>) -> ClaimPlan {
+    let is_its = |volume: &&Arc<PersistentVolume>| {
+        let held = volume.spec.claim_ref.as_ref();
+        *volume.metadata.name == *claim.spec.volume_name
+            && held.is_some_and(|held| held.uid == claim.metadata.uid)
     };
-    let size = |volume: &Arc<PersistentVolume>| volume.spec.capacity.get("storage").cloned();
-    let best = around.volumes.iter().filter(suits).min_by(|one, two| {
-        // A volume that was made for this claim comes before all others.
-        let foreign = |volume: &PersistentVolume| !is_taken_by(volume, claim);
-        (foreign(one), size(one), one.key()).cmp(&(foreign(two), size(two), two.key()))
-    });
-    match best {
-        Some(volume) => ClaimPlan::Bind(volume.clone()),
-        None => otherwise,
+    let has = claim.status.capacity.get("storage");
+    match (around.volumes.iter().find(is_its), claim.requested()) {
+        (Some(volume), Some(size)) if is_drivers(volume) && has.is_some_and(|has| has < size) => {
+            ClaimPlan::Grow {
+                volume: volume.clone(),
+                size: size.clone(),
+            }
+        }
+        _ => ClaimPlan::Nothing,
     }
+}
+
+/// The smallest free volume that suits the claim and can be reached from the node.
+fn smallest<'a>(
+    claim: &PersistentVolumeClaim,
+    class: &StorageClass,
+    node: &str,
+    around: &Surroundings<'a>,
+) -> Option<&'a Arc<PersistentVolume>> {
+    let name = &class.metadata.name;
+    let suits = |volume: &&Arc<PersistentVolume>| {
+        suits(claim, name, volume) && (around.reaches)(volume, node)
+    };
+    let size = |volume: &PersistentVolume| volume.spec.capacity.get("storage").cloned();
+    let found = around.volumes.iter().filter(suits);
+    found.min_by(|one, two| (size(one), one.key()).cmp(&(size(two), two.key())))
 }
 
 fn suits(claim: &PersistentVolumeClaim, class: &str, volume: &PersistentVolume) -> bool {
@@ -139,8 +122,9 @@ fn suits(claim: &PersistentVolumeClaim, class: &str, volume: &PersistentVolume) 
         });
     let mode = |mode: &str| if mode.is_empty() { "Filesystem" } else { mode }.to_owned();
     !volume.metadata.is_terminating()
+        && spec.claim_ref.is_none()
+        && volume.status.phase == "Available"
         && spec.storage_class_name == *class
-        && is_free_for(volume, claim)
         && spec.capacity.get("storage").unwrap_or(&nothing) >= wanted
         && claim
             .spec
@@ -151,55 +135,18 @@ fn suits(claim: &PersistentVolumeClaim, class: &str, volume: &PersistentVolume) 
         && labels_match
 }
 
-/// Free, or kept for this very claim.
-fn is_free_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    volume.spec.claim_ref.as_ref().is_none_or(|held| {
-        let meta = &claim.metadata;
-        held.namespace == meta.namespace
-            && *held.name == *meta.name
-            && (held.uid.is_empty() || held.uid == meta.uid)
-    })
+/// Was the volume made by a driver, and is it released and to be deleted?
+pub(super) fn is_to_be_deleted(volume: &PersistentVolume) -> bool {
+    is_drivers(volume)
+        && volume.status.phase == "Released"
+        && volume.spec.persistent_volume_reclaim_policy == "Delete"
+        && !volume.metadata.is_terminating()
 }
 
-fn is_taken_by(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    let held = volume.spec.claim_ref.as_ref();
-    held.is_some_and(|held| held.uid == claim.metadata.uid)
-}
-
-/// `claim` is the claim that the volume's reference names, if there is one of that name.
-pub(super) fn plan_volume(
-    volume: &PersistentVolume,
-    claim: Option<&PersistentVolumeClaim>,
-) -> VolumePlan {
-    let phase = volume.status.phase.as_str();
-    if volume.metadata.is_terminating() {
-        return VolumePlan::Nothing;
-    }
-    let Some(held) = &volume.spec.claim_ref else {
-        return to_phase(phase, "Available");
-    };
-    if held.uid.is_empty() {
-        // Reserved by hand for a claim that is still to come.
-        return to_phase(phase, "Available");
-    }
-    if claim.is_some_and(|claim| claim.metadata.uid == held.uid) {
-        return VolumePlan::Nothing;
-    }
-    // A volume that is bound is protected: it is released before it is deleted.
-    match (
-        phase,
-        volume.spec.persistent_volume_reclaim_policy == "Delete",
-    ) {
-        ("Released", true) => VolumePlan::Delete,
-        _ => to_phase(phase, "Released"),
-    }
-}
-
-fn to_phase(held: &str, wanted: &'static str) -> VolumePlan {
-    match held == wanted {
-        true => VolumePlan::Nothing,
-        false => VolumePlan::SetPhase(wanted),
-    }
+fn is_drivers(volume: &PersistentVolume) -> bool {
+    let made_by = volume.metadata.annotation(PROVISIONED_BY);
+    made_by.is_some_and(|name| !name.starts_with("kubernetes.io/"))
+        || volume.metadata.annotation(MIGRATED_TO).is_some()
 }
 
 #[cfg(test)]
@@ -207,141 +154,131 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn claim(spec: Value, annotations: Value, phase: &str) -> PersistentVolumeClaim {
-        let mut spec = spec;
-        spec["resources"] = json!({"requests": {"storage": "5Gi"}});
+    fn claim(annotations: Value) -> PersistentVolumeClaim {
         let json = json!({
             "metadata": {"name": "data", "namespace": "shop", "uid": "u1", "annotations": annotations},
-            "spec": spec, "status": {"phase": phase},
+            "spec": {
+                "storageClassName": "fast", "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "5Gi"}},
+            },
+            "status": {"phase": "Pending"},
         });
         PersistentVolumeClaim::decode(json.to_string().as_bytes()).unwrap()
     }
 
-    fn volume(name: &str, size: &str, class: &str, claim_ref: Value) -> Arc<PersistentVolume> {
+    fn volume(name: &str, size: &str, claim_ref: Value) -> Arc<PersistentVolume> {
         let json = json!({
             "metadata": {"name": name},
             "spec": {
-                "capacity": {"storage": size}, "storageClassName": class, "claimRef": claim_ref,
+                "capacity": {"storage": size}, "storageClassName": "fast", "claimRef": claim_ref,
                 "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Delete",
             },
+            "status": {"phase": "Available"},
         });
         Arc::new(PersistentVolume::decode(json.to_string().as_bytes()).unwrap())
     }
 
-    fn class(mode: &str, provisioner: &str) -> StorageClass {
-        let json = json!({"metadata": {"name": "fast"}, "provisioner": provisioner, "volumeBindingMode": mode});
-        StorageClass::decode(json.to_string().as_bytes()).unwrap()
-    }
-
-    fn check(
-        claim: &PersistentVolumeClaim,
-        class: Option<&StorageClass>,
-        volumes: &[Arc<PersistentVolume>],
-    ) -> String {
+    fn check(mode: &str, annotations: Value, volumes: &[Arc<PersistentVolume>]) -> String {
+        let json =
+            json!({"metadata": {"name": "fast"}, "provisioner": "p", "volumeBindingMode": mode});
+        let class = StorageClass::decode(json.to_string().as_bytes()).unwrap();
         let around = Surroundings {
-            class,
-            default_class: Some("standard"),
+            class: Some(&class),
             volumes,
-            reaches: &|_, _| true,
+            has_own: volumes.iter().any(|one| *one.metadata.name == *"pvc-u1"),
+            reaches: &|volume, _| *volume.metadata.name != *"far",
         };
-        match plan_claim(claim, &around) {
-            ClaimPlan::Bind(volume) => format!("bind {}", volume.metadata.name),
-            ClaimPlan::Explain(reason, _) => reason.to_owned(),
-            ClaimPlan::Provision { node } => format!("provision {}", node.unwrap_or_default()),
-            other => format!("{other:?}"),
+        match plan_claim(&claim(annotations), &around) {
+            ClaimPlan::Nothing => String::new(),
+            ClaimPlan::Keep(volume) => format!("keep {}", volume.metadata.name),
+            ClaimPlan::Provision { driver, node } => {
+                format!("provision {driver} {}", node.unwrap_or_default())
+            }
+            ClaimPlan::Grow { volume, size } => format!("grow {} {size}", volume.metadata.name),
         }
     }
 
     #[test]
-    fn claims_get_the_smallest_volume_that_suits_or_a_new_one() {
-        let fast = json!({"storageClassName": "fast", "accessModes": ["ReadWriteOnce"]});
-        let immediate = class("Immediate", "any.example.com");
-        let wanted = claim(fast.clone(), json!({}), "Pending");
+    fn a_volume_is_made_for_a_claim_that_asks_for_one() {
+        let asked = json!({ASKED: "p"});
+        assert_eq!(check("Immediate", json!({}), &[]), "");
+        assert_eq!(check("Immediate", asked.clone(), &[]), "provision p ");
+        let own = volume("pvc-u1", "5Gi", json!(null));
+        assert_eq!(check("Immediate", asked.clone(), &[own]), "");
+        assert_eq!(check("WaitForFirstConsumer", asked, &[]), "");
+        let both = json!({ASKED: "p", SELECTED_NODE: "n1"});
+        assert_eq!(check("WaitForFirstConsumer", both, &[]), "provision p n1");
+    }
+
+    #[test]
+    fn where_a_node_was_chosen_a_free_volume_in_reach_is_kept_for_the_claim() {
+        let chosen = json!({SELECTED_NODE: "n1"});
         let volumes = [
-            volume("large", "100Gi", "fast", json!(null)),
-            volume("small", "1Gi", "fast", json!(null)),
-            volume("right", "5Gi", "fast", json!(null)),
-            volume("other", "5Gi", "slow", json!(null)),
+            volume("large", "100Gi", json!(null)),
+            volume("far", "5Gi", json!(null)),
+            volume("small", "1Gi", json!(null)),
+            volume("right", "6Gi", json!(null)),
             volume(
                 "taken",
                 "5Gi",
-                "fast",
                 json!({"namespace": "x", "name": "y", "uid": "z"}),
             ),
         ];
-        assert_eq!(check(&wanted, Some(&immediate), &volumes), "bind right");
-        assert_eq!(
-            check(&wanted, Some(&immediate), &volumes[1..2]),
-            "provision "
-        );
-        let made_for = volume(
-            "made",
-            "9Gi",
-            "fast",
-            json!({"namespace": "shop", "name": "data", "uid": "u1"}),
-        );
-        assert_eq!(
-            check(&wanted, Some(&immediate), &[volumes[2].clone(), made_for]),
-            "bind made"
-        );
-        let by_hand = class("Immediate", BY_HAND);
-        assert_eq!(check(&wanted, Some(&by_hand), &[]), "FailedBinding");
-        assert_eq!(check(&wanted, None, &[]), "FailedBinding");
-    }
-
-    #[test]
-    fn a_class_that_waits_does_so_until_a_node_is_selected() {
-        let waits = class("WaitForFirstConsumer", "any.example.com");
-        let fast = json!({"storageClassName": "fast"});
-        let unselected = claim(fast.clone(), json!({}), "Pending");
-        assert_eq!(
-            check(&unselected, Some(&waits), &[]),
-            "WaitForFirstConsumer"
-        );
-        let selected = claim(fast, json!({SELECTED_NODE: "node-1"}), "Pending");
-        assert_eq!(check(&selected, Some(&waits), &[]), "provision node-1");
-    }
-
-    #[test]
-    fn claims_without_a_class_adopt_the_default_one() {
-        let bare = claim(json!({}), json!({}), "Pending");
-        assert_eq!(check(&bare, None, &[]), r#"AdoptClass("standard")"#);
-    }
-
-    #[test]
-    fn a_bound_claim_whose_volume_is_gone_is_lost() {
-        let bound = claim(json!({"volumeName": "v"}), json!({}), "Bound");
-        assert_eq!(check(&bound, None, &[]), "Lose");
-        let half = volume(
-            "v",
-            "5Gi",
-            "",
-            json!({"namespace": "shop", "name": "data", "uid": "u1"}),
-        );
-        assert_eq!(check(&bound, None, &[half]), "bind v");
-        let foreign = volume(
-            "v",
-            "5Gi",
-            "",
-            json!({"namespace": "shop", "name": "other", "uid": "u2"}),
-        );
-        assert_eq!(check(&bound, None, &[foreign]), "Nothing");
-    }
-
-    #[test]
-    fn volumes_follow_their_claims() {
-        let owner = claim(json!({}), json!({}), "Bound");
+        let wait = "WaitForFirstConsumer";
+        assert_eq!(check(wait, chosen.clone(), &volumes), "keep right");
+        assert_eq!(check(wait, chosen.clone(), &volumes[1..3]), "");
         let reference = json!({"namespace": "shop", "name": "data", "uid": "u1"});
-        let held = volume("v", "5Gi", "", reference.clone());
-        assert_eq!(plan_volume(&held, Some(&owner)), VolumePlan::Nothing);
-        assert_eq!(plan_volume(&held, None), VolumePlan::SetPhase("Released"));
-        let mut released = (*held).clone();
-        released.status.phase = "Released".into();
-        assert_eq!(plan_volume(&released, None), VolumePlan::Delete);
-        let mut kept = (*held).clone();
-        kept.spec.persistent_volume_reclaim_policy = "Retain".into();
-        assert_eq!(plan_volume(&kept, None), VolumePlan::SetPhase("Released"));
-        let free = volume("v", "5Gi", "", json!(null));
-        assert_eq!(plan_volume(&free, None), VolumePlan::SetPhase("Available"));
+        let kept = volume("kept", "5Gi", reference);
+        assert_eq!(check(wait, chosen, &[volumes[3].clone(), kept]), "");
+        assert_eq!(
+            check("Immediate", json!({}), &volumes),
+            "",
+            "that is the binder's"
+        );
+    }
+
+    #[test]
+    fn a_bound_claim_that_asks_for_more_gets_it() {
+        let check = |wants: &str, has: &str, by: &str| {
+            let json = json!({
+                "metadata": {"name": "data", "namespace": "shop", "uid": "u1"},
+                "spec": {"volumeName": "v", "resources": {"requests": {"storage": wants}}},
+                "status": {"phase": "Bound", "capacity": {"storage": has}},
+            });
+            let claim = PersistentVolumeClaim::decode(json.to_string().as_bytes()).unwrap();
+            let json = json!({
+                "metadata": {"name": "v", "annotations": {PROVISIONED_BY: by}},
+                "spec": {"claimRef": {"namespace": "shop", "name": "data", "uid": "u1"}},
+            });
+            let volume = PersistentVolume::decode(json.to_string().as_bytes()).unwrap();
+            let around = Surroundings {
+                class: None,
+                volumes: &[Arc::new(volume)],
+                has_own: false,
+                reaches: &|_, _| true,
+            };
+            matches!(plan_claim(&claim, &around), ClaimPlan::Grow { .. })
+        };
+        assert!(check("2Gi", "1Gi", "p"));
+        assert!(!check("1Gi", "1Gi", "p"));
+        assert!(!check("2Gi", "1Gi", "kubernetes.io/host-path"));
+    }
+
+    #[test]
+    fn released_volumes_of_drivers_go() {
+        let volume = |by: &str, phase: &str, policy: &str| {
+            let mut volume = (*volume("v", "5Gi", json!(null))).clone();
+            let json = json!({"metadata": {"name": "v", "annotations": {PROVISIONED_BY: by}}});
+            volume.metadata = PersistentVolume::decode(json.to_string().as_bytes())
+                .unwrap()
+                .metadata;
+            volume.status.phase = phase.into();
+            volume.spec.persistent_volume_reclaim_policy = policy.into();
+            is_to_be_deleted(&volume)
+        };
+        assert!(volume("p", "Released", "Delete"));
+        assert!(!volume("p", "Bound", "Delete"));
+        assert!(!volume("p", "Released", "Retain"));
+        assert!(!volume("kubernetes.io/host-path", "Released", "Delete"));
     }
 }

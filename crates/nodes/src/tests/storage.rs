@@ -18,6 +18,33 @@ fn mounting(name: &str, claim: &str) -> Value {
     pod(name, json!({"spec": {"volumes": [volume]}}))
 }
 
+/// What the binder does: asks for a volume, and binds it once it is there.
+async fn play_binder(world: &World, name: &str) {
+    let kind = &PersistentVolumeClaim::TYPE;
+    let ask = json!({"volume.kubernetes.io/storage-provisioner": "example.com/disk"});
+    let ask = json!({"metadata": {"annotations": ask}});
+    let claim = world.patch(kind, name, ask).await;
+    pass(world, 2).await;
+    let uid = claim["metadata"]["uid"].as_str().unwrap();
+    let volume = format!("pvc-{uid}");
+    let bound = json!({"status": {"phase": "Bound"}});
+    world
+        .patch_subresource(
+            &PersistentVolume::TYPE,
+            &volume,
+            Some("status"),
+            bound.clone(),
+        )
+        .await;
+    world
+        .patch(kind, name, json!({"spec": {"volumeName": volume}}))
+        .await;
+    world
+        .patch_subresource(kind, name, Some("status"), bound)
+        .await;
+    pass(world, 3).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_claim_of_the_default_class_is_bound_when_its_pod_gets_a_node() {
     let zoned = "nodes: [{count: 2, zones: [a, b]}]";
@@ -43,12 +70,11 @@ async fn a_claim_of_the_default_class_is_bound_when_its_pod_gets_a_node() {
 
     world.create(&PODS, mounting("db", "data")).await;
     pass(&world, 3).await;
+    play_binder(&world, "data").await;
     let bound = world
         .get(&PersistentVolumeClaim::TYPE, "data")
         .await
         .unwrap();
-    assert_eq!(bound["status"]["phase"], "Bound");
-    assert_eq!(bound["status"]["capacity"]["storage"], "1Gi");
     let volume = bound["spec"]["volumeName"].as_str().unwrap().to_owned();
     let made = world.get(&PersistentVolume::TYPE, &volume).await.unwrap();
     assert_eq!(made["status"]["phase"], "Bound");
@@ -95,6 +121,7 @@ async fn a_class_says_where_its_volumes_can_be_made() {
         world.create(&PODS, mounting(name, name)).await;
     }
     pass(&world, 3).await;
+    play_binder(&world, "near").await;
     let near = world.get(&PODS, "near").await.unwrap();
     assert_eq!(near["spec"]["nodeName"], "node-1");
     let nowhere = world.get(&PODS, "nowhere").await.unwrap();
@@ -118,6 +145,7 @@ async fn a_pod_whose_claim_is_missing_waits_for_it() {
         .create(&PersistentVolumeClaim::TYPE, claim("data", None))
         .await;
     pass(&world, 15).await;
+    play_binder(&world, "data").await;
     assert_eq!(
         world.get(&PODS, "db").await.unwrap()["status"]["phase"],
         "Running"
@@ -125,7 +153,7 @@ async fn a_pod_whose_claim_is_missing_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_goes_when_its_claim_does() {
+async fn a_volume_goes_when_it_is_released() {
     let world = world(Config::default()).await;
     let class = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "cloud"},
@@ -136,21 +164,21 @@ async fn a_volume_goes_when_its_claim_does() {
         .create(&PersistentVolumeClaim::TYPE, claim("data", Some("cloud")))
         .await;
     pass(&world, 2).await;
+    play_binder(&world, "data").await;
     let bound = world
         .get(&PersistentVolumeClaim::TYPE, "data")
         .await
         .unwrap();
     let volume = bound["spec"]["volumeName"].as_str().unwrap().to_owned();
-    assert_eq!(bound["status"]["phase"], "Bound");
-    // The controllers that protect claims and volumes do not run here.
+    // The controllers that release and protect do not run here.
     let off = json!({"metadata": {"finalizers": null}});
-    for (kind, name) in [
-        (&PersistentVolume::TYPE, volume.as_str()),
-        (&PersistentVolumeClaim::TYPE, "data"),
-    ] {
-        world.patch(kind, name, off.clone()).await;
-    }
-    world.delete(&PersistentVolumeClaim::TYPE, "data").await;
+    world.patch(&PersistentVolume::TYPE, &volume, off).await;
+    pass(&world, 2).await;
+    assert!(world.get(&PersistentVolume::TYPE, &volume).await.is_some());
+    let released = json!({"status": {"phase": "Released"}});
+    world
+        .patch_subresource(&PersistentVolume::TYPE, &volume, Some("status"), released)
+        .await;
     pass(&world, 2).await;
     assert_eq!(world.get(&PersistentVolume::TYPE, &volume).await, None);
 }

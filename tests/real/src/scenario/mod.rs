@@ -70,7 +70,7 @@ impl Scenario {
             }
             "node" | "taint" => Part::Nodes,
             "legacytoken" => Part::Restarts,
-            "pv" | "pvc" | "vac" => Part::Storage,
+            "binder" | "ephemeral" | "expander" | "pv" | "pvc" | "vac" => Part::Storage,
             _ => Part::Housekeeping,
         }
     }

@@ -9,13 +9,14 @@ use serde_json::{Map, Value};
 use crate::audit::Entry;
 
 /// Fields that differ between any two runs, wherever they occur.
-const VOLATILE: [&str; 22] = [
+const VOLATILE: [&str; 23] = [
     "uid",
     "resourceVersion",
     "creationTimestamp",
     "managedFields",
     "lastTransitionTime",
     "lastUpdateTime",
+    "lastPhaseTransitionTime",
     "lastProbeTime",
     "lastHeartbeatTime",
     "timeAdded",

@@ -1,0 +1,144 @@
+//! Claims that ask for more. A small controller.
+//!
+//! **Converges**: a bound claim that asks for more than it has is marked for the driver that makes its volume grow, where
+//! that driver has taken over from what was built in; for all others an event says who is waited for. Growing is the
+//! drivers' work.
+//!
+//! **Woken by**: a bound claim that is new, or asks for more, or has more than before.
+//!
+//! **Writes**: the annotation `volume.kubernetes.io/storage-resizer` of claims, by a patch of their status; emits
+//! `ExternalExpanding`.
+//!
+//! **Mirrors** `pkg/controller/volume/expand`. Nothing that is built into kube-controller-manager 1.36 can make a volume
+//! grow but flex volumes.
+//!
+//! **Deliberate differences**: a claim that is bound no longer is not tried again. Flex volumes, which only a kubelet can
+//! make grow, are waited for as others are.
+
+mod actions;
+mod invariants;
+mod plan;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use api::kinds::{PersistentVolume, PersistentVolumeClaim};
+use api::{Key, ObjectId, Resource};
+use client::Patch;
+use futures_util::future::BoxFuture;
+use runtime::events::{EventType, ObjectRef};
+use runtime::rate_limit::Backoff;
+use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
+use serde_json::json;
+
+use self::plan::{RESIZER, Step, plan};
+use crate::Descriptor;
+use crate::oracle::View;
+
+pub use invariants::ExpanderOracle;
+
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    component: "volume_expand",
+    caches: &[View::of::<PersistentVolumeClaim>()],
+    decides_about: &[PersistentVolumeClaim::TYPE],
+    queues: &["volume_expand"],
+    // UPSTREAM: ten workers, without a flag.
+    build: Some(|ctx| Some(controller(ctx, 10).into())),
+    oracle: Some(|| Box::<ExpanderOracle>::default()),
+    actions: &actions::ACTIONS,
+    ..Descriptor::named(
+        "persistentvolume-expander-controller",
+        "persistentvolume-expander",
+        "expand-controller",
+    )
+};
+
+pub fn controller(context: &Context, workers: usize) -> Controller {
+    Loop::on::<Key>(context, Backoff::DEFAULT)
+        .queue("volume_expand")
+        .watches::<PersistentVolumeClaim>(|change, queue| {
+            let claim = change.object();
+            let has_grown = match change {
+                Change::Added(_) | Change::Deleted(_) => true,
+                Change::Updated { old, new } => {
+                    new.spec.storage > old.spec.storage || new.status.storage > old.status.storage
+                }
+            };
+            if has_grown && claim.status.phase == "Bound" {
+                queue.add(claim.key());
+            }
+        })
+        .workers(workers)
+        .reconciler(Expander {
+            context: context.clone(),
+            claims: context.informers.store::<PersistentVolumeClaim>(),
+        })
+}
+
+pub struct Expander {
+    context: Context,
+    claims: Arc<Store<PersistentVolumeClaim>>,
+}
+
+impl Reconcile for Expander {
+    fn reconcile<'a>(
+        &'a self,
+        key: &'a Key,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.sync(key, report))
+    }
+}
+
+impl Expander {
+    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        let claim = self.claims.get(key);
+        let Some(claim) = claim.filter(|claim| claim.status.phase == "Bound") else {
+            return Ok(Next::AwaitChange);
+        };
+        let client = &self.context.client;
+        let volume = client
+            .get_as::<PersistentVolume>("", &claim.spec.volume_name)
+            .await?;
+        let step = plan(&claim, &volume).map_err(Error::Retry)?;
+        let Some(line) = step.line() else {
+            return Ok(Next::AwaitChange);
+        };
+        report.decide(ObjectId::of(&*claim), [line]);
+        if let Some(message) = step.message() {
+            let (recorder, object) = (&self.context.recorder, ObjectRef::of(&*claim));
+            recorder.event(&object, EventType::Normal, "ExternalExpanding", message);
+        }
+        if let Step::Mark { driver, .. } = step {
+            self.mark(&claim, driver).await?;
+        }
+        Ok(Next::AwaitChange)
+    }
+
+    async fn mark(&self, claim: &PersistentVolumeClaim, driver: &str) -> Result<(), Error> {
+        let meta = &claim.metadata;
+        if meta.annotation(RESIZER) == Some(driver) {
+            return Ok(());
+        }
+        let patch = json!({"metadata": {
+            "annotations": {RESIZER: driver}, "resourceVersion": meta.resource_version.to_string(), "uid": meta.uid,
+        }});
+        let patch = Patch::Strategic(patch.to_string().into());
+        let (client, kind) = (&self.context.client, PersistentVolumeClaim::TYPE);
+        let (namespace, name) = (&meta.namespace, &meta.name);
+        let patched = client
+            .patch(&kind, namespace, name, Some("status"), &patch)
+            .await;
+        if let Err(error) = patched {
+            let key = meta.key();
+            let message =
+                format!("error setting resizer annotation to pvc {key}, with error {error}");
+            let (recorder, object) = (&self.context.recorder, ObjectRef::of(claim));
+            recorder.event(&object, EventType::Warning, "ExternalExpanding", message);
+            return Err(error.into());
+        }
+        Ok(())
+    }
+}
