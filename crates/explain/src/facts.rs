@@ -181,7 +181,10 @@ impl Facts {
 }
 
 /// The API groups of the built-in kinds that are explained, or explain others.
-const GROUPS: [(&str, &str); 13] = [
+const GROUPS: [(&str, &str); 16] = [
+    ("CertificateSigningRequest", "certificates.k8s.io"),
+    ("ClusterRole", "rbac.authorization.k8s.io"),
+    ("ClusterRoleBinding", "rbac.authorization.k8s.io"),
     ("ControllerRevision", "apps"),
     ("DaemonSet", "apps"),
     ("Deployment", "apps"),

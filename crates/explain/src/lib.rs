@@ -8,6 +8,7 @@
 //! Objects are read as JSON, not as the controllers' views: a person wants to know about images, probes and
 //! exit codes, which no controller reads.
 
+mod certificate;
 mod deletion;
 mod deployment;
 mod disruption;
@@ -127,6 +128,7 @@ pub fn explain(facts: &Facts) -> Explanation {
         "Pod" => pod::explain(facts, &mut draft),
         "Namespace" => namespace::explain(facts, &mut draft),
         "Node" => node::explain(facts, &mut draft),
+        "CertificateSigningRequest" => certificate::explain(facts, &mut draft),
         _ => {}
     }
     draft.finish()

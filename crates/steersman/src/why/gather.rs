@@ -37,6 +37,11 @@ impl Gatherer<'_> {
             | "Job" => self.workload(&mut facts).await,
             "Pod" => self.owners(&mut facts).await,
             "Node" => self.around_node(&mut facts).await,
+            // Who may approve it.
+            "CertificateSigningRequest" => {
+                self.add("clusterroles", None, &mut facts).await;
+                self.add("clusterrolebindings", None, &mut facts).await;
+            }
             _ => {}
         }
         self.nodes_of_unready_pods(&mut facts).await;
