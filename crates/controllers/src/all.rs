@@ -5,9 +5,10 @@
 
 use crate::descriptor::Descriptor;
 use crate::{
-    bootstrap_signer, cluster_role_aggregation, cronjob, csr_approving, csr_cleaner, csr_signing,
-    daemonset, deployment, endpoints, endpointslice, endpointslice_mirroring, garbage_collector,
-    job, legacy_token_cleaner, namespace, node_lifecycle, pod_gc, replicaset, root_ca_publisher,
+    bootstrap_signer, cluster_role_aggregation, cluster_trust_bundle_publisher, cronjob,
+    csr_approving, csr_cleaner, csr_signing, daemonset, deployment, endpoints, endpointslice,
+    endpointslice_mirroring, garbage_collector, job, legacy_token_cleaner, namespace,
+    node_lifecycle, pod_certificate_request_cleaner, pod_gc, replicaset, root_ca_publisher,
     service_account, service_account_token, statefulset, taint_eviction, token_cleaner, ttl,
     ttl_after_finished,
 };
@@ -52,12 +53,7 @@ pub static ALL: [Descriptor; 52] = [
     csr_signing::DESCRIPTOR,
     csr_approving::DESCRIPTOR,
     csr_cleaner::DESCRIPTOR,
-    Descriptor::named(
-        "podcertificaterequest-cleaner-controller",
-        "",
-        "podcertificaterequestcleaner",
-    )
-    .gated(&["PodCertificateRequest"]),
+    pod_certificate_request_cleaner::DESCRIPTOR,
     ttl::DESCRIPTOR,
     bootstrap_signer::DESCRIPTOR,
     token_cleaner::DESCRIPTOR,
@@ -100,12 +96,7 @@ pub static ALL: [Descriptor; 52] = [
     .gated(&["VolumeAttributesClass"]),
     ttl_after_finished::DESCRIPTOR,
     root_ca_publisher::DESCRIPTOR,
-    Descriptor::named(
-        "kube-apiserver-serving-clustertrustbundle-publisher-controller",
-        "",
-        "kube-apiserver-serving-clustertrustbundle-publisher",
-    )
-    .gated(&["ClusterTrustBundle"]),
+    cluster_trust_bundle_publisher::DESCRIPTOR,
     Descriptor::named(
         "ephemeral-volume-controller",
         "ephemeral-volume",

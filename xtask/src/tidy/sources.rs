@@ -13,7 +13,7 @@ const LINES_AT_MOST: usize = 700;
 /// An essay says at least what converges, what wakes it, what it writes and what it mirrors.
 const ESSAY_LINES_AT_LEAST: usize = 5;
 /// Modules of the controllers crate that are no controllers but what controllers share.
-const SHARED: [&str; 10] = [
+const SHARED: [&str; 11] = [
     "all",
     "bootstrap_token",
     "config",
@@ -23,6 +23,7 @@ const SHARED: [&str; 10] = [
     "service_endpoints",
     "certificates",
     "private_key",
+    "sync_metrics",
     "workload",
 ];
 /// Those that know all controllers.

@@ -5,6 +5,7 @@
 
 mod certificate_signing_request;
 mod cluster_role;
+mod cluster_trust_bundle;
 mod config_map;
 mod controller_revision;
 mod cron_job;
@@ -19,6 +20,7 @@ mod namespace;
 mod node;
 mod persistent_volume_claim;
 mod pod;
+mod pod_certificate_request;
 mod replicaset;
 mod replication_controller;
 mod secret;
@@ -32,6 +34,9 @@ pub use certificate_signing_request::{
     CertificateSigningRequestSpec, CertificateSigningRequestStatus,
 };
 pub use cluster_role::{AggregationRule, ClusterRole, PolicyRule};
+pub use cluster_trust_bundle::{
+    AlphaClusterTrustBundle, ClusterTrustBundle, ClusterTrustBundleSpec, TrustBundle,
+};
 pub use config_map::{
     CLUSTER_INFO_CONFIG_MAP, CLUSTER_INFO_NAMESPACE, ConfigMap, ROOT_CA_CONFIG_MAP,
 };
@@ -65,6 +70,7 @@ pub use pod::{
     ContainerPort, Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodIps,
     PodOwn, PodStatus, Volume,
 };
+pub use pod_certificate_request::PodCertificateRequest;
 pub use replicaset::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec};
 pub use secret::{BOOTSTRAP_TOKEN, SERVICE_ACCOUNT_TOKEN, Secret};

@@ -17,10 +17,18 @@ status: {status}"
 #[test]
 fn requests_in_one_sentence() {
     let client = "kubernetes.io/kube-apiserver-client";
-    check_request(client, "{}", expect![[r#"
+    check_request(
+        client,
+        "{}",
+        expect![[r#"
         waits for somebody to approve it
-        kubectl certificate approve jane"#]]);
-    check_request(client, "{conditions: [{type: Approved}]}", expect!["is approved, and waits to be signed"]);
+        kubectl certificate approve jane"#]],
+    );
+    check_request(
+        client,
+        "{conditions: [{type: Approved}]}",
+        expect!["is approved, and waits to be signed"],
+    );
     check_request(
         client,
         "{conditions: [{type: Approved}], certificate: YQ==}",
