@@ -37,12 +37,7 @@ pub static ALL: [Descriptor; 52] = [
     crate::csr_signing::DESCRIPTOR,
     crate::csr_approving::DESCRIPTOR,
     crate::csr_cleaner::DESCRIPTOR,
-    Descriptor::named(
-        "podcertificaterequest-cleaner-controller",
-        "",
-        "podcertificaterequestcleaner",
-    )
-    .gated(&["PodCertificateRequest"]),
+    crate::pod_certificate_request_cleaner::DESCRIPTOR,
     crate::ttl::DESCRIPTOR,
     crate::bootstrap_signer::DESCRIPTOR,
     crate::token_cleaner::DESCRIPTOR,
@@ -64,12 +59,7 @@ pub static ALL: [Descriptor; 52] = [
     crate::vac_protection::DESCRIPTOR,
     crate::ttl_after_finished::DESCRIPTOR,
     crate::root_ca_publisher::DESCRIPTOR,
-    Descriptor::named(
-        "kube-apiserver-serving-clustertrustbundle-publisher-controller",
-        "",
-        "kube-apiserver-serving-clustertrustbundle-publisher",
-    )
-    .gated(&["ClusterTrustBundle"]),
+    crate::cluster_trust_bundle_publisher::DESCRIPTOR,
     crate::ephemeral_volume::DESCRIPTOR,
     Descriptor::named(
         "storageversion-garbage-collector-controller",

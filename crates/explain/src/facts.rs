@@ -183,6 +183,9 @@ impl Facts {
 
 /// The API groups of the built-in kinds that are explained, or explain others.
 const GROUPS: &[(&str, &str)] = &[
+    ("CertificateSigningRequest", "certificates.k8s.io"),
+    ("ClusterRole", "rbac.authorization.k8s.io"),
+    ("ClusterRoleBinding", "rbac.authorization.k8s.io"),
     ("ControllerRevision", "apps"),
     ("DaemonSet", "apps"),
     ("Deployment", "apps"),

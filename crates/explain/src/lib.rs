@@ -9,6 +9,7 @@
 //! exit codes, which no controller reads.
 
 mod budget;
+mod certificate;
 mod deletion;
 mod deployment;
 mod disruption;
@@ -134,6 +135,7 @@ pub fn explain(facts: &Facts) -> Explanation {
         "PersistentVolume" => storage::explain_volume(facts, &mut draft),
         "PersistentVolumeClaim" => storage::explain_claim(facts, &mut draft),
         "ResourceQuota" => quota::explain(facts, &mut draft),
+        "CertificateSigningRequest" => certificate::explain(facts, &mut draft),
         _ => {}
     }
     draft.finish()

@@ -1,5 +1,6 @@
 //! Explanations, from facts in YAML.
 
+mod certificates;
 mod deletion;
 mod disruption;
 mod jobs;

@@ -25,6 +25,7 @@ const SHARED: &[&str] = &[
     "scale",
     "service_endpoints",
     "storage",
+    "sync_metrics",
     "workload",
 ];
 /// Those that know all controllers.

@@ -5,6 +5,7 @@
 
 mod certificate_signing_request;
 mod cluster_role;
+mod cluster_trust_bundle;
 mod config_map;
 mod controller_revision;
 mod cron_job;
@@ -20,6 +21,7 @@ mod node;
 mod persistent_volume;
 mod persistent_volume_claim;
 mod pod;
+mod pod_certificate_request;
 mod pod_disruption_budget;
 mod replicaset;
 mod replication_controller;
@@ -39,6 +41,9 @@ pub use certificate_signing_request::{
     CertificateSigningRequestSpec, CertificateSigningRequestStatus,
 };
 pub use cluster_role::{AggregationRule, ClusterRole, PolicyRule};
+pub use cluster_trust_bundle::{
+    AlphaClusterTrustBundle, ClusterTrustBundle, ClusterTrustBundleSpec, TrustBundle,
+};
 pub use config_map::{
     CLUSTER_INFO_CONFIG_MAP, CLUSTER_INFO_NAMESPACE, ConfigMap, ROOT_CA_CONFIG_MAP,
 };
@@ -79,6 +84,7 @@ pub use pod::{
     ContainerPort, Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodIps,
     PodOwn, PodStatus, Volume,
 };
+pub use pod_certificate_request::PodCertificateRequest;
 pub use pod_disruption_budget::{
     PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
 };

@@ -22,15 +22,14 @@ use api::decision::Line;
 use api::kinds::{ConfigMap, Namespace, ROOT_CA_CONFIG_MAP};
 use api::{Istr, Key, ObjectId, Resource};
 use futures_util::future::BoxFuture;
-use prometheus::{HistogramVec, IntCounterVec};
-use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
-use runtime::{Change, Context, Controller, Error, Loop, Metrics, Next, Reconcile, Report, Store};
+use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::Descriptor;
 use crate::oracle::View;
+use crate::sync_metrics::SyncMetrics;
 
 pub use invariants::{RootCaOracle, converged, safe};
 
@@ -74,7 +73,17 @@ pub fn controller(context: &Context, root_ca: &str, workers: usize) -> Controlle
         })
         .workers(workers)
         .reconciler(RootCaPublisher {
-            measured: Measured::new(&context.metrics),
+            measured: SyncMetrics::new(
+                &context.metrics,
+                [
+                    "root_ca_cert_publisher_sync_total",
+                    "Namespaces that were looked at, by the code of the answer",
+                ],
+                [
+                    "root_ca_cert_publisher_sync_duration_seconds",
+                    "How long a look at a namespace took, by the code of the answer",
+                ],
+            ),
             context: context.clone(),
             namespaces: context.informers.store::<Namespace>(),
             config_maps: context.informers.store::<ConfigMap>(),
@@ -87,12 +96,7 @@ pub struct RootCaPublisher {
     namespaces: Arc<Store<Namespace>>,
     config_maps: Arc<Store<ConfigMap>>,
     data: BTreeMap<String, Istr>,
-    measured: Measured,
-}
-
-struct Measured {
-    syncs: IntCounterVec,
-    seconds: HistogramVec,
+    measured: SyncMetrics,
 }
 
 fn is_good(map: &ConfigMap, data: &BTreeMap<String, Istr>) -> bool {
@@ -181,38 +185,5 @@ impl RootCaPublisher {
             .replace(&ConfigMap::TYPE, namespace, ROOT_CA_CONFIG_MAP, None, body)
             .await
             .map(drop)
-    }
-}
-
-impl Measured {
-    fn new(metrics: &Metrics) -> Measured {
-        // 1 ms, doubled fourteen times: upstream's buckets.
-        let buckets: Vec<f64> = (0..15).map(|power| 0.001 * f64::from(1 << power)).collect();
-        Measured {
-            syncs: metrics.counter(
-                "root_ca_cert_publisher_sync_total",
-                "Namespaces that were looked at, by the code of the answer",
-                Stability::Alpha,
-                &["code"],
-            ),
-            seconds: metrics.histogram(
-                "root_ca_cert_publisher_sync_duration_seconds",
-                "How long a look at a namespace took, by the code of the answer",
-                Stability::Alpha,
-                &["code"],
-                &buckets,
-            ),
-        }
-    }
-
-    fn on_sync(&self, start: Instant, error: Option<&client::Error>) {
-        let code = match error {
-            None => 200,
-            Some(error) => error.status().map_or(500, |status| status.code),
-        };
-        let code = code.to_string();
-        self.syncs.with_label_values(&[&code]).inc();
-        let seconds = start.elapsed().as_secs_f64();
-        self.seconds.with_label_values(&[&code]).observe(seconds);
     }
 }

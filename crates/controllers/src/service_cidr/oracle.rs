@@ -8,6 +8,8 @@ use api::kinds::{IpAddress, ServiceCidr};
 use super::{DESCRIPTOR, can_go, converged, safe};
 use crate::oracle::{Change, Oracle, Verdict, World, no_business};
 
+const UNUSED: &str = "ranges of services go when no address depends on them";
+
 #[derive(Default)]
 pub struct ServiceCidrOracle;
 
@@ -20,13 +22,17 @@ impl Oracle for ServiceCidrOracle {
             return no_business(DESCRIPTOR.name, change);
         };
         let all = world.store::<ServiceCidr>().list();
-        match can_go(&gone, &all, allocated(world).into_iter()) {
-            Err(orphan) if !world.may_any_lag() => Err(format!(
-                "ServiceCIDR {} is gone, and {orphan} depends on it",
-                gone.metadata.name
-            )),
-            _ => Ok(()),
-        }
+        let sight = world.sight(&all);
+        let sight = sight.max(world.sight(&world.store::<IpAddress>().list()));
+        world.check(UNUSED, sight, || {
+            let orphan = can_go(&gone, &all, allocated(world).into_iter()).err();
+            orphan.map_or(Ok(()), |orphan| {
+                let name = &gone.metadata.name;
+                Err(format!(
+                    "ServiceCIDR {name} is gone, and {orphan} depends on it"
+                ))
+            })
+        })
     }
 
     fn at_rest(&self, world: &World) -> Verdict {

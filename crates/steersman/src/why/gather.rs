@@ -40,6 +40,11 @@ impl Gatherer<'_> {
             "PodDisruptionBudget" => self.under_budget(&mut facts).await,
             "PersistentVolumeClaim" => self.add("pods", None, &mut facts).await,
             "PersistentVolume" => self.claim_of(&mut facts).await,
+            // Who may approve it.
+            "CertificateSigningRequest" => {
+                self.add("clusterroles", None, &mut facts).await;
+                self.add("clusterrolebindings", None, &mut facts).await;
+            }
             _ => {}
         }
         self.nodes_of_unready_pods(&mut facts).await;

@@ -12,6 +12,7 @@
 
 mod apiserver;
 mod bad_input;
+mod bootstrap;
 mod chaos;
 mod detached;
 mod home;

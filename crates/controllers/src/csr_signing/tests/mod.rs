@@ -2,6 +2,7 @@
 
 mod authority;
 mod ca_source;
+mod plan;
 mod sync;
 
 use base64::Engine;

@@ -1,0 +1,241 @@
+//! The certificates by which pods trust the API server, as a ClusterTrustBundle. A small controller, behind the gate
+//! `ClusterTrustBundle`.
+//!
+//! **Converges**: there is one ClusterTrustBundle of the signer `kubernetes.io/kube-apiserver-serving`. It holds the root
+//! certificates, and their hash is in its name, so that a new root is a new object.
+//!
+//! **Woken by**: changes of bundles of that signer.
+//!
+//! **Writes**: creates, updates and deletes bundles of that signer.
+//!
+//! **Mirrors** `pkg/controller/certificates/clustertrustbundlepublisher`. Which version the server has (`v1beta1` rather
+//! than `v1alpha1`) is asked when the controller begins to run.
+//!
+//! **Deliberate differences**: a server that has neither is asked again, where upstream does not start the controller;
+//! deletions carry the uid.
+
+mod invariants;
+mod plan;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::decision::Line;
+use api::kinds::{AlphaClusterTrustBundle, ClusterTrustBundle, TrustBundle};
+use api::{Key, ObjectId, Resource};
+use client::DeleteOptions;
+use futures_util::future::BoxFuture;
+use runtime::controller::Tick;
+use runtime::rate_limit::Backoff;
+use runtime::{
+    Context, Controller, Error, Loop, Metrics, Next, Reconcile, Report, Runnable, Stop, Store,
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::Descriptor;
+use crate::discovery::discover;
+use crate::sync_metrics::SyncMetrics;
+
+pub use invariants::{TrustBundleOracle, converged, safe};
+pub use plan::{Plan, Step, bundle_name, plan};
+
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    // Which version is cached is known when it runs.
+    caches: &[],
+    decides_about: &[ClusterTrustBundle::TYPE],
+    queues: &["ca_cert_publisher_cluster_trust_bundles"],
+    metrics: &["clustertrustbundle_publisher_"],
+    build: Some(|ctx| {
+        let root_ca = ctx.environment.root_ca.as_deref()?;
+        Some(controller(ctx, SIGNER, root_ca))
+    }),
+    oracle: Some(|| Box::<TrustBundleOracle>::default()),
+    ..Descriptor::named(
+        "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+        "",
+        "kube-apiserver-serving-clustertrustbundle-publisher",
+    )
+    .gated(&["ClusterTrustBundle"])
+};
+
+pub const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
+
+/// When a server is asked again that has no such bundles, or did not say.
+const DISCOVERY_RETRY: Duration = Duration::from_secs(30);
+
+/// `root_ca` is the text of `--root-ca-file`.
+pub fn controller(context: &Context, signer: &'static str, root_ca: &str) -> Runnable {
+    let measured = measured(&context.metrics);
+    let queue = "ca_cert_publisher_cluster_trust_bundles";
+    let built = Loop::on::<Tick>(context, Backoff::DEFAULT).queue(queue);
+    let (context, root_ca) = (context.clone(), Arc::<str>::from(root_ca));
+    Runnable::new(context.controller, move |stop| async move {
+        let Some(version) = served_version(&context, &stop).await else {
+            return;
+        };
+        let publisher = Publishing {
+            context,
+            signer,
+            root_ca,
+            measured,
+        };
+        match version {
+            Version::Beta => publisher.on::<ClusterTrustBundle>(built).run(stop).await,
+            Version::Alpha => {
+                publisher
+                    .on::<AlphaClusterTrustBundle>(built)
+                    .run(stop)
+                    .await
+            }
+        }
+    })
+}
+
+fn measured(metrics: &Metrics) -> SyncMetrics {
+    SyncMetrics::new(
+        metrics,
+        [
+            "clustertrustbundle_publisher_sync_total",
+            "Looks at cluster trust bundles, by the code of the answer",
+        ],
+        [
+            "clustertrustbundle_publisher_sync_duration_seconds",
+            "How long a look at cluster trust bundles took, by the code of the answer",
+        ],
+    )
+}
+
+enum Version {
+    Beta,
+    Alpha,
+}
+
+/// The newest version that the server has; none if it is time to stop.
+async fn served_version(context: &Context, stop: &Stop) -> Option<Version> {
+    let has = |found: &crate::discovery::Discovery, version: &str| {
+        let api_version = format!("certificates.k8s.io/{version}");
+        found.find(&api_version, "ClusterTrustBundle").is_some()
+    };
+    loop {
+        match stop.or(discover(&context.client)).await? {
+            Ok(found) if has(&found, "v1beta1") => return Some(Version::Beta),
+            Ok(found) if has(&found, "v1alpha1") => return Some(Version::Alpha),
+            Ok(_) => tracing::info!(
+                "no known scheme version was found for clustertrustbundles, will look again"
+            ),
+            Err(error) => tracing::warn!(%error, "discovery failed for ClusterTrustBundle"),
+        }
+        stop.or(tokio::time::sleep(DISCOVERY_RETRY)).await?;
+    }
+}
+
+/// What the controller has before it knows the version.
+struct Publishing {
+    context: Context,
+    signer: &'static str,
+    root_ca: Arc<str>,
+    measured: SyncMetrics,
+}
+
+impl Publishing {
+    fn on<B: TrustBundle>(self, built: Loop<(), Tick>) -> Controller<Tick> {
+        let signer = self.signer;
+        let bundles = self.context.informers.store::<B>();
+        // Also where there is none that could wake it.
+        built.handle().add(Tick);
+        built
+            .watches::<B>(move |change, queue| {
+                if *change.object().spec().signer_name == *signer {
+                    queue.add(Tick);
+                }
+            })
+            .reconciler(Publisher {
+                publishing: self,
+                bundles,
+            })
+    }
+}
+
+struct Publisher<B> {
+    publishing: Publishing,
+    bundles: Arc<Store<B>>,
+}
+
+impl<B: TrustBundle> Reconcile<Tick> for Publisher<B> {
+    fn reconcile<'a>(
+        &'a self,
+        _: &'a Tick,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(async move {
+            let start = Instant::now();
+            let result = self.sync(report).await;
+            let measured = &self.publishing.measured;
+            measured.on_sync(start, result.as_ref().err());
+            result?;
+            Ok(Next::AwaitChange)
+        })
+    }
+}
+
+impl<B: TrustBundle> Publisher<B> {
+    async fn sync(&self, report: &Report<'_>) -> Result<(), client::Error> {
+        let publishing = &self.publishing;
+        let mut bundles = self.bundles.list();
+        bundles.retain(|bundle| *bundle.spec().signer_name == *publishing.signer);
+        let plan = plan(publishing.signer, &bundles, &publishing.root_ca);
+        let object = ObjectId::named::<ClusterTrustBundle>(&Key::new("", &plan.name));
+        let mut outcome = Ok(());
+        for step in &plan.steps {
+            report.decide(object.clone(), [Line::from(step)]);
+            let done = self.apply(&plan.name, step).await;
+            // What is right comes first; what is too many is deleted as far as that is possible.
+            match (done, step) {
+                (Err(error), Step::Delete(_)) => outcome = Err(error),
+                (done, _) => done?,
+            }
+        }
+        outcome
+    }
+
+    async fn apply(&self, name: &str, step: &Step<B>) -> Result<(), client::Error> {
+        let client = &self.publishing.context.client;
+        let body = |metadata: serde_json::Value| {
+            let body = json!({
+                "apiVersion": B::TYPE.api_version(), "kind": B::TYPE.kind, "metadata": metadata,
+                "spec": {
+                    "signerName": self.publishing.signer, "trustBundle": &*self.publishing.root_ca,
+                },
+            });
+            body.to_string()
+        };
+        match step {
+            Step::Create => {
+                let body = body(json!({"name": name}));
+                client.create(&B::TYPE, "", body).await.map(drop)
+            }
+            Step::Update(held) => {
+                let body = body(json!(held.meta()));
+                client
+                    .replace(&B::TYPE, "", name, None, body)
+                    .await
+                    .map(drop)
+            }
+            Step::Delete(surplus) => {
+                let meta = surplus.meta();
+                let options = DeleteOptions {
+                    uid: Some(meta.uid.clone()),
+                    ..DeleteOptions::default()
+                };
+                match client.delete(&B::TYPE, "", &meta.name, &options).await {
+                    Err(error) if !error.is_not_found() => Err(error),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+}

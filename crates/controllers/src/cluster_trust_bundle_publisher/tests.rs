@@ -1,0 +1,174 @@
+//! Plans first, then the whole against the embedded API server, to which a custom resource stands in for the gated one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Resource;
+use api::kinds::{ClusterTrustBundle, Namespace};
+use runtime::controller::Tick;
+use runtime::{Metrics, Reconcile, Report, Store};
+use serde_json::{Value, json};
+use testkit::{World, Write};
+use tokio::time::Instant;
+
+use super::{Publisher, Publishing, SIGNER, Step, controller, measured, plan};
+use crate::certificates::test_definition;
+
+const ROOT: &str = "the root\n";
+
+/// sha256("the root\n"), the first twelve bytes.
+const NAME: &str = "kubernetes.io:kube-apiserver-serving:38b2cd4b0fe41697f3be0a8e";
+
+fn bundle(name: &str, content: &str) -> Arc<ClusterTrustBundle> {
+    let json =
+        json!({"metadata": {"name": name}, "spec": {"signerName": SIGNER, "trustBundle": content}});
+    Arc::new(ClusterTrustBundle::decode(json.to_string().as_bytes()).unwrap())
+}
+
+fn check(bundles: &[(&str, &str)], expected: &str) {
+    let right = super::bundle_name(SIGNER, ROOT);
+    let bundles: Vec<_> = bundles
+        .iter()
+        .map(|(name, content)| bundle(if *name == "right" { &right } else { name }, content))
+        .collect();
+    let steps = plan(SIGNER, &bundles, ROOT).steps;
+    let steps: Vec<String> = steps
+        .iter()
+        .map(|step| match step {
+            Step::Create => "create".to_owned(),
+            Step::Update(_) => "update".to_owned(),
+            Step::Delete(surplus) => format!("delete {}", surplus.metadata.name),
+        })
+        .collect();
+    assert_eq!(steps.join(", "), expected, "{bundles:?}");
+}
+
+// Upstream: TestCTBPublisherSync (7 rows; those about other signers are in the test below).
+#[test]
+fn one_bundle_with_the_right_name_and_content_stays() {
+    check(&[], "create");
+    check(&[("right", ROOT)], "");
+    check(&[("right", "old")], "update");
+    check(&[("right", ROOT), ("x:2", ROOT)], "delete x:2");
+    check(&[("right", "old"), ("x:2", ROOT)], "update, delete x:2");
+    check(&[("x:1", ROOT)], "create, delete x:1");
+}
+
+#[test]
+fn the_name_is_the_signer_and_a_hash() {
+    // printf 'the root\n' | sha256sum | cut -c-24
+    let name = super::bundle_name(SIGNER, ROOT);
+    assert_eq!(name, NAME);
+    assert_ne!(name, super::bundle_name(SIGNER, "another"));
+}
+
+/// What one sync writes where the cache has these bundles. The server, to which they are custom resources, knows none of
+/// them and takes no names with colons: what is sent is looked at, not what it answers.
+async fn synced(bundles: &[Arc<ClusterTrustBundle>]) -> Vec<String> {
+    let world = World::new().await;
+    test_definition(&world, &ClusterTrustBundle::TYPE, &["v1beta1"]).await;
+    let context = world.context();
+    let store = Arc::new(Store::new());
+    for bundle in bundles {
+        store.put(bundle.clone());
+    }
+    let publisher = Publisher {
+        publishing: Publishing {
+            measured: measured(&context.metrics),
+            context: context.clone(),
+            signer: SIGNER,
+            root_ca: ROOT.into(),
+        },
+        bundles: store,
+    };
+    let report = Report::new("test", &context.decisions, context.clock.now());
+    let _ = publisher.reconcile(&Tick, &report).await;
+    let writes = world.writes();
+    let line = |write: &Write| {
+        let path = write.path.rsplit('/').next().unwrap_or_default();
+        let path = path.replace("%3A", ":");
+        format!("{} {path} {}", write.method, write.body)
+    };
+    writes.iter().map(line).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bundle_is_written_whole() {
+    let spec = json!({"signerName": SIGNER, "trustBundle": ROOT});
+    let created = json!({
+        "apiVersion": "certificates.k8s.io/v1beta1", "kind": "ClusterTrustBundle",
+        "metadata": {"name": NAME}, "spec": spec,
+    });
+    let expected = format!("POST clustertrustbundles {created}");
+    assert_eq!(synced(&[]).await, [expected]);
+
+    let written = synced(&[bundle(NAME, "old")]).await;
+    let [put] = written.as_slice() else {
+        panic!("{written:?}");
+    };
+    let at = put.find('{').unwrap();
+    let body: Value = serde_json::from_str(&put[at..]).unwrap();
+    assert!(put.starts_with(&format!("PUT {NAME} ")), "{put}");
+    assert_eq!(body["spec"], spec);
+    assert_eq!(body["metadata"]["name"], NAME);
+
+    let written = synced(&[bundle(NAME, ROOT), bundle("x:2", ROOT)]).await;
+    assert_eq!(written.len(), 1);
+    assert!(written[0].starts_with("DELETE x:2 "), "{written:?}");
+    assert!(synced(&[bundle(NAME, ROOT)]).await.is_empty());
+}
+
+async fn first_path(world: &World) -> String {
+    world.settle().await;
+    let writes = world.writes();
+    writes
+        .first()
+        .map_or_else(String::new, |write| write.path.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_newest_version_that_the_server_has_is_used() {
+    for (versions, expected) in [
+        (&["v1beta1", "v1alpha1"][..], "v1beta1"),
+        (&["v1alpha1"][..], "v1alpha1"),
+    ] {
+        let mut world = World::new().await;
+        test_definition(&world, &ClusterTrustBundle::TYPE, versions).await;
+        let running = controller(&world.context(), SIGNER, ROOT);
+        let stop = world.stop();
+        world.run(running.run(stop));
+        world.start().await;
+        let expected = format!("/apis/certificates.k8s.io/{expected}/clustertrustbundles");
+        assert_eq!(first_path(&world).await, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_bundles_is_asked_again() {
+    let mut world = World::new().await;
+    let running = controller(&world.context(), SIGNER, ROOT);
+    let stop = world.stop();
+    world.run(running.run(stop));
+    world.start().await;
+    assert_eq!(first_path(&world).await, "");
+    test_definition(&world, &ClusterTrustBundle::TYPE, &["v1beta1"]).await;
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert!(!first_path(&world).await.is_empty());
+}
+
+// Upstream: TestSyncCounter.
+#[tokio::test(start_paused = true)]
+async fn looks_are_counted_by_the_code_of_the_answer() {
+    let metrics = Metrics::new();
+    let measured = measured(&metrics);
+    let client = World::new().await.client;
+    let missing = client.get(&Namespace::TYPE, "", "none").await.err();
+    measured.on_sync(Instant::now(), None);
+    measured.on_sync(Instant::now(), missing.as_ref());
+    let families = metrics.registry().gather();
+    let name = "clustertrustbundle_publisher_sync_total";
+    let family = families.iter().find(|found| found.name() == name);
+    let samples = family.unwrap().get_metric().iter();
+    let codes: Vec<&str> = samples.map(|one| one.get_label()[0].value()).collect();
+    assert_eq!(codes, ["200", "404"]);
+}

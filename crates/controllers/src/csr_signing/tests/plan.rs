@@ -1,0 +1,110 @@
+//! What comes next for a request, and what is said about it.
+
+use api::Resource;
+use api::decision::Line;
+use api::kinds::CertificateSigningRequest as Csr;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+
+use super::super::{Step, next_step};
+use super::{JANE, NODE_CLIENT, encoded};
+use crate::certificates::Signer;
+
+/// Of a curve that ring does not know.
+const P521: &str = include_str!("../../certificates/testdata/p521.csr");
+
+fn request(encoded: &str, signer: &str, status: Value) -> Csr {
+    let request = json!({
+        "metadata": {"name": "c"}, "status": status,
+        "spec": {"request": encoded, "signerName": signer, "usages": ["client auth"]},
+    });
+    Csr::decode(request.to_string().as_bytes()).unwrap()
+}
+
+fn check(request: &Csr, expected: &str) {
+    // One signer has no CA.
+    let answer = match next_step(request, |signer| signer != Signer::KubeletServing) {
+        Step::Sign(signer, parsed) => format!("{signer:?} signs {}", parsed.subject.common_name),
+        Step::Fail { message, .. } => format!("fails: {message}"),
+        Step::Leave(reason) => Line::from(&reason).to_string(),
+    };
+    assert_eq!(answer, expected);
+}
+
+#[test]
+fn what_can_be_signed_is_and_all_else_says_why_not() {
+    let client = Signer::ApiServerClient.name();
+    let approved = || json!({"conditions": [{"type": "Approved", "status": "True"}]});
+    let jane = encoded(JANE);
+    check(
+        &request(&jane, client, approved()),
+        "ApiServerClient signs jane",
+    );
+    check(
+        &request(&jane, client, json!(null)),
+        "waits to be approved: nothing is signed that is not approved",
+    );
+    let both = json!({"conditions": [{"type": "Approved"}, {"type": "Denied"}]});
+    check(
+        &request(&jane, client, both),
+        "will not be signed: it was denied",
+    );
+    let failed =
+        json!({"conditions": [{"type": "Approved"}, {"type": "Failed", "status": "True"}]});
+    check(
+        &request(&jane, client, failed),
+        "will not be signed: its signer has refused it before",
+    );
+    let issued = json!({"conditions": [{"type": "Approved"}], "certificate": "YQ=="});
+    check(
+        &request(&jane, client, issued),
+        "the certificate was issued",
+    );
+    check(
+        &request(&jane, "example.com/\u{202e}x\n", approved()),
+        "is not signed here: signer \"example.com/\\u{202e}x\\n\" is none of Kubernetes' own",
+    );
+    check(
+        &request(&jane, Signer::KubeletServing.name(), approved()),
+        "cannot be signed: no CA is given for signer kubernetes.io/kubelet-serving",
+    );
+    check(
+        &request(
+            &encoded(NODE_CLIENT),
+            Signer::KubeletClient.name(),
+            approved(),
+        ),
+        "fails: usages did not match [client auth digital signature key encipherment]",
+    );
+}
+
+#[test]
+fn what_can_never_be_signed_says_so_once() {
+    let client = Signer::ApiServerClient.name();
+    let approved = || json!({"conditions": [{"type": "Approved", "status": "True"}]});
+    let never = |encoded: &str, why: &str| {
+        let expected = format!("cannot be signed: {why}");
+        check(&request(encoded, client, approved()), &expected);
+    };
+    let no_pem = "PEM block type must be CERTIFICATE REQUEST";
+    never("", no_pem);
+    never("not base64", no_pem);
+    never(&BASE64_STANDARD.encode(vec![0; 1 << 20]), no_pem);
+    let unverified =
+        "unable to verify certificate request signature: signature unsupported algorithm";
+    never(&encoded(P521), unverified);
+    let mut der = x509_parser::pem::parse_x509_pem(JANE.as_bytes())
+        .unwrap()
+        .1
+        .contents;
+    let at = der.windows(4).position(|four| four == b"jane").unwrap();
+    der[at] = b'J';
+    let body = BASE64_STANDARD.encode(der);
+    let pem =
+        format!("-----BEGIN CERTIFICATE REQUEST-----\n{body}\n-----END CERTIFICATE REQUEST-----\n");
+    never(
+        &encoded(&pem),
+        "unable to verify certificate request signature: signature verification error",
+    );
+}

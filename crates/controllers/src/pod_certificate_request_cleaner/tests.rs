@@ -1,0 +1,49 @@
+//! Ages first, then the whole against the embedded API server, to which a custom resource stands in for the gated one.
+
+use std::time::Duration;
+
+use api::Resource;
+use api::kinds::PodCertificateRequest;
+use serde_json::json;
+use testkit::World;
+
+use super::controller;
+use crate::certificates::test_definition;
+
+// Upstream: TestPCRCleaner (4 rows: the state of a request does not matter, its age does).
+#[tokio::test(start_paused = true)]
+async fn requests_go_after_fifteen_minutes() {
+    let mut world = World::new().await;
+    test_definition(&world, &PodCertificateRequest::TYPE, &["v1beta1"]).await;
+    let context = world.context();
+    let running = controller(&context).run(world.stop());
+    world.run(running);
+    world.start().await;
+    let request = json!({
+        "apiVersion": "certificates.k8s.io/v1beta1", "kind": "PodCertificateRequest",
+        "metadata": {"name": "r"},
+    });
+    let made = world.create(&PodCertificateRequest::TYPE, request).await;
+    tokio::time::sleep(Duration::from_secs(14 * 60)).await;
+    assert_eq!(world.written(), "");
+    tokio::time::sleep(Duration::from_secs(6 * 60)).await;
+    let writes = world.writes();
+    assert_eq!(writes.len(), 1);
+    assert_eq!(
+        writes[0].body["preconditions"]["uid"],
+        made["metadata"]["uid"]
+    );
+    assert!(world.get(&PodCertificateRequest::TYPE, "r").await.is_none());
+}
+
+#[test]
+fn a_request_is_old_to_the_second() {
+    let created = |at: &str| {
+        let json = json!({"metadata": {"name": "r", "creationTimestamp": at}});
+        PodCertificateRequest::decode(json.to_string().as_bytes()).unwrap()
+    };
+    let now = api::MicroTime::parse("2025-01-01T00:30:00Z").unwrap();
+    assert!(!super::is_old(&created("2025-01-01T00:15:01Z"), now));
+    assert!(super::is_old(&created("2025-01-01T00:15:00Z"), now));
+    assert!(super::is_old(&created("2025-01-01T00:14:59Z"), now));
+}
