@@ -27,11 +27,14 @@ macro_rules! gates {
 gates! {
     ControllerManagerReleaseLeaderElectionLockOnExit = true, // UPSTREAM: alpha and off; releasing is what operators want, see docs/differences.md
     DeploymentReplicaSetTerminatingReplicas = true,
+    HPAConfigurableTolerance = true,
+    HPAScaleToZero = false,
     LogarithmicScaleDown = true,
     MaxUnavailableStatefulSet = false,
     MutableSchedulingDirectivesForSuspendedJobs = true,
     OrderedNamespaceDeletion = true,
     PodDeletionCost = true,
+    PodLevelResources = true,
     SeparateTaintEvictionController = true,
     StaleControllerConsistencyDaemonSet = true,
     StaleControllerConsistencyJob = true,

@@ -6,9 +6,9 @@
 use crate::descriptor::Descriptor;
 use crate::{
     cluster_role_aggregation, cronjob, daemonset, deployment, disruption, endpoints, endpointslice,
-    endpointslice_mirroring, garbage_collector, job, legacy_token_cleaner, namespace,
-    node_lifecycle, pod_gc, replicaset, root_ca_publisher, service_account, service_account_token,
-    statefulset, taint_eviction, ttl, ttl_after_finished,
+    endpointslice_mirroring, garbage_collector, horizontal_pod_autoscaler, job,
+    legacy_token_cleaner, namespace, node_lifecycle, pod_gc, replicaset, root_ca_publisher,
+    service_account, service_account_token, statefulset, taint_eviction, ttl, ttl_after_finished,
 };
 
 pub static ALL: [Descriptor; 52] = [
@@ -36,11 +36,7 @@ pub static ALL: [Descriptor; 52] = [
     .gated(&["GenericWorkload"]),
     deployment::DESCRIPTOR,
     replicaset::REPLICA_SET,
-    Descriptor::named(
-        "horizontal-pod-autoscaler-controller",
-        "horizontalpodautoscaling",
-        "horizontal-pod-autoscaler",
-    ),
+    horizontal_pod_autoscaler::DESCRIPTOR,
     disruption::DESCRIPTOR,
     statefulset::DESCRIPTOR,
     cronjob::DESCRIPTOR,

@@ -182,10 +182,11 @@ impl Facts {
 }
 
 /// The API groups of the built-in kinds that are explained, or explain others.
-const GROUPS: [(&str, &str); 13] = [
+const GROUPS: [(&str, &str); 14] = [
     ("ControllerRevision", "apps"),
     ("DaemonSet", "apps"),
     ("Deployment", "apps"),
+    ("HorizontalPodAutoscaler", "autoscaling"),
     ("Job", "batch"),
     ("Lease", "coordination.k8s.io"),
     ("Namespace", ""),

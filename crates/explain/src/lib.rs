@@ -8,6 +8,7 @@
 //! Objects are read as JSON, not as the controllers' views: a person wants to know about images, probes and
 //! exit codes, which no controller reads.
 
+mod autoscaler;
 mod budget;
 mod deletion;
 mod deployment;
@@ -129,6 +130,7 @@ pub fn explain(facts: &Facts) -> Explanation {
         "Namespace" => namespace::explain(facts, &mut draft),
         "Node" => node::explain(facts, &mut draft),
         "PodDisruptionBudget" => budget::explain(facts, &mut draft),
+        "HorizontalPodAutoscaler" => autoscaler::explain(facts, &mut draft),
         _ => {}
     }
     draft.finish()

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 /// Kind as in a target like `deployment/web`, kind as in a manifest, path of the group, plural.
-const KINDS: [(&str, &str, &str, &str); 19] = [
+const KINDS: [(&str, &str, &str, &str); 20] = [
     ("deployment", "Deployment", "/apis/apps/v1", "deployments"),
     ("replicaset", "ReplicaSet", "/apis/apps/v1", "replicasets"),
     (
@@ -51,6 +51,12 @@ const KINDS: [(&str, &str, &str, &str); 19] = [
         "ServiceAccount",
         "/api/v1",
         "serviceaccounts",
+    ),
+    (
+        "hpa",
+        "HorizontalPodAutoscaler",
+        "/apis/autoscaling/v2",
+        "horizontalpodautoscalers",
     ),
     (
         "pdb",

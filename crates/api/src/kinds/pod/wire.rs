@@ -1,12 +1,13 @@
 //! Pods as they come, in JSON or in protobuf, and what is kept of them.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
 use super::{
     ContainerPort, Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodIps,
-    PodOwn, PodStatus, Volume,
+    PodOwn, PodRequests, PodStatus, Volume,
 };
 use crate::intern::{Istr, Pool};
 use crate::ip;
@@ -16,6 +17,7 @@ use crate::kinds::{
 use crate::meta::{Meta, WireMeta, WireTime, or_default};
 use crate::node_affinity::{Affinity, NodeSelectorOperator};
 use crate::protobuf::{Malformed, Message, Value, descend};
+use crate::quantity::Quantity;
 use crate::taints::Toleration;
 use crate::time::Time;
 
@@ -51,6 +53,7 @@ impl From<Wire<'_>> for Pod {
             own: spec.own(status.ended(&spec), status.conditions(judged)),
             body: BODIES.intern(PodBody {
                 ports: spec.named_ports(),
+                requests: spec.requests(),
                 restart_policy: spec.restart_policy,
                 subdomain: spec.subdomain,
                 host_network: spec.host_network,
@@ -87,6 +90,8 @@ struct Spec<'a> {
     tolerations: Vec<Toleration>,
     #[serde(rename = "affinity", deserialize_with = "node_by_name")]
     meant_for: Istr,
+    #[serde(deserialize_with = "or_default")]
+    resources: Requirements,
 }
 
 #[derive(Deserialize, Default)]
@@ -98,6 +103,15 @@ struct Container<'a> {
     restart_policy: Cow<'a, str>,
     #[serde(borrow, deserialize_with = "or_default")]
     ports: Vec<WirePort<'a>>,
+    #[serde(deserialize_with = "or_default")]
+    resources: Requirements,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Requirements {
+    #[serde(deserialize_with = "or_default")]
+    requests: BTreeMap<Istr, Quantity>,
 }
 
 #[derive(Deserialize, Default)]
@@ -134,6 +148,7 @@ struct Status<'a> {
     #[serde(borrow)]
     phase: Cow<'a, str>,
     reason: Istr,
+    start_time: Option<Time>,
     #[serde(borrow, rename = "podIP")]
     pod_ip: Cow<'a, str>,
     #[serde(borrow, rename = "podIPs", deserialize_with = "or_default")]
@@ -226,16 +241,28 @@ impl Spec<'_> {
         })
     }
 
+    fn sidecars(&self) -> impl Iterator<Item = &Container<'_>> {
+        self.init_containers
+            .iter()
+            .filter(|container| container.restart_policy == "Always")
+    }
+
+    fn requests(&self) -> PodRequests {
+        let containers = self.containers.iter().chain(self.sidecars());
+        PodRequests {
+            pod: self.resources.milli(),
+            containers: containers
+                .map(|container| (Istr::new(&container.name), container.resources.milli()))
+                .collect(),
+        }
+    }
+
     /// Those of containers first: of two with one name the first counts.
     fn named_ports(&self) -> Box<[ContainerPort]> {
-        let sidecars = self
-            .init_containers
-            .iter()
-            .filter(|container| container.restart_policy == "Always");
         let ports = self
             .containers
             .iter()
-            .chain(sidecars)
+            .chain(self.sidecars())
             .flat_map(|container| &container.ports);
         ports
             .filter(|port| !port.name.is_empty())
@@ -254,6 +281,15 @@ impl Spec<'_> {
     }
 }
 
+impl Requirements {
+    fn milli(&self) -> Box<[(Istr, i64)]> {
+        let requests = self.requests.iter();
+        requests
+            .map(|(name, amount)| (name.clone(), amount.milli_value()))
+            .collect()
+    }
+}
+
 impl Status<'_> {
     fn view(&self, spec: &Spec<'_>) -> PodStatus {
         let ready = self
@@ -269,6 +305,7 @@ impl Status<'_> {
                 _ => Phase::Unknown,
             },
             ready: ready.is_some_and(|condition| condition.status == "True"),
+            started_at: self.start_time,
             ready_changed_at: ready.and_then(|condition| condition.last_transition_time),
             reason: self.reason.clone(),
             ips: self.ips(),
@@ -441,6 +478,7 @@ impl<'a> Message<'a> for Spec<'a> {
             18 => self.meant_for = node_by_name_in_message(value)?,
             20 => self.init_containers.push(value.message()?),
             22 => self.tolerations.push(value.message()?),
+            40 => self.resources = value.message()?,
             _ => {}
         }
         Ok(())
@@ -466,7 +504,44 @@ impl<'a> Message<'a> for Container<'a> {
         match field {
             1 => self.name = value.text()?.into(),
             6 => self.ports.push(value.message()?),
+            8 => self.resources = value.message()?,
             24 => self.restart_policy = value.text()?.into(),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for Requirements {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        if field == 2 {
+            let Request { resource, amount } = value.message()?;
+            // The API server has checked it.
+            if let Ok(amount) = Quantity::parse(amount) {
+                self.requests.insert(Istr::new(resource), amount);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One entry of the map of requests.
+#[derive(Default)]
+struct Request<'a> {
+    resource: &'a str,
+    amount: &'a str,
+}
+
+impl<'a> Message<'a> for Request<'a> {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        /// The text of a quantity.
+        const TEXT: [u32; 1] = [1];
+        match field {
+            1 => self.resource = value.text()?,
+            2 => descend(value, &TEXT, &mut |text| {
+                self.amount = text.text()?;
+                Ok(())
+            })?,
             _ => {}
         }
         Ok(())
@@ -526,6 +601,10 @@ impl<'a> Message<'a> for Status<'a> {
             2 => self.conditions.push(value.message()?),
             4 => self.reason = value.text()?.into(),
             6 => self.pod_ip = value.text()?.into(),
+            7 => {
+                let time = value.message::<WireTime>()?.0;
+                self.start_time = (time != Time::default()).then_some(time);
+            }
             12 => self.pod_ips.push(value.message()?),
             8 => self.container_statuses.push(value.message()?),
             10 => self.init_container_statuses.push(value.message()?),
