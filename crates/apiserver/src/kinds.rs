@@ -217,6 +217,16 @@ impl Default for Registry {
 }
 
 impl Registry {
+    /// The built-in kinds, and those of usage where a server says what simulated pods use.
+    pub(crate) fn serving(usage: bool) -> Registry {
+        let mut registry = Registry::default();
+        if usage {
+            let kinds = USAGE.iter().filter_map(|line| parse_line(line));
+            kinds.for_each(|kind| registry.insert(kind));
+        }
+        registry
+    }
+
     pub fn resource(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
         let place = self.place((group, version, plural)).ok()?;
         self.kinds.get(place)
@@ -271,6 +281,12 @@ impl Registry {
 fn key(kind: &Kind) -> (&str, &str, &str) {
     (&kind.group, &kind.version, &kind.plural)
 }
+
+/// The kinds of a metrics server, as in the table.
+const USAGE: [&str; 2] = [
+    "metrics.k8s.io/v1beta1 NodeMetrics nodes - - o -",
+    "metrics.k8s.io/v1beta1 PodMetrics pods - - no -",
+];
 
 fn parse_line(line: &'static str) -> Option<Kind> {
     let mut words = line.split(' ');

@@ -19,6 +19,7 @@ mod size;
 pub(crate) mod strict;
 mod subresource;
 mod update;
+mod usage;
 mod watch;
 
 pub(crate) use metadata::{metadata_mut, stamp};
@@ -220,6 +221,9 @@ impl Context {
             return Err(self.unsupported());
         }
         if self.kind.verbs == Verbs::ReadOnly {
+            if self.kind.group == usage::GROUP {
+                return self.usage();
+            }
             return self.components();
         }
         if matches!(self.info.verb, "create" | "update" | "patch") {

@@ -41,6 +41,8 @@ pub struct Options {
     pub advertise: Option<(std::net::IpAddr, u16)>,
     /// Where Services get their addresses and ports from.
     pub networks: Networks,
+    /// Whether it says what simulated pods and nodes use, as a metrics server would.
+    pub serves_usage: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +77,7 @@ pub(crate) struct Shared {
     pub(crate) mounts: crate::embed::Mounts,
     /// Where clients reach the server, if it is known.
     pub(crate) advertise: Option<(std::net::IpAddr, u16)>,
+    pub(crate) serves_usage: bool,
 }
 
 impl Options {
@@ -93,6 +96,7 @@ impl Options {
             issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
             advertise: None,
             networks: Networks::default(),
+            serves_usage: false,
         }
     }
 }
@@ -100,7 +104,7 @@ impl Options {
 impl ApiServer {
     pub fn open(options: Options) -> Result<ApiServer, Error> {
         let capacity = options.event_log_capacity;
-        let mut registry = Registry::default();
+        let mut registry = Registry::serving(options.serves_usage);
         let store = match options.storage {
             Storage::InMemory => Store::in_memory(capacity),
             Storage::Dir(path) => {
@@ -111,7 +115,7 @@ impl ApiServer {
                     .iter()
                     .filter(|row| row.table.1 == "customresourcedefinitions");
                 let definitions = rows.filter_map(|row| serde_json::from_slice(&row.body).ok());
-                registry = crate::crd::lifecycle::registry_from(definitions);
+                registry = crate::crd::lifecycle::registry_from(options.serves_usage, definitions);
                 let kind_of =
                     |table: &TableKey| registry.iter().find(|kind| kind.storage == *table).cloned();
                 Store::on_disk(found, capacity, kind_of)
@@ -135,6 +139,7 @@ impl ApiServer {
             openapi: crate::openapi::OpenApi::default(),
             mounts: crate::embed::Mounts::default(),
             advertise: options.advertise,
+            serves_usage: options.serves_usage,
         };
         let server = ApiServer {
             shared: Arc::new(shared),

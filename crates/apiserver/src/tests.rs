@@ -13,6 +13,7 @@ mod hostile;
 mod nodes;
 mod privileges;
 mod reopened;
+mod usage;
 mod verbs;
 mod watch;
 
@@ -35,6 +36,10 @@ impl Server {
     }
 
     fn with_log(event_log_capacity: usize) -> Server {
+        Server::with(|options| options.event_log_capacity = event_log_capacity)
+    }
+
+    fn with(change: impl FnOnce(&mut Options)) -> Server {
         let start = tokio::time::Instant::now();
         let clock = Clock::new(move || {
             let elapsed = tokio::time::Instant::now().duration_since(start);
@@ -42,10 +47,8 @@ impl Server {
                 1_700_000_000_000_000 + i64::try_from(elapsed.as_micros()).unwrap(),
             )
         });
-        let options = Options {
-            event_log_capacity,
-            ..Options::in_memory(clock, Rng::from_seed(1))
-        };
+        let mut options = Options::in_memory(clock, Rng::from_seed(1));
+        change(&mut options);
         Server {
             server: ApiServer::open(options).unwrap(),
         }

@@ -31,6 +31,7 @@ pub use metrics::Metrics;
 pub use options::{
     DeleteOptions, ListOptions, Patch, Propagation, ResourceVersionMatch, WatchOptions,
 };
+pub use path::escape;
 pub use status::{Cause, Status};
 pub use token::Token;
 pub use watch::{WatchEvent, WatchStream};

@@ -109,6 +109,13 @@ fn check_segment(what: &str, segment: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// The text as a part of a path, or a value of a query.
+pub fn escape(text: &str) -> String {
+    let mut out = String::new();
+    escape_into(&mut out, text);
+    out
+}
+
 /// Percent-encodes all but RFC 3986's unreserved characters, which is right in paths and queries alike.
 fn escape_into(out: &mut String, text: &str) {
     let is_plain =

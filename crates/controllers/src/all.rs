@@ -26,11 +26,7 @@ pub static ALL: [Descriptor; 52] = [
     .gated(&["GenericWorkload"]),
     crate::deployment::DESCRIPTOR,
     crate::replicaset::REPLICA_SET,
-    Descriptor::named(
-        "horizontal-pod-autoscaler-controller",
-        "horizontalpodautoscaling",
-        "horizontal-pod-autoscaler",
-    ),
+    crate::horizontal_pod_autoscaler::DESCRIPTOR,
     crate::disruption::DESCRIPTOR,
     crate::statefulset::DESCRIPTOR,
     crate::cronjob::DESCRIPTOR,

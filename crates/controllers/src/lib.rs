@@ -27,6 +27,7 @@ pub mod endpointslice;
 pub mod endpointslice_mirroring;
 pub mod ephemeral_volume;
 pub mod garbage_collector;
+pub mod horizontal_pod_autoscaler;
 pub mod job;
 pub mod legacy_token_cleaner;
 pub mod namespace;

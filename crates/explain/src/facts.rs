@@ -189,6 +189,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("ControllerRevision", "apps"),
     ("DaemonSet", "apps"),
     ("Deployment", "apps"),
+    ("HorizontalPodAutoscaler", "autoscaling"),
     ("Job", "batch"),
     ("Lease", "coordination.k8s.io"),
     ("Namespace", ""),

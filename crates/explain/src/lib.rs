@@ -8,6 +8,7 @@
 //! Objects are read as JSON, not as the controllers' views: a person wants to know about images, probes and
 //! exit codes, which no controller reads.
 
+mod autoscaler;
 mod budget;
 mod certificate;
 mod deletion;
@@ -136,6 +137,7 @@ pub fn explain(facts: &Facts) -> Explanation {
         "PersistentVolumeClaim" => storage::explain_claim(facts, &mut draft),
         "ResourceQuota" => quota::explain(facts, &mut draft),
         "CertificateSigningRequest" => certificate::explain(facts, &mut draft),
+        "HorizontalPodAutoscaler" => autoscaler::explain(facts, &mut draft),
         _ => {}
     }
     draft.finish()

@@ -1,5 +1,6 @@
 //! Explanations, from facts in YAML.
 
+mod autoscaler;
 mod certificates;
 mod deletion;
 mod disruption;

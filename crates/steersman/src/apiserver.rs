@@ -58,7 +58,7 @@ async fn run(arguments: Arguments) -> Result<()> {
             address.0, address.1
         )
     })?;
-    let served = Served::start(&place, listener, runtime::clock::wall(), &stop)?;
+    let served = Served::start(&place, listener, runtime::clock::wall(), false, &stop)?;
     if let Some(path) = &arguments.kubeconfig {
         files::write_private(path, &served.kubeconfig())?;
     }
@@ -126,6 +126,7 @@ impl Served {
         place: &Place,
         listener: TcpListener,
         clock: Clock,
+        serves_usage: bool,
         stop: &Stop,
     ) -> Result<Served> {
         let rng = Rng::from_seed(manager::process::random_seed());
@@ -144,6 +145,7 @@ impl Served {
         // Tokens stay good across restarts because their key is kept with the certificates.
         options.service_account_key = Some(pki.service_account_key.clone());
         options.advertise = Some((address.ip(), address.port()));
+        options.serves_usage = serves_usage;
         let server = ApiServer::open(options)?;
         let (serving, keys, stop) = (server.clone(), pki.clone(), stop.clone());
         let task = runtime::spawn(async move {

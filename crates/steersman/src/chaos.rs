@@ -177,12 +177,9 @@ async fn evict(client: &Client, pod: &Pod) -> Result<Option<String>> {
         Err(_) => Ok(Some("a disruption budget does not let them go".to_owned())),
         Ok(Err(error)) if error.is_too_many_requests() => Ok(Some(which_budget(&error))),
         Ok(Err(error)) if error.is_not_found() => Ok(None),
-        // Two budgets over one pod are a failure in the body of an answer that says Created.
-        Ok(answer) => {
-            let answer: Value = serde_json::from_slice(&answer?)?;
-            let failed = answer["status"] == "Failure";
-            Ok(failed.then(|| answer["message"].as_str().unwrap_or_default().to_owned()))
-        }
+        // Two budgets over one pod are a failure of the server, without a reason.
+        Ok(Err(client::Error::Status(status))) if status.code == 500 => Ok(Some(status.message)),
+        Ok(answer) => Ok(answer.map(|_| None)?),
     }
 }
 

@@ -13,6 +13,7 @@ mod daemonset;
 mod deployment;
 mod endpoint_slice;
 mod endpoints;
+mod horizontal_pod_autoscaler;
 mod job;
 mod lease;
 mod metadata;
@@ -63,6 +64,12 @@ pub use endpoint_slice::{
 pub use endpoints::{
     Address, ENDPOINT_CONTROLLER, ENDPOINTS_MANAGED_BY, Endpoints, Subset, SubsetPort, digest_of,
 };
+pub use horizontal_pod_autoscaler::{
+    Behavior, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus,
+    MetricIdentifier, MetricSpec, MetricStatus, MetricTarget, MetricValue, NamedMetricSource,
+    NamedMetricStatus, ObjectName, ResourceMetricSource, ResourceMetricStatus, ScalingPolicy,
+    ScalingRules,
+};
 pub use job::{
     JOB_COMPLETION_INDEX, JOB_CONTROLLER, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT,
     JOB_TRACKING, Job, JobSpec, JobStatus, OnExitCodes, OnPodCondition, PodFailurePolicy,
@@ -82,7 +89,7 @@ pub use persistent_volume_claim::{
 };
 pub use pod::{
     ContainerPort, Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodIps,
-    PodOwn, PodStatus, Volume,
+    PodOwn, PodRequests, PodStatus, Volume,
 };
 pub use pod_certificate_request::PodCertificateRequest;
 pub use pod_disruption_budget::{

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::ser::{Error, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::conditions::Condition;
+use crate::conditions::{self, Condition};
 use crate::int_or_string::IntOrString;
 use crate::labels::LabelSet;
 use crate::meta::{Meta, or_default};
@@ -73,6 +73,14 @@ impl PodDisruptionBudget {
     pub fn selects(&self, labels: &LabelSet) -> bool {
         let selector = self.spec.selector.as_ref();
         selector.is_some_and(|selector| selector.matches(labels))
+    }
+}
+
+impl PodDisruptionBudgetStatus {
+    /// Did the last count succeed?
+    pub fn is_counted(&self) -> bool {
+        let held = conditions::find(&self.conditions, "DisruptionAllowed");
+        held.is_some_and(|held| held.reason != "SyncFailed")
     }
 }
 

@@ -1,5 +1,6 @@
 //! The struct form of label selectors, as object specs carry it.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,29 @@ text_enum! {
 }
 
 impl LabelSelector {
+    /// The selector as Go prints the struct: some of upstream's messages have it.
+    pub fn in_go(selector: Option<&LabelSelector>) -> String {
+        let Some(selector) = selector else {
+            return "nil".to_owned();
+        };
+        let mut text = "&LabelSelector{MatchLabels:map[string]string{".to_owned();
+        for (key, value) in selector.match_labels.iter() {
+            let _ = write!(text, "{key}: {value},");
+        }
+        text.push_str("},MatchExpressions:[]LabelSelectorRequirement{");
+        for expression in selector.match_expressions.iter() {
+            let (key, operator) = (&expression.key, &expression.operator);
+            let values: Vec<&str> = expression.values.iter().map(|value| &**value).collect();
+            let values = values.join(" ");
+            let _ = write!(
+                text,
+                "LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},"
+            );
+        }
+        text.push_str("},}");
+        text
+    }
+
     /// The form that matches. Fails on keys, values and operators that break the rules.
     pub fn compile(&self) -> Result<Selector, SelectorError> {
         if self.is_empty() {

@@ -4,7 +4,7 @@ use super::definition::{CLEANUP, kinds_of, stored_kind};
 use crate::kinds::{self, Kind, Registry};
 use crate::rest::metadata_mut;
 use crate::server::Shared;
-use crate::storage::{Store, Transaction};
+use crate::storage::Transaction;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -17,15 +17,17 @@ pub(crate) fn definitions() -> Option<&'static Arc<Kind>> {
 pub(crate) fn register(shared: &Shared) {
     // Read under the lock, so that a slower caller does not put back an older state.
     let mut registry = shared.registry.write();
-    *registry = Arc::new(registry_of(&shared.store));
+    *registry = Arc::new(registry_of(shared));
 }
 
-fn registry_of(store: &Store) -> Registry {
+fn registry_of(shared: &Shared) -> Registry {
     let Some(kind) = definitions() else {
-        return Registry::default();
+        return Registry::serving(shared.serves_usage);
     };
     registry_from(
-        store
+        shared.serves_usage,
+        shared
+            .store
             .list_newest(kind, "")
             .iter()
             .map(|stored| stored.value(kind)),
@@ -33,8 +35,11 @@ fn registry_of(store: &Store) -> Registry {
 }
 
 /// The built-in kinds and those of the definitions.
-pub(crate) fn registry_from(definitions: impl Iterator<Item = Value>) -> Registry {
-    let mut registry = Registry::default();
+pub(crate) fn registry_from(
+    serves_usage: bool,
+    definitions: impl Iterator<Item = Value>,
+) -> Registry {
+    let mut registry = Registry::serving(serves_usage);
     for definition in definitions {
         for custom in kinds_of(&definition) {
             // Whoever got such a definition in, by an older server or by restoring it, gets at nothing built in.

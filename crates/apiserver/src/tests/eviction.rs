@@ -155,7 +155,7 @@ async fn two_budgets_are_one_too_many() {
     let server = server(allows(1)).await;
     budget(&server, "c", json!({"maxUnavailable": 1})).await;
     let (code, status) = evict(&server, Value::Null).await;
-    assert_eq!(code, 201);
+    assert_eq!(code, 500);
     assert_eq!(
         status,
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 500,

@@ -182,9 +182,12 @@ impl Triggers {
             return;
         }
         let namespace = &change.object().meta().namespace;
-        let counting = self
-            .budgets
-            .select(namespace, |budget| counts_by_scale(&budget.spec));
+        // Where no pod was expected at the last count the first pod wakes the budget.
+        let counting = self.budgets.select(namespace, |budget| {
+            let status = &budget.status;
+            let has_none = status.expected_pods == 0 && status.is_counted();
+            counts_by_scale(&budget.spec) && !has_none
+        });
         counting
             .into_iter()
             .for_each(|budget| queue.add(budget.key()));

@@ -1,6 +1,5 @@
 //! Why a budget allows what it allows: typed, and what becomes of it in decisions and events.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use api::Time;
@@ -84,7 +83,7 @@ impl Reason {
                 "UnmanagedPods",
                 format!(
                     "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
-                    in_go(budget.spec.selector.as_ref())
+                    LabelSelector::in_go(budget.spec.selector.as_ref())
                 ),
             ),
             Reason::NotDeleted { pod } => {
@@ -167,27 +166,4 @@ impl From<&Reason> for Line {
 fn are_healthy(count: i32) -> String {
     let are = agree(count, "is", "are");
     format!("{} {are} healthy", counted(count, "pod"))
-}
-
-/// The selector as Go prints the struct, which upstream's event does.
-fn in_go(selector: Option<&LabelSelector>) -> String {
-    let Some(selector) = selector else {
-        return "nil".to_owned();
-    };
-    let mut text = "&LabelSelector{MatchLabels:map[string]string{".to_owned();
-    for (key, value) in selector.match_labels.iter() {
-        let _ = write!(text, "{key}: {value},");
-    }
-    text.push_str("},MatchExpressions:[]LabelSelectorRequirement{");
-    for expression in selector.match_expressions.iter() {
-        let (key, operator) = (&expression.key, &expression.operator);
-        let values: Vec<&str> = expression.values.iter().map(|value| &**value).collect();
-        let values = values.join(" ");
-        let _ = write!(
-            text,
-            "LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},"
-        );
-    }
-    text.push_str("},}");
-    text
 }

@@ -53,6 +53,12 @@ const KINDS: &[(&str, &str, &str, &str)] = &[
         "serviceaccounts",
     ),
     (
+        "hpa",
+        "HorizontalPodAutoscaler",
+        "/apis/autoscaling/v2",
+        "horizontalpodautoscalers",
+    ),
+    (
         "pdb",
         "PodDisruptionBudget",
         "/apis/policy/v1",

@@ -50,6 +50,16 @@ pub struct PodBody {
     pub ports: Box<[ContainerPort]>,
     /// What quotas count.
     pub charge: PodCharge,
+    pub requests: PodRequests,
+}
+
+/// What is requested of each resource, in thousandths.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct PodRequests {
+    /// For the pod as a whole, where it says so.
+    pub pod: Box<[(Istr, i64)]>,
+    /// By container, and after them by sidecar.
+    pub containers: Box<[(Istr, Box<[(Istr, i64)]>)]>,
 }
 
 /// A port of a container that has a name.
@@ -103,6 +113,8 @@ pub struct Volume {
 pub struct PodStatus {
     pub phase: Phase,
     pub ready: bool,
+    /// When the kubelet took it on.
+    pub started_at: Option<Time>,
     /// When the Ready condition last changed, whatever it says now.
     pub ready_changed_at: Option<Time>,
     pub reason: Istr,

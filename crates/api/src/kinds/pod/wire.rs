@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use super::affinity::{ReadAffinity, read_affinity, read_affinity_in_message};
 use super::{
     ContainerPort, Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodIps,
-    PodOwn, PodStatus, Volume,
+    PodOwn, PodRequests, PodStatus, Volume,
 };
 use crate::amounts::{self, Amounts};
 use crate::intern::{Istr, Pool};
@@ -50,6 +50,7 @@ impl From<Wire<'_>> for Pod {
         // A job's policy may ask for any condition of a pod that failed, or counts as failed.
         let judged = spec.may_end() && (status.phase == "Failed" || metadata.is_terminating());
         let mut spec = spec;
+        let requests = spec.requests();
         let charge = spec.charge(&status);
         let claim = Istr::new(&status.extended_resource_claim_status.resource_claim_name);
         let own = spec.own(
@@ -64,6 +65,7 @@ impl From<Wire<'_>> for Pod {
             own,
             body: BODIES.intern(PodBody {
                 ports: spec.named_ports(),
+                requests,
                 restart_policy: spec.restart_policy,
                 subdomain: spec.subdomain,
                 host_network: spec.host_network,
@@ -156,6 +158,7 @@ struct Status<'a> {
     #[serde(borrow)]
     phase: Cow<'a, str>,
     reason: Istr,
+    start_time: Option<Time>,
     #[serde(borrow, rename = "podIP")]
     pod_ip: Cow<'a, str>,
     #[serde(borrow, rename = "podIPs", deserialize_with = "or_default")]
@@ -296,16 +299,29 @@ impl Spec<'_> {
         charge
     }
 
+    fn sidecars(&self) -> impl Iterator<Item = &Container<'_>> {
+        self.init_containers
+            .iter()
+            .filter(|container| container.restart_policy == "Always")
+    }
+
+    /// What autoscalers measure by.
+    fn requests(&self) -> PodRequests {
+        let containers = self.containers.iter().chain(self.sidecars());
+        PodRequests {
+            pod: self.resources.as_ref().map(milli).unwrap_or_default(),
+            containers: containers
+                .map(|container| (Istr::new(&container.name), milli(&container.resources)))
+                .collect(),
+        }
+    }
+
     /// Those of containers first: of two with one name the first counts.
     fn named_ports(&self) -> Box<[ContainerPort]> {
-        let sidecars = self
-            .init_containers
-            .iter()
-            .filter(|container| container.restart_policy == "Always");
         let ports = self
             .containers
             .iter()
-            .chain(sidecars)
+            .chain(self.sidecars())
             .flat_map(|container| &container.ports);
         ports
             .filter(|port| !port.name.is_empty())
@@ -322,6 +338,13 @@ impl Spec<'_> {
             .iter()
             .any(|container| container.name == name && container.restart_policy == "Always")
     }
+}
+
+fn milli(resources: &Resources) -> Box<[(Istr, i64)]> {
+    let requests = resources.requests.iter();
+    requests
+        .map(|(name, amount)| (name.clone(), amount.milli_value()))
+        .collect()
 }
 
 impl WireVolume<'_> {
@@ -357,6 +380,7 @@ impl Status<'_> {
                 _ => Phase::Unknown,
             },
             ready: ready.is_some_and(|condition| condition.status == "True"),
+            started_at: self.start_time,
             ready_changed_at: ready.and_then(|condition| condition.last_transition_time),
             reason: self.reason.clone(),
             ips: self.ips(),
@@ -581,6 +605,10 @@ impl<'a> Message<'a> for Status<'a> {
             2 => self.conditions.push(value.message()?),
             4 => self.reason = value.text()?.into(),
             6 => self.pod_ip = value.text()?.into(),
+            7 => {
+                let time = value.message::<WireTime>()?.0;
+                self.start_time = (time != Time::default()).then_some(time);
+            }
             12 => self.pod_ips.push(value.message()?),
             8 => self.container_statuses.push(value.message()?),
             10 => self.init_container_statuses.push(value.message()?),

@@ -24,13 +24,7 @@ const SEVERAL_BUDGETS: &str = "This pod has more than one PodDisruptionBudget, w
 
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// What the budgets over a pod say.
-enum Consent {
-    /// And what becomes of the budget that gave it, if one did.
-    Given(Option<Spent>),
-    SeveralBudgets,
-}
-
+/// A budget, and what becomes of it when a pod is taken from it.
 struct Spent {
     kind: Arc<Kind>,
     key: String,
@@ -56,20 +50,14 @@ impl Context {
             wanted.merge_body(options)?;
         }
         let shared = self.shared.clone();
-        let (consent, revision) = shared
+        let ((), revision) = shared
             .store
             .write(|transaction| self.evict_in(transaction, wanted))?;
         self.settle(revision).await?;
-        Ok(match consent {
-            Consent::Given(_) => response::value(
-                201,
-                &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
-            ),
-            // UPSTREAM: a failure in the body of an answer that says Created; client-go reads the body.
-            Consent::SeveralBudgets => {
-                response::value(201, &Status::unexpected(SEVERAL_BUDGETS).to_value())
-            }
-        })
+        Ok(response::value(
+            201,
+            &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
+        ))
     }
 
     fn refuse_unsafe_deletion(&self) -> Status {
@@ -84,32 +72,29 @@ impl Context {
         &mut self,
         transaction: &mut Transaction<'_>,
         mut options: DeleteOptions,
-    ) -> Result<Consent, Status> {
+    ) -> Result<(), Status> {
         let key = self.key(&self.info.name);
         let pod = transaction
             .get(&self.stored_kind, &key)
             .ok_or_else(|| Status::not_found(self.subject()))?;
         let value = pod.value(&self.stored_kind);
-        let consent = match can_ignore_budgets(&value) {
-            true => Consent::Given(None),
+        let spent = match can_ignore_budgets(&value) {
+            true => None,
             false => self.ask_budgets(transaction, &pod, &value)?,
-        };
-        let Consent::Given(spent) = &consent else {
-            return Ok(consent);
         };
         // Before anything is written: what is written stays, whatever comes after it.
         let working = pod.working(&self.stored_kind);
         self.check_delete_preconditions(&working, &self.info.name, &options)?;
         if !options.dry_run {
             if let Some(Spent { kind, key, budget }) = spent {
-                transaction.put(kind, key, budget, None);
+                transaction.put(&kind, &key, &budget, None);
             }
             self.mark_disrupted(transaction, &key, value);
             // It was the version that was meant until the condition was set.
             options.resource_version = None;
         }
         self.delete_in(transaction, &key, &options)?;
-        Ok(consent)
+        Ok(())
     }
 
     /// Says why the pod ends: Jobs may treat disruptions differently from failures.
@@ -144,13 +129,13 @@ impl Context {
         transaction: &mut Transaction<'_>,
         pod: &Stored,
         value: &Value,
-    ) -> Result<Consent, Status> {
+    ) -> Result<Option<Spent>, Status> {
         let Some(kind) = self
             .registry
             .resource("policy", "v1", "poddisruptionbudgets")
             .cloned()
         else {
-            return Ok(Consent::Given(None));
+            return Ok(None);
         };
         let prefix = format!("{}/", pod.namespace());
         let mut budgets = transaction
@@ -161,21 +146,22 @@ impl Context {
                 json_selector_matches(&budget["spec"]["selector"], pod).then_some((stored, budget))
             });
         let Some((stored, mut budget)) = budgets.next() else {
-            return Ok(Consent::Given(None));
+            return Ok(None);
         };
         if budgets.next().is_some() {
-            return Ok(Consent::SeveralBudgets);
+            // UPSTREAM: a failure without a reason.
+            return Err(Status::unexpected(SEVERAL_BUDGETS));
         }
         if unhealthy_pod_may_go(&budget, value) {
-            return Ok(Consent::Given(None));
+            return Ok(None);
         }
         check_budget(&budget, stored.name())?;
         self.take_one(&mut budget, pod.name());
-        Ok(Consent::Given(Some(Spent {
+        Ok(Some(Spent {
             kind,
             key: stored.key.to_string(),
             budget,
-        })))
+        }))
     }
 
     fn take_one(&self, budget: &mut Value, pod: &str) {

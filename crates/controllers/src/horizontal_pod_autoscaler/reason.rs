@@ -1,0 +1,93 @@
+//! Why an autoscaler does what it does: typed, and what becomes of it in decisions and events.
+
+use api::Time;
+use api::decision::{Line, counted};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The target was scaled to zero by somebody else.
+    Disabled,
+    OutOfBounds {
+        current: i32,
+        to: i32,
+    },
+    Proposes {
+        metric: String,
+        replicas: i32,
+    },
+    /// The window does not let the proposal through yet.
+    Stabilized {
+        proposed: i32,
+        kept: i32,
+        opens_at: Option<Time>,
+    },
+    /// Bounds or policies do not let it through.
+    Limited {
+        wanted: i32,
+        allowed: i32,
+        reason: &'static str,
+    },
+    Scales {
+        from: i32,
+        to: i32,
+    },
+    Stays {
+        replicas: i32,
+    },
+    /// With the reason of the event that tells of it.
+    Failed {
+        reason: &'static str,
+        why: String,
+    },
+}
+
+impl From<&Reason> for Line {
+    fn from(reason: &Reason) -> Line {
+        match reason {
+            Reason::Disabled => Line::waits("ScalingDisabled", "leaves its target alone")
+                .because("somebody has scaled it to zero")
+                .hint("scale the target to one replica or more to turn autoscaling on again"),
+            Reason::OutOfBounds { current, to } => Line::acts(
+                "OutOfBounds",
+                format!("scales its target from {current} to {to}"),
+            )
+            .because("it is outside minReplicas and maxReplicas"),
+            Reason::Proposes { metric, replicas } => Line::states(
+                "Proposes",
+                format!("{metric} asks for {}", counted(*replicas, "replica")),
+            ),
+            Reason::Stabilized {
+                proposed,
+                kept,
+                opens_at,
+            } => Line::waits("Stabilized", format!("follows to {proposed}"))
+                .because(format!(
+                    "recent proposals hold it at {kept} until the stabilization window has passed"
+                ))
+                .until(*opens_at),
+            Reason::Limited {
+                wanted,
+                allowed,
+                reason,
+            } => {
+                let why = match *reason {
+                    "TooFewReplicas" => "minReplicas",
+                    "TooManyReplicas" => "maxReplicas",
+                    _ => "the policies of its behavior, or how fast it may grow,",
+                };
+                Line::waits(reason, format!("goes no further than {allowed}"))
+                    .because(format!("{why} does not allow {wanted}"))
+            }
+            Reason::Scales { from, to } => {
+                Line::acts("Scales", format!("scales its target from {from} to {to}"))
+            }
+            Reason::Stays { replicas } => Line::states(
+                "Stays",
+                format!("keeps its target at {}", counted(*replicas, "replica")),
+            ),
+            Reason::Failed { reason, why } => {
+                Line::waits(reason, "changes nothing").because(why.clone())
+            }
+        }
+    }
+}

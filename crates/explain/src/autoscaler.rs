@@ -1,0 +1,163 @@
+//! A HorizontalPodAutoscaler: what it read, what that asks for, what holds it back, and until when.
+
+use api::decision::counted;
+use serde_json::Value;
+
+use crate::facts::Facts;
+use crate::help;
+use crate::json::{condition, list, number, text, time};
+use crate::words::short;
+use crate::{Draft, Obstacle, State};
+
+pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
+    let hpa = &facts.object;
+    let least = match hpa.pointer("/spec/minReplicas") {
+        Some(_) => number(hpa, "/spec/minReplicas"),
+        None => 1,
+    };
+    let most = number(hpa, "/spec/maxReplicas");
+    draft.wants(format!(
+        "{least} to {} of {}",
+        counted(most, "replica"),
+        target(hpa)
+    ));
+    let read = list(hpa, "/status/currentMetrics");
+    for (at, spec) in list(hpa, "/spec/metrics").iter().enumerate() {
+        draft.wants(wanted(spec));
+        draft.sees(seen(spec, read.get(at)));
+    }
+    let current = number(hpa, "/status/currentReplicas");
+    let desired = number(hpa, "/status/desiredReplicas");
+    draft.sees(format!("{} now", counted(current, "replica")));
+    for kind in ["AbleToScale", "ScalingActive"] {
+        note(facts, kind, draft);
+    }
+    conclude(facts, current, desired, draft);
+}
+
+/// `deployment/web`
+fn target(hpa: &Value) -> String {
+    let kind = text(hpa, "/spec/scaleTargetRef/kind").to_lowercase();
+    format!("{kind}/{}", text(hpa, "/spec/scaleTargetRef/name"))
+}
+
+/// The part of a metric that its type names.
+fn source(metric: &Value) -> &Value {
+    let kind = text(metric, "/type");
+    let (first, rest) = kind.split_at(kind.len().min(1));
+    &metric[first.to_lowercase() + rest]
+}
+
+fn name(spec: &Value) -> String {
+    let source = source(spec);
+    let metric = text(source, "/metric/name");
+    match text(spec, "/type") {
+        "Resource" => text(source, "/name").to_owned(),
+        "ContainerResource" => {
+            let container = text(source, "/container");
+            format!("{} of container {container}", text(source, "/name"))
+        }
+        "Object" => {
+            let kind = text(source, "/describedObject/kind").to_lowercase();
+            format!(
+                "{metric} of {kind}/{}",
+                text(source, "/describedObject/name")
+            )
+        }
+        "Pods" => format!("{metric} of its pods"),
+        _ => metric.to_owned(),
+    }
+}
+
+/// `60% of what is requested`, or a value.
+fn amount(values: &Value) -> Option<String> {
+    if let Some(percent) = values
+        .pointer("/averageUtilization")
+        .and_then(Value::as_i64)
+    {
+        return Some(format!("{percent}% of what is requested"));
+    }
+    let each = text(values, "/averageValue");
+    let whole = text(values, "/value");
+    match (each, whole) {
+        ("", "") => None,
+        ("", whole) => Some(whole.to_owned()),
+        (each, _) => Some(format!("{each} for each pod")),
+    }
+}
+
+fn wanted(spec: &Value) -> String {
+    let target = amount(&source(spec)["target"]).unwrap_or_else(|| "nothing".to_owned());
+    format!("{} at {target}", name(spec))
+}
+
+fn seen(spec: &Value, read: Option<&Value>) -> String {
+    let name = name(spec);
+    let current = read.filter(|read| !text(read, "/type").is_empty());
+    match current.and_then(|read| amount(&source(read)["current"])) {
+        Some(current) => format!("{name} is at {current}"),
+        None => format!("{name} could not be read"),
+    }
+}
+
+/// A condition that says no is in the way.
+fn note(facts: &Facts, kind: &str, draft: &mut Draft<'_>) {
+    let Some(held) = condition(&facts.object, kind) else {
+        return;
+    };
+    if text(held, "/status") == "False" {
+        draft.in_the_way(Obstacle {
+            object: draft.explanation.object.clone(),
+            more: 0,
+            why: text(held, "/message").to_owned(),
+            since: time(held, "/lastTransitionTime"),
+            passing: text(held, "/reason") == "ScalingDisabled",
+        });
+    }
+}
+
+fn conclude(facts: &Facts, current: i64, desired: i64, draft: &mut Draft<'_>) {
+    let hpa = &facts.object;
+    let reason = |kind: &str| condition(hpa, kind).map_or("", |held| text(held, "/reason"));
+    if let Some(first) = draft.explanation.in_the_way.first() {
+        let why = short(&first.why).to_owned();
+        let since_zero = reason("ScalingActive") == "ScalingDisabled";
+        let state = match since_zero {
+            true => State::Settled,
+            false => State::Stuck,
+        };
+        draft.conclude(state, format!("does not scale {}: {why}", target(hpa)));
+        if reason("ScalingActive") == "FailedGetResourceMetric" {
+            draft.offer(help::on(
+                facts,
+                "top pods",
+                "shows whether a metrics server answers",
+            ));
+        }
+        return;
+    }
+    if condition(hpa, "ScalingActive").is_none() {
+        let verdict = "has not been looked at yet: that happens every 15 seconds";
+        return draft.conclude(State::Progressing, verdict);
+    }
+    let held = match reason("AbleToScale") {
+        "ScaleDownStabilized" | "ScaleUpStabilized" => "; the stabilization window holds it there",
+        _ => match reason("ScalingLimited") {
+            "TooManyReplicas" => "; more are asked for, and maxReplicas does not allow them",
+            "TooFewReplicas" => "; fewer would do, and minReplicas does not allow them",
+            "ScaleUpLimit" | "ScaleDownLimit" => "; it goes on as fast as it may",
+            _ => "",
+        },
+    };
+    let at = counted(desired, "replica");
+    match current == desired {
+        true => draft.conclude(
+            State::Settled,
+            format!("keeps {} at {at}{held}", target(hpa)),
+        ),
+        false => draft.conclude(
+            State::Progressing,
+            format!("scales {} from {current} to {at}{held}", target(hpa)),
+        ),
+    }
+}
