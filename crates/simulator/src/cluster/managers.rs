@@ -45,10 +45,12 @@ pub(crate) const ROOT_CA: &str = "the root of all trust\n";
 const SERVICE_ACCOUNT_KEY: &[u8] =
     include_bytes!("../../../controllers/src/service_account_token/testdata/rsa_pkcs8.pem");
 
-/// Old tokens go after a day: runs of a year are for others.
-const FLAGS: [&str; 2] = [
+/// Old tokens go after a day: runs of a year are for others. Nodes come without ranges of addresses, and get them.
+const FLAGS: [&str; 4] = [
     "--controllers=*",
     "--legacy-service-account-token-clean-up-period=24h",
+    "--allocate-node-cidrs",
+    "--cluster-cidr=10.64.0.0/16",
 ];
 
 impl Cluster {
