@@ -88,10 +88,7 @@ impl Cluster {
     pub fn start_nodes(&mut self, count: usize) {
         self.oracles.expect_new_writer();
         let client = Client::new(self.watched(Actor::Nodes)).with_user_agent("nodes");
-        let mut config = nodes::Config::with_nodes(count);
-        for node in &mut config.nodes {
-            node.pod_cidr = None;
-        }
+        let config = nodes::Config::with_nodes(count).without_ranges();
         let cluster = nodes::Cluster::new(client, config, self.clock.clone(), self.rng.fork());
         let (stopper, stop) = Stop::new();
         self.nodes = Some((stopper, spawn(cluster.run(stop))));
