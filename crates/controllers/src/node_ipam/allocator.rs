@@ -212,9 +212,10 @@ impl Measures {
                 Stability::Alpha,
                 &LABEL,
             ),
+            // UPSTREAM: this text is another metric's; the tries before a free part was found are meant.
             tries: metrics.histogram(
                 &name("cidrset_allocation_tries_per_request"),
-                "Number of CIDRs that were looked at before a free one was found.",
+                "Number of endpoints added on each Service sync",
                 Stability::Alpha,
                 &LABEL,
                 &[1.0, 5.0, 25.0, 125.0, 625.0],
