@@ -55,7 +55,20 @@ impl Config {
     /// More than anyone has memory for; a typo should not start a million nodes.
     pub const MOST_NODES: u32 = 5000;
 
+    /// Where pods get their addresses from, and how much of it a node has: for whoever gives nodes their ranges.
+    pub const POD_CIDR: &str = POD_CIDR;
+    pub const NODE_PREFIX: u32 = 32 - NODE_HOST_BITS;
+
     /// `count` equal nodes `node-0`, `node-1`, ...
+    /// Nodes come without ranges of addresses: somebody else gives them.
+    #[must_use]
+    pub fn without_ranges(mut self) -> Config {
+        for node in &mut self.nodes {
+            node.pod_cidr = None;
+        }
+        self
+    }
+
     pub fn with_nodes(count: usize) -> Config {
         let group = Group {
             count,

@@ -91,7 +91,7 @@ impl Cluster {
     pub fn start_nodes(&mut self, count: usize) {
         self.oracles.expect_new_writer();
         let client = Client::new(self.watched(Actor::Nodes)).with_user_agent("nodes");
-        let mut config = nodes::Config::with_nodes(count);
+        let mut config = nodes::Config::with_nodes(count).without_ranges();
         for (number, node) in config.nodes.iter_mut().enumerate() {
             let zone = format!("zone-{}", number % ZONES);
             node.labels

@@ -27,6 +27,7 @@ mod ranges;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::decision::Line;
 use api::kinds::Node;
@@ -74,6 +75,9 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// UPSTREAM: thirty, without a flag.
 const WORKERS: usize = 30;
 
+/// What was written shows up at once, unless the API server has lost it.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
 /// How often a write is tried before the ranges are given back. Upstream's number.
 const TRIES: usize = 3;
 
@@ -83,11 +87,18 @@ pub fn controller(context: &Context, ranges: Ranges, workers: usize) -> Runnable
     let (queue, releasing) = (building.handle(), allocator.clone());
     let assigning = building
         .watches::<Node>(move |change, queue| match change {
-            Change::Added(node) | Change::Updated { new: node, .. } => queue.add(node.key()),
-            Change::Deleted(node) => {
-                for waiting in releasing.lock().gone(node) {
-                    queue.add(waiting);
+            Change::Added(node) => queue.add(node.key()),
+            Change::Updated { old, new } => {
+                // Ranges are never changed, but an API server that was restored may have lost them.
+                if !old.spec.pod_cidrs.is_empty() && old.spec.pod_cidrs != new.spec.pod_cidrs {
+                    let waiting = releasing.lock().gone(old);
+                    waiting.into_iter().for_each(|key| queue.add(key));
                 }
+                queue.add(new.key());
+            }
+            Change::Deleted(node) => {
+                let waiting = releasing.lock().gone(node);
+                waiting.into_iter().for_each(|key| queue.add(key));
             }
         })
         .workers(workers);
@@ -148,10 +159,7 @@ impl NodeIpam {
         let what = format!("gives it the range {} for its pods", texts.join(" and "));
         report.decide(ObjectId::of(&*node), [Line::acts("AssignsRange", what)]);
         match self.write(key, &texts).await {
-            Ok(()) => {
-                self.allocator.lock().written(key);
-                Ok(Next::AwaitChange)
-            }
+            Ok(()) => Ok(Next::After(LOOK_AGAIN)),
             Err(error) => {
                 self.tell(&node, "CIDRAssignmentFailed");
                 // Of a request that was not answered nobody knows what became: the ranges stay reserved for the node.

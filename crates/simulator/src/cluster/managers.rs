@@ -50,10 +50,12 @@ const SERVICE_ACCOUNT_KEY: &[u8] =
 const CA_CERTIFICATE: &str = include_str!("../../../controllers/src/certificates/testdata/ca.crt");
 const CA_KEY: &str = include_str!("../../../controllers/src/certificates/testdata/ca.key");
 
-/// Old tokens go after a day: runs of a year are for others.
-const FLAGS: [&str; 2] = [
+/// Old tokens go after a day: runs of a year are for others. Nodes come without ranges of addresses, and get them.
+const FLAGS: [&str; 4] = [
     "--controllers=*,bootstrapsigner,tokencleaner",
     "--legacy-service-account-token-clean-up-period=24h",
+    "--allocate-node-cidrs",
+    "--cluster-cidr=10.64.0.0/16",
 ];
 
 impl Cluster {

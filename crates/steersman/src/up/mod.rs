@@ -65,6 +65,9 @@ pub(crate) struct Arguments {
     /// Which controllers to run, as in kube-controller-manager's --controllers
     #[arg(long, default_value = "*", value_delimiter = ',')]
     controllers: Vec<String>,
+    /// Let the node IPAM controller give nodes the ranges that pods get addresses from
+    #[arg(long)]
+    allocate_node_cidrs: bool,
     /// Who runs the controllers
     #[arg(long, value_enum, default_value_t = Who::Embedded)]
     controller_manager: Who,
@@ -163,6 +166,9 @@ impl Setup {
             }
             None => nodes::Config::with_nodes(arguments.nodes as usize),
         };
+        if arguments.allocate_node_cidrs {
+            nodes = nodes.without_ranges();
+        }
         if let Some(path) = &arguments.stages {
             nodes.stages = Stages::load(path)?;
         }
@@ -321,7 +327,13 @@ fn absolute(path: &Path) -> PathBuf {
 
 /// The controller manager's own defaults, with the controllers that were asked for.
 fn manager_options(arguments: &Arguments) -> Result<Box<Options>> {
-    let flags = [format!("--controllers={}", arguments.controllers.join(","))];
+    let mut flags = vec![format!("--controllers={}", arguments.controllers.join(","))];
+    if arguments.allocate_node_cidrs {
+        let (network, prefix) = (nodes::Config::POD_CIDR, nodes::Config::NODE_PREFIX);
+        flags.push("--allocate-node-cidrs".to_owned());
+        flags.push(format!("--cluster-cidr={network}"));
+        flags.push(format!("--node-cidr-mask-size={prefix}"));
+    }
     match Options::parse(flags, "steersman up") {
         Ok(Command::Run(options)) => Ok(options),
         Ok(Command::Print(_)) => bail!("--controllers takes names of controllers"),

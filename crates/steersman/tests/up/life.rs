@@ -278,3 +278,38 @@ fn a_context_is_merged_into_the_users_kubeconfig() {
         "the first backup is the one to keep"
     );
 }
+
+#[test]
+fn nodes_get_ranges_and_pods_addresses_of_them() {
+    let home = Home::new("ranges");
+    let up = home.up(&["--nodes=1", "--allocate-node-cidrs"]);
+    let api = up.api();
+    create_pod(&api, "web");
+    let address = || {
+        let pod = api.get(&format!("{PODS}/web"));
+        pod["status"]["podIP"].as_str().map(str::to_owned)
+    };
+    until("the pod to have an address", || address().is_some());
+    let node = api.get("/api/v1/nodes/node-0");
+    assert_eq!(node["spec"]["podCIDRs"], json!(["10.64.0.0/23"]));
+    assert!(address().is_some_and(|address| address.starts_with("10.64.")));
+    up.stop();
+}
+
+#[test]
+fn a_quota_of_two_pods_lets_two_run() {
+    let home = Home::new("quota");
+    let up = home.up(&["--nodes=1", "--in-memory"]);
+    let api = up.api();
+    create_pod(&api, "one");
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}});
+    api.send("POST", quotas, &quota).unwrap();
+    let used = || api.get(&format!("{quotas}/few"))["status"]["used"]["pods"].clone();
+    until("the quota to be counted", || used() == json!("1"));
+    api.send("POST", PODS, &pod("two")).unwrap();
+    let refused = api.send("POST", PODS, &pod("three")).unwrap_err();
+    let words = "exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2";
+    assert!(refused.contains(words), "{refused}");
+    up.stop();
+}
