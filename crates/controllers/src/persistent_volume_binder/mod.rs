@@ -140,6 +140,15 @@ pub fn controllers(context: &Context, settings: PersistentVolumeBinder) -> Loops
         claim_queue: claim_queue.clone(),
         volume_queue: volume_queue.clone(),
     });
+    let counted = Arc::downgrade(&binder);
+    context.metrics.before_scrape(move || {
+        let binder = counted.upgrade();
+        binder.is_some_and(|binder| {
+            let (volumes, claims) = (binder.volumes.store(), binder.claims.store());
+            binder.metrics.count(volumes, claims);
+            true
+        })
+    });
     // UPSTREAM: one worker each.
     let claims = for_claims
         .watches::<PersistentVolumeClaim>(move |change, queue| {
@@ -236,9 +245,6 @@ impl Reconcile<Tick> for Resync {
         for volume in binder.volumes.store().list() {
             binder.volume_queue.add(volume.key());
         }
-        binder
-            .metrics
-            .count(binder.volumes.store(), binder.claims.store());
         Box::pin(async { Ok(Next::AwaitChange) })
     }
 }
