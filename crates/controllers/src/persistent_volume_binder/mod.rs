@@ -342,7 +342,10 @@ impl Binder {
         if !plan.line.as_ref().is_some_and(is_waiting) {
             return Vec::new();
         }
-        let told = matching::explain(claim, &self.volumes.store().list());
+        let some = self.free.some(class::of_claim(claim));
+        let some = some.iter().map(|name| Key::new("", name));
+        let some: Vec<_> = some.filter_map(|key| self.volumes.get(&key)).collect();
+        let told = matching::explain(claim, &some);
         let line = |(volume, why): (Istr, String)| {
             Line::states("PassedOver", format!("volume {volume} is passed over")).because(why)
         };
