@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::decision::Line;
-use api::kinds::{Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
+use api::kinds::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
 use api::{Istr, Key, ObjectId, Resource};
 use futures_util::future::BoxFuture;
 use runtime::controller::Tick;
@@ -78,7 +78,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         View::of::<PersistentVolumeClaim>(),
         View::of::<StorageClass>(),
         View::of::<Pod>(),
-        View::of::<Node>(),
     ],
     decides_about: &[PersistentVolumeClaim::TYPE, PersistentVolume::TYPE],
     queues: &["claims", "volumes"],
@@ -162,7 +161,6 @@ pub fn controllers(context: &Context, settings: PersistentVolumeBinder) -> Loops
         .reads::<PersistentVolume>()
         .reads::<StorageClass>()
         .reads::<Pod>()
-        .reads::<Node>()
         .workers(1)
         .reconciler(ForClaims(binder.clone()));
     let volumes = for_volumes
