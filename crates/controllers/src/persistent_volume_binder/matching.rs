@@ -74,6 +74,18 @@ impl FreeVolumes {
         }
     }
 
+    /// The names of a few, to be told of: those of the class first, the largest of them first.
+    pub fn some(&self, class: &str) -> Vec<Istr> {
+        let all = self.0.lock();
+        let place = |set: u8| (Istr::new(class), set);
+        let own = (0..16).filter_map(|set| all.get(&place(set)));
+        let own = own.flat_map(|held| held.iter().rev());
+        let others = all.iter().filter(|((other, _), _)| other != class);
+        let others = others.flat_map(|(_, held)| held.iter());
+        let told = own.chain(others).take(TOLD);
+        told.map(|(_, name)| name.clone()).collect()
+    }
+
     /// The names of those of this class and with these modes that are at least so large, smallest first, until `take`
     /// accepts one.
     fn first<T>(
@@ -242,16 +254,13 @@ pub fn passed_over(
 /// How many volumes are told of that do not suit.
 const TOLD: usize = 5;
 
-/// Why no volume suits: for people, so the first few will do.
+/// Why none of these volumes suits.
 pub fn explain(
     claim: &PersistentVolumeClaim,
     volumes: &[Arc<PersistentVolume>],
 ) -> Vec<(Istr, String)> {
     let selector = selector(claim).ok().flatten();
-    let unbound = volumes
-        .iter()
-        .filter(|volume| volume.spec.claim_ref.is_none());
-    let told = unbound.take(TOLD).filter_map(|volume| {
+    let told = volumes.iter().filter_map(|volume| {
         let why = passed_over(volume, claim, selector.as_ref())?;
         Some((Istr::new(&volume.metadata.name), why))
     });

@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::decision::Line;
-use api::kinds::{Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
+use api::kinds::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
 use api::{Istr, Key, ObjectId, Resource};
 use futures_util::future::BoxFuture;
 use runtime::controller::Tick;
@@ -78,7 +78,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         View::of::<PersistentVolumeClaim>(),
         View::of::<StorageClass>(),
         View::of::<Pod>(),
-        View::of::<Node>(),
     ],
     decides_about: &[PersistentVolumeClaim::TYPE, PersistentVolume::TYPE],
     queues: &["claims", "volumes"],
@@ -140,6 +139,15 @@ pub fn controllers(context: &Context, settings: PersistentVolumeBinder) -> Loops
         claim_queue: claim_queue.clone(),
         volume_queue: volume_queue.clone(),
     });
+    let counted = Arc::downgrade(&binder);
+    context.metrics.before_scrape(move || {
+        let binder = counted.upgrade();
+        binder.is_some_and(|binder| {
+            let (volumes, claims) = (binder.volumes.store(), binder.claims.store());
+            binder.metrics.count(volumes, claims);
+            true
+        })
+    });
     // UPSTREAM: one worker each.
     let claims = for_claims
         .watches::<PersistentVolumeClaim>(move |change, queue| {
@@ -153,7 +161,6 @@ pub fn controllers(context: &Context, settings: PersistentVolumeBinder) -> Loops
         .reads::<PersistentVolume>()
         .reads::<StorageClass>()
         .reads::<Pod>()
-        .reads::<Node>()
         .workers(1)
         .reconciler(ForClaims(binder.clone()));
     let volumes = for_volumes
@@ -236,9 +243,6 @@ impl Reconcile<Tick> for Resync {
         for volume in binder.volumes.store().list() {
             binder.volume_queue.add(volume.key());
         }
-        binder
-            .metrics
-            .count(binder.volumes.store(), binder.claims.store());
         Box::pin(async { Ok(Next::AwaitChange) })
     }
 }
@@ -336,7 +340,10 @@ impl Binder {
         if !plan.line.as_ref().is_some_and(is_waiting) {
             return Vec::new();
         }
-        let told = matching::explain(claim, &self.volumes.store().list());
+        let some = self.free.some(class::of_claim(claim));
+        let some = some.iter().map(|name| Key::new("", name));
+        let some: Vec<_> = some.filter_map(|key| self.volumes.get(&key)).collect();
+        let told = matching::explain(claim, &some);
         let line = |(volume, why): (Istr, String)| {
             Line::states("PassedOver", format!("volume {volume} is passed over")).because(why)
         };

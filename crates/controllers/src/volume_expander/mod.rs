@@ -24,10 +24,13 @@ mod tests;
 
 use std::sync::Arc;
 
+use api::collections::HashSet;
+use api::decision::Line;
 use api::kinds::{PersistentVolume, PersistentVolumeClaim};
 use api::{Key, ObjectId, Resource};
 use client::Patch;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use runtime::events::{EventType, ObjectRef};
 use runtime::rate_limit::Backoff;
 use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
@@ -74,12 +77,15 @@ pub fn controller(context: &Context, workers: usize) -> Controller {
         .reconciler(Expander {
             context: context.clone(),
             claims: context.informers.store::<PersistentVolumeClaim>(),
+            waiting: Mutex::default(),
         })
 }
 
 pub struct Expander {
     context: Context,
     claims: Arc<Store<PersistentVolumeClaim>>,
+    /// Claims that ask for more than they have.
+    waiting: Mutex<HashSet<Key>>,
 }
 
 impl Reconcile for Expander {
@@ -96,6 +102,7 @@ impl Expander {
     async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let claim = self.claims.get(key);
         let Some(claim) = claim.filter(|claim| claim.status.phase == "Bound") else {
+            self.waiting.lock().remove(key);
             return Ok(Next::AwaitChange);
         };
         let client = &self.context.client;
@@ -104,8 +111,14 @@ impl Expander {
             .await?;
         let step = plan(&claim, &volume).map_err(Error::Retry)?;
         let Some(line) = step.line() else {
+            // Whoever was told that it waits is told that it does no longer.
+            if self.waiting.lock().remove(key) {
+                let line = Line::states("HasGrown", "has what it asks for");
+                report.decide(ObjectId::of(&*claim), [line]);
+            }
             return Ok(Next::AwaitChange);
         };
+        self.waiting.lock().insert(key.clone());
         report.decide(ObjectId::of(&*claim), [line]);
         if let Some(message) = step.message() {
             let (recorder, object) = (&self.context.recorder, ObjectRef::of(&*claim));

@@ -115,12 +115,28 @@ async fn a_claim_is_marked_once_for_the_driver_that_took_over() {
 #[tokio::test(start_paused = true)]
 async fn others_are_waited_for_and_a_volume_that_is_not_there_is_asked_for_again() {
     let mut world = World::new().await;
-    let running = controller(&world.context(), 2).run(world.stop());
+    let context = world.context();
+    let running = controller(&context, 2).run(world.stop());
     world.run(running);
     world.start().await;
     create(&world, "csi", "2Gi").await;
     world.settle().await;
     assert_eq!(world.written(), "");
+    let grown = json!({"status": {"capacity": {"storage": "2Gi"}}});
+    world
+        .patch_subresource(&PersistentVolumeClaim::TYPE, "data", Some("status"), grown)
+        .await;
+    world.settle().await;
+    let key = api::Key::new("default", "data");
+    let decided = context.decisions.get("test-controller", &key);
+    let told: Vec<String> = decided.iter().map(|one| one.lines[0].to_string()).collect();
+    assert_eq!(
+        told,
+        [
+            "waits until its driver has made its volume grow: it asks for more than it has",
+            "has what it asks for",
+        ]
+    );
     assert_eq!(
         world.events().await,
         ["Normal ExternalExpanding waiting for an external controller to expand this PVC"]

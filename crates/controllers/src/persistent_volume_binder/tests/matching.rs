@@ -184,6 +184,12 @@ fn says_why_each_volume_is_passed_over() {
     ]
     .map(volume)
     .to_vec();
+    let free = FreeVolumes::default();
+    for volume in &volumes {
+        free.on_change(Change::Added(volume));
+    }
+    assert_eq!(free.some("slow")[0], *"b", "of its class first");
+    assert_eq!(free.some("").len(), 5);
     let told = explain(&claim("data"), &volumes);
     let told: Vec<String> = told
         .iter()
