@@ -9,8 +9,8 @@ use crate::{
     csr_approving, csr_cleaner, csr_signing, daemonset, deployment, endpoints, endpointslice,
     endpointslice_mirroring, garbage_collector, job, legacy_token_cleaner, namespace,
     node_lifecycle, pod_certificate_request_cleaner, pod_gc, replicaset, root_ca_publisher,
-    service_account, service_account_token, statefulset, taint_eviction, token_cleaner, ttl,
-    ttl_after_finished,
+    service_account, service_account_token, statefulset, storage_version_gc, taint_eviction,
+    token_cleaner, ttl, ttl_after_finished,
 };
 
 pub static ALL: [Descriptor; 52] = [
@@ -102,12 +102,7 @@ pub static ALL: [Descriptor; 52] = [
         "ephemeral-volume",
         "ephemeral-volume-controller",
     ),
-    Descriptor::named(
-        "storageversion-garbage-collector-controller",
-        "storage-version-gc",
-        "storage-version-garbage-collector",
-    )
-    .gated(&["APIServerIdentity", "StorageVersionAPI"]),
+    storage_version_gc::DESCRIPTOR,
     Descriptor::named(
         "resourceclaim-controller",
         "resource-claim-controller",

@@ -27,6 +27,7 @@ mod secret;
 mod service;
 mod service_account;
 mod statefulset;
+mod storage_version;
 mod strategy;
 
 pub use certificate_signing_request::{
@@ -80,6 +81,7 @@ pub use statefulset::{
     ClaimRetention, ClaimRetentionPolicy, PodManagement, StatefulSet, StatefulSetSpec,
     StatefulSetStatus, StatefulSetStrategy,
 };
+pub use storage_version::{ServerStorageVersion, StorageVersion, StorageVersionStatus};
 
 /// Implements [`Resource`](crate::Resource) for a struct that derives `Deserialize` and has a
 /// field `metadata`.
