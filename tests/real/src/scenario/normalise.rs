@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::audit::Entry;
 
 /// Fields that differ between any two runs, wherever they occur.
-const VOLATILE: [&str; 22] = [
+const VOLATILE: [&str; 23] = [
     "uid",
     "resourceVersion",
     "creationTimestamp",
@@ -33,6 +33,8 @@ const VOLATILE: [&str; 22] = [
     "selfLink",
     "deletionTimestamp",
     "endpoints.kubernetes.io/last-change-trigger-time",
+    // The certificate by which whoever created a request was known.
+    "authentication.kubernetes.io/credential-id",
 ];
 
 /// What a manager writes the current day into: two runs may have midnight between them.
