@@ -57,12 +57,7 @@ pub static ALL: [Descriptor; 52] = [
     crate::root_ca_publisher::DESCRIPTOR,
     crate::cluster_trust_bundle_publisher::DESCRIPTOR,
     crate::ephemeral_volume::DESCRIPTOR,
-    Descriptor::named(
-        "storageversion-garbage-collector-controller",
-        "storage-version-gc",
-        "storage-version-garbage-collector",
-    )
-    .gated(&["APIServerIdentity", "StorageVersionAPI"]),
+    crate::storage_version_gc::DESCRIPTOR,
     Descriptor::named(
         "resourceclaim-controller",
         "resource-claim-controller",

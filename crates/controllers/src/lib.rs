@@ -50,6 +50,7 @@ pub mod service_cidr;
 pub mod service_endpoints;
 pub mod statefulset;
 mod storage;
+pub mod storage_version_gc;
 mod sync_metrics;
 pub mod taint_eviction;
 pub mod token_cleaner;
@@ -81,4 +82,40 @@ async fn lagging<K: api::Resource>(
     let name = made["metadata"]["name"].as_str();
     lagging.see::<K>(name.unwrap_or_default()).await;
     lagging
+}
+
+/// A custom resource that stands in for one that the API server has only behind a gate.
+#[cfg(test)]
+async fn test_definition(world: &testkit::World, resource: &api::ResourceType, versions: &[&str]) {
+    use serde_json::{Value, json};
+    let version = |(at, name): (usize, &&str)| {
+        json!({
+            "name": name, "served": true, "storage": at == 0, "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+        })
+    };
+    let versions: Vec<Value> = versions.iter().enumerate().map(version).collect();
+    let scope = if resource.namespaced {
+        "Namespaced"
+    } else {
+        "Cluster"
+    };
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": format!("{}.{}", resource.plural, resource.group),
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+        },
+        "spec": {
+            "group": resource.group, "scope": scope, "versions": versions,
+            "names": {"plural": resource.plural, "kind": resource.kind},
+        },
+    });
+    let definitions = api::ResourceType::cluster(
+        "apiextensions.k8s.io",
+        "v1",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+    );
+    world.create(&definitions, definition).await;
 }

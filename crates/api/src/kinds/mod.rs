@@ -34,6 +34,7 @@ mod service_account;
 mod service_cidr;
 mod statefulset;
 mod storage_class;
+mod storage_version;
 mod strategy;
 mod volume_attributes_class;
 
@@ -117,6 +118,7 @@ pub use statefulset::{
 };
 pub use storage_class::StorageClass;
 pub use volume_attributes_class::{VAC_PROTECTION, VolumeAttributesClass};
+pub use storage_version::{ServerStorageVersion, StorageVersion, StorageVersionStatus};
 
 /// Implements [`Resource`](crate::Resource) for a struct that derives `Deserialize` and has a
 /// field `metadata`.

@@ -12,7 +12,7 @@ use testkit::{World, Write};
 use tokio::time::Instant;
 
 use super::{Publisher, Publishing, SIGNER, Step, controller, measured, plan};
-use crate::certificates::test_definition;
+use crate::test_definition;
 
 const ROOT: &str = "the root\n";
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use testkit::World;
 
 use super::controller;
-use crate::certificates::test_definition;
+use crate::test_definition;
 
 // Upstream: TestPCRCleaner (4 rows: the state of a request does not matter, its age does).
 #[tokio::test(start_paused = true)]

@@ -34,6 +34,8 @@ const VOLATILE: [&str; 23] = [
     "selfLink",
     "deletionTimestamp",
     "endpoints.kubernetes.io/last-change-trigger-time",
+    // The certificate by which whoever created a request was known.
+    "authentication.kubernetes.io/credential-id",
 ];
 
 /// What a manager writes the current day into: two runs may have midnight between them.
