@@ -152,6 +152,8 @@ fn prepared() -> &'static ApiServer {
             track_fields: false,
             // As many as are kept at hand: more would be packed, and nobody comes back after so long.
             event_log_capacity: 1000,
+            // Autoscalers need something to read.
+            serves_usage: true,
             ..ServerOptions::in_memory(clock, Rng::from_seed(0))
         };
         ApiServer::open(options)

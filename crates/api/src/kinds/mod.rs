@@ -117,8 +117,8 @@ pub use statefulset::{
     StatefulSetStatus, StatefulSetStrategy,
 };
 pub use storage_class::StorageClass;
-pub use volume_attributes_class::{VAC_PROTECTION, VolumeAttributesClass};
 pub use storage_version::{ServerStorageVersion, StorageVersion, StorageVersionStatus};
+pub use volume_attributes_class::{VAC_PROTECTION, VolumeAttributesClass};
 
 /// Implements [`Resource`](crate::Resource) for a struct that derives `Deserialize` and has a
 /// field `metadata`.

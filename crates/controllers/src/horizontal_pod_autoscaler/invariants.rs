@@ -1,6 +1,7 @@
 //! What must hold: whatever an autoscaler scales stays within its bounds, and is never scaled to zero by mistake.
 
 use api::Resource;
+use api::conditions;
 use api::kinds::{
     Deployment, HorizontalPodAutoscaler, ReplicaSet, ReplicationController, StatefulSet,
 };
@@ -43,6 +44,7 @@ impl Oracle for AutoscalerOracle {
                 // Who was scaled to zero is left alone.
                 if replicas != 0 {
                     bounded(&hpa, replicas)?;
+                    at_its_end(&hpa, replicas)?;
                 }
             }
         }
@@ -75,6 +77,13 @@ fn scaled<K: Resource>(
     let sight = world.sight(&by);
     let verdicts = by.iter().map(|hpa| {
         bounded(hpa, to)?;
+        if hpa.metadata.name.starts_with(CALM) && bounded(hpa, from).is_ok() {
+            return Err(format!(
+                "{} {} was scaled from {from} to {to} inside the tolerance",
+                K::TYPE.kind,
+                meta.key()
+            ));
+        }
         match from == 0 {
             true => Err(format!(
                 "{} {} was scaled from zero, where somebody had put it",
@@ -90,6 +99,22 @@ fn scaled<K: Resource>(
 }
 
 const BOUNDED: &str = "autoscalers stay within their bounds";
+/// How the names of autoscalers begin whose load is within the tolerance.
+pub(super) const CALM: &str = "calm-";
+
+/// A window that is still open would end the rest.
+fn at_its_end(hpa: &HorizontalPodAutoscaler, replicas: i32) -> Verdict {
+    let able = conditions::find(&hpa.status.conditions, "AbleToScale");
+    let waits = able.is_some_and(|held| held.reason.ends_with("Stabilized"));
+    let is_least = replicas == hpa.min_replicas();
+    match waits && !is_least {
+        true => Err(format!(
+            "autoscaler {} waits for its window",
+            hpa.metadata.key()
+        )),
+        false => Ok(()),
+    }
+}
 
 /// Within its bounds, whatever was measured.
 fn bounded(hpa: &HorizontalPodAutoscaler, replicas: i32) -> Verdict {

@@ -22,6 +22,7 @@
 //! unknown counts as not ready; proposals that are older than their window are forgotten at once; the gauge of an
 //! autoscaler that is gone goes, too.
 
+mod actions;
 mod behavior;
 mod calculator;
 mod invariants;
@@ -77,6 +78,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Some(controller(ctx, workers, period, configuration(ctx.config, ctx)).into())
     }),
     oracle: Some(|| Box::<AutoscalerOracle>::default()),
+    actions: &actions::ACTIONS,
     ..Descriptor::named(
         "horizontal-pod-autoscaler-controller",
         "horizontalpodautoscaling",
