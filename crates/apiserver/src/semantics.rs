@@ -382,10 +382,18 @@ pub(crate) fn boot(shared: &Arc<Shared>, advertise: Option<(std::net::IpAddr, u1
             } else {
                 text("name")
             };
-            if transaction.get(&kind, &key).is_none() {
-                metadata_mut(&mut value);
-                stamp(shared, &mut value);
-                transaction.put(&kind, &key, &value, None);
+            match transaction.get(&kind, &key) {
+                None => {
+                    metadata_mut(&mut value);
+                    stamp(shared, &mut value);
+                    transaction.put(&kind, &key, &value, None);
+                }
+                Some(held) => {
+                    let mut held = held.value(&kind);
+                    if bootstrap::follow_address(&kind, &mut held, &value) {
+                        transaction.put(&kind, &key, &held, None);
+                    }
+                }
             }
         }
         if let Some(repair) = bootstrap::addresses::repair(transaction) {

@@ -15,6 +15,7 @@ use crate::config::{Config, NodeConfig};
 use crate::error::Error;
 use crate::kubelet::Kubelets;
 use crate::kubelet::node::{NodeLife, register};
+use crate::load_balancer::{Provider, classes_known, ensure_ingress_class};
 use crate::node::Node;
 use crate::provisioner::{Provisioner, ensure_classes};
 use crate::scheduler::Scheduler;
@@ -105,6 +106,18 @@ impl Cluster {
                 &self.clock,
             ));
         }
+        let mut _balancer_writer = None;
+        if let Some(ranges) = self.config.load_balancers.clone() {
+            let (balancer_events, writer) = self.recorder("service-controller");
+            _balancer_writer = Some(spawn(writer.run(stop.clone())));
+            controllers.extend(Provider::controllers(
+                self.client.clone(),
+                balancer_events,
+                ranges,
+                &informers,
+                &self.clock,
+            ));
+        }
         let scheduler = self.config.scheduler.then(|| {
             Scheduler::new(
                 self.client.clone(),
@@ -127,7 +140,10 @@ impl Cluster {
                 .await;
         }
         if self.config.provisioner {
-            self.make_classes(&informers, &stop).await;
+            stop.or(self.make_classes(&informers)).await;
+        }
+        if self.config.load_balancers.is_some() {
+            stop.or(self.make_ingress_class(&informers)).await;
         }
         stop.stopped().await;
         for task in tasks {
@@ -146,18 +162,17 @@ impl Cluster {
         )
     }
 
-    async fn make_classes(&self, informers: &Informers, stop: &Stop) {
+    async fn make_classes(&self, informers: &Informers) {
         let classes = informers.of::<StorageClass>();
-        let made = async {
-            classes.synced().wait().await;
-            let mut wait = FIRST_RETRY;
-            while let Err(error) = ensure_classes(&self.client, classes.store()).await {
-                warn!(error = %client::describe(&error), "cannot make the StorageClasses, will retry");
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(LONGEST_RETRY);
-            }
-        };
-        stop.or(made).await;
+        classes.synced().wait().await;
+        let make = || ensure_classes(&self.client, classes.store());
+        until_made("the StorageClasses", make).await;
+    }
+
+    async fn make_ingress_class(&self, informers: &Informers) {
+        classes_known(informers).await;
+        let make = || ensure_ingress_class(&self.client, informers);
+        until_made("the IngressClass", make).await;
     }
 
     async fn register_nodes(&self, recorder: &Recorder, informers: &Informers, stop: &Stop) {
@@ -184,6 +199,19 @@ impl Cluster {
             info!(nodes, resource = %Node::TYPE, "simulated nodes are up");
             tell(nodes, true);
         }
+    }
+}
+
+/// Tries again until it is made, and says so each time that it cannot.
+async fn until_made<F>(what: &str, make: impl Fn() -> F)
+where
+    F: Future<Output = Result<(), client::Error>>,
+{
+    let mut wait = FIRST_RETRY;
+    while let Err(error) = make().await {
+        warn!(error = %client::describe(&error), "cannot make {what}, will retry");
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(LONGEST_RETRY);
     }
 }
 

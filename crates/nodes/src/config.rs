@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::error::Error;
 use crate::kubelet::Cidr;
+use crate::load_balancer::Ranges;
 use crate::stages::Stages;
 
 /// The simulated part of a cluster. The default is three nodes.
@@ -20,6 +21,8 @@ pub struct Config {
     pub scheduler: bool,
     /// Off when something else provisions and binds volumes.
     pub provisioner: bool,
+    /// Where the addresses of load balancers and ingresses come from; none where something else gives them.
+    pub load_balancers: Option<Ranges>,
 }
 
 /// One simulated machine.
@@ -131,6 +134,7 @@ impl Config {
             stages: Stages::default(),
             scheduler: true,
             provisioner: true,
+            load_balancers: None,
         })
     }
 }

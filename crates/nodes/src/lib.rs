@@ -1,5 +1,5 @@
-//! A simulated scheduler, simulated kubelets and a simulated volume provisioner: what makes pods run in a
-//! cluster that has no machines.
+//! A simulated scheduler, simulated kubelets, a simulated volume provisioner and simulated load balancers: what makes
+//! pods run in a cluster that has no machines.
 //!
 //! They talk to the API server like anybody else and to nothing besides: the crate knows nothing of the
 //! embedded server or of controllers. [`Cluster`] is all of them, ready to run. What is pure (where a pod
@@ -13,6 +13,7 @@ mod cluster;
 mod config;
 mod error;
 mod kubelet;
+pub mod load_balancer;
 pub mod node;
 pub mod pod;
 mod provisioner;

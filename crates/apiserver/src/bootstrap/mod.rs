@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::admission::{DEFAULT_SERVICE_CIDR, Networks, address_marker};
-use crate::fields::set;
+use crate::fields::{at, set};
 use crate::kinds::{self, Kind};
 use crate::{defaults, schema, strategy};
 
@@ -121,6 +121,24 @@ fn networks(options: &Options<'_>) -> Vec<Value> {
             "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}));
     }
     objects
+}
+
+/// What says where the server is reached follows it when it is started anew at another address or port.
+pub fn follow_address(kind: &Kind, held: &mut Value, booted: &Value) -> bool {
+    let members: &[&str] = match &*kind.kind {
+        "Endpoints" => &["subsets"],
+        "EndpointSlice" => &["addressType", "endpoints", "ports"],
+        "Service" => &["spec.ports"],
+        _ => return false,
+    };
+    let mut has_moved = false;
+    for member in members {
+        if at(held, member) != at(booted, member) {
+            set(held, member, at(booted, member).clone());
+            has_moved = true;
+        }
+    }
+    has_moved
 }
 
 fn prepare(object: Value, now: &str) -> Option<(Arc<Kind>, Value)> {

@@ -111,3 +111,28 @@ fn every_component_finds_its_role() {
         assert!(rules, "{} {}", kind.kind, text(object, "metadata.name"));
     }
 }
+
+#[test]
+fn what_says_where_the_server_is_follows_it_to_another_port() {
+    let booted = |port: u16| {
+        let networks = Networks::default();
+        let options = Options {
+            networks: &networks,
+            advertise: Some(("127.0.0.1".parse().unwrap(), port)),
+            now: "2024-01-01T00:00:00Z",
+            rbac: false,
+        };
+        boot_objects(&options)
+    };
+    let (before, after) = (booted(6443), booted(7443));
+    let mut moved = Vec::new();
+    for ((kind, mut held), (_, booted)) in before.into_iter().zip(after) {
+        if follow_address(&kind, &mut held, &booted) {
+            assert_eq!(held, booted);
+            moved.push(kind.kind.to_string());
+        }
+        assert!(!follow_address(&kind, &mut held, &booted), "once is enough");
+    }
+    moved.sort();
+    assert_eq!(moved, ["EndpointSlice", "Endpoints", "Service"]);
+}

@@ -4,6 +4,7 @@
 //! pod is gone. What is in use is learned from the pods themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use api::{Istr, Key};
@@ -79,6 +80,7 @@ impl Pool {
 }
 
 /// A range of addresses.
+#[derive(Clone, Debug)]
 pub(crate) struct Cidr {
     base: u128,
     /// Bits of the address that are free.
@@ -103,16 +105,37 @@ impl Cidr {
         })
     }
 
+    pub(crate) fn is_v4(&self) -> bool {
+        self.is_v4
+    }
+
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+        self.offset(&address.to_string()).is_some()
+    }
+
+    /// All addresses but the first, which names the network, and the last.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let offsets = 1..self.size().saturating_sub(1);
+        offsets.map(|offset| self.ip(offset))
+    }
+
+    pub(crate) fn last(&self) -> String {
+        self.address(self.size().saturating_sub(1))
+    }
+
     fn size(&self) -> u128 {
         1_u128.checked_shl(self.host_bits).unwrap_or(u128::MAX)
     }
 
     pub(crate) fn address(&self, offset: u128) -> String {
+        self.ip(offset).to_string()
+    }
+
+    fn ip(&self, offset: u128) -> IpAddr {
         let number = self.base.saturating_add(offset);
-        if self.is_v4 {
-            Ipv4Addr::from(number as u32).to_string()
-        } else {
-            Ipv6Addr::from(number).to_string()
+        match self.is_v4 {
+            true => Ipv4Addr::from(number as u32).into(),
+            false => Ipv6Addr::from(number).into(),
         }
     }
 
@@ -136,6 +159,13 @@ impl Cidr {
                 width - host_bits
             )
         })
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = if self.is_v4 { 32 } else { 128 };
+        write!(f, "{}/{}", self.ip(0), width - self.host_bits)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The whole simulated cluster against the embedded API server, under virtual time.
 
 mod life;
+mod load_balancers;
 mod scheduling;
 mod storage;
 

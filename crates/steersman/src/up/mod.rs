@@ -44,6 +44,9 @@ pub(crate) struct Arguments {
     /// How pods behave, from a file of stages (docs/behaviours.md)
     #[arg(long, value_name = "FILE")]
     stages: Option<PathBuf>,
+    /// Where the addresses of LoadBalancer services and Ingresses come from: a range, or one of each family; "" for none
+    #[arg(long, value_name = "RANGES", default_value = nodes::load_balancer::DEFAULT_RANGE)]
+    load_balancer_range: String,
     /// The port of the API server; 0 picks a free one [default: 6443, or a free one if that is taken]
     #[arg(long)]
     port: Option<u16>,
@@ -171,6 +174,10 @@ impl Setup {
         }
         if let Some(path) = &arguments.stages {
             nodes.stages = Stages::load(path)?;
+        }
+        if !arguments.load_balancer_range.is_empty() {
+            let ranges = nodes::load_balancer::Ranges::parse(&arguments.load_balancer_range);
+            nodes.load_balancers = Some(ranges.context("--load-balancer-range")?);
         }
         Ok(Setup {
             manager: manager_options(arguments)?,
