@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::audit::Entry;
 
 /// Fields that differ between any two runs, wherever they occur.
-const VOLATILE: [&str; 23] = [
+const VOLATILE: &[&str] = &[
     "uid",
     "resourceVersion",
     "creationTimestamp",
