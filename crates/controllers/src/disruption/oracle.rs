@@ -132,14 +132,14 @@ fn is_disturbed(change: &Change) -> bool {
         let after = change.after::<Pod>();
         return is_healthy(&before)
             && after.is_none_or(|after| {
-                !is_healthy(&after) || after.metadata.labels != before.metadata.labels
+                let (before, now) = (&before.metadata, &after.metadata);
+                !is_healthy(&after) || now.labels != before.labels || now.owners != before.owners
             });
     }
     if let Some((before, after)) = change.updated::<PodDisruptionBudget>() {
         return before.spec != after.spec;
     }
-    change.after::<Pod>().is_some()
-        || change.after::<PodDisruptionBudget>().is_some()
+    change.after::<PodDisruptionBudget>().is_some()
         || is_scaled::<ReplicaSet>(change, |owner| owner.spec.replicas)
         || is_scaled::<Deployment>(change, |owner| owner.spec.replicas)
         || is_scaled::<StatefulSet>(change, |owner| owner.spec.replicas)
