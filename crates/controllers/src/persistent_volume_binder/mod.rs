@@ -412,7 +412,7 @@ impl Binder {
     /// Emits the event, if it is news.
     fn emit<K: Resource>(&self, object: &K, event: Option<&Event>) {
         let meta = object.meta();
-        let is_news = |event: &&Event| self.told.is_news(&meta.key(), &meta.uid, event);
+        let is_news = |event: &&Event| self.told.is_news(meta, event);
         if let Some(event) = event.filter(is_news) {
             let (recorder, object) = (&self.context.recorder, ObjectRef::of(object));
             recorder.event(

@@ -1,12 +1,12 @@
 //! What users were told already.
 //!
-//! Everything is looked at again every 15 seconds, and what waits then still waits for the same reason: an event that
-//! says so again is no news. The API server forgets events after an hour, so it is told again before that.
+//! Everything is looked at again every 15 seconds, and what waits then, unchanged, still waits for the same reason: an
+//! event that says so again is no news. The API server forgets events after an hour, so it is told again before that.
 
 use std::time::Duration;
 
 use api::collections::HashMap;
-use api::{Key, Uid};
+use api::{Key, Meta, Uid};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -21,24 +21,29 @@ pub struct Told(Mutex<HashMap<Key, Last>>);
 
 struct Last {
     uid: Uid,
+    revision: u64,
     event: Event,
     at: Instant,
 }
 
 impl Told {
     /// Is this event news about the object? It is none the next time.
-    pub fn is_news(&self, key: &Key, uid: &Uid, event: &Event) -> bool {
-        let mut all = self.0.lock();
-        let is_known = all.get(key).is_some_and(|last| {
-            last.uid == *uid && last.event == *event && last.at.elapsed() < AGAIN
+    pub fn is_news(&self, meta: &Meta, event: &Event) -> bool {
+        let (mut all, key) = (self.0.lock(), meta.key());
+        let is_known = all.get(&key).is_some_and(|last| {
+            last.uid == meta.uid
+                && last.revision == meta.resource_version
+                && last.event == *event
+                && last.at.elapsed() < AGAIN
         });
         if !is_known {
             let last = Last {
-                uid: uid.clone(),
+                uid: meta.uid.clone(),
+                revision: meta.resource_version,
                 event: event.clone(),
                 at: Instant::now(),
             };
-            all.insert(key.clone(), last);
+            all.insert(key, last);
         }
         !is_known
     }

@@ -70,7 +70,8 @@ impl Scenario {
             }
             "node" | "taint" => Part::Nodes,
             "legacytoken" => Part::Restarts,
-            "binder" | "ephemeral" | "expander" | "pv" | "pvc" | "vac" => Part::Storage,
+            "binder" | "ephemeral" | "expander" => Part::Storage,
+            "pv" | "pvc" | "vac" => Part::Protection,
             _ => Part::Housekeeping,
         }
     }

@@ -17,6 +17,8 @@ pub enum Part {
     Restarts,
     /// Claims and volumes: whoever binds them has an opinion of every claim.
     Storage,
+    /// What keeps claims and volumes that nobody binds.
+    Protection,
 }
 
 /// What scenarios of workloads are about; others would only add noise of their own.
@@ -49,8 +51,8 @@ const NODES: [&str; 2] = ["node-lifecycle-controller", "taint-eviction-controlle
 /// What scenarios are about that restart their manager: this one looks once a day, and when it starts.
 const RESTARTS: [&str; 1] = ["legacy-serviceaccount-token-cleaner-controller"];
 
-/// What scenarios of claims and volumes are about.
-const STORAGE: [&str; 3] = [
+/// What scenarios of claims and volumes are about, each beside what it names.
+const PROTECTION: [&str; 3] = [
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
     "volumeattributesclass-protection-controller",
@@ -79,12 +81,13 @@ const ALLOCATE: &str = "--allocate-node-cidrs";
 const NETWORK: &str = "--cluster-cidr=10.244.0.0/22";
 
 impl Part {
-    pub const ALL: [Part; 5] = [
+    pub const ALL: [Part; 6] = [
         Part::Workloads,
         Part::Housekeeping,
         Part::Nodes,
         Part::Restarts,
         Part::Storage,
+        Part::Protection,
     ];
 
     /// What runs while these scenarios are played: what the part is about, and what they name.
@@ -94,7 +97,7 @@ impl Part {
             Part::Housekeeping => &HOUSEKEEPING,
             Part::Nodes => &NODES,
             Part::Restarts => &RESTARTS,
-            Part::Storage => &STORAGE,
+            Part::Storage | Part::Protection => &PROTECTION,
         };
         let named = scenarios.iter().flat_map(Scenario::controllers);
         let mut all: Vec<String> = own.iter().map(ToString::to_string).chain(named).collect();
@@ -109,7 +112,7 @@ impl Part {
             Part::Housekeeping => &[FINISHED_PODS],
             Part::Nodes => &SHORT_PATIENCE,
             Part::Restarts => &[SHORT_MEMORY, ALLOCATE, NETWORK],
-            Part::Storage => &[],
+            Part::Storage | Part::Protection => &[],
         };
         flags.iter().map(ToString::to_string).collect()
     }
@@ -118,14 +121,22 @@ impl Part {
     pub(crate) fn quiet_at_the_end(self) -> Option<Duration> {
         match self {
             Part::Nodes => Some(LOOKS_AT_NODES),
-            Part::Workloads | Part::Housekeeping | Part::Restarts | Part::Storage => None,
+            Part::Workloads
+            | Part::Housekeeping
+            | Part::Restarts
+            | Part::Storage
+            | Part::Protection => None,
         }
     }
 
     /// How many of its scenarios are played at a time, of those that a machine can carry.
     pub(crate) fn at_a_time(self, most: usize) -> usize {
         match self {
-            Part::Workloads | Part::Housekeeping | Part::Nodes | Part::Storage => most,
+            Part::Workloads
+            | Part::Housekeeping
+            | Part::Nodes
+            | Part::Storage
+            | Part::Protection => most,
             Part::Restarts => 1,
         }
     }

@@ -121,7 +121,11 @@ fn run_real(
 pub(super) fn heartbeats(api: &Api, part: Part) -> Result<Option<Heartbeats>> {
     match part {
         Part::Nodes => Heartbeats::start(api).map(Some),
-        Part::Workloads | Part::Housekeeping | Part::Restarts | Part::Storage => Ok(None),
+        Part::Workloads
+        | Part::Housekeeping
+        | Part::Restarts
+        | Part::Storage
+        | Part::Protection => Ok(None),
     }
 }
 

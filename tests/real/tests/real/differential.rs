@@ -35,6 +35,11 @@ fn scenarios_of_storage_are_the_same_everywhere() {
     agree(Part::Storage);
 }
 
+#[test]
+fn scenarios_of_protection_are_the_same_everywhere() {
+    agree(Part::Protection);
+}
+
 /// `SCENARIOS=rolling,recreate` picks some.
 fn agree(part: Part) {
     let wanted = std::env::var("SCENARIOS").unwrap_or_default();
