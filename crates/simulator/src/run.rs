@@ -263,7 +263,7 @@ impl<'a> Run<'a> {
         oracles.check_converged()?;
         trace.begin_rest();
         tokio::time::sleep(REST).await;
-        trace.check_rest()?;
+        trace.check_rest(oracles.may_complain())?;
         for running in self.cluster.managers() {
             oracles.check_caches(&running.informers)?;
             oracles.check_pending_work(running.identity.as_deref(), &running.metrics)?;

@@ -44,11 +44,21 @@ impl Oracle for AutoscalerOracle {
                 // Who was scaled to zero is left alone.
                 if replicas != 0 {
                     bounded(&hpa, replicas)?;
-                    at_its_end(&hpa, replicas)?;
+                    at_its_end(&hpa)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// UPSTREAM: that a target is not there is told every period.
+    fn may_complain(&self, world: &World) -> bool {
+        let autoscalers = world.store::<HorizontalPodAutoscaler>().list();
+        autoscalers.iter().any(|hpa| {
+            let (namespace, target) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref);
+            let held = world.store::<Deployment>().find(namespace, &target.name);
+            target.kind == "Deployment" && held.is_none()
+        })
     }
 }
 
@@ -103,11 +113,9 @@ const BOUNDED: &str = "autoscalers stay within their bounds";
 pub(super) const CALM: &str = "calm-";
 
 /// A window that is still open would end the rest.
-fn at_its_end(hpa: &HorizontalPodAutoscaler, replicas: i32) -> Verdict {
+fn at_its_end(hpa: &HorizontalPodAutoscaler) -> Verdict {
     let able = conditions::find(&hpa.status.conditions, "AbleToScale");
-    let waits = able.is_some_and(|held| held.reason.ends_with("Stabilized"));
-    let is_least = replicas == hpa.min_replicas();
-    match waits && !is_least {
+    match able.is_some_and(|held| held.reason.ends_with("Stabilized")) {
         true => Err(format!(
             "autoscaler {} waits for its window",
             hpa.metadata.key()

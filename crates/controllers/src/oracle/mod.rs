@@ -71,6 +71,11 @@ pub trait Oracle: Send {
         false
     }
 
+    /// Does it repeat events for ever, as upstream does, because of what users have left?
+    fn may_complain(&self, _world: &World) -> bool {
+        false
+    }
+
     /// May the object stay half deleted for ever, as it does upstream?
     fn may_stay(&self, _world: &World, _plural: &str, _meta: &Meta) -> bool {
         false

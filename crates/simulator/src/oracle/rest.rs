@@ -15,7 +15,9 @@ impl Oracles {
         inner.checks += 1;
         inner.world.run.acting = None;
         inner.ask_all(|oracle, inner| oracle.at_rest(&inner.world))?;
-        inner.events.check()?;
+        inner
+            .events
+            .check(inner.world.now().since(inner.began_at))?;
         inner.check_leftovers()
     }
 
@@ -26,6 +28,13 @@ impl Oracles {
         inner.checks += 1;
         inner.world.run.acting = None;
         inner.ask_all(|oracle, inner| oracle.settled(&inner.world))
+    }
+
+    /// Does a controller have a reason to repeat events for ever?
+    pub(crate) fn may_complain(&self) -> bool {
+        let inner = self.lock();
+        let mut oracles = inner.of.values();
+        oracles.any(|oracle| oracle.may_complain(&inner.world))
     }
 
     /// Does a manager's cache hold what the server holds?

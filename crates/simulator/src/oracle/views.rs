@@ -26,7 +26,7 @@ struct State {
     injector: FaultInjector,
     managers: BTreeMap<usize, Caches>,
     /// What changed lately, by the plural of its kind.
-    changed: BTreeMap<String, BTreeMap<Key, Changed>>,
+    changed: BTreeMap<String, BTreeMap<Key, Vec<Changed>>>,
 }
 
 /// What one manager has been told, by the plural of the kind.
@@ -42,7 +42,7 @@ struct Cache {
     late_deletion_at: Option<MicroTime>,
 }
 
-/// The last change of an object.
+/// A change of an object.
 struct Changed {
     at: MicroTime,
     by: Option<Actor>,
@@ -114,9 +114,13 @@ impl Views {
         let mut state = self.0.lock();
         let at = state.clock.now();
         let changed = state.changed.entry(plural.to_owned()).or_default();
-        changed.retain(|_, before| at.since(before.at) <= SLOW_REACTION);
+        changed.retain(|_, changes| {
+            changes.retain(|before| at.since(before.at) <= SLOW_REACTION);
+            !changes.is_empty()
+        });
         let is_deleted = revision.is_none();
-        changed.insert(key.clone(), Changed { at, by, is_deleted });
+        let changes = changed.entry(key.clone()).or_default();
+        changes.push(Changed { at, by, is_deleted });
         for caches in state.managers.values_mut() {
             if let Some(cache) = caches.get_mut(plural) {
                 // The oldest change that is missing says how old the view is.
@@ -183,7 +187,8 @@ impl Lag for Views {
             return Sight::Unseen;
         }
         let changed = look.changed.and_then(|changed| changed.get(object));
-        match changed.is_some_and(|changed| look.is_news(changed)) {
+        let mut changed = changed.into_iter().flatten();
+        match changed.any(|changed| look.is_news(changed)) {
             true => Sight::News,
             false => Sight::Seen,
         }
@@ -200,7 +205,7 @@ impl Lag for Views {
         {
             return Sight::Unseen;
         }
-        let mut changed = look.changed.into_iter().flat_map(BTreeMap::values);
+        let mut changed = look.all_changed();
         match changed.any(|changed| changed.is_deleted && look.is_news(changed)) {
             true => Sight::News,
             false => Sight::Seen,
@@ -213,7 +218,7 @@ impl Lag for Views {
             return false;
         };
         let mut pending = look.cache.pending.values();
-        let mut changed = look.changed.into_iter().flat_map(BTreeMap::values);
+        let mut changed = look.all_changed();
         pending.any(|pending| pending.at < look.now)
             || look.is_recent(look.cache.late_at)
             || look.is_slow && changed.any(|changed| look.is_news(changed))
@@ -237,7 +242,7 @@ struct Look<'a> {
     /// A request of the controller took its time: what it writes now was decided a while ago.
     is_slow: bool,
     cache: &'a Cache,
-    changed: Option<&'a BTreeMap<Key, Changed>>,
+    changed: Option<&'a BTreeMap<Key, Vec<Changed>>>,
 }
 
 impl State {
@@ -264,6 +269,11 @@ impl State {
 }
 
 impl Look<'_> {
+    fn all_changed(&self) -> impl Iterator<Item = &Changed> {
+        let objects = self.changed.into_iter().flat_map(BTreeMap::values);
+        objects.flatten()
+    }
+
     /// Did something arrive after the writer may have decided?
     fn is_recent(&self, at: Option<MicroTime>) -> bool {
         let window = if self.is_slow {

@@ -27,6 +27,9 @@ const CHANGES_MAX: u64 = 6000;
 /// them write down what they see: 14 changes were counted.
 const CHANGES_A_POD_MAX: u64 = 30;
 
+/// What an autoscaler cannot read it says each time, and that it can again: two statuses, an event and what it scales.
+const CHANGES_A_PERIOD_MAX: u64 = 4;
+
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub name: String,
@@ -179,7 +182,22 @@ impl Scenario {
             }
             most
         });
-        CHANGES_MAX.max(replaced.sum::<u64>() * CHANGES_A_POD_MAX)
+        let most = CHANGES_MAX.max(replaced.sum::<u64>() * CHANGES_A_POD_MAX);
+        most + self.periods_of_autoscalers() * CHANGES_A_PERIOD_MAX
+    }
+
+    /// How often an autoscaler looks at its metrics in the run, if there is one.
+    fn periods_of_autoscalers(&self) -> u64 {
+        let creates = |step: &Step| match &step.action {
+            Action::User(UserAction::Create(target, _)) => {
+                target.resource.kind == "HorizontalPodAutoscaler"
+            }
+            _ => false,
+        };
+        match (self.steps.iter().any(creates), self.steps.last()) {
+            (true, Some(last)) => last.at.as_secs() / 15,
+            _ => 0,
+        }
     }
 
     /// The scenario with just these of its steps.
