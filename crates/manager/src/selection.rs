@@ -128,7 +128,7 @@ mod tests {
     fn a_star_stands_for_the_defaults() {
         check("*", "job-controller", Fate::Runs);
         check("*", "token-cleaner-controller", Fate::Deselected);
-        check("*,tokencleaner", "token-cleaner-controller", Fate::NotBuilt);
+        check("*,tokencleaner", "token-cleaner-controller", Fate::Runs);
         check("*,-job", "job-controller", Fate::Deselected);
     }
 
@@ -162,8 +162,8 @@ mod tests {
         );
         check("*", "service-lb-controller", Fate::Cloud);
         check(
-            "*,bootstrapsigner",
-            "bootstrap-signer-controller",
+            "*",
+            "validatingadmissionpolicy-status-controller",
             Fate::NotBuilt,
         );
     }

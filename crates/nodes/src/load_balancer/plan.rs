@@ -249,7 +249,7 @@ mod tests {
         );
         let asks = "a served asks=192.0.2.1";
         check(RANGE, asks, &["b"], "Publish([192.0.2.1])");
-        let taken = "Refuse(Taken(\"192.0.2.1\", Key { namespace: \"\", name: \"b\" }))";
+        let taken = "Refuse(Taken(\"192.0.2.1\", b))";
         check(RANGE, asks, &["b has=192.0.2.1"], taken);
         let outside = "Refuse(OutOfRange(\"10.0.0.1\", \"192.0.2.0/30\"))";
         check(RANGE, "a served asks=10.0.0.1", &[], outside);
