@@ -167,6 +167,16 @@ fn set_families(context: &Context<'_>, service: &mut Value, causes: &mut Vec<Cau
     set(service, "spec.ipFamilies", families);
 }
 
+/// In the words that upstream has for a dry run, which name a range; where there is none, in the others.
+fn out_of_range(address: &str, ranges: &[Cidr]) -> String {
+    match ranges.first() {
+        Some(range) => format!(
+            "the provided IP ({address}) is not in the valid range. The range of valid IPs is {range}"
+        ),
+        None => "the provided network does not match the current range".to_owned(),
+    }
+}
+
 fn allocate_addresses(
     context: &Context<'_>,
     service: &mut Value,
@@ -204,8 +214,8 @@ fn allocate_addresses(
             let is_ours = parsed.is_some_and(|it| ranges.iter().any(|range| range.assigns(&it)));
             let why = match (own(given), is_ours, taken(given)) {
                 (true, _, _) | (false, true, false) => continue,
-                (false, false, _) => "the provided network does not match the current range",
-                (false, true, true) => "provided IP is already allocated",
+                (false, false, _) => out_of_range(given, &ranges),
+                (false, true, true) => "provided IP is already allocated".to_owned(),
             };
             let message =
                 format!("Invalid value: [\"{given}\"]: failed to allocate IP {given}: {why}");

@@ -285,7 +285,7 @@ fn taken_addresses_and_ports_are_refused() {
     );
     case.refuses(
         service(json!({"clusterIP": "10.9.9.9", "ports": [{"port": 1}]})),
-        "Service \"s\" is invalid: spec.clusterIPs: Invalid value: [\"10.9.9.9\"]: failed to allocate IP 10.9.9.9: the provided network does not match the current range",
+        "Service \"s\" is invalid: spec.clusterIPs: Invalid value: [\"10.9.9.9\"]: failed to allocate IP 10.9.9.9: the provided IP (10.9.9.9) is not in the valid range. The range of valid IPs is 10.0.0.0/24",
     );
     case.refuses(
         service(json!({"type": "NodePort", "ports": [{"port": 1, "nodePort": 30001}]})),

@@ -124,6 +124,8 @@ fn events(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String, 
                 .as_str()
                 .is_some_and(|name| name.starts_with(&own))
     }));
+    // kube-apiserver's own loop, which repairs what it has not written yet itself.
+    all.retain(|event| event["reason"] != "ClusterIPNotAllocated");
     for event in all {
         let text = |value: &Value| names.text(value.as_str().unwrap_or(""));
         let involved = &event["involvedObject"];
