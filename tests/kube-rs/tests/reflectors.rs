@@ -198,7 +198,7 @@ async fn look(server: &mut dyn Server, namespace: &str, config: watcher::Config)
     seen.lines.push("cut off".to_owned());
     proxy.cut();
     create(server, "b");
-    proxy.mend();
+    proxy.fix();
     seen.until("applied b=1").await;
 
     seen.lines
@@ -207,7 +207,7 @@ async fn look(server: &mut dyn Server, namespace: &str, config: watcher::Config)
     create(server, "c");
     delete(server, "early");
     server.forget();
-    proxy.mend();
+    proxy.fix();
     seen.until("listed").await;
     change(server, "c", "2");
     seen.until("applied c=2").await;
