@@ -166,6 +166,22 @@ fn generated_name(metadata: &Value) -> Option<(&str, &str)> {
     (name.strip_prefix(prefix)?.len() == GENERATED_SUFFIX).then_some((name, prefix))
 }
 
+/// A message about a pod that was refused, with the prefix of its name alone: one that was refused after the writes were read is
+/// known to nobody else.
+pub(crate) fn without_refused_name(message: &str) -> String {
+    let Some((before, rest)) = message.split_once("pods \"") else {
+        return message.to_owned();
+    };
+    match rest.split_once("\" is forbidden") {
+        Some((name, after)) if !name.ends_with('*') && name.is_ascii() => {
+            let kept = name.len().saturating_sub(GENERATED_SUFFIX);
+            let prefix = &name[..kept];
+            format!("{before}pods \"{prefix}*\" is forbidden{after}")
+        }
+        _ => message.to_owned(),
+    }
+}
+
 /// The name of a pod that was refused: the server had made it up already and quotes it in its answer,
 /// unless it was refused so early that there is a prefix only.
 fn refused_pod(entry: &Entry) -> Option<&str> {
@@ -315,6 +331,18 @@ mod tests {
             "responseObject": object, "requestReceivedTimestamp": "",
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn a_pod_that_nobody_knows_is_called_by_its_prefix() {
+        let check = |message: &str, expected: &str| {
+            assert_eq!(without_refused_name(message), expected);
+        };
+        let late = "Error creating: pods \"work-d4jd8\" is forbidden: exceeded quota: two";
+        let known = "Error creating: pods \"work-*\" is forbidden: exceeded quota: two";
+        check(late, known);
+        check(known, known);
+        check("Created pod: work-d4jd8", "Created pod: work-d4jd8");
     }
 
     #[test]

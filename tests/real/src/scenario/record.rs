@@ -134,6 +134,7 @@ fn events(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String, 
         let message = message
             .strip_prefix(normalise::COMBINED)
             .unwrap_or(&message);
+        let message = normalise::without_refused_name(message);
         let line = format!(
             "{} {} {}/{} {}: {}",
             text(&event["type"]),
