@@ -213,7 +213,7 @@ async fn a_new_range_is_protected_made_ready_and_gives_out_addresses() {
         early
             .unwrap_err()
             .to_string()
-            .contains("the provided network does not match the current range"),
+            .contains("is not in the valid range"),
         "it is not ready yet"
     );
     world.settle().await;
