@@ -41,11 +41,30 @@ impl Display for Tick {
 /// Brings one object towards what it should be. Called for one key at a time, never twice at once
 /// for the same key. What it decides, and why, goes into the report.
 pub trait Reconcile<K = Key>: Send + Sync + 'static {
-    fn reconcile<'a>(
+    fn reconcile(
+        &self,
+        key: &K,
+        report: &Report<'_>,
+    ) -> impl Future<Output = Result<Next, Error>> + Send;
+}
+
+/// A [`Reconcile`] of whatever type, as the loop holds it.
+pub trait AnyReconcile<K>: Send + Sync + 'static {
+    fn reconcile_boxed<'a>(
         &'a self,
         key: &'a K,
         report: &'a Report<'_>,
     ) -> BoxFuture<'a, Result<Next, Error>>;
+}
+
+impl<K: Sync, R: Reconcile<K>> AnyReconcile<K> for R {
+    fn reconcile_boxed<'a>(
+        &'a self,
+        key: &'a K,
+        report: &'a Report<'_>,
+    ) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.reconcile(key, report))
+    }
 }
 
 /// What to do with a key that was reconciled.
@@ -106,7 +125,7 @@ impl Error {
 pub struct Controller<K = Key> {
     pub name: &'static str,
     pub queue: Arc<Queue<K>>,
-    pub reconciler: Arc<dyn Reconcile<K>>,
+    pub reconciler: Arc<dyn AnyReconcile<K>>,
     pub workers: usize,
     /// A key that failed this often is dropped until it changes again.
     pub retries_max: Option<u32>,
@@ -170,7 +189,7 @@ impl<K: LoopKey> Controller<K> {
     pub fn plain(
         name: &'static str,
         queue: Arc<Queue<K>>,
-        reconciler: Arc<dyn Reconcile<K>>,
+        reconciler: Arc<dyn AnyReconcile<K>>,
         clock: Clock,
     ) -> Controller<K> {
         Controller {
@@ -232,7 +251,7 @@ impl<K: LoopKey> Controller<K> {
     /// One reconcile, with what it decided on record: tests call it without a queue.
     pub async fn reconcile(&self, key: &K) -> Result<Next, Error> {
         let report = Report::new(self.name, &self.decisions, self.clock.now());
-        let outcome = self.reconciler.reconcile(key, &report).await;
+        let outcome = self.reconciler.reconcile_boxed(key, &report).await;
         match &outcome {
             // Waiting for our own writes is no failure, and says nothing about the decision.
             Err(Error::Stale { .. }) => {}
@@ -354,16 +373,12 @@ mod tests {
     }
 
     impl Reconcile for Scripted {
-        fn reconcile<'a>(
-            &'a self,
-            key: &'a Key,
-            _: &'a Report<'_>,
-        ) -> BoxFuture<'a, Result<Next, Error>> {
+        async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
             let mut calls = self.calls.lock();
             calls.push((self.start.elapsed().as_millis(), key.to_string()));
             let count = calls.len();
             drop(calls);
-            Box::pin(async move { (self.script)(count) })
+            (self.script)(count)
         }
     }
 
@@ -431,24 +446,18 @@ mod tests {
     }
 
     impl Reconcile for Slow {
-        fn reconcile<'a>(
-            &'a self,
-            key: &'a Key,
-            _: &'a Report<'_>,
-        ) -> BoxFuture<'a, Result<Next, Error>> {
-            Box::pin(async move {
-                {
-                    let mut in_hand = self.in_hand.lock();
-                    assert!(!in_hand.contains(&key.to_string()), "{key} is in two hands");
-                    in_hand.push(key.to_string());
-                    let mut most = self.most.lock();
-                    *most = (*most).max(in_hand.len());
-                }
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                let done = key.to_string();
-                self.in_hand.lock().retain(|held| *held != done);
-                Ok(Next::AwaitChange)
-            })
+        async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
+            {
+                let mut in_hand = self.in_hand.lock();
+                assert!(!in_hand.contains(&key.to_string()), "{key} is in two hands");
+                in_hand.push(key.to_string());
+                let mut most = self.most.lock();
+                *most = (*most).max(in_hand.len());
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let done = key.to_string();
+            self.in_hand.lock().retain(|held| *held != done);
+            Ok(Next::AwaitChange)
         }
     }
 
@@ -530,11 +539,7 @@ mod tests {
     struct Clumsy(Mutex<u32>);
 
     impl Reconcile for Clumsy {
-        fn reconcile<'a>(
-            &'a self,
-            key: &'a Key,
-            report: &'a Report<'_>,
-        ) -> BoxFuture<'a, Result<Next, Error>> {
+        async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
             let object = api::ObjectId::named::<api::kinds::Pod>(key);
             report.decide(object, [api::decision::Line::acts("Creates", "creates 1")]);
             let mut calls = self.0.lock();
@@ -546,7 +551,7 @@ mod tests {
                 }),
                 _ => Ok(Next::AwaitChange),
             };
-            Box::pin(std::future::ready(outcome))
+            outcome
         }
     }
 

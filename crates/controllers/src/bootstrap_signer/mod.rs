@@ -25,7 +25,6 @@ use std::sync::Arc;
 use api::decision::Line;
 use api::kinds::{CLUSTER_INFO_CONFIG_MAP, CLUSTER_INFO_NAMESPACE, ConfigMap, Secret};
 use api::{Istr, Key, ObjectId, Resource};
-use futures_util::future::BoxFuture;
 use runtime::rate_limit::Backoff;
 use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 use serde_json::{Value, json};
@@ -80,17 +79,7 @@ pub struct BootstrapSigner {
 }
 
 impl Reconcile for BootstrapSigner {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl BootstrapSigner {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(held) = self.config_maps.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -108,7 +97,9 @@ impl BootstrapSigner {
             None => Next::AwaitChange,
         })
     }
+}
 
+impl BootstrapSigner {
     /// The role allows no patch, so the whole map goes back with our entries set right.
     async fn update(&self, held: &ConfigMap, data: &BTreeMap<String, Istr>) -> Result<(), Error> {
         let mut body = json!({

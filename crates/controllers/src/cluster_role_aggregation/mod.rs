@@ -21,7 +21,6 @@ use api::decision::Line;
 use api::kinds::{ClusterRole, PolicyRule};
 use api::{Key, ObjectId, Resource};
 use client::Patch;
-use futures_util::future::BoxFuture;
 use runtime::rate_limit::Backoff;
 use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 use serde_json::json;
@@ -101,17 +100,7 @@ pub fn aggregate(
 }
 
 impl Reconcile for Aggregation {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl Aggregation {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(role) = self.roles.get(key) else {
             return Ok(Next::AwaitChange);
         };

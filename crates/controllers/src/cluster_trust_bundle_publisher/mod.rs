@@ -27,7 +27,6 @@ use api::decision::Line;
 use api::kinds::{AlphaClusterTrustBundle, ClusterTrustBundle, TrustBundle};
 use api::{Key, ObjectId, Resource};
 use client::DeleteOptions;
-use futures_util::future::BoxFuture;
 use runtime::controller::Tick;
 use runtime::rate_limit::Backoff;
 use runtime::{
@@ -166,19 +165,13 @@ struct Publisher<B> {
 }
 
 impl<B: TrustBundle> Reconcile<Tick> for Publisher<B> {
-    fn reconcile<'a>(
-        &'a self,
-        _: &'a Tick,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async move {
-            let start = Instant::now();
-            let result = self.sync(report).await;
-            let measured = &self.publishing.measured;
-            measured.on_sync(start, result.as_ref().err());
-            result?;
-            Ok(Next::AwaitChange)
-        })
+    async fn reconcile(&self, _: &Tick, report: &Report<'_>) -> Result<Next, Error> {
+        let start = Instant::now();
+        let result = self.sync(report).await;
+        let measured = &self.publishing.measured;
+        measured.on_sync(start, result.as_ref().err());
+        result?;
+        Ok(Next::AwaitChange)
     }
 }
 

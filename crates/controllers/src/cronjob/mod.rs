@@ -43,7 +43,6 @@ use std::sync::Arc;
 use api::decision::{Explain, Line};
 use api::kinds::{CronJob, Job};
 use api::{Key, MicroTime, ObjectId, Resource, Time};
-use futures_util::future::BoxFuture;
 use prometheus::Histogram;
 use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
@@ -120,12 +119,8 @@ pub struct CronJobs {
 struct Syncs(Arc<CronJobs>);
 
 impl Reconcile for Syncs {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.0.sync(key, report))
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        self.0.sync(key, report).await
     }
 }
 

@@ -27,7 +27,6 @@ use api::kinds::{
     CERTIFICATE_APPROVED, CertificateSigningRequest, CertificateSigningRequestStatus,
 };
 use api::{Istr, Key, ObjectId, Resource, ResourceType};
-use futures_util::future::BoxFuture;
 use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -79,17 +78,7 @@ pub struct ApprovingController {
 }
 
 impl Reconcile for ApprovingController {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl ApprovingController {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(request) = self.requests.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -114,7 +103,9 @@ impl ApprovingController {
         }));
         Ok(Next::WithBackoff)
     }
+}
 
+impl ApprovingController {
     /// May whoever asked have it without being asked themselves?
     async fn is_allowed(
         &self,

@@ -25,7 +25,6 @@ use api::decision::Line;
 use api::kinds::CertificateSigningRequest;
 use api::{ObjectId, Resource};
 use client::DeleteOptions;
-use futures_util::future::BoxFuture;
 use runtime::controller::Tick;
 use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 
@@ -68,15 +67,9 @@ pub struct Cleaner {
 }
 
 impl Reconcile<Tick> for Cleaner {
-    fn reconcile<'a>(
-        &'a self,
-        _: &'a Tick,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async move {
-            self.clean(report).await;
-            Ok(Next::AwaitChange)
-        })
+    async fn reconcile(&self, _: &Tick, report: &Report<'_>) -> Result<Next, Error> {
+        self.clean(report).await;
+        Ok(Next::AwaitChange)
     }
 }
 

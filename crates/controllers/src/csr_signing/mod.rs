@@ -37,7 +37,6 @@ use api::kinds::{CERTIFICATE_FAILED, CertificateSigningRequest, CertificateSigni
 use api::{Istr, Key, ObjectId, Resource, Rng};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use futures_util::future::BoxFuture;
 use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 
 use crate::Descriptor;
@@ -115,17 +114,7 @@ pub struct SigningController {
 }
 
 impl Reconcile for SigningController {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl SigningController {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(request) = self.requests.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -155,7 +144,9 @@ impl SigningController {
             },
         }
     }
+}
 
+impl SigningController {
     fn sign(
         &self,
         request: &CertificateSigningRequest,

@@ -42,7 +42,6 @@ use api::kinds::{
 };
 use api::syntax::go_quote;
 use api::{Key, LabelSet, Meta, MicroTime, ObjectId, Resource};
-use futures_util::future::BoxFuture;
 use runtime::events::{EventType, ObjectRef, Recorder};
 use runtime::{
     Change, Context, Controller, Error, Loop, Next, Queue, Reconcile, Report, Runnable, Store,
@@ -204,20 +203,7 @@ pub struct Budgets {
 }
 
 impl Reconcile for Budgets {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-/// How often a kind that nobody serves is asked for again: as often as upstream forgets what is served.
-const UNSERVED_RETRY: Duration = Duration::from_secs(30);
-
-impl Budgets {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         self.consistency.check(key)?;
         let Some(budget) = self.budgets.get(key) else {
             self.consistency.forget(key);
@@ -240,7 +226,12 @@ impl Budgets {
             Err(failure) => self.fail(key, &budget, failure, now, report).await,
         }
     }
+}
 
+/// How often a kind that nobody serves is asked for again: as often as upstream forgets what is served.
+const UNSERVED_RETRY: Duration = Duration::from_secs(30);
+
+impl Budgets {
     /// By name, so that what is said about them does not depend on chance.
     fn pods_under(&self, budget: &PodDisruptionBudget) -> Result<Vec<Arc<Pod>>, CountError> {
         let selector =

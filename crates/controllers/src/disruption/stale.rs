@@ -7,7 +7,6 @@ use api::decision::Line;
 use api::kinds::Pod;
 use api::{Key, MicroTime, ObjectId, Resource};
 use client::Patch;
-use futures_util::future::BoxFuture;
 use runtime::rate_limit::Backoff;
 use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 use serde_json::json;
@@ -57,17 +56,7 @@ struct StalePods {
 }
 
 impl Reconcile for StalePods {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl StalePods {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let now = self.context.clock.now();
         let Some(pod) = self.pods.get(key) else {
             return Ok(Next::AwaitChange);
@@ -84,7 +73,9 @@ impl StalePods {
             }
         }
     }
+}
 
+impl StalePods {
     /// On top of what was read: whoever announces it anew in between is right.
     async fn take_back(&self, pod: &Pod, now: MicroTime) -> Result<(), client::Error> {
         let meta = &pod.metadata;

@@ -29,7 +29,6 @@ use std::time::Duration;
 use api::kinds::{ENDPOINT_CONTROLLER, ENDPOINTS_MANAGED_BY, Endpoints, Metadata, Pod, Service};
 use api::{Key, ObjectId, Resource, Uid};
 use client::DeleteOptions;
-use futures_util::future::BoxFuture;
 use runtime::rate_limit::Backoff;
 use runtime::{
     Change, Context, Controller, Error, EventType, Loop, Next, ObjectRef, Reconcile, Report, Store,
@@ -266,14 +265,8 @@ impl EndpointsController {
 }
 
 impl Reconcile for EndpointsController {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async move {
-            self.sync(key, report).await?;
-            Ok(Next::AwaitChange)
-        })
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        self.sync(key, report).await?;
+        Ok(Next::AwaitChange)
     }
 }

@@ -44,7 +44,6 @@ use std::time::Duration;
 use api::collections::HashMap;
 use api::kinds::{EndpointSlice, Node, Pod, Service};
 use api::{Istr, Key, ObjectId, Resource};
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use runtime::controller::Tick;
 use runtime::rate_limit::Backoff;
@@ -298,17 +297,11 @@ impl EndpointSlices {
 }
 
 impl Reconcile for EndpointSlices {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async move {
-            let result = self.sync(key, report).await;
-            self.metrics.synced(result.as_ref().err());
-            result?;
-            Ok(Next::AwaitChange)
-        })
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        let result = self.sync(key, report).await;
+        self.metrics.synced(result.as_ref().err());
+        result?;
+        Ok(Next::AwaitChange)
     }
 }
 
@@ -370,15 +363,11 @@ struct NodeChanges {
 }
 
 impl Reconcile<Tick> for NodeChanges {
-    fn reconcile<'a>(
-        &'a self,
-        _: &'a Tick,
-        _: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
+    async fn reconcile(&self, _: &Tick, _: &Report<'_>) -> Result<Next, Error> {
         for key in self.topology.overloaded(&self.nodes) {
             self.services.add(key);
         }
-        Box::pin(std::future::ready(Ok(Next::AwaitChange)))
+        Ok(Next::AwaitChange)
     }
 }
 

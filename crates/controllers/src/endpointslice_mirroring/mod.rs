@@ -29,7 +29,6 @@ use api::decision::Line;
 use api::kinds::{EndpointSlice, Endpoints, Metadata, Service};
 use api::{Key, ObjectId, Resource};
 use client::DeleteOptions;
-use futures_util::future::BoxFuture;
 use runtime::rate_limit::Backoff;
 use runtime::{
     Change, Context, Controller, Error, EventType, Loop, Next, ObjectRef, Reconcile, Report, Store,
@@ -375,17 +374,11 @@ fn explain(plan: &Plan<'_>) -> Vec<Line> {
 }
 
 impl Reconcile for Mirroring {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async move {
-            let began = Instant::now();
-            let result = self.sync(key, report).await;
-            self.metrics.took(began.elapsed());
-            result?;
-            Ok(Next::AwaitChange)
-        })
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        let began = Instant::now();
+        let result = self.sync(key, report).await;
+        self.metrics.took(began.elapsed());
+        result?;
+        Ok(Next::AwaitChange)
     }
 }

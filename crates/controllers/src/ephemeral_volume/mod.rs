@@ -27,7 +27,6 @@ use std::sync::Arc;
 use api::json::Node;
 use api::kinds::{PersistentVolumeClaim, Pod};
 use api::{Key, ObjectId, Resource};
-use futures_util::future::BoxFuture;
 use prometheus::IntCounter;
 use runtime::events::{EventType, ObjectRef};
 use runtime::metrics::Stability;
@@ -117,17 +116,7 @@ pub struct EphemeralVolumes {
 }
 
 impl Reconcile for EphemeralVolumes {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl EphemeralVolumes {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(pod) = self.pods.get(key) else {
             self.consistency.forget(key);
             return Ok(Next::AwaitChange);
@@ -153,7 +142,9 @@ impl EphemeralVolumes {
         }
         Ok(Next::AwaitChange)
     }
+}
 
+impl EphemeralVolumes {
     /// The whole pod, if it is still that one.
     async fn read(&self, pod: &Pod) -> Result<Option<Node>, Error> {
         let (client, meta) = (&self.context.client, &pod.metadata);

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Istr, ResourceType, Uid};
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use prometheus::IntCounter;
 use runtime::controller::Tick;
@@ -152,35 +152,21 @@ struct Orphaning(Arc<Collector>);
 struct Discovering(Arc<Collector>);
 
 impl Reconcile<Uid> for Deleting {
-    fn reconcile<'a>(
-        &'a self,
-        uid: &'a Uid,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.0.attempt_to_delete(uid, report))
+    async fn reconcile(&self, uid: &Uid, report: &Report<'_>) -> Result<Next, Error> {
+        self.0.attempt_to_delete(uid, report).await
     }
 }
 
 impl Reconcile<Uid> for Orphaning {
-    fn reconcile<'a>(
-        &'a self,
-        uid: &'a Uid,
-        _: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.0.attempt_to_orphan(uid))
+    async fn reconcile(&self, uid: &Uid, _: &Report<'_>) -> Result<Next, Error> {
+        self.0.attempt_to_orphan(uid).await
     }
 }
 
 impl Reconcile<Tick> for Discovering {
-    fn reconcile<'a>(
-        &'a self,
-        _: &'a Tick,
-        _: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async {
-            self.0.sync_monitors().await;
-            Ok(Next::AwaitChange)
-        })
+    async fn reconcile(&self, _: &Tick, _: &Report<'_>) -> Result<Next, Error> {
+        self.0.sync_monitors().await;
+        Ok(Next::AwaitChange)
     }
 }
 

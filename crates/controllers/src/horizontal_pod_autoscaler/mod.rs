@@ -44,7 +44,6 @@ use api::decision::Line;
 use api::kinds::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, Pod};
 use api::selector::Selector;
 use api::{Clock, Gate, Key, ObjectId, Resource, ResourceType};
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use runtime::events::{EventType, ObjectRef};
 use runtime::rate_limit::Backoff;
@@ -187,21 +186,15 @@ pub struct Autoscalers {
 }
 
 impl Reconcile for Autoscalers {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async move {
-            let Some(hpa) = self.autoscalers.get(key) else {
-                self.measures.forget(&key.namespace, &key.name);
-                return Ok(Next::AwaitChange);
-            };
-            let begun = Instant::now();
-            let (change, outcome) = self.sync(key, &hpa, report).await;
-            self.measures.on_sync(change, outcome, begun.elapsed());
-            Ok(Next::After(self.until_due(key)))
-        })
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        let Some(hpa) = self.autoscalers.get(key) else {
+            self.measures.forget(&key.namespace, &key.name);
+            return Ok(Next::AwaitChange);
+        };
+        let begun = Instant::now();
+        let (change, outcome) = self.sync(key, &hpa, report).await;
+        self.measures.on_sync(change, outcome, begun.elapsed());
+        Ok(Next::After(self.until_due(key)))
     }
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use api::kinds::{Job, Pod};
 use api::{Key, Resource};
-use futures_util::future::BoxFuture;
 use runtime::triggers::resolve_owner;
 use runtime::{Context, Error, Next, Reconcile, Report, Store};
 
@@ -18,22 +17,16 @@ pub struct OrphanPods {
 }
 
 impl Reconcile for OrphanPods {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        _: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async move {
-            if let Some(pod) = self.pods.get(key)
-                && is_held_in_vain(&self.jobs, &pod)
-            {
-                match remove_finalizer(&self.context.client, &pod).await {
-                    Err(error) if !error.is_not_found() => return Err(error.into()),
-                    _ => {}
-                }
+    async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
+        if let Some(pod) = self.pods.get(key)
+            && is_held_in_vain(&self.jobs, &pod)
+        {
+            match remove_finalizer(&self.context.client, &pod).await {
+                Err(error) if !error.is_not_found() => return Err(error.into()),
+                _ => {}
             }
-            Ok(Next::AwaitChange)
-        })
+        }
+        Ok(Next::AwaitChange)
     }
 }
 

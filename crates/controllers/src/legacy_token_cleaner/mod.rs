@@ -30,7 +30,6 @@ use api::decision::Line;
 use api::kinds::{ConfigMap, Pod, Secret, ServiceAccount};
 use api::{Istr, ObjectId, Resource, Time};
 use client::{Client, DeleteOptions, ListOptions, Patch};
-use futures_util::future::BoxFuture;
 use runtime::controller::Tick;
 use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 use serde_json::json;
@@ -97,17 +96,11 @@ pub fn controller(
 }
 
 impl Reconcile<Tick> for LegacyTokenCleaner {
-    fn reconcile<'a>(
-        &'a self,
-        _: &'a Tick,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async move {
-            if let Err(reason) = self.clean(report).await {
-                tracing::warn!(reason, "cannot look for unused tokens today");
-            }
-            Ok(Next::AwaitChange)
-        })
+    async fn reconcile(&self, _: &Tick, report: &Report<'_>) -> Result<Next, Error> {
+        if let Err(reason) = self.clean(report).await {
+            tracing::warn!(reason, "cannot look for unused tokens today");
+        }
+        Ok(Next::AwaitChange)
     }
 }
 

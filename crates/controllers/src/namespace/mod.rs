@@ -27,7 +27,6 @@ use std::time::Duration;
 
 use api::kinds::{Namespace, NamespaceStatus};
 use api::{Istr, Key, MicroTime, ObjectId, Resource};
-use futures_util::future::BoxFuture;
 use runtime::rate_limit::Backoff;
 use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 use serde_json::json;
@@ -91,17 +90,7 @@ pub struct NamespaceController {
 }
 
 impl Reconcile for NamespaceController {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl NamespaceController {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         if self.namespaces.get(key).is_none() {
             return Ok(Next::AwaitChange);
         }
@@ -135,7 +124,9 @@ impl NamespaceController {
         self.finalize(namespace).await?;
         Ok(Next::AwaitChange)
     }
+}
 
+impl NamespaceController {
     async fn get(&self, name: &str) -> Result<Option<Namespace>, Error> {
         match self.context.client.get_as::<Namespace>("", name).await {
             Ok(namespace) => Ok(Some(namespace)),

@@ -33,7 +33,6 @@ use api::decision::Line;
 use api::kinds::Node;
 use api::{Cidr, Key, ObjectId, Resource};
 use client::Patch;
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use runtime::events::{EventType, ObjectRef};
 use runtime::rate_limit::Backoff;
@@ -132,17 +131,7 @@ struct NodeIpam {
 }
 
 impl Reconcile for NodeIpam {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl NodeIpam {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(node) = self.nodes.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -171,7 +160,9 @@ impl NodeIpam {
             }
         }
     }
+}
 
+impl NodeIpam {
     /// Nothing can be given to the node, or what it has is not ours.
     fn refuse(&self, node: &Node, refusal: Refusal, report: &Report<'_>) -> Result<Next, Error> {
         let about = ObjectId::of(node);

@@ -42,7 +42,6 @@ use std::time::Duration;
 use api::decision::Line;
 use api::kinds::{Lease, Node, Pod};
 use api::{Clock, Gate, Key, MicroTime, ObjectId, Resource, Uid};
-use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use runtime::controller::Tick;
 use runtime::rate_limit::Backoff;
@@ -235,45 +234,27 @@ struct Monitor(Arc<Lifecycle>);
 struct Tainter(Arc<Lifecycle>);
 
 impl Reconcile for Nodes {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.0.sync_node(key, report))
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        self.0.sync_node(key, report).await
     }
 }
 
 impl Reconcile for Pods {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        _: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.0.sync_pod(key))
+    async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
+        self.0.sync_pod(key).await
     }
 }
 
 impl Reconcile<Tick> for Monitor {
-    fn reconcile<'a>(
-        &'a self,
-        _: &'a Tick,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async {
-            self.0.monitor_node_health(report).await;
-            Ok(Next::AwaitChange)
-        })
+    async fn reconcile(&self, _: &Tick, report: &Report<'_>) -> Result<Next, Error> {
+        self.0.monitor_node_health(report).await;
+        Ok(Next::AwaitChange)
     }
 }
 
 impl Reconcile for Tainter {
-    fn reconcile<'a>(
-        &'a self,
-        zone: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async { Ok(self.0.taint_next(&zone.name, report).await) })
+    async fn reconcile(&self, zone: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        Ok(self.0.taint_next(&zone.name, report).await)
     }
 }
 

@@ -50,7 +50,6 @@ use std::time::Duration;
 use api::decision::Line;
 use api::kinds::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
 use api::{Istr, Key, ObjectId, Resource};
-use futures_util::future::BoxFuture;
 use runtime::controller::Tick;
 use runtime::events::ObjectRef;
 use runtime::rate_limit::Backoff;
@@ -211,31 +210,19 @@ struct ForVolumes(Arc<Binder>);
 struct Resync(Arc<Binder>);
 
 impl Reconcile for ForClaims {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.0.sync_claim(key, report))
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        self.0.sync_claim(key, report).await
     }
 }
 
 impl Reconcile for ForVolumes {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.0.sync_volume(key, report))
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        self.0.sync_volume(key, report).await
     }
 }
 
 impl Reconcile<Tick> for Resync {
-    fn reconcile<'a>(
-        &'a self,
-        _: &'a Tick,
-        _: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
+    async fn reconcile(&self, _: &Tick, _: &Report<'_>) -> Result<Next, Error> {
         let Resync(binder) = self;
         for claim in binder.claims.store().list() {
             binder.claim_queue.add(claim.key());
@@ -243,7 +230,7 @@ impl Reconcile<Tick> for Resync {
         for volume in binder.volumes.store().list() {
             binder.volume_queue.add(volume.key());
         }
-        Box::pin(async { Ok(Next::AwaitChange) })
+        Ok(Next::AwaitChange)
     }
 }
 

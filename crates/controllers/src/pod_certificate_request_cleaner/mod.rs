@@ -20,7 +20,6 @@ use api::decision::Line;
 use api::kinds::PodCertificateRequest;
 use api::{MicroTime, ObjectId, Resource};
 use client::DeleteOptions;
-use futures_util::future::BoxFuture;
 use runtime::controller::Tick;
 use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 
@@ -67,23 +66,17 @@ pub fn is_old(request: &PodCertificateRequest, now: MicroTime) -> bool {
 }
 
 impl Reconcile<Tick> for Cleaner {
-    fn reconcile<'a>(
-        &'a self,
-        _: &'a Tick,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async move {
-            let now = self.context.clock.now();
-            for request in self.requests.list() {
-                if is_old(&request, now) {
-                    let line = Line::acts("Deletes", "deletes it");
-                    let line = line.because("it is older than 15 minutes");
-                    report.decide(ObjectId::of(&*request), [line]);
-                    self.delete(&request).await;
-                }
+    async fn reconcile(&self, _: &Tick, report: &Report<'_>) -> Result<Next, Error> {
+        let now = self.context.clock.now();
+        for request in self.requests.list() {
+            if is_old(&request, now) {
+                let line = Line::acts("Deletes", "deletes it");
+                let line = line.because("it is older than 15 minutes");
+                report.decide(ObjectId::of(&*request), [line]);
+                self.delete(&request).await;
             }
-            Ok(Next::AwaitChange)
-        })
+        }
+        Ok(Next::AwaitChange)
     }
 }
 

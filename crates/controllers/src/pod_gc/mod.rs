@@ -27,7 +27,6 @@ use api::decision::Line;
 use api::kinds::{Node, Pod};
 use api::{Istr, MicroTime, ObjectId, Resource};
 use client::{DeleteOptions, Patch};
-use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
 use prometheus::IntCounterVec;
@@ -115,15 +114,9 @@ pub fn controller(context: &Context, threshold: i32) -> Controller<Tick> {
 const EXPLAINED_MAX: usize = 100;
 
 impl Reconcile<Tick> for PodCollector {
-    fn reconcile<'a>(
-        &'a self,
-        _: &'a Tick,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async move {
-            self.collect(report).await;
-            Ok(Next::AwaitChange)
-        })
+    async fn reconcile(&self, _: &Tick, report: &Report<'_>) -> Result<Next, Error> {
+        self.collect(report).await;
+        Ok(Next::AwaitChange)
     }
 }
 

@@ -21,7 +21,6 @@ use std::sync::Arc;
 use api::decision::Line;
 use api::kinds::{PV_PROTECTION, PersistentVolume};
 use api::{Key, ObjectId, Resource};
-use futures_util::future::BoxFuture;
 use runtime::rate_limit::Backoff;
 use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 
@@ -76,17 +75,7 @@ fn plan(volume: &PersistentVolume) -> Option<Need> {
 }
 
 impl Reconcile for VolumeProtection {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl VolumeProtection {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(volume) = self.volumes.get(key) else {
             return Ok(Next::AwaitChange);
         };

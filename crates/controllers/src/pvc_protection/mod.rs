@@ -31,7 +31,6 @@ use std::sync::Arc;
 
 use api::kinds::{PVC_PROTECTION, PersistentVolumeClaim, Pod};
 use api::{Gate, Key, ObjectId, Resource};
-use futures_util::future::BoxFuture;
 use runtime::rate_limit::Backoff;
 use runtime::{Change, Context, Controller, Error, Loop, Next, Queue, Reconcile, Report, Store};
 
@@ -107,17 +106,7 @@ pub struct ClaimProtection {
 }
 
 impl Reconcile for ClaimProtection {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl ClaimProtection {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(claim) = self.claims.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -146,7 +135,9 @@ impl ClaimProtection {
         }
         Ok(Next::AwaitChange)
     }
+}
 
+impl ClaimProtection {
     /// Is the claim unused, if its condition does not say so already?
     async fn changed_use(&self, claim: &PersistentVolumeClaim) -> Result<Option<bool>, Error> {
         let unused = self.user(claim, Use::Reference).await?.is_none();

@@ -34,12 +34,11 @@ mod tests;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use api::collections::HashMap;
+use api::collections::{HashMap, HashSet};
 use api::decision::Explain;
 use api::kinds::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
 use api::quota::{self, Evaluator, Item};
 use api::{Gate, Key, MicroTime, ObjectId, Resource};
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use runtime::controller::Tick;
 use runtime::informer::{MetadataChange, MetadataListener, MetadataStreams};
@@ -197,10 +196,19 @@ pub struct Quotas {
     /// Devices count in the notation of extended resources, too.
     extended: bool,
     /// A quota may be in both queues, and is in one hand.
-    busy: Mutex<HashMap<Key, ()>>,
+    busy: Mutex<HashSet<Key>>,
     /// Since when a quota has been waiting for caches, and at which revision of it.
     stale: Mutex<HashMap<Key, (u64, MicroTime)>>,
     this: Weak<Quotas>,
+}
+
+/// A quota that is in hand, until this goes: also if the sync of it panics.
+struct Held<'a>(&'a Mutex<HashSet<Key>>, &'a Key);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.lock().remove(self.1);
+    }
 }
 
 struct Syncs(Arc<Quotas>);
@@ -208,49 +216,37 @@ struct Discovers(Arc<Quotas>);
 struct Recounts(Arc<Quotas>);
 
 impl Reconcile for Syncs {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async move {
-            if self.0.busy.lock().insert(key.clone(), ()).is_some() {
-                return Ok(Next::After(STALE_RETRY));
-            }
-            let done = self.0.sync(key, report).await;
-            self.0.busy.lock().remove(key);
-            done
-        })
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        let Some(_held) = self.0.hold(key) else {
+            return Ok(Next::After(STALE_RETRY));
+        };
+        self.0.sync(key, report).await
     }
 }
 
 impl Reconcile<Tick> for Discovers {
-    fn reconcile<'a>(
-        &'a self,
-        _: &'a Tick,
-        _: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async {
-            self.0.discover().await;
-            Ok(Next::AwaitChange)
-        })
+    async fn reconcile(&self, _: &Tick, _: &Report<'_>) -> Result<Next, Error> {
+        self.0.discover().await;
+        Ok(Next::AwaitChange)
     }
 }
 
 impl Reconcile<Tick> for Recounts {
-    fn reconcile<'a>(
-        &'a self,
-        _: &'a Tick,
-        _: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
+    async fn reconcile(&self, _: &Tick, _: &Report<'_>) -> Result<Next, Error> {
         for quota in self.0.quotas.list() {
             self.0.primary.add(quota.key());
         }
-        Box::pin(std::future::ready(Ok(Next::AwaitChange)))
+        Ok(Next::AwaitChange)
     }
 }
 
 impl Quotas {
+    /// None if the other loop has it in hand.
+    fn hold<'a>(&'a self, key: &'a Key) -> Option<Held<'a>> {
+        let is_free = self.busy.lock().insert(key.clone());
+        is_free.then(|| Held(&self.busy, key))
+    }
+
     /// Finds out what can be counted, but does not wait for it for ever.
     async fn begin(&self) {
         let deadline = tokio::time::Instant::now() + FIRST_DISCOVERY;

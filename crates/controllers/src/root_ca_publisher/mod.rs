@@ -21,7 +21,6 @@ use std::sync::Arc;
 use api::decision::Line;
 use api::kinds::{ConfigMap, Namespace, ROOT_CA_CONFIG_MAP};
 use api::{Istr, Key, ObjectId, Resource};
-use futures_util::future::BoxFuture;
 use runtime::rate_limit::Backoff;
 use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 use serde_json::{Value, json};
@@ -105,18 +104,12 @@ fn is_good(map: &ConfigMap, data: &BTreeMap<String, Istr>) -> bool {
 }
 
 impl Reconcile for RootCaPublisher {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async move {
-            let start = Instant::now();
-            let result = self.sync(key, report).await;
-            self.measured.on_sync(start, result.as_ref().err());
-            result?;
-            Ok(Next::AwaitChange)
-        })
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        let start = Instant::now();
+        let result = self.sync(key, report).await;
+        self.measured.on_sync(start, result.as_ref().err());
+        result?;
+        Ok(Next::AwaitChange)
     }
 }
 

@@ -19,7 +19,6 @@ use std::sync::Arc;
 use api::decision::Line;
 use api::kinds::{Namespace, ServiceAccount};
 use api::{Istr, Key, ObjectId, Resource};
-use futures_util::future::BoxFuture;
 use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 use serde_json::json;
 
@@ -88,17 +87,7 @@ pub fn missing<'a>(
 }
 
 impl Reconcile for ServiceAccountController {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl ServiceAccountController {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(namespace) = self.namespaces.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -117,7 +106,9 @@ impl ServiceAccountController {
         aggregate(failures)?;
         Ok(Next::AwaitChange)
     }
+}
 
+impl ServiceAccountController {
     async fn create(&self, namespace: &str, name: &str) -> Result<(), client::Error> {
         let resource = ServiceAccount::TYPE;
         let account = json!({

@@ -30,7 +30,6 @@ use api::{Key, Meta, ObjectId, Resource, ResourceType, Uid};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use client::DeleteOptions;
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use runtime::rate_limit::Backoff;
 use runtime::{Change, Context, Controller, Error, Loop, Next, Queue, Reconcile, Report, Store};
@@ -154,17 +153,11 @@ impl Seen {
 }
 
 impl Reconcile for TokenController {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(async move {
-            self.sync(key, report).await?;
-            Ok(match self.is_overlooked(key) {
-                true => Next::After(OVERLOOKED_RETRY),
-                false => Next::AwaitChange,
-            })
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        self.sync(key, report).await?;
+        Ok(match self.is_overlooked(key) {
+            true => Next::After(OVERLOOKED_RETRY),
+            false => Next::AwaitChange,
         })
     }
 }

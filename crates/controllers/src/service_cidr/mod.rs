@@ -27,7 +27,6 @@ use api::decision::Explain;
 use api::kinds::{IpAddress, SERVICE_CIDR_FINALIZER, ServiceCidr};
 use api::{Key, ObjectId, Resource, Time};
 use client::Patch;
-use futures_util::future::BoxFuture;
 use runtime::events::{EventType, ObjectRef};
 use runtime::rate_limit::Backoff;
 use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
@@ -99,17 +98,7 @@ pub struct ServiceCidrs {
 }
 
 impl Reconcile for ServiceCidrs {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl ServiceCidrs {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(cidr) = self.cidrs.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -148,7 +137,9 @@ impl ServiceCidrs {
         }
         Ok(plan.next)
     }
+}
 
+impl ServiceCidrs {
     async fn patch(&self, key: &Key, metadata: Value) -> Result<(), Error> {
         let patch = json!({"metadata": metadata}).to_string();
         let patch = Patch::Strategic(patch.into());

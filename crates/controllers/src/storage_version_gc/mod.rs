@@ -27,7 +27,6 @@ use api::decision::{Line, agree, counted};
 use api::kinds::{Lease, StorageVersion};
 use api::{Istr, Key, ObjectId, Resource};
 use client::DeleteOptions;
-use futures_util::future::BoxFuture;
 use runtime::rate_limit::Backoff;
 use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 
@@ -92,17 +91,7 @@ pub struct StorageVersionCollector {
 }
 
 impl Reconcile for StorageVersionCollector {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl StorageVersionCollector {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(version) = self.versions.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -141,7 +130,9 @@ impl StorageVersionCollector {
             _ => Ok(Next::AwaitChange),
         }
     }
+}
 
+impl StorageVersionCollector {
     /// The servers among its entries that have no identity any more, by the server's own word and not by the cache's.
     async fn gone(&self, version: &StorageVersion) -> Result<BTreeSet<Istr>, Error> {
         let mut gone = BTreeSet::new();

@@ -29,7 +29,6 @@ use api::decision::Line;
 use api::kinds::{Node, Pod};
 use api::{Clock, Gate, Key, MicroTime, ObjectId, Resource, Uid};
 use client::{DeleteOptions, Patch};
-use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use prometheus::{Histogram, IntCounter};
 use runtime::events::{EventType, ObjectRef};
@@ -192,17 +191,7 @@ fn measures(metrics: &Metrics) -> (IntCounter, Histogram) {
 }
 
 impl Reconcile for TaintEviction {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl TaintEviction {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let held = self.scheduled.get(key);
         let pod = self.pods.get(key).filter(|pod| !pod.node_name.is_empty());
         let is_same = |uid: &Uid| pod.as_ref().is_some_and(|pod| pod.metadata.uid == *uid);
@@ -249,7 +238,9 @@ impl TaintEviction {
             }
         }
     }
+}
 
+impl TaintEviction {
     /// Nothing comes of what was planned.
     fn call_off(&self, key: &Key, uid: &Uid) {
         self.scheduled.forget(key);

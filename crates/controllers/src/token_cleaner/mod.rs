@@ -22,7 +22,6 @@ use api::decision::Line;
 use api::kinds::Secret;
 use api::{Key, ObjectId, Resource};
 use client::DeleteOptions;
-use futures_util::future::BoxFuture;
 use runtime::rate_limit::Backoff;
 use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 
@@ -62,17 +61,7 @@ pub struct TokenCleaner {
 }
 
 impl Reconcile for TokenCleaner {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl TokenCleaner {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let secret = self.secrets.get(key).filter(|secret| is_token(secret));
         let Some(secret) = secret else {
             return Ok(Next::AwaitChange);
@@ -93,7 +82,9 @@ impl TokenCleaner {
         report.decide(ObjectId::of(&*secret), [line]);
         self.delete(&secret).await
     }
+}
 
+impl TokenCleaner {
     async fn delete(&self, secret: &Secret) -> Result<Next, Error> {
         let meta = &secret.metadata;
         let options = DeleteOptions {

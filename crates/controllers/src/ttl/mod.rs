@@ -23,7 +23,6 @@ use api::decision::Line;
 use api::kinds::Node;
 use api::{Key, ObjectId, Resource};
 use client::Patch;
-use futures_util::future::BoxFuture;
 use runtime::rate_limit::Backoff;
 use runtime::{Change, Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 use serde_json::json;
@@ -112,17 +111,7 @@ pub fn wanted(node: &Node, step: usize) -> Option<u32> {
 }
 
 impl Reconcile for TtlController {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl TtlController {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(node) = self.nodes.get(key) else {
             return Ok(Next::AwaitChange);
         };

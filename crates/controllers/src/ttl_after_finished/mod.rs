@@ -21,7 +21,6 @@ use api::decision::Line;
 use api::kinds::Job;
 use api::{Key, MicroTime, ObjectId, Resource};
 use client::{DeleteOptions, Propagation};
-use futures_util::future::BoxFuture;
 use prometheus::Histogram;
 use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
@@ -147,17 +146,7 @@ impl Verdict {
 }
 
 impl Reconcile for TtlAfterFinished {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl TtlAfterFinished {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(job) = self.jobs.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -187,7 +176,9 @@ impl TtlAfterFinished {
         self.seconds.observe(since.as_secs_f64());
         Ok(Next::AwaitChange)
     }
+}
 
+impl TtlAfterFinished {
     fn check(&self, job: &Job, report: &Report<'_>) -> Result<Verdict, Error> {
         let now = self.context.clock.now();
         let verdict = check(job, now);

@@ -25,7 +25,6 @@ use std::sync::Arc;
 use api::decision::Line;
 use api::kinds::{PersistentVolume, PersistentVolumeClaim, VAC_PROTECTION, VolumeAttributesClass};
 use api::{Istr, Key, ObjectId, Resource};
-use futures_util::future::BoxFuture;
 use runtime::rate_limit::Backoff;
 use runtime::{
     Change, Context, Controller, Error, Index, IndexValue, Loop, Next, Queue, Reconcile, Report,
@@ -135,17 +134,7 @@ pub struct ClassProtection {
 }
 
 impl Reconcile for ClassProtection {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl ClassProtection {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(class) = self.classes.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -174,7 +163,9 @@ impl ClassProtection {
         }
         Ok(Next::AwaitChange)
     }
+}
 
+impl ClassProtection {
     /// A volume or a claim that names the class.
     fn user(&self, class: &VolumeAttributesClass) -> Option<ObjectId> {
         let name = IndexValue::Text(Istr::new(&class.metadata.name));

@@ -29,7 +29,6 @@ use api::decision::Line;
 use api::kinds::{PersistentVolume, PersistentVolumeClaim};
 use api::{Key, ObjectId, Resource};
 use client::Patch;
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use runtime::events::{EventType, ObjectRef};
 use runtime::rate_limit::Backoff;
@@ -89,17 +88,7 @@ pub struct Expander {
 }
 
 impl Reconcile for Expander {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
-    }
-}
-
-impl Expander {
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let claim = self.claims.get(key);
         let Some(claim) = claim.filter(|claim| claim.status.phase == "Bound") else {
             self.waiting.lock().remove(key);
@@ -129,7 +118,9 @@ impl Expander {
         }
         Ok(Next::AwaitChange)
     }
+}
 
+impl Expander {
     async fn mark(&self, claim: &PersistentVolumeClaim, driver: &str) -> Result<(), Error> {
         let meta = &claim.metadata;
         if meta.annotation(RESIZER) == Some(driver) {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use api::decision::{Explain, Line};
 use api::{Key, MicroTime, ObjectId, Resource};
-use futures_util::future::BoxFuture;
 use runtime::{Context, Error, Expectations, Next, Reconcile, Report, Store};
 use serde::Serialize;
 
@@ -222,43 +221,6 @@ impl<W: Workload> Driver<W> {
         driver
     }
 
-    async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
-        let (state, workload) = (&*self.state, &*self.workload);
-        state.consistency.check(key)?;
-        let Some(object) = self.objects.get(key) else {
-            state.forget(key);
-            workload.forget(key);
-            return Ok(Next::AwaitChange);
-        };
-        if let Some(pods) = workload.may_rest(&object)
-            && let Some(wait) = state.throttle.rest(key, pods, self.context.clock.now())
-        {
-            return Ok(Next::After(wait));
-        }
-        let expectations = state.expectations.as_deref();
-        let may_act = expectations.is_none_or(|held| held.satisfied(key));
-        let id = ObjectId::of(&*object);
-        let (seen, began) = (object.clone(), self.context.clock.now());
-        let snapshot = match workload.observe(key, object, may_act).await {
-            Ok(Observed::Snapshot(snapshot)) => snapshot,
-            Ok(Observed::Done { lines, next }) => {
-                report.decide(id, lines);
-                return Ok(next);
-            }
-            Err(error) => {
-                workload.synced(&seen, None, false, self.since(began));
-                return Err(error);
-            }
-        };
-        // One reading of the clock for plan and status, so that they agree.
-        let now = self.context.clock.now();
-        let plan = workload.plan(&snapshot, now);
-        report.decide(id, plan.explain());
-        let result = self.carry_out(key, &snapshot, &plan, now).await;
-        workload.synced(&seen, Some(&plan), result.is_ok(), self.since(began));
-        result
-    }
-
     /// Applies the plan and writes the status.
     async fn carry_out(
         &self,
@@ -300,11 +262,40 @@ impl<W: Workload> Driver<W> {
 }
 
 impl<W: Workload> Reconcile for Driver<W> {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        report: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.sync(key, report))
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        let (state, workload) = (&*self.state, &*self.workload);
+        state.consistency.check(key)?;
+        let Some(object) = self.objects.get(key) else {
+            state.forget(key);
+            workload.forget(key);
+            return Ok(Next::AwaitChange);
+        };
+        if let Some(pods) = workload.may_rest(&object)
+            && let Some(wait) = state.throttle.rest(key, pods, self.context.clock.now())
+        {
+            return Ok(Next::After(wait));
+        }
+        let expectations = state.expectations.as_deref();
+        let may_act = expectations.is_none_or(|held| held.satisfied(key));
+        let id = ObjectId::of(&*object);
+        let (seen, began) = (object.clone(), self.context.clock.now());
+        let snapshot = match workload.observe(key, object, may_act).await {
+            Ok(Observed::Snapshot(snapshot)) => snapshot,
+            Ok(Observed::Done { lines, next }) => {
+                report.decide(id, lines);
+                return Ok(next);
+            }
+            Err(error) => {
+                workload.synced(&seen, None, false, self.since(began));
+                return Err(error);
+            }
+        };
+        // One reading of the clock for plan and status, so that they agree.
+        let now = self.context.clock.now();
+        let plan = workload.plan(&snapshot, now);
+        report.decide(id, plan.explain());
+        let result = self.carry_out(key, &snapshot, &plan, now).await;
+        workload.synced(&seen, Some(&plan), result.is_ok(), self.since(began));
+        result
     }
 }

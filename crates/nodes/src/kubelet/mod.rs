@@ -19,7 +19,6 @@ use std::time::Duration;
 use api::{Clock, Istr, Key, Resource};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Patch};
-use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::rate_limit::Backoff;
 use runtime::{
@@ -364,12 +363,8 @@ impl Kubelets {
 }
 
 impl Reconcile for Kubelets {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        _: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.look_at(key))
+    async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
+        self.look_at(key).await
     }
 }
 

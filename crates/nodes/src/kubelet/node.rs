@@ -9,7 +9,6 @@ use api::taints::{Taint, TaintEffect};
 use api::{Clock, Istr, Key, MicroTime, Resource, ResourceType, Uid};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Patch};
-use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::{
     Change, Error, EventType, Informers, Next, ObjectRef, Queue, Reconcile, Recorder, Report, Store,
@@ -300,12 +299,8 @@ impl NodeLife {
 }
 
 impl Reconcile for NodeLife {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        _: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.look_at(key))
+    async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
+        self.look_at(key).await
     }
 }
 

@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use api::{Clock, Key, Meta, Resource, ResourceType};
 use client::{Client, Patch};
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use runtime::controller::Controller;
 use runtime::{
@@ -244,22 +243,14 @@ impl Provider {
 }
 
 impl Reconcile for ForServices {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        _: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.0.look_at_service(key))
+    async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
+        self.0.look_at_service(key).await
     }
 }
 
 impl Reconcile for ForIngresses {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        _: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.0.look_at_ingress(key))
+    async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
+        self.0.look_at_ingress(key).await
     }
 }
 

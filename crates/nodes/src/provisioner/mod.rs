@@ -14,7 +14,6 @@ use std::sync::Arc;
 use api::{Clock, Key, Quantity, Resource};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Patch};
-use futures_util::future::BoxFuture;
 use runtime::controller::Controller;
 use runtime::{
     Error, EventType, Informers, Next, ObjectRef, Queue, Reconcile, Recorder, Report, Store,
@@ -274,22 +273,14 @@ impl Provisioner {
 }
 
 impl Reconcile for ForClaims {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        _: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.0.look_at_claim(key))
+    async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
+        self.0.look_at_claim(key).await
     }
 }
 
 impl Reconcile for ForVolumes {
-    fn reconcile<'a>(
-        &'a self,
-        key: &'a Key,
-        _: &'a Report<'_>,
-    ) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.0.look_at_volume(key))
+    async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
+        self.0.look_at_volume(key).await
     }
 }
 
