@@ -86,6 +86,17 @@ impl Cidr {
         }
     }
 
+    /// The `index`th part of it that has `host_bits`, if there is one.
+    pub fn part(&self, index: u128, host_bits: u8) -> Option<Cidr> {
+        let bits = self.host_bits().checked_sub(host_bits)?;
+        let count = 1_u128.checked_shl(bits.into());
+        if count.is_some_and(|count| index >= count) {
+            return None;
+        }
+        let offset = index.checked_shl(host_bits.into()).unwrap_or_default();
+        Cidr::new(self.nth(offset), width(&self.address) - host_bits)
+    }
+
     /// Which address of the network this is; none if it is not in it.
     pub fn index_of(&self, address: &IpAddr) -> Option<u128> {
         self.contains(address)

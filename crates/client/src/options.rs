@@ -71,6 +71,16 @@ pub struct DeleteOptions {
     pub dry_run: bool,
 }
 
+impl DeleteOptions {
+    /// Deletes this very object, not a namesake created since.
+    pub fn exactly(uid: &Uid) -> DeleteOptions {
+        DeleteOptions {
+            uid: Some(uid.clone()),
+            ..DeleteOptions::default()
+        }
+    }
+}
+
 /// What becomes of the objects that the deleted one owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Propagation {

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use api::{Istr, Quantity, Taint};
+use api::{Cidr, Istr, Quantity, Taint};
 use serde::Deserialize;
 
 use crate::error::Error;
-use crate::kubelet::Cidr;
 use crate::load_balancer::Ranges;
 use crate::stages::Stages;
 
@@ -43,7 +42,7 @@ const DEFAULT_NODES: usize = 3;
 /// Pods' addresses: room for 8192 nodes of 512 addresses, away from the usual service ranges.
 const POD_CIDR: &str = "10.64.0.0/10";
 /// 512 addresses a node, for its 500 pods.
-const NODE_HOST_BITS: u32 = 9;
+const NODE_HOST_BITS: u8 = 9;
 
 /// Nodes' own addresses.
 const NODE_CIDR: &str = "172.16.0.0/12";
@@ -60,7 +59,7 @@ impl Config {
 
     /// Where pods get their addresses from, and how much of it a node has: for whoever gives nodes their ranges.
     pub const POD_CIDR: &str = POD_CIDR;
-    pub const NODE_PREFIX: u32 = 32 - NODE_HOST_BITS;
+    pub const NODE_PREFIX: u8 = 32 - NODE_HOST_BITS;
 
     /// `count` equal nodes `node-0`, `node-1`, ...
     /// Nodes come without ranges of addresses: somebody else gives them.
@@ -243,9 +242,11 @@ impl Group {
             annotations: self.annotations.clone(),
             taints: self.taints.clone(),
             capacity,
-            pod_cidr: range.and_then(|range| range.part(index, NODE_HOST_BITS)),
+            pod_cidr: range
+                .and_then(|range| range.part(index as u128, NODE_HOST_BITS))
+                .map(|part| part.to_string()),
             // The first address of a range names the network.
-            address: own.address(index as u128 + 2),
+            address: own.nth(index as u128 + 2).to_string(),
             name,
         }
     }

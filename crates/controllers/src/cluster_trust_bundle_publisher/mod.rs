@@ -220,10 +220,7 @@ impl<B: TrustBundle> Publisher<B> {
             }
             Step::Delete(surplus) => {
                 let meta = surplus.meta();
-                let options = DeleteOptions {
-                    uid: Some(meta.uid.clone()),
-                    ..DeleteOptions::default()
-                };
+                let options = DeleteOptions::exactly(&meta.uid);
                 match client.delete(&B::TYPE, "", &meta.name, &options).await {
                     Err(error) if !error.is_not_found() => Err(error),
                     _ => Ok(()),

@@ -185,9 +185,8 @@ impl CronJobs {
     /// Deletes this very job, and its pods after it.
     async fn delete(&self, cron_job: &CronJob, job: &ObjectReference) -> Result<(), client::Error> {
         let options = DeleteOptions {
-            uid: Some(job.uid.clone()),
             propagation: Some(Propagation::Background),
-            ..DeleteOptions::default()
+            ..DeleteOptions::exactly(&job.uid)
         };
         let client = &self.context.client;
         client

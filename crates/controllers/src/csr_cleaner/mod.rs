@@ -96,9 +96,8 @@ impl Cleaner {
     async fn delete(&self, request: &CertificateSigningRequest) {
         let meta = &request.metadata;
         let options = DeleteOptions {
-            uid: Some(meta.uid.clone()),
             resource_version: Some(meta.resource_version),
-            ..DeleteOptions::default()
+            ..DeleteOptions::exactly(&meta.uid)
         };
         let client = &self.context.client;
         let deleted = client

@@ -191,10 +191,7 @@ impl Deployments {
     /// Deletes this very set, not another one of the same name.
     async fn delete(&self, set: &ReplicaSet) -> Result<(), Error> {
         let meta = &set.metadata;
-        let options = DeleteOptions {
-            uid: Some(meta.uid.clone()),
-            ..DeleteOptions::default()
-        };
+        let options = DeleteOptions::exactly(&meta.uid);
         let deleted = self
             .context
             .client

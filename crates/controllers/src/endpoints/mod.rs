@@ -249,10 +249,7 @@ impl EndpointsController {
         let Some(held) = self.endpoints.get(key) else {
             return Ok(());
         };
-        let options = DeleteOptions {
-            uid: Some(held.metadata.uid.clone()),
-            ..DeleteOptions::default()
-        };
+        let options = DeleteOptions::exactly(&held.metadata.uid);
         let client = &self.context.client;
         let deleted = client
             .delete(&Endpoints::TYPE, &key.namespace, &key.name, &options)

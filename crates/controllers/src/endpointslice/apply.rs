@@ -1,15 +1,13 @@
 //! Writes what was planned; decides nothing.
 
-use api::kinds::{AddressType, EndpointSlice, LAST_CHANGE_TRIGGER_TIME, Metadata, Service};
-use api::{Key, LabelSet, Meta, Resource};
-use client::DeleteOptions;
+use api::kinds::{AddressType, EndpointSlice, LAST_CHANGE_TRIGGER_TIME, Service};
+use api::{LabelSet, Meta, Resource};
 use runtime::Error;
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 use serde_json::{Value, json};
 
 use super::EndpointSlices;
 use super::desired::{Wanted, endpoint};
-use super::metrics::Operation;
 use super::packing::Draft;
 use super::plan::{FamilyPlan, Plan};
 use super::snapshot::Snapshot;
@@ -75,7 +73,7 @@ impl EndpointSlices {
             self.emit(service, family.event.as_ref());
         }
         for number in &plan.other_families {
-            if let Err(error) = self.delete(service, &snapshot.slices[*number]).await {
+            if let Err(error) = self.slices.delete(&snapshot.slices[*number]).await {
                 let name = &snapshot.slices[*number].metadata.name;
                 failures.push(Failure::new(
                     &format!("error deleting {name} EndpointSlice"),
@@ -97,7 +95,7 @@ impl EndpointSlices {
         let service = &snapshot.service;
         for draft in &plan.create {
             let body = body(snapshot, plan, draft, labels);
-            match self.create(service, body).await {
+            match self.slices.create(&service.key(), body).await {
                 // Creates will go on failing until all is gone.
                 Err(error) if error.is_namespace_terminating() => return Ok(0),
                 Err(error) => {
@@ -115,77 +113,19 @@ impl EndpointSlices {
                 continue;
             };
             let body = body(snapshot, plan, draft, labels);
-            if let Err(error) = self.update(service, slice, body).await {
+            if let Err(error) = self.slices.update(&service.key(), slice, body).await {
                 let what = format!("failed to update {} EndpointSlice", slice.metadata.name);
                 return Err(Failure::new(&what, service, error));
             }
         }
         for number in &plan.delete {
             let slice = &snapshot.slices[*number];
-            if let Err(error) = self.delete(service, slice).await {
+            if let Err(error) = self.slices.delete(slice).await {
                 let what = format!("failed to delete {} EndpointSlice", slice.metadata.name);
                 return Err(Failure::new(&what, service, error));
             }
         }
         Ok(plan.create.len() + plan.update.len() + plan.delete.len())
-    }
-
-    async fn create(&self, service: &Service, body: String) -> Result<(), client::Error> {
-        let (client, namespace) = (&self.context.client, &service.metadata.namespace);
-        let created = client
-            .create_metadata_only(&EndpointSlice::TYPE, namespace, body)
-            .await?;
-        self.note_written(&service.key(), &created);
-        self.metrics.wrote(Operation::Create);
-        Ok(())
-    }
-
-    /// The role allows no patch, so all of it goes back, on top of what was read.
-    async fn update(
-        &self,
-        service: &Service,
-        slice: &EndpointSlice,
-        body: String,
-    ) -> Result<(), client::Error> {
-        let (client, meta) = (&self.context.client, &slice.metadata);
-        let updated = client
-            .replace_metadata_only(&EndpointSlice::TYPE, &meta.namespace, &meta.name, body)
-            .await?;
-        self.note_written(&service.key(), &updated);
-        self.metrics.wrote(Operation::Update);
-        Ok(())
-    }
-
-    async fn delete(&self, _: &Service, slice: &EndpointSlice) -> Result<(), client::Error> {
-        let (client, meta) = (&self.context.client, &slice.metadata);
-        let options = DeleteOptions {
-            uid: Some(meta.uid.clone()),
-            ..DeleteOptions::default()
-        };
-        self.write_tracker.deleting(&meta.uid);
-        let deleted = client
-            .delete(&EndpointSlice::TYPE, &meta.namespace, &meta.name, &options)
-            .await;
-        match deleted {
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => {
-                self.write_tracker.not_deleted(&meta.uid);
-                Err(error)
-            }
-            Ok(_) => {
-                self.metrics.wrote(Operation::Delete);
-                Ok(())
-            }
-        }
-    }
-
-    fn note_written(&self, key: &Key, answer: &[u8]) {
-        let Ok(Metadata { metadata }) = Metadata::decode(answer) else {
-            return;
-        };
-        let revision = metadata.resource_version;
-        self.write_tracker.written(metadata.uid, revision);
-        self.consistency.note::<EndpointSlice>(key, revision);
     }
 }
 

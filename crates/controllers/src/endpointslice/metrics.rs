@@ -18,19 +18,11 @@ pub struct SliceMetrics {
     endpoints: Gauge,
     slices: Gauge,
     ideal_slices: Gauge,
-    changes: IntCounterVec,
+    pub changes: IntCounterVec,
     changed: HistogramVec,
     syncs: IntCounterVec,
     by_distribution: GaugeVec,
     services: Mutex<HashMap<Key, Figures>>,
-}
-
-/// What was written.
-#[derive(Clone, Copy, Debug)]
-pub enum Operation {
-    Create,
-    Update,
-    Delete,
 }
 
 /// What a service counts for.
@@ -102,15 +94,6 @@ impl SliceMetrics {
             Some(_) => "error",
         };
         self.syncs.with_label_values(&[result]).inc();
-    }
-
-    pub fn wrote(&self, operation: Operation) {
-        let operation = match operation {
-            Operation::Create => "create",
-            Operation::Update => "update",
-            Operation::Delete => "delete",
-        };
-        self.changes.with_label_values(&[operation]).inc();
     }
 
     /// So many slices of a family were written.

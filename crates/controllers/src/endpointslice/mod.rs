@@ -54,12 +54,10 @@ use runtime::{
 
 use crate::Descriptor;
 use crate::oracle::View;
-use crate::service_endpoints::slices::{by_service, concerned_by_slice, of_service};
-use crate::service_endpoints::{Membership, TriggerTimes, WriteTracker, not_ours};
-use crate::workload::Consistency;
+use crate::service_endpoints::{Membership, OwnSlices, TriggerTimes, not_ours};
 use apply::Failure;
 use metrics::SliceMetrics;
-use ownership::{CONTROLLER, is_managed};
+use ownership::CONTROLLER;
 use plan::plan;
 use snapshot::{Closeness, Snapshot};
 use topology::{Event, Hinted, Zones, is_overloaded};
@@ -136,20 +134,18 @@ pub struct EndpointSlices {
     services: Arc<Store<Service>>,
     pods: Arc<Store<Pod>>,
     nodes: Arc<Store<Node>>,
-    slices: Arc<Store<EndpointSlice>>,
+    slices: Arc<OwnSlices>,
     trigger_times: TriggerTimes,
-    consistency: Consistency,
-    write_tracker: Arc<WriteTracker>,
     topology: Arc<Topology>,
     metrics: SliceMetrics,
 }
 
 pub fn controller(context: &Context, settings: Settings) -> Loops {
-    let slices = context.informers.of::<EndpointSlice>();
-    slices.add_index(&by_service());
+    let metrics = SliceMetrics::new(&context.metrics);
+    let slices = OwnSlices::new(context, CONTROLLER, metrics.changes.clone());
     let membership = Membership::new(context);
-    let (write_tracker, topology) = (Arc::<WriteTracker>::default(), Arc::<Topology>::default());
-    let (own, batch) = (write_tracker.clone(), settings.batch);
+    let topology = Arc::<Topology>::default();
+    let (own, batch) = (slices.clone(), settings.batch);
     let services = Loop::on_objects::<Service>(context, BACKOFF)
         .queue("endpoint_slice")
         .watches::<Service>(|change, queue| queue.add(change.object().key()))
@@ -159,7 +155,7 @@ pub fn controller(context: &Context, settings: Settings) -> Loops {
             }
         })
         .watches::<EndpointSlice>(move |change, queue| {
-            for key in concerned_by_slice(CONTROLLER, &own, &change) {
+            for key in own.concerned(&change) {
                 queue.add_after(key, SLICE_CHANGE_DELAY.max(batch));
             }
         })
@@ -183,17 +179,15 @@ pub fn controller(context: &Context, settings: Settings) -> Loops {
             services: woken,
         });
     let services = services.reconciler(EndpointSlices {
-        metrics: SliceMetrics::new(&context.metrics),
-        consistency: Consistency::always().of::<EndpointSlice>(context),
         max_endpoints: settings.max_endpoints.max(1),
         services: context.informers.store::<Service>(),
         pods: context.informers.store::<Pod>(),
         nodes: context.informers.store::<Node>(),
-        slices: slices.store().clone(),
         trigger_times: TriggerTimes::default(),
         context: context.clone(),
-        write_tracker,
+        slices,
         topology,
+        metrics,
     });
     Loops { services, nodes }
 }
@@ -231,18 +225,7 @@ impl EndpointSlices {
 
     /// What the caches say, if they are as new as our own writes.
     fn observe(&self, key: &Key, service: Arc<Service>) -> Result<Snapshot, Error> {
-        self.consistency.check(key)?;
-        let mut slices = self.slices.by(&by_service(), &of_service(key));
-        slices.retain(|slice| is_managed(slice) && !slice.metadata.is_terminating());
-        slices.sort_by(|one, two| one.metadata.name.cmp(&two.metadata.name));
-        if slices
-            .iter()
-            .any(|slice| self.write_tracker.is_deleted(&slice.metadata))
-        {
-            return Err(Error::Stale {
-                resource: EndpointSlice::TYPE.plural.to_string(),
-            });
-        }
+        let slices = self.slices.of(key)?;
         let mut selects = api::labels::Matcher::new(|labels| service.selects(labels));
         let selected = |pod: &Pod| selects.of(&pod.metadata.labels);
         let pods = self.pods.select(&key.namespace, selected);
@@ -281,7 +264,7 @@ impl EndpointSlices {
     /// The service is gone; its slices go with it.
     fn forget(&self, key: &Key) {
         self.trigger_times.forget(key);
-        self.consistency.forget(key);
+        self.slices.forget(key);
         self.topology.remember(key, &Hinted::default());
         self.metrics.forget(key);
     }

@@ -20,7 +20,7 @@ pub struct MirrorMetrics {
     endpoints: Gauge,
     slices: Gauge,
     ideal_slices: Gauge,
-    changes: IntCounterVec,
+    pub changes: IntCounterVec,
     mirrored: Mutex<HashMap<Key, Counts>>,
 }
 
@@ -76,10 +76,6 @@ impl MirrorMetrics {
             ),
             mirrored: Mutex::default(),
         }
-    }
-
-    pub fn wrote(&self, operation: &str) {
-        self.changes.with_label_values(&[operation]).inc();
     }
 
     pub fn took(&self, took: Duration) {

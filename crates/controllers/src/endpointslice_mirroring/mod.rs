@@ -26,9 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::decision::Line;
-use api::kinds::{EndpointSlice, Endpoints, Metadata, Service};
+use api::kinds::{EndpointSlice, Endpoints, Service};
 use api::{Key, ObjectId, Resource};
-use client::DeleteOptions;
 use runtime::rate_limit::Backoff;
 use runtime::{
     Change, Context, Controller, Error, EventType, Loop, Next, ObjectRef, Reconcile, Report, Store,
@@ -38,11 +37,8 @@ use tokio::time::Instant;
 
 use crate::Descriptor;
 use crate::oracle::View;
-use crate::service_endpoints::slices::{
-    by_service, concerned_by_slice, is_managed_by, name_prefix, of_service,
-};
-use crate::service_endpoints::{WriteTracker, counted, repack};
-use crate::workload::Consistency;
+use crate::service_endpoints::slices::name_prefix;
+use crate::service_endpoints::{OwnSlices, counted, repack};
 use metrics::MirrorMetrics;
 use plan::{Counts, Mirror, Plan, Snapshot, plan};
 
@@ -107,17 +103,14 @@ pub struct Mirroring {
     max_addresses: usize,
     endpoints: Arc<Store<Endpoints>>,
     services: Arc<Store<Service>>,
-    slices: Arc<Store<EndpointSlice>>,
-    consistency: Consistency,
-    write_tracker: Arc<WriteTracker>,
+    slices: Arc<OwnSlices>,
     metrics: MirrorMetrics,
 }
 
 pub fn controller(context: &Context, settings: Settings) -> Controller {
-    let slices = context.informers.of::<EndpointSlice>();
-    slices.add_index(&by_service());
-    let write_tracker = Arc::<WriteTracker>::default();
-    let own = write_tracker.clone();
+    let metrics = MirrorMetrics::new(&context.metrics);
+    let slices = OwnSlices::new(context, CONTROLLER, metrics.changes.clone());
+    let own = slices.clone();
     Loop::on::<Key>(context, BACKOFF)
         .queue("endpoint_slice_mirroring")
         .watches::<Endpoints>(|change, queue| {
@@ -140,7 +133,7 @@ pub fn controller(context: &Context, settings: Settings) -> Controller {
             }
         })
         .watches::<EndpointSlice>(move |change, queue| {
-            for key in concerned_by_slice(CONTROLLER, &own, &change) {
+            for key in own.concerned(&change) {
                 queue.add_after(key, settings.batch);
             }
         })
@@ -151,10 +144,8 @@ pub fn controller(context: &Context, settings: Settings) -> Controller {
             max_addresses: settings.max_addresses.max(1),
             endpoints: context.informers.store::<Endpoints>(),
             services: context.informers.store::<Service>(),
-            slices: slices.store().clone(),
-            consistency: Consistency::always().of::<EndpointSlice>(context),
-            metrics: MirrorMetrics::new(&context.metrics),
-            write_tracker,
+            slices,
+            metrics,
         })
 }
 
@@ -166,18 +157,7 @@ pub fn is_mirrored(endpoints: &Endpoints) -> bool {
 
 impl Mirroring {
     async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<(), Error> {
-        self.consistency.check(key)?;
-        let mut slices = self.slices.by(&by_service(), &of_service(key));
-        slices.retain(|slice| is_managed_by(slice, CONTROLLER) && !slice.metadata.is_terminating());
-        slices.sort_by(|one, two| one.metadata.name.cmp(&two.metadata.name));
-        if slices
-            .iter()
-            .any(|slice| self.write_tracker.is_deleted(&slice.metadata))
-        {
-            return Err(Error::Stale {
-                resource: EndpointSlice::TYPE.plural.to_string(),
-            });
-        }
+        let slices = self.slices.of(key)?;
         let endpoints = self.endpoints.get(key).filter(|held| is_mirrored(held));
         let service = self.services.get(key);
         let service = service.filter(|service| service.spec.selector.is_empty());
@@ -225,9 +205,10 @@ impl Mirroring {
 
     async fn clean_up(&self, key: &Key, slices: &[Arc<EndpointSlice>]) -> Result<(), Error> {
         self.metrics.forget(key);
+        self.slices.forget(key);
         let mut failure = None;
         for slice in slices {
-            if let Err(error) = self.delete(slice).await {
+            if let Err(error) = self.slices.delete(slice).await {
                 failure.get_or_insert(error);
             }
         }
@@ -257,66 +238,25 @@ impl Mirroring {
 
     /// Creates, then updates, then deletes, so that nobody who follows sees fewer endpoints than there are.
     async fn apply(&self, key: &Key, snapshot: &Snapshot, plan: &Plan<'_>) -> Result<(), Error> {
-        let (client, namespace) = (&self.context.client, &key.namespace);
         for mirror in &plan.create {
             let body = body(snapshot, plan, mirror);
-            match client
-                .create_metadata_only(&EndpointSlice::TYPE, namespace, body)
-                .await
-            {
+            match self.slices.create(key, body).await {
                 // Creates will go on failing until all is gone.
                 Err(error) if error.is_namespace_terminating() => return Ok(()),
-                Err(error) => return Err(error.into()),
-                Ok(answer) => self.written(key, &answer, "create"),
+                created => created?,
             }
         }
         for mirror in &plan.update {
             let Some(slice) = mirror.slice.map(|number| &snapshot.slices[number]) else {
                 continue;
             };
-            let (name, body) = (&slice.metadata.name, body(snapshot, plan, mirror));
-            let answer = client
-                .replace_metadata_only(&EndpointSlice::TYPE, namespace, name, body)
-                .await?;
-            self.written(key, &answer, "update");
+            let body = body(snapshot, plan, mirror);
+            self.slices.update(key, slice, body).await?;
         }
         for number in &plan.delete {
-            self.delete(&snapshot.slices[*number]).await?;
+            self.slices.delete(&snapshot.slices[*number]).await?;
         }
         Ok(())
-    }
-
-    async fn delete(&self, slice: &EndpointSlice) -> Result<(), client::Error> {
-        let meta = &slice.metadata;
-        let options = DeleteOptions {
-            uid: Some(meta.uid.clone()),
-            ..DeleteOptions::default()
-        };
-        self.write_tracker.deleting(&meta.uid);
-        let client = &self.context.client;
-        let deleted = client
-            .delete(&EndpointSlice::TYPE, &meta.namespace, &meta.name, &options)
-            .await;
-        match deleted {
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => {
-                self.write_tracker.not_deleted(&meta.uid);
-                Err(error)
-            }
-            Ok(_) => {
-                self.metrics.wrote("delete");
-                Ok(())
-            }
-        }
-    }
-
-    fn written(&self, key: &Key, answer: &[u8], operation: &str) {
-        self.metrics.wrote(operation);
-        if let Ok(Metadata { metadata }) = Metadata::decode(answer) {
-            let revision = metadata.resource_version;
-            self.write_tracker.written(metadata.uid, revision);
-            self.consistency.note::<EndpointSlice>(key, revision);
-        }
     }
 }
 

@@ -54,10 +54,9 @@ impl Target<'_> {
         propagation: Propagation,
     ) -> Result<Written, client::Error> {
         let mut options = DeleteOptions {
-            uid: Some(self.identity.uid.clone()),
             resource_version: Some(latest.resource_version).filter(|version| *version > 0),
             propagation: Some(propagation),
-            ..DeleteOptions::default()
+            ..DeleteOptions::exactly(&self.identity.uid)
         };
         let first = self.delete_with(&options).await;
         let Err(error) = &first else {

@@ -108,10 +108,8 @@ impl CidrSet {
 
     fn part(&self, index: u64) -> Cidr {
         let width = self.cluster.prefix() + self.cluster.host_bits();
-        let shift = width - self.part_prefix;
-        let offset = u128::from(index).checked_shl(shift.into()).unwrap_or(0);
-        let address = self.cluster.nth(offset);
-        Cidr::new(address, self.part_prefix).unwrap_or(self.cluster)
+        let part = self.cluster.part(index.into(), width - self.part_prefix);
+        part.unwrap_or(self.cluster)
     }
 
     /// The first and the last part that a network touches.

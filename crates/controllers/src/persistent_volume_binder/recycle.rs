@@ -94,10 +94,7 @@ impl Binder {
         if live.metadata.is_terminating() {
             return Ok(());
         }
-        let options = DeleteOptions {
-            uid: Some(live.metadata.uid.clone()),
-            ..DeleteOptions::default()
-        };
+        let options = DeleteOptions::exactly(&live.metadata.uid);
         let client = &self.context.client;
         let deleted = client
             .delete(&PersistentVolume::TYPE, "", &live.metadata.name, &options)
@@ -229,10 +226,7 @@ impl Binder {
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let options = DeleteOptions {
-            uid: Some(meta.uid.clone()),
-            ..DeleteOptions::default()
-        };
+        let options = DeleteOptions::exactly(&meta.uid);
         match client.delete(&Pod::TYPE, namespace, name, &options).await {
             Err(error) if !error.is_not_found() => Err(error.into()),
             _ => Ok(said),

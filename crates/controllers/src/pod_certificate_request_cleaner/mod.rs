@@ -83,10 +83,7 @@ impl Reconcile<Tick> for Cleaner {
 impl Cleaner {
     async fn delete(&self, request: &PodCertificateRequest) {
         let meta = &request.metadata;
-        let options = DeleteOptions {
-            uid: Some(meta.uid.clone()),
-            ..DeleteOptions::default()
-        };
+        let options = DeleteOptions::exactly(&meta.uid);
         let client = &self.context.client;
         let deleted = client
             .delete(

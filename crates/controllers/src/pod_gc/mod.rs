@@ -231,8 +231,7 @@ impl PodCollector {
         }
         let options = DeleteOptions {
             grace_period_seconds: Some(0),
-            uid: Some(meta.uid.clone()),
-            ..DeleteOptions::default()
+            ..DeleteOptions::exactly(&meta.uid)
         };
         let deleted = client
             .delete(&Pod::TYPE, &meta.namespace, &meta.name, &options)

@@ -220,10 +220,7 @@ impl TokenController {
     }
 
     async fn delete(&self, meta: &Meta) -> Result<(), Error> {
-        let options = DeleteOptions {
-            uid: Some(meta.uid.clone()),
-            ..DeleteOptions::default()
-        };
+        let options = DeleteOptions::exactly(&meta.uid);
         let client = &self.context.client;
         let deleted = client
             .delete(&Secret::TYPE, &meta.namespace, &meta.name, &options)

@@ -2,6 +2,7 @@
 //! a pod a service means, since when endpoints have been due for a change, and what they have written themselves.
 
 mod membership;
+mod own_slices;
 mod ports;
 mod repack;
 pub mod slices;
@@ -12,6 +13,7 @@ mod write_tracker;
 mod tests;
 
 pub use membership::Membership;
+pub use own_slices::OwnSlices;
 pub use ports::find_port;
 pub use repack::repack;
 pub use trigger_time::TriggerTimes;

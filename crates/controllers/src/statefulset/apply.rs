@@ -186,10 +186,7 @@ impl<'a> Apply<'a> {
     /// Deletes this very pod, not another one of the same name.
     async fn delete(&self, pod: &Pod) -> Result<(), Error> {
         let meta = &pod.metadata;
-        let options = DeleteOptions {
-            uid: Some(meta.uid.clone()),
-            ..DeleteOptions::default()
-        };
+        let options = DeleteOptions::exactly(&meta.uid);
         let client = &self.context.client;
         let deleted = client
             .delete(&Pod::TYPE, &meta.namespace, &meta.name, &options)

@@ -115,9 +115,8 @@ impl Reconcile for StorageVersionCollector {
             Step::Delete => {
                 decide(Line::acts("Deletes", "deletes it").because(why));
                 let options = DeleteOptions {
-                    uid: Some(meta.uid.clone()),
                     resource_version: Some(meta.resource_version),
-                    ..DeleteOptions::default()
+                    ..DeleteOptions::exactly(&meta.uid)
                 };
                 client
                     .delete(&StorageVersion::TYPE, "", &meta.name, &options)

@@ -282,10 +282,7 @@ impl TaintEviction {
                 .patch(&Pod::TYPE, namespace, name, Some("status"), &patch)
                 .await?;
         }
-        let options = DeleteOptions {
-            uid: Some(meta.uid.clone()),
-            ..DeleteOptions::default()
-        };
+        let options = DeleteOptions::exactly(&meta.uid);
         client
             .delete(&Pod::TYPE, namespace, name, &options)
             .await

@@ -87,10 +87,7 @@ impl Reconcile for TokenCleaner {
 impl TokenCleaner {
     async fn delete(&self, secret: &Secret) -> Result<Next, Error> {
         let meta = &secret.metadata;
-        let options = DeleteOptions {
-            uid: Some(meta.uid.clone()),
-            ..DeleteOptions::default()
-        };
+        let options = DeleteOptions::exactly(&meta.uid);
         let client = &self.context.client;
         let deleted = client
             .delete(&Secret::TYPE, &meta.namespace, &meta.name, &options)

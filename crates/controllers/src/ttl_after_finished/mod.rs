@@ -165,9 +165,8 @@ impl Reconcile for TtlAfterFinished {
             return Ok(wait(verdict));
         };
         let options = DeleteOptions {
-            uid: Some(fresh.metadata.uid.clone()),
             propagation: Some(Propagation::Foreground),
-            ..DeleteOptions::default()
+            ..DeleteOptions::exactly(&fresh.metadata.uid)
         };
         let client = &self.context.client;
         client

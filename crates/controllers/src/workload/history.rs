@@ -195,10 +195,7 @@ impl History {
 
     async fn delete(&self, revision: &ControllerRevision) -> Result<(), Error> {
         let meta = &revision.metadata;
-        let options = DeleteOptions {
-            uid: Some(meta.uid.clone()),
-            ..DeleteOptions::default()
-        };
+        let options = DeleteOptions::exactly(&meta.uid);
         self.client
             .delete(
                 &ControllerRevision::TYPE,

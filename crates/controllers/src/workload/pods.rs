@@ -95,10 +95,7 @@ impl PodControl {
     /// Deletes this very pod, not another one of the same name.
     pub async fn delete(&self, owner: &ObjectRef, pod: &Pod) -> Result<(), Error> {
         let meta = &pod.metadata;
-        let options = DeleteOptions {
-            uid: Some(meta.uid.clone()),
-            ..DeleteOptions::default()
-        };
+        let options = DeleteOptions::exactly(&meta.uid);
         match self
             .client
             .delete(&Pod::TYPE, &meta.namespace, &meta.name, &options)

@@ -33,8 +33,6 @@ use crate::stages::Stages;
 use addresses::Addresses;
 use lifecycle::{Advance, Facts, PodEvent};
 
-pub(crate) use addresses::Cidr;
-
 /// Plays the kubelets of all nodes.
 pub(crate) struct Kubelets {
     client: Client,
@@ -258,8 +256,7 @@ impl Kubelets {
         if advance.delete || advance.evict {
             let options = DeleteOptions {
                 grace_period_seconds: advance.delete.then_some(0),
-                uid: Some(pod.metadata.uid.clone()),
-                ..DeleteOptions::default()
+                ..DeleteOptions::exactly(&pod.metadata.uid)
             };
             match self
                 .client

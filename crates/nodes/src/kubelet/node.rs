@@ -270,10 +270,7 @@ impl NodeLife {
 
     /// The machine is gone: what a cloud's node controller does then.
     async fn remove(&self, node: &Node) -> Result<Next, Error> {
-        let options = DeleteOptions {
-            uid: Some(node.metadata.uid.clone()),
-            ..DeleteOptions::default()
-        };
+        let options = DeleteOptions::exactly(&node.metadata.uid);
         let deleted = self
             .client
             .delete(&Node::TYPE, "", node.name(), &options)

@@ -11,7 +11,7 @@ mod views;
 
 use std::sync::Arc;
 
-use api::{Clock, Key, Meta, Resource, ResourceType};
+use api::{Cidr, Clock, Key, Meta, Resource, ResourceType};
 use client::{Client, Patch};
 use parking_lot::Mutex;
 use runtime::controller::Controller;
@@ -20,7 +20,7 @@ use runtime::{
 };
 use serde_json::{Value, json};
 
-use crate::kubelet::{Cidr, RETRY};
+use crate::kubelet::RETRY;
 use plan::{Pool, ServicePlan, plan_service};
 use views::{Ingress, IngressClass, Service};
 
@@ -43,12 +43,12 @@ pub struct Ranges(pub(crate) Vec<Cidr>);
 impl Ranges {
     pub fn parse(text: &str) -> Result<Ranges, PoolError> {
         let ranges = text.split(',').map(|range| {
-            let parsed = Cidr::parse(range.trim());
+            let parsed = Cidr::parse(range.trim()).map(|range| range.masked());
             parsed.ok_or_else(|| PoolError::NoRange(range.trim().to_owned()))
         });
         let ranges: Vec<Cidr> = ranges.collect::<Result<_, _>>()?;
         match ranges.as_slice() {
-            [one, two] if one.is_v4() == two.is_v4() => Err(PoolError::SameFamily),
+            [one, two] if one.is_ipv4() == two.is_ipv4() => Err(PoolError::SameFamily),
             [_] | [_, _] => Ok(Ranges(ranges)),
             _ => Err(PoolError::TooMany),
         }

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use api::{Key, Resource};
+use api::{Cidr, Key, Resource};
 
 use super::Ranges;
 use super::views::Service;
-use crate::kubelet::Cidr;
 
 /// Keeps a Service until its load balancer is gone. Upstream's name.
 pub(super) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -90,7 +89,8 @@ impl Pool {
 
     /// The one address that all Ingresses share: the last of the first range.
     pub(super) fn shared(&self) -> String {
-        self.ranges.first().map(Cidr::last).unwrap_or_default()
+        let range = self.ranges.first();
+        range.map_or_else(String::new, |range| range.nth(range.size() - 1).to_string())
     }
 
     /// One address for each family of the service. It keeps those that it has.
@@ -143,21 +143,23 @@ impl Pool {
         held: Option<IpAddr>,
         taken: &BTreeMap<IpAddr, Key>,
     ) -> Result<IpAddr, PoolError> {
-        let range = self.ranges.iter().find(|range| range.is_v4() == is_v4);
+        let range = self.ranges.iter().find(|range| range.is_ipv4() == is_v4);
         let range = range.ok_or(PoolError::NoFamily(if is_v4 { "IPv4" } else { "IPv6" }))?;
         if let Some(asked) = asked {
-            return match (range.contains(asked), taken.get(&asked)) {
+            return match (range.contains(&asked), taken.get(&asked)) {
                 (false, _) => Err(PoolError::OutOfRange(asked.to_string(), range.to_string())),
                 (true, Some(other)) => Err(PoolError::Taken(asked.to_string(), other.clone())),
                 (true, None) => Ok(asked),
             };
         }
         let is_free = |address: &IpAddr| !taken.contains_key(address);
-        if let Some(held) = held.filter(|held| range.contains(*held) && is_free(held)) {
+        if let Some(held) = held.filter(|held| range.contains(held) && is_free(held)) {
             return Ok(held);
         }
-        // As many as are taken cannot all be among one more than that.
-        let mut candidates = range.hosts().take(taken.len() + 1);
+        // The first names the network, the last is for all Ingresses. As many as are taken cannot all be among one more
+        // than that.
+        let hosts = (1..range.size().saturating_sub(1)).map(|index| range.nth(index));
+        let mut candidates = hosts.take(taken.len() + 1);
         let free = candidates.find(is_free);
         free.ok_or_else(|| PoolError::Exhausted(range.to_string()))
     }

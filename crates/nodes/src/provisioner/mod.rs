@@ -259,10 +259,7 @@ impl Provisioner {
         if !plan::is_to_be_deleted(&volume) {
             return Ok(Next::AwaitChange);
         }
-        let options = DeleteOptions {
-            uid: Some(volume.metadata.uid.clone()),
-            ..DeleteOptions::default()
-        };
+        let options = DeleteOptions::exactly(&volume.metadata.uid);
         let deleted = self
             .client
             .delete(&PersistentVolume::TYPE, "", &key.name, &options)

@@ -191,10 +191,7 @@ impl Scheduler {
                 ),
                 self.clock.now().time(),
             );
-            let options = DeleteOptions {
-                uid: Some(victim.metadata.uid.clone()),
-                ..DeleteOptions::default()
-            };
+            let options = DeleteOptions::exactly(&victim.metadata.uid);
             let (namespace, name) = (victim.metadata.namespace.as_str(), &*victim.metadata.name);
             let marked = self
                 .patch_status(victim, json!({"conditions": [condition]}))

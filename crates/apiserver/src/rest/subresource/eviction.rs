@@ -11,7 +11,7 @@ use crate::status::{Cause, Status, Subject};
 use crate::storage::{Stored, Transaction};
 use api::Time;
 use http::Response;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// UPSTREAM: a budget whose list of disrupted pods is this long is not being processed.
@@ -99,27 +99,12 @@ impl Context {
 
     /// Says why the pod ends: Jobs may treat disruptions differently from failures.
     fn mark_disrupted(&self, transaction: &mut Transaction<'_>, key: &str, mut pod: Value) {
-        let mut condition = json!({
+        let condition = json!({
             "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": self.shared.now(),
         });
         let status = crate::fields::object_mut(&mut pod, "status");
-        let conditions = status.entry("conditions").or_insert_with(|| json!([]));
-        let Some(list) = conditions.as_array_mut() else {
-            return;
-        };
-        match list
-            .iter_mut()
-            .find(|held| held["type"] == condition["type"])
-        {
-            Some(held) => {
-                if held["status"] == condition["status"] {
-                    condition["lastTransitionTime"] = held["lastTransitionTime"].take();
-                }
-                *held = condition;
-            }
-            None => list.push(condition),
-        }
+        set_condition(status, condition);
         transaction.put(&self.stored_kind, key, &pod, None);
     }
 
@@ -178,26 +163,31 @@ impl Context {
         if left > 0 {
             return;
         }
-        let mut condition = json!({
+        let condition = json!({
             "type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": "",
             "observedGeneration": generation, "lastTransitionTime": now,
         });
-        let conditions = status.entry("conditions").or_insert_with(|| json!([]));
-        let Some(list) = conditions.as_array_mut() else {
-            return;
-        };
-        match list
-            .iter_mut()
-            .find(|held| held["type"] == condition["type"])
-        {
-            Some(held) => {
-                if held["status"] == condition["status"] {
-                    condition["lastTransitionTime"] = held["lastTransitionTime"].take();
-                }
-                *held = condition;
+        set_condition(status, condition);
+    }
+}
+
+/// Puts a condition in place of the one of its type. The time of its transition stays if it is none.
+fn set_condition(status: &mut Map<String, Value>, mut condition: Value) {
+    let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+    let Some(list) = conditions.as_array_mut() else {
+        return;
+    };
+    let held = list
+        .iter_mut()
+        .find(|held| held["type"] == condition["type"]);
+    match held {
+        Some(held) => {
+            if held["status"] == condition["status"] {
+                condition["lastTransitionTime"] = held["lastTransitionTime"].take();
             }
-            None => list.push(condition),
+            *held = condition;
         }
+        None => list.push(condition),
     }
 }
 
