@@ -11,6 +11,7 @@ pub mod amounts;
 pub mod cidr;
 pub mod clock;
 pub mod collections;
+pub mod cron;
 pub mod decision;
 pub mod gates;
 mod go_duration;

@@ -70,7 +70,7 @@ impl Decisions {
 
     /// Keeps what `controller` decided about an object. A decision equal to the one before it is counted,
     /// not kept again. The reconcile loop does this for every controller, through its `Report`.
-    pub fn record(
+    fn record(
         &self,
         controller: &'static str,
         object: &ObjectId,

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use api::cron::{Schedule, Zone};
 use api::syntax;
 use serde_json::{Value, json};
 
 use super::place::{Errors, Place};
-use super::{cron, pod, selectors};
+use super::{pod, selectors};
 
 /// How many pods of an Indexed Job may run at once: its status lists the indexes.
 const INDEXED_PARALLELISM_MAX: i64 = 100_000;
@@ -373,8 +374,8 @@ pub(super) fn cron_job(errors: &mut Errors, root: &Place<'_>) {
     if schedule.text().is_empty() {
         errors.required(&schedule, "");
     } else {
-        if let Err(why) = cron::check(schedule.text()) {
-            errors.invalid(&schedule, &why);
+        if let Err(why) = Schedule::parse(schedule.text(), &Zone::UTC) {
+            errors.invalid(&schedule, &why.to_string());
         } else if schedule.text().contains("TZ") {
             errors.invalid(
                 &schedule,
@@ -421,7 +422,7 @@ fn time_zone(errors: &mut Errors, zone: &Place<'_>) {
             zone,
             "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
         );
-    } else if jiff::tz::TimeZone::get(text).is_err() {
-        errors.invalid(zone, &format!("unknown time zone {text}"));
+    } else if let Err(why) = Zone::load(text) {
+        errors.invalid(zone, &why.to_string());
     }
 }

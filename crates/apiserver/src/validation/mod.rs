@@ -8,7 +8,6 @@ mod batch;
 mod cluster;
 mod containers;
 mod core;
-mod cron;
 mod devices;
 mod groups;
 mod job_status;

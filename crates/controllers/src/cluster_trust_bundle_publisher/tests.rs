@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::Resource;
 use api::kinds::{ClusterTrustBundle, Namespace};
 use runtime::controller::Tick;
-use runtime::{Metrics, Reconcile, Report, Store};
+use runtime::{Metrics, Reconcile, Store};
 use serde_json::{Value, json};
 use testkit::{World, Write};
 use tokio::time::Instant;
@@ -81,7 +81,7 @@ async fn synced(bundles: &[Arc<ClusterTrustBundle>]) -> Vec<String> {
         },
         bundles: store,
     };
-    let report = Report::new("test", &context.decisions, context.clock.now());
+    let report = context.report();
     let _ = publisher.reconcile(&Tick, &report).await;
     let writes = world.writes();
     let line = |write: &Write| {

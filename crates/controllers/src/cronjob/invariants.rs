@@ -3,10 +3,10 @@
 use api::MicroTime;
 use api::kinds::{CronJob, Job};
 
-use super::cron::Zone;
 use super::new_job::job_name;
 use super::plan::{plan_cleanup, scheduled_for};
 use super::schedule::{Timing, read};
+use api::cron::Zone;
 
 /// A job that a CronJob has created is one that it may have created. `cron_job` is as it was then, `before` are all
 /// jobs that it ever created, and `running` those of them that neither had ended nor were being deleted.

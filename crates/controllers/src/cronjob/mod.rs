@@ -27,7 +27,6 @@
 //! emitted: what is due is never past its deadline, in upstream neither. A start that the deadline forbids is a decision.
 
 mod apply;
-pub mod cron;
 mod invariants;
 mod new_job;
 mod oracle;
@@ -52,13 +51,13 @@ use runtime::{
     Store,
 };
 
-use self::cron::Zone;
 use self::plan::next_run;
 use self::reason::Event;
 use self::schedule::{DELTA, Timing, read};
 use crate::Descriptor;
 use crate::oracle::View;
 use crate::workload::Consistency;
+use api::cron::Zone;
 
 pub use invariants::{converged, safe};
 pub use oracle::CronJobOracle;
@@ -168,11 +167,8 @@ impl CronJobs {
         let now = self.context.clock.now();
         let next = Timing::of(cron_job).next(&schedule, now);
         let line = Line::from(&next_run(cron_job, next));
-        let context = &self.context;
-        let object = ObjectId::of(cron_job);
-        context
-            .decisions
-            .record(context.controller, &object, now, [line]);
+        let report = self.context.report();
+        report.decide(ObjectId::of(cron_job), [line]);
         match next {
             Some(next) => queue.add_after(cron_job.key(), wait(next, now)),
             None => queue.add(cron_job.key()),

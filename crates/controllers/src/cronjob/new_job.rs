@@ -4,8 +4,8 @@ use api::json::Node;
 use api::kinds::{CRON_JOB_SCHEDULED_TIMESTAMP, CronJob, Job};
 use api::{Resource, Time};
 
-use super::cron::{Zone, ZoneError};
 use crate::workload::claim::controller_reference;
+use api::cron::{Zone, ZoneError};
 
 /// The minutes since 1970 are part of the name: the API server refuses a second job for the same time.
 pub fn job_name(cron_job: &str, scheduled: Time) -> Box<str> {

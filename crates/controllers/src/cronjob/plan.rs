@@ -8,10 +8,10 @@ use api::decision::{Explain, Line};
 use api::kinds::{CRON_JOB_SCHEDULED_TIMESTAMP, CronJob, CronJobStatus, Job, ObjectReference};
 use api::{MicroTime, Time, Uid};
 
-use super::cron::{Schedule, Zone};
 use super::new_job::job_name;
 use super::reason::Reason;
 use super::schedule::{Missed, NeverComes, Timing, names_zone, read};
+use api::cron::{Schedule, Zone};
 
 /// What caches and API server say.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use api::decision::Line;
 use api::syntax::go_quote;
 use runtime::events::EventType;
 
-use super::cron::{ScheduleError, ZoneError};
 use super::schedule::NeverComes;
+use api::cron::{ScheduleError, ZoneError};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {

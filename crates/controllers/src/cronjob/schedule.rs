@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::kinds::CronJob;
 use api::{MicroTime, Time};
 
-use super::cron::{Schedule, ScheduleError, Zone};
+use api::cron::{Schedule, ScheduleError, Zone};
 
 /// What of a CronJob decides when it is due.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -98,6 +98,8 @@ mod tests {
     use api::decision::Line;
     use api::kinds::{Node, ReplicaSet};
 
+    use runtime::Report;
+
     use super::super::Request;
     use super::*;
 
@@ -106,9 +108,9 @@ mod tests {
         let at = Time::from_unix(0).micro();
         let lines = || [Line::acts("TooMany", "deletes 1 pod").because("there are 2")];
         let web = ObjectId::named::<ReplicaSet>(&Key::new("default", "web"));
-        decisions.record("replicaset-controller", &web, at, lines());
+        Report::new("replicaset-controller", &decisions, at).decide(web.clone(), lines());
         let node = ObjectId::named::<Node>(&Key::new("", "node-1"));
-        decisions.record("ttl-controller", &node, at, lines());
+        Report::new("ttl-controller", &decisions, at).decide(node.clone(), lines());
         let reply = answer(&decisions, &Request::get(path));
         let body = String::from_utf8(reply.body().to_vec()).unwrap();
         assert_eq!(reply.status().as_u16(), code, "{path}");
@@ -198,7 +200,7 @@ mod tests {
             uid: "old".into(),
             ..ObjectId::named::<ReplicaSet>(&Key::new("default", "web"))
         };
-        decisions.record("replicaset-controller", &web, at, [line]);
+        Report::new("replicaset-controller", &decisions, at).decide(web.clone(), [line]);
         let found = |query: &str| {
             let path = format!("/debug/controllers/?namespace=default&name=web{query}");
             let reply = answer(&decisions, &Request::get(&path));

@@ -9,7 +9,7 @@ use testkit::Lagging;
 
 use super::sync::{cron_job, delete_job, finish, name, pass, status, told, world};
 use crate::cronjob::controller;
-use crate::cronjob::cron::Zone;
+use api::cron::Zone;
 
 // Upstream: TestControllerV2JobAlreadyExistsButNotInActiveStatus.
 #[tokio::test(start_paused = true)]

@@ -14,10 +14,10 @@ use api::{MicroTime, Resource, Time};
 use expect_test::Expect;
 use serde_json::{Value, json};
 
-use crate::cronjob::cron::Zone;
 use crate::cronjob::new_job::job_name;
 use crate::cronjob::plan::{Plan, Snapshot, plan, plan_cleanup};
 use crate::cronjob::reason::Reason;
+use api::cron::Zone;
 
 pub(super) fn time(text: &str) -> Time {
     let (day, clock) = text.split_once('T').unwrap_or(("19", text));

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use api::{MicroTime, Time};
 
-use crate::cronjob::cron::{Schedule, Zone};
 use crate::cronjob::schedule::{Missed, NeverComes, Recent, Timing};
+use api::cron::{Schedule, Zone};
 
 fn time(text: &str) -> Time {
     Time::parse(text).unwrap_or_else(|| panic!("{text} is no time"))

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use crate::cronjob::controller;
-use crate::cronjob::cron::Zone;
+use api::cron::Zone;
 
 /// A world in which the controller runs.
 pub(super) async fn world() -> (World, Context) {

@@ -10,7 +10,7 @@ use testkit::World;
 use super::pure;
 use super::sync::{cron_job, name, pass, status, told, world};
 use crate::cronjob::CronJobs;
-use crate::cronjob::cron::Zone;
+use api::cron::Zone;
 
 /// How many seconds after a change of `before` to `after` the CronJob is looked at; none for not at all. It is one second
 /// before the hour, and the last start was a minute before it.

@@ -4,7 +4,7 @@ mod next;
 mod properties;
 mod reading;
 
-use api::{MicroTime, Time};
+use crate::{MicroTime, Time};
 
 use super::{Schedule, Zone};
 

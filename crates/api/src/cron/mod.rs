@@ -11,8 +11,8 @@ mod zone;
 #[cfg(test)]
 mod tests;
 
-use api::syntax::go_quote;
-use api::{GoDuration, MicroTime, Time};
+use crate::syntax::go_quote;
+use crate::{GoDuration, MicroTime, Time};
 
 use self::fields::{DAYS, HOURS, MINUTES, MONTHS, Set, WEEKDAYS};
 

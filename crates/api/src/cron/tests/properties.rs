@@ -1,14 +1,14 @@
 //! What holds for all schedules, and at the ends of time.
 
-use api::{MicroTime, Time};
+use crate::{MicroTime, Time};
 use proptest::prelude::*;
 
 use super::{check, schedule, time};
-use crate::cronjob::cron::Schedule;
+use crate::cron::Schedule;
 
 #[test]
 fn answers_as_robfigs_code_does_in_zones_that_change_their_clocks() {
-    let cases = include_str!("../../testdata/next.txt").lines().skip(1);
+    let cases = include_str!("next.txt").lines().skip(1);
     let mut count = 0;
     for case in cases {
         let [zone, text, after, expected] = case.split('|').collect::<Vec<_>>()[..] else {

@@ -3,7 +3,7 @@
 //! The rules are those that were built in, not those of the machine: a schedule means the same on every host of a
 //! control plane, and in a container that has no time zones at all.
 
-use api::Time;
+use crate::Time;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone, TimeZoneDatabase};
@@ -26,7 +26,7 @@ impl Zone {
 
     /// The zone of this name. Names are case-sensitive.
     pub fn load(name: &str) -> Result<Zone, ZoneError> {
-        // UPSTREAM: `Local` is the zone of the machine; see the module of the controller for why it is UTC here.
+        // UPSTREAM: `Local` is the zone of the machine; a schedule means the same on every host here.
         if matches!(name, "" | "UTC" | "Local") {
             return Ok(Zone::UTC);
         }

@@ -1,7 +1,7 @@
 //! How schedules are read.
 
 use super::schedule;
-use crate::cronjob::cron::{Schedule, Zone};
+use crate::cron::{Schedule, Zone};
 
 // robfig/cron: TestStandardSpecSchedule (4 rows), TestParseSchedule (12 rows; seconds left out), TestParseScheduleErrors
 // (5 rows), TestErrors (4 rows); upstream's TestParseCronScheduleWithPanicRecovery and TestParseCronSchedulePanicRecovery.

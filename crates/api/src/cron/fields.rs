@@ -2,7 +2,7 @@
 
 use std::num::IntErrorKind;
 
-use api::syntax::go_quote;
+use crate::syntax::go_quote;
 
 use super::ScheduleError;
 
