@@ -11,6 +11,10 @@ pub(super) struct Normaliser {
     /// What was seen, by its text.
     seen: BTreeMap<String, String>,
     counts: BTreeMap<&'static str, usize>,
+    /// The addresses and ports that each object was seen with. Another object may draw one that was released.
+    drawn: BTreeMap<(String, &'static str), Vec<String>>,
+    /// The uid of the object that is being walked through.
+    object: String,
     /// The revisions seen of each uid, and the uids seen of each name.
     versions: BTreeMap<String, Vec<String>>,
 }
@@ -35,6 +39,12 @@ impl Normaliser {
                 {
                     let name = name.to_owned();
                     self.number(&name, "name");
+                }
+                let uid = map
+                    .get("metadata")
+                    .and_then(|metadata| metadata["uid"].as_str());
+                if let Some(uid) = uid {
+                    self.object = uid.to_owned();
                 }
                 self.versions(map);
                 let kind = map.get("kind").and_then(Value::as_str).unwrap_or_default();
@@ -64,7 +74,10 @@ impl Normaliser {
                 if let Some(kind) = changing(key, text)
                     && !in_list
                 {
-                    *text = self.number(text, kind);
+                    *text = match kind {
+                        "address" => self.draw(text, kind),
+                        _ => self.number(text, kind),
+                    };
                 } else if key == "cells" && is_age(text) {
                     *text = "(an age)".to_owned();
                 } else if is_time(text) {
@@ -73,7 +86,7 @@ impl Normaliser {
             }
             Value::Number(number) if matches!(key, "nodePort" | "healthCheckNodePort") => {
                 let text = number.to_string();
-                *value = self.number(&text, "port").into();
+                *value = self.draw(&text, "port").into();
             }
             _ => {}
         }
@@ -125,6 +138,19 @@ impl Normaliser {
         let count = self.counts.entry(kind).or_default();
         *count += 1;
         let name = format!("({kind} {count})");
+        self.seen.insert(text.to_owned(), name.clone());
+        name
+    }
+
+    /// Numbers what an object drew by chance by the order in which it had them.
+    fn draw(&mut self, text: &str, kind: &'static str) -> String {
+        let drawn = self.drawn.entry((self.object.clone(), kind)).or_default();
+        let place = drawn.iter().position(|known| known == text);
+        let place = place.unwrap_or_else(|| {
+            drawn.push(text.to_owned());
+            drawn.len() - 1
+        });
+        let name = format!("({kind} {})", place + 1);
         self.seen.insert(text.to_owned(), name.clone());
         name
     }
@@ -249,5 +275,20 @@ mod tests {
                 {"kind": "PodList", "metadata": {"resourceVersion": "(some revision)"}, "items": [{"metadata": {"uid": "(uid 1 of a)", "resourceVersion": "(a new revision)"}}]},
             ])
         );
+    }
+
+    #[test]
+    fn an_address_that_was_released_may_be_drawn_again() {
+        let service = |uid: &str, address: &str| json!({"metadata": {"uid": uid}, "spec": {"clusterIP": address, "clusterIPs": [address]}});
+        let mut normaliser = Normaliser::default();
+        let mut shown = |uid: &str, address: &str| {
+            let mut answer = service(uid, address);
+            normaliser.normalise(&mut answer);
+            answer["spec"]["clusterIPs"][0].as_str().unwrap().to_owned()
+        };
+        assert_eq!(shown("one", "10.0.0.7"), "(address 1)");
+        assert_eq!(shown("two", "10.0.0.7"), "(address 1)");
+        assert_eq!(shown("two", "10.0.0.8"), "(address 2)");
+        assert_eq!(shown("one", "10.0.0.7"), "(address 1)");
     }
 }
