@@ -21,7 +21,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 /// A developer command: its name, its arguments as shown to people, what it is for, and the code.
 struct Command {
@@ -143,6 +143,11 @@ fn write_schema(arguments: &[String]) -> Result<()> {
     if has("--check") {
         schema::check(&inputs, &output)
     } else {
-        schema::run(&inputs, &output)
+        schema::run(&inputs, &output)?;
+        match has("--live") {
+            true => std::fs::write(output.join("go_structs.txt"), real::go_structs()?)
+                .context("cannot write the structs of templates"),
+            false => Ok(()),
+        }
     }
 }

@@ -79,6 +79,19 @@ pub(crate) fn schema_sources() -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
+/// The Go structs of pod templates, as a Go program prints them.
+pub(crate) fn go_structs() -> Result<Vec<u8>> {
+    let ran = Command::new("go")
+        .args(["run", "./templates", "layouts"])
+        .current_dir(workspace::root().join("tests/real/servers"))
+        .output()
+        .context("the Go tool chain is missing")?;
+    if !ran.status.success() {
+        bail!("{}", String::from_utf8_lossy(&ran.stderr));
+    }
+    Ok(ran.stdout)
+}
+
 /// The tests and the test cluster look for our binary beside themselves in the target folder.
 pub(crate) fn build_steersman() -> Result<()> {
     steps::succeed(workspace::cargo().args(["build", "--quiet", "--package", "steersman"]))

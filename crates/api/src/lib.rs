@@ -14,6 +14,7 @@ pub mod collections;
 pub mod cron;
 pub mod decision;
 pub mod gates;
+mod go_dump;
 mod go_duration;
 pub mod hash;
 mod http_date;

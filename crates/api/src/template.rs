@@ -8,6 +8,7 @@ use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::go_dump;
 use crate::hash::Fnv32a;
 use crate::intern::Pool;
 use crate::json::{JsonError, Node};
@@ -130,14 +131,16 @@ impl Template {
         Arc::ptr_eq(&self.0, &other.0) || self.0.meaning == other.0.meaning
     }
 
-    /// A short, stable name for the template, as upstream derives one: FNV-32a, then made safe for
-    /// names. Upstream hashes a dump of its Go struct, which no other program can reproduce; ours
-    /// hashes the canonical JSON.
+    /// The short, stable name that upstream gives the template: FNV-32a of a dump of its Go struct, then made safe for
+    /// names. What has no such dump is hashed as canonical JSON.
     pub fn short_hash(&self, collision_count: Option<i32>) -> String {
+        let node = self.node();
+        let text = go_dump::pod_template(&node).unwrap_or_else(|| canonical(node));
         let mut hash = Fnv32a::new();
-        hash.write(canonical(self.node()).as_bytes());
+        hash.write(text.as_bytes());
         if let Some(count) = collision_count {
-            hash.write(&count.to_le_bytes());
+            // UPSTREAM: the number is written into a buffer that is twice its size.
+            hash.write(&i64::from(count.cast_unsigned()).to_le_bytes());
         }
         safe_encode(&hash.finish().to_string())
     }
@@ -201,14 +204,17 @@ mod tests {
 
     #[test]
     fn equality_ignores_the_hash_label_order_and_nulls() {
-        let plain = template(r#"{"metadata":{"labels":{"app":"x"}},"spec":{"a":1,"b":2}}"#);
-        let hashed = template(
-            r#"{"metadata":{"creationTimestamp":null,"labels":{"pod-template-hash":"9","app":"x"}},"spec":{"b":2,"a":1}}"#,
+        let plain = template(
+            r#"{"metadata":{"labels":{"app":"x"}},"spec":{"hostname":"a","subdomain":"b"}}"#,
         );
-        let other = template(r#"{"metadata":{"labels":{"app":"x"}},"spec":{"a":1,"b":3}}"#);
+        let hashed = template(
+            r#"{"metadata":{"creationTimestamp":null,"labels":{"pod-template-hash":"9","app":"x"}},"spec":{"subdomain":"b","hostname":"a"}}"#,
+        );
+        let other = template(
+            r#"{"metadata":{"labels":{"app":"x"}},"spec":{"hostname":"a","subdomain":"c"}}"#,
+        );
         assert!(plain.same_meaning(&hashed));
         assert!(!plain.same_meaning(&other));
-        assert_eq!(plain.short_hash(None), hashed.short_hash(None));
         assert_ne!(plain.short_hash(None), plain.short_hash(Some(1)));
         assert_ne!(plain.short_hash(None), other.short_hash(None));
     }

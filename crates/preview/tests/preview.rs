@@ -99,14 +99,14 @@ fn the_timeline_of_a_good_rollout() {
         .collect();
     expect![[r#"
         0 deployment/web: you apply a change
-        0 deployment/web: creates web-5b954f7cf5 with 1 of 4 pods
-        0 deployment/web: scales web-589c7d946d from 4 to 3
-        0 deployment/web: scales web-5b954f7cf5 from 1 to 2
+        0 deployment/web: creates web-9b48b5bf9 with 1 of 4 pods
+        0 deployment/web: scales web-58b88c8b56 from 4 to 3
+        0 deployment/web: scales web-9b48b5bf9 from 1 to 2
         10 deployment/web: 2 more pods are ready
-        10 deployment/web: scales web-589c7d946d from 3 to 1
-        10 deployment/web: scales web-5b954f7cf5 from 2 to 4
+        10 deployment/web: scales web-58b88c8b56 from 3 to 1
+        10 deployment/web: scales web-9b48b5bf9 from 2 to 4
         20 deployment/web: 2 more pods are ready
-        20 deployment/web: scales web-589c7d946d from 1 to 0
+        20 deployment/web: scales web-58b88c8b56 from 1 to 0
         20 : complete"#]]
     .assert_eq(&lines.join("\n"));
 }
@@ -123,7 +123,7 @@ fn a_bad_image_stops_at_the_deadline() {
         expect![[r#"
             Does not complete within 15m.
             deployment/web in shop: not done, never fewer than 3 of 4 available, at most 5 pods (1 more than wanted)
-            warning: deployment/web does not finish within 15m: has exceeded its progress deadline: 2 of 4 pods updated, 3 available; pod/web-ccd8789-xxxxx container main cannot pull image "registry.example.com/web:bad": ImagePullBackOff
+            warning: deployment/web does not finish within 15m: has exceeded its progress deadline: 2 of 4 pods updated, 3 available; pod/web-78dfc57df9-xxxxx container main cannot pull image "registry.example.com/web:bad": ImagePullBackOff
             warning: deployment/web exceeds its progress deadline after 2m1s: `kubectl rollout status` fails then"#]],
     );
 }
@@ -155,9 +155,9 @@ fn a_quota_that_is_too_small() {
         expect![[r#"
             Does not complete within 15m.
             deployment/web in shop: not done, at most 5 pods
-            warning: deployment/web does not finish within 15m: has exceeded its progress deadline: 5 of 7 pods updated, 5 available; replicaset/web-589c7d946d cannot create pods: exceeded quota: few, requested: pods=1, used: pods=5, limited: pods=5
+            warning: deployment/web does not finish within 15m: has exceeded its progress deadline: 5 of 7 pods updated, 5 available; replicaset/web-58b88c8b56 cannot create pods: exceeded quota: few, requested: pods=1, used: pods=5, limited: pods=5
             warning: deployment/web exceeds its progress deadline after 10m11s: `kubectl rollout status` fails then
-            warning: replicaset/web-589c7d946d the quota does not let it create its pods: few, requested: pods=1, used: pods=5, limited: pods=5"#]],
+            warning: replicaset/web-58b88c8b56 the quota does not let it create its pods: few, requested: pods=1, used: pods=5, limited: pods=5"#]],
     );
 }
 
@@ -171,7 +171,7 @@ fn a_quota_with_room_for_the_surge() {
         expect![[r#"
             Completes in 20s.
             deployment/web in shop: done after 20s, never fewer than 3 of 4 available, at most 5 pods (1 more than wanted)
-            warning: replicaset/web-5b954f7cf5 has to wait for room in a quota: few, requested: pods=1, used: pods=5, limited: pods=5"#]],
+            warning: replicaset/web-9b48b5bf9 has to wait for room in a quota: few, requested: pods=1, used: pods=5, limited: pods=5"#]],
     );
 }
 
@@ -539,9 +539,9 @@ fn pods_that_are_preempted_are_reported() {
         .collect();
     expect![[r#"
         deployment/web you apply it; it is new
-        deployment/web creates web-7b4dd8c947 with 1 of 1 pod
-        pod/web-7b4dd8c947-xxxxx FailedScheduling
-        pod/old-664f88ccbc-xxxxx is preempted
+        deployment/web creates web-699d98bfdb with 1 of 1 pod
+        pod/web-699d98bfdb-xxxxx FailedScheduling
+        pod/old-84d47c9f86-xxxxx is preempted
         deployment/web 1 more pod is ready
          complete"#]]
     .assert_eq(&printed.join("\n"));
@@ -563,7 +563,7 @@ spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}";
         expect![[r#"
             Does not complete within 15m.
             deployment/web in shop: not done, never fewer than 0 of 4 available, at most 4 pods
-            warning: deployment/web does not finish within 15m: has exceeded its progress deadline: 4 of 4 pods updated, 0 available; pod/web-76c76c4776-xxxxx container main cannot pull image "web:bad": ImagePullBackOff
+            warning: deployment/web does not finish within 15m: has exceeded its progress deadline: 4 of 4 pods updated, 0 available; pod/web-5948455b88-xxxxx container main cannot pull image "web:bad": ImagePullBackOff
             warning: deployment/web exceeds its progress deadline after 9m1s: `kubectl rollout status` fails then"#]],
     );
     let preview = run(&stuck, &stuck);

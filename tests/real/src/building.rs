@@ -26,10 +26,16 @@ pub fn build(minor: Option<u32>) -> Result<Built> {
         let module = manifest_directory().join("servers");
         let built = build_missing(installation, &|| Ok(module.clone()))?;
         if let Built::Complete(installation) = &built
-            && !installation.informers().is_file()
             && go_is_installed()
         {
-            go_build(&module, "./informers", "", &installation.informers())?;
+            for (package, program) in [
+                ("./informers", installation.informers()),
+                ("./templates", installation.templates()),
+            ] {
+                if !program.is_file() {
+                    go_build(&module, package, "", &program)?;
+                }
+            }
         }
         return Ok(built);
     }

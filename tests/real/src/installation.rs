@@ -60,12 +60,22 @@ impl Installation {
         }
     }
 
-    /// Our own program on client-go, named after what it is built from: another source is another file.
+    /// Our own program on client-go.
     pub fn informers(&self) -> PathBuf {
+        self.own("informers", include_str!("../servers/informers/main.go"))
+    }
+
+    /// Our own program that prints the structs of pod templates, and their hashes.
+    pub fn templates(&self) -> PathBuf {
+        self.own("templates", include_str!("../servers/templates/main.go"))
+    }
+
+    /// Named after what it is built from: another source is another file.
+    fn own(&self, name: &str, source: &str) -> PathBuf {
         let mut hasher = DefaultHasher::new();
-        include_str!("../servers/informers/main.go").hash(&mut hasher);
+        source.hash(&mut hasher);
         self.kubernetes
-            .join(format!("informers-{:016x}", hasher.finish()))
+            .join(format!("{name}-{:016x}", hasher.finish()))
     }
 
     /// Every binary of the set, in the order in which they are worth building.

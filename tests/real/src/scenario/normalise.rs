@@ -63,12 +63,10 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Learns from the manager's own creations: the hash of the first ReplicaSet of `web` becomes
-    /// `<web#1>`, and a pod named by the server `<its prefix>*`. The hashes themselves may differ between
-    /// managers: what users are promised is that an unchanged template keeps its own.
+    /// Learns from the manager's own creations: a pod named by the server becomes `<its prefix>*`. The names that the
+    /// manager makes itself must be the same.
     pub(crate) fn learn(namespace: &str, writes: &[Entry]) -> Names {
         let mut names = BTreeMap::from([(namespace.to_owned(), "<ns>".to_owned())]);
-        let mut revisions: BTreeMap<String, usize> = BTreeMap::new();
         for entry in writes.iter().filter(|entry| entry.verb == "create") {
             if let Some(name) = refused_pod(entry) {
                 let prefix = &name[..name.len() - GENERATED_SUFFIX];
@@ -82,13 +80,6 @@ impl Names {
                 continue;
             };
             let metadata = &object["metadata"];
-            if let Some((owner, hash)) = template_hash(&entry.resource(), metadata)
-                && !names.contains_key(hash)
-            {
-                let number = revisions.entry(owner.to_owned()).or_default();
-                *number += 1;
-                names.insert(hash.to_owned(), format!("<{owner}#{number}>"));
-            }
             if let Some((name, prefix)) = generated_name(metadata) {
                 names.insert(name.to_owned(), format!("{prefix}*"));
             }
@@ -142,18 +133,6 @@ impl Names {
             other => other.clone(),
         }
     }
-}
-
-/// The owner's name and the hash of a ReplicaSet or of a DaemonSet's revision. StatefulSets are left
-/// out on purpose: their hashes come from the revision's bytes and must be the same.
-fn template_hash<'a>(resource: &str, metadata: &'a Value) -> Option<(&'a str, &'a str)> {
-    let owner = &metadata["ownerReferences"][0];
-    let label = match (resource, owner["kind"].as_str()?) {
-        ("replicasets", "Deployment") => "pod-template-hash",
-        ("controllerrevisions", "DaemonSet") => "controller-revision-hash",
-        _ => return None,
-    };
-    Some((owner["name"].as_str()?, metadata["labels"][label].as_str()?))
 }
 
 /// A name that the server made up, and its prefix. Pods with ordinals have a prefix too, but their
@@ -346,31 +325,19 @@ mod tests {
     }
 
     #[test]
-    fn hashes_become_numbers_and_generated_names_their_prefix() {
-        let set = |hash: &str| {
-            json!({"metadata": {"name": format!("web-{hash}"), "labels": {"pod-template-hash": hash},
-                "ownerReferences": [{"kind": "Deployment", "name": "web"}]}})
-        };
+    fn generated_names_become_their_prefix() {
         let mut refused = created("pods", &Value::Null);
         refused.response_status = serde_json::from_value(
             json!({"code": 403, "message": "pods \"web-5f6c7d8b9-zzzzz\" is forbidden"}),
         )
         .unwrap();
         let pod = json!({"metadata": {"name": "web-79d4b9c4c6-x2x4z", "generateName": "web-79d4b9c4c6-"}});
-        let names = Names::learn(
-            "scenario-3",
-            &[
-                created("replicasets", &set("79d4b9c4c6")),
-                created("pods", &pod),
-                created("replicasets", &set("5f6c7d8b9")),
-                refused,
-            ],
-        );
+        let names = Names::learn("scenario-3", &[created("pods", &pod), refused]);
         assert_eq!(
             names.text("Created pod: web-79d4b9c4c6-x2x4z for web-5f6c7d8b9 in scenario-3"),
-            "Created pod: web-<web#1>-* for web-<web#2> in <ns>"
+            "Created pod: web-79d4b9c4c6-* for web-5f6c7d8b9 in <ns>"
         );
-        assert_eq!(names.text("web-5f6c7d8b9-zzzzz"), "web-<web#2>-*");
+        assert_eq!(names.text("web-5f6c7d8b9-zzzzz"), "web-5f6c7d8b9-*");
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod kubectl;
 mod process;
 mod rbac;
 mod swap;
+mod templates;
 mod trouble;
 mod versions;
 mod watchers;

@@ -46,13 +46,13 @@ fn creates_the_set_of_a_new_template() {
         "replicas=3 |",
         expect![[r#"
             create 3
-              acts: creates web-75b7749544 with 3 of 3 pods: no ReplicaSet has this template, and there may be 3 pods in all"#]],
+              acts: creates web-6f9b8ddf56 with 3 of 3 pods: no ReplicaSet has this template, and there may be 3 pods in all"#]],
     );
     check(
         "replicas=10 surge=2 unavailable=2 | old:10/10",
         expect![[r#"
             create 2, old 10->8
-              acts: creates web-75b7749544 with 2 of 10 pods: no ReplicaSet has this template, and there may be 12 pods in all
+              acts: creates web-6f9b8ddf56 with 2 of 10 pods: no ReplicaSet has this template, and there may be 12 pods in all
               acts: scales old from 10 to 8: enough pods are available without them"#]],
     );
 }
@@ -218,7 +218,7 @@ fn recreate_waits_for_all_old_pods() {
         "replicas=3 recreate | old:0",
         expect![[r#"
             create 3
-              acts: creates web-75b7749544 with 3 of 3 pods: no ReplicaSet has this template, and there may be 3 pods in all"#]],
+              acts: creates web-6f9b8ddf56 with 3 of 3 pods: no ReplicaSet has this template, and there may be 3 pods in all"#]],
     );
     // Its own pods do not count, and those that have ended were not handed in.
     check(
