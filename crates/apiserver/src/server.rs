@@ -6,12 +6,14 @@ use crate::auth::rbac::Rbac;
 use crate::auth::tokens::Tokens;
 use crate::auth::{Identity, StaticToken};
 use crate::kinds::Registry;
+use crate::status::Status;
 use crate::storage::{Store, TableKey};
 use crate::{Body, BoxError, Transport, rest};
 use api::{Clock, Rng, Time};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{Either, ready};
+use http::request::Parts;
 use http::{Request, Response};
 use parking_lot::RwLock;
 use std::path::PathBuf;
@@ -191,6 +193,17 @@ impl ApiServer {
             Ok(identity) => Either::Left(rest::handle(&self.shared, request, identity)),
             Err(status) => Either::Right(ready(rest::response::status(&status))),
         }
+    }
+
+    /// Whether a request that came over the network may be made at all, and by whom: asked before its body is read.
+    pub(crate) fn admit(
+        &self,
+        parts: &Parts,
+        certificate: Option<Arc<Identity>>,
+    ) -> Result<Arc<Identity>, Status> {
+        let identity = authenticate(&self.shared, certificate, &parts.headers)?;
+        rest::admit(&self.shared, parts, identity.clone())?;
+        Ok(identity)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
