@@ -10,6 +10,7 @@ mod list;
 pub(crate) mod metadata;
 mod negotiate;
 mod patches;
+mod prepared;
 pub(crate) mod query;
 mod read;
 mod request;
