@@ -3,7 +3,7 @@
 use api::{Clock, MicroTime, Rng};
 use steersman_apiserver::pki::Pki;
 use steersman_apiserver::private_file;
-use steersman_apiserver::serve::{Spawner, serve};
+use steersman_apiserver::serve::{Spawner, default_limits, serve};
 use steersman_apiserver::{ApiServer, Options, Storage};
 
 #[allow(
@@ -31,7 +31,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = format!("https://{}", listener.local_addr()?);
     private_file::write(kubeconfig.as_ref(), pki.kubeconfig(&url).as_bytes())?;
     let spawner = Spawner::new(|future| drop(tokio::spawn(future)));
-    serve(server, listener, &pki, spawner, async {
+    let limits = default_limits();
+    serve(server, listener, &pki, spawner, limits, async {
         drop(tokio::signal::ctrl_c().await)
     })
     .await?;

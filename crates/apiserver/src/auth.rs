@@ -67,6 +67,10 @@ impl Identity {
         }
     }
 
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.is_in(UNAUTHENTICATED)
+    }
+
     pub(crate) fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|candidate| candidate == group)
     }

@@ -7,6 +7,7 @@ mod approval;
 mod checks;
 mod definition;
 pub(crate) mod lifecycle;
+mod patterns;
 pub(crate) mod structural;
 
 pub(crate) use checks::validate;
@@ -29,7 +30,7 @@ pub struct CustomVersion {
     pub scale: Option<ScalePaths>,
     /// `deprecationWarning`, or the default sentence when the version is deprecated.
     pub deprecation_warning: Option<String>,
-    /// Every `pattern` of the schema, compiled.
+    /// Every `pattern` of the definition, compiled.
     pub patterns: BTreeMap<String, Regex>,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! The simulator judges each single write by the first, and tears the server down by the second.
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -71,6 +71,7 @@ impl ApiServer {
             shared: Arc::new(Shared {
                 store: shared.store.reopened(lost),
                 registry: RwLock::new(shared.registry()),
+                registering: Mutex::new(()),
                 clock,
                 rng,
                 networks: shared.networks.clone(),

@@ -8,6 +8,7 @@ mod selectable;
 use crate::crd::CustomVersion;
 use api::collections::HashMap;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 type Text = Cow<'static, str>;
@@ -206,13 +207,18 @@ pub fn find(group: &str, kind: &str) -> Option<&'static Arc<Kind>> {
 pub struct Registry {
     /// In the order of group, version and plural: discovery shows it, and every request looks something up.
     kinds: Vec<Arc<Kind>>,
+    /// The revisions of the definitions that kinds were made of, by name.
+    definitions: BTreeMap<Arc<str>, u64>,
 }
 
 impl Default for Registry {
     fn default() -> Self {
         let mut kinds = built_in().to_vec();
         kinds.sort_by(|one, two| key(one).cmp(&key(two)));
-        Registry { kinds }
+        Registry {
+            kinds,
+            definitions: BTreeMap::new(),
+        }
     }
 }
 
@@ -239,11 +245,30 @@ impl Registry {
             .find(|k| k.group == group && k.version == version && k.kind == kind)
     }
 
-    pub fn insert(&mut self, kind: Kind) {
+    pub fn insert(&mut self, kind: impl Into<Arc<Kind>>) {
+        let kind = kind.into();
         match self.place(key(&kind)) {
-            Ok(place) => self.kinds[place] = Arc::new(kind),
-            Err(place) => self.kinds.insert(place, Arc::new(kind)),
+            Ok(place) => self.kinds[place] = kind,
+            Err(place) => self.kinds.insert(place, kind),
         }
+    }
+
+    /// The kinds that were made of a definition at this revision, if they were.
+    pub(crate) fn made_of(&self, name: &str, revision: u64) -> Option<Vec<Arc<Kind>>> {
+        if self.definitions.get(name) != Some(&revision) {
+            return None;
+        }
+        let (plural, group) = name.split_once('.')?;
+        let of_definition = |kind: &&Arc<Kind>| {
+            kind.custom().is_some() && kind.plural == plural && kind.group == group
+        };
+        Some(self.iter().filter(of_definition).cloned().collect())
+    }
+
+    /// Adds the kinds of a definition.
+    pub(crate) fn define(&mut self, name: Arc<str>, revision: u64, kinds: Vec<Arc<Kind>>) {
+        kinds.into_iter().for_each(|kind| self.insert(kind));
+        self.definitions.insert(name, revision);
     }
 
     /// Removes every custom kind of a (group, plural).

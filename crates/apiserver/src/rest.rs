@@ -10,6 +10,7 @@ mod list;
 pub(crate) mod metadata;
 mod negotiate;
 mod patches;
+mod prepared;
 pub(crate) mod query;
 mod read;
 mod request;
@@ -35,6 +36,7 @@ use crate::status::{Status, Subject};
 use crate::{Body, convert, discovery};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
 use std::sync::Arc;
 
@@ -92,6 +94,17 @@ pub(crate) fn handle(
         }
         response
     }
+}
+
+/// Refuses what its caller may not do, whatever the body says.
+pub(crate) fn admit(
+    shared: &Arc<Shared>,
+    parts: &Parts,
+    identity: Arc<Identity>,
+) -> Result<(), Status> {
+    let info = RequestInfo::parse(&parts.method, &parts.uri);
+    let identity = impersonate(shared, identity, &parts.headers)?;
+    shared.rbac.check(shared, &identity, &info)
 }
 
 /// How far a request has come before anything has to be waited for.

@@ -6,14 +6,16 @@ use crate::auth::rbac::Rbac;
 use crate::auth::tokens::Tokens;
 use crate::auth::{Identity, StaticToken};
 use crate::kinds::Registry;
+use crate::status::Status;
 use crate::storage::{Store, TableKey};
 use crate::{Body, BoxError, Transport, rest};
 use api::{Clock, Rng, Time};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{Either, ready};
+use http::request::Parts;
 use http::{Request, Response};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -60,6 +62,8 @@ pub enum Error {
 pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
     pub(crate) registry: RwLock<Arc<Registry>>,
+    /// Held by whoever makes a new registry.
+    pub(crate) registering: Mutex<()>,
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
     pub(crate) networks: Networks,
@@ -114,7 +118,11 @@ impl ApiServer {
                     .rows
                     .iter()
                     .filter(|row| row.table.1 == "customresourcedefinitions");
-                let definitions = rows.filter_map(|row| serde_json::from_slice(&row.body).ok());
+                let definitions = rows.filter_map(|row| {
+                    let definition = serde_json::from_slice(&row.body).ok()?;
+                    let kinds = crate::crd::lifecycle::own_kinds(&definition);
+                    Some((row.key.as_str().into(), row.revision, kinds))
+                });
                 registry = crate::crd::lifecycle::registry_from(options.serves_usage, definitions);
                 let kind_of =
                     |table: &TableKey| registry.iter().find(|kind| kind.storage == *table).cloned();
@@ -124,6 +132,7 @@ impl ApiServer {
         let shared = Shared {
             store,
             registry: RwLock::new(Arc::new(registry)),
+            registering: Mutex::new(()),
             clock: options.clock,
             rng: options.rng,
             networks: options.networks,
@@ -191,6 +200,17 @@ impl ApiServer {
             Ok(identity) => Either::Left(rest::handle(&self.shared, request, identity)),
             Err(status) => Either::Right(ready(rest::response::status(&status))),
         }
+    }
+
+    /// Whether a request that came over the network may be made at all, and by whom: asked before its body is read.
+    pub(crate) fn admit(
+        &self,
+        parts: &Parts,
+        certificate: Option<Arc<Identity>>,
+    ) -> Result<Arc<Identity>, Status> {
+        let identity = authenticate(&self.shared, certificate, &parts.headers)?;
+        rest::admit(&self.shared, parts, identity.clone())?;
+        Ok(identity)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

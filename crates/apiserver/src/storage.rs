@@ -96,7 +96,7 @@ impl Store {
             let table = inner.tables.get_or_make(&row.table, revision);
             let loaded = Stored::load(kind.as_deref(), &row.key, row.revision, row.body);
             let object = Arc::new(loaded);
-            table.objects.insert(object.key.clone(), object);
+            table.insert(object);
         }
         if let Durability::Disk(disk) = &store.durability {
             disk.start(&store.core, found);
@@ -130,7 +130,7 @@ impl Store {
         self.read()
             .tables
             .get(&kind.storage)?
-            .objects
+            .objects()
             .get(key)
             .cloned()
     }
@@ -140,7 +140,7 @@ impl Store {
         self.read()
             .tables
             .iter()
-            .map(|(key, table)| (key.clone(), table.objects.len()))
+            .map(|(key, table)| (key.clone(), table.objects().len()))
             .collect()
     }
 
@@ -162,11 +162,12 @@ impl Store {
     ) -> Result<(T, u64), E> {
         let writer = lock(&self.core.writer);
         let mut transaction = Transaction::new(self);
-        let result = body(&mut transaction);
+        // What it has written by the time of an error is taken back.
+        let value = body(&mut transaction)?;
         let (revision, behind) = transaction.finish();
         drop(writer);
         behind.iter().for_each(|event| event.pack());
-        Ok((result?, revision))
+        Ok((value, revision))
     }
 
     /// Waits until everything up to that revision would survive a crash.

@@ -4,6 +4,7 @@ mod access;
 mod apply;
 mod at_rest;
 mod bounds;
+mod connections;
 mod custom;
 mod delete;
 mod durable;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use api::{Clock, Rng};
 use apiserver::pki::Pki;
-use apiserver::serve::Spawner;
+use apiserver::serve::{Limits, Spawner, default_limits, serve};
 use apiserver::{ApiServer, Options, Storage};
 use clap::Args;
 use runtime::{Stop, Task};
@@ -33,6 +33,12 @@ pub(crate) struct Arguments {
     /// Drop what is damaged on the disk, and say what that is
     #[arg(long, conflicts_with = "in_memory")]
     repair: bool,
+    /// How many connections to take at the same time [default: 8192, or what the limit of open files leaves]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..))]
+    max_connections: Option<u32>,
+    /// How many of them one address may have [default: half of them]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    max_connections_per_peer: Option<u32>,
     /// Write an administrator's kubeconfig here once the server is ready
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
@@ -45,7 +51,21 @@ pub(crate) fn main(arguments: Arguments) -> Result<()> {
     tokio.block_on(run(arguments))
 }
 
+impl Arguments {
+    fn limits(&self) -> Limits {
+        let mut limits = default_limits();
+        if let Some(total) = self.max_connections {
+            limits = Limits::of_process(total as usize);
+        }
+        if let Some(per_peer) = self.max_connections_per_peer {
+            limits.per_peer = limits.total.min(per_peer as usize);
+        }
+        limits
+    }
+}
+
 async fn run(arguments: Arguments) -> Result<()> {
+    let limits = arguments.limits();
     let (stop, _signals) = signals::stop_on_signal();
     let place = Place::choose(arguments.data_dir, arguments.in_memory)?;
     if arguments.repair {
@@ -58,7 +78,14 @@ async fn run(arguments: Arguments) -> Result<()> {
             address.0, address.1
         )
     })?;
-    let served = Served::start(&place, listener, runtime::clock::wall(), false, &stop)?;
+    let served = Served::start(
+        &place,
+        listener,
+        runtime::clock::wall(),
+        limits,
+        false,
+        &stop,
+    )?;
     if let Some(path) = &arguments.kubeconfig {
         files::write_private(path, &served.kubeconfig())?;
     }
@@ -126,6 +153,7 @@ impl Served {
         place: &Place,
         listener: TcpListener,
         clock: Clock,
+        limits: Limits,
         serves_usage: bool,
         stop: &Stop,
     ) -> Result<Served> {
@@ -151,7 +179,7 @@ impl Served {
         let task = runtime::spawn(async move {
             let spawner = Spawner::new(|connection| runtime::spawn(connection).detach());
             if let Err(error) =
-                apiserver::serve::serve(serving, listener, &keys, spawner, stop.stopped()).await
+                serve(serving, listener, &keys, spawner, limits, stop.stopped()).await
             {
                 tracing::error!(%error, "the API server has stopped");
             }

@@ -1,7 +1,7 @@
 //! What a definition must be: names, versions, structural schemas, columns and scale paths.
 
-use super::definition::compile;
 use super::lifecycle::is_built_in;
+use super::patterns::Patterns;
 use super::{CustomVersion, approval, structural};
 use crate::fields::{at, text};
 use crate::status::Cause;
@@ -49,7 +49,7 @@ pub(crate) fn validate(definition: &Value, old: Option<&Value>) -> Vec<Cause> {
 }
 
 #[derive(Default)]
-struct Faults(Vec<Cause>);
+struct Faults(Vec<Cause>, Patterns);
 
 impl Faults {
     fn add(&mut self, field: &str, reason: &str, message: impl Into<String>) {
@@ -229,9 +229,8 @@ fn structure(faults: &mut Faults, path: &str, schema: &Value) {
         faults.add(&format!("{path}.$ref"), "FieldValueForbidden", why);
     }
     if let Some(pattern) = schema["pattern"].as_str()
-        && compile(pattern).is_none()
+        && let Err(why) = faults.1.add(pattern)
     {
-        let why = "must be a valid regular expression";
         faults.invalid(&format!("{path}.pattern"), &schema["pattern"], why);
     }
     let kind = schema["type"].as_str();

@@ -1,19 +1,17 @@
 //! The definition itself: what is filled in, what is refused, which kinds it makes.
 
+use super::patterns::Patterns;
 use super::{CustomVersion, ScalePaths, approval};
 use crate::fields::{at, set};
 use crate::kinds::{Head, Kind, Origin, Subresource, Verbs};
-use regex::{Regex, RegexBuilder};
-use serde_json::{Map, Value, json};
+use regex::Regex;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Holds a definition until its objects are gone.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
-
-/// A pattern that compiles to more than this would let one definition take the server's memory.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// Fills in names, status and conditions: a definition is established as it is written.
 pub(crate) fn complete(definition: &mut Value, now: &str) {
@@ -80,7 +78,13 @@ pub(crate) fn kinds_of(definition: &Value) -> Vec<Kind> {
     let served = versions(definition)
         .iter()
         .filter(|version| version["served"] == true);
-    served.map(|version| kind_of(definition, version)).collect()
+    let schemas = served
+        .clone()
+        .map(|version| &version["schema"]["openAPIV3Schema"]);
+    let patterns = Patterns::of(schemas);
+    served
+        .map(|version| kind_of(definition, version, &patterns))
+        .collect()
 }
 
 /// The kind whose objects the definition stores, which are there whether or not any version is served.
@@ -88,10 +92,11 @@ pub(crate) fn stored_kind(definition: &Value) -> Option<Kind> {
     let versions = versions(definition);
     let stored = versions.iter().find(|version| version["storage"] == true);
     let version = stored.or(versions.first())?;
-    Some(kind_of(definition, version))
+    // Nothing is checked by it.
+    Some(kind_of(definition, version, &BTreeMap::new()))
 }
 
-fn kind_of(definition: &Value, version: &Value) -> Kind {
+fn kind_of(definition: &Value, version: &Value, patterns: &BTreeMap<String, Regex>) -> Kind {
     let owned = |path: &str| Cow::<'static, str>::Owned(text(definition, path).to_owned());
     let list = |path: &str| {
         strings(at(definition, path))
@@ -99,7 +104,8 @@ fn kind_of(definition: &Value, version: &Value) -> Kind {
             .map(Cow::Owned)
             .collect::<Vec<_>>()
     };
-    let custom = custom_version(definition, version);
+    let mut custom = custom_version(definition, version);
+    custom.patterns = patterns.clone();
     let mut subresources = Vec::new();
     if custom.scale.is_some() {
         subresources.push(Subresource::Scale);
@@ -145,10 +151,6 @@ fn custom_version(definition: &Value, version: &Value) -> CustomVersion {
         )
     };
     let warning = version["deprecationWarning"].as_str().map(str::to_owned);
-    let patterns: BTreeMap<String, Regex> = patterns_in(&schema)
-        .into_iter()
-        .filter_map(|pattern| Some((pattern.to_owned(), compile(pattern)?)))
-        .collect();
     CustomVersion {
         columns: version["additionalPrinterColumns"]
             .as_array()
@@ -162,7 +164,7 @@ fn custom_version(definition: &Value, version: &Value) -> CustomVersion {
         }),
         deprecation_warning: (version["deprecated"] == true)
             .then(|| warning.unwrap_or_else(default_warning)),
-        patterns,
+        patterns: BTreeMap::new(),
         schema,
         storage_schema: versions(definition)
             .iter()
@@ -189,35 +191,4 @@ fn strings(value: &Value) -> Vec<String> {
         .flatten()
         .filter_map(|item| item.as_str().map(str::to_owned))
         .collect()
-}
-
-pub(super) fn compile(pattern: &str) -> Option<Regex> {
-    RegexBuilder::new(pattern)
-        .size_limit(MAX_PATTERN_BYTES)
-        .build()
-        .ok()
-}
-
-fn patterns_in(schema: &Value) -> Vec<&str> {
-    let mut patterns = Vec::new();
-    collect_patterns(schema, &mut patterns);
-    patterns
-}
-
-fn collect_patterns<'a>(schema: &'a Value, patterns: &mut Vec<&'a str>) {
-    let members = |value: &'a Value| value.as_object().into_iter().flat_map(Map::values);
-    patterns.extend(schema["pattern"].as_str());
-    let nested = members(&schema["properties"])
-        .chain(
-            ["items", "additionalProperties", "not"]
-                .into_iter()
-                .filter_map(|member| schema.get(member)),
-        )
-        .chain(
-            ["allOf", "anyOf", "oneOf"]
-                .into_iter()
-                .filter_map(|member| schema[member].as_array())
-                .flatten(),
-        );
-    nested.for_each(|schema| collect_patterns(schema, patterns));
 }

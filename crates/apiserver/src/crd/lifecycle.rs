@@ -15,40 +15,46 @@ pub(crate) fn definitions() -> Option<&'static Arc<Kind>> {
 
 /// Registers the kinds of all definitions that the store has.
 pub(crate) fn register(shared: &Shared) {
-    // Read under the lock, so that a slower caller does not put back an older state.
-    let mut registry = shared.registry.write();
-    *registry = Arc::new(registry_of(shared));
+    // Read in turn, so that a slower caller does not put back an older state; requests go on meanwhile.
+    let _turn = shared.registering.lock();
+    let registry = registry_of(shared, &shared.registry());
+    *shared.registry.write() = Arc::new(registry);
 }
 
-fn registry_of(shared: &Shared) -> Registry {
-    let Some(kind) = definitions() else {
-        return Registry::serving(shared.serves_usage);
-    };
-    registry_from(
-        shared.serves_usage,
-        shared
-            .store
-            .list_newest(kind, "")
-            .iter()
-            .map(|stored| stored.value(kind)),
-    )
+fn registry_of(shared: &Shared, served: &Registry) -> Registry {
+    let stored = definitions().map(|kind| (kind, shared.store.list_newest(kind, "")));
+    let all = stored.iter().flat_map(|(kind, stored)| {
+        stored.iter().map(|stored| {
+            let (name, revision) = (stored.key.clone(), stored.revision);
+            // What has not changed is not made again: one definition can take long.
+            let known = served.made_of(&name, revision);
+            let kinds = known.unwrap_or_else(|| own_kinds(&stored.value(kind)));
+            (name, revision, kinds)
+        })
+    });
+    registry_from(shared.serves_usage, all)
 }
 
-/// The built-in kinds and those of the definitions.
+/// The built-in kinds and those of the definitions, each with its name and revision.
 pub(crate) fn registry_from(
     serves_usage: bool,
-    definitions: impl Iterator<Item = Value>,
+    definitions: impl Iterator<Item = (Arc<str>, u64, Vec<Arc<Kind>>)>,
 ) -> Registry {
     let mut registry = Registry::serving(serves_usage);
-    for definition in definitions {
-        for custom in kinds_of(&definition) {
-            // Whoever got such a definition in, by an older server or by restoring it, gets at nothing built in.
-            if !is_built_in(&custom.group, &custom.plural, &custom.kind) {
-                registry.insert(custom);
-            }
-        }
+    for (name, revision, kinds) in definitions {
+        registry.define(name, revision, kinds);
     }
     registry
+}
+
+/// The kinds of a definition. Whoever got one of a built-in kind in, by an older server or by restoring it, gets at
+/// nothing built in.
+pub(crate) fn own_kinds(definition: &Value) -> Vec<Arc<Kind>> {
+    let kinds = kinds_of(definition).into_iter();
+    kinds
+        .filter(|custom| !is_built_in(&custom.group, &custom.plural, &custom.kind))
+        .map(Arc::new)
+        .collect()
 }
 
 /// Whether objects of a custom kind would be stored among those of a built-in kind, or be taken for them.

@@ -3,15 +3,14 @@
 use super::Context;
 use super::body::{MAX_MANAGER_NAME, read_yaml};
 use super::metadata::text;
+use super::prepared::Prepared;
 use super::strict::Read;
 use crate::apply::{self, Manager, Operation};
 use crate::kinds::{Kind, Subresource};
 use crate::status::{Cause, Status};
-use crate::storage::{Stored, Transaction};
 use crate::{Body, convert, semantics};
 use http::Response;
 use serde_json::Value;
-use std::sync::Arc;
 
 pub(super) const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
@@ -26,10 +25,9 @@ impl Context {
         self.check_declared(&config)?;
         self.settle_name(&mut config)?;
         self.settle_namespace(&mut config)?;
-        let shared = self.shared.clone();
-        let (outcome, revision) = shared
-            .store
-            .write(|transaction| self.apply_in(transaction, &config, duplicates, dry_run))?;
+        let (outcome, revision) = self.write_prepared(dry_run, |context| {
+            context.prepare_apply(&config, duplicates.clone(), dry_run)
+        })?;
         self.settle(revision).await?;
         self.show(outcome.0, &outcome.1)
     }
@@ -78,15 +76,14 @@ impl Context {
         Err(untyped(config, &fault))
     }
 
-    fn apply_in(
+    fn prepare_apply(
         &mut self,
-        transaction: &mut Transaction<'_>,
         config: &Value,
         duplicates: Vec<String>,
         dry_run: bool,
-    ) -> Result<(u16, Arc<Stored>), Status> {
+    ) -> Result<Prepared, Status> {
         let key = self.key(&self.info.name);
-        let old = transaction.get(&self.stored_kind, &key);
+        let old = self.shared.store.get(&self.stored_kind, &key);
         let before = old.as_ref().map(|old| old.working(&self.stored_kind));
         let live = before.clone().map(|before| self.at_version(before));
         if live.is_none() && self.subresource.is_some() {
@@ -106,14 +103,13 @@ impl Context {
                 );
                 return Err(Status::conflict(self.subject(), &why));
             }
-            return Ok((201, self.create_in(transaction, value, None, dry_run)?));
+            let checked = self.check_new(value, None, dry_run)?;
+            return Ok(Prepared::New(Box::new(checked)));
         };
         semantics::default(&self.kind, &mut value);
         convert::to_storage(&self.kind, &mut value);
-        Ok((
-            200,
-            self.replace_in(transaction, (&old, &before), value, None, dry_run)?,
-        ))
+        let replacement = self.prepare_replacement(old, before, value, None, dry_run)?;
+        Ok(Prepared::Change(Box::new(replacement)))
     }
 
     /// Who this request's changes belong to.

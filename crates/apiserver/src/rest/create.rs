@@ -17,8 +17,8 @@ use std::sync::Arc;
 const NAME_ATTEMPTS: usize = 8;
 
 /// A new object that has passed every check that can be made before the write has its turn.
-struct Checked {
-    name: String,
+pub(crate) struct Checked {
+    pub(super) name: String,
     value: Value,
     opaque: Option<String>,
     /// What is to be stored; a dry run stores nothing.
@@ -61,7 +61,7 @@ impl Context {
     }
 
     /// Completes and checks a new object. Others may write meanwhile, as upstream's admission has it, too.
-    fn check_new(
+    pub(super) fn check_new(
         &mut self,
         mut value: Value,
         opaque: Option<String>,
@@ -130,7 +130,7 @@ impl Context {
     }
 
     /// Stores a new object if nothing is there and its namespace still takes it.
-    fn keep_new(
+    pub(super) fn keep_new(
         &mut self,
         transaction: &mut Transaction<'_>,
         checked: &mut Checked,

@@ -67,19 +67,23 @@ impl Context {
         let selector = self.selector()?;
         let shared = self.shared.clone();
         let (page, metadata) = self.page(&selector)?;
-        let (objects, revision) = shared.store.write(|transaction| {
-            let mut objects = Vec::new();
-            for object in page.items {
-                match self.delete_in(transaction, &object.key, &options) {
-                    // UPSTREAM: the answer shows what was there before.
-                    Ok(_) => objects.push(object),
-                    Err(status) if status.code == 404 => {}
-                    Err(status) => return Err(status),
+        let (mut objects, mut last) = (Vec::new(), 0);
+        // UPSTREAM: each is a deletion of its own; what was deleted before an error stays so.
+        for object in page.items {
+            let deleted = shared
+                .store
+                .write(|transaction| self.delete_in(transaction, &object.key, &options));
+            match deleted {
+                // UPSTREAM: the answer shows what was there before.
+                Ok((_, revision)) => {
+                    last = revision;
+                    objects.push(object);
                 }
+                Err(status) if status.code == 404 => {}
+                Err(status) => return Err(status),
             }
-            Ok(objects)
-        })?;
-        self.settle(revision).await?;
+        }
+        self.settle(last).await?;
         Ok(response::json(200, self.whole_list(&objects, &metadata)))
     }
 

@@ -4,13 +4,12 @@ use super::Context;
 use super::applying::APPLY_PATCH;
 use super::body::{content_type, parse_patch};
 use super::metadata::{settle_fields, text};
+use super::prepared::Prepared;
 use super::strict::{MAX_DEPTH, Read, is_shallow};
 use crate::status::{Cause, Status, UNSUPPORTED_PATCH};
-use crate::storage::{Stored, Transaction};
 use crate::{Body, convert, patch, schema, semantics};
 use http::Response;
 use serde_json::Value;
-use std::sync::Arc;
 
 impl Context {
     pub(super) async fn patch(&mut self) -> Result<Response<Body>, Status> {
@@ -23,25 +22,26 @@ impl Context {
             let cause = Cause::new("force", "FieldValueForbidden", message);
             return Err(Status::invalid_options("PatchOptions", cause));
         }
-        let changes = parse_patch(&self.body)?;
-        let shared = self.shared.clone();
-        let (object, revision) = shared
-            .store
-            .write(|transaction| self.patch_in(transaction, changes, dry_run))?;
+        let mut parsed = Some(parse_patch(&self.body)?);
+        let (outcome, revision) = self.write_prepared(dry_run, |context| {
+            let changes = match parsed.take() {
+                Some(changes) => changes,
+                None => parse_patch(&context.body)?,
+            };
+            context.prepare_patch(changes, dry_run)
+        })?;
         self.settle(revision).await?;
-        self.show(200, &object)
+        self.show(outcome.0, &outcome.1)
     }
 
-    fn patch_in(
+    pub(super) fn prepare_patch(
         &mut self,
-        transaction: &mut Transaction<'_>,
         changes: Read,
         dry_run: bool,
-    ) -> Result<Arc<Stored>, Status> {
+    ) -> Result<Prepared, Status> {
         let key = self.key(&self.info.name);
-        let old = transaction
-            .get(&self.stored_kind, &key)
-            .ok_or_else(|| Status::not_found(self.subject()))?;
+        let stored = self.shared.store.get(&self.stored_kind, &key);
+        let old = stored.ok_or_else(|| Status::not_found(self.subject()))?;
         let names_fields = names_managed_fields(&changes.value);
         let before = if names_fields {
             old.value(&self.stored_kind)
@@ -74,7 +74,8 @@ impl Context {
         if touches_metadata {
             self.check_uid(&before, &value)?;
         }
-        self.replace_in(transaction, (&old, &before), value, None, dry_run)
+        let replacement = self.prepare_replacement(old, before, value, None, dry_run)?;
+        Ok(Prepared::Change(Box::new(replacement)))
     }
 
     /// Takes away what a patch leaves as it is: it need not be read again.

@@ -2,6 +2,7 @@
 
 use super::create::retype;
 use super::metadata::{finalizers, is_deleting, metadata_mut, settle_fields, text};
+use super::prepared::{Outcome, Prepared, Replacement};
 use super::{Context, body::Decoded};
 use crate::admission::Operation;
 use crate::kinds::{Kind, Subresource};
@@ -28,27 +29,30 @@ const SERVER_METADATA: [&str; 5] = [
 impl Context {
     pub(super) async fn update(&mut self) -> Result<Response<Body>, Status> {
         let dry_run = self.info.query.dry_run("UpdateOptions")?;
-        let decoded = self.decode_object()?;
-        let shared = self.shared.clone();
-        let (outcome, revision) = shared
-            .store
-            .write(|transaction| self.update_in(transaction, decoded, dry_run))?;
+        let warnings = self.warnings.len();
+        let mut decoded = Some(self.decode_object()?);
+        let (outcome, revision) = self.write_prepared(dry_run, |context| {
+            let decoded = match decoded.take() {
+                Some(decoded) => decoded,
+                None => {
+                    // It warns about the same again.
+                    context.warnings.truncate(warnings);
+                    context.decode_object()?
+                }
+            };
+            context.prepare_update(decoded, dry_run)
+        })?;
         self.settle(revision).await?;
         self.show(outcome.0, &outcome.1)
     }
 
-    fn update_in(
-        &mut self,
-        transaction: &mut Transaction<'_>,
-        decoded: Decoded,
-        dry_run: bool,
-    ) -> Result<(u16, Arc<Stored>), Status> {
+    fn prepare_update(&mut self, decoded: Decoded, dry_run: bool) -> Result<Prepared, Status> {
         let Decoded { mut value, opaque } = decoded;
         self.require_name(&value)?;
         self.settle_name(&mut value)?;
         self.settle_namespace(&mut value)?;
         let key = self.key(&self.info.name);
-        let Some(old) = transaction.get(&self.stored_kind, &key) else {
+        let Some(old) = self.shared.store.get(&self.stored_kind, &key) else {
             let creates = self.stored_kind.create_on_update && self.subresource.is_none();
             if !creates {
                 return Err(Status::not_found(self.subject()));
@@ -61,7 +65,8 @@ impl Context {
                 );
                 return Err(Status::conflict(self.subject(), &why));
             }
-            return Ok((201, self.create_in(transaction, value, opaque, dry_run)?));
+            let checked = self.check_new(value, opaque, dry_run)?;
+            return Ok(Prepared::New(Box::new(checked)));
         };
         let before = old.working(&self.stored_kind);
         settle_fields(&mut value, Some(&before))?;
@@ -78,10 +83,8 @@ impl Context {
                 vec![cause],
             ));
         }
-        Ok((
-            200,
-            self.replace_in(transaction, (&old, &before), value, opaque, dry_run)?,
-        ))
+        let replacement = self.prepare_replacement(old, before, value, opaque, dry_run)?;
+        Ok(Prepared::Change(Box::new(replacement)))
     }
 
     /// Replaces a stored object, which was also read to be worked on, by a new state at the stored version, or
@@ -89,56 +92,72 @@ impl Context {
     pub(crate) fn replace_in(
         &mut self,
         transaction: &mut Transaction<'_>,
-        (old, old_value): (&Arc<Stored>, &Value),
+        (old, before): (Arc<Stored>, Value),
+        new: Value,
+        dry_run: bool,
+    ) -> Result<Arc<Stored>, Status> {
+        let replacement = self.prepare_replacement(old, before, new, None, dry_run)?;
+        self.keep_replacement(transaction, replacement, dry_run)
+    }
+
+    /// Completes and checks a new state of an object at the stored version. Others may write meanwhile.
+    pub(super) fn prepare_replacement(
+        &mut self,
+        old: Arc<Stored>,
+        before: Value,
         mut new: Value,
         opaque: Option<String>,
         dry_run: bool,
-    ) -> Result<Arc<Stored>, Status> {
+    ) -> Result<Replacement, Status> {
         let kind = self.stored_kind.clone();
         retype(&kind, &mut new);
         // Most writes leave all metadata as it is: then there is nothing to check or to keep.
-        let changes_metadata = new["metadata"] != old_value["metadata"];
+        let changes_metadata = new["metadata"] != before["metadata"];
         if changes_metadata {
-            self.check_preconditions(old_value, &new)?;
-            keep_server_metadata(&mut new, old_value);
+            self.check_preconditions(&before, &new)?;
+            keep_server_metadata(&mut new, &before);
         }
-        let name = old.name().to_owned();
         let admission = Admission {
             operation: Operation::Update,
             kind: &kind,
-            name: &name,
+            name: old.name(),
             dry_run,
         };
         // UPSTREAM: what admission and the strategy change after this belongs to nobody.
-        self.manage_fields(&kind, &mut new, Some(old_value));
-        self.mutate(&admission, &mut new, Some(old_value))?;
-        semantics::prepare_update(&self.shared, &kind, self.subresource, &mut new, old_value);
-        let causes = semantics::validate_update(&kind, self.subresource, &new, old_value);
+        self.manage_fields(&kind, &mut new, Some(&before));
+        self.mutate(&admission, &mut new, Some(&before))?;
+        semantics::prepare_update(&self.shared, &kind, self.subresource, &mut new, &before);
+        let causes = semantics::validate_update(&kind, self.subresource, &new, &before);
         if !causes.is_empty() {
-            return Err(self.invalid(&name, causes));
+            return Err(self.invalid(old.name(), causes));
         }
         if changes_metadata {
-            let revision = &old_value["metadata"]["resourceVersion"];
+            let revision = &before["metadata"]["resourceVersion"];
             metadata_mut(&mut new).insert("resourceVersion".into(), revision.clone());
         }
         let old_body = old.body();
         let opaque = opaque.or_else(|| opaque::text_of(&kind, &old_body));
         if is_finished(&kind, &new) {
-            return self.finish_deletion(transaction, old, new, opaque.as_deref(), dry_run);
+            let outcome = Outcome::Finished { new, opaque };
+            return Ok(Replacement { old, outcome });
         }
         if !dry_run {
             self.check_size(&mut new, old_body.len())?;
         }
         let draft = Draft::new(&kind, &new, opaque.as_deref());
-        if draft.is(&old_body, old.revision) {
-            return Ok(old.clone());
-        }
-        let verdict = self.verdict(&admission, &new, Some(old_value))?;
-        self.charge(transaction, &admission, &new, Some(old_value), verdict)?;
-        if dry_run {
-            return Ok(self.store(transaction, &old.key, &new, opaque.as_deref(), dry_run));
-        }
-        Ok(self.keep(transaction, &old.key, draft))
+        let outcome = if draft.is(&old_body, old.revision) {
+            Outcome::Same
+        } else {
+            let verdict = self.verdict(&admission, &new, Some(&before))?;
+            Outcome::Changed {
+                before,
+                new,
+                opaque,
+                draft,
+                verdict,
+            }
+        };
+        Ok(Replacement { old, outcome })
     }
 
     /// resourceVersion and uid in the body, if given, must be those of the stored object.
@@ -163,7 +182,7 @@ impl Context {
     }
 
     /// The last finalizer went away: the object goes too, and the caller sees its last state.
-    fn finish_deletion(
+    pub(super) fn finish_deletion(
         &mut self,
         transaction: &mut Transaction<'_>,
         old: &Stored,

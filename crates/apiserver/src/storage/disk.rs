@@ -97,6 +97,26 @@ impl Durability {
         }
     }
 
+    /// A transaction has failed: what it wrote after that revision is not committed.
+    pub(super) fn forget_after(&self, revision: u64) {
+        if let Durability::Disk(disk) = self {
+            let mut state = lock(&disk.queue.state);
+            state
+                .operations
+                .retain(|operation| operation.revision <= revision);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> Vec<String> {
+        let Durability::Disk(disk) = self else {
+            return Vec::new();
+        };
+        let state = lock(&disk.queue.state);
+        let keys = state.operations.iter();
+        keys.map(|operation| operation.key.to_string()).collect()
+    }
+
     /// A transaction is complete: its operations may be committed.
     pub(super) fn submit(&self, revision: u64) {
         if let Durability::Disk(disk) = self {
@@ -244,10 +264,7 @@ fn undo(core: &Core, queue: &Queue, batch: Vec<Operation>, why: &WriteFailed) {
         let Some(table) = inner.tables.get_mut(&operation.table) else {
             continue;
         };
-        match operation.previous {
-            Some(previous) => table.objects.insert(operation.key, previous),
-            None => table.objects.remove(&operation.key),
-        };
+        table.restore(&operation.key, operation.previous);
         table.forget_after(durable);
     }
     // Revisions are not used again: a writer that still waits for one must not take another's for its own.

@@ -38,6 +38,11 @@ impl Event {
         }
     }
 
+    /// What it keeps in memory, at most: the state before is that of an earlier change.
+    pub(super) fn bytes(&self) -> usize {
+        self.object.body_len()
+    }
+
     /// The line in the given version, printed if nobody did so lately.
     pub(crate) fn line(&self, version: &str, print: impl FnOnce() -> Bytes) -> Bytes {
         let mut held = super::lock(&self.line);

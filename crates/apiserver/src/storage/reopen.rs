@@ -19,7 +19,7 @@ impl Store {
     pub(crate) fn all_objects(&self) -> Vec<(TableKey, Arc<Stored>)> {
         let inner = self.read();
         let all = inner.tables.iter().flat_map(|(key, table)| {
-            let objects = table.objects.values();
+            let objects = table.objects().values();
             objects.map(|object| (key.clone(), object.clone()))
         });
         all.collect()
@@ -34,18 +34,20 @@ impl Store {
             _ => inner.revision + BUMP,
         };
         for (key, table) in inner.tables.iter() {
-            tables.get_or_make(key, revision).objects = table.objects.clone();
+            let copy = tables.get_or_make(key, revision);
+            let objects = table.objects().values();
+            objects.for_each(|object| drop(copy.insert(object.clone())));
         }
         let survived = inner.revision.saturating_sub(lost);
         for (key, event) in inner.events_after(survived).iter().rev() {
             let Some(table) = tables.get_mut(key) else {
                 continue;
             };
-            let name = event.object.key.clone();
-            match (event.change, &event.previous) {
-                (Change::Added, _) | (_, None) => table.objects.remove(&name),
-                (_, Some(before)) => table.objects.insert(name, before.clone()),
+            let before = match event.change {
+                Change::Added => None,
+                Change::Modified | Change::Deleted => event.previous.clone(),
             };
+            table.restore(&event.object.key, before);
         }
         let store = Store::new(Durability::Memory, self.log_capacity, revision, revision);
         store.modify().tables = tables;
@@ -58,7 +60,7 @@ impl Inner {
         let mut found: Vec<(TableKey, Arc<Event>)> = Vec::new();
         for (key, table) in self.tables.iter() {
             if table.last_revision() > revision {
-                let events = table.log.range(table.after(revision)..);
+                let events = table.log().range(table.after(revision)..);
                 found.extend(events.map(|event| (key.clone(), event.clone())));
             }
         }

@@ -24,7 +24,7 @@ impl Store {
         };
         let from = (Bound::Included(prefix), Bound::Unbounded);
         let matching = table
-            .objects
+            .objects()
             .range::<str, _>(from)
             .take_while(|(key, _)| key.starts_with(prefix));
         matching.map(|(_, object)| object.clone()).collect()
@@ -72,7 +72,7 @@ impl Store {
         };
         let range = (Bound::Included(from), Bound::Unbounded);
         let current = table
-            .objects
+            .objects()
             .range::<str, _>(range)
             .take_while(|(key, _)| key.starts_with(prefix));
         if undone.is_empty() {
@@ -106,7 +106,7 @@ impl Store {
         }
         let durable = inner.durable;
         let visible = table
-            .log
+            .log()
             .range(table.after(revision)..)
             .take_while(|event| event.revision <= durable);
         let events: Vec<_> = visible.take(limit).cloned().collect();
@@ -136,7 +136,7 @@ fn undone(inner: &Inner, kind: &Kind, revision: u64) -> BTreeMap<Arc<str>, Optio
         return BTreeMap::new();
     };
     let mut undone = BTreeMap::new();
-    for event in table.log.range(table.after(revision)..) {
+    for event in table.log().range(table.after(revision)..) {
         // The first change after the revision says what was before it.
         undone
             .entry(event.object.key.clone())

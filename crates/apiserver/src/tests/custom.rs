@@ -371,3 +371,54 @@ async fn groups_of_the_community_need_approval() {
         (json!("True"), json!("ApprovedAnnotation"))
     );
 }
+
+fn renamed(plural: &str, kind: &str) -> Value {
+    let mut definition = definition();
+    definition["metadata"]["name"] = json!(format!("{plural}.example.com"));
+    definition["spec"]["names"] = json!({"plural": plural, "kind": kind});
+    definition
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_is_compiled_when_it_changes_and_not_with_every_other() {
+    let server = with_widgets().await;
+    let served = |plural: &str| {
+        let registry = server.server.shared().registry();
+        registry.resource("example.com", "v1", plural).cloned()
+    };
+    let before = served("widgets").unwrap();
+    assert_eq!(server.post(CRDS, renamed("gadgets", "Gadget")).await.0, 201);
+    assert!(std::sync::Arc::ptr_eq(&before, &served("widgets").unwrap()));
+    let path = format!("{CRDS}/widgets.example.com");
+    let short = json!({"spec": {"names": {"shortNames": ["wdg"]}}});
+    assert_eq!(server.patch(&path, "merge-patch", short).await.0, 200);
+    assert_eq!(served("widgets").unwrap().short_names, ["wdg"]);
+    assert_eq!(
+        server
+            .delete(&format!("{CRDS}/gadgets.example.com"))
+            .await
+            .0,
+        200
+    );
+    assert!(served("gadgets").is_none() && served("widgets").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn patterns_that_cost_too_much_are_refused() {
+    let server = Server::new();
+    let mut definition = definition();
+    let properties = (0..100).map(|number| {
+        // A few letters that compile to a megabyte each.
+        let pattern = format!(r"(\w{{1,{}}}){{40}}", number + 30);
+        (
+            format!("p{number}"),
+            json!({"type": "string", "pattern": pattern}),
+        )
+    });
+    let schema = json!({"type": "object", "properties": Value::Object(properties.collect())});
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema;
+    let (code, status) = server.post(CRDS, definition).await;
+    assert_eq!(code, 422, "{status}");
+    let message = status["message"].as_str().unwrap();
+    assert!(message.contains("expression too large"), "{message}");
+}

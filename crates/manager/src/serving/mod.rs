@@ -1,7 +1,8 @@
 //! The secure port: HTTPS with authentication and authorization on every path.
 //!
-//! A request passes: panic guard, log, cache headers, authentication, authorization, router. Connections are
-//! driven by one task that ends when the server is dropped, and their number is bounded.
+//! A request passes: panic guard, log, cache headers, authentication, authorization, body, router. Connections are
+//! driven by one task that ends when the server is dropped; their number and their patience are bounded, and health
+//! checks are answered at the bound, too.
 
 mod controllers;
 mod health;
@@ -19,14 +20,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use connections::{
+    Bodies, CLOSE_TIMEOUT, Connections, HANDSHAKE_TIMEOUT, Held, Limits, Seat, Unread,
+};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use http::{HeaderValue, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls_pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -48,6 +51,7 @@ pub struct Server {
     acceptor: TlsAcceptor,
     certificates: Arc<tls::Certificates>,
     http2_max_streams: u32,
+    connections: Connections,
     gate: Arc<Gate>,
 }
 
@@ -56,17 +60,14 @@ struct Gate {
     auth: Arc<Auth>,
     router: Arc<Router>,
     clock: api::Clock,
+    bodies: Bodies,
 }
 
-/// More clients than scrapers, probes and operators can be; beyond it, new ones wait to be accepted.
+/// More clients than scrapers, probes and operators can be.
 const MOST_CONNECTIONS: usize = 256;
 
-/// A client that has not finished its handshake or its headers by then is cut off.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// An HTTP/2 connection whose peer no longer answers pings is closed after these two.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// What all bodies may have in memory: one for each connection.
+const MOST_BODIES: usize = MOST_CONNECTIONS * LARGEST_BODY;
 
 /// UPSTREAM: Go's default for --http2-max-streams-per-connection.
 const DEFAULT_STREAMS: u32 = 250;
@@ -95,10 +96,12 @@ impl Server {
                 0 => DEFAULT_STREAMS,
                 streams => streams,
             },
+            connections: Connections::new(Limits::of_process(MOST_CONNECTIONS)),
             gate: Arc::new(Gate {
                 auth,
                 router,
                 clock,
+                bodies: Bodies::new(MOST_BODIES),
             }),
         }))
     }
@@ -122,13 +125,13 @@ impl Server {
     async fn accept(&self) {
         let mut connections = FuturesUnordered::new();
         loop {
-            let free = connections.len() < MOST_CONNECTIONS;
             tokio::select! {
-                accepted = self.listener.accept(), if free => match accepted {
+                accepted = self.listener.accept() => match accepted {
                     Ok((stream, peer)) => connections.push(self.serve(stream, peer)),
                     Err(error) => {
                         warn!(%error, "Cannot accept a connection");
                         // Out of file descriptors, most likely: give those in use time to close.
+                        self.connections.make_room();
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 },
@@ -138,9 +141,15 @@ impl Server {
     }
 
     async fn serve(&self, stream: TcpStream, peer: SocketAddr) {
+        let seat = self.connections.seat(peer.ip());
         // Answers are small and should leave at once.
         let _ = stream.set_nodelay(true);
-        let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream)).await;
+        let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream));
+        let handshake = tokio::select! {
+            biased;
+            handshake = handshake => handshake,
+            () = seat.closing() => return,
+        };
         let stream = match handshake {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
@@ -156,27 +165,34 @@ impl Server {
             .unwrap_or_default()
             .to_vec()
             .into();
-        let service = service_fn(|request| {
+        let service = service_fn(|request: http::Request<Incoming>| {
             let (gate, certificates) = (Arc::clone(&self.gate), Arc::clone(&certificates));
-            async move { Ok::<_, Infallible>(gate.answer(request, &certificates, peer).await) }
+            let seat = seat.clone();
+            async move {
+                let in_flight = seat.begin();
+                let answer = match seat.is_spare() && !connections::is_health(request.uri().path())
+                {
+                    true => too_many_connections(),
+                    false => gate.answer(request, &certificates, peer, &seat).await,
+                };
+                Ok::<_, Infallible>(answer.map(|body| Held::new(body, in_flight)))
+            }
         });
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HANDSHAKE_TIMEOUT);
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .keep_alive_interval(PING_INTERVAL)
-            .keep_alive_timeout(PING_TIMEOUT)
-            .max_concurrent_streams(self.http2_max_streams);
-        if let Err(error) = builder
-            .serve_connection(TokioIo::new(stream), service)
-            .await
-        {
-            debug!(%peer, %error, "Connection ended early");
+        let builder = connections::builder(TokioExecutor::new(), self.http2_max_streams);
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(connection);
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    debug!(%peer, %error, "Connection ended early");
+                }
+                return;
+            }
+            () = seat.closing() => {}
         }
+        connection.as_mut().graceful_shutdown();
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, connection).await;
     }
 }
 
@@ -186,11 +202,12 @@ impl Gate {
         request: http::Request<Incoming>,
         certificates: &[CertificateDer<'static>],
         peer: SocketAddr,
+        seat: &Seat,
     ) -> Response<Full<Bytes>> {
         let started = tokio::time::Instant::now();
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let agent = request.headers().get(header::USER_AGENT).cloned();
-        let answer = AssertUnwindSafe(self.admitted(request, certificates))
+        let answer = AssertUnwindSafe(self.admitted(request, certificates, seat))
             .catch_unwind()
             .await;
         let mut reply = answer.unwrap_or_else(|_| {
@@ -223,6 +240,7 @@ impl Gate {
         &self,
         request: http::Request<Incoming>,
         certificates: &[CertificateDer<'static>],
+        seat: &Seat,
     ) -> Reply {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
@@ -234,14 +252,13 @@ impl Gate {
         {
             return refusal(&denied);
         }
-        let body = match Limited::new(body, LARGEST_BODY).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(_) => {
-                return text(
-                    StatusCode::PAYLOAD_TOO_LARGE,
-                    "The request's body is too large.\n",
-                );
-            }
+        if !connections::is_health(path) {
+            // Nobody but an authenticated client gets here.
+            seat.known();
+        }
+        let (body, _room) = match self.bodies.read(body, LARGEST_BODY).await {
+            Ok(read) => read,
+            Err(unread) => return refused_body(&unread),
         };
         let request = Request {
             path: path.to_owned(),
@@ -252,6 +269,36 @@ impl Gate {
         };
         self.router.answer(request).await
     }
+}
+
+fn refused_body(unread: &Unread) -> Reply {
+    let (code, why) = match unread {
+        Unread::TooLarge => (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "The request's body is too large.\n",
+        ),
+        Unread::TooSlow => (
+            StatusCode::REQUEST_TIMEOUT,
+            "The request's body did not arrive in time.\n",
+        ),
+        Unread::NoRoom => (
+            StatusCode::TOO_MANY_REQUESTS,
+            "Too many requests, please try again later.\n",
+        ),
+        Unread::Broken => (
+            StatusCode::BAD_REQUEST,
+            "The request's body could not be read.\n",
+        ),
+    };
+    text(code, why)
+}
+
+fn too_many_connections() -> Response<Full<Bytes>> {
+    let why = "Too many connections, please try again later.\n";
+    let mut reply = text(StatusCode::TOO_MANY_REQUESTS, why);
+    let close = HeaderValue::from_static("close");
+    reply.headers_mut().insert(header::CONNECTION, close);
+    reply.map(Full::new)
 }
 
 /// Refusals are Status objects, as every Kubernetes client expects.

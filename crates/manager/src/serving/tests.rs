@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
@@ -449,5 +449,21 @@ async fn gates_hide_pages() {
             assert_eq!(world.get(Some(&world.admin), "/flagz").await.code, 200);
         },
     )
+    .await;
+}
+
+#[tokio::test]
+async fn idle_connections_do_not_keep_health_from_being_answered() {
+    serving(&[], |world| async move {
+        let mut idle = Vec::new();
+        for _ in 0..MOST_CONNECTIONS + 50 {
+            idle.push(TcpStream::connect(world.address).await.unwrap());
+        }
+        for path in ["/healthz", "/livez", "/readyz"] {
+            let answer = world.get(None, path).await;
+            assert_eq!(answer.code, 200, "{path}");
+        }
+        assert_eq!(world.get(Some(&world.admin), "/configz").await.code, 200);
+    })
     .await;
 }

@@ -197,7 +197,14 @@ async fn run(arguments: Arguments, setup: Setup, instance: &mut Option<Instance>
     screen.open();
     let listener = listen(&arguments, &screen).await?;
     let time = Timekeeping::start(arguments.speed, place.dir(), &stop);
-    let served = Served::start(&place, listener, time.clock.clone(), true, &stop)?;
+    let served = Served::start(
+        &place,
+        listener,
+        time.clock.clone(),
+        apiserver::serve::default_limits(),
+        true,
+        &stop,
+    )?;
     let kubeconfig = kubeconfig_path(&arguments, instance.as_ref())?;
     files::write_private(&kubeconfig, &served.kubeconfig())?;
     let merged_into = match arguments.merge_kubeconfig {

@@ -86,7 +86,7 @@ impl Context {
         let mut scale = config.clone();
         scale["spec"]["replicas"] = at(&merged, replicas_path(&self.kind)).clone();
         self.applying = true;
-        self.replace_replicas(transaction, (&old, &live), merged, &scale, dry_run)
+        self.replace_replicas(transaction, (old, live), merged, &scale, dry_run)
     }
 
     async fn write_scale(
@@ -114,14 +114,15 @@ impl Context {
             .ok_or_else(|| Status::not_found(self.subject()))?;
         let scale = change(self, scale_of(&self.kind, &old)?)?;
         let live = old.working(&self.stored_kind);
-        self.replace_replicas(transaction, (&old, &live), live.clone(), &scale, dry_run)
+        let value = live.clone();
+        self.replace_replicas(transaction, (old, live), value, &scale, dry_run)
     }
 
     /// Writes an object with the replicas of a Scale, under the Scale's preconditions.
     fn replace_replicas(
         &mut self,
         transaction: &mut Transaction<'_>,
-        old: (&Arc<Stored>, &Value),
+        old: (Arc<Stored>, Value),
         mut value: Value,
         scale: &Value,
         dry_run: bool,
@@ -152,7 +153,7 @@ impl Context {
         metadata.insert("uid".into(), json!(wanted.1));
         semantics::default(&self.stored_kind, &mut value);
         self.subresource = None;
-        self.replace_in(transaction, old, value, None, dry_run)
+        self.replace_in(transaction, old, value, dry_run)
     }
 }
 
