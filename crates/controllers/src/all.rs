@@ -43,11 +43,7 @@ pub static ALL: [Descriptor; 52] = [
     Descriptor::of_cloud("node-route-controller", "route"),
     Descriptor::of_cloud("cloud-node-lifecycle-controller", "cloud-node-lifecycle"),
     crate::persistent_volume_binder::DESCRIPTOR,
-    Descriptor::named(
-        "persistentvolume-attach-detach-controller",
-        "attachdetach",
-        "attachdetach-controller",
-    ),
+    crate::attach_detach::DESCRIPTOR,
     crate::volume_expander::DESCRIPTOR,
     crate::cluster_role_aggregation::DESCRIPTOR,
     crate::pvc_protection::DESCRIPTOR,

@@ -7,6 +7,7 @@
 //! what each looks after is its [`oracle::Oracle`].
 
 mod all;
+pub mod attach_detach;
 pub mod bootstrap_signer;
 mod bootstrap_token;
 pub mod certificates;

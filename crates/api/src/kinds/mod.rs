@@ -14,6 +14,7 @@ mod deployment;
 mod endpoint_slice;
 mod endpoints;
 mod horizontal_pod_autoscaler;
+mod in_tree;
 mod job;
 mod lease;
 mod metadata;
@@ -36,6 +37,7 @@ mod statefulset;
 mod storage_class;
 mod storage_version;
 mod strategy;
+mod volume_attachment;
 mod volume_attributes_class;
 
 pub use certificate_signing_request::{
@@ -71,6 +73,7 @@ pub use horizontal_pod_autoscaler::{
     NamedMetricStatus, ObjectName, ResourceMetricSource, ResourceMetricStatus, ScalingPolicy,
     ScalingRules,
 };
+pub use in_tree::{CSI_PREFIX, InTree, InTreeSource, migrated_to};
 pub use job::{
     JOB_COMPLETION_INDEX, JOB_CONTROLLER, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT,
     JOB_TRACKING, Job, JobSpec, JobStatus, OnExitCodes, OnPodCondition, PodFailurePolicy,
@@ -79,18 +82,19 @@ pub use job::{
 pub use lease::{Lease, LeaseSpec};
 pub use metadata::Metadata;
 pub use namespace::{Namespace, NamespaceSpec, NamespaceStatus};
-pub use node::{Heartbeat, Node, NodeSpec, NodeStatus, ZONE};
+pub use node::{
+    AttachedVolume, CONTROLLER_MANAGED_ATTACH, Heartbeat, Node, NodeSpec, NodeStatus, ZONE,
+};
 pub use persistent_volume::{
     ClaimRef, Csi, HostPath, Nfs, PV_PROTECTION, PersistentVolume, VolumeSpec, VolumeStatus,
-    migrated_to,
 };
 pub use persistent_volume_claim::{
     ClaimCondition, ClaimSpec, ClaimStatus, ModifyVolumeStatus, PVC_PROTECTION,
     PersistentVolumeClaim,
 };
 pub use pod::{
-    ContainerPort, Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodIps,
-    PodOwn, PodRequests, PodStatus, Volume,
+    ContainerPort, Ended, Exit, InlineVolume, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition,
+    PodIps, PodOwn, PodRequests, PodStatus, Volume,
 };
 pub use pod_certificate_request::PodCertificateRequest;
 pub use pod_disruption_budget::{
@@ -118,6 +122,10 @@ pub use statefulset::{
 };
 pub use storage_class::StorageClass;
 pub use storage_version::{ServerStorageVersion, StorageVersion, StorageVersionStatus};
+pub use volume_attachment::{
+    AttachmentError, AttachmentSource, AttachmentSpec, AttachmentStatus, CsiDriver, CsiDriverSpec,
+    VolumeAttachment,
+};
 pub use volume_attributes_class::{VAC_PROTECTION, VolumeAttributesClass};
 
 /// Implements [`Resource`](crate::Resource) for a struct that derives `Deserialize` and has a

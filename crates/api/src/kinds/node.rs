@@ -1,6 +1,6 @@
 //! What controllers read of a Node.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::conditions::{self, Condition, ConditionStatus};
 use crate::intern::Istr;
@@ -40,6 +40,17 @@ pub struct NodeStatus {
     pub heartbeat: Heartbeat,
     /// Thousandths of the CPUs that pods can have; 0 where the node does not say.
     pub allocatable_millicpu: i64,
+    /// What is attached, as the attach-detach controller says.
+    pub volumes_attached: Box<[AttachedVolume]>,
+    /// What the kubelet has mounted, or is about to.
+    pub volumes_in_use: Box<[Istr]>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AttachedVolume {
+    pub name: Istr,
+    pub device_path: Istr,
 }
 
 /// A kubelet refreshes its heartbeat every few minutes; that alone must wake nobody, so all heartbeats
@@ -60,6 +71,10 @@ struct WireStatus {
     conditions: Vec<Condition>,
     #[serde(deserialize_with = "or_default")]
     allocatable: WireAllocatable,
+    #[serde(rename = "volumesAttached", deserialize_with = "or_default")]
+    volumes_attached: Box<[AttachedVolume]>,
+    #[serde(rename = "volumesInUse", deserialize_with = "or_default")]
+    volumes_in_use: Box<[Istr]>,
 }
 
 #[derive(Deserialize, Default)]
@@ -73,6 +88,8 @@ impl From<WireStatus> for NodeStatus {
         let WireStatus {
             mut conditions,
             allocatable,
+            volumes_attached,
+            volumes_in_use,
         } = wire;
         let ready = conditions::find(&conditions, "Ready");
         let heartbeat = Heartbeat(ready.and_then(|ready| ready.last_update_time));
@@ -83,9 +100,15 @@ impl From<WireStatus> for NodeStatus {
             conditions,
             heartbeat,
             allocatable_millicpu: allocatable.cpu.map_or(0, |cpu| cpu.milli_value()),
+            volumes_attached,
+            volumes_in_use,
         }
     }
 }
+
+/// By which a kubelet leaves attaching and detaching to the controller.
+pub const CONTROLLER_MANAGED_ATTACH: &str =
+    "volumes.kubernetes.io/controller-managed-attach-detach";
 
 /// Where a node is.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
@@ -94,6 +117,23 @@ impl Node {
     /// The zone that the node is in; empty where it does not say.
     pub fn zone(&self) -> &str {
         self.metadata.labels.get(ZONE).unwrap_or_default()
+    }
+
+    /// Are its volumes attached by the controller?
+    pub fn is_attach_managed(&self) -> bool {
+        self.metadata
+            .annotation(CONTROLLER_MANAGED_ATTACH)
+            .is_some()
+    }
+
+    pub fn lists_attached(&self, volume: &str) -> bool {
+        let mut listed = self.status.volumes_attached.iter();
+        listed.any(|held| held.name == *volume)
+    }
+
+    pub fn uses_volume(&self, volume: &str) -> bool {
+        let mut used = self.status.volumes_in_use.iter();
+        used.any(|held| *held == *volume)
     }
 
     pub fn is_ready(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::in_tree::{Around, CSI_PREFIX, InTree, InTreeSource};
 use super::persistent_volume_claim::storage;
 use crate::intern::Istr;
 use crate::meta::{Meta, or_default};
@@ -45,51 +46,74 @@ pub struct VolumeSpec {
     pub host_path: Option<HostPath>,
     pub nfs: Option<Nfs>,
     pub csi: Option<Csi>,
-    aws_elastic_block_store: Option<Present>,
-    azure_disk: Option<Present>,
-    azure_file: Option<Present>,
-    cinder: Option<Present>,
-    gce_persistent_disk: Option<Present>,
-    portworx_volume: Option<Present>,
-    vsphere_volume: Option<Present>,
+    aws_elastic_block_store: Option<Box<InTreeSource>>,
+    azure_disk: Option<Box<InTreeSource>>,
+    azure_file: Option<Box<InTreeSource>>,
+    cinder: Option<Box<InTreeSource>>,
+    gce_persistent_disk: Option<Box<InTreeSource>>,
+    portworx_volume: Option<Box<InTreeSource>>,
+    vsphere_volume: Option<Box<InTreeSource>>,
+    fc: Option<Box<InTreeSource>>,
+    iscsi: Option<Box<InTreeSource>>,
+    flex_volume: Option<Box<InTreeSource>>,
 }
 
-/// Something that is there, whatever it says.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Default)]
-struct Present {}
-
-/// What was built into Kubernetes once, and the drivers that have taken over, all of them by 1.33.
-const TAKEN_OVER: [(&str, &str); 7] = [
-    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
-    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
-    ("kubernetes.io/azure-file", "file.csi.azure.com"),
-    ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
-    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
-    ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
-    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
-];
+/// By which a user says where an Azure file share is.
+const RESOURCE_GROUP: &str = "kubernetes.io/azure-file-resource-group";
 
 impl VolumeSpec {
     /// The name of what was built in, if the volume is of such a kind, and of the driver that has taken over.
     pub fn built_in(&self) -> Option<(&'static str, &'static str)> {
+        self.in_tree()?.0.taken_over()
+    }
+
+    /// The kind of volume, if it is one that is built in or was.
+    pub fn in_tree(&self) -> Option<(InTree, &InTreeSource)> {
         let kinds = [
-            &self.aws_elastic_block_store,
-            &self.azure_disk,
-            &self.azure_file,
-            &self.cinder,
-            &self.gce_persistent_disk,
-            &self.portworx_volume,
-            &self.vsphere_volume,
+            (InTree::AwsElasticBlockStore, &self.aws_elastic_block_store),
+            (InTree::AzureDisk, &self.azure_disk),
+            (InTree::AzureFile, &self.azure_file),
+            (InTree::Cinder, &self.cinder),
+            (InTree::GcePersistentDisk, &self.gce_persistent_disk),
+            (InTree::PortworxVolume, &self.portworx_volume),
+            (InTree::VsphereVolume, &self.vsphere_volume),
+            (InTree::Fc, &self.fc),
+            (InTree::Iscsi, &self.iscsi),
+            (InTree::FlexVolume, &self.flex_volume),
         ];
-        let place = kinds.iter().position(|kind| kind.is_some())?;
-        Some(TAKEN_OVER[place])
+        let found = kinds.into_iter().find(|(_, source)| source.is_some());
+        found.and_then(|(kind, source)| Some((kind, &**source.as_ref()?)))
+    }
+
+    /// May several nodes have the volume attached at once? Where nobody says how it is used, the driver has to know.
+    pub fn is_shared(&self) -> bool {
+        let modes = &self.access_modes;
+        let has = |mode: &str| modes.iter().any(|held| *held == *mode);
+        match self.gce_persistent_disk.is_some() && !modes.is_empty() {
+            // UPSTREAM: what was built in attached such disks for one writer, whatever the volume said.
+            true => has("ReadOnlyMany") && !has("ReadWriteOnce") && !has("ReadWriteMany"),
+            false => modes.is_empty() || has("ReadWriteMany") || has("ReadOnlyMany"),
+        }
     }
 }
 
-/// The driver that does the work of a provisioner that was built in.
-pub fn migrated_to(provisioner: &str) -> Option<&'static str> {
-    let found = TAKEN_OVER.iter().find(|(name, _)| *name == provisioner);
-    found.map(|(_, driver)| *driver)
+impl PersistentVolume {
+    /// What lists of attached volumes call it: `kubernetes.io/csi/driver^handle`; none where it cannot be attached.
+    pub fn unique_name(&self) -> Option<Istr> {
+        if let Some(csi) = &self.spec.csi {
+            return Some(csi.unique_name());
+        }
+        let (kind, source) = self.spec.in_tree()?;
+        let claim = self.spec.claim_ref.as_ref();
+        let around = Around {
+            name: &self.metadata.name,
+            namespace: claim.map_or("", |claim| &claim.namespace),
+            labels: Some(&self.metadata.labels),
+            resource_group: self.metadata.annotation(RESOURCE_GROUP).unwrap_or(""),
+            is_inline: false,
+        };
+        source.unique_name(kind, &around)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Default)]
@@ -106,9 +130,17 @@ pub struct Nfs {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Default)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Csi {
     pub driver: Istr,
+    pub volume_handle: Istr,
+}
+
+impl Csi {
+    pub fn unique_name(&self) -> Istr {
+        let (driver, handle) = (&self.driver, &self.volume_handle);
+        Istr::new(&format!("{CSI_PREFIX}{driver}^{handle}"))
+    }
 }
 
 /// The claim that a volume is bound to, or kept for.

@@ -32,7 +32,7 @@ mod apply;
 mod claim;
 mod class;
 mod invariants;
-mod latest;
+
 mod matching;
 mod metrics;
 mod oracle;
@@ -59,7 +59,6 @@ use runtime::{
 };
 
 use self::claim::{Event, Surroundings};
-use self::latest::Latest;
 use self::matching::{BY_CLAIM, FreeVolumes, Volumes};
 use self::metrics::BinderMetrics;
 use self::told::Told;
@@ -67,6 +66,7 @@ use crate::Descriptor;
 use crate::config::PersistentVolumeBinder;
 use crate::oracle::View;
 use crate::storage::claim_users;
+use crate::storage::latest::Latest;
 
 pub use oracle::BinderOracle;
 

@@ -91,6 +91,18 @@ const CLUSTER_KINDS: &[(&str, &str, &str, &str)] = &[
         "volumeattributesclasses",
     ),
     (
+        "volumeattachment",
+        "VolumeAttachment",
+        "/apis/storage.k8s.io/v1",
+        "volumeattachments",
+    ),
+    (
+        "csidriver",
+        "CSIDriver",
+        "/apis/storage.k8s.io/v1",
+        "csidrivers",
+    ),
+    (
         "csr",
         "CertificateSigningRequest",
         "/apis/certificates.k8s.io/v1",

@@ -221,8 +221,12 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// The path of a target: `kind/name`, or `kind?label=value` for the only object with that label.
+    /// The path of a target: `kind/name`, or `kind?label=value` for the only object with that label, or
+    /// `volumeattachment@node` for the only attachment to a node, whose name is a hash.
     fn path(&self, target: &str) -> Result<String> {
+        if let Some((kind, node)) = target.split_once('@') {
+            return self.attachment_path(kind, node);
+        }
         let Some((kind, selector)) = target.split_once('?') else {
             return resources::object(target, self.namespace);
         };
@@ -238,6 +242,18 @@ impl<'a> Player<'a> {
             )),
             _ => bail!("{} objects are {target}, not one", found.len()),
         }
+    }
+
+    /// Of an attachment that is not there yet, or no longer, the path is one where nothing is.
+    fn attachment_path(&self, kind: &str, node: &str) -> Result<String> {
+        let collection = resources::collection(kind, self.namespace)?;
+        let node = format!("{}-{node}", self.namespace);
+        let all = self.api.list(&collection)?;
+        let found = all
+            .iter()
+            .find(|one| one["spec"]["nodeName"] == node.as_str());
+        let name = found.and_then(|one| one["metadata"]["name"].as_str());
+        Ok(format!("{collection}/{}", name.unwrap_or("none")))
     }
 
     fn create(&self, object: &Value) -> Result<()> {

@@ -7,6 +7,7 @@
 
 mod affinity;
 mod ips;
+mod volumes;
 mod wire;
 
 #[cfg(test)]
@@ -76,6 +77,8 @@ pub struct PodOwn {
     pub hostname: Istr,
     /// Volumes that stand for a claim; others are not kept.
     pub volumes: Box<[Volume]>,
+    /// Volumes that stand in the pod itself and have to be attached.
+    pub inline: Box<[InlineVolume]>,
     /// The one node that the pod's affinity allows by name, if it does that: a daemon's node.
     pub meant_for: Istr,
     /// Of pods that are not restarted for ever, as those of jobs.
@@ -109,6 +112,16 @@ pub struct Volume {
     pub is_ephemeral: bool,
 }
 
+/// A volume of a kind that is built in, or was, without a PersistentVolume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InlineVolume {
+    pub name: Istr,
+    /// What lists of attached volumes call it.
+    pub unique_name: Istr,
+    /// May several nodes have it?
+    pub is_shared: bool,
+}
+
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct PodStatus {
     pub phase: Phase,
@@ -124,6 +137,8 @@ pub struct PodStatus {
     pub sidecar_restarts: i32,
     /// Restarts of all containers and init containers together.
     pub restarts_in_all: i32,
+    /// Of a pod that is being deleted: does any of its containers run still?
+    pub is_running_still: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -236,6 +251,15 @@ impl Pod {
 
     pub fn volumes(&self) -> &[Volume] {
         self.own.as_ref().map_or(&[], |own| &own.volumes)
+    }
+
+    pub fn inline_volumes(&self) -> &[InlineVolume] {
+        self.own.as_ref().map_or(&[], |own| &own.inline)
+    }
+
+    /// Does the pod need its volumes no longer? It has ended, or is being deleted and none of its containers runs.
+    pub fn has_left_volumes(&self) -> bool {
+        self.is_finished() || self.metadata.is_terminating() && !self.status.is_running_still
     }
 
     /// The node that a pod is on, or is meant for while nobody has bound it.

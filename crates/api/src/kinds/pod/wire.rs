@@ -6,9 +6,10 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::affinity::{ReadAffinity, read_affinity, read_affinity_in_message};
+use super::volumes::WireVolume;
 use super::{
-    ContainerPort, Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodIps,
-    PodOwn, PodRequests, PodStatus, Volume,
+    ContainerPort, Ended, Exit, InlineVolume, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition,
+    PodIps, PodOwn, PodRequests, PodStatus, Volume,
 };
 use crate::amounts::{self, Amounts};
 use crate::intern::{Istr, Pool};
@@ -54,14 +55,16 @@ impl From<Wire<'_>> for Pod {
         let charge = spec.charge(&status);
         let claim = Istr::new(&status.extended_resource_claim_status.resource_claim_name);
         let own = spec.own(
-            &metadata.name,
+            (&metadata.namespace, &metadata.name),
             status.ended(&spec),
             status.conditions(judged),
             claim,
         );
+        let mut view = status.view(&spec);
+        view.is_running_still = metadata.is_terminating() && status.has_running();
         Pod {
             metadata,
-            status: status.view(&spec),
+            status: view,
             own,
             body: BODIES.intern(PodBody {
                 ports: spec.named_ports(),
@@ -133,25 +136,6 @@ struct WirePort<'a> {
     container_port: i32,
 }
 
-/// Names are not interned before it is clear that the volume is kept: admission gives every pod one
-/// with a random name.
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct WireVolume<'a> {
-    #[serde(borrow)]
-    name: Cow<'a, str>,
-    #[serde(borrow)]
-    persistent_volume_claim: Option<Claim<'a>>,
-    ephemeral: Option<IgnoredAny>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Claim<'a> {
-    #[serde(borrow)]
-    claim_name: Cow<'a, str>,
-}
-
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default, bound(deserialize = "'de: 'a"))]
 struct Status<'a> {
@@ -169,6 +153,8 @@ struct Status<'a> {
     container_statuses: Vec<ContainerStatus<'a>>,
     #[serde(deserialize_with = "or_default")]
     init_container_statuses: Vec<ContainerStatus<'a>>,
+    #[serde(deserialize_with = "or_default")]
+    ephemeral_container_statuses: Vec<ContainerStatus<'a>>,
     #[serde(deserialize_with = "or_default")]
     extended_resource_claim_status: ExtendedClaim<'a>,
 }
@@ -215,6 +201,7 @@ struct ContainerStatus<'a> {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct ContainerState {
+    waiting: Option<IgnoredAny>,
     terminated: Option<Terminated>,
 }
 
@@ -233,7 +220,7 @@ impl Spec<'_> {
 
     fn own(
         &self,
-        pod: &str,
+        (namespace, pod): (&Istr, &str),
         ended: Option<Box<Ended>>,
         conditions: Box<[PodCondition]>,
         extended_resource_claim: Istr,
@@ -243,8 +230,15 @@ impl Spec<'_> {
             .iter()
             .filter_map(|volume| volume.view(pod))
             .collect();
+        let namespace = namespace.as_str();
+        let inline: Box<[InlineVolume]> = self
+            .volumes
+            .iter()
+            .filter_map(|volume| volume.inline(namespace))
+            .collect();
         let nothing = self.hostname.is_empty()
             && volumes.is_empty()
+            && inline.is_empty()
             && self.affinity.node.is_empty()
             && extended_resource_claim.is_empty()
             && ended.is_none()
@@ -253,6 +247,7 @@ impl Spec<'_> {
             Box::new(PodOwn {
                 hostname: self.hostname.clone(),
                 volumes,
+                inline,
                 meant_for: self.affinity.node.clone(),
                 ended,
                 conditions,
@@ -347,25 +342,14 @@ fn milli(resources: &Resources) -> Box<[(Istr, i64)]> {
         .collect()
 }
 
-impl WireVolume<'_> {
-    /// `None` where it stands for no claim.
-    fn view(&self, pod: &str) -> Option<Volume> {
-        let claim = self.persistent_volume_claim.as_ref();
-        let is_ephemeral = claim.is_none() && self.ephemeral.is_some();
-        let claim_name = match claim {
-            Some(claim) => Istr::new(&claim.claim_name),
-            None if is_ephemeral => Istr::new(&format!("{pod}-{}", self.name)),
-            None => return None,
-        };
-        Some(Volume {
-            name: Istr::new(&self.name),
-            claim_name,
-            is_ephemeral,
-        })
-    }
-}
-
 impl Status<'_> {
+    /// UPSTREAM: a container of which nobody has said anything counts as one that runs.
+    fn has_running(&self) -> bool {
+        let ephemeral = self.ephemeral_container_statuses.iter();
+        let mut all = self.all_containers().chain(ephemeral);
+        all.any(|held| held.state.terminated.is_none() && held.state.waiting.is_none())
+    }
+
     fn view(&self, spec: &Spec<'_>) -> PodStatus {
         let ready = self
             .conditions
@@ -386,6 +370,7 @@ impl Status<'_> {
             ips: self.ips(),
             restarts: highest(&self.container_statuses, |_| true),
             sidecar_restarts: highest(&self.init_container_statuses, |name| spec.is_sidecar(name)),
+            is_running_still: false,
             restarts_in_all: self
                 .all_containers()
                 .fold(0, |sum, status| sum.saturating_add(status.restart_count)),
@@ -556,48 +541,6 @@ impl<'a> Message<'a> for WireIp<'a> {
     }
 }
 
-impl<'a> Message<'a> for WireVolume<'a> {
-    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
-        match field {
-            1 => self.name = value.text()?.into(),
-            2 => {
-                let source: Source<'_> = value.message()?;
-                self.persistent_volume_claim = source.claim;
-                self.ephemeral = source.ephemeral;
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-/// Where a volume comes from, which JSON has in the volume itself.
-#[derive(Default)]
-struct Source<'a> {
-    claim: Option<Claim<'a>>,
-    ephemeral: Option<IgnoredAny>,
-}
-
-impl<'a> Message<'a> for Source<'a> {
-    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
-        match field {
-            10 => self.claim = Some(value.message()?),
-            29 => self.ephemeral = Some(IgnoredAny),
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-impl<'a> Message<'a> for Claim<'a> {
-    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
-        if field == 1 {
-            self.claim_name = value.text()?.into();
-        }
-        Ok(())
-    }
-}
-
 impl<'a> Message<'a> for Status<'a> {
     fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
         match field {
@@ -612,6 +555,7 @@ impl<'a> Message<'a> for Status<'a> {
             12 => self.pod_ips.push(value.message()?),
             8 => self.container_statuses.push(value.message()?),
             10 => self.init_container_statuses.push(value.message()?),
+            13 => self.ephemeral_container_statuses.push(value.message()?),
             18 => self.extended_resource_claim_status = value.message()?,
             _ => {}
         }
@@ -647,14 +591,21 @@ impl<'a> Message<'a> for Condition<'a> {
 
 impl<'a> Message<'a> for ContainerStatus<'a> {
     fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
-        /// The state of a container that has ended, within its state.
+        /// The states of a container that does not run, within its state.
+        const WAITING: [u32; 1] = [1];
         const TERMINATED: [u32; 1] = [3];
         match field {
             1 => self.name = value.text()?.into(),
-            2 => descend(value, &TERMINATED, &mut |terminated| {
-                self.state.terminated = Some(terminated.message()?);
-                Ok(())
-            })?,
+            2 => {
+                descend(value, &WAITING, &mut |_| {
+                    self.state.waiting = Some(IgnoredAny);
+                    Ok(())
+                })?;
+                descend(value, &TERMINATED, &mut |terminated| {
+                    self.state.terminated = Some(terminated.message()?);
+                    Ok(())
+                })?;
+            }
             5 => self.restart_count = i32::try_from(value.number()?).unwrap_or(i32::MAX),
             10 => value
                 .message::<amounts::Entry<'_>>()?

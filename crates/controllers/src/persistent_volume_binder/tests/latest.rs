@@ -7,8 +7,8 @@ use api::kinds::PersistentVolume;
 use api::{Key, Resource};
 use runtime::Store;
 
-use super::super::latest::Latest;
 use super::volume;
+use crate::storage::latest::Latest;
 
 fn at(text: &str, revision: u64) -> Arc<PersistentVolume> {
     let mut volume = (*volume(text)).clone();

@@ -12,7 +12,7 @@ use runtime::Store;
 use runtime::expectations::EXPIRY;
 use tokio::time::Instant;
 
-pub struct Latest<K> {
+pub(crate) struct Latest<K> {
     store: Arc<Store<K>>,
     written: Mutex<HashMap<Key, Written<K>>>,
 }

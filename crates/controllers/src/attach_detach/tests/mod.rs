@@ -1,0 +1,4 @@
+//! Plans first, then the whole against the embedded API server.
+
+mod plans;
+mod syncs;
