@@ -26,7 +26,10 @@ macro_rules! gates {
 
 gates! {
     ControllerManagerReleaseLeaderElectionLockOnExit = true, // UPSTREAM: alpha and off; releasing is what operators want, see docs/differences.md
+    DRAAdminAccess = true,
     DRAExtendedResource = true,
+    DRAPrioritizedList = true,
+    DRAWorkloadResourceClaims = false,
     DeploymentReplicaSetTerminatingReplicas = true,
     HPAConfigurableTolerance = true,
     HPAScaleToZero = false,

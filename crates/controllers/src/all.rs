@@ -54,12 +54,7 @@ pub static ALL: [Descriptor; 52] = [
     crate::cluster_trust_bundle_publisher::DESCRIPTOR,
     crate::ephemeral_volume::DESCRIPTOR,
     crate::storage_version_gc::DESCRIPTOR,
-    Descriptor::named(
-        "resourceclaim-controller",
-        "resource-claim-controller",
-        "resource-claim-controller",
-    )
-    .gated(&["DynamicResourceAllocation"]),
+    crate::resource_claim::DESCRIPTOR,
     Descriptor::named(
         "resourcepoolstatusrequest-controller",
         "",

@@ -42,6 +42,7 @@ mod private_key;
 pub mod pv_protection;
 pub mod pvc_protection;
 pub mod replicaset;
+pub mod resource_claim;
 pub mod resource_quota;
 pub mod root_ca_publisher;
 pub mod scale;

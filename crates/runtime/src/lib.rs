@@ -47,4 +47,5 @@ pub mod pending_work;
 pub use decisions::{Decisions, Report};
 pub use events::{EventType, EventWriter, ObjectRef, Recorder};
 pub use leader::{Fence, LeaderElector, Leadership, LeaseConfig};
+pub use lru::Lru;
 pub use metrics::Metrics;

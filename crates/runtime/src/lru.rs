@@ -7,7 +7,7 @@ use api::collections::HashMap;
 
 /// Keeps at most `capacity` entries. Uses are numbered, so that the oldest is found without
 /// pointers between entries; a touch costs a walk of a small tree.
-pub(crate) struct Lru<K, V> {
+pub struct Lru<K, V> {
     capacity: usize,
     used: u64,
     entries: HashMap<K, Entry<V>>,
@@ -20,7 +20,7 @@ struct Entry<V> {
 }
 
 impl<K: Hash + Eq + Clone, V> Lru<K, V> {
-    pub(crate) fn new(capacity: usize) -> Lru<K, V> {
+    pub fn new(capacity: usize) -> Lru<K, V> {
         Lru {
             capacity,
             used: 0,
@@ -30,7 +30,7 @@ impl<K: Hash + Eq + Clone, V> Lru<K, V> {
     }
 
     /// The value under `key`, made if there is none; it is now the one used last.
-    pub(crate) fn get_or_insert(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
+    pub fn get_or_insert(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         if !self.entries.contains_key(&key) && self.entries.len() >= self.capacity {
             self.pop_oldest();
         }
@@ -53,7 +53,7 @@ impl<K: Hash + Eq + Clone, V> Lru<K, V> {
     }
 
     /// Looks without touching.
-    pub(crate) fn peek(&self, key: &K) -> Option<&V> {
+    pub fn peek(&self, key: &K) -> Option<&V> {
         self.entries.get(key).map(|entry| &entry.value)
     }
 

@@ -24,7 +24,9 @@ mod persistent_volume;
 mod persistent_volume_claim;
 mod pod;
 mod pod_certificate_request;
+mod pod_claim;
 mod pod_disruption_budget;
+mod pod_group;
 mod replicaset;
 mod replication_controller;
 mod resource_claim;
@@ -97,14 +99,17 @@ pub use pod::{
     PodIps, PodOwn, PodRequests, PodStatus, Volume,
 };
 pub use pod_certificate_request::PodCertificateRequest;
+pub use pod_claim::{ClaimSource, GeneratedClaim, PodClaim};
 pub use pod_disruption_budget::{
     PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
 };
+pub use pod_group::{PodGroup, SCHEDULING_GROUP};
 pub use replicaset::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec};
 pub use resource_claim::{
-    DeviceClaim, DeviceClass, DeviceClassSpec, DeviceCount, DeviceRequest, EXTENDED_RESOURCE_CLAIM,
-    ResourceClaim, ResourceClaimSpec,
+    CLAIM_DELETE_PROTECTION, ClaimAllocation, ClaimConsumer, DeviceClaim, DeviceClass,
+    DeviceClassSpec, DeviceCount, DeviceRequest, EXTENDED_RESOURCE_CLAIM, POD_CLAIM_NAME,
+    RESERVED_FOR_MAX, ResourceClaim, ResourceClaimSpec, ResourceClaimStatus, ResourceClaimTemplate,
 };
 pub use resource_quota::{
     ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus, ScopeRequirement, ScopeSelector,

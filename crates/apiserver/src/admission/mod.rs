@@ -8,6 +8,7 @@
 
 mod allocation;
 mod certificates;
+mod devices;
 mod limits;
 mod namespace;
 mod networking;
@@ -169,6 +170,7 @@ pub fn review(
     pods::check_priority_class(context, request, object, old)?;
     storage::check_resize(context, request, object, old)?;
     certificates::check(context, request, object, old)?;
+    devices::check_admin_access(context, request, object)?;
     pod_security::check(context, request, object, old, &mut verdict)?;
     Ok(verdict)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use api::kinds::RESERVED_FOR_MAX;
 use api::syntax;
 use serde_json::Value;
 
@@ -123,6 +124,53 @@ pub(super) fn claim(errors: &mut Errors, spec: &Place<'_>) {
                 errors.invalid(&request, "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'");
             }
         }
+    }
+}
+
+/// What a claim asks for cannot change.
+pub(super) fn claim_update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
+    errors.immutable(&root.field("spec"), &old["spec"]);
+    claim(errors, &root.field("spec"));
+}
+
+/// Who may use a claim: nobody before there are devices, everybody once, and not too many.
+pub(super) fn claim_status(errors: &mut Errors, root: &Place<'_>, old: &Value) {
+    let status = root.field("status");
+    let (allocation, consumers) = (status.field("allocation"), status.field("reservedFor"));
+    let mut seen = BTreeSet::new();
+    for consumer in consumers.items() {
+        for name in ["resource", "name", "uid"] {
+            let field = consumer.field(name);
+            if field.text().is_empty() {
+                errors.required(&field, "");
+            }
+        }
+        let uid = consumer.field("uid");
+        if !seen.insert(uid.text().to_owned()) {
+            errors.duplicate(&consumer.showing(uid.value));
+        }
+    }
+    if consumers.len() > RESERVED_FOR_MAX {
+        errors.too_many(&consumers, RESERVED_FOR_MAX);
+    }
+    if !consumers.is_empty() && !allocation.is_set() {
+        errors.forbidden(
+            &consumers,
+            "may not be specified when `allocated` is not set",
+        );
+    }
+    let held = old["status"]["reservedFor"].as_array();
+    let is_new = |consumer: Place<'_>| !held.is_some_and(|held| held.contains(consumer.value));
+    let is_leaving = root.field("metadata").field("deletionTimestamp").is_set();
+    if is_leaving && allocation.is_set() && consumers.items().any(is_new) {
+        errors.forbidden(
+            &consumers,
+            "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set",
+        );
+    }
+    let before = &old["status"]["allocation"];
+    if allocation.is_set() && !before.is_null() {
+        errors.immutable(&allocation, before);
     }
 }
 

@@ -71,6 +71,7 @@ pub fn status_update(kind: &Kind, new: &Value, old: &Value) -> Vec<Cause> {
         ("batch", "Job") => job_status::update(&mut errors, &root, old),
         ("", "Service") => services::service_status(&mut errors, &root),
         ("policy", "PodDisruptionBudget") => groups::disruption_budget_status(&mut errors, &root),
+        ("resource.k8s.io", "ResourceClaim") => devices::claim_status(&mut errors, &root, old),
         _ => {}
     }
     errors.0
@@ -121,6 +122,9 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
         ("resource.k8s.io", "DeviceClass") => devices::class(errors, root),
         ("resource.k8s.io", "ResourceSlice") => devices::slice(errors, root),
         ("resource.k8s.io", "ResourceClaim") => devices::claim(errors, &root.field("spec")),
+        ("resource.k8s.io", "ResourceClaimTemplate") => {
+            devices::claim(errors, &root.field("spec").field("spec"))
+        }
         ("apiregistration.k8s.io", "APIService") => cluster::api_service(errors, root),
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => cluster::flow_schema(errors, root),
         ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => {
@@ -192,6 +196,10 @@ fn check_update(errors: &mut Errors, kind: &Kind, root: &Place<'_>, old: &Value)
         }
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
             rbac::binding_update(errors, root, old, kind.namespaced)
+        }
+        ("resource.k8s.io", "ResourceClaim") => devices::claim_update(errors, root, old),
+        ("resource.k8s.io", "ResourceClaimTemplate") => {
+            errors.immutable(&root.field("spec"), &old["spec"])
         }
         ("scheduling.k8s.io", "PriorityClass") => groups::priority_class_update(errors, root, old),
         ("node.k8s.io", "RuntimeClass") => groups::runtime_class(errors, root, Some(old)),

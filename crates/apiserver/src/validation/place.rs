@@ -218,6 +218,11 @@ impl Errors {
     }
 
     /// Each fault that a syntax check finds.
+    pub(super) fn too_many(&mut self, place: &Place<'_>, most: usize) {
+        let message = format!("Too many: {}: must have at most {most} items", place.len());
+        self.push(place, "FieldValueTooMany", message);
+    }
+
     pub(super) fn syntax(&mut self, place: &Place<'_>, check: fn(&str) -> Vec<String>) {
         let empty = Value::from("");
         let shown = if place.value.is_null() {

@@ -59,6 +59,18 @@ const KINDS: &[(&str, &str, &str, &str)] = &[
         "horizontalpodautoscalers",
     ),
     (
+        "resourceclaim",
+        "ResourceClaim",
+        "/apis/resource.k8s.io/v1",
+        "resourceclaims",
+    ),
+    (
+        "resourceclaimtemplate",
+        "ResourceClaimTemplate",
+        "/apis/resource.k8s.io/v1",
+        "resourceclaimtemplates",
+    ),
+    (
         "pdb",
         "PodDisruptionBudget",
         "/apis/policy/v1",
@@ -134,6 +146,7 @@ pub(crate) const RECORDED: &[&str] = &[
     "endpoints",
     "endpointslice",
     "quota",
+    "resourceclaim",
 ];
 
 /// What of the cluster belongs to a scenario.

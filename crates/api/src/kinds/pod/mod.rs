@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+use super::PodClaim;
 use crate::intern::Istr;
 use crate::meta::Meta;
 use crate::quota::PodCharge;
@@ -85,6 +86,10 @@ pub struct PodOwn {
     pub ended: Option<Box<Ended>>,
     /// Conditions that some controller reads, besides Ready; all of them where a job's policy may ask.
     pub conditions: Box<[PodCondition]>,
+    /// Claims for devices.
+    pub claims: Box<[PodClaim]>,
+    /// The group that it is scheduled with.
+    pub pod_group: Istr,
     /// The claim that the scheduler made for the pod's extended resources.
     pub extended_resource_claim: Istr,
 }
@@ -247,6 +252,17 @@ impl Pod {
     pub fn extended_resource_claim(&self) -> Option<&str> {
         let own = self.own.as_ref()?;
         Some(&*own.extended_resource_claim).filter(|name| !name.is_empty())
+    }
+
+    /// The claims for devices that the pod names.
+    pub fn claims(&self) -> &[PodClaim] {
+        self.own.as_ref().map_or(&[], |own| &own.claims)
+    }
+
+    /// The group that the pod is scheduled with.
+    pub fn pod_group(&self) -> Option<&Istr> {
+        let own = self.own.as_ref()?;
+        Some(&own.pod_group).filter(|name| !name.is_empty())
     }
 
     pub fn volumes(&self) -> &[Volume] {

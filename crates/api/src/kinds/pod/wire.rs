@@ -8,12 +8,13 @@ use serde::de::IgnoredAny;
 use super::affinity::{ReadAffinity, read_affinity, read_affinity_in_message};
 use super::volumes::WireVolume;
 use super::{
-    ContainerPort, Ended, Exit, InlineVolume, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition,
-    PodIps, PodOwn, PodRequests, PodStatus, Volume,
+    ContainerPort, Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodIps,
+    PodOwn, PodRequests, PodStatus,
 };
 use crate::amounts::{self, Amounts};
 use crate::intern::{Istr, Pool};
 use crate::ip;
+use crate::kinds::pod_claim::{PodClaim, WireClaim, WireClaimStatus};
 use crate::kinds::{
     JOB_COMPLETION_INDEX, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT,
 };
@@ -53,13 +54,7 @@ impl From<Wire<'_>> for Pod {
         let mut spec = spec;
         let requests = spec.requests();
         let charge = spec.charge(&status);
-        let claim = Istr::new(&status.extended_resource_claim_status.resource_claim_name);
-        let own = spec.own(
-            (&metadata.namespace, &metadata.name),
-            status.ended(&spec),
-            status.conditions(judged),
-            claim,
-        );
+        let own = spec.own((&metadata.namespace, &metadata.name), &status, judged);
         let mut view = status.view(&spec);
         view.is_running_still = metadata.is_terminating() && status.has_running();
         Pod {
@@ -111,6 +106,17 @@ struct Spec<'a> {
     #[serde(deserialize_with = "amounts::lenient")]
     overhead: Amounts,
     resources: Option<Resources>,
+    #[serde(deserialize_with = "or_default")]
+    resource_claims: Vec<WireClaim>,
+    #[serde(deserialize_with = "or_default")]
+    scheduling_group: SchedulingGroup,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct SchedulingGroup {
+    #[serde(deserialize_with = "or_default")]
+    pod_group_name: Istr,
 }
 
 #[derive(Deserialize, Default)]
@@ -157,6 +163,8 @@ struct Status<'a> {
     ephemeral_container_statuses: Vec<ContainerStatus<'a>>,
     #[serde(deserialize_with = "or_default")]
     extended_resource_claim_status: ExtendedClaim<'a>,
+    #[serde(deserialize_with = "or_default")]
+    resource_claim_statuses: Vec<WireClaimStatus>,
 }
 
 #[derive(Deserialize, Default)]
@@ -221,39 +229,25 @@ impl Spec<'_> {
     fn own(
         &self,
         (namespace, pod): (&Istr, &str),
-        ended: Option<Box<Ended>>,
-        conditions: Box<[PodCondition]>,
-        extended_resource_claim: Istr,
+        status: &Status<'_>,
+        judged: bool,
     ) -> Option<Box<PodOwn>> {
-        let volumes: Box<[Volume]> = self
-            .volumes
-            .iter()
-            .filter_map(|volume| volume.view(pod))
-            .collect();
-        let namespace = namespace.as_str();
-        let inline: Box<[InlineVolume]> = self
-            .volumes
-            .iter()
-            .filter_map(|volume| volume.inline(namespace))
-            .collect();
-        let nothing = self.hostname.is_empty()
-            && volumes.is_empty()
-            && inline.is_empty()
-            && self.affinity.node.is_empty()
-            && extended_resource_claim.is_empty()
-            && ended.is_none()
-            && conditions.is_empty();
-        (!nothing).then(|| {
-            Box::new(PodOwn {
-                hostname: self.hostname.clone(),
-                volumes,
-                inline,
-                meant_for: self.affinity.node.clone(),
-                ended,
-                conditions,
-                extended_resource_claim,
-            })
-        })
+        let volumes = || self.volumes.iter();
+        let extended = &status.extended_resource_claim_status;
+        let own = PodOwn {
+            hostname: self.hostname.clone(),
+            volumes: volumes().filter_map(|volume| volume.view(pod)).collect(),
+            inline: volumes()
+                .filter_map(|volume| volume.inline(namespace))
+                .collect(),
+            meant_for: self.affinity.node.clone(),
+            ended: status.ended(self),
+            conditions: status.conditions(judged),
+            claims: PodClaim::all(&self.resource_claims, &status.resource_claim_statuses),
+            pod_group: self.scheduling_group.pod_group_name.clone(),
+            extended_resource_claim: Istr::new(&extended.resource_claim_name),
+        };
+        (own != PodOwn::default()).then(|| Box::new(own))
     }
 
     /// What quotas count. Takes what it needs: nobody else reads it.
@@ -486,7 +480,9 @@ impl<'a> Message<'a> for Spec<'a> {
             32 => value
                 .message::<amounts::Entry<'_>>()?
                 .put_into(&mut self.overhead),
+            39 => self.resource_claims.push(value.message()?),
             40 => self.resources = Some(value.message()?),
+            43 => self.scheduling_group = value.message()?,
             _ => {}
         }
         Ok(())
@@ -556,8 +552,18 @@ impl<'a> Message<'a> for Status<'a> {
             8 => self.container_statuses.push(value.message()?),
             10 => self.init_container_statuses.push(value.message()?),
             13 => self.ephemeral_container_statuses.push(value.message()?),
+            15 => self.resource_claim_statuses.push(value.message()?),
             18 => self.extended_resource_claim_status = value.message()?,
             _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for SchedulingGroup {
+    fn take(&mut self, field: u32, value: Value<'a>) -> Result<(), Malformed> {
+        if field == 1 {
+            self.pod_group_name = value.text()?.into();
         }
         Ok(())
     }
