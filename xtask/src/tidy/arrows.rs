@@ -7,18 +7,19 @@ use anyhow::{Context, Result};
 use crate::workspace;
 
 /// For each crate (by folder) what it may depend on, and nothing else of ours.
-const ALLOWED: [(&str, &[&str]); 16] = [
+const ALLOWED: [(&str, &[&str]); 17] = [
     ("crates/api", &[]),
+    ("crates/cel", &["api"]),
     ("crates/client", &["api"]),
     ("crates/explain", &["api"]),
     ("crates/runtime", &["api", "client"]),
-    ("crates/controllers", &["api", "client", "runtime"]),
+    ("crates/controllers", &["api", "cel", "client", "runtime"]),
     (
         "crates/manager",
         &["api", "client", "runtime", "controllers"],
     ),
-    ("crates/apiserver", &["api"]),
-    ("crates/nodes", &["api", "client", "runtime"]),
+    ("crates/apiserver", &["api", "cel"]),
+    ("crates/nodes", &["api", "cel", "client", "runtime"]),
     (
         "crates/preview",
         &[
