@@ -1,0 +1,4 @@
+//! Our engine beside upstream's answers.
+
+mod golden;
+mod hostile;

@@ -1,0 +1,8 @@
+package main
+
+import (
+	"bytes"
+	"io"
+)
+
+func bytesOf(raw []byte) io.Reader { return bytes.NewReader(raw) }
