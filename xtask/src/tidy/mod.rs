@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules of the house that no compiler and no lint checks.
 
 mod arrows;
+mod from_upstream;
 mod glossary;
 mod sources;
 
@@ -12,6 +13,7 @@ pub(crate) fn run(_: &[String]) -> Result<()> {
     let mut findings = Vec::new();
     arrows::check(&mut findings)?;
     sources::check(&mut findings)?;
+    from_upstream::check(&mut findings)?;
     check_that_commands_are_documented(&mut findings);
     if findings.is_empty() {
         println!("tidy");
