@@ -307,11 +307,12 @@ async fn consumers_that_nobody_knows_are_looked_up() {
     let controller = controller(&world.context(), 1);
     world.create(&ResourceClaim::TYPE, claim("shared")).await;
     let there = world.create(&Pod::TYPE, pod("there", json!([]))).await;
-    let (uid, gone) = (&there["metadata"]["uid"], json!("gone"));
+    let uid = &there["metadata"]["uid"];
+    let (gone, older) = (json!("gone"), json!("older"));
     allocate(
         &world,
         "shared",
-        &[("there", uid), ("gone", &gone), ("there", &gone)],
+        &[("there", uid), ("gone", &gone), ("there", &older)],
     )
     .await;
     let held = world.get(&ResourceClaim::TYPE, "shared").await.unwrap();
