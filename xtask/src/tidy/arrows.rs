@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use crate::workspace;
 
 /// For each crate (by folder) what it may depend on, and nothing else of ours.
-const ALLOWED: [(&str, &[&str]); 16] = [
+const ALLOWED: [(&str, &[&str]); 17] = [
     ("crates/api", &[]),
     ("crates/client", &["api"]),
     ("crates/explain", &["api"]),
@@ -19,6 +19,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
     ),
     ("crates/apiserver", &["api"]),
     ("crates/nodes", &["api", "client", "runtime"]),
+    ("crates/dashboard", &["api", "client", "runtime"]),
     (
         "crates/preview",
         &[
@@ -57,6 +58,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
             "explain",
             "preview",
             "simulator",
+            "dashboard",
         ],
     ),
     ("crates/testkit", &["api", "client", "runtime", "apiserver"]),
