@@ -420,7 +420,8 @@ fn protect(response: &mut Response<Body>, kind: &str) {
         (CACHE_CONTROL, "no-store"),
         (CONTENT_SECURITY_POLICY, &PAGE.policy),
         (http::header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (http::header::REFERRER_POLICY, "no-referrer"),
+        // With none at all, browsers would not say where a form comes from either.
+        (http::header::REFERRER_POLICY, "same-origin"),
     ];
     for (name, value) in set {
         if let Ok(value) = HeaderValue::from_str(value) {

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
 use serde_json::Value;
 
 /// One file of the page.
@@ -87,8 +88,30 @@ pub(crate) fn sign_in(why: &str) -> String {
     SIGN_IN.replace("<!-- why -->", &escaped(why))
 }
 
+/// Something that has happened, from beginning to end.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Recording {
+    pub title: String,
+    /// The moment that is shown first, in milliseconds.
+    pub begin: i64,
+    /// The moment that all others are counted from.
+    pub count_from: i64,
+    /// How everything was before the first frame.
+    pub base: Value,
+    pub frames: Vec<Value>,
+    pub notes: Notes,
+}
+
+/// What is said of a recording.
+#[derive(Serialize)]
+pub struct Notes {
+    pub verdict: String,
+    pub warnings: Vec<String>,
+}
+
 /// The page with a recording in it, as one file that needs no server.
-pub fn one_file(recording: &Value) -> String {
+pub fn one_file(recording: &Recording) -> String {
     let map = import_map(|asset| {
         format!(
             "data:text/javascript;base64,{}",
@@ -97,7 +120,8 @@ pub fn one_file(recording: &Value) -> String {
     });
     let policy = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:";
     // A closing tag within the data would end it.
-    let data = recording.to_string().replace("</", "<\\/");
+    let data = serde_json::to_string(recording).unwrap_or_default();
+    let data = data.replace("</", "<\\/");
     let mut head = format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n");
     for asset in ASSETS.iter().filter(|asset| asset.path.ends_with(".css")) {
         let _ = writeln!(head, "<style>{}</style>", asset.body);
@@ -195,7 +219,17 @@ mod tests {
 
     #[test]
     fn a_recording_cannot_end_its_element() {
-        let page = one_file(&serde_json::json!({"title": "</script><script>alert(1)"}));
+        let page = one_file(&Recording {
+            title: "</script><script>alert(1)".to_owned(),
+            begin: 0,
+            count_from: 0,
+            base: Value::Null,
+            frames: Vec::new(),
+            notes: Notes {
+                verdict: String::new(),
+                warnings: Vec::new(),
+            },
+        });
         assert!(!page.contains("</script><script>alert"));
     }
 }

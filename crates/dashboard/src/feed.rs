@@ -66,12 +66,21 @@ pub struct Feed {
     active: AtomicBool,
     changed: Notify,
     sender: broadcast::Sender<Sent>,
+    bounds: Bounds,
+}
+
+/// How much history is kept: whichever is full first.
+#[derive(Clone, Copy)]
+struct Bounds {
+    bytes: usize,
+    time: Duration,
 }
 
 #[derive(Default)]
 struct Inner {
     base: BTreeMap<Arc<str>, Item>,
     base_at: Option<MicroTime>,
+    begun_at: Option<MicroTime>,
     base_decisions: VecDeque<Item>,
     history: VecDeque<Arc<Frame>>,
     history_bytes: usize,
@@ -84,9 +93,21 @@ struct Inner {
 /// Frames that a page may be behind before it is dropped and begins anew: a minute of a busy cluster.
 const BACKLOG: usize = 512;
 
-/// The history of the slider, in bytes of JSON and in time: whichever is full first.
-const HISTORY_BYTES: usize = 1024 * 1024;
-const HISTORY: Duration = Duration::from_secs(15 * 60);
+/// The history of the slider, in bytes of JSON and in time.
+const SLIDER: Bounds = Bounds {
+    bytes: 1024 * 1024,
+    time: Duration::from_secs(15 * 60),
+};
+
+/// A recording has a beginning and an end; what does not fit a page that people send each other is left out at the
+/// beginning.
+const RECORDING: Bounds = Bounds {
+    bytes: 16 * 1024 * 1024,
+    time: Duration::from_secs(100 * 365 * 24 * 3600),
+};
+
+/// What comes within this time of the beginning is what was there before: informers need a moment to list it.
+const BEGINNING: Duration = Duration::from_secs(1);
 
 /// Decisions from before the history that a page begins with.
 const EARLIER_DECISIONS: usize = 400;
@@ -99,7 +120,17 @@ const GATHERING: Duration = Duration::from_millis(30);
 
 impl Feed {
     pub fn new() -> Arc<Feed> {
+        Feed::bounded(SLIDER)
+    }
+
+    /// One that keeps everything from beginning to end, for [`crate::Dashboard::record`].
+    pub fn recording() -> Arc<Feed> {
+        Feed::bounded(RECORDING)
+    }
+
+    fn bounded(bounds: Bounds) -> Arc<Feed> {
         Arc::new(Feed {
+            bounds,
             inner: Mutex::default(),
             active: AtomicBool::new(false),
             changed: Notify::new(),
@@ -135,7 +166,7 @@ impl Feed {
         let surplus = earlier.len().saturating_sub(EARLIER_DECISIONS);
         let mut inner = self.inner.lock();
         inner.base_decisions = earlier.drain(surplus..).map(|(_, item)| item).collect();
-        inner.base_at = Some(now);
+        (inner.base_at, inner.begun_at) = (Some(now), Some(now));
         drop(inner);
         self.active.store(true, Ordering::Relaxed);
     }
@@ -213,7 +244,7 @@ impl Feed {
         inner.history_bytes += frame.bytes();
         let frame = Arc::new(frame);
         inner.history.push_back(frame.clone());
-        inner.trim(at);
+        inner.trim(at, self.bounds);
         // Nobody listens: then there is nobody to tell.
         let _ = self.sender.send(Sent { frame, whole });
     }
@@ -245,10 +276,11 @@ impl Inner {
     }
 
     /// What is too old becomes part of the base.
-    fn trim(&mut self, now: MicroTime) {
+    fn trim(&mut self, now: MicroTime, bounds: Bounds) {
+        let begun = self.begun_at.unwrap_or(now);
         while let Some(first) = self.history.front() {
-            let is_old = now.since(first.at) > HISTORY;
-            if !is_old && self.history_bytes <= HISTORY_BYTES {
+            let is_old = now.since(first.at) > bounds.time || first.at < begun.plus(BEGINNING);
+            if !is_old && self.history_bytes <= bounds.bytes {
                 break;
             }
             let Some(frame) = self.history.pop_front() else {
@@ -404,7 +436,7 @@ mod tests {
     #[test]
     fn a_page_that_comes_late_can_show_every_moment() {
         let feed = Feed::new();
-        feed.activate(Vec::new(), at(0));
+        feed.activate(Vec::new(), at(-10));
         feed.put("a", item("x", "1"));
         feed.flush(at(1));
         feed.put("a", item("x", "2"));
@@ -427,7 +459,7 @@ mod tests {
                 r#"{"t":3000,"gone":["a"]}"#
             ]
         );
-        assert_eq!(snapshot.base.render(|_| true), r#"{"t":0}"#);
+        assert_eq!(snapshot.base.render(|_| true), r#"{"t":-10000}"#);
         feed.put("c", item("x", "4"));
         feed.flush(at(4));
         let sent = snapshot.live.try_recv().unwrap();
@@ -437,7 +469,7 @@ mod tests {
     #[test]
     fn the_viewer_gets_what_he_may_see() {
         let feed = Feed::new();
-        feed.activate(Vec::new(), at(0));
+        feed.activate(Vec::new(), at(-10));
         feed.put("a", item("x", "1"));
         feed.put("b", item("y", "2"));
         feed.flush(at(1));
@@ -449,7 +481,7 @@ mod tests {
     #[test]
     fn history_is_bounded_and_what_is_older_is_the_base() {
         let feed = Feed::new();
-        feed.activate(Vec::new(), at(0));
+        feed.activate(Vec::new(), at(-10));
         let long = format!("\"{}\"", "x".repeat(10_000));
         for second in 0..500 {
             feed.put(&format!("pod-{}", second % 7), item("x", &long));
@@ -458,7 +490,7 @@ mod tests {
         let snapshot = feed.subscribe(at(500));
         assert_eq!(snapshot.base.set.len(), 7);
         assert!(snapshot.history.len() < 110, "{}", snapshot.history.len());
-        assert!(feed.inner.lock().history_bytes <= HISTORY_BYTES);
+        assert!(feed.inner.lock().history_bytes <= SLIDER.bytes);
         feed.put("late", item("x", "1"));
         feed.flush(at(500 + 20 * 60));
         assert_eq!(
@@ -483,6 +515,12 @@ mod tests {
         decisions.record("deployment-controller", &web, at(1), [line()]);
         assert!(feed.inner.lock().pending_decisions.is_empty());
         feed.activate(decisions.about(|_, _| true), at(2));
+        decisions.record("deployment-controller", &web, at(2), [line()]);
+        feed.flush(at(2));
+        assert!(
+            feed.subscribe(at(2)).history.is_empty(),
+            "it belongs to the beginning"
+        );
         decisions.record("deployment-controller", &web, at(3), [line(), line()]);
         feed.flush(at(4));
         let snapshot = feed.subscribe(at(4));

@@ -31,16 +31,17 @@ use api::{Clock, Rng};
 use client::Client;
 use parking_lot::Mutex;
 use runtime::{Decisions, Stop, Task, spawn};
+use serde_json::Value;
 
 pub use access::{Access, LinkKey};
 pub use answer::{Body, Query, query};
-pub use assets::one_file;
+pub use assets::{Notes, Recording, one_file};
 pub use feed::{Feed, decision_json};
 pub use serve::serve;
 pub use source::{Action, Named, Source};
 pub use viewer::Viewer;
 
-use feed::Snapshot;
+use feed::{Frame, Snapshot};
 use follow::Follower;
 use verdicts::Verdicts;
 
@@ -74,7 +75,7 @@ pub struct Dashboard {
 
 /// What runs while pages are open.
 struct Running {
-    _tasks: Vec<Task<()>>,
+    tasks: Vec<Task<()>>,
     _stopper: runtime::stop::Stopper,
 }
 
@@ -100,9 +101,30 @@ impl Dashboard {
     pub(crate) fn open(self: &Arc<Dashboard>) -> Snapshot {
         let mut running = self.running.lock();
         if running.is_none() {
-            *running = Some(self.start());
+            let mut started = self.start();
+            let dashboard = self.clone();
+            let ending = spawn(async move { dashboard.stop_when_unused().await });
+            started.tasks.push(ending);
+            *running = Some(started);
         }
         self.feed.subscribe(self.clock.now())
+    }
+
+    /// Begins a recording: everything is followed, whether or not anybody looks.
+    pub fn record(self: &Arc<Dashboard>) {
+        *self.running.lock() = Some(self.start());
+    }
+
+    /// Ends a recording: what happened, for [`Recording`].
+    pub fn recorded(&self) -> (Value, Vec<Value>) {
+        let now = self.clock.now();
+        self.feed.flush(now);
+        let snapshot = self.feed.subscribe(now);
+        self.running.lock().take();
+        let parsed =
+            |frame: &Frame| serde_json::from_str(&frame.render(|_| true)).unwrap_or_default();
+        let frames = snapshot.history.iter().map(|frame| parsed(frame)).collect();
+        (parsed(&snapshot.base), frames)
     }
 
     fn start(self: &Arc<Dashboard>) -> Running {
@@ -122,10 +144,8 @@ impl Dashboard {
         tasks.push(spawn(async move { feed.run(&clock).await }));
         let (feed, source) = (self.feed.clone(), self.source.clone());
         tasks.push(spawn(async move { verdicts.run(&feed, &source).await }));
-        let dashboard = self.clone();
-        tasks.push(spawn(async move { dashboard.stop_when_unused().await }));
         Running {
-            _tasks: tasks,
+            tasks,
             _stopper: stopper,
         }
     }

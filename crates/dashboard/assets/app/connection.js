@@ -1,6 +1,7 @@
 // Where the data comes from: the server's one stream, or a recording within the page itself.
 
 import { model } from "app/model";
+import { countFrom } from "app/words";
 
 /** A page that nobody sees takes no part: it comes back with a fresh snapshot. */
 const HIDDEN_MS = 5000;
@@ -18,12 +19,13 @@ export function connect() {
   });
 }
 
-/** @param {{title: string, begin: number, base: import("app/model").Frame, frames: import("app/model").Frame[], notes?: {warnings: string[], verdict: string}}} recording */
+/** @param {{title: string, begin: number, countFrom?: number, base: import("app/model").Frame, frames: import("app/model").Frame[], notes?: {warnings: string[], verdict: string}}} recording */
 function openRecording(recording) {
   model.connection = "recording";
   model.title = recording.title;
   model.notes = recording.notes ?? null;
   model.hello = { viewer: "", all: true, acts: false, speed: null, cluster: recording.title };
+  countFrom(recording.countFrom ?? recording.begin);
   model.reset(recording.base);
   for (const frame of recording.frames) model.apply(frame);
   model.seek(recording.begin ?? model.base.t);

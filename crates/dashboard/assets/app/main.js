@@ -53,6 +53,8 @@ function App() {
   }, []);
   const view = model.view();
   const { object, filter } = route();
+  // The timeline of a simulation has no objects.
+  const timeline = model.connection === "recording" && model.rows.size === 0;
   useEffect(() => {
     document.title = object ? `${object.name} · Steersman` : "Steersman";
     document.getElementById("main")?.focus({ preventScroll: true });
@@ -64,11 +66,10 @@ function App() {
     ${object ? html`<${ObjectPage} view=${view} ...${object} />` : html`<main id="main" tabindex="-1">
       <h1 class="sr">What the controllers do, and why</h1>
       <${Notes} />
-      <${Unsettled} view=${view} />
-      <${Rollouts} view=${view} />
-      <div class="columns wide-left">
+      ${timeline ? null : html`<${Unsettled} view=${view} /><${Rollouts} view=${view} />`}
+      <div class=${timeline ? "" : "columns wide-left"}>
         <${Decisions} view=${view} filter=${filter} onFilter=${(/** @type {Record<string, string>} */ change) => showFilter({ ...filter, ...change })} />
-        <${Nodes} view=${view} />
+        ${timeline ? null : html`<${Nodes} view=${view} />`}
       </div>
     </main>`}
     <${TimeBar} />
@@ -87,7 +88,7 @@ function Notes() {
 function Header({ view }) {
   const open = unsettled(view);
   const stuck = open.filter((row) => row.state === "stuck").length;
-  const words = { connecting: "Connecting…", lost: "Connection lost; trying again", live: "", recording: "Recording" }[model.connection];
+  const words = { connecting: "Connecting…", lost: "Connection lost; trying again", live: "", recording: model.rows.size ? "" : "Timeline" }[model.connection];
   const state = words || (stuck ? `${counted(stuck, "object")} stuck` : open.length ? `${counted(open.length, "object")} progressing` : "All settled");
   const mark = model.connection === "lost" ? "unknown" : stuck ? "stuck" : open.length ? "progressing" : "settled";
   return html`<header>

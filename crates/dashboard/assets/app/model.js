@@ -177,6 +177,8 @@ export class Model {
     /** @type {Decision[]} */
     this.decisions = [];
     this.last = 0;
+    /** When what is known begins. */
+    this.begun = 0;
     /** @type {Map<string, Map<string, Row>>} by the uid of their owner */
     this.podsOf = new Map();
     /** @type {Map<string, Row>} */
@@ -207,6 +209,7 @@ export class Model {
     this.rows = new Map(this.base.rows);
     this.decisions = [...this.base.decisions];
     this.last = base.t;
+    this.begun = base.t;
     this.podsOf = new Map();
     this.uids = new Map();
     this.series = new Map();
@@ -276,7 +279,9 @@ export class Model {
   }
 
   trim() {
-    while (this.frames.length > FRAMES_MAX || (this.connection !== "recording" && this.frames.length && this.last - this.frames[0].t > HISTORY_MS)) {
+    // What comes within a second of the beginning was there before, as on the server.
+    const early = (/** @type {Frame} */ frame) => frame.t < this.begun + 1000;
+    while (this.frames.length > FRAMES_MAX || (this.frames.length && early(this.frames[0])) || (this.connection !== "recording" && this.frames.length && this.last - this.frames[0].t > HISTORY_MS)) {
       const frame = /** @type {Frame} */ (this.frames.shift());
       for (const key of frame.gone ?? []) this.base.rows.delete(key);
       for (const [key, row] of Object.entries(frame.set ?? {})) this.base.rows.set(key, row);

@@ -71,7 +71,7 @@ function Why({ why }) {
     ["In the way", (why.inTheWay ?? []).map((/** @type {any} */ one) => `${one.object}${one.more ? ` and ${one.more} more` : ""}: ${one.why}`)],
   ];
   return html`<section class=${`panel why-panel ${why.state}`} aria-label="Why">
-    <p class="why"><span class=${`mark ${why.state}`} role="img" aria-label=${why.state}></span> ${why.verdict}</p>
+    <p class="why"><span class=${`mark ${why.state}`} role="img" aria-label=${why.state}></span> <span class="words">${why.verdict}</span></p>
     ${why.help?.command ? html`<${Command} command=${why.help.command} why=${why.help.why} />` : why.help ? html`<p class="quiet">${why.help.why}</p>` : null}
     <dl>${parts.filter(([, lines]) => lines.length).map(([title, lines]) => html`<dt>${title}</dt>${lines.map((line) => html`<dd>${line}</dd>`)}`)}</dl>
   </section>`;

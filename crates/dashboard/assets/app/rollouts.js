@@ -28,12 +28,11 @@ export function rollouts(view) {
       const wanted = row.wanted ?? 0;
       const open = row.seen !== true || (row.updated ?? 0) < wanted || Number(row.available ?? 0) < wanted || (row.pods ?? 0) > wanted;
       const samples = model.series.get(row.uid) ?? [];
-      const last = lastUpTo(samples, view.t);
-      const fresh = last && last.t > model.base.t && view.t - last.t < LINGER_MS;
+      const fresh = samples.some((sample) => sample.t <= view.t && view.t - sample.t < LINGER_MS && !isCalm(sample));
       if (open || fresh) found.push(row);
     }
   }
-  return found.sort((one, two) => short(one).localeCompare(short(two)));
+  return found.sort((one, two) => (one.ns ?? "").localeCompare(two.ns ?? "") || short(one).localeCompare(short(two)));
 }
 
 /** @param {{view: View}} props */
@@ -70,12 +69,14 @@ const WIDTH = 600;
 const HEIGHT = 150;
 const TOP = 10;
 
-/** When what goes on began: after the last moment at which all pods were alike and ready. @param {Sample[]} samples @param {number} t */
+/** All pods are alike and ready. @param {Sample} sample */
+function isCalm(sample) {
+  const counts = Object.values(sample.counts).filter((count) => count.some(Boolean));
+  return counts.length <= 1 && counts.every((count) => !count[1] && !count[2]);
+}
+
+/** When what goes on began: after the last calm moment. @param {Sample[]} samples @param {number} t */
 function began(samples, t) {
-  const isCalm = (/** @type {Sample} */ sample) => {
-    const counts = Object.values(sample.counts).filter((count) => count.some(Boolean));
-    return counts.length <= 1 && counts.every((count) => !count[1] && !count[2]);
-  };
   const shown = samples.filter((sample) => sample.t <= t);
   let index = shown.length - 1;
   // What has just come to rest is the end of it.

@@ -49,7 +49,7 @@ export function TimeBar() {
   const words = recording ? `${human((at - from) / 1000)} of ${human((to - from) / 1000)}` : model.cursor === null ? "Live" : `${human(behind)} ago`;
   return html`<footer class=${`time ${model.cursor === null ? "" : "past"}`}>
     <div class="play" role="group" aria-label="Play">${SPEEDS.map((factor) => html`<button type="button" class="small" aria-pressed=${speed === factor} onClick=${() => play(factor)}>${speed === factor ? "❚❚" : "▶"} ×${factor}</button>`)}</div>
-    <input type="range" aria-label="Moment that is shown" aria-valuetext=${`${clock(at)}, ${words}`} min=${from} max=${to} step="100" value=${at} onInput=${seek} />
+    <input type="range" aria-label="Moment that is shown" aria-valuetext=${`${clock(at)}, ${words}`} min=${from} max=${to} step="any" value=${model.cursor === null ? to : at} onInput=${seek} />
     <output class="moment">${recording ? "" : clock(at)} <b>${words}</b></output>
     ${recording ? null : html`<button type="button" class="small live" disabled=${model.cursor === null} onClick=${() => { setSpeed(0); model.seek(null); }}>Live</button>`}
   </footer>`;

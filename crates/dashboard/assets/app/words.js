@@ -18,8 +18,17 @@ export function counted(count, noun) {
   return `${count} ${noun}${count === 1 ? "" : noun.endsWith("s") ? "es" : "s"}`;
 }
 
-/** `09:43:07` of a time in milliseconds. @param {number} at */
+/** The moment from which a recording counts. @type {number|null} */
+let origin = null;
+
+/** A recording has no time of day. @param {number} at */
+export function countFrom(at) {
+  origin = at;
+}
+
+/** `09:43:07` of a time in milliseconds, or `+12s` in a recording. @param {number} at */
 export function clock(at) {
+  if (origin !== null) return at < origin ? "before" : `+${human((at - origin) / 1000)}`;
   return new Date(at).toLocaleTimeString([], { hour12: false });
 }
 

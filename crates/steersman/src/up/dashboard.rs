@@ -91,7 +91,7 @@ pub(crate) fn start(
         clock: parts.clock.clone(),
         decisions: parts.decisions.clone(),
         speed: parts.speed,
-        nodes: parts.nodes,
+        nodes: Some(parts.nodes),
         discovery: OnceCell::new(),
     };
     let dashboard = Dashboard::new(Setup {
@@ -114,13 +114,14 @@ pub(crate) fn start(
 }
 
 /// What the process that runs everything can say and do.
-struct InTheBox {
+pub(crate) struct InTheBox {
     client: Client,
     server: String,
     clock: Clock,
     decisions: Decisions,
     speed: Option<Speed>,
-    nodes: usize,
+    /// How many nodes a prediction is made on; none where nothing is predicted.
+    nodes: Option<usize>,
     discovery: OnceCell<Discovery>,
 }
 
@@ -165,6 +166,19 @@ impl Source for InTheBox {
 }
 
 impl InTheBox {
+    /// One that explains and no more: for what is recorded.
+    pub(crate) fn without_hands(client: Client, clock: &Clock, decisions: &Decisions) -> InTheBox {
+        InTheBox {
+            client,
+            server: "a simulated cluster".to_owned(),
+            clock: clock.clone(),
+            decisions: decisions.clone(),
+            speed: None,
+            nodes: None,
+            discovery: OnceCell::new(),
+        }
+    }
+
     async fn explain(&self, object: &Named, client: Option<&Client>) -> Result<Value> {
         let own = client.unwrap_or(&self.client).clone();
         let connection = Connection::within(own, &self.server, &self.clock);
@@ -265,6 +279,7 @@ impl InTheBox {
     /// What a preview of this rollout would have said before it began: the old template is brought to life on a
     /// cluster of the same size, and the new one applied on top.
     async fn prediction(&self, object: &Named) -> Option<Value> {
+        self.nodes?;
         let connection = Connection::within(self.client.clone(), &self.server, &self.clock);
         let discovery = self.discovery().await.ok()?;
         let list = async |plural: &str| {
@@ -299,7 +314,7 @@ impl InTheBox {
             begin,
             ready_after: Duration::ZERO,
             fail_images: Vec::new(),
-            nodes: Some(self.nodes),
+            nodes: self.nodes,
             length: Duration::from_secs(600),
             missing: Vec::new(),
         };
