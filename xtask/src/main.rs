@@ -13,6 +13,7 @@ mod parity;
 mod picture;
 mod real;
 mod schema;
+mod screenshots;
 mod steps;
 mod suites;
 mod test;
@@ -31,7 +32,7 @@ struct Command {
     run: fn(&[String]) -> Result<()>,
 }
 
-const COMMANDS: [Command; 10] = [
+const COMMANDS: [Command; 11] = [
     Command {
         name: "test",
         arguments: "[--no-real] [--all]",
@@ -79,6 +80,12 @@ const COMMANDS: [Command; 10] = [
         arguments: "",
         about: "draw docs/up.svg from what `steersman up` says on the terminal",
         run: picture::run,
+    },
+    Command {
+        name: "screenshots",
+        arguments: "",
+        about: "draw docs/dashboard/*.png in Chromium from a cluster that is really up",
+        run: screenshots::run,
     },
     Command {
         name: "schema",

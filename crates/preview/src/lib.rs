@@ -10,6 +10,7 @@ mod decide;
 mod facts;
 mod log;
 mod manifest;
+mod observe;
 mod report;
 mod retain;
 mod rollout;
@@ -29,6 +30,7 @@ use api::Time;
 
 pub use decide::decide;
 pub use manifest::{Manifest, ManifestError};
+pub use observe::Observer;
 pub use report::{Preview, Workload};
 pub use rollout::Failure;
 pub use series::Sample;
@@ -101,8 +103,22 @@ impl Setup {
 /// Runs a preview. Call it outside of any runtime: it has its own time.
 pub fn preview(setup: &Setup) -> Result<Preview, PreviewError> {
     virtual_time().block_on(async {
-        let mut run = run::Run::new(setup).await?;
+        let mut run = run::Run::new(setup, None).await?;
         run.play(setup).await?;
+        Ok(report::report(&run, setup).await)
+    })
+}
+
+/// The same, watched by somebody.
+pub fn preview_observed(
+    setup: &Setup,
+    observer: &mut dyn Observer,
+) -> Result<Preview, PreviewError> {
+    virtual_time().block_on(async {
+        let mut run = run::Run::new(setup, Some(observer.listener())).await?;
+        run.let_watch(observer).await;
+        run.play(setup).await?;
+        observer.end();
         Ok(report::report(&run, setup).await)
     })
 }

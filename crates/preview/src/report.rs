@@ -67,7 +67,7 @@ pub struct Workload {
 
 impl Preview {
     /// In a few words, without a full stop.
-    pub(crate) fn verdict(&self) -> String {
+    pub fn verdict(&self) -> String {
         if let Some(seconds) = self.seconds {
             return format!("Completes in {}", duration(seconds));
         }

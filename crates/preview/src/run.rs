@@ -8,12 +8,14 @@ use api::MicroTime;
 use apiserver::ApiServer;
 use client::{Client, Patch};
 use controllers::discovery::{Discovery, discover};
+use runtime::decisions::Listener;
 use runtime::{Decisions, Task, spawn};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::log::Log;
 use crate::manifest::Manifest;
+use crate::observe::Observer;
 use crate::retain::{drop_what_was_left_out, retain_keys};
 use crate::rollout;
 use crate::state;
@@ -64,14 +66,20 @@ const STEP: Duration = Duration::from_secs(1);
 const STAYS: Duration = Duration::from_secs(15);
 
 impl Run {
-    pub(crate) async fn new(setup: &Setup) -> Result<Run, PreviewError> {
+    pub(crate) async fn new(
+        setup: &Setup,
+        listener: Option<Listener>,
+    ) -> Result<Run, PreviewError> {
         let begin = setup.begin;
         let log_clock = runtime::clock::following_tokio(begin);
         let log = Log::new(log_clock);
         let recording = log.clone();
         let decisions =
             Decisions::new().heard_by(Arc::new(move |controller, object, at, lines| {
-                recording.record_decision(controller, object, at, lines)
+                recording.record_decision(controller, object, at, lines);
+                if let Some(listener) = &listener {
+                    listener(controller, object, at, lines);
+                }
             }));
         let mut world = World::new(begin, SEED, decisions);
         let mut notes = state::restore(&world, setup);
@@ -108,6 +116,14 @@ impl Run {
         }
         run.notes.append(&mut notes);
         Ok(run)
+    }
+
+    /// Lets somebody watch, and gives them a moment to see what is there.
+    pub(crate) async fn let_watch(&self, observer: &mut dyn Observer) {
+        let (client, clock) = (self.world.client("observer"), self.world.clock.clone());
+        observer.begin(client, clock, self.world.decisions.clone());
+        tokio::time::sleep(STEP).await;
+        observer.applying();
     }
 
     /// Applies the manifests and lets time pass until all is complete, or time is up.

@@ -28,7 +28,7 @@ pub use controllers::oracle::Tally;
 pub use faults::{FaultInjector, FaultRates};
 pub use oracle::Counts;
 pub use report::{Failure, Report};
-pub use run::{run_scenario, timeline_of};
+pub use run::{Moment, moments_of, run_scenario, timeline_of};
 pub use scenario::{Action, Fault, Scenario, Step, Target, UserAction, library, paces};
 pub use shrink::{Cut, shrink};
 pub use verify::{explain, run_seed, verify, verify_crash};

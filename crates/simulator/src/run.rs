@@ -46,6 +46,37 @@ pub fn timeline_of(scenario: &Scenario) -> Vec<String> {
     })
 }
 
+/// What happened in a run, for programs: each moment's decisions and writes, the earliest first.
+pub fn moments_of(scenario: &Scenario) -> Vec<Moment> {
+    runtime().block_on(async {
+        let mut run = Run::start(scenario);
+        let _ = run.play_until_broken().await;
+        run.moments()
+    })
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug)]
+pub enum Moment {
+    /// A controller decided something.
+    Decided {
+        at: MicroTime,
+        controller: String,
+        object: api::ObjectId,
+        lines: Vec<api::decision::Line>,
+    },
+    /// Somebody wrote, or something went wrong.
+    Happened { at: MicroTime, what: String },
+}
+
+impl Moment {
+    pub fn at(&self) -> MicroTime {
+        match self {
+            Moment::Decided { at, .. } | Moment::Happened { at, .. } => *at,
+        }
+    }
+}
+
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -298,6 +329,23 @@ impl<'a> Run<'a> {
     }
 
     /// Writes and decisions, in the order in which they came.
+    fn moments(&self) -> Vec<Moment> {
+        let mut moments = Vec::new();
+        for decided in self.cluster.decisions.about(|_, _| true) {
+            let made = decided.decisions.iter().filter(|one| !one.lines.is_empty());
+            moments.extend(made.map(|one| Moment::Decided {
+                at: one.at,
+                controller: decided.controller.to_string(),
+                object: decided.object.clone(),
+                lines: one.lines.to_vec(),
+            }));
+        }
+        let writes = self.cluster.trace().lines().into_iter();
+        moments.extend(writes.map(|(at, what)| Moment::Happened { at, what }));
+        moments.sort_by_key(Moment::at);
+        moments
+    }
+
     fn timeline(&self) -> Vec<String> {
         let writes = self.cluster.trace().lines();
         let from = writes.first().map(|(at, _)| *at).unwrap_or_default();

@@ -71,10 +71,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 pub(crate) fn node(arguments: &NodeArguments) -> Result<()> {
     on_cluster(&arguments.cluster, async |client| match &arguments.action {
-        NodeAction::Stop { name } => stop(&client, name).await,
-        NodeAction::Start { name } => start(&client, name).await,
+        NodeAction::Stop { name } => say(&stop(&client, name).await?),
+        NodeAction::Start { name } => say(&start(&client, name).await?),
         NodeAction::Drain { name, timeout } => {
-            drain(&client, name, Duration::from_secs(*timeout)).await
+            say(&cordon(&client, name).await?)?;
+            let patience = Duration::from_secs(*timeout);
+            evict_all(&client, name, patience, |line| drop(say(line))).await
         }
     })
 }
@@ -82,8 +84,13 @@ pub(crate) fn node(arguments: &NodeArguments) -> Result<()> {
 pub(crate) fn pod(arguments: &PodArguments) -> Result<()> {
     let PodAction::Fail { name, namespace } = &arguments.action;
     on_cluster(&arguments.cluster, async |client| {
-        fail(&client, namespace, name).await
+        say(&fail(&client, namespace, name).await?)
     })
+}
+
+fn say(line: &str) -> Result<()> {
+    println!("{line}");
+    Ok(())
 }
 
 fn on_cluster(cluster: &Cluster, act: impl AsyncFnOnce(Client) -> Result<()>) -> Result<()> {
@@ -93,15 +100,16 @@ fn on_cluster(cluster: &Cluster, act: impl AsyncFnOnce(Client) -> Result<()>) ->
     tokio.block_on(async { act(connect::find(cluster.kubeconfig.as_deref())?).await })
 }
 
-async fn stop(client: &Client, name: &str) -> Result<()> {
+pub(crate) async fn stop(client: &Client, name: &str) -> Result<String> {
     simulated_node(client, name).await?;
     let annotations = json!({"metadata": {"annotations": {NODE_SILENT: "true"}}});
     patch(client, &Node::TYPE, "", name, &annotations).await?;
-    println!("node/{name} is silent; `steersman node start {name}` brings it back");
-    Ok(())
+    Ok(format!(
+        "node/{name} is silent; `steersman node start {name}` brings it back"
+    ))
 }
 
-async fn start(client: &Client, name: &str) -> Result<()> {
+pub(crate) async fn start(client: &Client, name: &str) -> Result<String> {
     simulated_node(client, name).await?;
     let annotations = json!({NODE_SILENT: null, NODE_GONE: null});
     let change = json!({
@@ -109,21 +117,32 @@ async fn start(client: &Client, name: &str) -> Result<()> {
         "spec": {"unschedulable": null},
     });
     patch(client, &Node::TYPE, "", name, &change).await?;
-    println!("node/{name} is back and takes pods");
-    Ok(())
+    Ok(format!("node/{name} is back and takes pods"))
 }
 
-async fn drain(client: &Client, name: &str, patience: Duration) -> Result<()> {
+/// The first half of a drain.
+pub(crate) async fn cordon(client: &Client, name: &str) -> Result<String> {
     simulated_node(client, name).await?;
     let cordon = json!({"spec": {"unschedulable": true}});
     patch(client, &Node::TYPE, "", name, &cordon).await?;
-    println!("node/{name} takes no more pods");
+    Ok(format!("node/{name} takes no more pods"))
+}
+
+/// The second half of a drain: evicts what is on a node until nothing is left.
+pub(crate) async fn evict_all(
+    client: &Client,
+    name: &str,
+    patience: Duration,
+    mut say: impl FnMut(&str),
+) -> Result<()> {
     let deadline = tokio::time::Instant::now() + patience;
     let mut told: Vec<String> = Vec::new();
     loop {
         let left = to_evict(client, name).await?;
         if left.is_empty() {
-            println!("node/{name} is drained; `steersman node start {name}` lets pods in again");
+            say(&format!(
+                "node/{name} is drained; `steersman node start {name}` lets pods in again"
+            ));
             return Ok(());
         }
         let mut refusal = None;
@@ -135,7 +154,7 @@ async fn drain(client: &Client, name: &str, patience: Duration) -> Result<()> {
             };
             refusal = why.or(refusal);
             if !told.contains(&line) {
-                println!("{line}");
+                say(&line);
                 told.push(line);
             }
         }
@@ -192,7 +211,7 @@ fn which_budget(error: &client::Error) -> String {
     }
 }
 
-async fn fail(client: &Client, namespace: &str, name: &str) -> Result<()> {
+pub(crate) async fn fail(client: &Client, namespace: &str, name: &str) -> Result<String> {
     let pod: Pod = client
         .get_as(namespace, name)
         .await
@@ -212,8 +231,7 @@ async fn fail(client: &Client, namespace: &str, name: &str) -> Result<()> {
     }
     let change = json!({"metadata": {"annotations": {POD_CRASH_AT: "now"}}});
     patch(client, &Pod::TYPE, namespace, name, &change).await?;
-    println!("pod/{name}: its containers are killed");
-    Ok(())
+    Ok(format!("pod/{name}: its containers are killed"))
 }
 
 /// The node, if it is one of ours: a real kubelet would not care for what we write.

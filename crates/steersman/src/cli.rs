@@ -26,6 +26,8 @@ enum Command {
     Down(running::DownArguments),
     /// Say which clusters are up
     Status(running::StatusArguments),
+    /// Print a link to the dashboard of a cluster that is up
+    Dashboard(running::DashboardArguments),
     /// Stop, start or drain a simulated node
     Node(chaos::NodeArguments),
     /// Let a simulated pod fail
@@ -65,6 +67,7 @@ pub(crate) fn main() -> ExitCode {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
+        Command::Dashboard(arguments) => running::dashboard(&arguments),
         Command::Node(arguments) => chaos::node(&arguments),
         Command::Pod(arguments) => chaos::pod(&arguments),
         Command::Apiserver(arguments) => apiserver::main(arguments),

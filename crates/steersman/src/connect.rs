@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use api::{ResourceType, Time};
+use api::{Clock, ResourceType, Time};
 use clap::Args;
 use client::config::{Config, Environment, Material, Server};
 use client::{Client, ListOptions, https};
@@ -86,7 +86,9 @@ pub(crate) struct Connection {
     pub(crate) server: String,
     /// The namespace of the context.
     pub(crate) namespace: String,
-    config: Config,
+    /// None for a server in this process.
+    config: Option<Config>,
+    clock: Clock,
 }
 
 const USER_AGENT: &str = concat!("steersman/", env!("CARGO_PKG_VERSION"));
@@ -101,14 +103,27 @@ impl Connection {
             client: client(config.clone())?,
             server: config.server.to_string(),
             namespace: config.namespace.clone().unwrap_or_else(|| "default".into()),
-            config,
+            config: Some(config),
+            clock: runtime::clock::wall(),
         })
+    }
+
+    /// To a server in this process, whose clock it is.
+    pub(crate) fn within(client: Client, server: &str, clock: &Clock) -> Connection {
+        Connection {
+            client,
+            server: server.to_owned(),
+            namespace: "default".to_owned(),
+            config: None,
+            clock: clock.clone(),
+        }
     }
 
     /// The same credentials for another server. Its certificate is checked against `authority`, or else
     /// against the one of the kubeconfig.
     pub(crate) fn elsewhere(&self, address: &str, authority: Option<PathBuf>) -> Result<Client> {
-        let mut config = self.config.clone();
+        let config = self.config.clone();
+        let mut config = config.context("this process has no kubeconfig")?;
         config.server = Server::parse(address, http::uri::Scheme::HTTPS)?;
         config.proxy = None;
         config.tls.server_name = None;
@@ -124,7 +139,7 @@ impl Connection {
     pub(crate) async fn now(&self) -> Time {
         match self.client.server_time().await {
             Ok(Some(time)) => time,
-            _ => runtime::clock::wall().now().time(),
+            _ => self.clock.now().time(),
         }
     }
 

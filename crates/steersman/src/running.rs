@@ -31,6 +31,16 @@ pub(crate) struct DownArguments {
     all: bool,
 }
 
+#[derive(Args)]
+pub(crate) struct DashboardArguments {
+    /// The cluster of this data folder [default: the one that is up]
+    #[arg(long, value_name = "FOLDER")]
+    data_dir: Option<PathBuf>,
+    /// Open it in the browser as well
+    #[arg(long)]
+    open: bool,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
     Text,
@@ -138,6 +148,34 @@ async fn stop(running: &Running) -> Result<()> {
     match &facts.data_dir {
         Some(dir) => println!("Stopped; what was in it stays in {}", dir.display()),
         None => println!("Stopped and forgotten"),
+    }
+    Ok(())
+}
+
+/// Prints a link that opens the dashboard once.
+pub(crate) fn dashboard(arguments: &DashboardArguments) -> Result<()> {
+    let found = find(arguments.data_dir.as_deref())?;
+    let mut facts = found.into_iter().filter_map(|one| one.facts);
+    let facts = match (facts.next(), facts.next()) {
+        (Some(facts), None) => facts,
+        (Some(_), Some(_)) => bail!("several clusters are up: choose one with --data-dir"),
+        (None, _) => bail!("no cluster is up: `steersman up` starts one"),
+    };
+    let Some(place) = &facts.dashboard else {
+        bail!("this cluster has no dashboard: it is starting, or was started with --no-dashboard");
+    };
+    let link = place.link()?;
+    println!("{link}");
+    if arguments.open {
+        let opener = if cfg!(target_os = "macos") {
+            "open"
+        } else {
+            "xdg-open"
+        };
+        let opened = std::process::Command::new(opener).arg(&link).status();
+        opened.with_context(|| {
+            format!("cannot open a browser with {opener}; open the link yourself")
+        })?;
     }
     Ok(())
 }

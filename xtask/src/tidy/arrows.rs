@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("crates/apiserver", &["api", "cel", "connections"]),
     ("crates/nodes", &["api", "cel", "client", "runtime"]),
+    ("crates/dashboard", &["api", "client", "runtime"]),
     (
         "crates/preview",
         &[
@@ -59,6 +60,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "explain",
             "preview",
             "simulator",
+            "dashboard",
         ],
     ),
     ("crates/testkit", &["api", "client", "runtime", "apiserver"]),

@@ -5,6 +5,7 @@
 #![expect(clippy::print_stderr, reason = "this is where users are spoken to")]
 
 mod cluster;
+mod html;
 mod input;
 
 use std::io::IsTerminal;
@@ -36,7 +37,8 @@ const CONTEXT_HELP: &str = "Start from the state of this context's cluster [defa
   steersman preview -f web.yaml
   steersman preview -f new/ --snapshot old.yaml --ready-after 30s
   steersman preview -f web.yaml --context production --fail-image web:2.0
-  kustomize build . | steersman preview -f - --output svg > rollout.svg"
+  kustomize build . | steersman preview -f - --output svg > rollout.svg
+  steersman preview -f web.yaml --output html > rollout.html"
 )]
 pub(crate) struct Arguments {
     /// What to apply: a file, a folder (its .yaml, .yml and .json files), or - for standard input
@@ -71,6 +73,8 @@ enum Output {
     Text,
     Json,
     Svg,
+    /// The dashboard with this preview in it, as one file that needs no server
+    Html,
 }
 
 /// What a rollout that does not complete exits with.
@@ -92,8 +96,14 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     for missing in &setup.missing {
         eprintln!("goes on without {missing}");
     }
-    let preview = preview::preview(&setup)?;
-    print(&preview, arguments.output)?;
+    let preview = match arguments.output {
+        Output::Html => html::print(&setup)?,
+        output => {
+            let preview = preview::preview(&setup)?;
+            print(&preview, output)?;
+            preview
+        }
+    };
     Ok(match preview.completes {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(INCOMPLETE),
@@ -157,6 +167,8 @@ fn print(preview: &Preview, output: Output) -> Result<()> {
         Output::Text => print!("{}", preview::text(preview, style())),
         Output::Json => println!("{}", serde_json::to_string_pretty(preview)?),
         Output::Svg => print!("{}", preview::svg(preview)),
+        // It is printed as it is recorded.
+        Output::Html => {}
     }
     Ok(())
 }

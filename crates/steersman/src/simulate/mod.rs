@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stderr, reason = "this is where users are spoken to")]
 
+mod html;
 mod many;
 mod summary;
 
@@ -46,6 +47,14 @@ pub(crate) struct Arguments {
     /// Tell all that happened, even if nothing broke
     #[arg(long, requires = "one run", conflicts_with = "seeds")]
     timeline: bool,
+    /// Write what happened into this file, as a page that needs no server
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "one run",
+        conflicts_with = "seeds"
+    )]
+    html: Option<std::path::PathBuf>,
     /// How many managers there are
     #[arg(long, requires = "one run", conflicts_with = "seeds", value_parser = clap::value_parser!(u8).range(1..=2))]
     managers: Option<u8>,
@@ -147,6 +156,9 @@ fn one(arguments: &Arguments, seed: Option<u64>) -> Result<bool, String> {
         for line in simulator::timeline_of(&small) {
             println!("  {line}");
         }
+    }
+    if let Some(path) = &arguments.html {
+        html::write(path, &small, &report)?;
     }
     print!("{report}");
     Ok(report.is_broken())

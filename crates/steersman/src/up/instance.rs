@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::dashboard::Place;
 use crate::files;
 
 const FILE: &str = "up.json";
@@ -32,6 +33,8 @@ pub(crate) struct Facts {
     /// Where the data is; none for a cluster in memory.
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) version: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dashboard: Option<Place>,
 }
 
 impl Facts {
@@ -44,6 +47,7 @@ impl Facts {
             nodes: 0,
             data_dir: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            dashboard: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stderr, reason = "this is where users are spoken to")]
 
+pub(crate) mod dashboard;
 mod detach;
 pub(crate) mod instance;
 mod merge;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::dashboard::Feed;
 use anyhow::{Context, Result, bail};
 use api::{Clock, Rng};
 use clap::{Args, ValueEnum};
@@ -50,6 +52,12 @@ pub(crate) struct Arguments {
     /// The port of the API server; 0 picks a free one [default: 6443, or a free one if that is taken]
     #[arg(long)]
     port: Option<u16>,
+    /// The port of the dashboard; 0 picks a free one [default: 6444, or a free one if that is taken]
+    #[arg(long, value_name = "PORT")]
+    dashboard_port: Option<u16>,
+    /// Serve no dashboard
+    #[arg(long, conflicts_with = "dashboard_port")]
+    no_dashboard: bool,
     /// Where to keep the cluster between runs [default: steersman in your data folder]
     #[arg(long, value_name = "FOLDER", conflicts_with = "in_memory")]
     data_dir: Option<PathBuf>,
@@ -223,7 +231,35 @@ async fn run(arguments: Arguments, setup: Setup, instance: &mut Option<Instance>
         instance.announce(&facts)?;
     }
 
-    let (tasks, registration) = start(&arguments, setup, &served, &time.clock, &screen, &stop);
+    let feed = Feed::new();
+    let decisions = Decisions::new().heard_by(feed.listener());
+    let simulated = setup.nodes.nodes.len();
+    let started = start(
+        &arguments,
+        setup,
+        &served,
+        &time.clock,
+        &decisions,
+        &screen,
+        &stop,
+    );
+    let (mut tasks, registration) = started;
+    if let Some(instance) = instance.as_ref().filter(|_| !arguments.no_dashboard) {
+        let listener = dashboard::listen(arguments.dashboard_port).await?;
+        let parts = dashboard::Parts {
+            served: &served,
+            feed,
+            decisions,
+            clock: &time.clock,
+            speed: time.speed.clone(),
+            rng: Rng::from_seed(manager::process::random_seed()),
+            nodes: simulated,
+        };
+        let (task, place) = dashboard::start(parts, listener, &instance.dir, &stop)?;
+        tasks.push(task);
+        screen.step("dashboard", &place.url);
+        facts.dashboard = Some(place);
+    }
     if let Some(nodes) = until_registered(registration, &screen, &stop).await {
         facts.nodes = nodes;
         if let Some(instance) = instance {
@@ -262,13 +298,14 @@ fn start(
     setup: Setup,
     served: &Served,
     clock: &Clock,
+    decisions: &Decisions,
     screen: &Screen,
     stop: &Stop,
 ) -> (Vec<Task<()>>, watch::Receiver<Registered>) {
     let rng = Rng::from_seed(manager::process::random_seed());
     let mut tasks: Vec<Task<()>> = Vec::new();
     if arguments.controller_manager == Who::Embedded {
-        let manager = manager(&setup.manager, served, clock, &rng);
+        let manager = manager(&setup.manager, served, clock, &rng, decisions.clone());
         let count = manager.selected.len();
         tasks.push(spawn(manager.run(None, stop.clone())));
         screen.step("controllers", &format!("{count} running"));
@@ -357,8 +394,13 @@ fn manager_options(arguments: &Arguments) -> Result<Box<Options>> {
 
 /// All built controllers, in this process, called directly. What they decide can be asked for on the API
 /// server's own port, so that one kubeconfig is enough for `steersman why`.
-fn manager(options: &Options, served: &Served, clock: &Clock, rng: &Rng) -> Manager {
-    let decisions = Decisions::new();
+fn manager(
+    options: &Options,
+    served: &Served,
+    clock: &Clock,
+    rng: &Rng,
+    decisions: Decisions,
+) -> Manager {
     let router = Arc::new(Router::default());
     register_decisions(&router, decisions.clone());
     let answer: ::apiserver::Handler = Arc::new(move |request| {

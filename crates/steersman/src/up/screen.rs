@@ -77,6 +77,10 @@ pub(crate) fn greeting(facts: &Facts, how_to_stop: &str) -> String {
         let path = path.display();
         format!("\n  kubectl config use-context steersman    (it is in {path} now)")
     });
+    let dashboard = facts.dashboard.as_ref().and_then(|place| place.link().ok());
+    let dashboard = dashboard.map_or(String::new(), |link| {
+        format!("\nSee what the controllers do, and why (the link opens once; `steersman dashboard` prints another):\n  {link}\n")
+    });
     format!(
         "
   export KUBECONFIG={}{merged}
@@ -85,7 +89,7 @@ Try:
   kubectl create deployment web --image=nginx --replicas=3
   kubectl rollout status deployment/web
   kubectl describe pods
-{pending}
+{dashboard}{pending}
 Nodes, scheduler and containers are simulated: nothing is pulled and nothing runs.
 {how_to_stop}; {after}.",
         facts.kubeconfig.display(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use api::Clock;
+use runtime::pace::Speed;
 use runtime::{Stop, Task, spawn};
 
 use crate::files;
@@ -21,6 +22,8 @@ const NOTE_EVERY: Duration = Duration::from_secs(5);
 
 pub(crate) struct Timekeeping {
     pub(crate) clock: Clock,
+    /// None where time passes as on the wall, which nobody can change.
+    pub(crate) speed: Option<Speed>,
     wall: Clock,
     file: Option<PathBuf>,
     _tasks: Vec<Task<()>>,
@@ -35,6 +38,7 @@ impl Timekeeping {
         if is_usual(speed) {
             return Timekeeping {
                 clock: runtime::clock::wall_ahead(ahead),
+                speed: None,
                 wall,
                 // It stays as far ahead as it is.
                 file: None,
@@ -42,12 +46,15 @@ impl Timekeeping {
             };
         }
         let clock = runtime::clock::following_tokio_from(wall.now().plus(ahead));
-        let mut tasks = vec![spawn(runtime::pace::run(speed, stop.clone()))];
+        let speed = Speed::new(speed);
+        let mut tasks = vec![spawn(runtime::pace::run(speed.clone(), stop.clone()))];
         if let Some(file) = file.clone() {
-            tasks.push(spawn(keep_notes(clock.clone(), wall.clone(), file, speed)));
+            let notes = keep_notes(clock.clone(), wall.clone(), file, speed.clone());
+            tasks.push(spawn(notes));
         }
         Timekeeping {
             clock,
+            speed: Some(speed),
             wall,
             file,
             _tasks: tasks,
@@ -67,8 +74,10 @@ pub(crate) fn is_usual(speed: f64) -> bool {
     (speed - 1.0).abs() < f64::EPSILON
 }
 
-async fn keep_notes(clock: Clock, wall: Clock, file: PathBuf, speed: f64) {
+async fn keep_notes(clock: Clock, wall: Clock, file: PathBuf, speed: Speed) {
     loop {
+        // Where it is changed before the next note, that note comes sooner by as much.
+        let speed = speed.get();
         let by_then = clock.now().since(wall.now()) + (2 * NOTE_EVERY).mul_f64(speed);
         if let Err(error) = write(&file, by_then) {
             tracing::warn!(error = %format!("{error:#}"), "cannot note the cluster's time");

@@ -12,9 +12,8 @@ use clap::{Args, ValueEnum};
 use controllers::discovery::{Discovery, discover};
 
 use crate::connect::{Connection, ConnectionArguments};
-use ask::Manager;
-use gather::Gatherer;
-pub(crate) use gather::cannot_list;
+pub(crate) use ask::{Answer, Manager};
+pub(crate) use gather::{Gatherer, cannot_list, decided_about};
 
 /// Asks the running controllers what they want, what they wait for and what is in the way.
 ///

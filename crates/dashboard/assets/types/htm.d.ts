@@ -1,0 +1,3 @@
+// As much of htm as the page uses.
+declare const htm: { bind(h: unknown): (strings: TemplateStringsArray, ...values: unknown[]) => unknown };
+export default htm;

@@ -1,0 +1,224 @@
+//! What is not settled, and why: one verdict for each object that is on its way or stuck.
+//!
+//! An object is explained when it, or something that it controls, has changed, and every few seconds as long as it is
+//! not settled, because deadlines pass and events come. The words are those of `steersman why`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::collections::HashMap;
+use api::{Meta, Uid};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::feed::{Feed, Item, Scope};
+use crate::source::{Named, Source};
+
+pub(crate) struct Verdicts {
+    inner: Mutex<Inner>,
+    dirty: Notify,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// What may be unsettled, by key.
+    open: BTreeMap<String, Open>,
+    /// What controls pods, by uid: its key and who controls it in turn.
+    owners: HashMap<Uid, (String, Option<Uid>)>,
+}
+
+struct Open {
+    object: Named,
+    generation: i64,
+    dirty: bool,
+    predicted: Option<i64>,
+}
+
+/// Objects that are explained at all; who has more that is not settled has to solve the first ones first.
+const OPEN_MAX: usize = 200;
+
+/// Explanations in one go: enough that all are a few seconds old at most, few enough that nothing else waits.
+const AT_ONCE: usize = 25;
+
+/// Changes come in bursts.
+const GATHERING: Duration = Duration::from_millis(40);
+
+/// Deadlines pass, and events come without a change of the object.
+const AGAIN: Duration = Duration::from_secs(4);
+
+impl Verdicts {
+    pub(crate) fn new() -> Verdicts {
+        Verdicts {
+            inner: Mutex::default(),
+            dirty: Notify::new(),
+        }
+    }
+
+    /// An object has changed.
+    pub(crate) fn note(&self, key: &str, kind: &str, meta: &Meta, open: bool) {
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        let owner = meta.controller().map(|owner| owner.uid.clone());
+        if kind == "Pod" || kind == "ReplicaSet" {
+            inner.touch_owner(owner.as_ref());
+        }
+        if is_owner_of_pods(kind) {
+            inner
+                .owners
+                .insert(meta.uid.clone(), (key.to_owned(), owner));
+        }
+        let is_full = inner.open.len() >= OPEN_MAX;
+        match (inner.open.get_mut(key), open) {
+            (Some(known), _) => {
+                known.dirty = true;
+                known.generation = meta.generation;
+            }
+            (None, false) => return,
+            (None, true) if is_full => return,
+            (None, true) => {
+                let opened = Open {
+                    object: Named {
+                        kind: kind.to_owned(),
+                        namespace: meta.namespace.to_string(),
+                        name: meta.name.to_string(),
+                    },
+                    generation: meta.generation,
+                    dirty: true,
+                    predicted: None,
+                };
+                inner.open.insert(key.to_owned(), opened);
+            }
+        }
+        self.dirty.notify_one();
+    }
+
+    /// An object is gone.
+    pub(crate) fn forget(&self, key: &str, meta: &Meta) {
+        let mut inner = self.inner.lock();
+        inner.owners.remove(&meta.uid);
+        let owner = meta.controller().map(|owner| owner.uid.clone());
+        inner.touch_owner(owner.as_ref());
+        if let Some(open) = inner.open.get_mut(key) {
+            // Gone is settled; the next pass takes its verdict away.
+            open.dirty = true;
+        }
+        self.dirty.notify_one();
+    }
+
+    /// Explains what has to be explained, for as long as it is polled.
+    pub(crate) async fn run(&self, feed: &Arc<Feed>, source: &Arc<dyn Source>) {
+        let mut again = tokio::time::Instant::now() + AGAIN;
+        loop {
+            tokio::select! {
+                () = self.dirty.notified() => {}
+                () = tokio::time::sleep_until(again) => {
+                    again = tokio::time::Instant::now() + AGAIN;
+                    self.inner.lock().open.values_mut().for_each(|open| open.dirty = true);
+                }
+            }
+            tokio::time::sleep(GATHERING).await;
+            for (key, object, prediction) in self.take_dirty() {
+                let verdict = source.why(&object, None).await;
+                self.tell(feed, &key, &object, verdict.ok());
+                if let Some(generation) = prediction {
+                    self.predict(feed, source, &key, &object, generation).await;
+                }
+            }
+        }
+    }
+
+    /// What is explained next, and whether a prediction is due as well.
+    fn take_dirty(&self) -> Vec<(String, Named, Option<i64>)> {
+        let mut inner = self.inner.lock();
+        let all = inner.open.iter_mut().filter(|(_, open)| open.dirty);
+        let taken: Vec<_> = all
+            .take(AT_ONCE)
+            .map(|(key, open)| {
+                open.dirty = false;
+                let rolls = matches!(open.object.kind.as_str(), "Deployment" | "StatefulSet");
+                let due = rolls && open.predicted != Some(open.generation);
+                if due {
+                    open.predicted = Some(open.generation);
+                }
+                (
+                    key.clone(),
+                    open.object.clone(),
+                    due.then_some(open.generation),
+                )
+            })
+            .collect();
+        if inner.open.values().any(|open| open.dirty) {
+            self.dirty.notify_one();
+        }
+        taken
+    }
+
+    fn tell(&self, feed: &Feed, key: &str, object: &Named, verdict: Option<Value>) {
+        let row = format!("why/{key}");
+        let unsettled = verdict.filter(|found| found["state"] != "settled");
+        let Some(found) = unsettled else {
+            self.inner.lock().open.remove(key);
+            feed.remove(&row);
+            return;
+        };
+        let told = json!({
+            "kind": object.kind, "ns": object.namespace, "name": object.name,
+            "state": found["state"], "verdict": found["verdict"], "help": found["help"],
+            "waits": found["waits"],
+        });
+        feed.put(&row, for_owners_alone(&told));
+    }
+
+    async fn predict(
+        &self,
+        feed: &Feed,
+        source: &Arc<dyn Source>,
+        key: &str,
+        object: &Named,
+        generation: i64,
+    ) {
+        if let Some(mut prediction) = source.predict(object).await {
+            prediction["generation"] = generation.into();
+            feed.put(&format!("preview/{key}"), for_owners_alone(&prediction));
+        }
+    }
+}
+
+impl Inner {
+    /// Something changed below this owner: whoever is at the top of it is to be explained again.
+    fn touch_owner(&mut self, owner: Option<&Uid>) {
+        let mut above = owner.cloned();
+        // Deployments own ReplicaSets, CronJobs own Jobs: nothing is deeper.
+        for _ in 0..3 {
+            let Some(found) = above.as_ref().and_then(|uid| self.owners.get(uid)) else {
+                return;
+            };
+            if let Some(open) = self.open.get_mut(&found.0) {
+                open.dirty = true;
+            }
+            above = found.1.clone();
+        }
+    }
+}
+
+fn is_owner_of_pods(kind: &str) -> bool {
+    matches!(
+        kind,
+        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" | "ReplicationController"
+    )
+}
+
+/// It rests on more than one kind: who may not see everything asks for a verdict of his own.
+fn for_owners_alone(value: &Value) -> Item {
+    Item {
+        scope: Arc::new(Scope {
+            group: String::new(),
+            plural: String::new(),
+            namespace: String::new(),
+            decided: false,
+        }),
+        json: value.to_string().into(),
+    }
+}

@@ -1,0 +1,427 @@
+//! The dashboard of `up`: what it is told of the cluster, and how people get to it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use api::decision::Decided;
+use api::{Clock, Rng};
+use client::Client;
+use controllers::discovery::Discovery;
+use dashboard::{Access, Action, Dashboard, Feed, LinkKey, Named, Setup, Source};
+use explain::Facts as Explained;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use runtime::pace::Speed;
+use runtime::{Decisions, Stop, Task, spawn};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::OnceCell;
+
+use crate::apiserver::Served;
+use crate::connect::Connection;
+use crate::why::{self, Answer, Gatherer};
+use crate::{chaos, files};
+
+/// Where the dashboard is, for `steersman dashboard` and whoever started the cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Place {
+    pub(crate) url: String,
+    /// What links are signed with: as private as the kubeconfig beside it.
+    pub(crate) key_file: PathBuf,
+}
+
+impl Place {
+    /// A new link, which opens the page once.
+    pub(crate) fn link(&self) -> Result<String> {
+        let file = self.key_file.display();
+        let key = std::fs::read_to_string(&self.key_file)
+            .with_context(|| format!("cannot read the dashboard's key {file}"))?;
+        Ok(LinkKey::parse(&key).link(&self.url))
+    }
+}
+
+const DEFAULT_PORT: u16 = 6444;
+const KEY_FILE: &str = "dashboard.key";
+
+/// The port that was asked for, or else the default one, or else any.
+pub(crate) async fn listen(asked: Option<u16>) -> Result<TcpListener> {
+    let port = asked.unwrap_or(DEFAULT_PORT);
+    match (TcpListener::bind(("127.0.0.1", port)).await, asked) {
+        (Ok(listener), _) => Ok(listener),
+        (Err(error), Some(port)) => Err(error).with_context(|| {
+            format!("cannot listen on port {port} for the dashboard: is it in use? Leave --dashboard-port out and a free one is picked")
+        }),
+        (Err(_), None) => TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .context("cannot listen on any port for the dashboard"),
+    }
+}
+
+/// What the dashboard of a box is made of.
+pub(crate) struct Parts<'a> {
+    pub(crate) served: &'a Served,
+    pub(crate) feed: Arc<Feed>,
+    pub(crate) decisions: Decisions,
+    pub(crate) clock: &'a Clock,
+    pub(crate) speed: Option<Speed>,
+    pub(crate) rng: Rng,
+    pub(crate) nodes: usize,
+}
+
+/// Serves the dashboard, whose key is kept in this folder.
+pub(crate) fn start(
+    parts: Parts<'_>,
+    listener: TcpListener,
+    dir: &Path,
+    stop: &Stop,
+) -> Result<(Task<()>, Place)> {
+    let address = listener.local_addr()?;
+    let (key, key_file) = (LinkKey::generate(), dir.join(KEY_FILE));
+    files::write_private(&key_file, key.text())?;
+    let client =
+        Client::new(parts.served.server.transport()).with_user_agent("steersman-dashboard");
+    let source = InTheBox {
+        client: client.clone(),
+        server: parts.served.url.clone(),
+        clock: parts.clock.clone(),
+        decisions: parts.decisions.clone(),
+        speed: parts.speed,
+        nodes: Some(parts.nodes),
+        discovery: OnceCell::new(),
+    };
+    let dashboard = Dashboard::new(Setup {
+        feed: parts.feed,
+        client,
+        decisions: parts.decisions,
+        clock: parts.clock.clone(),
+        rng: parts.rng,
+        source: Arc::new(source),
+        cluster: parts.served.url.trim_start_matches("https://").to_owned(),
+        acts: true,
+    });
+    let access = Arc::new(Access::new(&key, address.port()));
+    let task = spawn(dashboard::serve(dashboard, access, listener, stop.clone()));
+    let place = Place {
+        url: format!("http://{address}"),
+        key_file: std::path::absolute(key_file)?,
+    };
+    Ok((task, place))
+}
+
+/// What the process that runs everything can say and do.
+pub(crate) struct InTheBox {
+    client: Client,
+    server: String,
+    clock: Clock,
+    decisions: Decisions,
+    speed: Option<Speed>,
+    /// How many nodes a prediction is made on; none where nothing is predicted.
+    nodes: Option<usize>,
+    discovery: OnceCell<Discovery>,
+}
+
+/// As long as `steersman node drain` tries when nobody says.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// A larger rollout is not predicted: the preview of it would take the processor from what it predicts.
+const PREDICTED_PODS_MAX: i64 = 200;
+
+impl Source for InTheBox {
+    fn why<'a>(
+        &'a self,
+        object: &'a Named,
+        client: Option<&'a Client>,
+    ) -> BoxFuture<'a, Result<Value, String>> {
+        async move {
+            let explained = self.explain(object, client).await;
+            explained.map_err(|error| format!("{error:#}"))
+        }
+        .boxed()
+    }
+
+    fn predict<'a>(&'a self, object: &'a Named) -> BoxFuture<'a, Option<Value>> {
+        self.prediction(object).boxed()
+    }
+
+    fn act<'a>(
+        &'a self,
+        action: &'a Action,
+        client: &'a Client,
+    ) -> Option<BoxFuture<'a, Result<String, String>>> {
+        let done = async move {
+            let done = self.carry_out(action, client).await;
+            done.map_err(|error| format!("{error:#}"))
+        };
+        Some(done.boxed())
+    }
+
+    fn speed(&self) -> Option<f64> {
+        self.speed.as_ref().map(Speed::get)
+    }
+}
+
+impl InTheBox {
+    /// One that explains and no more: for what is recorded.
+    pub(crate) fn without_hands(client: Client, clock: &Clock, decisions: &Decisions) -> InTheBox {
+        InTheBox {
+            client,
+            server: "a simulated cluster".to_owned(),
+            clock: clock.clone(),
+            decisions: decisions.clone(),
+            speed: None,
+            nodes: None,
+            discovery: OnceCell::new(),
+        }
+    }
+
+    async fn explain(&self, object: &Named, client: Option<&Client>) -> Result<Value> {
+        let own = client.unwrap_or(&self.client).clone();
+        let connection = Connection::within(own, &self.server, &self.clock);
+        let discovery = self.discovery().await?;
+        let Some(resource) = discovery.named(&object.kind) else {
+            bail!("the server has no resource {:?}", object.kind);
+        };
+        let gatherer = Gatherer {
+            connection: &connection,
+            discovery,
+            namespace: &object.namespace,
+        };
+        let mut facts = gatherer.facts(resource, &object.name).await?;
+        let answer = match client {
+            // Whoever sees everything is told what is known here; all others ask as they would from elsewhere.
+            None => self.decisions_for(&facts),
+            Some(_) => {
+                why::Manager::reach(&connection, None, None)?
+                    .ask(&facts)
+                    .await?
+            }
+        };
+        match answer {
+            Answer::Decisions { address, by_object } => {
+                facts.source = explain::Source::Manager(address);
+                facts.decisions = by_object;
+            }
+            Answer::Nobody(why) => facts.source = explain::Source::Part(why),
+        }
+        Ok(serde_json::to_value(explain::explain(&facts))?)
+    }
+
+    /// All kinds that have explanations are built in, so they are asked for once.
+    async fn discovery(&self) -> Result<&Discovery> {
+        let connection = Connection::within(self.client.clone(), &self.server, &self.clock);
+        self.discovery
+            .get_or_try_init(|| async { why::read_discovery(&connection).await })
+            .await
+    }
+
+    fn decisions_for(&self, facts: &Explained) -> Answer {
+        let named: Vec<(&str, &str, &str)> = why::decided_about(facts)
+            .map(|object| {
+                let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+                let text = |pointer: &str| text(pointer).unwrap_or_default();
+                (
+                    text("/kind"),
+                    text("/metadata/namespace"),
+                    text("/metadata/name"),
+                )
+            })
+            .collect();
+        let mut by_object: BTreeMap<String, Vec<Decided>> = BTreeMap::new();
+        let decided = self
+            .decisions
+            .about(|_, about| named.contains(&(&*about.kind, &*about.namespace, &*about.name)));
+        for one in decided {
+            let about = &one.object;
+            let key = Explained::key(&about.kind, &about.namespace, &about.name);
+            by_object.entry(key).or_default().push(one);
+        }
+        Answer::Decisions {
+            address: self.server.clone(),
+            by_object,
+        }
+    }
+
+    async fn carry_out(&self, action: &Action, client: &Client) -> Result<String> {
+        match action {
+            Action::StopNode { name } => chaos::stop(client, name).await,
+            Action::StartNode { name } => chaos::start(client, name).await,
+            Action::DrainNode { name } => {
+                let told = chaos::cordon(client, name).await?;
+                let (client, name) = (client.clone(), name.clone());
+                // It takes as long as budgets let it; the page shows how it goes.
+                spawn(async move {
+                    let _ = chaos::evict_all(&client, &name, DRAIN_PATIENCE, |_| {}).await;
+                })
+                .detach();
+                Ok(format!("{told}; its pods are evicted as budgets allow"))
+            }
+            Action::FailPod { namespace, name } => chaos::fail(client, namespace, name).await,
+            Action::Speed { factor } => {
+                let Some(speed) = &self.speed else {
+                    bail!(
+                        "time passes as on the wall; `steersman up --speed 10` lets it be changed"
+                    );
+                };
+                if !(super::SLOWEST..=super::FASTEST).contains(factor) {
+                    bail!("not a number from {} to {}", super::SLOWEST, super::FASTEST);
+                }
+                speed.set(*factor);
+                Ok(format!("time passes {factor} times as fast"))
+            }
+        }
+    }
+
+    /// What a preview of this rollout would have said before it began: the old template is brought to life on a
+    /// cluster of the same size, and the new one applied on top.
+    async fn prediction(&self, object: &Named) -> Option<Value> {
+        self.nodes?;
+        let connection = Connection::within(self.client.clone(), &self.server, &self.clock);
+        let discovery = self.discovery().await.ok()?;
+        let list = async |plural: &str| {
+            let resource = discovery.named(plural)?;
+            connection
+                .list(resource, &object.namespace, None)
+                .await
+                .ok()
+        };
+        let resource = discovery.named(&object.kind)?;
+        let found = connection
+            .get(resource, &object.namespace, &object.name)
+            .await
+            .ok()?;
+        if object.kind != "Deployment" || found["spec"]["replicas"].as_i64()? > PREDICTED_PODS_MAX {
+            return None;
+        }
+        let sets = list("replicasets").await?;
+        let rollout = Rollout::of(&found, &sets);
+        let budgets = list("poddisruptionbudgets").await.unwrap_or_default();
+        let now = self.clock.now();
+        let begin = rollout.begin.unwrap_or(now.time());
+        let setup = preview::Setup {
+            manifests: vec![manifest(plain(&found))],
+            state: rollout
+                .before
+                .into_iter()
+                .chain(budgets.iter().map(plain))
+                .map(manifest)
+                .collect(),
+            namespace: object.namespace.clone(),
+            begin,
+            ready_after: Duration::ZERO,
+            fail_images: Vec::new(),
+            nodes: self.nodes,
+            length: Duration::from_secs(600),
+            missing: Vec::new(),
+        };
+        let previewed = tokio::task::spawn_blocking(move || preview::preview(&setup).ok());
+        let preview = previewed.await.ok()??;
+        let wanted = format!("deployment/{}", object.name);
+        let workload = preview
+            .workloads
+            .into_iter()
+            .find(|one| one.object == wanted)?;
+        Some(json!({
+            "begin": begin.unix() * 1000,
+            "completes": workload.completes,
+            "samples": workload.samples,
+        }))
+    }
+}
+
+/// A rollout that has begun.
+struct Rollout {
+    /// When its ReplicaSet was made.
+    begin: Option<api::Time>,
+    /// The Deployment as it was before.
+    before: Option<Value>,
+}
+
+impl Rollout {
+    fn of(deployment: &Value, sets: &[Value]) -> Rollout {
+        let uid = &deployment["metadata"]["uid"];
+        let revision = |set: &Value| -> i64 {
+            let text = set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();
+            text.and_then(|text| text.parse().ok()).unwrap_or(0)
+        };
+        let is_own = |set: &&Value| set["metadata"]["ownerReferences"][0]["uid"] == *uid;
+        let mut own: Vec<&Value> = sets.iter().filter(is_own).collect();
+        own.sort_by_key(|set| std::cmp::Reverse(revision(set)));
+        let begin = own
+            .first()
+            .and_then(|set| set["metadata"]["creationTimestamp"].as_str());
+        let before = own.get(1).map(|set| {
+            let mut before = plain(deployment);
+            before["spec"]["template"] = set["spec"]["template"].clone();
+            if let Some(labels) = before["spec"]["template"]["metadata"]["labels"].as_object_mut() {
+                labels.remove("pod-template-hash");
+            }
+            before
+        });
+        Rollout {
+            begin: begin.and_then(api::Time::parse),
+            before,
+        }
+    }
+}
+
+/// What a user would have written.
+fn plain(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    json!({
+        "apiVersion": object["apiVersion"], "kind": object["kind"],
+        "metadata": {"name": metadata["name"], "namespace": metadata["namespace"], "labels": metadata["labels"]},
+        "spec": object["spec"],
+    })
+}
+
+fn manifest(object: Value) -> preview::Manifest {
+    preview::Manifest {
+        file: "the cluster".to_owned(),
+        line: 0,
+        object,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rollout_is_previewed_from_the_template_before() {
+        let set = |name: &str, revision: &str, image: &str| {
+            json!({"metadata": {"name": name, "creationTimestamp": "1970-01-01T00:01:00Z",
+                "annotations": {"deployment.kubernetes.io/revision": revision},
+                "ownerReferences": [{"uid": "u"}]},
+                "spec": {"template": {"metadata": {"labels": {"app": "web", "pod-template-hash": "x"}},
+                    "spec": {"containers": [{"image": image}]}}}})
+        };
+        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u"},
+            "spec": {"replicas": 3, "template": {"spec": {"containers": [{"image": "web:3"}]}}}});
+        let sets = [
+            set("a", "9", "web:2"),
+            set("b", "10", "web:3"),
+            set("c", "2", "web:1"),
+        ];
+        let rollout = Rollout::of(&deployment, &sets);
+        let before = rollout.before.unwrap();
+        assert_eq!(
+            before["spec"]["template"]["spec"]["containers"][0]["image"],
+            "web:2"
+        );
+        assert_eq!(
+            before["spec"]["template"]["metadata"]["labels"],
+            json!({"app": "web"})
+        );
+        assert_eq!(rollout.begin, api::Time::parse("1970-01-01T00:01:00Z"));
+        assert!(
+            Rollout::of(&deployment, &sets[1..2]).before.is_none(),
+            "the first rollout comes from nothing"
+        );
+    }
+}
