@@ -68,6 +68,7 @@ pub fn problem(facts: &Facts, pod: &Value, min_ready_seconds: i64) -> Option<Pro
         return too_young(facts, ready, min_ready_seconds);
     }
     node_problem(facts, pod)
+        .or_else(|| volume_problem(facts, pod))
         .or_else(|| container_problem(facts, pod))
         .or_else(|| readiness_gate(pod))
         .or_else(|| Some(starting(facts, pod)))
@@ -252,6 +253,22 @@ fn readiness_gate(pod: &Value) -> Option<Problem> {
         why: format!("is not ready: its readiness gate {type_} is not true, which somebody outside has to set"),
         since: condition(pod, "Ready").and_then(|held| time(held, "/lastTransitionTime")),
         passing: false,
+    })
+}
+
+/// A volume that is not attached yet keeps every container of the pod from starting.
+fn volume_problem(facts: &Facts, pod: &Value) -> Option<Problem> {
+    let statuses = list(pod, "/status/containerStatuses").iter();
+    let mut begun = statuses.filter(|status| status.pointer("/state/waiting").is_none());
+    if begun.next().is_some() {
+        return None;
+    }
+    let (why, passing) = storage::unattached(facts, pod)?;
+    Some(Problem {
+        cause: Cause::Mount,
+        why: format!("cannot start: {why}"),
+        since: time(pod, "/metadata/creationTimestamp"),
+        passing,
     })
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{list, text, time};
-use crate::time::human;
+use crate::time::{human, relative};
 use crate::{Draft, Obstacle, State, help};
 
 /// How many users are named.
@@ -78,6 +78,46 @@ pub(crate) fn waits(facts: &Facts, object: &Value) -> Option<Line> {
     let mut lines = lines.flat_map(|decision| decision.lines.iter());
     lines.find(|line| line.class == Class::Waits).cloned()
 }
+
+/// Why a volume of the pod is not attached to its node, and whether time alone will help: by what the attach-detach
+/// controller last decided, or by what it told the pod where another manager runs.
+pub(crate) fn unattached(facts: &Facts, pod: &Value) -> Option<(String, bool)> {
+    let decided = facts.decisions_about(pod);
+    let last = decided
+        .iter()
+        .filter_map(|decided| decided.decisions.last());
+    let mut lines = last.flat_map(|decision| decision.lines.iter());
+    let found = lines.find(|line| ATTACHING.contains(&&*line.reason));
+    if let Some(line) = found {
+        if line.reason == "Attached" {
+            return None;
+        }
+        let due = line
+            .until
+            .map(|at| format!(" ({})", relative(at, facts.now)));
+        let has_failed = line.reason == "WaitsForAttach" && line.why.contains(" says: ");
+        let is_passing = match &*line.reason {
+            "MultiAttach" => line.until.is_some(),
+            "NotAttached" => false,
+            _ => !has_failed,
+        };
+        return Some((format!("{line}{}", due.unwrap_or_default()), is_passing));
+    }
+    let events = facts.messages(pod, "FailedAttachVolume");
+    let is_attached = !facts.messages(pod, "SuccessfulAttachVolume").is_empty();
+    let message = events.first().filter(|_| !is_attached)?;
+    Some(((*message).to_owned(), false))
+}
+
+/// The reasons of what the attach-detach controller decides about a pod.
+const ATTACHING: [&str; 6] = [
+    "Attached",
+    "Attaches",
+    "WaitsForAttach",
+    "WaitsForDetach",
+    "MultiAttach",
+    "NotAttached",
+];
 
 pub(crate) fn explain_volume(facts: &Facts, draft: &mut Draft<'_>) {
     let volume = &facts.object;

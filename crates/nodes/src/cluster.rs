@@ -11,10 +11,12 @@ use runtime::{Informers, Recorder, Stop, Task, spawn};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::attacher::{Attacher, ensure_driver};
 use crate::config::{Config, NodeConfig};
 use crate::error::Error;
 use crate::kubelet::Kubelets;
 use crate::kubelet::node::{NodeLife, register};
+use crate::kubelet::volumes::Volumes;
 use crate::load_balancer::{Provider, classes_known, ensure_ingress_class};
 use crate::node::Node;
 use crate::provisioner::{Provisioner, ensure_classes};
@@ -83,11 +85,16 @@ impl Cluster {
                 resync: None,
             },
         ));
+        let volumes = self
+            .config
+            .provisioner
+            .then(|| Arc::new(Volumes::new(&informers)));
         let mut controllers: Vec<Controller> = vec![
             NodeLife::controller(
                 self.client.clone(),
                 self.clock.clone(),
                 kubelet_events[0].clone(),
+                volumes.clone(),
                 &informers,
             ),
             Kubelets::controller(
@@ -95,6 +102,7 @@ impl Cluster {
                 self.clock.clone(),
                 kubelet_events.clone(),
                 self.config.stages.clone(),
+                volumes,
                 &informers,
             ),
         ];
@@ -102,6 +110,11 @@ impl Cluster {
             controllers.extend(Provisioner::controllers(
                 self.client.clone(),
                 volume_events,
+                &informers,
+                &self.clock,
+            ));
+            controllers.extend(Attacher::controllers(
+                self.client.clone(),
                 &informers,
                 &self.clock,
             ));
@@ -167,6 +180,7 @@ impl Cluster {
         classes.synced().wait().await;
         let make = || ensure_classes(&self.client, classes.store());
         until_made("the StorageClasses", make).await;
+        until_made("the CSIDriver", || ensure_driver(&self.client)).await;
     }
 
     async fn make_ingress_class(&self, informers: &Informers) {
@@ -185,6 +199,7 @@ impl Cluster {
                 recorder.clone(),
                 self.clock.clone(),
                 node,
+                self.config.provisioner,
             )
         });
         let tell = |nodes, done| self.registered.send_replace(Registered { nodes, done });
@@ -216,9 +231,15 @@ where
 }
 
 /// A kubelet tries until it gets through.
-async fn register_until_done(client: Client, recorder: Recorder, clock: Clock, node: NodeConfig) {
+async fn register_until_done(
+    client: Client,
+    recorder: Recorder,
+    clock: Clock,
+    node: NodeConfig,
+    has_driver: bool,
+) {
     let mut wait = FIRST_RETRY;
-    while let Err(source) = register(&client, &recorder, &node, clock.now()).await {
+    while let Err(source) = register(&client, &recorder, &node, has_driver, clock.now()).await {
         let name = node.name.clone();
         let is_hopeless = source.is_invalid();
         let error = Error::Register { name, source };

@@ -1,5 +1,5 @@
-//! A simulated scheduler, simulated kubelets, a simulated volume provisioner and simulated load balancers: what makes
-//! pods run in a cluster that has no machines.
+//! A simulated scheduler, simulated kubelets, a simulated volume driver (it provisions and attaches) and simulated load
+//! balancers: what makes pods run in a cluster that has no machines.
 //!
 //! They talk to the API server like anybody else and to nothing besides: the crate knows nothing of the
 //! embedded server or of controllers. [`Cluster`] is all of them, ready to run. What is pure (where a pod
@@ -8,6 +8,7 @@
 //!
 //! The scheduler is a fair stand-in, not a copy of kube-scheduler; no container is ever started.
 
+mod attacher;
 pub mod behaviour;
 mod cluster;
 mod config;

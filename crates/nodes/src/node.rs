@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use api::kinds::{AttachedVolume, CONTROLLER_MANAGED_ATTACH};
 use api::meta::or_default;
 use api::{Condition, Istr, LabelSet, Meta, Quantity, ResourceType, Taint};
 use serde::Deserialize;
@@ -39,6 +40,10 @@ pub struct NodeStatus {
     pub conditions: Vec<Condition>,
     #[serde(deserialize_with = "or_default")]
     pub addresses: Vec<Address>,
+    #[serde(rename = "volumesAttached", deserialize_with = "or_default")]
+    pub volumes_attached: Vec<AttachedVolume>,
+    #[serde(rename = "volumesInUse", deserialize_with = "or_default")]
+    pub volumes_in_use: Vec<Istr>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]
@@ -62,6 +67,13 @@ impl Node {
 
     pub fn labels(&self) -> &LabelSet {
         &self.metadata.labels
+    }
+
+    /// Does the kubelet leave attaching to the controller?
+    pub fn is_attach_managed(&self) -> bool {
+        self.metadata
+            .annotation(CONTROLLER_MANAGED_ATTACH)
+            .is_some()
     }
 
     pub fn internal_ip(&self) -> &str {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::kinds::Csi;
 use api::meta::or_default;
 use api::node_affinity::{CompiledNodeSelector, NodeSelector};
 use api::{Istr, LabelSelector, LabelSet, Meta, Quantity, ResourceType, Uid};
@@ -34,6 +35,7 @@ pub struct ClaimSpec {
     pub volume_mode: Istr,
     pub volume_name: Istr,
     pub selector: Option<LabelSelector>,
+    pub volume_attributes_class_name: Option<Istr>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]
@@ -44,17 +46,37 @@ pub struct ClaimResources {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ClaimStatus {
     pub phase: Istr,
     #[serde(deserialize_with = "or_default")]
     pub capacity: BTreeMap<Istr, Quantity>,
+    pub current_volume_attributes_class_name: Option<Istr>,
+    pub modify_volume_status: Option<ModifyVolumeStatus>,
 }
+
+/// How far a change of the volume's attributes has come.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ModifyVolumeStatus {
+    pub target_volume_attributes_class_name: Istr,
+    pub status: Istr,
+}
+
+/// The parameter of a class by which its volumes fail: to `provision`, or to `attach`.
+pub const FAILS: &str = "steersman.dev/fails";
 
 impl PersistentVolumeClaim {
     /// Bound by both sides, as its phase says.
     pub fn is_bound(&self) -> bool {
         !self.spec.volume_name.is_empty() && self.status.phase == "Bound"
+    }
+
+    /// The attributes class that it asks for and does not have.
+    pub fn new_attributes(&self) -> Option<&Istr> {
+        let wanted = self.spec.volume_attributes_class_name.as_ref();
+        let current = self.status.current_volume_attributes_class_name.as_ref();
+        wanted.filter(|name| !name.is_empty() && Some(*name) != current)
     }
 
     pub fn requested(&self) -> Option<&Quantity> {
@@ -89,6 +111,7 @@ pub struct VolumeSpec {
     pub persistent_volume_reclaim_policy: Istr,
     pub volume_mode: Istr,
     pub node_affinity: Option<VolumeNodeAffinity>,
+    pub csi: Option<Csi>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]
@@ -126,6 +149,8 @@ pub struct StorageClass {
     pub provisioner: Istr,
     pub reclaim_policy: Option<Istr>,
     pub volume_binding_mode: BindingMode,
+    #[serde(deserialize_with = "or_default")]
+    pub parameters: BTreeMap<Istr, Istr>,
     #[serde(deserialize_with = "or_default")]
     pub allowed_topologies: Arc<[TopologyTerm]>,
 }

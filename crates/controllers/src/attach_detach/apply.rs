@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::decision::Line;
 use api::kinds::{AttachedVolume, Node, Pod, VolumeAttachment};
 use api::{Istr, Key, MicroTime, ObjectId, Resource};
-use client::{DeleteOptions, Patch};
+use client::{DeleteOptions, ListOptions, Patch};
 use runtime::events::ObjectRef;
 use runtime::{Error, EventType, Next, Report};
 use serde_json::{Value, json};
@@ -144,10 +144,16 @@ impl AttachDetach {
         volume: &str,
     ) -> Result<Value, Error> {
         let retry = |error: String| Error::Retry(error);
+        // Upstream's role may list pods, and not get them.
+        let options = ListOptions {
+            field_selector: Some(format!("metadata.name={}", pod.name)),
+            ..ListOptions::default()
+        };
         let (client, kind) = (&self.context.client, Pod::TYPE);
-        let body = client.get(&kind, &pod.namespace, &pod.name).await?;
+        let page = client.list(&kind, &pod.namespace, &options).await?;
+        let body = page.items.first().map_or(&b"{}"[..], |item| item);
         let whole: Value =
-            serde_json::from_slice(&body).map_err(|error| retry(error.to_string()))?;
+            serde_json::from_slice(body).map_err(|error| retry(error.to_string()))?;
         let volumes = whole["spec"]["volumes"].as_array();
         let mut volumes = volumes.into_iter().flatten();
         let found = volumes.find(|one| one["name"] == *volume);

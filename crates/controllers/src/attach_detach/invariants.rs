@@ -17,7 +17,7 @@ pub fn safe_attach(
     let other = others.iter().find(|other| other.spec.node_name != *node);
     match other {
         Some(other) if !object.spec.is_shared() => Err(format!(
-            "volume {} is attached to {node} while {} has it",
+            "volume {} is attached to {node}, and {} has it already",
             object.metadata.name, other.spec.node_name
         )),
         _ => Ok(()),

@@ -156,10 +156,10 @@ fn blocked(snapshot: &Snapshot, plan: &Plan, node: &Istr, by: &[Istr]) -> Line {
         }
     };
     let at = forced_at(plan, by);
-    let can = if at.is_some() { "can" } else { "cannot" };
+    let how = if at.is_some() { "waits to" } else { "cannot" };
     Line::waits(
         "MultiAttach",
-        format!("{can} attach volume {name} to {node}"),
+        format!("{how} attach volume {name} to {node}"),
     )
     .because(why)
     .until(at)

@@ -141,3 +141,67 @@ lines: [{class: waits, reason: WaitsForProvisioner, what: waits until p has made
             kubectl describe pvc data -n shop"#]],
     );
 }
+
+/// A pod in ContainerCreating, and what the attach-detach controller decided about it.
+fn check_waiting(lines: &str, expected: expect_test::Expect) {
+    super::check_verdict(
+        &format!(
+            "
+kind: Pod
+metadata: {{name: db, namespace: shop, uid: p, creationTimestamp: '2026-01-01T11:50:00Z'}}
+spec: {{nodeName: n2, containers: [{{name: main}}], volumes: [{{name: d, persistentVolumeClaim: {{claimName: data}}}}]}}
+status: {{phase: Pending, containerStatuses: [{{name: main, state: {{waiting: {{reason: ContainerCreating}}}}}}]}}
+---
+controller: persistentvolume-attach-detach-controller
+object: {{kind: Pod, namespace: shop, name: db, uid: p}}
+lines: [{lines}]"
+        ),
+        expected,
+    );
+}
+
+#[test]
+fn a_pod_says_who_has_its_volume_and_until_when() {
+    check_waiting(
+        "{class: waits, reason: MultiAttach, what: waits to attach volume v to n2, why: 'only one node may have it, and n1 does', until: '2026-01-01T12:04:00Z'}",
+        expect![[r#"
+            cannot start: waits to attach volume v to n2 at 2026-01-01T12:04:00Z: only one node may have it, and n1 does (in 4m) (for 10m)
+            kubectl describe pod db -n shop"#]],
+    );
+    check_waiting(
+        "{class: waits, reason: MultiAttach, what: cannot attach volume v to n2, why: 'only one node may have it, and n1 does, where shop/web needs it'}",
+        expect![[r#"
+            cannot start: cannot attach volume v to n2: only one node may have it, and n1 does, where shop/web needs it (for 10m)
+            kubectl describe pod db -n shop"#]],
+    );
+    check_waiting(
+        "{class: waits, reason: WaitsForAttach, what: waits until volume v is attached to n2, why: 'driver d.example.com says: no room'}",
+        expect![[r#"
+            cannot start: waits until volume v is attached to n2: driver d.example.com says: no room (for 10m)
+            kubectl describe pod db -n shop"#]],
+    );
+    check_waiting(
+        "{class: states, reason: Attached, what: volume v is attached to n2}",
+        expect!["is starting on n2 (for 10m)"],
+    );
+}
+
+#[test]
+fn where_another_manager_runs_the_events_of_the_pod_say_it() {
+    super::check_verdict(
+        "
+kind: Pod
+metadata: {name: db, namespace: shop, uid: p, creationTimestamp: '2026-01-01T11:50:00Z'}
+spec: {nodeName: n2, containers: [{name: main}]}
+status: {phase: Pending, containerStatuses: [{name: main, state: {waiting: {reason: ContainerCreating}}}]}
+---
+kind: Event
+reason: FailedAttachVolume
+message: 'Multi-Attach error for volume \"v\" Volume is already used by pod(s) web'
+involvedObject: {kind: Pod, name: db}
+lastTimestamp: '2026-01-01T11:55:00Z'",
+        expect![[r#"
+            cannot start: Multi-Attach error for volume "v" Volume is already used by pod(s) web (for 10m)
+            kubectl describe pod db -n shop"#]],
+    );
+}

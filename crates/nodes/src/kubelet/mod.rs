@@ -10,6 +10,7 @@
 mod addresses;
 mod lifecycle;
 pub(crate) mod node;
+pub(crate) mod volumes;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,8 +31,10 @@ use crate::behaviour::{Behaviour, NODE_GONE, NODE_SILENT, NOW, POD_CRASH_AT};
 use crate::node::Node;
 use crate::pod::{ContainerState, Pod};
 use crate::stages::Stages;
+use crate::storage::PersistentVolumeClaim;
 use addresses::Addresses;
 use lifecycle::{Advance, Facts, PodEvent};
+use volumes::Volumes;
 
 /// Plays the kubelets of all nodes.
 pub(crate) struct Kubelets {
@@ -42,6 +45,8 @@ pub(crate) struct Kubelets {
     stages: Stages,
     pods: Arc<Store<Pod>>,
     nodes: Arc<Store<Node>>,
+    /// None where nobody makes volumes: then none is waited for.
+    volumes: Option<Arc<Volumes>>,
     queue: Arc<Queue>,
     written: Written,
     local: Mutex<Local>,
@@ -92,6 +97,7 @@ impl Kubelets {
         clock: Clock,
         recorders: Vec<Recorder>,
         stages: Stages,
+        volumes: Option<Arc<Volumes>>,
         informers: &Informers,
     ) -> Controller {
         let (pods, nodes) = (informers.of::<Pod>(), informers.of::<Node>());
@@ -104,6 +110,7 @@ impl Kubelets {
             stages,
             pods: pods.store().clone(),
             nodes: nodes.store().clone(),
+            volumes: volumes.clone(),
             queue: queue.clone(),
             written: Written::default(),
             local: Mutex::default(),
@@ -112,10 +119,19 @@ impl Kubelets {
         pods.on_change(move |change| told.pod_changed(&change));
         let told = kubelets.clone();
         nodes.on_change(move |change| told.node_changed(&change));
+        let mut waits_for = vec![pods.synced(), nodes.synced()];
+        if let Some(volumes) = volumes {
+            let (claims, woken) = (informers.of::<PersistentVolumeClaim>(), queue.clone());
+            waits_for.push(claims.synced());
+            claims.on_change(move |change| {
+                let users = volumes.users(change.object());
+                users.iter().for_each(|pod| woken.add(pod.key()));
+            });
+        }
         let clock = kubelets.clock.clone();
         Controller {
             workers: WORKERS,
-            waits_for: vec![pods.synced(), nodes.synced()],
+            waits_for,
             ..Controller::plain("simulated-kubelets", queue, kubelets, clock)
         }
     }
@@ -157,7 +173,10 @@ impl Kubelets {
         let wakes = match change {
             Change::Added(_) => true,
             Change::Updated { old, new } => {
-                is_served(old) != is_served(new) || old.spec.pod_cidr != new.spec.pod_cidr
+                is_served(old) != is_served(new)
+                    || old.spec.pod_cidr != new.spec.pod_cidr
+                    || old.status.volumes_attached != new.status.volumes_attached
+                    || old.status.volumes_in_use != new.status.volumes_in_use
             }
             Change::Deleted(_) => false,
         };
@@ -190,6 +209,7 @@ impl Kubelets {
         let (behaviour, problems) = Behaviour::of(&pod, &self.stages);
         self.complain(&pod, problems);
         let pod_ip = self.pod_ip(key, &pod, &node);
+        let volumes = self.volumes.as_ref();
         let advance = lifecycle::advance(
             &pod,
             &Facts {
@@ -197,6 +217,7 @@ impl Kubelets {
                 behaviour: &behaviour,
                 pod_ip: &pod_ip,
                 is_busy: self.queue.len() > BUSY,
+                has_volumes: volumes.is_none_or(|volumes| volumes.are_there(&pod, &node)),
                 has_image: &|image| self.has_image(&pod.node_name, image),
             },
         );

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::kinds::CONTROLLER_MANAGED_ATTACH;
 use api::taints::{Taint, TaintEffect};
 use api::{Clock, Istr, Key, MicroTime, Resource, ResourceType, Uid};
 use bytes::Bytes;
@@ -16,10 +17,13 @@ use runtime::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::volumes::Volumes;
 use super::{RETRY, is_served};
 use crate::behaviour::NODE_GONE;
 use crate::config::NodeConfig;
 use crate::node::Node;
+use crate::pod::Pod;
+use crate::storage::{PersistentVolume, PersistentVolumeClaim};
 
 const LEASES: ResourceType =
     ResourceType::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
@@ -43,6 +47,7 @@ pub(crate) struct NodeLife {
     clock: Clock,
     recorder: Recorder,
     nodes: Arc<Store<Node>>,
+    volumes: Option<Arc<Volumes>>,
     signs: Mutex<BTreeMap<Key, Signs>>,
 }
 
@@ -78,6 +83,7 @@ impl NodeLife {
         client: Client,
         clock: Clock,
         recorder: Recorder,
+        volumes: Option<Arc<Volumes>>,
         informers: &Informers,
     ) -> Controller {
         let nodes = informers.of::<Node>();
@@ -87,6 +93,7 @@ impl NodeLife {
             clock,
             recorder,
             nodes: nodes.store().clone(),
+            volumes: volumes.clone(),
             signs: Mutex::default(),
         });
         let (told, woken) = (life.clone(), queue.clone());
@@ -97,10 +104,30 @@ impl NodeLife {
                 _ => woken.add(key),
             }
         });
+        let mut waits_for = vec![nodes.synced()];
+        if let Some(volumes) = volumes {
+            let pods = informers.of::<Pod>();
+            let claims = informers.of::<PersistentVolumeClaim>();
+            let made = informers.of::<PersistentVolume>();
+            waits_for.extend([pods.synced(), claims.synced(), made.synced()]);
+            let woken = queue.clone();
+            pods.on_change(move |change| {
+                let pod = change.object();
+                if pod.is_assigned() && !pod.claims.is_empty() {
+                    woken.add(Key::new("", &pod.node_name));
+                }
+            });
+            let woken = queue.clone();
+            claims.on_change(move |change| {
+                let users = volumes.users(change.object());
+                let nodes = users.iter().map(|pod| Key::new("", &pod.node_name));
+                nodes.for_each(|node| woken.add(node));
+            });
+        }
         let clock = life.clock.clone();
         Controller {
             workers: 4,
-            waits_for: vec![nodes.synced()],
+            waits_for,
             ..Controller::plain("simulated-nodes", queue, life, clock)
         }
     }
@@ -126,6 +153,14 @@ impl NodeLife {
                 Box::pin(self.report(&node, is_ready, now)).await?;
             }
             signs.reported_at = Some(now);
+        }
+        if let Some(volumes) = &self.volumes
+            && node.is_attach_managed()
+        {
+            let used = volumes.in_use(&node);
+            if used != node.status.volumes_in_use {
+                Box::pin(self.report_volumes(&node, &used)).await?;
+            }
         }
         if is_ready && !node.spec.taints.is_empty() {
             Box::pin(self.untaint(&node)).await?;
@@ -210,6 +245,23 @@ impl NodeLife {
             );
         }
         Ok(())
+    }
+
+    /// Says which volumes are mounted, or about to be.
+    async fn report_volumes(&self, node: &Node, used: &[Istr]) -> Result<(), Error> {
+        let used = (!used.is_empty()).then_some(used);
+        let body =
+            json!({"metadata": {"uid": node.metadata.uid}, "status": {"volumesInUse": used}});
+        let patch = Patch::Merge(Bytes::from(body.to_string()));
+        let told = self
+            .client
+            .patch(&Node::TYPE, "", node.name(), Some("status"), &patch)
+            .await;
+        match told {
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(()),
+        }
     }
 
     async fn renew(&self, node: &Node, has_lease: bool, now: MicroTime) -> Result<(), Error> {
@@ -306,13 +358,19 @@ pub(crate) async fn register(
     client: &Client,
     recorder: &Recorder,
     config: &NodeConfig,
+    has_driver: bool,
     now: MicroTime,
 ) -> Result<(), client::Error> {
     let labels: BTreeMap<Istr, Istr> = config.labels.clone();
+    let mut annotations = config.annotations.clone();
+    if has_driver {
+        let managed = (CONTROLLER_MANAGED_ATTACH.into(), "true".into());
+        annotations.extend([managed]);
+    }
     let object = json!({
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": config.name, "labels": labels, "annotations": config.annotations},
+        "metadata": {"name": config.name, "labels": labels, "annotations": annotations},
         "spec": {
             "podCIDR": config.pod_cidr,
             "podCIDRs": config.pod_cidr.iter().collect::<Vec<_>>(),

@@ -1,17 +1,21 @@
 //! A simulated provisioner: makes volumes for claims, as the driver of a cloud does.
 //!
 //! It serves every StorageClass but those whose volumes are made by hand, so that manifests written for some cloud come
-//! up here too, and makes a default class `standard`, and `immediate` beside it, where there are none of these names.
+//! up here too, and makes a default class `standard`, and `immediate` and `broken` beside it, where there are none of these
+//! names.
 //! A claim that the binder has marked with a provisioner gets a volume of its own; one that was made here and is
 //! released goes, if that is its policy. Where a node was chosen for a claim, a free volume that can be reached from it
 //! is kept for the claim, as a scheduler does. Who binds them is the controller manager. [`plan`] decides, this file
 //! carries it out. No byte is ever stored.
 
+mod modify;
 mod plan;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use api::{Clock, Key, Quantity, Resource};
+use api::kinds::VolumeAttributesClass;
+use api::{Clock, Istr, Key, Resource};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Patch};
 use runtime::controller::Controller;
@@ -22,10 +26,11 @@ use serde_json::{Value, json};
 
 use crate::kubelet::RETRY;
 use crate::node::Node;
-use crate::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
+use crate::storage::{FAILS, PersistentVolume, PersistentVolumeClaim, StorageClass};
 use plan::{ClaimPlan, Surroundings};
 
 const DEFAULT_CLASS: &str = "standard";
+const BROKEN_CLASS: &str = "broken";
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 const PROVISIONER: &str = "steersman.dev/simulated";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -37,6 +42,7 @@ pub(crate) struct Provisioner {
     volumes: Arc<Store<PersistentVolume>>,
     classes: Arc<Store<StorageClass>>,
     nodes: Arc<Store<Node>>,
+    attributes: Arc<Store<VolumeAttributesClass>>,
 }
 
 /// Looks after claims; [`ForVolumes`] after volumes.
@@ -54,6 +60,7 @@ impl Provisioner {
         let volumes = informers.of::<PersistentVolume>();
         let classes = informers.of::<StorageClass>();
         let nodes = informers.of::<Node>();
+        let attributes = informers.of::<VolumeAttributesClass>();
         let provisioner = Arc::new(Provisioner {
             client,
             recorder,
@@ -61,6 +68,7 @@ impl Provisioner {
             volumes: volumes.store().clone(),
             classes: classes.store().clone(),
             nodes: nodes.store().clone(),
+            attributes: attributes.store().clone(),
         });
         let claim_queue = Arc::new(Queue::new(RETRY));
         let volume_queue = Arc::new(Queue::new(RETRY));
@@ -70,6 +78,7 @@ impl Provisioner {
             volumes.synced(),
             classes.synced(),
             nodes.synced(),
+            attributes.synced(),
         ];
         // One worker: two claims must not take the same volume.
         let controller = |name, queue, reconciler| Controller {
@@ -101,6 +110,14 @@ impl Provisioner {
             .of::<PersistentVolume>()
             .on_change(move |change| to_volumes.add(change.object().key()));
         let (to_claims, seen) = (claims.clone(), self.clone());
+        informers.of::<VolumeAttributesClass>().on_change(move |_| {
+            let modified = seen.claims.list();
+            let modified = modified
+                .iter()
+                .filter(|claim| claim.new_attributes().is_some());
+            modified.for_each(|claim| to_claims.add(claim.key()));
+        });
+        let (to_claims, seen) = (claims.clone(), self.clone());
         informers.of::<StorageClass>().on_change(move |_| {
             let waiting = seen.claims.list();
             let waiting = waiting.iter().filter(|claim| !claim.is_bound());
@@ -125,6 +142,7 @@ impl Provisioner {
                     .await?;
             }
             ClaimPlan::Grow { volume, size } => self.grow(&claim, &volume, &size).await?,
+            ClaimPlan::Modify { volume, target } => self.modify(&claim, &volume, &target).await?,
         }
         Ok(Next::AwaitChange)
     }
@@ -159,6 +177,14 @@ impl Provisioner {
         node: Option<&str>,
     ) -> Result<(), Error> {
         let name = volume_name(claim);
+        let fails = class.and_then(|class| class.parameters.get(FAILS));
+        if fails.map(Istr::as_str) == Some("provision") {
+            let message = "failed to provision volume: volumes of this class fail on purpose";
+            let object = ObjectRef::of(claim);
+            self.recorder
+                .event(&object, EventType::Warning, "ProvisioningFailed", message);
+            return Ok(());
+        }
         let policy = class
             .and_then(|class| class.reclaim_policy.as_deref())
             .unwrap_or("Delete");
@@ -168,7 +194,7 @@ impl Provisioner {
             "claimRef": claim_reference(claim),
             "persistentVolumeReclaimPolicy": policy,
             "storageClassName": claim.spec.storage_class_name,
-            "csi": {"driver": driver, "volumeHandle": name},
+            "csi": {"driver": csi_driver(driver), "volumeHandle": name},
         });
         if !claim.spec.volume_mode.is_empty() {
             spec["volumeMode"] = json!(claim.spec.volume_mode);
@@ -227,31 +253,6 @@ impl Provisioner {
         tolerate_gone(kept.map(|_| ()))
     }
 
-    /// The volume first: a claim never has more than its volume.
-    async fn grow(
-        &self,
-        claim: &PersistentVolumeClaim,
-        volume: &PersistentVolume,
-        size: &Quantity,
-    ) -> Result<(), Error> {
-        let capacity = json!({"storage": size});
-        let uid = &volume.metadata.uid;
-        let patch = json!({"metadata": {"uid": uid}, "spec": {"capacity": capacity}});
-        let patch = Patch::Merge(Bytes::from(patch.to_string()));
-        let (kind, name) = (&PersistentVolume::TYPE, &volume.metadata.name);
-        let grown = self.client.patch(kind, "", name, None, &patch).await;
-        tolerate_gone(grown.map(|_| ()))?;
-        let meta = &claim.metadata;
-        let patch = json!({"metadata": {"uid": meta.uid}, "status": {"capacity": capacity}});
-        let patch = Patch::Merge(Bytes::from(patch.to_string()));
-        let (kind, namespace) = (&PersistentVolumeClaim::TYPE, &meta.namespace);
-        let told = self
-            .client
-            .patch(kind, namespace, &meta.name, Some("status"), &patch)
-            .await;
-        tolerate_gone(told.map(|_| ()))
-    }
-
     async fn look_at_volume(&self, key: &Key) -> Result<Next, Error> {
         let Some(volume) = self.volumes.get(key) else {
             return Ok(Next::AwaitChange);
@@ -282,7 +283,8 @@ impl Reconcile for ForVolumes {
 }
 
 /// Makes the classes of the box, as far as there are none of their names: one that binds where the first consumer runs,
-/// which is the default unless another one is, and one that binds at once. Volumes of both can grow.
+/// which is the default unless another one is, one that binds at once, and one whose volumes cannot be attached. Volumes
+/// of all can grow.
 pub(crate) async fn ensure_classes(
     client: &Client,
     classes: &Store<StorageClass>,
@@ -294,14 +296,17 @@ pub(crate) async fn ensure_classes(
     let wanted = [
         (DEFAULT_CLASS, !has_default, "WaitForFirstConsumer"),
         ("immediate", false, "Immediate"),
+        (BROKEN_CLASS, false, "WaitForFirstConsumer"),
     ];
     for (name, is_default, mode) in wanted {
         if classes.find("", name).is_some() {
             continue;
         }
+        let parameters = (name == BROKEN_CLASS).then(|| json!({FAILS: "attach"}));
         let class = json!({
             "apiVersion": "storage.k8s.io/v1",
             "kind": "StorageClass",
+            "parameters": parameters,
             "metadata": {"name": name, "annotations": {IS_DEFAULT: is_default.to_string()}},
             "provisioner": PROVISIONER,
             "reclaimPolicy": "Delete",
@@ -317,6 +322,14 @@ pub(crate) async fn ensure_classes(
         }
     }
     Ok(())
+}
+
+/// What a provisioner is called where its name has to be a domain: `disk.example.com` for `example.com/disk`.
+fn csi_driver(provisioner: &str) -> Cow<'_, str> {
+    match provisioner.split_once('/') {
+        Some((domain, name)) => format!("{name}.{domain}").into(),
+        None => provisioner.into(),
+    }
 }
 
 fn volume_name(claim: &PersistentVolumeClaim) -> String {

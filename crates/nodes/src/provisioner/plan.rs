@@ -23,6 +23,11 @@ pub(super) enum ClaimPlan {
         volume: Arc<PersistentVolume>,
         size: Quantity,
     },
+    /// Its volume gets the attributes of this class.
+    Modify {
+        volume: Arc<PersistentVolume>,
+        target: String,
+    },
 }
 
 /// Everything that a claim's fate depends on.
@@ -77,7 +82,7 @@ pub(super) fn plan_claim(claim: &PersistentVolumeClaim, around: &Surroundings<'_
     }
 }
 
-/// A bound claim that asks for more than it has gets it, if a driver made its volume.
+/// A bound claim that asks for more than it has, or for other attributes, gets it, if a driver made its volume.
 fn plan_growth(claim: &PersistentVolumeClaim, around: &Surroundings<'_>) -> ClaimPlan {
     let is_its = |volume: &&Arc<PersistentVolume>| {
         let held = volume.spec.claim_ref.as_ref();
@@ -92,6 +97,13 @@ fn plan_growth(claim: &PersistentVolumeClaim, around: &Surroundings<'_>) -> Clai
                 size: size.clone(),
             }
         }
+        (Some(volume), _) if is_drivers(volume) => match claim.new_attributes() {
+            Some(target) => ClaimPlan::Modify {
+                volume: volume.clone(),
+                target: target.to_string(),
+            },
+            None => ClaimPlan::Nothing,
+        },
         _ => ClaimPlan::Nothing,
     }
 }
@@ -195,6 +207,9 @@ mod tests {
                 format!("provision {driver} {}", node.unwrap_or_default())
             }
             ClaimPlan::Grow { volume, size } => format!("grow {} {size}", volume.metadata.name),
+            ClaimPlan::Modify { volume, target } => {
+                format!("modify {} {target}", volume.metadata.name)
+            }
         }
     }
 

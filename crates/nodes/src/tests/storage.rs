@@ -1,5 +1,7 @@
 //! Claims and the volumes that are made for them.
 
+use api::kinds::{CsiDriver, VolumeAttachment};
+
 use super::*;
 use crate::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 
@@ -45,6 +47,171 @@ async fn play_binder(world: &World, name: &str) {
     pass(world, 3).await;
 }
 
+/// What the attach-detach controller does: asks for the volume, and lists it once it is attached.
+async fn play_attach(world: &World, node: &str, volume: &str) {
+    let name = format!("{volume}-{node}");
+    let attachment = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},
+        "spec": {
+            "attacher": "disk.example.com", "nodeName": node, "source": {"persistentVolumeName": volume},
+        },
+    });
+    world.create(&VolumeAttachment::TYPE, attachment).await;
+    pass(world, 2).await;
+    let attached = world.get(&VolumeAttachment::TYPE, &name).await.unwrap();
+    assert_eq!(attached["status"]["attached"], true);
+    assert_eq!(
+        attached["metadata"]["finalizers"],
+        json!(["external-attacher/disk-example-com"])
+    );
+    let listed = json!([{"name": unique_name(volume), "devicePath": ""}]);
+    let list = json!({"status": {"volumesAttached": listed}});
+    world
+        .patch_subresource(&NODES, node, Some("status"), list)
+        .await;
+    pass(world, 3).await;
+}
+
+fn unique_name(volume: &str) -> String {
+    format!("kubernetes.io/csi/disk.example.com^{volume}")
+}
+
+async fn volume_of(world: &World, claim: &str) -> String {
+    let bound = world
+        .get(&PersistentVolumeClaim::TYPE, claim)
+        .await
+        .unwrap();
+    bound["spec"]["volumeName"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_until_its_volume_is_attached_and_the_node_says_that_it_is_used() {
+    let world = world(Config::default()).await;
+    world.create(&PODS, mounting("db", "data")).await;
+    world
+        .create(&PersistentVolumeClaim::TYPE, claim("data", None))
+        .await;
+    pass(&world, 15).await;
+    play_binder(&world, "data").await;
+    let pod = world.get(&PODS, "db").await.unwrap();
+    let node = pod["spec"]["nodeName"].as_str().unwrap();
+    let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
+    assert_eq!(waiting["reason"], "ContainerCreating");
+    let volume = volume_of(&world, "data").await;
+    let used = world.get(&NODES, node).await.unwrap();
+    assert_eq!(
+        used["status"]["volumesInUse"],
+        json!([unique_name(&volume)])
+    );
+    play_attach(&world, node, &volume).await;
+    let pod = world.get(&PODS, "db").await.unwrap();
+    assert_eq!(pod["status"]["phase"], "Running");
+
+    // A list that lacks it later does not stop what runs.
+    let wiped = json!({"status": {"volumesAttached": null}});
+    world
+        .patch_subresource(&NODES, node, Some("status"), wiped)
+        .await;
+    pass(&world, 5).await;
+    let pod = world.get(&PODS, "db").await.unwrap();
+    assert_eq!(pod["status"]["phase"], "Running");
+
+    world.delete(&PODS, "db").await;
+    pass(&world, 60).await;
+    let free = world.get(&NODES, node).await.unwrap();
+    assert_eq!(free["status"]["volumesInUse"], json!(null));
+    let name = format!("{volume}-{node}");
+    world.delete(&VolumeAttachment::TYPE, &name).await;
+    pass(&world, 2).await;
+    assert_eq!(world.get(&VolumeAttachment::TYPE, &name).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn volumes_of_the_class_that_is_broken_are_not_attached() {
+    let world = world(Config::default()).await;
+    world.create(&PODS, mounting("db", "data")).await;
+    let broken = claim("data", Some("broken"));
+    world.create(&PersistentVolumeClaim::TYPE, broken).await;
+    pass(&world, 15).await;
+    play_binder(&world, "data").await;
+    let volume = volume_of(&world, "data").await;
+    let attachment = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "a"},
+        "spec": {
+            "attacher": "disk.example.com", "nodeName": "node-0", "source": {"persistentVolumeName": volume},
+        },
+    });
+    world.create(&VolumeAttachment::TYPE, attachment).await;
+    pass(&world, 2).await;
+    let failed = world.get(&VolumeAttachment::TYPE, "a").await.unwrap();
+    assert_eq!(
+        (
+            &failed["status"]["attached"],
+            &failed["status"]["attachError"]["message"]
+        ),
+        (
+            &json!(false),
+            &json!("rpc error: code = Internal desc = volumes of this class fail on purpose")
+        )
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_have_csi_nodes_and_the_driver_a_csi_driver() {
+    let world = world(Config::default()).await;
+    let kind = ResourceType::cluster("storage.k8s.io", "v1", "csinodes", "CSINode");
+    let node = world.get(&kind, "node-0").await.unwrap();
+    assert_eq!(
+        node["spec"]["drivers"],
+        json!([{
+            "name": "simulated.steersman.dev", "nodeID": "node-0", "allocatable": {"count": 128},
+            "topologyKeys": ["topology.kubernetes.io/zone"],
+        }])
+    );
+    let driver = world.get(&CsiDriver::TYPE, "simulated.steersman.dev").await;
+    assert_eq!(driver.unwrap()["spec"]["attachRequired"], true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_follows_the_attributes_class_of_its_claim() {
+    let world = world(Config::default()).await;
+    world.create(&PODS, mounting("db", "data")).await;
+    world
+        .create(&PersistentVolumeClaim::TYPE, claim("data", None))
+        .await;
+    pass(&world, 15).await;
+    play_binder(&world, "data").await;
+    let ask = json!({"spec": {"volumeAttributesClassName": "gold"}});
+    world.patch(&PersistentVolumeClaim::TYPE, "data", ask).await;
+    pass(&world, 2).await;
+    let claim = world
+        .get(&PersistentVolumeClaim::TYPE, "data")
+        .await
+        .unwrap();
+    assert_eq!(
+        claim["status"]["modifyVolumeStatus"],
+        json!({"targetVolumeAttributesClassName": "gold", "status": "Pending"})
+    );
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": "gold"},
+        "driverName": "disk.example.com", "parameters": {"iops": "5000"},
+    });
+    world
+        .create(&api::kinds::VolumeAttributesClass::TYPE, class)
+        .await;
+    pass(&world, 2).await;
+    let claim = world
+        .get(&PersistentVolumeClaim::TYPE, "data")
+        .await
+        .unwrap();
+    let status = &claim["status"];
+    assert_eq!(status["currentVolumeAttributesClassName"], "gold");
+    assert_eq!(status["modifyVolumeStatus"], json!(null));
+    let volume = volume_of(&world, "data").await;
+    let volume = world.get(&PersistentVolume::TYPE, &volume).await.unwrap();
+    assert_eq!(volume["spec"]["volumeAttributesClassName"], "gold");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_claim_of_the_default_class_is_bound_when_its_pod_gets_a_node() {
     let zoned = "nodes: [{count: 2, zones: [a, b]}]";
@@ -81,6 +248,7 @@ async fn a_claim_of_the_default_class_is_bound_when_its_pod_gets_a_node() {
     assert_eq!(made["spec"]["claimRef"]["name"], "data");
     let terms = &made["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
     assert_eq!(terms[0]["matchExpressions"][0]["values"], json!(["a"]));
+    play_attach(&world, "node-0", &volume).await;
     let running = world.get(&PODS, "db").await.unwrap();
     assert_eq!(
         (&running["spec"]["nodeName"], &running["status"]["phase"]),
@@ -146,6 +314,9 @@ async fn a_pod_whose_claim_is_missing_waits_for_it() {
         .await;
     pass(&world, 15).await;
     play_binder(&world, "data").await;
+    let pod = world.get(&PODS, "db").await.unwrap();
+    let node = pod["spec"]["nodeName"].as_str().unwrap();
+    play_attach(&world, node, &volume_of(&world, "data").await).await;
     assert_eq!(
         world.get(&PODS, "db").await.unwrap()["status"]["phase"],
         "Running"

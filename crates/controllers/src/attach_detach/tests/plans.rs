@@ -357,5 +357,5 @@ fn why_tells_who_has_the_volume_and_until_when() {
         format!("{line} {until:?}")
     };
     expect![[r#"detaches volume data from n1 by force at 1970-01-01T02:51:00Z: its kubelet says that it is in use, and the node is not ready Some(260)"#]].assert_eq(&line("n1"));
-    expect![[r#"can attach volume data to n2 at 1970-01-01T02:51:00Z: only one node may have it, and n1 does Some(260)"#]].assert_eq(&line("n2"));
+    expect![[r#"waits to attach volume data to n2 at 1970-01-01T02:51:00Z: only one node may have it, and n1 does Some(260)"#]].assert_eq(&line("n2"));
 }

@@ -31,6 +31,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) pod_ip: &'a str,
     /// Many pods wait for a look: what need not be seen on its own is written together.
     pub(crate) is_busy: bool,
+    /// Are all its volumes attached, so that its containers may start?
+    pub(crate) has_volumes: bool,
     /// Is the image on the node already?
     pub(crate) has_image: &'a dyn Fn(&str) -> bool,
 }
@@ -64,14 +66,17 @@ pub(crate) fn advance(pod: &Pod, facts: &Facts<'_>) -> Advance {
         course.terminate();
     } else if pod.status.start_time.is_none() {
         course.admit();
-        if facts.is_busy {
+        if facts.is_busy && facts.has_volumes {
             course.run();
         }
     } else if let Some(deadline) = course.deadline_passed() {
         course.fail_by_deadline(deadline);
     } else {
         course.evict_when_asked();
-        course.run();
+        // What runs goes on: a volume that is mounted stays so, whatever lists say.
+        if facts.has_volumes || course.is_under_way() {
+            course.run();
+        }
     }
     course.end()
 }
@@ -156,6 +161,13 @@ impl<'a> Course<'a> {
             self.stop_everything(0);
         }
         self.set_conditions(true);
+    }
+
+    /// Has any container run, or is it running?
+    fn is_under_way(&self) -> bool {
+        let status = &self.pod.status;
+        let mut all = status.init_containers.iter().chain(&status.containers);
+        all.any(|held| !matches!(held.state, ContainerState::Waiting { .. }) || held.last.is_some())
     }
 
     fn starts_at(&self) -> MicroTime {

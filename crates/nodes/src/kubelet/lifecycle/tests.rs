@@ -39,6 +39,7 @@ fn follow(pod: Value, seconds: i64, deleted_at: Option<i64>) -> String {
             behaviour: &behaviour,
             pod_ip: "10.0.0.2",
             is_busy: false,
+            has_volumes: true,
             has_image: &|_| false,
         };
         let advance = advance(&view, &facts);
@@ -170,6 +171,7 @@ fn a_busy_kubelet_writes_the_start_at_once() {
         behaviour: &Behaviour::default(),
         pod_ip: "10.0.0.2",
         is_busy: true,
+        has_volumes: true,
         has_image: &|_| true,
     };
     let status = advance(&pod, &facts).status.expect("a new status");
@@ -481,6 +483,7 @@ fn a_finished_pod_that_is_deleted_goes_once() {
             behaviour: &Behaviour::default(),
             pod_ip: "",
             is_busy: false,
+            has_volumes: true,
             has_image: &|_| false,
         };
         advance(&pod, &facts).delete
@@ -502,6 +505,7 @@ fn looking_again_changes_nothing() {
             behaviour: &Behaviour::default(),
             pod_ip: "10.0.0.2",
             is_busy: false,
+            has_volumes: true,
             has_image: &|_| true,
         };
         pod.status = advance(&pod, &facts).status.expect("two steps to running");
