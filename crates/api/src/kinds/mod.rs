@@ -37,6 +37,7 @@ mod service_cidr;
 mod statefulset;
 mod storage_class;
 mod storage_version;
+mod storage_version_migration;
 mod strategy;
 mod volume_attributes_class;
 
@@ -123,6 +124,10 @@ pub use statefulset::{
 };
 pub use storage_class::StorageClass;
 pub use storage_version::{ServerStorageVersion, StorageVersion, StorageVersionStatus};
+pub use storage_version_migration::{
+    MIGRATION_FAILED, MIGRATION_RUNNING, MIGRATION_SUCCEEDED, MigratedResource,
+    StorageVersionMigration, StorageVersionMigrationSpec, StorageVersionMigrationStatus,
+};
 pub use volume_attributes_class::{VAC_PROTECTION, VolumeAttributesClass};
 
 /// Implements [`Resource`](crate::Resource) for a struct that derives `Deserialize` and has a
