@@ -75,13 +75,7 @@ pub static ALL: [Descriptor; 52] = [
     ),
     crate::taint_eviction::DESCRIPTOR,
     crate::service_cidr::DESCRIPTOR,
-    Descriptor::named(
-        "storage-version-migrator-controller",
-        "svm",
-        "storage-version-migrator-controller",
-    )
-    .gated(&["StorageVersionMigrator"])
-    .faster(20.0, 100),
+    crate::storage_version_migrator::DESCRIPTOR,
     Descriptor::named(
         "selinux-warning-controller",
         "",

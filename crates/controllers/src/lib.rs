@@ -53,6 +53,7 @@ pub mod service_endpoints;
 pub mod statefulset;
 mod storage;
 pub mod storage_version_gc;
+pub mod storage_version_migrator;
 mod sync_metrics;
 pub mod taint_eviction;
 pub mod token_cleaner;

@@ -33,7 +33,7 @@ impl Level {
             Level::Requests => "- level: Metadata",
             Level::Objects => {
                 "- level: RequestResponse\n  verbs: [create, update, patch, delete, deletecollection]\n  \
-                 resources:\n  - group: apps\n  - group: batch\n  - group: \"\"\n    \
+                 resources:\n  - group: apps\n  - group: batch\n  - group: resource.k8s.io\n  - group: \"\"\n    \
                  resources: [pods, replicationcontrollers, replicationcontrollers/status, namespaces, \
                  namespaces/status, namespaces/finalize]\n- level: Metadata"
             }

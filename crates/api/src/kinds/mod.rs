@@ -38,6 +38,7 @@ mod service_cidr;
 mod statefulset;
 mod storage_class;
 mod storage_version;
+mod storage_version_migration;
 mod strategy;
 mod volume_attachment;
 mod volume_attributes_class;
@@ -127,6 +128,10 @@ pub use statefulset::{
 };
 pub use storage_class::StorageClass;
 pub use storage_version::{ServerStorageVersion, StorageVersion, StorageVersionStatus};
+pub use storage_version_migration::{
+    MIGRATION_FAILED, MIGRATION_RUNNING, MIGRATION_SUCCEEDED, MigratedResource,
+    StorageVersionMigration, StorageVersionMigrationSpec, StorageVersionMigrationStatus,
+};
 pub use volume_attachment::{
     AttachmentError, AttachmentSource, AttachmentSpec, AttachmentStatus, CsiDriver, CsiDriverSpec,
     VolumeAttachment,

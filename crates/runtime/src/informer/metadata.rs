@@ -25,6 +25,8 @@ pub type MetadataListener = Box<dyn Fn(MetadataChange<'_>) + Send + Sync>;
 pub trait MetadataInformer: Send + Sync {
     fn on_metadata_change(&self, listener: MetadataListener);
     fn find_metadata(&self, namespace: &str, name: &str) -> Option<Meta>;
+    /// Of all objects.
+    fn all_metadata(&self) -> Vec<Meta>;
     fn metadata_synced(&self) -> Synced;
     fn count_in_namespace(&self, namespace: &str) -> usize;
     /// The revision of the server that the cache has reached.
@@ -50,6 +52,11 @@ impl<K: Resource> MetadataInformer for Informer<K> {
 
     fn find_metadata(&self, namespace: &str, name: &str) -> Option<Meta> {
         Some(self.store().find(namespace, name)?.meta().clone())
+    }
+
+    fn all_metadata(&self) -> Vec<Meta> {
+        let objects = self.store().list();
+        objects.iter().map(|object| object.meta().clone()).collect()
     }
 
     fn metadata_synced(&self) -> Synced {

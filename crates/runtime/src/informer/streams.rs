@@ -86,6 +86,10 @@ impl MetadataInformer for MetadataStream {
         self.informer.find_metadata(namespace, name)
     }
 
+    fn all_metadata(&self) -> Vec<Meta> {
+        self.informer.all_metadata()
+    }
+
     fn metadata_synced(&self) -> Synced {
         self.informer.metadata_synced()
     }
