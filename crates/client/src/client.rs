@@ -386,12 +386,15 @@ impl Client {
         Box::pin(async move {
             let description = describe(&request);
             let method = request.method().clone();
+            // Both are counted references.
+            let (target, sent) = (request.uri().clone(), request.body().clone());
             let response = self.send(request, &description, pace).await?;
             let body = response::collect(response.into_body(), &description);
             let body = in_time(&description, body).await?;
             if let Some(metrics) = &self.metrics {
                 metrics.received(&method, body.len());
             }
+            crate::writes::note(&method, target.path(), &sent, &body);
             Ok(body)
         })
     }

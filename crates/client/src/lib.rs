@@ -21,6 +21,7 @@ mod response;
 mod status;
 mod token;
 mod watch;
+pub mod writes;
 
 pub use client::{Client, Conditional};
 pub use envelope::Encoding;

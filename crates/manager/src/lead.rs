@@ -18,7 +18,7 @@ use runtime::leader::{Candidacy, Fence, LeaderElector, Leadership, LeaseConfig};
 use runtime::stop::Stopper;
 use runtime::{Informers, Stop, Task, spawn};
 use tokio::sync::watch;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::config::Generic;
 use crate::error::{Error, Errors};
@@ -44,7 +44,8 @@ pub async fn run(mut process: Process, stop: Stop) -> Result<(), Errors> {
     let client = Client::new(process.transport.clone());
     let ready = async {
         wait_for_api_server(&client).await?;
-        check_rights(&client, &process.options.config.generic).await
+        check_rights(&client, &process.options.config.generic).await;
+        Ok::<_, Error>(())
     };
     stop.or(ready).await.transpose()?;
 
@@ -195,12 +196,12 @@ async fn wait_for_api_server(client: &Client) -> Result<(), Error> {
 /// replaced.
 const TRUST_PATIENCE: u32 = 5;
 
-/// An identity that may not even read the lease will never lead. That is told instead of waited for, unless
-/// it changes soon: an API server that has just come up may not know its own roles yet.
-async fn check_rights(client: &Client, generic: &Generic) -> Result<(), Error> {
+/// An identity that may not even read the lease will not lead. It waits until it may, loudly: roles are there some
+/// seconds after the API server answers, and somebody may just be repairing them.
+async fn check_rights(client: &Client, generic: &Generic) {
     let election = &generic.leader_election;
     let (namespace, name) = (&election.resource_namespace, &election.resource_name);
-    let mut patience = RIGHTS_PATIENCE;
+    let mut refusals: u32 = 0;
     loop {
         // Without leader election there is nothing that every controller needs; this, all of them do.
         let answer = match election.leader_elect {
@@ -208,27 +209,23 @@ async fn check_rights(client: &Client, generic: &Generic) -> Result<(), Error> {
             false => client.get(&Namespace::TYPE, "", "kube-system").await,
         };
         let Err(error) = answer else {
-            return Ok(());
+            return;
         };
         if !error.is_forbidden() && !error.is_unauthorized() {
-            return Ok(());
+            return;
         }
-        if patience == 0 {
-            let problem = format!(
-                "the API server refuses this identity: {error}; bind it to the role system:kube-controller-manager or give another file"
-            );
-            return Err(Error::Setting {
-                flag: "kubeconfig",
-                problem,
-            });
+        refusals += 1;
+        // The first ones are daily business after a start.
+        if refusals.is_multiple_of(RIGHTS_PATIENCE) {
+            let hint =
+                "bind it to the role system:kube-controller-manager, or give another --kubeconfig";
+            error!(%error, refusals, hint, "The API server refuses this identity");
         }
-        patience -= 1;
         tokio::time::sleep(API_SERVER_RETRY).await;
     }
 }
 
-/// How many refusals in a row are believed, one a second: roles are there some seconds after the API server
-/// answers.
+/// So many refusals in a row, one a second, are told.
 const RIGHTS_PATIENCE: u32 = 15;
 
 const LEASES: ResourceType =
@@ -413,6 +410,28 @@ mod tests {
             expected,
             "{flags:?}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_identity_that_is_refused_waits_until_its_roles_are_repaired() {
+        let asked = Arc::new(parking_lot::Mutex::new(0));
+        let count = asked.clone();
+        let answer = tower::service_fn(move |_: http::Request<bytes::Bytes>| {
+            let mut count = count.lock();
+            *count += 1;
+            let code = if *count <= 100 { 403 } else { 200 };
+            let body = http_body_util::Full::new(bytes::Bytes::from_static(b"{}"));
+            let body = http_body_util::BodyExt::map_err(body, |never| match never {});
+            let mut response = http::Response::new(http_body_util::BodyExt::boxed_unsync(body));
+            *response.status_mut() = http::StatusCode::from_u16(code).unwrap();
+            std::future::ready(Ok::<_, client::BoxError>(response))
+        });
+        let client = Client::new(client::Transport::new(answer));
+        let Ok(Command::Run(options)) = Options::parse([] as [&str; 0], "x") else {
+            panic!("no flags are good flags")
+        };
+        check_rights(&client, &options.config.generic).await;
+        assert_eq!(*asked.lock(), 101);
     }
 
     /// A client for whom connecting fails as often as the list says, and then works.

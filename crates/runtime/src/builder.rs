@@ -21,6 +21,7 @@ use crate::controller::{Controller, LoopKey, Reconcile, Tick};
 use crate::informer::{Change, Synced};
 use crate::queue::Queue;
 use crate::rate_limit::Backoff;
+use crate::repeats::Repeats;
 use crate::triggers::{Owned, Owns, by_controller};
 
 /// A loop that is being built: for objects of kind `O` (or none in particular), on keys of type `K`.
@@ -151,6 +152,8 @@ impl<O, K: LoopKey> Loop<O, K> {
             waits_for: self.waits_for,
             metrics: context.metrics.controller(context.controller),
             decisions: context.decisions,
+            repeats: Repeats::new(),
+            recorder: Some(context.recorder),
             clock: context.clock,
         }
     }

@@ -17,9 +17,11 @@ use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use crate::decisions::{Decisions, Report};
+use crate::events::{EventType, ObjectRef, Recorder};
 use crate::informer::Synced;
 use crate::metrics::{ControllerMetrics, Metrics, ReconcileResult};
 use crate::queue::Queue;
+use crate::repeats::{Hold, Repeats};
 use crate::spawn::{Task, spawn};
 use crate::stop::Stop;
 
@@ -103,6 +105,9 @@ pub enum Error {
     /// Anything else that may go away: again later.
     #[error("{0}")]
     Retry(String),
+    /// The controller undoes what it did, again and again: after a while, which grows.
+    #[error("{why}")]
+    Undoes { why: String, wait: Duration },
 }
 
 impl Error {
@@ -135,6 +140,9 @@ pub struct Controller<K = Key> {
     pub waits_for: Vec<Synced>,
     pub metrics: ControllerMetrics,
     pub decisions: Decisions,
+    pub(crate) repeats: Repeats<K>,
+    /// Who tells users of a controller that undoes itself.
+    pub recorder: Option<Recorder>,
     pub clock: Clock,
 }
 
@@ -202,6 +210,8 @@ impl<K: LoopKey> Controller<K> {
             waits_for: Vec::new(),
             metrics: Metrics::new().controller(name),
             decisions: Decisions::new(),
+            repeats: Repeats::new(),
+            recorder: None,
             clock,
         }
     }
@@ -232,6 +242,12 @@ impl<K: LoopKey> Controller<K> {
 
     async fn work(&self, stop: Stop) {
         while let Some(Some(key)) = stop.or(self.queue.get()).await {
+            if let Some(wait) = self.repeats.wait(&key) {
+                // Whatever wakes it: it has its turn when it has waited.
+                self.queue.add_failed_after(key.clone(), wait);
+                self.queue.done(&key);
+                continue;
+            }
             let result = self.handle(&key).await;
             if result == ReconcileResult::Retry && crate::mutation::on("never-let-go") {
                 continue;
@@ -251,7 +267,11 @@ impl<K: LoopKey> Controller<K> {
     /// One reconcile, with what it decided on record: tests call it without a queue.
     pub async fn reconcile(&self, key: &K) -> Result<Next, Error> {
         let report = Report::new(self.name, &self.decisions, self.clock.now());
-        let outcome = self.reconciler.reconcile_boxed(key, &report).await;
+        let reconcile = self.reconciler.reconcile_boxed(key, &report);
+        let (mut outcome, writes) = client::writes::noted(reconcile).await;
+        if let Some(hold) = self.repeats.note(key, &writes) {
+            outcome = Err(self.held(key, &report, &hold));
+        }
         match &outcome {
             // Waiting for our own writes is no failure, and says nothing about the decision.
             Err(Error::Stale { .. }) => {}
@@ -260,6 +280,27 @@ impl<K: LoopKey> Controller<K> {
             Ok(_) => report.conclude(None),
         }
         outcome
+    }
+
+    /// A key that has to wait because the controller undoes what it does to it: said in the log, by an event, by the
+    /// decision on record, and counted.
+    fn held(&self, key: &K, report: &Report<'_>, hold: &Hold) -> Error {
+        let why = hold.to_string();
+        warn!(controller = self.name, %key, why, "reconcile undoes itself");
+        if let Some(recorder) = &self.recorder {
+            for object in report.objects() {
+                let message = format!("Controller {} {why}", self.name);
+                let object = ObjectRef::from(&object);
+                recorder.event(
+                    &object,
+                    EventType::Warning,
+                    "ReconcileUndoesItself",
+                    message,
+                );
+            }
+        }
+        let wait = hold.wait;
+        Error::Undoes { why, wait }
     }
 
     /// Puts the key back into the queue, or not, by how its reconcile went.
@@ -289,6 +330,10 @@ impl<K: LoopKey> Controller<K> {
                 debug!(controller = self.name, %key, resource, "waits for its own writes");
                 self.queue.add_after(key.clone(), STALE_RETRY);
                 ReconcileResult::Again
+            }
+            Ok(Err(Error::Undoes { wait, .. })) => {
+                self.queue.add_failed_after(key.clone(), wait);
+                ReconcileResult::Undoes
             }
             Ok(Err(Error::Terminal(reason))) => {
                 info!(controller = self.name, %key, reason, "cannot be reconciled until it changes");
@@ -364,6 +409,96 @@ mod tests {
             workers: 3,
             ..Controller::plain("test", queue, Arc::new(Slow::default()), clock)
         }
+    }
+
+    /// Creates a set under another name each time, after it deleted the last one, as fast as it is woken.
+    struct Flapping {
+        client: client::Client,
+        queue: Arc<Queue>,
+        syncs: Mutex<Vec<u64>>,
+    }
+
+    impl Reconcile for Flapping {
+        async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+            let round = self.syncs.lock().len();
+            report.decide(
+                object(),
+                [api::decision::Line::acts(
+                    "Flaps",
+                    "creates a set".to_owned(),
+                )],
+            );
+            let request = |method, path: &str, body: String| {
+                let request = http::Request::builder().method(method).uri(path);
+                self.client
+                    .request(request.body(body.into()).expect("it is a request"))
+            };
+            let gone = format!("/sets/{round}");
+            request("DELETE", &gone, String::new()).await?;
+            let body = format!(r#"{{"metadata":{{"name":"{}"}}}}"#, round + 1);
+            request("POST", "/sets", body).await?;
+            let start = *START.get_or_init(Instant::now);
+            self.syncs.lock().push(start.elapsed().as_secs());
+            // What it wrote wakes it again.
+            self.queue.add(key.clone());
+            Ok(Next::AwaitChange)
+        }
+    }
+
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+
+    fn object() -> api::ObjectId {
+        api::ObjectId {
+            group: "apps".into(),
+            kind: "Deployment".into(),
+            namespace: "ns".into(),
+            name: "web".into(),
+            uid: "u".into(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_that_undoes_itself_waits_and_says_so() {
+        let echo = tower::service_fn(|request: http::Request<bytes::Bytes>| async move {
+            let body = http_body_util::Full::new(request.into_body());
+            let body = http_body_util::BodyExt::map_err(body, |never| match never {});
+            let body = http_body_util::BodyExt::boxed_unsync(body);
+            Ok::<_, client::BoxError>(http::Response::new(body))
+        });
+        let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+        let metrics = Metrics::new();
+        let flapping = Arc::new(Flapping {
+            client: client::Client::new(client::Transport::new(echo)),
+            queue: queue.clone(),
+            syncs: Mutex::default(),
+        });
+        let decisions = Decisions::new();
+        queue.add(Key::new("ns", "web"));
+        let controller = Controller {
+            queue: queue.clone(),
+            reconciler: flapping.clone(),
+            decisions: decisions.clone(),
+            metrics: metrics.controller("test"),
+            ..controller()
+        };
+        let (stopper, stop) = Stop::new();
+        let running = spawn(controller.run(stop));
+        tokio::time::sleep(Duration::from_secs(300)).await;
+        stopper.stop();
+        running.await.unwrap();
+        let syncs = flapping.syncs.lock().clone();
+        assert_eq!(syncs[..9], [0; 9], "some rounds are daily business");
+        assert_eq!(syncs[9..], [1, 3, 7, 15, 31, 63, 123, 183, 243]);
+        let said = decisions.get("test", &Key::new("ns", "web"));
+        let failure = said.last().and_then(|decision| decision.failure.clone());
+        let failure = failure.expect("it is on record");
+        assert!(
+            failure.starts_with("undoes its own writes, last: create /sets/"),
+            "{failure}"
+        );
+        let text = metrics.render();
+        let counted = r#"controller_reconcile_total{controller="test",result="undoes"} 10"#;
+        assert!(text.contains(counted), "{text}");
     }
 
     struct Scripted {

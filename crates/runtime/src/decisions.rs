@@ -257,6 +257,11 @@ impl<'a> Report<'a> {
         self.objects.lock().push(object);
     }
 
+    /// What was decided about so far.
+    pub fn objects(&self) -> Vec<ObjectId> {
+        self.objects.lock().clone()
+    }
+
     /// The reconcile is over; a failure is that of the decisions it made.
     pub fn conclude(self, failure: Option<&str>) {
         for object in self.objects.lock().iter() {

@@ -16,6 +16,7 @@ pub mod mutation;
 pub mod pace;
 pub mod queue;
 pub mod rate_limit;
+mod repeats;
 pub mod slow_start;
 pub mod spawn;
 pub mod stop;

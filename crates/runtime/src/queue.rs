@@ -118,6 +118,15 @@ impl<T: Clone + Eq + Hash + Ord> Queue<T> {
         self.add_after(item, delay);
     }
 
+    /// Adds the item after this delay, as one that has failed.
+    pub fn add_failed_after(&self, item: T, delay: Duration) {
+        if let Some(metrics) = self.metrics.get() {
+            metrics.on_retry();
+        }
+        self.lock().limiter.delay_within(&item, delay);
+        self.add_after(item, delay);
+    }
+
     /// The item is fine again: its next failure starts with the shortest delay.
     pub fn forget(&self, item: &T) {
         if crate::mutation::on("never-forgive") {

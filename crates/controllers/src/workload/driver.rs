@@ -6,8 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::collections::HashMap;
 use api::decision::{Explain, Line};
-use api::{Key, MicroTime, ObjectId, Resource};
+use api::{Key, MicroTime, ObjectId, Resource, Uid};
+use parking_lot::Mutex;
 use runtime::{Context, Error, Expectations, Next, Reconcile, Report, Store};
 use serde::Serialize;
 
@@ -160,6 +162,8 @@ pub struct KeyState {
     pub consistency: Arc<Consistency>,
     pub expectations: Option<Arc<Expectations>>,
     pub throttle: StatusThrottle,
+    /// Objects whose status the server could not find.
+    missing: Mutex<HashMap<Key, Uid>>,
 }
 
 impl KeyState {
@@ -176,6 +180,7 @@ impl KeyState {
     }
 
     fn forget(&self, key: &Key) {
+        self.missing.lock().remove(key);
         self.consistency.forget(key);
         self.throttle.forget(key);
         if let Some(expectations) = &self.expectations {
@@ -207,6 +212,7 @@ impl<W: Workload> Driver<W> {
                 consistency: consistency.clone(),
                 expectations: expectations.cloned(),
                 throttle: StatusThrottle::default(),
+                missing: Mutex::default(),
             }),
             workload: Arc::new(workload),
         };
@@ -238,8 +244,12 @@ impl<W: Workload> Driver<W> {
             true => workload.write_status(state, snapshot, plan, &status).await,
             false => Ok(()),
         };
-        if is_due && written.is_ok() {
-            state.throttle.written(key, now);
+        match &written {
+            Ok(()) if is_due => state.throttle.written(key, now),
+            Err(error) if error.client().is_some_and(client::Error::is_not_found) => {
+                state.missing.lock().insert(key.clone(), self.uid(key));
+            }
+            _ => {}
         }
         let finished = workload.finish(key, snapshot, &outcome).await;
         if let Some(failure) = outcome.into_failure() {
@@ -256,6 +266,37 @@ impl<W: Workload> Driver<W> {
         ]))
     }
 
+    /// An error if the object is gone from the server, though the cache has it: its watch may stand still for long, and
+    /// whatever is created for it meanwhile is garbage. Asked only once the server could not find it.
+    async fn check_missing(&self, key: &Key, object: &W::Object) -> Result<(), Error> {
+        let uid = &object.meta().uid;
+        if self.state.missing.lock().get(key) != Some(uid) {
+            return Ok(());
+        }
+        let found = self
+            .state
+            .client
+            .get_as::<W::Object>(&key.namespace, &key.name);
+        match found.await {
+            Ok(found) if found.meta().uid == *uid => {
+                self.state.missing.lock().remove(key);
+                Ok(())
+            }
+            Err(error) if !error.is_not_found() => Err(error.into()),
+            Ok(_) | Err(_) => Err(Error::Retry(format!(
+                "{} {key} is gone, but its watch has not said so yet",
+                W::Object::TYPE.kind
+            ))),
+        }
+    }
+
+    fn uid(&self, key: &Key) -> Uid {
+        let object = self.objects.get(key);
+        object
+            .map(|object| object.meta().uid.clone())
+            .unwrap_or_default()
+    }
+
     fn since(&self, began: MicroTime) -> Duration {
         self.context.clock.now().since(began)
     }
@@ -270,6 +311,7 @@ impl<W: Workload> Reconcile for Driver<W> {
             workload.forget(key);
             return Ok(Next::AwaitChange);
         };
+        self.check_missing(key, &object).await?;
         if let Some(pods) = workload.may_rest(&object)
             && let Some(wait) = state.throttle.rest(key, pods, self.context.clock.now())
         {

@@ -76,6 +76,12 @@ fn verify_trusted(leaf: &CertificateDer<'_>, now: api::MicroTime) -> Result<(), 
     }
 }
 
+/// When a certificate ends, in Unix seconds.
+pub(super) fn expires(leaf: &CertificateDer<'_>) -> Option<i64> {
+    let (_, certificate) = X509Certificate::from_der(leaf).ok()?;
+    Some(certificate.validity().not_after.timestamp())
+}
+
 /// The attribute that carries a uid in a certificate's subject.
 const UID_ATTRIBUTE: &str = "1.3.6.1.4.1.57683.2";
 

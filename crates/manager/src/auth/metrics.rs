@@ -14,6 +14,24 @@ const DECISION_SECONDS: &[f64] = &[
 
 const REVIEW_SECONDS: &[f64] = &[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0];
 
+/// From now over half an hour to a year.
+const CERTIFICATE_SECONDS: &[f64] = &[
+    0.0,
+    1800.0,
+    3600.0,
+    7200.0,
+    21600.0,
+    43200.0,
+    86400.0,
+    172_800.0,
+    345_600.0,
+    604_800.0,
+    2_592_000.0,
+    7_776_000.0,
+    15_552_000.0,
+    31_104_000.0,
+];
+
 pub(super) struct AuthMetrics {
     pub users: IntCounterVec,
     pub authentication: Outcomes,
@@ -21,6 +39,7 @@ pub(super) struct AuthMetrics {
     pub token_cache: IntCounterVec,
     pub token_reviews: Outcomes,
     pub access_reviews: Outcomes,
+    pub certificate_expiration: HistogramVec,
 }
 
 /// A counter and a histogram with the same label.
@@ -92,6 +111,13 @@ impl AuthMetrics {
                 "Access reviews asked for",
                 "code",
                 REVIEW_SECONDS,
+            ),
+            certificate_expiration: metrics.histogram(
+                "apiserver_client_certificate_expiration_seconds",
+                "How long the certificates of callers are still good.",
+                Alpha,
+                &[],
+                CERTIFICATE_SECONDS,
             ),
         }
     }

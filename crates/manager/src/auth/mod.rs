@@ -100,6 +100,17 @@ impl Auth {
     }
 
     /// Counts what it decides.
+    fn measure_expiration(&self, leaf: &CertificateDer<'_>, now: api::MicroTime) {
+        let Some(metrics) = &self.metrics else { return };
+        if let Some(expires) = certificate::expires(leaf) {
+            let seconds = expires - now.unix_micros() / 1_000_000;
+            let family = metrics
+                .certificate_expiration
+                .with_label_values::<&str>(&[]);
+            family.observe(seconds as f64);
+        }
+    }
+
     pub fn measured(mut self, metrics: &runtime::Metrics) -> Auth {
         let families = AuthMetrics::new(metrics);
         let tokens = families.token_reviews.clone();
@@ -167,6 +178,7 @@ impl Auth {
             if let Some(roots) = &settings.client_ca {
                 match certificate::verify(roots, peer, now) {
                     Ok(()) => {
+                        self.measure_expiration(&peer[0], now);
                         let user = certificate::user(&peer[0], self.certificate_uids);
                         return user.map(authenticated).map_err(Denied::Unauthorized);
                     }

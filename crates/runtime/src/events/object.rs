@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use api::{Istr, Meta, Resource, ResourceType, Uid};
+use api::{Istr, Meta, ObjectId, Resource, ResourceType, Uid};
 
 /// Names an object with everything that an event says of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -48,5 +48,24 @@ impl ObjectRef {
     pub fn with_field_path(mut self, path: impl Into<Cow<'static, str>>) -> ObjectRef {
         self.field_path = path.into();
         self
+    }
+}
+
+impl From<&ObjectId> for ObjectRef {
+    /// Every kind that is decided about has a version 1, and events are found by kind, name and uid.
+    fn from(object: &ObjectId) -> ObjectRef {
+        let api_version = match &*object.group {
+            "" => Cow::Borrowed("v1"),
+            group => Cow::Owned(format!("{group}/v1")),
+        };
+        ObjectRef {
+            api_version,
+            kind: object.kind.clone(),
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+            uid: object.uid.clone(),
+            resource_version: 0,
+            field_path: Cow::Borrowed(""),
+        }
     }
 }

@@ -137,15 +137,18 @@ pub enum ReconcileResult {
     /// Failed in a way that only a change of the object can fix.
     Terminal,
     Panicked,
+    /// The controller undoes what it did, again and again: put back with a growing delay.
+    Undoes,
 }
 
 impl ReconcileResult {
-    const ALL: [(ReconcileResult, &'static str); 5] = [
+    const ALL: [(ReconcileResult, &'static str); 6] = [
         (ReconcileResult::Done, "done"),
         (ReconcileResult::Again, "again"),
         (ReconcileResult::Retry, "retry"),
         (ReconcileResult::Terminal, "terminal"),
         (ReconcileResult::Panicked, "panic"),
+        (ReconcileResult::Undoes, "undoes"),
     ];
 }
 
@@ -153,7 +156,7 @@ impl ReconcileResult {
 #[derive(Clone)]
 pub struct ControllerMetrics {
     /// In the order of [`ReconcileResult::ALL`].
-    results: [IntCounter; 5],
+    results: [IntCounter; 6],
     seconds: Histogram,
 }
 

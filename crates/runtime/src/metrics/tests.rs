@@ -153,7 +153,8 @@ fn informer_leader_controller_and_events() {
             controller_reconcile_total{controller="job-controller",result="done"} 0
             controller_reconcile_total{controller="job-controller",result="panic"} 1
             controller_reconcile_total{controller="job-controller",result="retry"} 0
-            controller_reconcile_total{controller="job-controller",result="terminal"} 0"#]],
+            controller_reconcile_total{controller="job-controller",result="terminal"} 0
+            controller_reconcile_total{controller="job-controller",result="undoes"} 0"#]],
     );
     check(
         &metrics,

@@ -82,3 +82,43 @@ async fn a_set_that_was_deleted_meanwhile_adopts_nothing() {
     assert!(error.contains("has just been deleted at"), "{error}");
     assert_eq!(lagging.world.written(), "");
 }
+
+// The watch of sets stands still, and what is created for one that is gone would be garbage.
+#[tokio::test(start_paused = true)]
+async fn a_set_that_is_gone_though_the_cache_has_it_gets_no_more_pods() {
+    let gate = Gate::StaleControllerConsistencyStatefulSet;
+    let lagging = lagging(Gates::default().with(gate, false)).await;
+    let at_once = client::DeleteOptions {
+        propagation: Some(client::Propagation::Background),
+        ..client::DeleteOptions::default()
+    };
+    let (world, sets) = (&lagging.world, &StatefulSet::TYPE);
+    let free = json!({"metadata": {"finalizers": null}});
+    world.patch(sets, "web", free).await;
+    world.delete_with(sets, "web", &at_once).await;
+    assert!(lagging.reconcile("web").await.is_err());
+    let written = lagging.world.written();
+    assert!(
+        written.contains("PUT statefulsets/web/status -> 404"),
+        "{written}"
+    );
+    for _ in 0..3 {
+        let error = lagging.reconcile("web").await.unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "StatefulSet default/web is gone, but its watch has not said so yet"
+        );
+        assert_eq!(lagging.world.written(), "");
+    }
+    // Another one of that name is not the one in the cache, and nothing is done for that one.
+    lagging
+        .world
+        .create(&StatefulSet::TYPE, stateful_set(1))
+        .await;
+    assert!(lagging.reconcile("web").await.is_err());
+    assert_eq!(lagging.world.written(), "");
+    lagging.see::<StatefulSet>("web").await;
+    lagging.see::<Pod>("web-0").await;
+    let _ = lagging.reconcile("web").await;
+    assert_ne!(lagging.world.written(), "", "the new one is looked after");
+}

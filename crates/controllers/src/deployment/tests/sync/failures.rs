@@ -4,6 +4,9 @@ use expect_test::expect;
 use runtime::Next;
 use serde_json::{Value, json};
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 
 /// No more than `hard` of a resource in the namespace.
@@ -236,4 +239,56 @@ async fn a_set_whose_creation_was_never_answered_is_waited_for() {
     let error = lagging.reconcile("web").await.unwrap_err();
     assert!(matches!(error, runtime::Error::Stale { .. }), "{error}");
     assert_eq!(lagging.world.written(), "");
+}
+
+/// Something between the controller and the store changes the template of each set, as a webhook would: no set ever
+/// matches its deployment.
+fn meddling(world: &World, sets: Arc<AtomicUsize>) -> client::Client {
+    let server = world.server.transport();
+    let meddle = tower::service_fn(move |mut request: http::Request<bytes::Bytes>| {
+        let is_set = request.uri().path().ends_with("/replicasets");
+        if request.method() == http::Method::POST && is_set {
+            sets.fetch_add(1, Ordering::Relaxed);
+            let mut set: Value = serde_json::from_slice(request.body()).unwrap();
+            set["spec"]["template"]["metadata"]["annotations"] = json!({"injected": "yes"});
+            *request.body_mut() = set.to_string().into();
+        }
+        tower::ServiceExt::oneshot(server.clone(), request)
+    });
+    client::Client::new(client::Transport::new(meddle))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_whose_sets_never_match_does_not_spin() {
+    let mut world = World::new().await;
+    let created = Arc::new(AtomicUsize::new(0));
+    let context = runtime::Context {
+        client: meddling(&world, created.clone()),
+        ..world.context()
+    };
+    let deployments = controller(&context, 5);
+    world.run(deployments.run(world.stop()));
+    world.start().await;
+    let mut flapping = deployment(0);
+    flapping["spec"]["revisionHistoryLimit"] = json!(0);
+    world.create(&Deployment::TYPE, flapping).await;
+    tokio::time::sleep(std::time::Duration::from_secs(300)).await;
+    let sets = created.load(Ordering::Relaxed);
+    // It was more than a thousand in each second.
+    assert!((40..400).contains(&sets), "{sets} sets in five minutes");
+    let events = world.events().await.join("\n");
+    assert!(events.contains("ReconcileUndoesItself"), "{events}");
+    let why = context
+        .decisions
+        .get("test-controller", &Key::new("default", "web"));
+    let failures: Vec<_> = why
+        .iter()
+        .filter_map(|decision| decision.failure.clone())
+        .collect();
+    assert!(
+        failures
+            .iter()
+            .any(|text| text.starts_with("undoes its own writes")),
+        "{failures:?}"
+    );
 }

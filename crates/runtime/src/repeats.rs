@@ -1,0 +1,325 @@
+//! Controllers that undo themselves: noticed by what they write, and slowed down.
+//!
+//! A controller whose view of an object differs from the server's (a default that it does not know, a field that
+//! admission takes away) creates, finds that it has to delete, and creates again, as fast as the server answers. The
+//! loop counts such rounds by key: deleting what was created a moment ago and creating again, making the very same
+//! change once more, or creating one object after the other under ever new names. Few of them are daily business; many in a short time make the key wait, longer with each round
+//! that follows.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use client::writes::{Verb, Write};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::controller::LoopKey;
+use crate::lru::Lru;
+
+/// The recent writes of each key of one loop.
+pub(crate) struct Repeats<K> {
+    keys: Mutex<Lru<K, History>>,
+}
+
+/// A key that has to wait, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    pub(crate) wait: Duration,
+    pub(crate) rounds: u32,
+    /// The write that came again.
+    pub(crate) write: String,
+}
+
+#[derive(Default)]
+struct History {
+    /// How many syncs have written.
+    syncs: u64,
+    /// What was created lately, and by which sync, oldest first.
+    created: VecDeque<(Instant, u64, String, bool)>,
+    /// What was changed lately, with how often it was the same.
+    changed: VecDeque<(Instant, String, u64)>,
+    /// Something that was created lately has been deleted.
+    is_undone: bool,
+    rounds: VecDeque<Instant>,
+    /// How often it was made to wait in a row.
+    strikes: u32,
+    held_until: Option<Instant>,
+}
+
+/// Keys that wrote lately; those of quiet ones are forgotten.
+const KEYS: usize = 4096;
+
+/// What is remembered of each.
+const WRITES: usize = 64;
+
+/// So many rounds within this time are no coincidence: users do not change their minds so often.
+const ROUNDS: usize = 8;
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// Syncs that create something under a name of their own, one after the other: a StatefulSet does so when it starts
+/// pods in order, but not so many so soon.
+const NAMING_SYNCS: usize = 48;
+
+/// The first wait, doubled with each round that follows, and the longest: whoever fixes the cause sees an effect soon.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+impl<K: LoopKey> Repeats<K> {
+    pub(crate) fn new() -> Repeats<K> {
+        Repeats {
+            keys: Mutex::new(Lru::new(KEYS)),
+        }
+    }
+
+    /// How long a key still has to wait.
+    pub(crate) fn wait(&self, key: &K) -> Option<Duration> {
+        let keys = self.keys.lock();
+        let until = keys.peek(key)?.held_until?;
+        let wait = until.saturating_duration_since(Instant::now());
+        (!wait.is_zero()).then_some(wait)
+    }
+
+    /// Takes down what a sync of a key wrote; says if it has to wait.
+    pub(crate) fn note(&self, key: &K, writes: &[Write]) -> Option<Hold> {
+        if writes.is_empty() {
+            return None;
+        }
+        let mut keys = self.keys.lock();
+        let history = keys.get_or_insert(key.clone(), History::default);
+        let now = Instant::now();
+        history.forget_before(now);
+        history.syncs += 1;
+        let mut again = None;
+        for write in writes {
+            if history.is_round(now, write) {
+                history.rounds.push_back(now);
+                again = Some(write);
+            }
+        }
+        let write = again?;
+        let is_held = history.strikes > 0 || history.rounds.len() >= ROUNDS;
+        is_held.then(|| history.hold(now, write))
+    }
+}
+
+impl History {
+    /// What is long ago counts no more. A key that went on without a round is on good terms again.
+    fn forget_before(&mut self, now: Instant) {
+        // While a key waits nothing happens: what it did before counts as if it had not.
+        let waited = match self.strikes {
+            0 => Duration::ZERO,
+            _ => LONGEST_WAIT,
+        };
+        let is_past = |at: &Instant| now.duration_since(*at) > WINDOW + waited;
+        while self.rounds.front().is_some_and(is_past) {
+            self.rounds.pop_front();
+        }
+        while self.created.front().is_some_and(|(at, ..)| is_past(at)) {
+            self.created.pop_front();
+        }
+        while self.changed.front().is_some_and(|(at, ..)| is_past(at)) {
+            self.changed.pop_front();
+        }
+        let since_hold = self
+            .held_until
+            .map(|until| now.saturating_duration_since(until));
+        if since_hold.is_some_and(|since| since > WINDOW + waited) {
+            (self.strikes, self.held_until) = (0, None);
+        }
+    }
+
+    /// Whether a write is one more round of the same.
+    fn is_round(&mut self, now: Instant, write: &Write) -> bool {
+        match write.verb {
+            Verb::Create => {
+                let new = (now, self.syncs, write.path.clone(), write.is_named);
+                push(&mut self.created, new);
+                let is_undone = std::mem::take(&mut self.is_undone);
+                is_undone || (write.is_named && self.naming_syncs(&write.path) >= NAMING_SYNCS)
+            }
+            Verb::Delete => {
+                self.is_undone |= self
+                    .created
+                    .iter()
+                    .any(|(_, _, path, _)| *path == write.path);
+                false
+            }
+            Verb::Change => {
+                let same = |(_, path, content): &(Instant, String, u64)| {
+                    *path == write.path && *content == write.content
+                };
+                let is_known = self.changed.iter().any(same);
+                push(&mut self.changed, (now, write.path.clone(), write.content));
+                is_known
+            }
+        }
+    }
+
+    /// How many syncs have created something under a name of their own beside this.
+    fn naming_syncs(&self, path: &str) -> usize {
+        let collection = |path: &str| path.rfind('/').unwrap_or(0);
+        let beside = |other: &str| other[..collection(other)] == path[..collection(path)];
+        let named = self
+            .created
+            .iter()
+            .filter(|(_, _, other, is_named)| *is_named && beside(other));
+        let mut syncs: Vec<u64> = named.map(|(_, sync, ..)| *sync).collect();
+        syncs.dedup();
+        syncs.len()
+    }
+
+    fn hold(&mut self, now: Instant, write: &Write) -> Hold {
+        let doubled = FIRST_WAIT.saturating_mul(1 << self.strikes.min(10));
+        let wait = doubled.min(LONGEST_WAIT);
+        self.strikes += 1;
+        self.held_until = Some(now + wait);
+        let verb = match write.verb {
+            Verb::Create => "create",
+            Verb::Change => "change",
+            Verb::Delete => "delete",
+        };
+        Hold {
+            wait,
+            rounds: u32::try_from(self.rounds.len()).unwrap_or(u32::MAX),
+            write: format!("{verb} {}", write.path),
+        }
+    }
+}
+
+fn push<T>(kept: &mut VecDeque<T>, item: T) {
+    if kept.len() >= WRITES {
+        kept.pop_front();
+    }
+    kept.push_back(item);
+}
+
+impl std::fmt::Display for Hold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Hold {
+            wait,
+            rounds,
+            write,
+        } = self;
+        write!(
+            f,
+            "undoes its own writes, last: {write} (round {rounds} within {}s); waits {}s",
+            WINDOW.as_secs(),
+            wait.as_secs()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(verb: Verb, path: &str, content: u64) -> Write {
+        Write {
+            verb,
+            path: path.to_owned(),
+            content,
+            is_named: false,
+        }
+    }
+
+    fn create(name: u32) -> Write {
+        write(Verb::Create, &format!("/sets/{name}"), 0)
+    }
+
+    fn delete(name: u32) -> Write {
+        write(Verb::Delete, &format!("/sets/{name}"), 0)
+    }
+
+    async fn later(millis: u64) {
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_creates_and_deletes_in_turn_waits_longer_each_time() {
+        let repeats = Repeats::new();
+        let mut waits = Vec::new();
+        for round in 0..20 {
+            if let Some(wait) = repeats.wait(&"a") {
+                later(u64::try_from(wait.as_millis()).unwrap()).await;
+            }
+            // Another name each time, as with a collision count.
+            assert_eq!(repeats.note(&"a", &[delete(round)]), None);
+            waits.extend(
+                repeats
+                    .note(&"a", &[create(round + 1)])
+                    .map(|hold| hold.wait.as_secs()),
+            );
+            later(1).await;
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60]);
+        assert!(repeats.wait(&"b").is_none(), "others go on");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn daily_business_goes_on() {
+        let repeats = Repeats::new();
+        for round in 0..200 {
+            // A job: pods come and go, but it does not delete what it just made.
+            assert_eq!(
+                repeats.note(&"job", &[create(round), create(round + 1000)]),
+                None
+            );
+            // A scale-down of young pods, one after the other.
+            assert_eq!(
+                repeats.note(&"job", &[delete(round + 1000)]).map(|_| ()),
+                None
+            );
+            // A status that counts up.
+            let status = write(Verb::Change, "/jobs/a/status", u64::from(round));
+            assert_eq!(repeats.note(&"status", &[status]), None);
+            later(2000).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_change_again_and_again_is_a_round_too() {
+        let repeats = Repeats::new();
+        let status = write(Verb::Change, "/sets/a/status", 7);
+        let held =
+            (0..20).position(|_| repeats.note(&"a", std::slice::from_ref(&status)).is_some());
+        assert_eq!(held, Some(ROUNDS));
+        let hold = repeats.note(&"a", &[status]).unwrap();
+        assert_eq!(
+            hold.to_string(),
+            "undoes its own writes, last: change /sets/a/status (round 9 within 10s); waits 2s"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ever_new_names_are_noticed_and_many_at_once_are_not() {
+        let repeats = Repeats::new();
+        let named = |name| Write {
+            is_named: true,
+            ..create(name)
+        };
+        let many: Vec<Write> = (0..500).map(named).collect();
+        assert_eq!(repeats.note(&"parallel", &many), None);
+        let held = (0..100).position(|name| repeats.note(&"a", &[named(name)]).is_some());
+        assert_eq!(held, Some(NAMING_SYNCS + ROUNDS - 2));
+        // Pods under names of the server's choice are a job's daily business.
+        assert!((0..100).all(|name| repeats.note(&"job", &[create(name)]).is_none()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_behaves_again_is_forgiven() {
+        let repeats = Repeats::new();
+        let status = |content| write(Verb::Change, "/sets/a/status", content);
+        for _ in 0..=ROUNDS {
+            repeats.note(&"a", &[status(1)]);
+        }
+        assert_eq!(repeats.wait(&"a"), Some(FIRST_WAIT));
+        later(80_000).await;
+        assert_eq!(repeats.wait(&"a"), None);
+        assert_eq!(repeats.note(&"a", &[status(2)]), None);
+        assert_eq!(
+            repeats.note(&"a", &[status(2)]),
+            None,
+            "the first round of another count"
+        );
+    }
+}
