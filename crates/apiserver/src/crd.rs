@@ -7,6 +7,7 @@ mod approval;
 mod checks;
 mod definition;
 pub(crate) mod lifecycle;
+pub(crate) mod rules;
 pub(crate) mod structural;
 
 pub(crate) use checks::validate;
@@ -29,6 +30,8 @@ pub struct CustomVersion {
     pub scale: Option<ScalePaths>,
     /// `deprecationWarning`, or the default sentence when the version is deprecated.
     pub deprecation_warning: Option<String>,
+    /// `x-kubernetes-validations`, compiled when an object is first checked.
+    pub rules: rules::CompiledRules,
     /// Every `pattern` of the schema, compiled.
     pub patterns: BTreeMap<String, Regex>,
 }

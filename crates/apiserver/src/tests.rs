@@ -13,6 +13,7 @@ mod hostile;
 mod nodes;
 mod privileges;
 mod reopened;
+mod rules;
 mod usage;
 mod verbs;
 mod watch;
