@@ -8,6 +8,7 @@ mod checks;
 mod definition;
 pub(crate) mod lifecycle;
 mod patterns;
+pub(crate) mod rules;
 pub(crate) mod structural;
 
 pub(crate) use checks::validate;
@@ -30,6 +31,8 @@ pub struct CustomVersion {
     pub scale: Option<ScalePaths>,
     /// `deprecationWarning`, or the default sentence when the version is deprecated.
     pub deprecation_warning: Option<String>,
+    /// `x-kubernetes-validations`, compiled when an object is first checked.
+    pub rules: rules::CompiledRules,
     /// Every `pattern` of the definition, compiled.
     pub patterns: BTreeMap<String, Regex>,
 }

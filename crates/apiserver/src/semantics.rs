@@ -324,10 +324,34 @@ pub(crate) fn validate_create(kind: &Kind, value: &Value) -> Vec<Cause> {
 /// What only custom kinds and their definitions are checked for.
 fn check_schema(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<Cause> {
     match kind.custom() {
-        Some(version) => structural::validate(version, value),
+        Some(version) => check_custom(version, value, old),
         None if is_definition(kind) => crd::validate(value, old),
         None => Vec::new(),
     }
+}
+
+/// The schema first; rules only where they can rely on it.
+fn check_custom(version: &CustomVersion, value: &Value, old: Option<&Value>) -> Vec<Cause> {
+    const BLOCKING: [&str; 4] = [
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    ];
+    let mut causes = structural::validate(version, value);
+    if !version.rules.any(&version.schema) {
+        return causes;
+    }
+    if causes
+        .iter()
+        .any(|cause| BLOCKING.contains(&cause.reason.as_str()))
+    {
+        let why = "Invalid value: \"null\": some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+        causes.push(Cause::new("<nil>", "FieldValueInvalid", why));
+    } else {
+        causes.extend(crd::rules::validate(version, value, old).causes);
+    }
+    causes
 }
 
 pub(crate) fn is_definition(kind: &Kind) -> bool {

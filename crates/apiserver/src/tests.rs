@@ -14,6 +14,7 @@ mod hostile;
 mod nodes;
 mod privileges;
 mod reopened;
+mod rules;
 mod usage;
 mod verbs;
 mod watch;

@@ -120,6 +120,11 @@ impl Decl {
         self
     }
 
+    /// The fewest bytes that a value takes.
+    pub fn min_size(&self) -> u64 {
+        self.min
+    }
+
     pub fn cel_type(&self) -> Type {
         match &self.kind {
             Kind::Dyn | Kind::IntOrString => Type::Dyn,

@@ -416,6 +416,7 @@ fn decision(controller: &str, object: &ObjectId, at: MicroTime, lines: &[Line]) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use runtime::Report;
 
     fn item(namespace: &str, json: &str) -> Item {
         Item {
@@ -512,16 +513,17 @@ mod tests {
             uid: api::Uid::default(),
         };
         let line = || Line::acts("ScalesUp", "scales web-1 up");
-        decisions.record("deployment-controller", &web, at(1), [line()]);
+        Report::new("deployment-controller", &decisions, at(1)).decide(web.clone(), [line()]);
         assert!(feed.inner.lock().pending_decisions.is_empty());
         feed.activate(decisions.about(|_, _| true), at(2));
-        decisions.record("deployment-controller", &web, at(2), [line()]);
+        Report::new("deployment-controller", &decisions, at(2)).decide(web.clone(), [line()]);
         feed.flush(at(2));
         assert!(
             feed.subscribe(at(2)).history.is_empty(),
             "it belongs to the beginning"
         );
-        decisions.record("deployment-controller", &web, at(3), [line(), line()]);
+        Report::new("deployment-controller", &decisions, at(3))
+            .decide(web.clone(), [line(), line()]);
         feed.flush(at(4));
         let snapshot = feed.subscribe(at(4));
         assert_eq!(snapshot.base.decisions.len(), 1);

@@ -140,7 +140,7 @@ pub struct Controller<K = Key> {
     pub waits_for: Vec<Synced>,
     pub metrics: ControllerMetrics,
     pub decisions: Decisions,
-    pub(crate) repeats: Repeats<K>,
+    pub repeats: Repeats<K>,
     /// Who tells users of a controller that undoes itself.
     pub recorder: Option<Recorder>,
     pub clock: Clock,

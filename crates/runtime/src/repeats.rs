@@ -17,7 +17,7 @@ use crate::controller::LoopKey;
 use crate::lru::Lru;
 
 /// The recent writes of each key of one loop.
-pub(crate) struct Repeats<K> {
+pub struct Repeats<K> {
     keys: Mutex<Lru<K, History>>,
 }
 
@@ -57,8 +57,9 @@ const ROUNDS: usize = 8;
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Syncs that create something under a name of their own, one after the other: a StatefulSet does so when it starts
-/// pods in order, but not so many so soon.
+/// pods in order, but each has to become ready first, even where time runs sixty times as fast.
 const NAMING_SYNCS: usize = 48;
+const NAMING_WINDOW: Duration = Duration::from_millis(500);
 
 /// The first wait, doubled with each round that follows, and the longest: whoever fixes the cause sees an effect soon.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -135,7 +136,7 @@ impl History {
                 let new = (now, self.syncs, write.path.clone(), write.is_named);
                 push(&mut self.created, new);
                 let is_undone = std::mem::take(&mut self.is_undone);
-                is_undone || (write.is_named && self.naming_syncs(&write.path) >= NAMING_SYNCS)
+                is_undone || (write.is_named && self.naming_syncs(now, &write.path) >= NAMING_SYNCS)
             }
             Verb::Delete => {
                 self.is_undone |= self
@@ -155,13 +156,14 @@ impl History {
         }
     }
 
-    /// How many syncs have created something under a name of their own beside this.
-    fn naming_syncs(&self, path: &str) -> usize {
+    /// How many syncs have just created something under a name of their own beside this.
+    fn naming_syncs(&self, now: Instant, path: &str) -> usize {
         let collection = |path: &str| path.rfind('/').unwrap_or(0);
         let beside = |other: &str| other[..collection(other)] == path[..collection(path)];
         let named = self
             .created
             .iter()
+            .filter(|(at, ..)| now.duration_since(*at) <= NAMING_WINDOW)
             .filter(|(_, _, other, is_named)| *is_named && beside(other));
         let mut syncs: Vec<u64> = named.map(|(_, sync, ..)| *sync).collect();
         syncs.dedup();
@@ -301,6 +303,10 @@ mod tests {
         assert_eq!(repeats.note(&"parallel", &many), None);
         let held = (0..100).position(|name| repeats.note(&"a", &[named(name)]).is_some());
         assert_eq!(held, Some(NAMING_SYNCS + ROUNDS - 2));
+        for name in 0..200 {
+            assert_eq!(repeats.note(&"ordered", &[named(name)]), None);
+            later(20).await;
+        }
         // Pods under names of the server's choice are a job's daily business.
         assert!((0..100).all(|name| repeats.note(&"job", &[create(name)]).is_none()));
     }

@@ -2,7 +2,7 @@
 
 use super::lifecycle::is_built_in;
 use super::patterns::Patterns;
-use super::{CustomVersion, approval, structural};
+use super::{CustomVersion, approval, rules, structural};
 use crate::fields::{at, text};
 use crate::status::Cause;
 use api::syntax;
@@ -19,7 +19,7 @@ pub(crate) fn validate(definition: &Value, old: Option<&Value>) -> Vec<Cause> {
         // It never changes afterwards.
         group(&mut faults, definition);
     }
-    versions(&mut faults, definition);
+    versions(&mut faults, definition, old);
     if at(definition, "spec.conversion.strategy") == "Webhook" {
         let why =
             "Unsupported value: \"Webhook\": this server converts between versions with None only";
@@ -152,7 +152,7 @@ fn group(faults: &mut Faults, definition: &Value) {
     }
 }
 
-fn versions(faults: &mut Faults, definition: &Value) {
+fn versions(faults: &mut Faults, definition: &Value, old: Option<&Value>) {
     let versions = at(definition, "spec.versions")
         .as_array()
         .map(Vec::as_slice)
@@ -197,8 +197,14 @@ fn versions(faults: &mut Faults, definition: &Value) {
                 "must be object at the root",
             );
         } else {
+            let before = faults.0.len();
             metadata(faults, &schema_base, schema);
             structure(faults, &schema_base, schema);
+            // Rules are looked at once the schema itself is right: their types come from it.
+            if faults.0.len() == before {
+                let old = old.map(|old| at(old, "spec.versions"));
+                faults.0.extend(rules::verify(&schema_base, schema, old));
+            }
         }
         scale(faults, &base, &version["subresources"]["scale"]);
         columns(faults, &base, &version["additionalPrinterColumns"]);

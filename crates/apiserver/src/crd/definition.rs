@@ -165,6 +165,7 @@ fn custom_version(definition: &Value, version: &Value) -> CustomVersion {
         deprecation_warning: (version["deprecated"] == true)
             .then(|| warning.unwrap_or_else(default_warning)),
         patterns: BTreeMap::new(),
+        rules: Default::default(),
         schema,
         storage_schema: versions(definition)
             .iter()

@@ -197,24 +197,8 @@ async fn warned(server: &Server, path: &str, body: Value) -> (u16, Vec<String>) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_and_webhooks_are_kept_and_said_to_have_no_effect() {
+async fn webhooks_are_kept_and_said_to_have_no_effect() {
     let server = Server::new();
-    let mut ruled = definition();
-    let rules = json!([{"rule": "self.size < 5", "message": "too large"}]);
-    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
-    ruled.pointer_mut(schema).unwrap()["x-kubernetes-validations"] = rules.clone();
-    let (code, warnings) = warned(&server, CRDS, ruled).await;
-    assert_eq!((code, warnings.len()), (201, 1), "{warnings:?}");
-    assert!(
-        warnings[0].contains("spec.versions[v1]: x-kubernetes-validations are not evaluated"),
-        "{warnings:?}"
-    );
-    let (_, kept) = server.get(&format!("{CRDS}/widgets.example.com")).await;
-    let kept = kept.pointer(&format!("{schema}/x-kubernetes-validations"));
-    assert_eq!(kept, Some(&rules));
-    let (code, created) = server.post(WIDGETS, widget("a", 9)).await;
-    assert_eq!(code, 201, "{created}");
-
     let group = "/apis/admissionregistration.k8s.io/v1";
     let path = format!("{group}/validatingwebhookconfigurations");
     let hook = json!({"metadata": {"name": "a"}, "webhooks": [{"name": "a.example.com", "sideEffects": "None",

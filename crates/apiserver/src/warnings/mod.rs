@@ -20,7 +20,11 @@ const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 /// The warnings for an object that is created, or that replaces `old`.
 pub fn of(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
     let mut said = Vec::new();
-    if kind.custom().is_some() {
+    if let Some(version) = kind.custom() {
+        // What rules find wrong and nobody has touched is only spoken of.
+        if let Some(old) = old {
+            said = crate::crd::rules::validate(version, new, Some(old)).warnings;
+        }
         return said;
     }
     if let Some(path) = kind.pod_template() {
