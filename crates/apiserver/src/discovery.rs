@@ -3,6 +3,7 @@
 use crate::Body;
 use crate::documents::{Document, Made};
 use crate::kinds::{Kind, Registry, Subresource, Verbs};
+use crate::rest::query::Query;
 use crate::rest::{RequestInfo, response};
 use crate::server::Shared;
 use crate::status::Status;
@@ -48,7 +49,7 @@ pub(crate) fn answer(
     match parts.as_slice() {
         ["version"] => Ok(response::value(200, &version())),
         ["healthz" | "livez" | "readyz", rest @ ..] => {
-            Ok(health(parts[0], rest, info.query.has("verbose")))
+            Ok(health(shared, parts[0], rest, &info.query))
         }
         ["metrics"] => Ok(response::typed(
             200,
@@ -97,18 +98,45 @@ fn version() -> Value {
     })
 }
 
-fn health(endpoint: &str, rest: &[&str], verbose: bool) -> Response<Body> {
+/// `/livez` says whether a restart would help, which it does not when the disk is full; `/readyz` and `/healthz` say
+/// whether the server can do its work.
+fn health(shared: &Shared, endpoint: &str, rest: &[&str], query: &Query) -> Response<Body> {
     const CHECKS: [&str; 3] = ["ping", "log", "storage"];
+    let shortage = match endpoint {
+        "livez" => None,
+        _ => shared.store.shortage(),
+    };
+    let is_excluded = |check: &str| query.all("exclude").any(|excluded| excluded == check);
+    let fails = |check: &str| check == "storage" && shortage.is_some();
     match rest {
-        [] if verbose => {
-            let mut text: String = CHECKS
+        [] => {
+            let mut text = String::new();
+            for check in CHECKS {
+                // UPSTREAM: why is in the log, not for everyone.
+                text.push_str(&match check {
+                    check if is_excluded(check) => format!("[+]{check} excluded: ok\n"),
+                    check if fails(check) => format!("[-]{check} failed: reason withheld\n"),
+                    check => format!("[+]{check} ok\n"),
+                });
+            }
+            if CHECKS
                 .iter()
-                .map(|check| format!("[+]{check} ok\n"))
-                .collect();
+                .any(|check| fails(check) && !is_excluded(check))
+            {
+                let why = shortage.unwrap_or_default();
+                tracing::warn!(check = endpoint, why, "The storage check failed");
+                text.push_str(&format!("{endpoint} check failed\n"));
+                return response::text(500, text);
+            }
+            if !query.has("verbose") {
+                return response::text(200, "ok");
+            }
             text.push_str(&format!("{endpoint} check passed\n"));
             response::text(200, text)
         }
-        [] => response::text(200, "ok"),
+        [check] if fails(check) => {
+            response::text(500, "internal server error: no room on the disk\n")
+        }
         [check] if CHECKS.contains(check) => response::text(200, "ok"),
         _ => nothing_here(),
     }

@@ -16,6 +16,7 @@ mod discovery;
 mod documents;
 mod embed;
 mod fields;
+mod http_log;
 mod inspect;
 pub mod kinds;
 mod metrics;

@@ -3,6 +3,7 @@
 
 use crate::Body;
 use crate::auth::Identity;
+use crate::http_log::Line;
 use crate::pki::{Pki, PkiError};
 use crate::rest::{MAX_BODY, response};
 use crate::server::ApiServer;
@@ -19,6 +20,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -83,6 +85,9 @@ pub async fn serve(
 ) -> Result<(), PkiError> {
     let acceptor = TlsAcceptor::from(pki.server_config(&server.shared().clock)?);
     server.publish_authority(&pki.ca_certificate).await;
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!("Serving securely on {address}");
+    }
     let connections = Connections::new(limits);
     let (stop, stopping) = watch::channel(false);
     let port = Port {
@@ -99,15 +104,19 @@ pub async fn serve(
             () = &mut shutdown => break,
             accepted = listener.accept() => accepted,
         };
-        let Ok((stream, peer)) = accepted else {
-            // Out of file descriptors, or the peer is gone: make room, and try again a little later.
-            connections.make_room();
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of file descriptors, or the peer is gone: make room, and try again a little later.
+                tracing::warn!(%error, "A connection could not be accepted");
+                connections.make_room();
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
         };
         let (port, acceptor) = (port.clone(), acceptor.clone());
         let seat = connections.seat(peer.ip());
-        (spawner.0)(Box::pin(connection(port, acceptor, stream, seat)));
+        (spawner.0)(Box::pin(connection(port, acceptor, stream, peer, seat)));
     }
     drop(port);
     stop.send_replace(true);
@@ -116,7 +125,13 @@ pub async fn serve(
     Ok(())
 }
 
-async fn connection(port: Port, acceptor: TlsAcceptor, stream: TcpStream, seat: Seat) {
+async fn connection(
+    port: Port,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    peer: SocketAddr,
+    seat: Seat,
+) {
     // Answers are small and waited for: do not hold them back.
     let _ = stream.set_nodelay(true);
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream));
@@ -125,8 +140,16 @@ async fn connection(port: Port, acceptor: TlsAcceptor, stream: TcpStream, seat: 
         handshake = handshake => handshake,
         () = seat.closing() => return,
     };
-    let Ok(Ok(stream)) = stream else {
-        return;
+    let stream = match stream {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            tracing::debug!("TLS handshake error from {peer}: {error}");
+            return;
+        }
+        Err(_) => {
+            tracing::debug!("TLS handshake error from {peer}: it took too long");
+            return;
+        }
     };
     let certificates = stream.get_ref().1.peer_certificates();
     let certificate = certificates
@@ -142,7 +165,9 @@ async fn connection(port: Port, acceptor: TlsAcceptor, stream: TcpStream, seat: 
         async move {
             let in_flight = seat.begin();
             let date = port.server.now().to_http_date();
+            let line = Line::begin(&request, peer);
             let (mut response, room) = port.answer(request, certificate, &seat).await;
+            line.end(response.status().as_u16());
             // Whoever asks how old something is must count from here: time may pass faster than on the wall.
             if let Ok(date) = HeaderValue::try_from(date) {
                 response.headers_mut().insert(DATE, date);

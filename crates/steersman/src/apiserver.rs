@@ -11,6 +11,7 @@ use apiserver::pki::Pki;
 use apiserver::serve::{Limits, Spawner, default_limits, serve};
 use apiserver::{ApiServer, Options, Storage};
 use clap::Args;
+use manager::logging::{Logging, LoggingOptions};
 use runtime::{Stop, Task};
 use tokio::net::TcpListener;
 
@@ -42,9 +43,25 @@ pub(crate) struct Arguments {
     /// Write an administrator's kubeconfig here once the server is ready
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
+    /// How much to log; 4 adds a line for each request
+    #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
+    v: u32,
+    /// Another -v for parts of the program: patterns of files with a level each, such as "rest*=6"
+    #[arg(long, value_name = "PATTERN=N,...")]
+    vmodule: Option<String>,
+    /// How to log: text or json
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
+    logging_format: String,
 }
 
 pub(crate) fn main(arguments: Arguments) -> Result<()> {
+    let logging = Logging::install(&arguments.logging()?, runtime::clock::wall());
+    let ended = serve_until_stopped(arguments);
+    logging.writer.flush();
+    ended
+}
+
+fn serve_until_stopped(arguments: Arguments) -> Result<()> {
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -52,6 +69,20 @@ pub(crate) fn main(arguments: Arguments) -> Result<()> {
 }
 
 impl Arguments {
+    /// The flags mean what they mean to the controller manager.
+    fn logging(&self) -> Result<LoggingOptions> {
+        let mut flags = vec![
+            format!("--v={}", self.v),
+            format!("--logging-format={}", self.logging_format),
+        ];
+        flags.extend(
+            self.vmodule
+                .iter()
+                .map(|value| format!("--vmodule={value}")),
+        );
+        Ok(LoggingOptions::from_arguments(flags)?)
+    }
+
     fn limits(&self) -> Limits {
         let mut limits = default_limits();
         if let Some(total) = self.max_connections {
