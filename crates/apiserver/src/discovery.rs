@@ -47,7 +47,7 @@ pub(crate) fn answer(
         return Err(crate::rest::not_allowed());
     }
     match parts.as_slice() {
-        ["version"] => Ok(response::value(200, &version())),
+        ["version"] => Ok(response::ordered(200, &version())),
         ["healthz" | "livez" | "readyz", rest @ ..] => {
             Ok(health(shared, parts[0], rest, &info.query))
         }
@@ -62,11 +62,11 @@ pub(crate) fn answer(
         }
         ["api"] if wants_aggregated(headers) => Ok(aggregated(shared, registry, 0, headers)),
         ["apis"] if wants_aggregated(headers) => Ok(aggregated(shared, registry, 1, headers)),
-        ["api"] => Ok(response::value(
+        ["api"] => Ok(response::ordered(
             200,
             &json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses(shared)}),
         )),
-        ["apis"] => Ok(response::value(
+        ["apis"] => Ok(response::ordered(
             200,
             &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups(registry)}),
         )),
@@ -79,7 +79,7 @@ pub(crate) fn answer(
         ["apis", group, version] if registry.has_group_version(group, version) => {
             Ok(resources(registry, group, version))
         }
-        [] => Ok(response::value(200, &paths(registry))),
+        [] => Ok(response::ordered(200, &paths(registry))),
         ["apis", group, _] if registry.has_group(group) => Err(Status::no_such_path()),
         _ => Ok(nothing_here()),
     }
@@ -238,7 +238,7 @@ fn group_document(registry: &Registry, group: &str) -> Result<Response<Body>, St
     let mut document = group_value(group, versions);
     document["kind"] = json!("APIGroup");
     document["apiVersion"] = json!("v1");
-    Ok(response::value(200, &document))
+    Ok(response::ordered(200, &document))
 }
 
 /// The legacy list of a group version's resources, subresources as entries of their own.
@@ -283,7 +283,7 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Response<Body> 
         // UPSTREAM: the core group's list has never said its version.
         map.remove("apiVersion");
     }
-    response::value(200, &document)
+    response::ordered(200, &document)
 }
 
 /// Says under which version a kind is stored: the same for all versions of it.
@@ -410,7 +410,7 @@ fn aggregated_document(registry: &Registry, core: bool) -> Document {
         })
         .collect();
     let document = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
-    Document::new(document.to_string())
+    Document::new(crate::ordered::print(&document))
 }
 
 /// UPSTREAM: what is the same as for the whole group version is left empty, but not for custom kinds.

@@ -22,6 +22,7 @@ pub mod kinds;
 mod metrics;
 mod opaque;
 mod openapi;
+mod ordered;
 mod parsed;
 mod patch;
 pub mod pki;
