@@ -4,7 +4,7 @@
 use crate::Body;
 use crate::auth::Identity;
 use crate::http_log::Line;
-use crate::pki::{Pki, PkiError};
+use crate::pki::{Live, Pki, PkiError, RELOAD_PERIOD, Shown};
 use crate::rest::{MAX_BODY, response};
 use crate::server::ApiServer;
 use crate::status::Status;
@@ -14,8 +14,8 @@ use connections::{
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::header::{CONNECTION, DATE, HeaderValue};
-use http::{Method, Request, Response};
+use http::header::{AUTHORIZATION, CONNECTION, DATE, HeaderValue};
+use http::{HeaderMap, Method, Request, Response};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use std::collections::BTreeMap;
@@ -27,6 +27,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::block_in_place;
+use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -67,6 +68,14 @@ struct Port {
     long: Arc<Semaphore>,
     executor: Spawner,
     stopping: watch::Receiver<bool>,
+    live: Arc<Live>,
+}
+
+/// Who a client's certificate says that it is.
+#[derive(Clone)]
+struct Certificate {
+    identity: Arc<Identity>,
+    shown: Arc<Shown>,
 }
 
 /// How many connections a server of this process takes, unless it is told.
@@ -83,7 +92,8 @@ pub async fn serve(
     limits: Limits,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), PkiError> {
-    let acceptor = TlsAcceptor::from(pki.server_config(&server.shared().clock)?);
+    let live = Live::new(pki, &server.shared().clock)?;
+    let acceptor = TlsAcceptor::from(live.config()?);
     server.publish_authority(&pki.ca_certificate).await;
     if let Ok(address) = listener.local_addr() {
         tracing::info!("Serving securely on {address}");
@@ -96,12 +106,19 @@ pub async fn serve(
         long: Arc::new(Semaphore::new(LONG_AT_ONCE)),
         executor: spawner.clone(),
         stopping,
+        live,
     };
+    let mut reload = tokio::time::interval(RELOAD_PERIOD);
+    reload.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tokio::pin!(shutdown);
     loop {
         let accepted = tokio::select! {
             biased;
             () = &mut shutdown => break,
+            _ = reload.tick() => {
+                port.live.reload();
+                continue;
+            }
             accepted = listener.accept() => accepted,
         };
         let (stream, peer) = match accepted {
@@ -152,10 +169,13 @@ async fn connection(
         }
     };
     let certificates = stream.get_ref().1.peer_certificates();
-    let certificate = certificates
-        .and_then(|chain| chain.first())
-        .and_then(|leaf| identity_of(leaf))
-        .map(Arc::new);
+    let certificate = certificates.and_then(|chain| {
+        let identity = identity_of(chain.first()?)?;
+        Some(Certificate {
+            identity: Arc::new(identity),
+            shown: Arc::new(port.live.shown(chain)),
+        })
+    });
     if certificate.is_some() {
         seat.known();
     }
@@ -200,14 +220,16 @@ impl Port {
     async fn answer(
         &self,
         request: Request<Incoming>,
-        certificate: Option<Arc<Identity>>,
+        certificate: Option<Certificate>,
         seat: &Seat,
     ) -> (Response<Body>, Room) {
         let (parts, body) = request.into_parts();
         if seat.is_spare() && !connections::is_health(parts.uri.path()) {
             return (too_many_connections(), Room::default());
         }
-        let admitted = self.server.admit(&parts, certificate);
+        let admitted = self
+            .known(certificate, &parts.headers)
+            .and_then(|certificate| self.server.admit(&parts, certificate));
         let identity = match admitted {
             Ok(identity) => identity,
             Err(status) => return (response::status(&status), Room::default()),
@@ -234,6 +256,23 @@ impl Port {
 }
 
 impl Port {
+    /// The user of a certificate that is still good. One that is not is a credential that nobody accepts, not a missing
+    /// one, unless there is a token as well.
+    fn known(
+        &self,
+        certificate: Option<Certificate>,
+        headers: &HeaderMap,
+    ) -> Result<Option<Arc<Identity>>, Status> {
+        match certificate {
+            None => Ok(None),
+            Some(certificate) if self.live.accepts(&certificate.shown) => {
+                Ok(Some(certificate.identity))
+            }
+            Some(_) if headers.contains_key(AUTHORIZATION) => Ok(None),
+            Some(_) => Err(Status::unauthorized()),
+        }
+    }
+
     async fn run<T>(&self, answer: impl Future<Output = T>, is_long: bool) -> T {
         // On one thread there is nowhere else to be.
         let is_alone = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;

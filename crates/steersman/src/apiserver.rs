@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use api::{Clock, Rng};
-use apiserver::pki::Pki;
+use apiserver::pki::{Pki, Validity};
 use apiserver::serve::{Limits, Spawner, default_limits, serve};
 use apiserver::{ApiServer, Options, Storage};
 use clap::Args;
@@ -55,6 +55,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn main(arguments: Arguments) -> Result<()> {
+    api::collections::key_hashes(manager::process::random_seed());
     let logging = Logging::install(&arguments.logging()?, runtime::clock::wall());
     let ended = serve_until_stopped(arguments);
     logging.writer.flush();
@@ -113,6 +114,7 @@ async fn run(arguments: Arguments) -> Result<()> {
         &place,
         listener,
         runtime::clock::wall(),
+        1,
         limits,
         false,
         &stop,
@@ -184,6 +186,7 @@ impl Served {
         place: &Place,
         listener: TcpListener,
         clock: Clock,
+        pace: u32,
         limits: Limits,
         serves_usage: bool,
         stop: &Stop,
@@ -191,14 +194,16 @@ impl Served {
         let rng = Rng::from_seed(manager::process::random_seed());
         let address = listener.local_addr()?;
         let names = vec![address.ip().to_string()];
+        let machine = runtime::clock::wall().now().time();
+        let validity = Validity::new(machine, clock.now().time(), pace);
         let mut options = Options::in_memory(clock, rng);
         let pki = match place {
-            Place::Memory => Pki::generate(&names)?,
+            Place::Memory => Pki::generate(&names, validity)?,
             Place::Dir(dir) => {
                 files::refuse_foreign_dir(dir)?;
                 files::create_private_dir(dir)?;
                 options.storage = Storage::Dir(dir.clone());
-                Pki::load_or_generate(&dir.join("pki"), &names)?
+                Pki::load_or_generate(&dir.join("pki"), &names, validity)?
             }
         };
         // Tokens stay good across restarts because their key is kept with the certificates.

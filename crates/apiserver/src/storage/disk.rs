@@ -190,7 +190,7 @@ impl Durability {
 
 impl Disk {
     /// Ready to commit to what was found; [`Disk::start`] must follow.
-    pub(crate) fn new(reserve: Reserve) -> Disk {
+    pub(super) fn new(reserve: Reserve) -> Disk {
         Disk {
             queue: Arc::new(Queue::default()),
             reserve: Arc::new(reserve),
