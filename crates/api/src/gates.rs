@@ -33,6 +33,8 @@ gates! {
     DeploymentReplicaSetTerminatingReplicas = true,
     HPAConfigurableTolerance = true,
     HPAScaleToZero = false,
+    JobManagedBy = true,
+    JobPodReplacementPolicy = true,
     LogarithmicScaleDown = true,
     MaxUnavailableStatefulSet = false,
     MutableSchedulingDirectivesForSuspendedJobs = true,
@@ -40,6 +42,9 @@ gates! {
     PersistentVolumeClaimUnusedSinceTime = false,
     PodDeletionCost = true,
     PodLevelResources = true,
+    PodObservedGenerationTracking = true,
+    PreferSameTrafficDistribution = true,
+    RecoverVolumeExpansionFailure = true,
     SeparateTaintEvictionController = true,
     StaleControllerConsistencyDaemonSet = true,
     StaleControllerConsistencyJob = true,
@@ -47,6 +52,7 @@ gates! {
     StaleControllerConsistencyStatefulSet = true,
     StatefulSetSemanticRevisionComparison = true,
     TaintTolerationComparisonOperators = false,
+    VolumeAttributesClass = true,
 }
 
 /// Which gates are on. Copied into each controller when it is made.

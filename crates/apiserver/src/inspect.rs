@@ -76,6 +76,7 @@ impl ApiServer {
                 rng,
                 networks: shared.networks.clone(),
                 static_tokens: shared.static_tokens.clone(),
+                continue_key: shared.continue_key.clone(),
                 tokens: Tokens::new(None, shared.tokens.issuer.clone()),
                 rbac: Rbac::default(),
                 metrics: crate::metrics::Metrics::default(),

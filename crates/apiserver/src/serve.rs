@@ -3,7 +3,8 @@
 
 use crate::Body;
 use crate::auth::Identity;
-use crate::pki::{Pki, PkiError};
+use crate::http_log::Line;
+use crate::pki::{Live, Pki, PkiError, RELOAD_PERIOD, Shown};
 use crate::rest::{MAX_BODY, response};
 use crate::server::ApiServer;
 use crate::status::Status;
@@ -13,18 +14,20 @@ use connections::{
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::header::{CONNECTION, DATE, HeaderValue};
-use http::{Method, Request, Response};
+use http::header::{AUTHORIZATION, CONNECTION, DATE, HeaderValue};
+use http::{HeaderMap, Method, Request, Response};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::block_in_place;
+use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -65,6 +68,14 @@ struct Port {
     long: Arc<Semaphore>,
     executor: Spawner,
     stopping: watch::Receiver<bool>,
+    live: Arc<Live>,
+}
+
+/// Who a client's certificate says that it is.
+#[derive(Clone)]
+struct Certificate {
+    identity: Arc<Identity>,
+    shown: Arc<Shown>,
 }
 
 /// How many connections a server of this process takes, unless it is told.
@@ -81,8 +92,12 @@ pub async fn serve(
     limits: Limits,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), PkiError> {
-    let acceptor = TlsAcceptor::from(pki.server_config(&server.shared().clock)?);
+    let live = Live::new(pki, &server.shared().clock)?;
+    let acceptor = TlsAcceptor::from(live.config()?);
     server.publish_authority(&pki.ca_certificate).await;
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!("Serving securely on {address}");
+    }
     let connections = Connections::new(limits);
     let (stop, stopping) = watch::channel(false);
     let port = Port {
@@ -91,23 +106,34 @@ pub async fn serve(
         long: Arc::new(Semaphore::new(LONG_AT_ONCE)),
         executor: spawner.clone(),
         stopping,
+        live,
     };
+    let mut reload = tokio::time::interval(RELOAD_PERIOD);
+    reload.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tokio::pin!(shutdown);
     loop {
         let accepted = tokio::select! {
             biased;
             () = &mut shutdown => break,
+            _ = reload.tick() => {
+                port.live.reload();
+                continue;
+            }
             accepted = listener.accept() => accepted,
         };
-        let Ok((stream, peer)) = accepted else {
-            // Out of file descriptors, or the peer is gone: make room, and try again a little later.
-            connections.make_room();
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of file descriptors, or the peer is gone: make room, and try again a little later.
+                tracing::warn!(%error, "A connection could not be accepted");
+                connections.make_room();
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
         };
         let (port, acceptor) = (port.clone(), acceptor.clone());
         let seat = connections.seat(peer.ip());
-        (spawner.0)(Box::pin(connection(port, acceptor, stream, seat)));
+        (spawner.0)(Box::pin(connection(port, acceptor, stream, peer, seat)));
     }
     drop(port);
     stop.send_replace(true);
@@ -116,7 +142,13 @@ pub async fn serve(
     Ok(())
 }
 
-async fn connection(port: Port, acceptor: TlsAcceptor, stream: TcpStream, seat: Seat) {
+async fn connection(
+    port: Port,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    peer: SocketAddr,
+    seat: Seat,
+) {
     // Answers are small and waited for: do not hold them back.
     let _ = stream.set_nodelay(true);
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream));
@@ -125,14 +157,25 @@ async fn connection(port: Port, acceptor: TlsAcceptor, stream: TcpStream, seat: 
         handshake = handshake => handshake,
         () = seat.closing() => return,
     };
-    let Ok(Ok(stream)) = stream else {
-        return;
+    let stream = match stream {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            tracing::debug!("TLS handshake error from {peer}: {error}");
+            return;
+        }
+        Err(_) => {
+            tracing::debug!("TLS handshake error from {peer}: it took too long");
+            return;
+        }
     };
     let certificates = stream.get_ref().1.peer_certificates();
-    let certificate = certificates
-        .and_then(|chain| chain.first())
-        .and_then(|leaf| identity_of(leaf))
-        .map(Arc::new);
+    let certificate = certificates.and_then(|chain| {
+        let identity = identity_of(chain.first()?)?;
+        Some(Certificate {
+            identity: Arc::new(identity),
+            shown: Arc::new(port.live.shown(chain)),
+        })
+    });
     if certificate.is_some() {
         seat.known();
     }
@@ -142,7 +185,9 @@ async fn connection(port: Port, acceptor: TlsAcceptor, stream: TcpStream, seat: 
         async move {
             let in_flight = seat.begin();
             let date = port.server.now().to_http_date();
+            let line = Line::begin(&request, peer);
             let (mut response, room) = port.answer(request, certificate, &seat).await;
+            line.end(response.status().as_u16());
             // Whoever asks how old something is must count from here: time may pass faster than on the wall.
             if let Ok(date) = HeaderValue::try_from(date) {
                 response.headers_mut().insert(DATE, date);
@@ -175,14 +220,16 @@ impl Port {
     async fn answer(
         &self,
         request: Request<Incoming>,
-        certificate: Option<Arc<Identity>>,
+        certificate: Option<Certificate>,
         seat: &Seat,
     ) -> (Response<Body>, Room) {
         let (parts, body) = request.into_parts();
         if seat.is_spare() && !connections::is_health(parts.uri.path()) {
             return (too_many_connections(), Room::default());
         }
-        let admitted = self.server.admit(&parts, certificate);
+        let admitted = self
+            .known(certificate, &parts.headers)
+            .and_then(|certificate| self.server.admit(&parts, certificate));
         let identity = match admitted {
             Ok(identity) => identity,
             Err(status) => return (response::status(&status), Room::default()),
@@ -209,6 +256,23 @@ impl Port {
 }
 
 impl Port {
+    /// The user of a certificate that is still good. One that is not is a credential that nobody accepts, not a missing
+    /// one, unless there is a token as well.
+    fn known(
+        &self,
+        certificate: Option<Certificate>,
+        headers: &HeaderMap,
+    ) -> Result<Option<Arc<Identity>>, Status> {
+        match certificate {
+            None => Ok(None),
+            Some(certificate) if self.live.accepts(&certificate.shown) => {
+                Ok(Some(certificate.identity))
+            }
+            Some(_) if headers.contains_key(AUTHORIZATION) => Ok(None),
+            Some(_) => Err(Status::unauthorized()),
+        }
+    }
+
     async fn run<T>(&self, answer: impl Future<Output = T>, is_long: bool) -> T {
         // On one thread there is nowhere else to be.
         let is_alone = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;

@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) networks: Networks,
     pub(crate) static_tokens: Vec<StaticToken>,
     pub(crate) tokens: Tokens,
+    /// Seals the tokens by which lists go on.
+    pub(crate) continue_key: ring::hmac::Key,
     pub(crate) rbac: Rbac,
     pub(crate) metrics: crate::metrics::Metrics,
     pub(crate) parsed: crate::parsed::Parsed,
@@ -137,6 +139,7 @@ impl ApiServer {
             rng: options.rng,
             networks: options.networks,
             static_tokens: options.static_tokens,
+            continue_key: continue_key(options.service_account_key.as_deref()),
             tokens: Tokens::new(options.service_account_key, options.issuer),
             rbac: Rbac::default(),
             metrics: crate::metrics::Metrics::default(),
@@ -230,6 +233,15 @@ impl ApiServer {
     ) -> Response<Body> {
         rest::handle(&self.shared, request, identity.into()).await
     }
+}
+
+/// From the key that is kept with the certificates, so that lists go on across restarts. Without one nobody but the same
+/// process has access.
+fn continue_key(service_account_key: Option<&str>) -> ring::hmac::Key {
+    use ring::hmac::{HMAC_SHA256, Key, sign};
+    let label = Key::new(HMAC_SHA256, b"continue tokens of lists");
+    let secret = sign(&label, service_account_key.unwrap_or_default().as_bytes());
+    Key::new(HMAC_SHA256, secret.as_ref())
 }
 
 impl Shared {

@@ -10,6 +10,7 @@ mod delete;
 mod durable;
 mod embed;
 mod eviction;
+mod full_disk;
 mod hostile;
 mod nodes;
 mod privileges;

@@ -285,6 +285,14 @@ impl AuthorizationOptions {
 }
 
 impl LoggingOptions {
+    /// From flags of the command line of another command: `--v=4` and the like, as the manager reads them.
+    pub fn from_arguments(
+        arguments: impl IntoIterator<Item = String>,
+    ) -> Result<LoggingOptions, Errors> {
+        let flags = flags::parse(arguments)?;
+        Ok(LoggingOptions::read(&flags))
+    }
+
     fn read(flags: &Parsed) -> LoggingOptions {
         let json = flags.text("logging-format") == "json";
         let format = if json { "json" } else { "text" };

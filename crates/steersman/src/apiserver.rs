@@ -7,10 +7,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use api::{Clock, Rng};
-use apiserver::pki::Pki;
+use apiserver::pki::{Pki, Validity};
 use apiserver::serve::{Limits, Spawner, default_limits, serve};
 use apiserver::{ApiServer, Options, Storage};
 use clap::Args;
+use manager::logging::{Logging, LoggingOptions};
 use runtime::{Stop, Task};
 use tokio::net::TcpListener;
 
@@ -42,9 +43,26 @@ pub(crate) struct Arguments {
     /// Write an administrator's kubeconfig here once the server is ready
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
+    /// How much to log; 4 adds a line for each request
+    #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
+    v: u32,
+    /// Another -v for parts of the program: patterns of files with a level each, such as "rest*=6"
+    #[arg(long, value_name = "PATTERN=N,...")]
+    vmodule: Option<String>,
+    /// How to log: text or json
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
+    logging_format: String,
 }
 
 pub(crate) fn main(arguments: Arguments) -> Result<()> {
+    api::collections::key_hashes(manager::process::random_seed());
+    let logging = Logging::install(&arguments.logging()?, runtime::clock::wall());
+    let ended = serve_until_stopped(arguments);
+    logging.writer.flush();
+    ended
+}
+
+fn serve_until_stopped(arguments: Arguments) -> Result<()> {
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -52,6 +70,20 @@ pub(crate) fn main(arguments: Arguments) -> Result<()> {
 }
 
 impl Arguments {
+    /// The flags mean what they mean to the controller manager.
+    fn logging(&self) -> Result<LoggingOptions> {
+        let mut flags = vec![
+            format!("--v={}", self.v),
+            format!("--logging-format={}", self.logging_format),
+        ];
+        flags.extend(
+            self.vmodule
+                .iter()
+                .map(|value| format!("--vmodule={value}")),
+        );
+        Ok(LoggingOptions::from_arguments(flags)?)
+    }
+
     fn limits(&self) -> Limits {
         let mut limits = default_limits();
         if let Some(total) = self.max_connections {
@@ -82,6 +114,7 @@ async fn run(arguments: Arguments) -> Result<()> {
         &place,
         listener,
         runtime::clock::wall(),
+        1,
         limits,
         false,
         &stop,
@@ -153,6 +186,7 @@ impl Served {
         place: &Place,
         listener: TcpListener,
         clock: Clock,
+        pace: u32,
         limits: Limits,
         serves_usage: bool,
         stop: &Stop,
@@ -160,14 +194,16 @@ impl Served {
         let rng = Rng::from_seed(manager::process::random_seed());
         let address = listener.local_addr()?;
         let names = vec![address.ip().to_string()];
+        let machine = runtime::clock::wall().now().time();
+        let validity = Validity::new(machine, clock.now().time(), pace);
         let mut options = Options::in_memory(clock, rng);
         let pki = match place {
-            Place::Memory => Pki::generate(&names)?,
+            Place::Memory => Pki::generate(&names, validity)?,
             Place::Dir(dir) => {
                 files::refuse_foreign_dir(dir)?;
                 files::create_private_dir(dir)?;
                 options.storage = Storage::Dir(dir.clone());
-                Pki::load_or_generate(&dir.join("pki"), &names)?
+                Pki::load_or_generate(&dir.join("pki"), &names, validity)?
             }
         };
         // Tokens stay good across restarts because their key is kept with the certificates.

@@ -14,6 +14,7 @@ use manager::{Command, Errors, Options, Process, process};
 use crate::signals;
 
 pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> ExitCode {
+    api::collections::key_hashes(process::random_seed());
     let options = match Options::parse(arguments, program) {
         Ok(Command::Run(options)) => *options,
         Ok(Command::Print(text)) => {

@@ -46,8 +46,28 @@ fn plain(schema: Value) -> Value {
         // A quantity, or a number or percentage.
         map.insert("type".into(), json!("string"));
     }
+    let is_set = |name: &str| map.get(name) == Some(&json!(true));
+    let (nullable, open) = (
+        is_set("nullable"),
+        is_set("x-kubernetes-preserve-unknown-fields"),
+    );
+    if open && let Some(kind) = map.remove("x-kubernetes-group-version-kind") {
+        // UPSTREAM: not even the metadata is described: kubectl would complain of everything else.
+        return json!({"type": "object", "x-kubernetes-group-version-kind": kind});
+    }
+    drop_required_nullables(&mut map);
     for name in ["oneOf", "anyOf", "allOf", "not", "nullable", "default"] {
         map.remove(name);
+    }
+    // UPSTREAM: kubectl takes what is described for all there is, and a list without items for broken.
+    if nullable || open {
+        map.remove("items");
+        map.remove("properties");
+    }
+    let is_type = |name: &str| map.get("type").and_then(Value::as_str) == Some(name);
+    let is_bare_list = is_type("array") && !map.contains_key("items");
+    if nullable || is_bare_list || (open && is_type("object")) {
+        map.remove("type");
     }
     for name in ["items", "additionalProperties"] {
         if let Some(inner) = map.get_mut(name) {
@@ -60,6 +80,24 @@ fn plain(schema: Value) -> Value {
         }
     }
     Value::Object(map)
+}
+
+/// UPSTREAM: v2 cannot say that something may be null, so it may be missing.
+fn drop_required_nullables(map: &mut Map<String, Value>) {
+    let is_nullable = |map: &Map<String, Value>, name: &Value| {
+        let properties = map.get("properties");
+        let property = name
+            .as_str()
+            .and_then(|name| properties.and_then(|held| held.get(name)));
+        property.is_some_and(|property| property["nullable"] == true)
+    };
+    let Some(Value::Array(mut required)) = map.remove("required") else {
+        return;
+    };
+    required.retain(|name| !is_nullable(map, name));
+    if !required.is_empty() {
+        map.insert("required".into(), Value::Array(required));
+    }
 }
 
 /// The document as an `openapi.v2.Document` message. The numbers are those of its definition.
@@ -148,6 +186,30 @@ mod tests {
         let text = document.to_string();
         assert!(!text.contains("\"oneOf\":[") && !text.contains("#/components/"));
         assert!(text.len() > 100_000);
+    }
+
+    // Issue 21, point 20. Upstream: TestCRDRouteParameterBuilder, Test_ConvertJSONSchemaPropsToOpenAPIv2Schema.
+    #[test]
+    fn what_may_hold_unknown_fields_is_not_described() {
+        let open = "x-kubernetes-preserve-unknown-fields";
+        let kinds = json!([{"kind": "Bar"}]);
+        let root = json!({"type": "object", open: true, "x-kubernetes-group-version-kind": kinds,
+            "properties": {"metadata": {"type": "object"}, "a": {"type": "string"}}});
+        assert_eq!(
+            plain(root),
+            json!({"type": "object", "x-kubernetes-group-version-kind": kinds})
+        );
+        let inner = json!({"type": "object", "required": ["a", "b"], "properties": {
+            "a": {"type": "string", "nullable": true},
+            "b": {"type": "object", open: true, "properties": {"c": {"type": "string"}}},
+            "d": {"type": "array", open: true, "items": {"type": "string"}},
+        }});
+        assert_eq!(
+            plain(inner),
+            json!({"type": "object", "required": ["b"], "properties": {
+                "a": {}, "b": {open: true}, "d": {open: true},
+            }})
+        );
     }
 
     #[test]

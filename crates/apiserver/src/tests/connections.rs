@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::auth::{Identity, StaticToken};
-use crate::pki::Pki;
+use crate::pki::{Pki, Validity};
 use crate::serve::{Limits, Spawner, serve};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -34,7 +34,7 @@ async fn port(limits: Limits) -> Port {
         }];
     };
     let Server { server } = Server::with(options);
-    let pki = Pki::generate(&[]).unwrap();
+    let pki = Pki::generate(&[], Validity::for_tests()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let tasks = Arc::new(parking_lot::Mutex::new(Vec::new()));
@@ -129,7 +129,7 @@ async fn half_a_body_is_not_waited_for_long() {
         format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n{BEARER}\r\n{{");
     let mut stream = port.connect("http/1.1").await;
     stream.write_all(head.as_bytes()).await.unwrap();
-    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     tokio::time::pause();
     assert_eq!(
         first_line(&mut stream).await,

@@ -127,6 +127,7 @@ fn parse_speed(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn main(arguments: Arguments) -> Result<()> {
+    api::collections::key_hashes(manager::process::random_seed());
     // What is wrong with the arguments is said before anything is written.
     let setup = Setup::new(&arguments)?;
     if arguments.detach {
@@ -209,6 +210,12 @@ async fn run(arguments: Arguments, setup: Setup, instance: &mut Option<Instance>
         &place,
         listener,
         time.clock.clone(),
+        // As fast as it may ever be made to pass: certificates are good for a year of the wall's time.
+        if time.speed.is_some() {
+            FASTEST as u32
+        } else {
+            1
+        },
         apiserver::serve::default_limits(),
         true,
         &stop,
