@@ -8,7 +8,6 @@ mod controllers;
 mod health;
 mod listener;
 mod pages;
-mod peer;
 mod profile;
 mod router;
 mod tls;

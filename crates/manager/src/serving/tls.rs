@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use connections::AnyClientCertificate;
 use rcgen::{CertificateParams, KeyPair, SanType};
 use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig};
@@ -14,7 +15,6 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tracing::{error, info, warn};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use super::peer::AnyClientCertificate;
 use crate::error::Error;
 use crate::options::ServingOptions;
 use crate::{files, tls_names};

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 
 use http::HeaderMap;
-use rustls_pki_types::CertificateDer;
+use rustls_pki_types::{CertificateDer, UnixTime};
 
-use super::User;
-use super::certificate::{self, Roots};
+use crate::User;
+use crate::certificate::{self, Roots};
 
 /// Which proxies are believed, and which headers they use.
 #[derive(Clone)]
-pub(super) struct RequestHeader {
+pub struct RequestHeader {
     pub roots: Roots,
     pub names: HeaderNames,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct HeaderNames {
+pub struct HeaderNames {
     /// Common names of proxies; empty means any that the CA signed.
     pub allowed: Vec<String>,
     pub username: Vec<String>,
@@ -26,11 +26,11 @@ pub(super) struct HeaderNames {
 }
 
 /// The user that a proxy speaks for; none if the caller does not claim to be a proxy.
-pub(super) fn user(
+pub fn user(
     proxy: &RequestHeader,
     peer: &[CertificateDer<'_>],
     headers: &HeaderMap,
-    now: api::MicroTime,
+    now: UnixTime,
 ) -> Result<Option<User>, String> {
     certificate::verify(&proxy.roots, peer, now)?;
     let name = certificate::common_name(&peer[0]).unwrap_or_default();
