@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::error::{Error, Errors};
-use crate::flags::{self, HelpFacts, NamedCertKey, Parsed};
+use crate::flags::{self, Help, NamedCertKey, Parsed};
 use crate::gates::{EffectiveVersions, FeatureGates};
 use crate::leader_migration::LeaderMigrationConfiguration;
 use crate::selection;
@@ -109,7 +109,7 @@ impl Options {
         I: IntoIterator<Item = S>,
         S: Into<String>,
     {
-        let flags = flags::parse(arguments)?;
+        let flags = flags::table().parse(arguments)?;
         // UPSTREAM: help and version win over whatever else is on the command line.
         if flags.bool("help") {
             return Ok(Command::Print(help(program)));
@@ -174,17 +174,32 @@ fn help(program: &str) -> String {
     let mut not_built: Vec<&str> = missing.map(|one| one.name).collect();
     not_built.sort_unstable();
     let (emulation, compatibility) = EffectiveVersions::help();
-    let facts = HelpFacts {
-        controllers: selection::known_names().join(", "),
-        disabled: selection::disabled_by_default().join(", "),
-        not_built: not_built.join(", "),
-        gates: FeatureGates::help(),
-        emulation,
-        compatibility,
-        ciphers: tls_names::supported_suites().join(", "),
+    let closing = match not_built.is_empty() {
+        true => String::new(),
+        false => format!(
+            "Controllers that this build does not have yet: {}",
+            not_built.join(", ")
+        ),
     };
-    flags::help(program, &facts, 100)
+    let about = Help {
+        program,
+        introduction: INTRODUCTION,
+        facts: vec![
+            ("controllers", selection::known_names().join(", ")),
+            ("disabled", selection::disabled_by_default().join(", ")),
+            ("gates", FeatureGates::help()),
+            ("emulation", emulation),
+            ("compatibility", compatibility),
+            ("ciphers", tls_names::supported_suites().join(", ")),
+        ],
+        closing,
+    };
+    flags::help(flags::table(), &about, 100)
 }
+
+const INTRODUCTION: &str = "Steersman's controller manager runs the control loops that turn the state of a Kubernetes \
+    cluster into the state its objects ask for. It takes the place of kube-controller-manager: same controllers, \
+    same flags, same lease.";
 
 fn read_gates(flags: &Parsed) -> Result<FeatureGates, Vec<Error>> {
     let emulated = flags.list("emulated-version");
