@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         MicroTime::from_unix_micros(i64::try_from(micros).unwrap_or(i64::MAX))
     });
     let seed = u64::try_from(clock.now().unix_micros())?;
-    let mut options = Options::in_memory(clock, Rng::from_seed(seed));
+    let mut options = Options::in_memory(clock.clone(), Rng::from_seed(seed));
     if let Some(dir) = arguments.next() {
         options.storage = Storage::Dir(dir.into());
     }
@@ -32,9 +32,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     private_file::write(kubeconfig.as_ref(), pki.kubeconfig(&url).as_bytes())?;
     let spawner = Spawner::new(|future| drop(tokio::spawn(future)));
     let limits = default_limits();
-    serve(server, listener, &pki, spawner, limits, async {
+    let tls = pki.tls(&clock)?;
+    serve(server, listener, tls, spawner, limits, async {
         drop(tokio::signal::ctrl_c().await)
     })
-    .await?;
+    .await;
     Ok(())
 }

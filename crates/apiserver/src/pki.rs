@@ -1,16 +1,17 @@
 //! The cluster's certificates: an authority, the server's certificate, the administrator's, and the key that
 //! signs service account tokens. Kept in the data directory, or recreated when there is none.
 
+use crate::tls::{Authorities, Tls};
 use api::Clock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use connections::AnyClientCertificate;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::time_provider::TimeProvider;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -131,31 +132,31 @@ impl Pki {
         Ok((client.signed_by(&key, &issuer)?.pem(), key.serialize_pem()))
     }
 
-    /// TLS that shows the server's certificate and accepts, but does not require, clients of the authority. What they
-    /// show must be valid by `clock`: the cluster's time may be ahead of the machine's.
-    pub fn server_config(&self, clock: &Clock) -> Result<Arc<rustls::ServerConfig>, PkiError> {
-        let tls = |error: &dyn std::fmt::Display| PkiError::Tls(error.to_string());
+    /// TLS that shows the server's certificate, and believes clients of the authority. What they show must be valid by
+    /// `clock`: the cluster's time may be ahead of the machine's.
+    pub fn tls(&self, clock: &Clock) -> Result<Tls, PkiError> {
+        let failed = |error: &dyn std::fmt::Display| PkiError::Tls(error.to_string());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut roots = rustls::RootCertStore::empty();
-        for certificate in certificates(&self.ca_certificate)? {
-            roots.add(certificate).map_err(|error| tls(&error))?;
-        }
-        let verifier =
-            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-                .allow_unauthenticated()
-                .build()
-                .map_err(|error| tls(&error))?;
+        let roots = connections::certificate::roots(certificates(&self.ca_certificate)?)
+            .map_err(|error| failed(&error))?;
         let key = PrivateKeyDer::from_pem_slice(self.server_key.as_bytes())
-            .map_err(|error| tls(&error))?;
+            .map_err(|error| failed(&error))?;
         let time = Arc::new(ClusterTime(clock.clone()));
+        let verifier = Arc::new(AnyClientCertificate::new(&provider));
         let mut config = rustls::ServerConfig::builder_with_details(provider, time)
             .with_safe_default_protocol_versions()
-            .map_err(|error| tls(&error))?
+            .map_err(|error| failed(&error))?
             .with_client_cert_verifier(verifier)
             .with_single_cert(certificates(&self.server_certificate)?, key)
-            .map_err(|error| tls(&error))?;
+            .map_err(|error| failed(&error))?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
+        Ok(Tls {
+            config: Arc::new(config),
+            authorities: Authorities {
+                clients: Some((roots, self.ca_certificate.clone())),
+                proxies: None,
+            },
+        })
     }
 
     /// The administrator's kubeconfig for a server at this URL.
@@ -246,11 +247,11 @@ mod tests {
         let found = Pki::load_or_generate(&dir, &[]).unwrap();
         std::fs::remove_file(dir.join("sa.key")).unwrap();
         let after_a_kill = Pki::load_or_generate(&dir, &[]).unwrap();
-        assert!(after_a_kill.server_config(&clock).is_ok());
+        assert!(after_a_kill.tls(&clock).is_ok());
         std::fs::remove_dir_all(&dir).unwrap();
         assert_eq!(made.ca_certificate, found.ca_certificate);
         assert_eq!(made.service_account_key, found.service_account_key);
-        assert!(found.server_config(&clock).is_ok());
+        assert!(found.tls(&clock).is_ok());
         assert!(found.issue_client("someone", &["group"]).is_ok());
     }
 }

@@ -2,11 +2,10 @@
 //! their sender may send them.
 
 use crate::Body;
-use crate::auth::Identity;
-use crate::pki::{Pki, PkiError};
 use crate::rest::{MAX_BODY, response};
 use crate::server::ApiServer;
 use crate::status::Status;
+use crate::tls::{Authorities, Peer, Tls};
 use bytes::Bytes;
 use connections::{
     Bodies, CLOSE_TIMEOUT, Connections, HANDSHAKE_TIMEOUT, Held, Room, Seat, Unread,
@@ -17,7 +16,6 @@ use http::header::{CONNECTION, DATE, HeaderValue};
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +24,6 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::block_in_place;
 use tokio_rustls::TlsAcceptor;
-use x509_parser::prelude::{FromDer, X509Certificate};
 
 pub use connections::Limits;
 
@@ -61,6 +58,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 struct Port {
     server: ApiServer,
+    authorities: Arc<Authorities>,
     bodies: Bodies,
     long: Arc<Semaphore>,
     executor: Spawner,
@@ -76,17 +74,18 @@ pub fn default_limits() -> Limits {
 pub async fn serve(
     server: ApiServer,
     listener: TcpListener,
-    pki: &Pki,
+    tls: Tls,
     spawner: Spawner,
     limits: Limits,
     shutdown: impl Future<Output = ()>,
-) -> Result<(), PkiError> {
-    let acceptor = TlsAcceptor::from(pki.server_config(&server.shared().clock)?);
-    server.publish_authority(&pki.ca_certificate).await;
+) {
+    let acceptor = TlsAcceptor::from(tls.config);
+    server.publish_authorities(&tls.authorities).await;
     let connections = Connections::new(limits);
     let (stop, stopping) = watch::channel(false);
     let port = Port {
         server,
+        authorities: Arc::new(tls.authorities),
         bodies: Bodies::new(MAX_BODIES),
         long: Arc::new(Semaphore::new(LONG_AT_ONCE)),
         executor: spawner.clone(),
@@ -113,7 +112,6 @@ pub async fn serve(
     stop.send_replace(true);
     // A watch that does not end in time is cut off with the process.
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, stop.closed()).await;
-    Ok(())
 }
 
 async fn connection(port: Port, acceptor: TlsAcceptor, stream: TcpStream, seat: Seat) {
@@ -129,20 +127,21 @@ async fn connection(port: Port, acceptor: TlsAcceptor, stream: TcpStream, seat: 
         return;
     };
     let certificates = stream.get_ref().1.peer_certificates();
-    let certificate = certificates
-        .and_then(|chain| chain.first())
-        .and_then(|leaf| identity_of(leaf))
-        .map(Arc::new);
-    if certificate.is_some() {
+    let now = port.server.now().unix();
+    let peer = port
+        .authorities
+        .identify(certificates.unwrap_or_default(), now);
+    if peer.is_known() {
         seat.known();
     }
+    let peer = Arc::new(peer);
     let (answering, seated) = (port.clone(), seat.clone());
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-        let (port, certificate, seat) = (answering.clone(), certificate.clone(), seated.clone());
+        let (port, peer, seat) = (answering.clone(), peer.clone(), seated.clone());
         async move {
             let in_flight = seat.begin();
             let date = port.server.now().to_http_date();
-            let (mut response, room) = port.answer(request, certificate, &seat).await;
+            let (mut response, room) = port.answer(request, &peer, &seat).await;
             // Whoever asks how old something is must count from here: time may pass faster than on the wall.
             if let Ok(date) = HeaderValue::try_from(date) {
                 response.headers_mut().insert(DATE, date);
@@ -175,14 +174,16 @@ impl Port {
     async fn answer(
         &self,
         request: Request<Incoming>,
-        certificate: Option<Arc<Identity>>,
+        peer: &Peer,
         seat: &Seat,
     ) -> (Response<Body>, Room) {
         let (parts, body) = request.into_parts();
         if seat.is_spare() && !connections::is_health(parts.uri.path()) {
             return (too_many_connections(), Room::default());
         }
-        let admitted = self.server.admit(&parts, certificate);
+        let admitted = self
+            .server
+            .admit(&parts, self.authorities.presented(peer, &parts.headers));
         let identity = match admitted {
             Ok(identity) => identity,
             Err(status) => return (response::status(&status), Room::default()),
@@ -247,34 +248,6 @@ fn too_many_connections() -> Response<Body> {
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(CONNECTION, close);
     response
-}
-
-/// The user that a certificate of our authority stands for: its common name, its organizations as groups.
-fn identity_of(certificate: &[u8]) -> Option<Identity> {
-    let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
-    let digest: String = digest
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let subject = certificate.subject();
-    // UPSTREAM: of several names the last one counts.
-    let user = subject.iter_common_name().last()?.as_str().ok()?.to_owned();
-    let mut groups: Vec<String> = subject
-        .iter_organization()
-        .filter_map(|name| name.as_str().ok().map(str::to_owned))
-        .collect();
-    groups.push("system:authenticated".to_owned());
-    Some(Identity {
-        user,
-        groups,
-        extra: BTreeMap::from([(
-            "authentication.kubernetes.io/credential-id".to_owned(),
-            vec![format!("X509SHA256={digest}")],
-        )]),
-        ..Identity::default()
-    })
 }
 
 #[derive(Clone)]

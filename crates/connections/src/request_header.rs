@@ -39,10 +39,11 @@ pub fn user(
             "x509: subject with cn={name} is not in the allowed list"
         ));
     }
-    Ok(read_user(&proxy.names, headers))
+    Ok(read(&proxy.names, headers))
 }
 
-fn read_user(names: &HeaderNames, headers: &HeaderMap) -> Option<User> {
+/// The user that headers name; none if they name nobody. Whoever sent them must be a front proxy.
+pub fn read(names: &HeaderNames, headers: &HeaderMap) -> Option<User> {
     let text = |name: &String| {
         headers
             .get(name.as_str())
@@ -121,7 +122,7 @@ mod tests {
             ..HeaderNames::default()
         };
         let mut headers = HeaderMap::new();
-        assert_eq!(read_user(&names, &headers), None);
+        assert_eq!(read(&names, &headers), None);
         for (name, value) in [
             ("x-remote-user", "bob"),
             ("x-remote-uid", "7"),
@@ -131,7 +132,7 @@ mod tests {
         ] {
             headers.append(name, value.parse().unwrap());
         }
-        let user = read_user(&names, &headers).unwrap();
+        let user = read(&names, &headers).unwrap();
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("bob", "7"));
         assert_eq!(user.groups, ["a", "b"]);
         assert_eq!(user.extra["acme.com/project"], ["p"]);

@@ -46,6 +46,8 @@ pub struct Options {
 pub struct ServingOptions {
     /// None if --secure-port is 0.
     pub address: Option<SocketAddr>,
+    /// The name of the pair in `cert_dir`.
+    pub pair_name: &'static str,
     pub cert_dir: Option<PathBuf>,
     /// Certificate and key.
     pub certificate: Option<(PathBuf, PathBuf)>,
@@ -155,7 +157,7 @@ impl Options {
             master: flags.text("master").to_owned(),
             rate_given: flags.is_given("kube-api-qps") || flags.is_given("kube-api-burst"),
             controller_shutdown_timeout: flags.duration("controller-shutdown-timeout").to_std(),
-            serving: ServingOptions::read(&flags),
+            serving: ServingOptions::read(&flags, "kube-controller-manager"),
             authentication: AuthenticationOptions::read(&flags),
             authorization: AuthorizationOptions::read(&flags),
             metrics,
@@ -201,7 +203,8 @@ const INTRODUCTION: &str = "Steersman's controller manager runs the control loop
     cluster into the state its objects ask for. It takes the place of kube-controller-manager: same controllers, \
     same flags, same lease.";
 
-fn read_gates(flags: &Parsed) -> Result<FeatureGates, Vec<Error>> {
+/// The gates of a component, from the flags that all have.
+pub fn read_gates(flags: &Parsed) -> Result<FeatureGates, Vec<Error>> {
     let emulated = flags.list("emulated-version");
     let versions = EffectiveVersions::from_flags(emulated, flags.list("min-compatibility-version"))
         .map_err(|error| vec![error.into()])?;
@@ -225,13 +228,16 @@ fn read_leader_migration(flags: &Parsed) -> Result<LeaderMigrationConfiguration,
     })
 }
 
-fn path(flags: &Parsed, name: &str) -> Option<PathBuf> {
+/// The file or folder that a flag names.
+pub fn path(flags: &Parsed, name: &str) -> Option<PathBuf> {
     let text = flags.text(name);
     (!text.is_empty()).then(|| PathBuf::from(text))
 }
 
 impl ServingOptions {
-    fn read(flags: &Parsed) -> ServingOptions {
+    /// From the flags that all components with a secure port have. `pair_name` is what the certificate in --cert-dir is
+    /// called.
+    pub fn read(flags: &Parsed, pair_name: &'static str) -> ServingOptions {
         let port = u16::try_from(flags.int("secure-port")).unwrap_or(0);
         let address = flags.ip("bind-address");
         // UPSTREAM: an unspecified IPv4 address listens on both families where the system allows it, but
@@ -240,6 +246,7 @@ impl ServingOptions {
         let sni = flags.list("tls-sni-cert-key").iter();
         ServingOptions {
             address: (port != 0).then(|| SocketAddr::new(address, port)),
+            pair_name,
             cert_dir: path(flags, "cert-dir"),
             certificate: path(flags, "tls-cert-file").zip(path(flags, "tls-private-key-file")),
             sni: sni
@@ -300,7 +307,7 @@ impl AuthorizationOptions {
 }
 
 impl LoggingOptions {
-    fn read(flags: &Parsed) -> LoggingOptions {
+    pub fn read(flags: &Parsed) -> LoggingOptions {
         let json = flags.text("logging-format") == "json";
         let format = if json { "json" } else { "text" };
         let buffer = flags.text(&format!("log-{format}-info-buffer-size"));

@@ -16,8 +16,8 @@ pub use help::{Help, help};
 pub use markdown::{markdown, page};
 pub use parse::{ParseError, Parsed};
 pub use value::{
-    Kind, NamedCertKey, Value, parse_feature_gates, parse_named_cert_key, parse_quantity,
-    parse_vmodule,
+    Kind, NamedCertKey, Value, parse_feature_gates, parse_named_cert_key, parse_port_range,
+    parse_quantity, parse_vmodule,
 };
 
 /// One flag.

@@ -264,6 +264,15 @@ impl Parsed {
         }
     }
 
+    /// An address that may be left out.
+    pub fn optional_ip(&self, name: &str) -> Option<IpAddr> {
+        match self.value(name) {
+            Value::Ip(address) => Some(*address),
+            Value::Text(text) if text.is_empty() => None,
+            _ => wrong_type(name),
+        }
+    }
+
     fn value(&self, name: &str) -> &Value {
         &self.values[self.known(name)]
     }
@@ -439,7 +448,7 @@ mod tests {
     fn every_flag_with_a_wrong_value_is_refused_by_name() {
         for flag in table() {
             let wrong = match flag.kind {
-                Kind::Text => continue,
+                Kind::Text | Kind::Array | Kind::Settings => continue,
                 Kind::List => "\"",
                 Kind::Pairs | Kind::FeatureGates | Kind::NamedCertKey | Kind::VModule => "x",
                 _ => "?",
