@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let seed = u64::try_from(clock.now().unix_micros())?;
     let now = clock.now().time();
-    let mut options = Options::in_memory(clock, Rng::from_seed(seed));
+    let mut options = Options::in_memory(clock.clone(), Rng::from_seed(seed));
     if let Some(dir) = arguments.next() {
         options.storage = Storage::Dir(dir.into());
     }
@@ -33,9 +33,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     private_file::write(kubeconfig.as_ref(), pki.kubeconfig(&url).as_bytes())?;
     let spawner = Spawner::new(|future| drop(tokio::spawn(future)));
     let limits = default_limits();
-    serve(server, listener, &pki, spawner, limits, async {
+    let tls = pki.tls()?;
+    serve(server, listener, tls, spawner, limits, async {
         drop(tokio::signal::ctrl_c().await)
     })
-    .await?;
+    .await;
     Ok(())
 }

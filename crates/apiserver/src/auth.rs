@@ -9,6 +9,8 @@ pub(crate) mod rbac;
 pub(crate) mod rules;
 pub(crate) mod tokens;
 
+pub use rbac::Authorizer;
+
 use std::collections::BTreeMap;
 
 /// Members of this group may do everything, whatever the roles say.

@@ -70,6 +70,7 @@ fn in_cluster(run: impl FnOnce(&admission::Context<'_>)) {
         },
         random: &api::Rng::from_seed(1),
         networks: &Networks::default(),
+        settings: &crate::Settings::default(),
         now: api::MicroTime::default(),
     };
     run(&context);

@@ -77,8 +77,12 @@ impl ApiServer {
                 networks: shared.networks.clone(),
                 static_tokens: shared.static_tokens.clone(),
                 continue_key: shared.continue_key.clone(),
-                tokens: Tokens::new(None, shared.tokens.issuer.clone()),
-                rbac: Rbac::default(),
+                tokens: Tokens::new(
+                    None,
+                    shared.tokens.issuer.clone(),
+                    &shared.settings.service_account_tokens,
+                ),
+                rbac: Rbac::new(shared.settings.authorizers.clone()),
                 metrics: crate::metrics::Metrics::default(),
                 parsed: crate::parsed::Parsed::default(),
                 shapes: crate::apply::Shapes::default(),
@@ -89,6 +93,7 @@ impl ApiServer {
                 mounts: crate::embed::Mounts::default(),
                 advertise: shared.advertise,
                 serves_usage: shared.serves_usage,
+                settings: shared.settings.clone(),
             }),
         };
         reopened.shared.expiry.adopt(&reopened.shared);

@@ -4,12 +4,15 @@
 //! Built-in kinds are data (`kinds/table.txt`); custom ones come and go with their definitions.
 
 mod selectable;
+mod served;
 
 use crate::crd::CustomVersion;
 use api::collections::HashMap;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+
+pub use served::ServedVersions;
 
 type Text = Cow<'static, str>;
 
@@ -224,8 +227,9 @@ impl Default for Registry {
 
 impl Registry {
     /// The built-in kinds, and those of usage where a server says what simulated pods use.
-    pub(crate) fn serving(usage: bool) -> Registry {
+    pub(crate) fn serving(usage: bool, served: &ServedVersions) -> Registry {
         let mut registry = Registry::default();
+        registry.kinds.retain(|kind| served.has(kind));
         if usage {
             let kinds = USAGE.iter().filter_map(|line| parse_line(line));
             kinds.for_each(|kind| registry.insert(kind));

@@ -35,19 +35,23 @@ mod selector;
 mod semantics;
 pub mod serve;
 mod server;
+pub mod settings;
 pub mod status;
 mod storage;
 pub mod strategy;
 pub mod tables;
 #[cfg(test)]
 mod tests;
+mod tls;
 pub mod validation;
 pub mod warnings;
 
 pub use embed::{Handler, RestoreError};
 pub use inspect::Changed;
 pub use server::{ApiServer, Error, Options, Storage};
+pub use settings::Settings;
 pub use storage::{Repaired, repair, stranger};
+pub use tls::{Authorities, Tls};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// A response body: one buffer, or the endless stream of a watch.

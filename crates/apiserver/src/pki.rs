@@ -7,10 +7,11 @@
 mod live;
 mod validity;
 
-pub(crate) use live::{Live, RELOAD_PERIOD, Shown};
+use live::Live;
 use validity::Date;
 pub use validity::Validity;
 
+use crate::tls::Tls;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{
@@ -201,6 +202,11 @@ impl Pki {
     pub fn issue_client(&self, user: &str, groups: &[&str]) -> Result<(String, String), PkiError> {
         let key = KeyPair::generate()?;
         Ok((self.sign_client(user, groups, &key)?, key.serialize_pem()))
+    }
+
+    /// TLS that shows the server's certificate, and believes clients of the authority.
+    pub fn tls(&self) -> Result<Tls, PkiError> {
+        Live::new(self)?.tls()
     }
 
     /// The administrator's kubeconfig for a server at this URL.

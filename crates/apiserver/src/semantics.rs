@@ -210,6 +210,7 @@ impl Context {
             user: &self.identity,
             random: &self.shared.rng,
             networks: &self.shared.networks,
+            settings: &self.shared.settings,
             now: self.shared.clock.now(),
         };
         let request = Request {

@@ -2,23 +2,21 @@
 //! their sender may send them.
 
 use crate::Body;
-use crate::auth::Identity;
 use crate::http_log::Line;
-use crate::pki::{Live, Pki, PkiError, RELOAD_PERIOD, Shown};
 use crate::rest::{MAX_BODY, response};
 use crate::server::ApiServer;
 use crate::status::Status;
+use crate::tls::{Peer, RELOAD_PERIOD, Tls, Trust};
 use bytes::Bytes;
 use connections::{
     Bodies, CLOSE_TIMEOUT, Connections, HANDSHAKE_TIMEOUT, Held, Room, Seat, Unread,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::header::{AUTHORIZATION, CONNECTION, DATE, HeaderValue};
-use http::{HeaderMap, Method, Request, Response};
+use http::header::{CONNECTION, DATE, HeaderValue};
+use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,7 +27,6 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::block_in_place;
 use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
-use x509_parser::prelude::{FromDer, X509Certificate};
 
 pub use connections::Limits;
 
@@ -68,14 +65,7 @@ struct Port {
     long: Arc<Semaphore>,
     executor: Spawner,
     stopping: watch::Receiver<bool>,
-    live: Arc<Live>,
-}
-
-/// Who a client's certificate says that it is.
-#[derive(Clone)]
-struct Certificate {
-    identity: Arc<Identity>,
-    shown: Arc<Shown>,
+    trust: Arc<Trust>,
 }
 
 /// How many connections a server of this process takes, unless it is told.
@@ -87,14 +77,13 @@ pub fn default_limits() -> Limits {
 pub async fn serve(
     server: ApiServer,
     listener: TcpListener,
-    pki: &Pki,
+    tls: Tls,
     spawner: Spawner,
     limits: Limits,
     shutdown: impl Future<Output = ()>,
-) -> Result<(), PkiError> {
-    let live = Live::new(pki, &server.shared().clock)?;
-    let acceptor = TlsAcceptor::from(live.config()?);
-    server.publish_authority(&pki.ca_certificate).await;
+) {
+    let acceptor = TlsAcceptor::from(tls.config);
+    server.publish_authorities(&tls.trust.authorities()).await;
     if let Ok(address) = listener.local_addr() {
         tracing::info!("Serving securely on {address}");
     }
@@ -106,7 +95,7 @@ pub async fn serve(
         long: Arc::new(Semaphore::new(LONG_AT_ONCE)),
         executor: spawner.clone(),
         stopping,
-        live,
+        trust: tls.trust,
     };
     let mut reload = tokio::time::interval(RELOAD_PERIOD);
     reload.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -116,7 +105,9 @@ pub async fn serve(
             biased;
             () = &mut shutdown => break,
             _ = reload.tick() => {
-                port.live.reload();
+                if let Some(reload) = &tls.reload {
+                    reload();
+                }
                 continue;
             }
             accepted = listener.accept() => accepted,
@@ -139,14 +130,13 @@ pub async fn serve(
     stop.send_replace(true);
     // A watch that does not end in time is cut off with the process.
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, stop.closed()).await;
-    Ok(())
 }
 
 async fn connection(
     port: Port,
     acceptor: TlsAcceptor,
     stream: TcpStream,
-    peer: SocketAddr,
+    address: SocketAddr,
     seat: Seat,
 ) {
     // Answers are small and waited for: do not hold them back.
@@ -160,33 +150,29 @@ async fn connection(
     let stream = match stream {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
-            tracing::debug!("TLS handshake error from {peer}: {error}");
+            tracing::debug!("TLS handshake error from {address}: {error}");
             return;
         }
         Err(_) => {
-            tracing::debug!("TLS handshake error from {peer}: it took too long");
+            tracing::debug!("TLS handshake error from {address}: it took too long");
             return;
         }
     };
     let certificates = stream.get_ref().1.peer_certificates();
-    let certificate = certificates.and_then(|chain| {
-        let identity = identity_of(chain.first()?)?;
-        Some(Certificate {
-            identity: Arc::new(identity),
-            shown: Arc::new(port.live.shown(chain)),
-        })
-    });
-    if certificate.is_some() {
+    let now = port.server.now().unix();
+    let peer = port.trust.identify(certificates.unwrap_or_default(), now);
+    if peer.is_known() {
         seat.known();
     }
+    let peer = Arc::new(peer);
     let (answering, seated) = (port.clone(), seat.clone());
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-        let (port, certificate, seat) = (answering.clone(), certificate.clone(), seated.clone());
+        let (port, peer, seat) = (answering.clone(), peer.clone(), seated.clone());
         async move {
             let in_flight = seat.begin();
             let date = port.server.now().to_http_date();
-            let line = Line::begin(&request, peer);
-            let (mut response, room) = port.answer(request, certificate, &seat).await;
+            let line = Line::begin(&request, address);
+            let (mut response, room) = port.answer(request, &peer, &seat).await;
             line.end(response.status().as_u16());
             // Whoever asks how old something is must count from here: time may pass faster than on the wall.
             if let Ok(date) = HeaderValue::try_from(date) {
@@ -220,16 +206,17 @@ impl Port {
     async fn answer(
         &self,
         request: Request<Incoming>,
-        certificate: Option<Certificate>,
+        peer: &Peer,
         seat: &Seat,
     ) -> (Response<Body>, Room) {
         let (parts, body) = request.into_parts();
         if seat.is_spare() && !connections::is_health(parts.uri.path()) {
             return (too_many_connections(), Room::default());
         }
+        let now = self.server.now().unix();
         let admitted = self
-            .known(certificate, &parts.headers)
-            .and_then(|certificate| self.server.admit(&parts, certificate));
+            .server
+            .admit(&parts, self.trust.presented(peer, &parts.headers, now));
         let identity = match admitted {
             Ok(identity) => identity,
             Err(status) => return (response::status(&status), Room::default()),
@@ -256,23 +243,6 @@ impl Port {
 }
 
 impl Port {
-    /// The user of a certificate that is still good. One that is not is a credential that nobody accepts, not a missing
-    /// one, unless there is a token as well.
-    fn known(
-        &self,
-        certificate: Option<Certificate>,
-        headers: &HeaderMap,
-    ) -> Result<Option<Arc<Identity>>, Status> {
-        match certificate {
-            None => Ok(None),
-            Some(certificate) if self.live.accepts(&certificate.shown) => {
-                Ok(Some(certificate.identity))
-            }
-            Some(_) if headers.contains_key(AUTHORIZATION) => Ok(None),
-            Some(_) => Err(Status::unauthorized()),
-        }
-    }
-
     async fn run<T>(&self, answer: impl Future<Output = T>, is_long: bool) -> T {
         // On one thread there is nowhere else to be.
         let is_alone = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
@@ -311,34 +281,6 @@ fn too_many_connections() -> Response<Body> {
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(CONNECTION, close);
     response
-}
-
-/// The user that a certificate of our authority stands for: its common name, its organizations as groups.
-fn identity_of(certificate: &[u8]) -> Option<Identity> {
-    let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
-    let digest: String = digest
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let subject = certificate.subject();
-    // UPSTREAM: of several names the last one counts.
-    let user = subject.iter_common_name().last()?.as_str().ok()?.to_owned();
-    let mut groups: Vec<String> = subject
-        .iter_organization()
-        .filter_map(|name| name.as_str().ok().map(str::to_owned))
-        .collect();
-    groups.push("system:authenticated".to_owned());
-    Some(Identity {
-        user,
-        groups,
-        extra: BTreeMap::from([(
-            "authentication.kubernetes.io/credential-id".to_owned(),
-            vec![format!("X509SHA256={digest}")],
-        )]),
-        ..Identity::default()
-    })
 }
 
 #[derive(Clone)]

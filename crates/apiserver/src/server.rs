@@ -1,13 +1,15 @@
 //! The server as a value: open it, call it.
 
 use crate::admission::Networks;
-use crate::auth::authenticate::{authenticate, bearer};
+use crate::auth::authenticate::{Presented, authenticate, bearer};
 use crate::auth::rbac::Rbac;
 use crate::auth::tokens::Tokens;
 use crate::auth::{Identity, StaticToken};
 use crate::kinds::Registry;
+use crate::settings::Settings;
 use crate::status::Status;
 use crate::storage::{Store, TableKey};
+use crate::tls::Authorities;
 use crate::{Body, BoxError, Transport, rest};
 use api::{Clock, Rng, Time};
 use bytes::Bytes;
@@ -35,7 +37,7 @@ pub struct Options {
     pub track_fields: bool,
     /// Bearer tokens that are known from the start.
     pub static_tokens: Vec<StaticToken>,
-    /// PEM of the ECDSA key that signs service account tokens; without one a new key is made.
+    /// PEM of the key that signs service account tokens; without one a new key is made.
     pub service_account_key: Option<String>,
     /// The issuer and default audience of service account tokens.
     pub issuer: String,
@@ -45,6 +47,8 @@ pub struct Options {
     pub networks: Networks,
     /// Whether it says what simulated pods and nodes use, as a metrics server would.
     pub serves_usage: bool,
+    /// What kube-apiserver's flags choose.
+    pub settings: Settings,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +88,7 @@ pub(crate) struct Shared {
     /// Where clients reach the server, if it is known.
     pub(crate) advertise: Option<(std::net::IpAddr, u16)>,
     pub(crate) serves_usage: bool,
+    pub(crate) settings: Settings,
 }
 
 impl Options {
@@ -103,6 +108,7 @@ impl Options {
             advertise: None,
             networks: Networks::default(),
             serves_usage: false,
+            settings: Settings::default(),
         }
     }
 }
@@ -110,7 +116,8 @@ impl Options {
 impl ApiServer {
     pub fn open(options: Options) -> Result<ApiServer, Error> {
         let capacity = options.event_log_capacity;
-        let mut registry = Registry::serving(options.serves_usage);
+        let settings = options.settings;
+        let mut registry = Registry::serving(options.serves_usage, &settings.served);
         let store = match options.storage {
             Storage::InMemory => Store::in_memory(capacity),
             Storage::Dir(path) => {
@@ -125,7 +132,11 @@ impl ApiServer {
                     let kinds = crate::crd::lifecycle::own_kinds(&definition);
                     Some((row.key.as_str().into(), row.revision, kinds))
                 });
-                registry = crate::crd::lifecycle::registry_from(options.serves_usage, definitions);
+                registry = crate::crd::lifecycle::registry_from(
+                    options.serves_usage,
+                    &settings.served,
+                    definitions,
+                );
                 let kind_of =
                     |table: &TableKey| registry.iter().find(|kind| kind.storage == *table).cloned();
                 Store::on_disk(found, capacity, kind_of)
@@ -140,8 +151,12 @@ impl ApiServer {
             networks: options.networks,
             static_tokens: options.static_tokens,
             continue_key: continue_key(options.service_account_key.as_deref()),
-            tokens: Tokens::new(options.service_account_key, options.issuer),
-            rbac: Rbac::default(),
+            tokens: Tokens::new(
+                options.service_account_key,
+                options.issuer,
+                &settings.service_account_tokens,
+            ),
+            rbac: Rbac::new(settings.authorizers.clone()),
             metrics: crate::metrics::Metrics::default(),
             parsed: crate::parsed::Parsed::default(),
             shapes: crate::apply::Shapes::default(),
@@ -152,6 +167,7 @@ impl ApiServer {
             mounts: crate::embed::Mounts::default(),
             advertise: options.advertise,
             serves_usage: options.serves_usage,
+            settings,
         };
         let server = ApiServer {
             shared: Arc::new(shared),
@@ -166,18 +182,21 @@ impl ApiServer {
         let (server, admin) = (self.clone(), Arc::new(Identity::admin()));
         Transport::new(tower::service_fn(move |request: Request<Bytes>| {
             // Trusted, unless they show a token: then they are its user.
-            let is_trusted = matches!(bearer(request.headers()), Ok(None));
-            let answer = server.handle_remote(request, is_trusted.then(|| admin.clone()));
+            let presented = match bearer(request.headers()) {
+                Ok(None) => Presented::Identity(admin.clone()),
+                _ => Presented::Nothing,
+            };
+            let answer = server.handle_remote(request, presented);
             answer.map(Ok::<_, BoxError>)
         }))
     }
 
-    /// Publishes who signs client certificates, where controller managers and extension servers look for it.
-    pub(crate) async fn publish_authority(&self, certificate: &str) {
+    /// Publishes who vouches for clients, where controller managers and extension servers look for it.
+    pub(crate) async fn publish_authorities(&self, authorities: &Authorities) {
         let body = serde_json::json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
-            "data": {"client-ca-file": certificate},
+            "data": authorities.published(),
         });
         let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
         let apply = Request::builder()
@@ -188,18 +207,18 @@ impl ApiServer {
         if let Ok(request) = apply {
             let status = self.handle(request, Identity::admin()).await.status();
             if !status.is_success() {
-                tracing::warn!(%status, "the certificate authority could not be published");
+                tracing::warn!(%status, "the certificate authorities could not be published");
             }
         }
     }
 
-    /// Answers a request that came over the network, with the user of its client certificate if it had one.
+    /// Answers a request of whoever its connection says that it comes from.
     pub(crate) fn handle_remote(
         &self,
         request: Request<Bytes>,
-        certificate: Option<Arc<Identity>>,
+        presented: Presented,
     ) -> impl Future<Output = Response<Body>> + Send + use<> {
-        match authenticate(&self.shared, certificate, request.headers()) {
+        match authenticate(&self.shared, presented, request.headers()) {
             Ok(identity) => Either::Left(rest::handle(&self.shared, request, identity)),
             Err(status) => Either::Right(ready(rest::response::status(&status))),
         }
@@ -209,9 +228,9 @@ impl ApiServer {
     pub(crate) fn admit(
         &self,
         parts: &Parts,
-        certificate: Option<Arc<Identity>>,
+        presented: Presented,
     ) -> Result<Arc<Identity>, Status> {
-        let identity = authenticate(&self.shared, certificate, &parts.headers)?;
+        let identity = authenticate(&self.shared, presented, &parts.headers)?;
         rest::admit(&self.shared, parts, identity.clone())?;
         Ok(identity)
     }

@@ -38,7 +38,6 @@ pub mod oracle;
 pub mod persistent_volume_binder;
 pub mod pod_certificate_request_cleaner;
 pub mod pod_gc;
-mod private_key;
 pub mod pv_protection;
 pub mod pvc_protection;
 pub mod replicaset;

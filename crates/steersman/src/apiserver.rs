@@ -11,10 +11,12 @@ use apiserver::pki::{Pki, Validity};
 use apiserver::serve::{Limits, Spawner, default_limits, serve};
 use apiserver::{ApiServer, Options, Storage};
 use clap::Args;
+use envtest::controllers::ServerKeys;
 use manager::logging::{Logging, LoggingOptions};
 use runtime::{Stop, Task};
 use tokio::net::TcpListener;
 
+use crate::kube_apiserver::CONTROLLERS;
 use crate::{files, signals};
 
 #[derive(Args)]
@@ -40,6 +42,9 @@ pub(crate) struct Arguments {
     /// How many of them one address may have [default: half of them]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     max_connections_per_peer: Option<u32>,
+    /// Which controllers to run in this process, as in kube-controller-manager's --controllers; none by default
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    controllers: Vec<String>,
     /// Write an administrator's kubeconfig here once the server is ready
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
@@ -84,6 +89,24 @@ impl Arguments {
         Ok(LoggingOptions::from_arguments(flags)?)
     }
 
+    /// The controllers of the command line, or else of the environment.
+    fn manager(&self) -> Result<Option<Box<manager::Options>>> {
+        let from_environment = || {
+            let list = std::env::var(CONTROLLERS).unwrap_or_default();
+            list.split(',').map(|name| name.trim().to_owned()).collect()
+        };
+        let mut names = match self.controllers.is_empty() {
+            true => from_environment(),
+            false => self.controllers.clone(),
+        };
+        names.retain(|name| !name.is_empty());
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let options = envtest::controllers::options(&names, &[], "steersman apiserver");
+        Ok(Some(options?))
+    }
+
     fn limits(&self) -> Limits {
         let mut limits = default_limits();
         if let Some(total) = self.max_connections {
@@ -98,6 +121,7 @@ impl Arguments {
 
 async fn run(arguments: Arguments) -> Result<()> {
     let limits = arguments.limits();
+    let manager = arguments.manager()?;
     let (stop, _signals) = signals::stop_on_signal();
     let place = Place::choose(arguments.data_dir, arguments.in_memory)?;
     if arguments.repair {
@@ -122,8 +146,20 @@ async fn run(arguments: Arguments) -> Result<()> {
     if let Some(path) = &arguments.kubeconfig {
         files::write_private(path, &served.kubeconfig())?;
     }
+    let controllers = manager.map(|options| {
+        let rng = Rng::from_seed(manager::process::random_seed());
+        let decisions = runtime::Decisions::new();
+        let clock = runtime::clock::wall();
+        let keys = served.keys();
+        let manager =
+            envtest::controllers::manager(&options, &served.server, keys, &clock, &rng, decisions);
+        runtime::spawn(manager.run(None, stop.clone()))
+    });
     println!("serving the Kubernetes API at {}", served.url);
     stop.stopped().await;
+    if let Some(controllers) = controllers {
+        let _ = controllers.await;
+    }
     served.finish().await;
     Ok(())
 }
@@ -196,7 +232,7 @@ impl Served {
         let names = vec![address.ip().to_string()];
         let machine = runtime::clock::wall().now().time();
         let validity = Validity::new(machine, clock.now().time(), pace);
-        let mut options = Options::in_memory(clock, rng);
+        let mut options = Options::in_memory(clock.clone(), rng);
         let pki = match place {
             Place::Memory => Pki::generate(&names, validity)?,
             Place::Dir(dir) => {
@@ -211,14 +247,11 @@ impl Served {
         options.advertise = Some((address.ip(), address.port()));
         options.serves_usage = serves_usage;
         let server = ApiServer::open(options)?;
-        let (serving, keys, stop) = (server.clone(), pki.clone(), stop.clone());
+        let tls = pki.tls()?;
+        let (serving, stop) = (server.clone(), stop.clone());
         let task = runtime::spawn(async move {
             let spawner = Spawner::new(|connection| runtime::spawn(connection).detach());
-            if let Err(error) =
-                serve(serving, listener, &keys, spawner, limits, stop.stopped()).await
-            {
-                tracing::error!(%error, "the API server has stopped");
-            }
+            serve(serving, listener, tls, spawner, limits, stop.stopped()).await;
         });
         Ok(Served {
             server,
@@ -226,6 +259,15 @@ impl Served {
             pki,
             task,
         })
+    }
+
+    /// What controllers in the same process need of it.
+    pub(crate) fn keys(&self) -> ServerKeys {
+        ServerKeys {
+            root_ca: Some(self.pki.ca_certificate.clone()),
+            service_account_key: Some(self.pki.service_account_key.clone()),
+            client_ca: Some((self.pki.ca_certificate.clone(), self.pki.ca_key.clone())),
+        }
     }
 
     pub(crate) fn kubeconfig(&self) -> String {

@@ -47,7 +47,7 @@ fn check(arguments: &[&str], expected: &[&str]) {
 /// Text that a flag of this kind cannot be, if there is any.
 fn wrong_type(kind: Kind) -> Option<&'static str> {
     match kind {
-        Kind::Text | Kind::List => None,
+        Kind::Text | Kind::List | Kind::Array | Kind::Settings => None,
         Kind::NamedCertKey => Some(":"),
         Kind::FeatureGates => Some("AllAlpha=perhaps"),
         _ => Some("n/a"),

@@ -13,6 +13,7 @@ mod limits;
 mod namespace;
 mod networking;
 mod node_restriction;
+mod plugins;
 mod pod_security;
 mod pods;
 mod quota;
@@ -34,11 +35,13 @@ pub(crate) use allocation::{
 pub use allocation::{Networks, released_by_deletion};
 pub(crate) use namespace::check_lifecycle;
 pub(crate) use node_restriction::check as check_node;
+pub use plugins::{Plugin, PluginError, Plugins, names as plugin_names};
 pub(crate) use pods::place_of;
 pub(crate) use quota::recount as recount_quotas;
 
 use crate::auth::Identity;
 use crate::kinds::{self, Kind, Subresource};
+use crate::settings::Settings;
 use crate::status::{Status, Subject};
 
 /// Read access to the state that a write is about to change.
@@ -56,6 +59,7 @@ pub struct Context<'a> {
     pub user: &'a Identity,
     pub random: &'a api::Rng,
     pub networks: &'a Networks,
+    pub settings: &'a Settings,
     pub now: api::MicroTime,
 }
 
@@ -104,6 +108,7 @@ pub fn mutate(
     old: Option<&Value>,
 ) -> Result<(), Status> {
     namespace::check_lifecycle(context, request)?;
+    let on = |plugin| context.settings.plugins.has(plugin);
     let creating = request.operation == Operation::Create && request.subresource.is_none();
     // UPSTREAM: a pod gets its service account first.
     if !(creating && request.is("", "Pod")) {
@@ -112,40 +117,78 @@ pub fn mutate(
     if request.operation == Operation::Delete {
         return Ok(());
     }
+    let updating = request.operation == Operation::Update && request.subresource.is_none();
     match (&*request.kind.group, &*request.kind.kind) {
-        ("", "Pod") if creating => {
-            limits::set_defaults(context, request, object);
-            service_account::admit(context, request, object)?;
-            node_restriction::check(context, request, object, old)?;
-            pods::set_priority(context, request, object)?;
-            pods::add_default_tolerations(object);
-            pods::apply_runtime_class(context, request, object)?;
-            pods::label_topology(context, object);
+        ("", "Pod") if creating => mutate_new_pod(context, request, object, old)?,
+        ("", "Pod") if updating => {
+            if on(Plugin::AlwaysPullImages) {
+                plugins::pull_always(object);
+            }
+            if on(Plugin::DefaultTolerationSeconds) {
+                pods::add_default_tolerations(context, object);
+            }
         }
-        ("", "Pod") if request.operation == Operation::Update && request.subresource.is_none() => {
-            pods::add_default_tolerations(object);
+        ("", "Node") if creating && on(Plugin::TaintNodesByCondition) => {
+            pods::taint_new_node(object)
         }
-        ("", "Node") if creating => pods::taint_new_node(object),
         ("", "PersistentVolumeClaim") if creating => {
-            storage::set_default_class(context, object);
-            storage::protect(object, "kubernetes.io/pvc-protection");
+            if on(Plugin::DefaultStorageClass) {
+                storage::set_default_class(context, object);
+            }
+            if on(Plugin::StorageObjectInUseProtection) {
+                storage::protect(object, "kubernetes.io/pvc-protection");
+            }
         }
-        ("", "PersistentVolume") if creating => {
+        ("", "PersistentVolume") if creating && on(Plugin::StorageObjectInUseProtection) => {
             storage::protect(object, "kubernetes.io/pv-protection")
         }
-        ("storage.k8s.io", "VolumeAttributesClass") if creating => {
+        ("storage.k8s.io", "VolumeAttributesClass")
+            if creating && on(Plugin::StorageObjectInUseProtection) =>
+        {
             storage::protect(object, "kubernetes.io/vac-protection")
         }
         ("", "Service") if request.subresource.is_none() => {
             allocation::allocate(context, request, object, old)?
         }
-        ("networking.k8s.io", "Ingress") if creating => {
+        ("networking.k8s.io", "Ingress") if creating && on(Plugin::DefaultIngressClass) => {
             networking::set_default_class(context, object)
         }
         ("certificates.k8s.io", "CertificateSigningRequest") if creating => {
             certificates::record_user(context, object)
         }
         _ => {}
+    }
+    Ok(())
+}
+
+fn mutate_new_pod(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    pod: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    let on = |plugin| context.settings.plugins.has(plugin);
+    if on(Plugin::LimitRanger) {
+        limits::set_defaults(context, request, pod);
+    }
+    if on(Plugin::ServiceAccount) {
+        service_account::admit(context, request, pod)?;
+    }
+    node_restriction::check(context, request, pod, old)?;
+    if on(Plugin::AlwaysPullImages) {
+        plugins::pull_always(pod);
+    }
+    if on(Plugin::Priority) {
+        pods::set_priority(context, request, pod)?;
+    }
+    if on(Plugin::DefaultTolerationSeconds) {
+        pods::add_default_tolerations(context, pod);
+    }
+    if on(Plugin::RuntimeClass) {
+        pods::apply_runtime_class(context, request, pod)?;
+    }
+    if on(Plugin::PodTopologyLabels) {
+        pods::label_topology(context, pod);
     }
     Ok(())
 }
@@ -157,7 +200,11 @@ pub fn review(
     object: &Value,
     old: Option<&Value>,
 ) -> Result<Verdict, Status> {
+    let on = |plugin| context.settings.plugins.has(plugin);
     let mut verdict = Verdict::default();
+    if on(Plugin::AlwaysDeny) {
+        return Err(request.forbidden("admission control is denying all modifications"));
+    }
     if request.operation == Operation::Delete {
         return Ok(verdict);
     }
@@ -166,12 +213,26 @@ pub fn review(
         let idle = crate::warnings::without_effect(request.kind);
         verdict.warnings.extend(idle);
     }
-    limits::check(context, request, object)?;
-    pods::check_priority_class(context, request, object, old)?;
-    storage::check_resize(context, request, object, old)?;
+    if !context.settings.allow_privileged {
+        plugins::check_privileged(request, object)?;
+    }
+    if on(Plugin::LimitRanger) {
+        limits::check(context, request, object)?;
+    }
+    if on(Plugin::Priority) {
+        pods::check_priority_class(context, request, object, old)?;
+    }
+    if on(Plugin::DenyServiceExternalIps) && request.is("", "Service") {
+        plugins::check_external_ips(request, object, old)?;
+    }
+    if on(Plugin::PersistentVolumeClaimResize) {
+        storage::check_resize(context, request, object, old)?;
+    }
     certificates::check(context, request, object, old)?;
     devices::check_admin_access(context, request, object)?;
-    pod_security::check(context, request, object, old, &mut verdict)?;
+    if on(Plugin::PodSecurity) {
+        pod_security::check(context, request, object, old, &mut verdict)?;
+    }
     Ok(verdict)
 }
 
@@ -186,7 +247,9 @@ pub fn charge(
     if request.operation == Operation::Delete {
         return Ok(());
     }
-    quota::check(context, request, object, old, verdict)?;
+    if context.settings.plugins.has(Plugin::ResourceQuota) {
+        quota::check(context, request, object, old, verdict)?;
+    }
     allocation::record(request, object, old, verdict);
     Ok(())
 }

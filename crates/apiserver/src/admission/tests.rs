@@ -64,6 +64,7 @@ impl Case {
             },
             random: &api::Rng::from_seed(7),
             networks: &self.networks,
+            settings: &crate::Settings::default(),
             now: api::MicroTime::default(),
         };
         let mut object = object.clone();

@@ -42,9 +42,9 @@ async fn port(limits: Limits) -> Port {
     let spawner = Spawner::new(move |future| {
         started.lock().push(tokio::spawn(future).abort_handle());
     });
-    let keys = pki.clone();
+    let tls = pki.tls().unwrap();
     let forever = std::future::pending();
-    tokio::spawn(async move { serve(server, listener, &keys, spawner, limits, forever).await });
+    tokio::spawn(async move { serve(server, listener, tls, spawner, limits, forever).await });
     Port {
         address,
         pki,

@@ -11,7 +11,6 @@ mod time;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use ::dashboard::Feed;
@@ -19,10 +18,7 @@ use anyhow::{Context, Result, bail};
 use api::{Clock, Rng};
 use clap::{Args, ValueEnum};
 use client::Client;
-use controllers::csr_signing::CaSource;
-use manager::run::Manager;
-use manager::serving::{DECISIONS, Request, Router, register_decisions};
-use manager::{Command, Options};
+use manager::Options;
 use nodes::Registered;
 use nodes::stages::Stages;
 use runtime::{Decisions, Stop, Task, spawn};
@@ -312,7 +308,10 @@ fn start(
     let rng = Rng::from_seed(manager::process::random_seed());
     let mut tasks: Vec<Task<()>> = Vec::new();
     if arguments.controller_manager == Who::Embedded {
-        let manager = manager(&setup.manager, served, clock, &rng, decisions.clone());
+        let (options, decisions) = (&setup.manager, decisions.clone());
+        let keys = served.keys();
+        let manager =
+            envtest::controllers::manager(options, &served.server, keys, clock, &rng, decisions);
         let count = manager.selected.len();
         tasks.push(spawn(manager.run(None, stop.clone())));
         screen.step("controllers", &format!("{count} running"));
@@ -385,49 +384,13 @@ fn absolute(path: &Path) -> PathBuf {
 
 /// The controller manager's own defaults, with the controllers that were asked for.
 fn manager_options(arguments: &Arguments) -> Result<Box<Options>> {
-    let mut flags = vec![format!("--controllers={}", arguments.controllers.join(","))];
+    let mut flags = Vec::new();
     if arguments.allocate_node_cidrs {
         let (network, prefix) = (nodes::Config::POD_CIDR, nodes::Config::NODE_PREFIX);
         flags.push("--allocate-node-cidrs".to_owned());
         flags.push(format!("--cluster-cidr={network}"));
         flags.push(format!("--node-cidr-mask-size={prefix}"));
     }
-    match Options::parse(flags, "steersman up") {
-        Ok(Command::Run(options)) => Ok(options),
-        Ok(Command::Print(_)) => bail!("--controllers takes names of controllers"),
-        Err(errors) => bail!("{errors}"),
-    }
-}
-
-/// All built controllers, in this process, called directly. What they decide can be asked for on the API
-/// server's own port, so that one kubeconfig is enough for `steersman why`.
-fn manager(
-    options: &Options,
-    served: &Served,
-    clock: &Clock,
-    rng: &Rng,
-    decisions: Decisions,
-) -> Manager {
-    let router = Arc::new(Router::default());
-    register_decisions(&router, decisions.clone());
-    let answer: ::apiserver::Handler = Arc::new(move |request| {
-        let router = router.clone();
-        let target = request.uri().path_and_query().map(ToString::to_string);
-        Box::pin(async move {
-            let request = Request::get(&target.unwrap_or_default());
-            router.answer(request).await
-        })
-    });
-    served.server.mount(DECISIONS, answer);
-    let transport = served.server.transport();
-    let mut manager = Manager::in_process(transport, options, clock.clone(), rng.fork(), decisions);
-    manager.environment.root_ca = Some(served.pki.ca_certificate.clone());
-    manager.environment.service_account_key =
-        Some(served.pki.service_account_key.clone().into_bytes());
-    // The server trusts clients of the same authority: what is signed here is good there.
-    manager.environment.cluster_ca = Some(CaSource::Fixed {
-        certificate: served.pki.ca_certificate.as_str().into(),
-        key: served.pki.ca_key.as_str().into(),
-    });
-    manager
+    let options = envtest::controllers::options(&arguments.controllers, &flags, "steersman up");
+    Ok(options?)
 }

@@ -12,12 +12,12 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, UnixTime};
 
 #[derive(Debug)]
-pub(super) struct AnyClientCertificate {
+pub struct AnyClientCertificate {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl AnyClientCertificate {
-    pub(super) fn new(provider: &CryptoProvider) -> AnyClientCertificate {
+    pub fn new(provider: &CryptoProvider) -> AnyClientCertificate {
         AnyClientCertificate {
             algorithms: provider.signature_verification_algorithms,
         }

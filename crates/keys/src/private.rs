@@ -1,4 +1,4 @@
-//! Private keys that controllers sign with: RSA, or ECDSA on P-256 or P-384, from PEM in any of its three envelopes.
+//! Private keys, from PEM in any of its three envelopes.
 //!
 //! Nothing here prints a key: it has no `Debug`, and no error quotes what was read.
 
@@ -8,19 +8,23 @@ use ring::signature::{self, EcdsaKeyPair, KeyPair};
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject;
 
+use crate::{P256_ALGORITHM, P384_ALGORITHM};
+
 /// A key, and the source of randomness that ECDSA needs.
 pub struct PrivateKey {
-    pub(crate) key: Key,
+    pub key: Key,
     random: SystemRandom,
 }
 
-pub(crate) enum Key {
+/// What can sign.
+pub enum Key {
     Rsa(RsaKeyPair),
     Ecdsa(EcdsaKeyPair, Curve),
 }
 
+/// The curves that ring signs with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Curve {
+pub enum Curve {
     P256,
     P384,
 }
@@ -35,20 +39,14 @@ pub enum KeyError {
     Failed,
 }
 
-/// The `AlgorithmIdentifier` of ECDSA keys on P-256 and on P-384, in DER.
-pub(crate) const P256_ALGORITHM: &[u8] = &[
-    0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48,
-    0xce, 0x3d, 0x03, 0x01, 0x07,
-];
-pub(crate) const P384_ALGORITHM: &[u8] = &[
-    0x30, 0x10, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x05, 0x2b, 0x81, 0x04,
-    0x00, 0x22,
-];
-
 impl PrivateKey {
     pub fn from_pem(pem: &[u8]) -> Result<PrivateKey, KeyError> {
         let der = PrivateKeyDer::from_pem_slice(pem).map_err(KeyError::NotPem)?;
-        let key = match &der {
+        PrivateKey::from_der(&der)
+    }
+
+    pub(crate) fn from_der(der: &PrivateKeyDer<'_>) -> Result<PrivateKey, KeyError> {
+        let key = match der {
             PrivateKeyDer::Pkcs1(der) => {
                 let pair = RsaKeyPair::from_der(der.secret_pkcs1_der());
                 Key::Rsa(pair.map_err(|error| KeyError::Unusable(error.to_string()))?)

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 
 use http::HeaderMap;
-use rustls_pki_types::CertificateDer;
+use rustls_pki_types::{CertificateDer, UnixTime};
 
-use super::User;
-use super::certificate::{self, Roots};
+use crate::User;
+use crate::certificate::{self, Roots};
 
 /// Which proxies are believed, and which headers they use.
 #[derive(Clone)]
-pub(super) struct RequestHeader {
+pub struct RequestHeader {
     pub roots: Roots,
     pub names: HeaderNames,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct HeaderNames {
+pub struct HeaderNames {
     /// Common names of proxies; empty means any that the CA signed.
     pub allowed: Vec<String>,
     pub username: Vec<String>,
@@ -26,11 +26,11 @@ pub(super) struct HeaderNames {
 }
 
 /// The user that a proxy speaks for; none if the caller does not claim to be a proxy.
-pub(super) fn user(
+pub fn user(
     proxy: &RequestHeader,
     peer: &[CertificateDer<'_>],
     headers: &HeaderMap,
-    now: api::MicroTime,
+    now: UnixTime,
 ) -> Result<Option<User>, String> {
     certificate::verify(&proxy.roots, peer, now)?;
     let name = certificate::common_name(&peer[0]).unwrap_or_default();
@@ -39,10 +39,11 @@ pub(super) fn user(
             "x509: subject with cn={name} is not in the allowed list"
         ));
     }
-    Ok(read_user(&proxy.names, headers))
+    Ok(read(&proxy.names, headers))
 }
 
-fn read_user(names: &HeaderNames, headers: &HeaderMap) -> Option<User> {
+/// The user that headers name; none if they name nobody. Whoever sent them must be a front proxy.
+pub fn read(names: &HeaderNames, headers: &HeaderMap) -> Option<User> {
     let text = |name: &String| {
         headers
             .get(name.as_str())
@@ -121,7 +122,7 @@ mod tests {
             ..HeaderNames::default()
         };
         let mut headers = HeaderMap::new();
-        assert_eq!(read_user(&names, &headers), None);
+        assert_eq!(read(&names, &headers), None);
         for (name, value) in [
             ("x-remote-user", "bob"),
             ("x-remote-uid", "7"),
@@ -131,7 +132,7 @@ mod tests {
         ] {
             headers.append(name, value.parse().unwrap());
         }
-        let user = read_user(&names, &headers).unwrap();
+        let user = read(&names, &headers).unwrap();
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("bob", "7"));
         assert_eq!(user.groups, ["a", "b"]);
         assert_eq!(user.extra["acme.com/project"], ["p"]);

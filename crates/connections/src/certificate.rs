@@ -1,7 +1,6 @@
 //! Client certificates: is it signed by a CA we trust, and whom does it name?
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
@@ -9,18 +8,18 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls_pki_types::{CertificateDer, UnixTime};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::User;
+use crate::User;
 
 /// What one bundle makes us trust.
 #[derive(Clone)]
-pub(super) struct Roots {
+pub struct Roots {
     authorities: Arc<dyn ClientCertVerifier>,
     /// UPSTREAM: Go trusts whatever is in the bundle itself, without asking who signed it.
     certificates: Arc<[CertificateDer<'static>]>,
 }
 
 /// A verifier for the certificates of a bundle.
-pub(super) fn roots(certificates: Vec<CertificateDer<'static>>) -> Result<Roots, String> {
+pub fn roots(certificates: Vec<CertificateDer<'static>>) -> Result<Roots, String> {
     let mut store = RootCertStore::empty();
     let (added, _) = store.add_parsable_certificates(certificates.iter().cloned());
     if added == 0 {
@@ -37,19 +36,13 @@ pub(super) fn roots(certificates: Vec<CertificateDer<'static>>) -> Result<Roots,
 }
 
 /// Checks signatures, validity and usage of the chain that a client showed.
-pub(super) fn verify(
-    roots: &Roots,
-    peer: &[CertificateDer<'_>],
-    now: api::MicroTime,
-) -> Result<(), String> {
+pub fn verify(roots: &Roots, peer: &[CertificateDer<'_>], now: UnixTime) -> Result<(), String> {
     let [leaf, intermediates @ ..] = peer else {
         return Err("no client certificate".into());
     };
     if roots.certificates.contains(leaf) {
         return verify_trusted(leaf, now);
     }
-    let since_epoch = Duration::from_micros(u64::try_from(now.unix_micros()).unwrap_or(0));
-    let now = UnixTime::since_unix_epoch(since_epoch);
     match roots
         .authorities
         .verify_client_cert(leaf, intermediates, now)
@@ -60,12 +53,13 @@ pub(super) fn verify(
 }
 
 /// A certificate that needs no signature has to be valid and made for clients all the same.
-fn verify_trusted(leaf: &CertificateDer<'_>, now: api::MicroTime) -> Result<(), String> {
+fn verify_trusted(leaf: &CertificateDer<'_>, now: UnixTime) -> Result<(), String> {
     let refused = |why: &str| Err(format!("verifying the client certificate failed: {why}"));
     let Ok((_, certificate)) = X509Certificate::from_der(leaf) else {
         return refused("it cannot be parsed");
     };
-    let (validity, seconds) = (certificate.validity(), now.unix_micros() / 1_000_000);
+    let validity = certificate.validity();
+    let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     if seconds < validity.not_before.timestamp() || seconds > validity.not_after.timestamp() {
         return refused("it is expired or not yet valid");
     }
@@ -77,7 +71,7 @@ fn verify_trusted(leaf: &CertificateDer<'_>, now: api::MicroTime) -> Result<(), 
 }
 
 /// When a certificate ends, in Unix seconds.
-pub(super) fn expires(leaf: &CertificateDer<'_>) -> Option<i64> {
+pub fn expires(leaf: &CertificateDer<'_>) -> Option<i64> {
     let (_, certificate) = X509Certificate::from_der(leaf).ok()?;
     Some(certificate.validity().not_after.timestamp())
 }
@@ -86,13 +80,14 @@ pub(super) fn expires(leaf: &CertificateDer<'_>) -> Option<i64> {
 const UID_ATTRIBUTE: &str = "1.3.6.1.4.1.57683.2";
 
 /// The common name is the user's, organizations are groups.
-pub(super) fn user(leaf: &CertificateDer<'_>, with_uid: bool) -> Result<User, String> {
+pub fn user(leaf: &CertificateDer<'_>, with_uid: bool) -> Result<User, String> {
     let (_, certificate) = X509Certificate::from_der(leaf)
         .map_err(|_| "the client certificate cannot be parsed".to_owned())?;
     let subject = certificate.subject();
+    // UPSTREAM: of several names the last one counts.
     let name = subject
         .iter_common_name()
-        .next()
+        .last()
         .and_then(|name| name.as_str().ok());
     let name = name.unwrap_or_default();
     if name.is_empty() {
@@ -116,9 +111,9 @@ pub(super) fn user(leaf: &CertificateDer<'_>, with_uid: bool) -> Result<User, St
 }
 
 /// The common name alone, which front proxies are known by.
-pub(super) fn common_name(leaf: &CertificateDer<'_>) -> Option<String> {
+pub fn common_name(leaf: &CertificateDer<'_>) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(leaf).ok()?;
-    let name = certificate.subject().iter_common_name().next()?;
+    let name = certificate.subject().iter_common_name().last()?;
     name.as_str().ok().map(str::to_owned)
 }
 
@@ -129,6 +124,10 @@ mod tests {
     };
 
     use super::*;
+
+    fn at(seconds: u64) -> UnixTime {
+        UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds))
+    }
 
     fn params(name: &str) -> CertificateParams {
         let mut params = CertificateParams::default();
@@ -156,7 +155,7 @@ mod tests {
             let mut params = params("self");
             params.extended_key_usages = usages.to_vec();
             let certificate = params.self_signed(&key).unwrap().der().clone();
-            let now = api::Time::from_unix(1_794_716_493).into();
+            let now = at(1_794_716_493);
             verify(
                 &roots(vec![certificate.clone()]).unwrap(),
                 &[certificate],
@@ -172,7 +171,7 @@ mod tests {
     #[test]
     fn a_bundle_may_hold_leaves_and_authorities_with_keys_of_either_kind() {
         let rsa =
-            include_str!("../../../controllers/src/service_account_token/testdata/rsa_pkcs8.pem");
+            include_str!("../../controllers/src/service_account_token/testdata/rsa_pkcs8.pem");
         let (rsa_der, rsa) = authority("rsa", KeyPair::from_pem(rsa).unwrap());
         let (elliptic_der, elliptic) = authority("elliptic", KeyPair::generate().unwrap());
         let (_, unknown) = authority("unknown", KeyPair::generate().unwrap());
@@ -180,13 +179,13 @@ mod tests {
         let bundle = vec![pinned.clone(), rsa_der, elliptic_der];
         let roots = roots(bundle).unwrap();
         // 2026-11-15
-        let now = api::Time::from_unix(1_794_716_493).into();
+        let now = at(1_794_716_493);
         for issuer in [&rsa, &elliptic] {
             assert_eq!(verify(&roots, &[client("anna", issuer)], now), Ok(()));
         }
         assert_eq!(verify(&roots, std::slice::from_ref(&pinned), now), Ok(()));
         // rcgen's certificates begin in 1975.
-        let long_ago = api::Time::from_unix(0).into();
+        let long_ago = at(0);
         let too_soon = verify(&roots, &[pinned], long_ago).unwrap_err();
         assert!(too_soon.contains("not yet valid"), "{too_soon}");
         let stranger = verify(&roots, &[client("anna", &unknown)], now).unwrap_err();
