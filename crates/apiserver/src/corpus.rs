@@ -37,6 +37,7 @@ fn created(sent: Value, answer: &Value) -> Value {
     let now = text(answer, "metadata.creationTimestamp");
     let prepare = |context: &admission::Context<'_>| {
         admission::mutate(context, &request, &mut object, None).unwrap();
+        admission::allocate(context, &request, &mut object, None).unwrap();
         strategy::prepare_create(kind, &mut object, now);
         assert_eq!(crate::validation::create(kind, &object), [], "{name}");
         let mut verdict = admission::review(context, &request, &object, None).unwrap();
@@ -151,7 +152,10 @@ fn updated(case: &Value) -> Result<Value, Vec<String>> {
     let mut causes = Vec::new();
     let now = text(&case["answer"], "status.lastPhaseTransitionTime");
     in_cluster(|context| {
-        if let Err(status) = admission::mutate(context, &request, &mut new, Some(old)) {
+        let mutated = admission::mutate(context, &request, &mut new, Some(old));
+        let admitted =
+            mutated.and_then(|()| admission::allocate(context, &request, &mut new, Some(old)));
+        if let Err(status) = admitted {
             causes.extend(status.details.causes);
             return;
         }

@@ -88,6 +88,8 @@ impl ApiServer {
                 mounts: crate::embed::Mounts::default(),
                 advertise: shared.advertise,
                 serves_usage: shared.serves_usage,
+                outbound: shared.outbound.clone(),
+                webhooks: crate::webhooks::Webhooks::default(),
             }),
         };
         reopened.shared.expiry.adopt(&reopened.shared);

@@ -21,6 +21,7 @@ pub mod kinds;
 mod metrics;
 mod opaque;
 mod openapi;
+pub mod outbound;
 mod parsed;
 mod patch;
 pub mod pki;
@@ -41,6 +42,7 @@ pub mod tables;
 mod tests;
 pub mod validation;
 pub mod warnings;
+mod webhooks;
 
 pub use embed::{Handler, RestoreError};
 pub use inspect::Changed;

@@ -1,5 +1,6 @@
 //! From an HTTP request to an answer: which verb on which kind, then the verb.
 
+mod admitted;
 mod applying;
 pub(crate) mod body;
 mod components;
@@ -25,6 +26,7 @@ mod watch;
 
 pub(crate) use metadata::{metadata_mut, stamp};
 pub(crate) use request::RequestInfo;
+pub(crate) use reviews::user_info;
 
 use crate::auth::Identity;
 use crate::auth::impersonate::impersonate;

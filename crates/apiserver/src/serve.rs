@@ -20,6 +20,7 @@ use hyper_util::rt::TokioIo;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::ready;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -215,10 +216,20 @@ impl Port {
         if !is_long || is_alone {
             return answer.await;
         }
-        // It is never closed.
-        let _turn = self.long.acquire().await;
         let mut answer = std::pin::pin!(answer);
-        poll_fn(|context| block_in_place(|| answer.as_mut().poll(context))).await
+        // It has a turn while it works and none while it waits: a webhook that it waits for may send as much.
+        let mut turn = Box::pin(self.long.clone().acquire_owned());
+        poll_fn(|context| {
+            // It is never closed.
+            let held = ready!(turn.as_mut().poll(context));
+            let polled = block_in_place(|| answer.as_mut().poll(context));
+            drop(held);
+            if polled.is_pending() {
+                turn.set(self.long.clone().acquire_owned());
+            }
+            polled
+        })
+        .await
     }
 }
 

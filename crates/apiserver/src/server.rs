@@ -6,6 +6,7 @@ use crate::auth::rbac::Rbac;
 use crate::auth::tokens::Tokens;
 use crate::auth::{Identity, StaticToken};
 use crate::kinds::Registry;
+use crate::outbound::Outbound;
 use crate::status::Status;
 use crate::storage::{Store, TableKey};
 use crate::{Body, BoxError, Transport, rest};
@@ -45,6 +46,8 @@ pub struct Options {
     pub networks: Networks,
     /// Whether it says what simulated pods and nodes use, as a metrics server would.
     pub serves_usage: bool,
+    /// Who calls webhooks and the servers behind APIServices; without it, nobody does.
+    pub outbound: Option<Arc<dyn Outbound>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +85,8 @@ pub(crate) struct Shared {
     /// Where clients reach the server, if it is known.
     pub(crate) advertise: Option<(std::net::IpAddr, u16)>,
     pub(crate) serves_usage: bool,
+    pub(crate) outbound: Option<Arc<dyn Outbound>>,
+    pub(crate) webhooks: crate::webhooks::Webhooks,
 }
 
 impl Options {
@@ -101,6 +106,7 @@ impl Options {
             advertise: None,
             networks: Networks::default(),
             serves_usage: false,
+            outbound: None,
         }
     }
 }
@@ -149,6 +155,8 @@ impl ApiServer {
             mounts: crate::embed::Mounts::default(),
             advertise: options.advertise,
             serves_usage: options.serves_usage,
+            outbound: options.outbound,
+            webhooks: crate::webhooks::Webhooks::default(),
         };
         let server = ApiServer {
             shared: Arc::new(shared),

@@ -18,6 +18,7 @@ mod rules;
 mod usage;
 mod verbs;
 mod watch;
+mod webhooks;
 
 use crate::{ApiServer, Body, Options};
 use api::{Clock, MicroTime, Rng};

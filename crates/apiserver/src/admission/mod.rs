@@ -1,8 +1,8 @@
 //! What the server decides about a request beyond the object's own rules: the default admission
 //! plugins of kube-apiserver, as functions over what is stored.
 //!
-//! [`mutate`] runs on the defaulted object before its strategy, [`review`] after validation, as
-//! upstream orders them, and [`charge`] within the write, so that it sees the very state that the write
+//! [`mutate`] runs on the defaulted object and [`allocate`] once webhooks have changed it, both before its strategy;
+//! [`review`] runs after validation, as upstream orders them, and [`charge`] within the write, so that it sees the very state that the write
 //! will change; what it wants written beside the object (quota usage, IP addresses) comes back as
 //! [`Change`]s for the same transaction. All read the cluster through [`Cluster`].
 
@@ -40,6 +40,7 @@ pub(crate) use quota::recount as recount_quotas;
 use crate::auth::Identity;
 use crate::kinds::{self, Kind, Subresource};
 use crate::status::{Status, Subject};
+use crate::storage::Store;
 
 /// Read access to the state that a write is about to change.
 pub trait Cluster {
@@ -64,6 +65,8 @@ pub enum Operation {
     Create,
     Update,
     Delete,
+    /// A stream to a pod or a proxy: only webhooks are asked about it.
+    Connect,
 }
 
 /// What is being asked for.
@@ -136,9 +139,6 @@ pub fn mutate(
         ("storage.k8s.io", "VolumeAttributesClass") if creating => {
             storage::protect(object, "kubernetes.io/vac-protection")
         }
-        ("", "Service") if request.subresource.is_none() => {
-            allocation::allocate(context, request, object, old)?
-        }
         ("networking.k8s.io", "Ingress") if creating => {
             networking::set_default_class(context, object)
         }
@@ -175,6 +175,19 @@ pub fn review(
     Ok(verdict)
 }
 
+/// Chooses addresses and ports for what needs them, once nobody changes it any more.
+pub(crate) fn allocate(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    match allocates(request.kind) && request.subresource.is_none() {
+        true => allocation::allocate(context, request, object, old),
+        false => Ok(()),
+    }
+}
+
 /// Takes what a request uses up (quota, addresses), or refuses it: within the write.
 pub fn charge(
     context: &Context<'_>,
@@ -191,10 +204,21 @@ pub fn charge(
     Ok(())
 }
 
-/// Whether mutating admission of a kind takes something that no other request may get: then all of it happens
-/// within the write.
+/// Whether writing a kind takes something that no other request may get. Then it is made ready within the write, or, if
+/// it has to wait for someone, made ready again when anyone else may have taken the same.
 pub(crate) fn allocates(kind: &Kind) -> bool {
     kind.is("", "Service")
+}
+
+/// The last change of anything that addresses and ports are chosen by.
+pub(crate) fn allocated_by(store: &Store) -> u64 {
+    let kinds = [
+        built_in("", "Service"),
+        built_in("networking.k8s.io", "IPAddress"),
+        built_in("networking.k8s.io", "ServiceCIDR"),
+    ];
+    let changes = kinds.map(|kind| store.last_change(kind));
+    changes.into_iter().max().unwrap_or(0)
 }
 
 pub(crate) fn namespaces() -> &'static Arc<Kind> {

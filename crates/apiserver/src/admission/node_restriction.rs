@@ -126,7 +126,7 @@ impl Restriction<'_> {
             Operation::Delete if text(self.old, "spec.nodeName") != node => refuse(format!(
                 "node \"{node}\" can only delete pods with spec.nodeName set to itself"
             )),
-            Operation::Delete => Ok(()),
+            Operation::Delete | Operation::Connect => Ok(()),
             Operation::Update => refuse(format!(
                 "unexpected operation \"UPDATE\", node \"{node}\" can only create and delete mirror pods"
             )),
@@ -371,7 +371,7 @@ impl Restriction<'_> {
         let (slice, verb) = match self.request.operation {
             Operation::Create => (self.object, "create"),
             Operation::Delete => (self.old, "delete"),
-            Operation::Update => return Ok(()),
+            Operation::Update | Operation::Connect => return Ok(()),
         };
         if text(slice, "spec.nodeName") != self.node {
             return refuse(format!(

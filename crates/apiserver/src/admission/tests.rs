@@ -69,6 +69,7 @@ impl Case {
         let mut object = object.clone();
         crate::defaults::apply(kind, &mut object);
         mutate(&context, &request, &mut object, old).map_err(|status| status.message)?;
+        allocate(&context, &request, &mut object, old).map_err(|status| status.message)?;
         let reviewed = review(&context, &request, &object, old);
         let mut verdict = reviewed.map_err(|status| status.message)?;
         charge(&context, &request, &object, old, &mut verdict).map_err(|status| status.message)?;

@@ -8,6 +8,7 @@ use crate::kinds::Kind;
 use crate::semantics::Admission;
 use crate::status::{Cause, Details, Status, Subject};
 use crate::storage::{Draft, Stored, Transaction};
+use crate::webhooks::Hooks;
 use crate::{Body, opaque, semantics};
 use api::Time;
 use http::Response;
@@ -41,11 +42,9 @@ pub(crate) enum Deleted {
 impl Context {
     pub(super) async fn delete(&mut self) -> Result<Response<Body>, Status> {
         let options = self.delete_options()?;
-        let shared = self.shared.clone();
         let key = self.key(&self.info.name);
-        let (deleted, revision) = shared
-            .store
-            .write(|transaction| self.delete_in(transaction, &key, &options))?;
+        let hooks = self.webhooks(&[Operation::Delete]);
+        let (deleted, revision) = self.delete_key(hooks.as_ref(), &key, &options).await?;
         self.settle(revision).await?;
         match deleted {
             Deleted::Pending(object) => {
@@ -65,15 +64,12 @@ impl Context {
     pub(super) async fn delete_collection(&mut self) -> Result<Response<Body>, Status> {
         let options = self.delete_options()?;
         let selector = self.selector()?;
-        let shared = self.shared.clone();
+        let hooks = self.webhooks(&[Operation::Delete]);
         let (page, metadata) = self.page(&selector)?;
         let (mut objects, mut last) = (Vec::new(), 0);
         // UPSTREAM: each is a deletion of its own; what was deleted before an error stays so.
         for object in page.items {
-            let deleted = shared
-                .store
-                .write(|transaction| self.delete_in(transaction, &object.key, &options));
-            match deleted {
+            match self.delete_key(hooks.as_ref(), &object.key, &options).await {
                 // UPSTREAM: the answer shows what was there before.
                 Ok((_, revision)) => {
                     last = revision;
@@ -85,6 +81,37 @@ impl Context {
         }
         self.settle(last).await?;
         Ok(response::json(200, self.whole_list(&objects, &metadata)))
+    }
+
+    async fn delete_key(
+        &mut self,
+        hooks: Option<&Hooks>,
+        key: &str,
+        options: &DeleteOptions,
+    ) -> Result<(Deleted, u64), Status> {
+        if let Some(hooks) = hooks {
+            return Box::pin(self.delete_admitted(hooks, key, options)).await;
+        }
+        let shared = self.shared.clone();
+        shared
+            .store
+            .write(|transaction| self.delete_in(transaction, key, options))
+    }
+
+    /// What the plugins of the server say to a deletion.
+    pub(super) fn admit_deletion(
+        &self,
+        name: &str,
+        old: &Value,
+        dry_run: bool,
+    ) -> Result<(), Status> {
+        let admission = Admission {
+            operation: Operation::Delete,
+            kind: &self.stored_kind,
+            name,
+            dry_run,
+        };
+        self.mutate(&admission, &mut Value::Null, Some(old))
     }
 
     /// From the query and, over it, from the body.
@@ -127,13 +154,7 @@ impl Context {
         let old = transaction.get(&kind, key).ok_or_else(missing)?;
         let mut value = old.working(&kind);
         self.check_delete_preconditions(&value, &name, options)?;
-        let admission = Admission {
-            operation: Operation::Delete,
-            kind: &kind,
-            name: &name,
-            dry_run: options.dry_run,
-        };
-        self.mutate(&admission, &mut Value::Null, Some(&value))?;
+        self.admit_deletion(&name, &value, options.dry_run)?;
         if kind.is("", "Namespace") {
             return self.delete_namespace(transaction, &old, value, options);
         }
@@ -301,6 +322,36 @@ impl Context {
 }
 
 impl DeleteOptions {
+    /// As webhooks see them.
+    pub(super) fn to_value(&self) -> Value {
+        let mut value = json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"});
+        let mut put = |member: &str, given: Option<Value>| {
+            if let Some(given) = given {
+                value[member] = given;
+            }
+        };
+        put("gracePeriodSeconds", self.grace_seconds.map(Value::from));
+        put("orphanDependents", self.orphan_dependents.map(Value::from));
+        put(
+            "propagationPolicy",
+            self.propagation.as_deref().map(Value::from),
+        );
+        put("dryRun", self.dry_run.then(|| json!(["All"])));
+        let mut preconditions = serde_json::Map::new();
+        for (member, wanted) in [
+            ("uid", &self.uid),
+            ("resourceVersion", &self.resource_version),
+        ] {
+            if let Some(wanted) = wanted {
+                preconditions.insert(member.to_owned(), json!(wanted));
+            }
+        }
+        if !preconditions.is_empty() {
+            put("preconditions", Some(Value::Object(preconditions)));
+        }
+        value
+    }
+
     pub(crate) fn merge_body(&mut self, body: &Value) -> Result<(), Status> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         self.grace_seconds = body["gracePeriodSeconds"].as_i64().or(self.grace_seconds);

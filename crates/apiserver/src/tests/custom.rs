@@ -185,35 +185,6 @@ async fn bad_definitions_are_refused() {
     assert_eq!(server.post(CRDS, two_storages).await.0, 422);
 }
 
-/// The code of a creation, and its warnings.
-async fn warned(server: &Server, path: &str, body: Value) -> (u16, Vec<String>) {
-    let body = Bytes::from(body.to_string());
-    let response = server
-        .send(Method::POST, path, "application/json", "*/*", body)
-        .await;
-    let warnings = response.headers().get_all("warning").iter();
-    let warnings = warnings.map(|warning| warning.to_str().unwrap().to_owned());
-    (response.status().as_u16(), warnings.collect())
-}
-
-#[tokio::test(start_paused = true)]
-async fn webhooks_are_kept_and_said_to_have_no_effect() {
-    let server = Server::new();
-    let group = "/apis/admissionregistration.k8s.io/v1";
-    let path = format!("{group}/validatingwebhookconfigurations");
-    let hook = json!({"metadata": {"name": "a"}, "webhooks": [{"name": "a.example.com", "sideEffects": "None",
-        "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://example.com/"}}]});
-    let (code, warnings) = warned(&server, &path, hook).await;
-    assert_eq!((code, warnings.len()), (201, 1), "{warnings:?}");
-    assert!(warnings[0].contains("webhooks are not called"));
-    let path = format!("{group}/validatingadmissionpolicies");
-    let policy = json!({"metadata": {"name": "a"}, "spec": {"validations": [{"expression": "true"}],
-        "matchConstraints": {"resourceRules": [{"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"]}]}}});
-    let (code, warnings) = warned(&server, &path, policy).await;
-    assert_eq!((code, warnings.len()), (201, 1), "{warnings:?}");
-    assert!(warnings[0].contains("policies are not evaluated"));
-}
-
 /// A definition of someone else's resource, at a version that nobody serves.
 fn definition_of(plural: &str, group: &str, kind: &str) -> Value {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
