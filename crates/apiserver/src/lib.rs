@@ -24,6 +24,7 @@ mod openapi;
 mod parsed;
 mod patch;
 pub mod pki;
+pub mod policy;
 pub mod private_file;
 pub mod proto;
 mod resources;

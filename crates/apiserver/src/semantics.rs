@@ -5,14 +5,15 @@ use crate::admission::{self, Change, Operation, Request, Verdict};
 use crate::auth::rules::Attributes;
 use crate::auth::{Identity, escalation};
 use crate::crd::{self, CustomVersion, lifecycle, structural};
-use crate::kinds::{Kind, Subresource};
+use crate::kinds::{Kind, Registry, Subresource};
+use crate::policy::Policies;
 use crate::rest::{Context, metadata_mut, stamp};
 use crate::schema;
 use crate::server::Shared;
 use crate::status::{Cause, Status};
 use crate::storage::Transaction;
 use crate::{bootstrap, defaults, strategy, tables, validation};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// What a client sent, read as the kind's type: (object, unknown fields).
@@ -156,7 +157,7 @@ impl Context {
 
     /// The part of validating admission that has no effect beyond its verdict, after validation.
     pub(crate) fn verdict(
-        &self,
+        &mut self,
         admission: &Admission<'_>,
         new: &Value,
         old: Option<&Value>,
@@ -174,9 +175,65 @@ impl Context {
             old,
         };
         escalation::check(&self.shared, &self.identity, &write)?;
-        self.admission(admission, |context, request| {
-            admission::review(context, request, new, old)
-        })
+        let mut verdict = Verdict::default();
+        let reviewed = self.admission(admission, |context, request| {
+            admission::review(context, request, new, old, &mut verdict)
+        });
+        if reviewed.is_err() {
+            // A refusal carries the warnings that came before it.
+            self.warnings.append(&mut verdict.warnings);
+        }
+        reviewed.map(|()| verdict)
+    }
+
+    /// Validating admission of a deletion.
+    pub(crate) fn review_deletion(
+        &mut self,
+        admission: &Admission<'_>,
+        old: &Value,
+    ) -> Result<(), Status> {
+        let mut verdict = Verdict::default();
+        let reviewed = self.admission(admission, |context, request| {
+            admission::review(context, request, &Value::Null, Some(old), &mut verdict)
+        });
+        self.warnings.append(&mut verdict.warnings);
+        reviewed
+    }
+
+    /// The options of a request, as admission shows them.
+    fn options(&self, operation: Operation) -> Value {
+        let kind = match (operation, self.info.verb) {
+            (Operation::Connect, _) => return Value::Null,
+            (Operation::Delete, _) => "DeleteOptions",
+            (_, "patch") => "PatchOptions",
+            (Operation::Update, _) => "UpdateOptions",
+            (Operation::Create, _) => "CreateOptions",
+        };
+        let query = &self.info.query;
+        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+        for member in ["fieldManager", "fieldValidation", "propagationPolicy"] {
+            if query.has(member) {
+                options[member] = json!(query.get(member));
+            }
+        }
+        let dry_run: Vec<&str> = query.all("dryRun").collect();
+        if !dry_run.is_empty() {
+            options["dryRun"] = json!(dry_run);
+        }
+        if query.flag("force") {
+            options["force"] = json!(true);
+        }
+        if operation == Operation::Delete
+            && !self.body.is_empty()
+            && let Ok(Value::Object(body)) = self.delete_body()
+            && let Some(options) = options.as_object_mut()
+        {
+            let given = body
+                .into_iter()
+                .filter(|(name, value)| name != "kind" && name != "apiVersion" && !value.is_null());
+            options.extend(given);
+        }
+        options
     }
 
     /// The rest of validating admission: what is to be written along with the object is written.
@@ -212,6 +269,10 @@ impl Context {
             networks: &self.shared.networks,
             now: self.shared.clock.now(),
         };
+        let options = match self.shared.policies.are_there(&self.shared.store) {
+            true => self.options(admission.operation),
+            false => Value::Null,
+        };
         let request = Request {
             operation: admission.operation,
             kind: admission.kind,
@@ -222,6 +283,10 @@ impl Context {
             },
             name: admission.name,
             subresource: self.subresource,
+            asked: &self.kind,
+            object_type: None,
+            dry_run: admission.dry_run,
+            options: &options,
         };
         ask(&context, &request)
     }
@@ -300,6 +365,53 @@ impl admission::Cluster for State<'_> {
         let stored = self.0.store.list_newest(kind, &prefix);
         let parsed = stored.iter().map(|one| self.0.parsed.value(kind, one));
         parsed.collect()
+    }
+
+    fn decide(&self, user: &Identity, check: &cel::Check, verb: &str) -> cel::Decision {
+        let account = |asker: &cel::Asker| match asker {
+            cel::Asker::User => user.clone(),
+            cel::Asker::ServiceAccount { namespace, name } => {
+                Identity::service_account(namespace, name, "")
+            }
+        };
+        let (identity, asked) = match check {
+            cel::Check::Path(asker, path) => {
+                let asked = Attributes {
+                    verb,
+                    path,
+                    ..Attributes::default()
+                };
+                (account(asker), asked)
+            }
+            cel::Check::Resource(asker, resource) => {
+                let asked = Attributes {
+                    verb,
+                    namespace: &resource.namespace,
+                    group: &resource.group,
+                    resource: &resource.resource,
+                    subresource: &resource.subresource,
+                    name: &resource.name,
+                    path: "",
+                    field_selector: &resource.field_selector,
+                };
+                (account(asker), asked)
+            }
+            _ => return cel::Decision::default(),
+        };
+        let (allowed, reason) = self.0.rbac.decide(&self.0.store, &identity, &asked);
+        cel::Decision {
+            allowed,
+            reason,
+            error: None,
+        }
+    }
+
+    fn registry(&self) -> Arc<Registry> {
+        self.0.registry()
+    }
+
+    fn policies(&self) -> Arc<Policies> {
+        self.0.policies.current(&self.0.store)
     }
 
     fn may(&self, user: &Identity, verb: &str, resource: &str, name: &str) -> bool {

@@ -4,7 +4,7 @@ use super::body::parse;
 use super::metadata::{finalizers, is_deleting, metadata_mut, text};
 use super::{Context, response};
 use crate::admission::Operation;
-use crate::kinds::Kind;
+use crate::kinds::{Kind, Subresource};
 use crate::semantics::Admission;
 use crate::status::{Cause, Details, Status, Subject};
 use crate::storage::{Draft, Stored, Transaction};
@@ -43,6 +43,7 @@ impl Context {
         let options = self.delete_options()?;
         let shared = self.shared.clone();
         let key = self.key(&self.info.name);
+        self.review_before(&key, &options)?;
         let (deleted, revision) = shared
             .store
             .write(|transaction| self.delete_in(transaction, &key, &options))?;
@@ -70,6 +71,7 @@ impl Context {
         let (mut objects, mut last) = (Vec::new(), 0);
         // UPSTREAM: each is a deletion of its own; what was deleted before an error stays so.
         for object in page.items {
+            self.review_before(&object.key, &options)?;
             let deleted = shared
                 .store
                 .write(|transaction| self.delete_in(transaction, &object.key, &options));
@@ -99,7 +101,7 @@ impl Context {
             ..DeleteOptions::default()
         };
         if !self.body.is_empty() {
-            let body = parse(&self.headers, &self.body, "DeleteOptions")?;
+            let body = self.delete_body()?;
             let kind = body["kind"].as_str().unwrap_or_default();
             if !matches!(kind, "" | "DeleteOptions") {
                 let version = body["apiVersion"].as_str().unwrap_or_default();
@@ -111,6 +113,27 @@ impl Context {
         }
         options.check()?;
         Ok(options)
+    }
+
+    /// The body of a deletion, unless it is empty.
+    pub(crate) fn delete_body(&self) -> Result<Value, Status> {
+        parse(&self.headers, &self.body, "DeleteOptions")
+    }
+
+    /// Asks policies about a deletion before it has its turn; in its turn it only makes sure that the object is the one
+    /// that they were asked about.
+    fn review_before(&mut self, key: &str, options: &DeleteOptions) -> Result<(), Status> {
+        let kind = self.stored_kind.clone();
+        let Some(old) = self.shared.store.get(&kind, key) else {
+            return Ok(());
+        };
+        let value = old.working(&kind);
+        self.check_delete_preconditions(&value, old.name(), options)?;
+        let admission = deletion(&kind, old.name(), options);
+        self.mutate(&admission, &mut Value::Null, Some(&value))?;
+        self.review_deletion(&admission, &value)?;
+        self.reviewed = Some((old.key.clone(), old.revision));
+        Ok(())
     }
 
     /// Deletes the object under a key, as far as it can be deleted now.
@@ -127,13 +150,14 @@ impl Context {
         let old = transaction.get(&kind, key).ok_or_else(missing)?;
         let mut value = old.working(&kind);
         self.check_delete_preconditions(&value, &name, options)?;
-        let admission = Admission {
-            operation: Operation::Delete,
-            kind: &kind,
-            name: &name,
-            dry_run: options.dry_run,
-        };
+        let admission = deletion(&kind, &name, options);
         self.mutate(&admission, &mut Value::Null, Some(&value))?;
+        // UPSTREAM: an eviction is admitted as what it is, not as the deletion that it leads to.
+        let is_reviewed = self.subresource == Some(Subresource::Eviction)
+            || self.reviewed == Some((old.key.clone(), old.revision));
+        if !is_reviewed {
+            self.review_deletion(&admission, &value)?;
+        }
         if kind.is("", "Namespace") {
             return self.delete_namespace(transaction, &old, value, options);
         }
@@ -349,6 +373,15 @@ impl DeleteOptions {
             return Err(Status::invalid_options("DeleteOptions", cause));
         }
         Ok(())
+    }
+}
+
+fn deletion<'a>(kind: &'a Kind, name: &'a str, options: &DeleteOptions) -> Admission<'a> {
+    Admission {
+        operation: Operation::Delete,
+        kind,
+        name,
+        dry_run: options.dry_run,
     }
 }
 

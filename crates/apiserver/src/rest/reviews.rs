@@ -138,19 +138,13 @@ impl Context {
                 ..Attributes::default()
             }
         };
-        let node = nodes::decide(&self.shared.store, identity, &asked);
-        let allowed = self
+        let (allowed, reason) = self
             .shared
             .rbac
-            .allows(&self.shared.store, identity, &asked);
+            .decide(&self.shared.store, identity, &asked);
         let mut status = json!({"allowed": allowed});
-        match node {
-            Some(Err(why)) if !allowed && !why.is_empty() => status["reason"] = json!(why),
-            Some(Ok(())) => {}
-            _ if allowed && !identity.is_in(crate::auth::MASTERS) => {
-                status["reason"] = json!("RBAC: allowed by a role that is bound to the user");
-            }
-            _ => {}
+        if !reason.is_empty() {
+            status["reason"] = json!(reason);
         }
         Ok(status)
     }
@@ -210,7 +204,7 @@ fn strings(value: &Value) -> Vec<String> {
         .collect()
 }
 
-fn user_info(identity: &Identity) -> Value {
+pub(crate) fn user_info(identity: &Identity) -> Value {
     let mut info = Map::new();
     info.insert("username".into(), json!(identity.user));
     if !identity.uid.is_empty() {

@@ -206,12 +206,13 @@ async fn webhooks_are_kept_and_said_to_have_no_effect() {
     let (code, warnings) = warned(&server, &path, hook).await;
     assert_eq!((code, warnings.len()), (201, 1), "{warnings:?}");
     assert!(warnings[0].contains("webhooks are not called"));
-    let path = format!("{group}/validatingadmissionpolicies");
-    let policy = json!({"metadata": {"name": "a"}, "spec": {"validations": [{"expression": "true"}],
-        "matchConstraints": {"resourceRules": [{"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"]}]}}});
-    let (code, warnings) = warned(&server, &path, policy).await;
-    assert_eq!((code, warnings.len()), (201, 1), "{warnings:?}");
-    assert!(warnings[0].contains("policies are not evaluated"));
+    let path = format!("{group}/validatingadmissionpolicybindings");
+    for (actions, expected) in [(json!(["Deny"]), 0), (json!(["Deny", "Audit"]), 1)] {
+        let name = format!("b{expected}");
+        let binding = json!({"metadata": {"name": name}, "spec": {"policyName": "p", "validationActions": actions}});
+        let (code, warnings) = warned(&server, &path, binding).await;
+        assert_eq!((code, warnings.len()), (201, expected), "{warnings:?}");
+    }
 }
 
 /// A definition of someone else's resource, at a version that nobody serves.
