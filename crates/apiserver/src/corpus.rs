@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::admission::{self, Networks, Operation, Request, store::Store};
+use crate::admission::{self, Networks, Operation, Request, Verdict, store::Store};
 use crate::auth::Identity;
 use crate::fields::{copy, text};
 use crate::{defaults, kinds, schema, strategy};
@@ -33,6 +33,10 @@ fn created(sent: Value, answer: &Value) -> Value {
         namespace,
         name,
         subresource: None,
+        asked: kind,
+        object_type: None,
+        dry_run: true,
+        options: &Value::Null,
     };
     let now = text(answer, "metadata.creationTimestamp");
     let prepare = |context: &admission::Context<'_>| {
@@ -40,7 +44,8 @@ fn created(sent: Value, answer: &Value) -> Value {
         admission::allocate(context, &request, &mut object, None).unwrap();
         strategy::prepare_create(kind, &mut object, now);
         assert_eq!(crate::validation::create(kind, &object), [], "{name}");
-        let mut verdict = admission::review(context, &request, &object, None).unwrap();
+        let mut verdict = Verdict::default();
+        admission::review(context, &request, &object, None, &mut verdict).unwrap();
         admission::charge(context, &request, &object, None, &mut verdict).unwrap();
     };
     in_cluster(prepare);
@@ -148,6 +153,10 @@ fn updated(case: &Value) -> Result<Value, Vec<String>> {
         namespace,
         name,
         subresource,
+        asked: kind,
+        object_type: None,
+        dry_run: true,
+        options: &Value::Null,
     };
     let mut causes = Vec::new();
     let now = text(&case["answer"], "status.lastPhaseTransitionTime");

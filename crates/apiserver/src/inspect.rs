@@ -80,6 +80,7 @@ impl ApiServer {
                 rbac: Rbac::default(),
                 metrics: crate::metrics::Metrics::default(),
                 parsed: crate::parsed::Parsed::default(),
+                policies: crate::policy::Cache::default(),
                 shapes: crate::apply::Shapes::default(),
                 expiry: Expiry::default(),
                 track_fields: shared.track_fields,

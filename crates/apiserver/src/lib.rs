@@ -25,6 +25,7 @@ pub mod outbound;
 mod parsed;
 mod patch;
 pub mod pki;
+pub mod policy;
 pub mod private_file;
 pub mod proto;
 mod resources;

@@ -24,6 +24,7 @@ mod update;
 mod usage;
 mod watch;
 
+pub(crate) use create::retype;
 pub(crate) use metadata::{metadata_mut, stamp};
 pub(crate) use request::RequestInfo;
 pub(crate) use reviews::user_info;
@@ -61,6 +62,8 @@ pub(crate) struct Context {
     pub(crate) warnings: Vec<String>,
     /// Set while an apply writes, which has already settled who owns what.
     pub(crate) applying: bool,
+    /// The object whose deletion was admitted before its turn, and the revision that it had.
+    pub(crate) reviewed: Option<(Arc<str>, u64)>,
 }
 
 /// Answers a request. All that need not wait is done at once: what is kept while an answer is waited for is small.
@@ -170,6 +173,7 @@ fn begin(
         identity,
         warnings: Vec::new(),
         applying: false,
+        reviewed: None,
     };
     if let Some(warning) = context
         .kind

@@ -12,6 +12,7 @@ mod embed;
 mod eviction;
 mod hostile;
 mod nodes;
+mod policies;
 mod privileges;
 mod reopened;
 mod rules;

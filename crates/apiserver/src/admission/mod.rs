@@ -24,6 +24,7 @@ pub(crate) mod store;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -38,7 +39,8 @@ pub(crate) use pods::place_of;
 pub(crate) use quota::recount as recount_quotas;
 
 use crate::auth::Identity;
-use crate::kinds::{self, Kind, Subresource};
+use crate::kinds::{self, Kind, Registry, Subresource};
+use crate::policy::{self, Policies};
 use crate::status::{Status, Subject};
 use crate::storage::Store;
 
@@ -49,6 +51,12 @@ pub trait Cluster {
     fn list(&self, kind: &Kind, namespace: &str) -> Vec<Arc<Value>>;
     /// Whether the user may act on a signer (`approve`, `sign`) in `certificates.k8s.io`.
     fn may(&self, user: &Identity, verb: &str, resource: &str, name: &str) -> bool;
+    /// What a user, or the service account that is asked for instead, may do.
+    fn decide(&self, user: &Identity, check: &cel::Check, verb: &str) -> cel::Decision;
+    /// The kinds that are served.
+    fn registry(&self) -> Arc<Registry>;
+    /// The admission policies in force.
+    fn policies(&self) -> Arc<Policies>;
 }
 
 /// Everything a decision may depend on.
@@ -65,8 +73,19 @@ pub enum Operation {
     Create,
     Update,
     Delete,
-    /// A stream to a pod or a proxy: only webhooks are asked about it.
     Connect,
+}
+
+impl Operation {
+    /// As rules and admission requests spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
+        }
+    }
 }
 
 /// What is being asked for.
@@ -78,6 +97,13 @@ pub struct Request<'a> {
     pub namespace: &'a str,
     pub name: &'a str,
     pub subresource: Option<Subresource>,
+    /// The kind at the version asked for.
+    pub asked: &'a Arc<Kind>,
+    /// What the object is where it is not of that kind, as with `scale`: apiVersion and kind.
+    pub object_type: Option<(&'static str, &'static str)>,
+    pub dry_run: bool,
+    /// `CreateOptions` and its like, as far as anybody looks at them.
+    pub options: &'a Value,
 }
 
 /// A write that belongs to the admitted one and must happen with it (not in a dry run).
@@ -96,11 +122,29 @@ pub enum Change {
 pub struct Verdict {
     /// For `Warning` headers.
     pub warnings: Vec<String>,
+    /// For the audit log.
+    pub annotations: BTreeMap<String, String>,
     pub changes: Vec<Change>,
 }
 
 /// Lets the plugins change a new or updated object. Deletions have no object: pass null.
 pub fn mutate(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    built_in_plugins(context, request, object, old)?;
+    if request.operation == Operation::Delete {
+        return Ok(());
+    }
+    policy::mutate(context, request, object, old, |object| {
+        built_in_plugins(context, request, object, old)
+    })
+}
+
+/// The plugins that come before policies and webhooks.
+fn built_in_plugins(
     context: &Context<'_>,
     request: &Request<'_>,
     object: &mut Value,
@@ -150,29 +194,31 @@ pub fn mutate(
     Ok(())
 }
 
-/// Lets the plugins refuse a request. What they read may change before the write, as it may upstream.
+/// Lets the plugins refuse a request. What they read may change before the write, as it may upstream. What the verdict
+/// says by then holds for refusals, too. Deletions have no object: pass null.
 pub fn review(
     context: &Context<'_>,
     request: &Request<'_>,
     object: &Value,
     old: Option<&Value>,
-) -> Result<Verdict, Status> {
-    let mut verdict = Verdict::default();
-    if request.operation == Operation::Delete {
-        return Ok(verdict);
+    verdict: &mut Verdict,
+) -> Result<(), Status> {
+    if matches!(request.operation, Operation::Create | Operation::Update)
+        && request.object_type.is_none()
+    {
+        if request.subresource.is_none() {
+            verdict.warnings = crate::warnings::of(request.kind, object, old);
+            let idle = crate::warnings::without_effect(request.kind, object);
+            verdict.warnings.extend(idle);
+        }
+        limits::check(context, request, object)?;
+        pods::check_priority_class(context, request, object, old)?;
+        storage::check_resize(context, request, object, old)?;
+        certificates::check(context, request, object, old)?;
+        devices::check_admin_access(context, request, object)?;
+        pod_security::check(context, request, object, old, verdict)?;
     }
-    if request.subresource.is_none() {
-        verdict.warnings = crate::warnings::of(request.kind, object, old);
-        let idle = crate::warnings::without_effect(request.kind);
-        verdict.warnings.extend(idle);
-    }
-    limits::check(context, request, object)?;
-    pods::check_priority_class(context, request, object, old)?;
-    storage::check_resize(context, request, object, old)?;
-    certificates::check(context, request, object, old)?;
-    devices::check_admin_access(context, request, object)?;
-    pod_security::check(context, request, object, old, &mut verdict)?;
-    Ok(verdict)
+    policy::validate(context, request, object, old, verdict)
 }
 
 /// Chooses addresses and ports for what needs them, once nobody changes it any more.
@@ -231,7 +277,7 @@ impl Request<'_> {
     }
 
     /// 403, in the words of an admission plugin.
-    fn forbidden(&self, why: &str) -> Status {
+    pub(crate) fn forbidden(&self, why: &str) -> Status {
         let subject = Subject {
             group: &self.kind.group,
             plural: &self.kind.plural,
@@ -247,7 +293,7 @@ fn built_in(group: &str, kind: &str) -> &'static Arc<Kind> {
 }
 
 /// Several reasons as upstream prints an aggregate: bare when there is one, in brackets otherwise.
-fn aggregate(mut reasons: Vec<String>) -> Option<String> {
+pub(crate) fn aggregate(mut reasons: Vec<String>) -> Option<String> {
     let mut seen = std::collections::BTreeSet::new();
     reasons.retain(|reason| seen.insert(reason.clone()));
     match reasons.len() {

@@ -126,9 +126,10 @@ impl Restriction<'_> {
             Operation::Delete if text(self.old, "spec.nodeName") != node => refuse(format!(
                 "node \"{node}\" can only delete pods with spec.nodeName set to itself"
             )),
-            Operation::Delete | Operation::Connect => Ok(()),
-            Operation::Update => refuse(format!(
-                "unexpected operation \"UPDATE\", node \"{node}\" can only create and delete mirror pods"
+            Operation::Delete => Ok(()),
+            operation => refuse(format!(
+                "unexpected operation \"{}\", node \"{node}\" can only create and delete mirror pods",
+                operation.name()
             )),
         }
     }

@@ -91,7 +91,12 @@ impl Context {
         let attributes = match &mut proposed {
             Proposed::New(new) => {
                 let attributes = self.attributes(hooks, Operation::Create, dry_run);
-                let attributes = attributes.named(text(&new.value, "name"));
+                let name = text(&new.value, "name");
+                let namespace = match self.kind.is("", "Namespace") {
+                    true => name,
+                    false => &self.info.namespace,
+                };
+                let attributes = attributes.named(namespace, name);
                 self.mutate_new(&attributes, new, dry_run).await?;
                 attributes
             }
@@ -183,16 +188,14 @@ impl Context {
         let kind = self.stored_kind.clone();
         let warnings = self.warnings.len();
         let name = crate::storage::split_key(key).1.to_owned();
-        let attributes = self.attributes(hooks, Operation::Delete, options.dry_run);
         // UPSTREAM: the deletions of a collection have no name.
-        let attributes = attributes.with(options.to_value());
+        let attributes = self.attributes(hooks, Operation::Delete, options.dry_run);
         for _ in 0..ADMITTED_ATTEMPTS {
             let old = shared.store.get(&kind, key);
             let old = old.ok_or_else(|| Status::not_found(self.subject_named(&name)))?;
             let value = old.working(&kind);
-            self.check_delete_preconditions(&value, &name, options)?;
             // UPSTREAM: the plugins of the server come first.
-            self.admit_deletion(&name, &value, options.dry_run)?;
+            self.review_before(key, options)?;
             in_time(self.call_both(&attributes, Value::Null, Some(&value))).await?;
             let written = shared.store.write(|transaction| {
                 let current = transaction.get(&kind, key);
@@ -225,9 +228,6 @@ impl Context {
         if let Some((api_version, kind)) = shown_as {
             attributes = attributes.shown_as(api_version, kind);
         }
-        if operation == Operation::Connect {
-            attributes = attributes.with(Value::Null);
-        }
         Box::pin(in_time(self.call_both(&attributes, object, None))).await
     }
 
@@ -252,23 +252,9 @@ impl Context {
         operation: Operation,
         dry_run: bool,
     ) -> Attributes {
-        let kind = match operation {
-            Operation::Create => "CreateOptions",
-            Operation::Update => "UpdateOptions",
-            Operation::Delete => "DeleteOptions",
-            Operation::Connect => "",
-        };
-        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
-        if dry_run {
-            options["dryRun"] = json!(["All"]);
-        }
-        for member in ["fieldManager", "fieldValidation"] {
-            let given = self.info.query.get(member);
-            if !given.is_empty() {
-                options[member] = json!(given);
-            }
-        }
-        Attributes::new(hooks, operation, dry_run, options).named(&self.info.name)
+        let options = self.options(operation);
+        Attributes::new(hooks, operation, dry_run, options)
+            .named(&self.info.namespace, &self.info.name)
     }
 
     /// An object at the stored version, at another one.

@@ -4,7 +4,7 @@ use super::body::parse;
 use super::metadata::{finalizers, is_deleting, metadata_mut, text};
 use super::{Context, response};
 use crate::admission::Operation;
-use crate::kinds::Kind;
+use crate::kinds::{Kind, Subresource};
 use crate::semantics::Admission;
 use crate::status::{Cause, Details, Status, Subject};
 use crate::storage::{Draft, Stored, Transaction};
@@ -93,25 +93,12 @@ impl Context {
             return Box::pin(self.delete_admitted(hooks, key, options)).await;
         }
         let shared = self.shared.clone();
+        if shared.policies.are_there(&shared.store) {
+            self.review_before(key, options)?;
+        }
         shared
             .store
             .write(|transaction| self.delete_in(transaction, key, options))
-    }
-
-    /// What the plugins of the server say to a deletion.
-    pub(super) fn admit_deletion(
-        &self,
-        name: &str,
-        old: &Value,
-        dry_run: bool,
-    ) -> Result<(), Status> {
-        let admission = Admission {
-            operation: Operation::Delete,
-            kind: &self.stored_kind,
-            name,
-            dry_run,
-        };
-        self.mutate(&admission, &mut Value::Null, Some(old))
     }
 
     /// From the query and, over it, from the body.
@@ -126,7 +113,7 @@ impl Context {
             ..DeleteOptions::default()
         };
         if !self.body.is_empty() {
-            let body = parse(&self.headers, &self.body, "DeleteOptions")?;
+            let body = self.delete_body()?;
             let kind = body["kind"].as_str().unwrap_or_default();
             if !matches!(kind, "" | "DeleteOptions") {
                 let version = body["apiVersion"].as_str().unwrap_or_default();
@@ -138,6 +125,31 @@ impl Context {
         }
         options.check()?;
         Ok(options)
+    }
+
+    /// The body of a deletion, unless it is empty.
+    pub(crate) fn delete_body(&self) -> Result<Value, Status> {
+        parse(&self.headers, &self.body, "DeleteOptions")
+    }
+
+    /// Asks plugins and policies about a deletion before it has its turn; in its turn it only makes sure that the object is the one
+    /// that they were asked about.
+    pub(super) fn review_before(
+        &mut self,
+        key: &str,
+        options: &DeleteOptions,
+    ) -> Result<(), Status> {
+        let kind = self.stored_kind.clone();
+        let Some(old) = self.shared.store.get(&kind, key) else {
+            return Ok(());
+        };
+        let value = old.working(&kind);
+        self.check_delete_preconditions(&value, old.name(), options)?;
+        let admission = deletion(&kind, old.name(), options);
+        self.mutate(&admission, &mut Value::Null, Some(&value))?;
+        self.review_deletion(&admission, &value)?;
+        self.reviewed = Some((old.key.clone(), old.revision));
+        Ok(())
     }
 
     /// Deletes the object under a key, as far as it can be deleted now.
@@ -154,7 +166,14 @@ impl Context {
         let old = transaction.get(&kind, key).ok_or_else(missing)?;
         let mut value = old.working(&kind);
         self.check_delete_preconditions(&value, &name, options)?;
-        self.admit_deletion(&name, &value, options.dry_run)?;
+        let admission = deletion(&kind, &name, options);
+        self.mutate(&admission, &mut Value::Null, Some(&value))?;
+        // UPSTREAM: an eviction is admitted as what it is, not as the deletion that it leads to.
+        let is_reviewed = self.subresource == Some(Subresource::Eviction)
+            || self.reviewed == Some((old.key.clone(), old.revision));
+        if !is_reviewed {
+            self.review_deletion(&admission, &value)?;
+        }
         if kind.is("", "Namespace") {
             return self.delete_namespace(transaction, &old, value, options);
         }
@@ -322,8 +341,8 @@ impl Context {
 }
 
 impl DeleteOptions {
-    /// As webhooks see them.
-    pub(super) fn to_value(&self) -> Value {
+    /// As policies and webhooks see them.
+    pub(crate) fn to_value(&self) -> Value {
         let mut value = json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"});
         let mut put = |member: &str, given: Option<Value>| {
             if let Some(given) = given {
@@ -400,6 +419,15 @@ impl DeleteOptions {
             return Err(Status::invalid_options("DeleteOptions", cause));
         }
         Ok(())
+    }
+}
+
+fn deletion<'a>(kind: &'a Kind, name: &'a str, options: &DeleteOptions) -> Admission<'a> {
+    Admission {
+        operation: Operation::Delete,
+        kind,
+        name,
+        dry_run: options.dry_run,
     }
 }
 

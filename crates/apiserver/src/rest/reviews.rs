@@ -143,19 +143,13 @@ impl Context {
                 ..Attributes::default()
             }
         };
-        let node = nodes::decide(&self.shared.store, identity, &asked);
-        let allowed = self
+        let (allowed, reason) = self
             .shared
             .rbac
-            .allows(&self.shared.store, identity, &asked);
+            .decide(&self.shared.store, identity, &asked);
         let mut status = json!({"allowed": allowed});
-        match node {
-            Some(Err(why)) if !allowed && !why.is_empty() => status["reason"] = json!(why),
-            Some(Ok(())) => {}
-            _ if allowed && !identity.is_in(crate::auth::MASTERS) => {
-                status["reason"] = json!("RBAC: allowed by a role that is bound to the user");
-            }
-            _ => {}
+        if !reason.is_empty() {
+            status["reason"] = json!(reason);
         }
         Ok(status)
     }

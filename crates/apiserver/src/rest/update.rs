@@ -154,9 +154,12 @@ impl Context {
             let revision = &before["metadata"]["resourceVersion"];
             metadata_mut(&mut new).insert("resourceVersion".into(), revision.clone());
         }
+        // UPSTREAM: also what changes nothing, or what ends the object, can be refused.
+        let verdict = self.verdict(&admission, &new, Some(&before))?;
         let old_body = old.body();
         let opaque = opaque.or_else(|| opaque::text_of(&kind, &old_body));
         if is_finished(&kind, &new) {
+            self.warnings.extend(verdict.warnings);
             let outcome = Outcome::Finished {
                 before,
                 new,
@@ -173,9 +176,9 @@ impl Context {
         }
         let draft = Draft::new(&kind, &new, opaque.as_deref());
         let outcome = if draft.is(&old_body, old.revision) {
+            self.warnings.extend(verdict.warnings);
             Outcome::Same { before, new }
         } else {
-            let verdict = self.verdict(&admission, &new, Some(&before))?;
             Outcome::Changed {
                 before,
                 new,

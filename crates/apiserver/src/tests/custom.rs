@@ -185,6 +185,30 @@ async fn bad_definitions_are_refused() {
     assert_eq!(server.post(CRDS, two_storages).await.0, 422);
 }
 
+/// The code of a creation, and its warnings.
+async fn warned(server: &Server, path: &str, body: Value) -> (u16, Vec<String>) {
+    let body = Bytes::from(body.to_string());
+    let response = server
+        .send(Method::POST, path, "application/json", "*/*", body)
+        .await;
+    let warnings = response.headers().get_all("warning").iter();
+    let warnings = warnings.map(|warning| warning.to_str().unwrap().to_owned());
+    (response.status().as_u16(), warnings.collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_no_effect_is_warned_about() {
+    let server = Server::new();
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    let path = format!("{group}/validatingadmissionpolicybindings");
+    for (actions, expected) in [(json!(["Deny"]), 0), (json!(["Deny", "Audit"]), 1)] {
+        let name = format!("b{expected}");
+        let binding = json!({"metadata": {"name": name}, "spec": {"policyName": "p", "validationActions": actions}});
+        let (code, warnings) = warned(&server, &path, binding).await;
+        assert_eq!((code, warnings.len()), (201, expected), "{warnings:?}");
+    }
+}
+
 /// A definition of someone else's resource, at a version that nobody serves.
 fn definition_of(plural: &str, group: &str, kind: &str) -> Value {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});

@@ -1,9 +1,9 @@
 //! Webhooks as their configurations describe them.
 
-use super::conditions::Conditions;
 use crate::kinds::Kind;
+use crate::policy::conditions::Conditions;
+use crate::policy::criteria::Criteria;
 use crate::storage::Store;
-use api::selector::{LabelSelector, Selector, SelectorError};
 use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
@@ -14,8 +14,7 @@ pub(super) struct Webhook {
     /// Tells webhooks of the same name apart.
     pub(super) id: String,
     pub(super) spec: WebhookSpec,
-    pub(super) namespaces: Result<Selector, SelectorError>,
-    pub(super) objects: Result<Selector, SelectorError>,
+    pub(super) criteria: Criteria,
     pub(super) conditions: Conditions,
 }
 
@@ -25,25 +24,12 @@ pub(super) struct Webhook {
 pub(super) struct WebhookSpec {
     pub(super) name: String,
     pub(super) client_config: ClientConfig,
-    #[serde(default)]
-    pub(super) rules: Vec<Rule>,
     failure_policy: Option<String>,
-    match_policy: Option<String>,
-    namespace_selector: Option<LabelSelector>,
-    object_selector: Option<LabelSelector>,
     side_effects: Option<String>,
     timeout_seconds: Option<u64>,
     #[serde(default)]
     pub(super) admission_review_versions: Vec<String>,
     reinvocation_policy: Option<String>,
-    #[serde(default)]
-    pub(super) match_conditions: Vec<MatchCondition>,
-}
-
-#[derive(Clone, Deserialize)]
-pub(super) struct MatchCondition {
-    pub(super) name: String,
-    pub(super) expression: String,
 }
 
 /// Where a webhook is.
@@ -64,20 +50,6 @@ pub(crate) struct ServiceReference {
     pub(crate) port: Option<u16>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Rule {
-    #[serde(default)]
-    pub(super) operations: Vec<String>,
-    #[serde(default)]
-    pub(super) api_groups: Vec<String>,
-    #[serde(default)]
-    pub(super) api_versions: Vec<String>,
-    #[serde(default)]
-    pub(super) resources: Vec<String>,
-    pub(super) scope: Option<String>,
-}
-
 /// UPSTREAM: how long a webhook may take that does not say.
 const DEFAULT_TIMEOUT_SECONDS: u64 = 10;
 
@@ -87,10 +59,6 @@ const MAX_TIMEOUT_SECONDS: u64 = 30;
 impl WebhookSpec {
     pub(super) fn fails_open(&self) -> bool {
         self.failure_policy.as_deref() == Some("Ignore")
-    }
-
-    pub(super) fn matches_equivalents(&self) -> bool {
-        self.match_policy.as_deref() != Some("Exact")
     }
 
     pub(super) fn is_reinvoked(&self) -> bool {
@@ -115,7 +83,7 @@ pub(super) fn read(store: &Store, kind: &Arc<Kind>) -> Vec<Webhook> {
         let hooks = configuration["webhooks"].as_array().into_iter().flatten();
         for (index, hook) in hooks.enumerate() {
             match WebhookSpec::deserialize(hook) {
-                Ok(spec) => webhooks.push(Webhook::new(stored.name(), index, spec)),
+                Ok(spec) => webhooks.push(Webhook::new(stored.name(), index, spec, hook)),
                 // Validation has seen to it that this does not happen.
                 Err(why) => tracing::error!(
                     configuration = stored.name(), index, %why, "a stored webhook cannot be read and is not called"
@@ -127,16 +95,12 @@ pub(super) fn read(store: &Store, kind: &Arc<Kind>) -> Vec<Webhook> {
 }
 
 impl Webhook {
-    fn new(configuration: &str, index: usize, spec: WebhookSpec) -> Webhook {
-        let compile = |selector: &Option<LabelSelector>| match selector {
-            Some(selector) => selector.compile(),
-            None => Ok(Selector::everything()),
-        };
+    fn new(configuration: &str, index: usize, spec: WebhookSpec, hook: &Value) -> Webhook {
+        let conditions = &hook["matchConditions"];
         Webhook {
             id: format!("{configuration}/{}/{index}", spec.name),
-            namespaces: compile(&spec.namespace_selector),
-            objects: compile(&spec.object_selector),
-            conditions: Conditions::new(&spec.match_conditions, spec.fails_open()),
+            criteria: Criteria::of_webhook(hook),
+            conditions: Conditions::read(conditions, false, None, spec.fails_open()),
             spec,
         }
     }

@@ -8,7 +8,6 @@
 //! back: nothing that it could need is held meanwhile.
 
 mod call;
-mod conditions;
 mod configuration;
 mod matching;
 mod mutating;
@@ -45,6 +44,8 @@ pub(crate) struct Configured {
 pub(crate) struct Attributes {
     configured: Arc<Configured>,
     operation: Operation,
+    /// UPSTREAM: a namespace is in itself.
+    namespace: String,
     /// Empty for a new object whose name the server makes up.
     name: String,
     dry_run: bool,
@@ -64,6 +65,7 @@ impl Attributes {
         Attributes {
             configured: hooks.clone(),
             operation,
+            namespace: String::new(),
             name: String::new(),
             dry_run,
             options,
@@ -71,13 +73,13 @@ impl Attributes {
         }
     }
 
-    pub(crate) fn named(self, name: &str) -> Attributes {
-        let name = name.to_owned();
-        Attributes { name, ..self }
-    }
-
-    pub(crate) fn with(self, options: Value) -> Attributes {
-        Attributes { options, ..self }
+    pub(crate) fn named(self, namespace: &str, name: &str) -> Attributes {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        Attributes {
+            namespace,
+            name,
+            ..self
+        }
     }
 
     /// What is shown has a type of its own.

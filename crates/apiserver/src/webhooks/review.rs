@@ -87,7 +87,7 @@ impl Question {
             ("subResource", &info.subresource),
             ("requestSubResource", &info.subresource),
             ("name", &attributes.name),
-            ("namespace", &info.namespace),
+            ("namespace", &attributes.namespace),
         ] {
             if !value.is_empty() {
                 request[member] = json!(value);

@@ -174,3 +174,39 @@ async fn services_lead_to_what_runs_beside_the_server() {
         ("192.0.2.7:9443", Some("hooks.default.svc"))
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn conditions_say_whether_a_webhook_is_called() {
+    let (server, world) = server();
+    world.answer(|_, _| allow());
+    let when = |name: &str, expression: &str, policy: &str| {
+        let conditions = json!([{"name": "c", "expression": expression}]);
+        let hook = with(hook(name), "failurePolicy", json!(policy));
+        with(hook, "matchConditions", conditions)
+    };
+    let hooks = json!([
+        when("named", "object.metadata.name == 'm'", "Fail"),
+        when("other", "object.metadata.name == 'x'", "Fail"),
+        when(
+            "user",
+            "request.userInfo.username == 'kubernetes-admin'",
+            "Fail"
+        ),
+        when("ignored", "object.missing == 1", "Ignore"),
+        when(
+            "allowed",
+            "authorizer.group('').resource('pods').check('get').allowed()",
+            "Fail"
+        ),
+    ]);
+    server.validating("v", hooks).await;
+    server.config_map("m", json!({})).await;
+    let mut paths = world.paths();
+    paths.sort();
+    assert_eq!(paths, ["/allowed", "/named", "/user"]);
+    let failing = json!([when("failing", "object.missing == 1", "Fail")]);
+    server.validating("w", failing).await;
+    let (code, status) = server.post(CONFIG_MAPS, map("n")).await;
+    let why = "configmaps \"n\" is forbidden: expression 'object.missing == 1' resulted in error: no such key: missing";
+    assert_eq!((code, &status["message"]), (403, &json!(why)));
+}
