@@ -36,6 +36,7 @@ use crate::kinds::{Kind, Registry, Subresource, Verbs};
 use crate::metrics::Labels;
 use crate::server::Shared;
 use crate::status::{Status, Subject};
+use crate::storage::Stored;
 use crate::{Body, convert, discovery};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -64,6 +65,8 @@ pub(crate) struct Context {
     pub(crate) applying: bool,
     /// The object whose deletion was admitted before its turn, and the revision that it had.
     pub(crate) reviewed: Option<(Arc<str>, u64)>,
+    /// What is stored under the name of the path, at the version asked for, where a webhook converts it.
+    pub(crate) converted: Option<Option<Arc<Stored>>>,
 }
 
 /// Answers a request. All that need not wait is done at once: what is kept while an answer is waited for is small.
@@ -174,6 +177,7 @@ fn begin(
         warnings: Vec::new(),
         applying: false,
         reviewed: None,
+        converted: None,
     };
     if let Some(warning) = context
         .kind

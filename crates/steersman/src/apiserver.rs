@@ -14,6 +14,7 @@ use clap::Args;
 use runtime::{Stop, Task};
 use tokio::net::TcpListener;
 
+use crate::outbound::Caller;
 use crate::{files, signals};
 
 #[derive(Args)]
@@ -160,7 +161,9 @@ impl Served {
         let rng = Rng::from_seed(manager::process::random_seed());
         let address = listener.local_addr()?;
         let names = vec![address.ip().to_string()];
+        let caller = Caller::new(clock.clone());
         let mut options = Options::in_memory(clock, rng);
+        options.outbound = Some(caller);
         let pki = match place {
             Place::Memory => Pki::generate(&names)?,
             Place::Dir(dir) => {

@@ -11,6 +11,7 @@ mod connect;
 mod controller_manager;
 mod controllers;
 mod files;
+mod outbound;
 mod preview;
 mod running;
 mod signals;

@@ -12,7 +12,7 @@ use super::update::{Change, MODIFIED, keep_server_metadata, replacing};
 use crate::admission::Operation;
 use crate::kinds::{Kind, Subresource};
 use crate::status::{Cause, Status};
-use crate::storage::Stored;
+use crate::storage::{Draft, Stored};
 use crate::webhooks::{Attributes, Hooks};
 use crate::{convert, opaque};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ impl Context {
     /// Creates an object that webhooks are asked about.
     pub(super) async fn create_admitted(
         &mut self,
-        hooks: &Hooks,
+        hooks: Option<&Hooks>,
         value: Value,
         opaque: Option<String>,
         dry_run: bool,
@@ -51,7 +51,11 @@ impl Context {
                 self.keep_new(transaction, &mut checked, dry_run).map(Some)
             })?;
             if let (Some(stored), revision) = written {
-                return Ok((stored, revision));
+                let shown = match dry_run {
+                    true => stored,
+                    false => self.requested(stored).await?,
+                };
+                return Ok((shown, revision));
             }
             self.warnings.truncate(warnings);
         }
@@ -61,20 +65,26 @@ impl Context {
     /// Makes a write ready that webhooks are asked about, and stores it.
     pub(super) async fn write_admitted(
         &mut self,
-        hooks: &Hooks,
+        hooks: Option<&Hooks>,
         dry_run: bool,
         mut propose: impl FnMut(&mut Context) -> Result<Proposed, Status>,
     ) -> Result<Written, Status> {
         let shared = self.shared.clone();
         let warnings = self.warnings.len();
         for _ in 0..ADMITTED_ATTEMPTS {
+            self.read_current().await?;
             let proposed = propose(self)?;
             let prepared = in_time(self.admit_by_webhooks(hooks, proposed, dry_run)).await?;
+            let is_stored = !dry_run && prepared.is_written();
             let (stored, revision) = shared
                 .store
                 .write(|transaction| self.swap(transaction, prepared, dry_run))?;
-            if let Some(stored) = stored {
-                return Ok((stored, revision));
+            if let Some((code, stored)) = stored {
+                let shown = match is_stored {
+                    true => self.requested(stored).await?,
+                    false => stored,
+                };
+                return Ok(((code, shown), revision));
             }
             self.warnings.truncate(warnings);
         }
@@ -82,7 +92,40 @@ impl Context {
     }
 
     /// From what is wanted to what may be stored.
-    async fn admit_by_webhooks(
+    pub(super) async fn admit_by_webhooks(
+        &mut self,
+        hooks: Option<&Hooks>,
+        proposed: Proposed,
+        dry_run: bool,
+    ) -> Result<Prepared, Status> {
+        let mut prepared = match hooks {
+            Some(hooks) => self.call_for_write(hooks, proposed, dry_run).await?,
+            None => self.complete(proposed, dry_run)?,
+        };
+        if let Some(conversion) = self.conversion() {
+            let kind = self.stored_kind.clone();
+            if let Some((value, draft)) = prepared.draft_mut() {
+                let stored = self.stored_form(&conversion, value.clone()).await?;
+                *draft = Draft::new(&kind, &stored, None);
+            }
+        }
+        Ok(prepared)
+    }
+
+    /// Reads what a write is about to change at the version asked for, if a webhook has to be waited for.
+    pub(super) async fn read_current(&mut self) -> Result<(), Status> {
+        if self.conversion().is_some() {
+            let key = self.key(&self.info.name);
+            let stored = self.shared.store.get(&self.stored_kind, &key);
+            self.converted = Some(match stored {
+                Some(stored) => Some(self.requested(stored).await?),
+                None => None,
+            });
+        }
+        Ok(())
+    }
+
+    async fn call_for_write(
         &mut self,
         hooks: &Hooks,
         mut proposed: Proposed,
@@ -193,7 +236,7 @@ impl Context {
         for _ in 0..ADMITTED_ATTEMPTS {
             let old = shared.store.get(&kind, key);
             let old = old.ok_or_else(|| Status::not_found(self.subject_named(&name)))?;
-            let value = old.working(&kind);
+            let value = self.requested(old.clone()).await?.working(&kind);
             // UPSTREAM: the plugins of the server come first.
             self.review_before(key, options)?;
             in_time(self.call_both(&attributes, Value::Null, Some(&value))).await?;

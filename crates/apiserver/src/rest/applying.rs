@@ -84,7 +84,7 @@ impl Context {
         dry_run: bool,
     ) -> Result<Proposed, Status> {
         let key = self.key(&self.info.name);
-        let old = self.shared.store.get(&self.stored_kind, &key);
+        let old = self.current(&key);
         let before = old.as_ref().map(|old| old.working(&self.stored_kind));
         let live = before.clone().map(|before| self.at_version(before));
         if live.is_none() && self.subresource.is_some() {

@@ -30,7 +30,7 @@ pub(crate) struct Checked {
     pub(super) value: Value,
     opaque: Option<String>,
     /// What is to be stored; a dry run stores nothing.
-    draft: Option<Draft>,
+    pub(super) draft: Option<Draft>,
     verdict: Verdict,
     namespaces: u64,
     /// The last change of anything that its addresses and ports were chosen by.
@@ -42,8 +42,11 @@ impl Context {
         let dry_run = self.info.query.dry_run("CreateOptions")?;
         let Decoded { value, opaque } = self.decode_object()?;
         let (object, revision) = match self.webhooks(&[Operation::Create]) {
-            Some(hooks) => Box::pin(self.create_admitted(&hooks, value, opaque, dry_run)).await?,
-            None => self.create_at_once(value, opaque, dry_run)?,
+            None if self.conversion().is_none() => self.create_at_once(value, opaque, dry_run)?,
+            hooks => {
+                let create = self.create_admitted(hooks.as_ref(), value, opaque, dry_run);
+                Box::pin(create).await?
+            }
         };
         self.settle(revision).await?;
         self.show(201, &object)

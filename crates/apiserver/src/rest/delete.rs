@@ -46,6 +46,10 @@ impl Context {
         let hooks = self.webhooks(&[Operation::Delete]);
         let (deleted, revision) = self.delete_key(hooks.as_ref(), &key, &options).await?;
         self.settle(revision).await?;
+        let deleted = match deleted {
+            Deleted::Pending(object) => Deleted::Pending(self.requested(object).await?),
+            Deleted::Gone(object) => Deleted::Gone(self.requested(object).await?),
+        };
         match deleted {
             Deleted::Pending(object) => {
                 // UPSTREAM: 202 only when the caller explicitly did not want orphans.
@@ -80,6 +84,7 @@ impl Context {
             }
         }
         self.settle(last).await?;
+        let objects = self.requested_all(objects).await?;
         Ok(response::json(200, self.whole_list(&objects, &metadata)))
     }
 

@@ -41,7 +41,7 @@ impl Context {
         dry_run: bool,
     ) -> Result<Proposed, Status> {
         let key = self.key(&self.info.name);
-        let stored = self.shared.store.get(&self.stored_kind, &key);
+        let stored = self.current(&key);
         let old = stored.ok_or_else(|| Status::not_found(self.subject()))?;
         let names_fields = names_managed_fields(&changes.value);
         let before = if names_fields {

@@ -28,6 +28,27 @@ pub(crate) enum Prepared {
     Change(Box<Replacement>),
 }
 
+impl Prepared {
+    /// Whether anything is to be stored.
+    pub(super) fn is_written(&self) -> bool {
+        match self {
+            Prepared::New(_) => true,
+            Prepared::Change(change) => matches!(change.outcome, Outcome::Changed { .. }),
+        }
+    }
+
+    /// What is to be stored, and the object that it was printed from.
+    pub(super) fn draft_mut(&mut self) -> Option<(&Value, &mut Draft)> {
+        match self {
+            Prepared::New(checked) => Some((&checked.value, checked.draft.as_mut()?)),
+            Prepared::Change(change) => match &mut change.outcome {
+                Outcome::Changed { new, draft, .. } => Some((new, draft)),
+                _ => None,
+            },
+        }
+    }
+}
+
 /// A new state of an object that is there.
 pub(crate) struct Replacement {
     pub(super) old: Arc<Stored>,
@@ -61,15 +82,15 @@ pub(super) type Written = ((u16, Arc<Stored>), u64);
 const ATTEMPTS: usize = 3;
 
 impl Context {
-    /// Makes a write ready and stores it. Only a write that an admission webhook may match has to wait for anything.
+    /// Makes a write ready and stores it. Only what a webhook admits or converts has to wait for anything.
     pub(super) async fn write_prepared(
         &mut self,
         dry_run: bool,
         propose: impl FnMut(&mut Context) -> Result<Proposed, Status>,
     ) -> Result<Written, Status> {
         match self.webhooks(&[Operation::Create, Operation::Update]) {
-            Some(hooks) => Box::pin(self.write_admitted(&hooks, dry_run, propose)).await,
-            None => self.write_at_once(dry_run, propose),
+            None if self.conversion().is_none() => self.write_at_once(dry_run, propose),
+            hooks => Box::pin(self.write_admitted(hooks.as_ref(), dry_run, propose)).await,
         }
     }
 

@@ -63,7 +63,7 @@ impl Context {
         self.settle_name(&mut value)?;
         self.settle_namespace(&mut value)?;
         let key = self.key(&self.info.name);
-        let Some(old) = self.shared.store.get(&self.stored_kind, &key) else {
+        let Some(old) = self.current(&key) else {
             let creates = self.stored_kind.create_on_update && self.subresource.is_none();
             if !creates {
                 return Err(Status::not_found(self.subject()));

@@ -47,7 +47,7 @@ impl Outbound for Arc<World> {
 }
 
 /// A server, and who answers its calls: nobody at first.
-fn server() -> (Server, Arc<World>) {
+pub(super) fn server() -> (Server, Arc<World>) {
     let world = Arc::new(World {
         respond: Mutex::new(None),
         calls: Mutex::default(),
@@ -60,7 +60,10 @@ fn server() -> (Server, Arc<World>) {
 
 impl World {
     /// Answers every review by a function of the path and the request.
-    fn answer(self: &Arc<World>, answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static) {
+    pub(super) fn answer(
+        self: &Arc<World>,
+        answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static,
+    ) {
         let answer = Arc::new(answer);
         self.respond_with(move |path, review| {
             let answer = answer.clone();
@@ -71,7 +74,7 @@ impl World {
         });
     }
 
-    fn respond_with(
+    pub(super) fn respond_with(
         &self,
         respond: impl Fn(String, Value) -> BoxFuture<'static, (u16, String)> + Send + Sync + 'static,
     ) {
@@ -90,13 +93,13 @@ impl World {
 }
 
 /// A review with its answer.
-fn reviewed(review: &Value, mut response: Value) -> String {
+pub(super) fn reviewed(review: &Value, mut response: Value) -> String {
     response["uid"] = review["request"]["uid"].clone();
     json!({"kind": "AdmissionReview", "apiVersion": review["apiVersion"], "response": response})
         .to_string()
 }
 
-fn allow() -> Value {
+pub(super) fn allow() -> Value {
     json!({"allowed": true})
 }
 

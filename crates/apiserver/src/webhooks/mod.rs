@@ -17,7 +17,7 @@ mod validating;
 
 pub(crate) use call::{CallFailure, post};
 pub(crate) use configuration::ClientConfig;
-pub(crate) use service::resolve as resolve_service;
+
 
 use crate::admission::Operation;
 use crate::kinds::{self, Kind};

@@ -23,6 +23,7 @@ impl Context {
     pub(super) async fn get_scale(&mut self) -> Result<Response<Body>, Status> {
         let object = self.find()?;
         self.settle(object.revision).await?;
+        let object = self.requested(object).await?;
         Ok(response::value(200, &scale_of(&self.kind, &object)?))
     }
 
@@ -92,6 +93,14 @@ impl Context {
     ) -> Result<Response<Body>, Status> {
         let ((_, object), revision) = match self.webhooks(&[crate::admission::Operation::Update]) {
             Some(hooks) => Box::pin(self.write_scale_admitted(&hooks, dry_run, change)).await?,
+            None if self.conversion().is_some() => {
+                let write = self.write_admitted(None, dry_run, |context| {
+                    let old = context.scaled()?;
+                    let (scale, value) = change(context, &old)?;
+                    context.propose_scale(old, value, &scale, dry_run)
+                });
+                Box::pin(write).await?
+            }
             None => self.write_at_once(dry_run, |context| {
                 let old = context.scaled()?;
                 let (scale, value) = change(context, &old)?;
@@ -113,20 +122,26 @@ impl Context {
         let subject = self.attributes(hooks, crate::admission::Operation::Update, dry_run);
         let subject = subject.shown_as(SCALE_VERSION, "Scale");
         for _ in 0..ADMITTED_ATTEMPTS {
+            self.read_current().await?;
             let old = self.scaled()?;
             let (mut scale, value) = change(self, &old)?;
             let before = old.scale.clone();
             self.call_mutating(&subject, &mut scale, Some(&before), |_, _| Ok(()))
                 .await?;
             let proposed = self.propose_scale(old, value, &scale, dry_run)?;
-            let prepared = self.complete(proposed, dry_run)?;
+            let prepared = self.admit_by_webhooks(None, proposed, dry_run).await?;
             self.call_validating(&subject, Some(&scale), Some(&before))
                 .await?;
+            let is_stored = !dry_run && prepared.is_written();
             let (stored, revision) = shared
                 .store
                 .write(|transaction| self.swap(transaction, prepared, dry_run))?;
-            if let Some(stored) = stored {
-                return Ok((stored, revision));
+            if let Some((code, stored)) = stored {
+                let shown = match is_stored {
+                    true => self.requested(stored).await?,
+                    false => stored,
+                };
+                return Ok(((code, shown), revision));
             }
             self.warnings.truncate(warnings);
         }
