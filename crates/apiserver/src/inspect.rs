@@ -91,6 +91,7 @@ impl ApiServer {
                 serves_usage: shared.serves_usage,
                 outbound: shared.outbound.clone(),
                 webhooks: crate::webhooks::Webhooks::default(),
+                aggregation: crate::aggregation::Aggregation::default(),
             }),
         };
         reopened.shared.expiry.adopt(&reopened.shared);

@@ -4,6 +4,7 @@
 //! process, so tests and the simulator exercise exactly what users run.
 
 pub mod admission;
+mod aggregation;
 mod apply;
 pub mod auth;
 pub mod bootstrap;

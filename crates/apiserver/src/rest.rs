@@ -93,6 +93,7 @@ pub(crate) fn handle(
         let response = match begun {
             Ok(Begun::Answered(response)) => response,
             Ok(Begun::Mounted(answer)) => answer.await.map(response::whole),
+            Ok(Begun::Proxied(answer)) => answer.await,
             Ok(Begun::Resource(mut context, method)) => context.answer(&method).await,
             Err(status) => response::status(&status),
         };
@@ -119,6 +120,8 @@ pub(crate) fn admit(
 enum Begun {
     Answered(Response<Body>),
     Mounted(BoxFuture<'static, Response<Bytes>>),
+    /// Another server answers.
+    Proxied(BoxFuture<'static, Response<Body>>),
     Resource(Box<Context>, Method),
 }
 
@@ -146,9 +149,15 @@ fn begin(
             let answer = handler(Request::from_parts(parts, body));
             return Ok(Begun::Mounted(answer));
         }
+        if let Some(proxied) = proxied(shared, &registry, &info, &identity, &parts, &body) {
+            return Ok(proxied);
+        }
         return discovery::answer(shared, &registry, &info, &parts.headers).map(Begun::Answered);
     }
     let Some(kind) = served else {
+        if let Some(proxied) = proxied(shared, &registry, &info, &identity, &parts, &body) {
+            return Ok(proxied);
+        }
         if !registry.has_group(&info.group) {
             return Ok(Begun::Answered(discovery::nothing_here()));
         }
@@ -199,6 +208,23 @@ fn begin(
         context.warnings.push(advice.to_owned());
     }
     Ok(Begun::Resource(Box::new(context), parts.method))
+}
+
+/// The answer of another server, if an APIService says that it serves what is asked for.
+fn proxied(
+    shared: &Arc<Shared>,
+    registry: &Registry,
+    info: &RequestInfo,
+    identity: &Arc<Identity>,
+    parts: &Parts,
+    body: &Bytes,
+) -> Option<Begun> {
+    let (remotes, place) = shared.aggregation.find(shared, registry, info)?;
+    let (shared, identity) = (shared.clone(), identity.clone());
+    let (parts, body) = (parts.clone(), body.clone());
+    Some(Begun::Proxied(Box::pin(async move {
+        remotes[place].proxy(&shared, parts, body, &identity).await
+    })))
 }
 
 /// A namespaced object has a namespace in its path, a cluster-scoped one has none.

@@ -5,7 +5,7 @@ use crate::Body;
 use crate::auth::Identity;
 use crate::pki::{Pki, PkiError};
 use crate::rest::{MAX_BODY, response};
-use crate::server::ApiServer;
+use crate::server::{ApiServer, FRONT_PROXY};
 use crate::status::Status;
 use bytes::Bytes;
 use connections::{
@@ -84,6 +84,11 @@ pub async fn serve(
 ) -> Result<(), PkiError> {
     let acceptor = TlsAcceptor::from(pki.server_config(&server.shared().clock)?);
     server.publish_authority(&pki.ca_certificate).await;
+    let (certificate, key) = pki.issue_client(FRONT_PROXY, &[])?;
+    let shared = server.shared().clone();
+    shared.aggregation.identify(&certificate, &key);
+    let checking = crate::aggregation::keep_checking(shared);
+    tokio::pin!(checking);
     let connections = Connections::new(limits);
     let (stop, stopping) = watch::channel(false);
     let port = Port {
@@ -99,6 +104,8 @@ pub async fn serve(
             biased;
             () = &mut shutdown => break,
             accepted = listener.accept() => accepted,
+            // It never ends.
+            () = &mut checking => continue,
         };
         let Ok((stream, peer)) = accepted else {
             // Out of file descriptors, or the peer is gone: make room, and try again a little later.

@@ -20,6 +20,9 @@ use parking_lot::{Mutex, RwLock};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Who this server is when it speaks for its users to another one.
+pub(crate) const FRONT_PROXY: &str = "front-proxy-client";
+
 /// A handle on a running server; clones share it.
 #[derive(Clone)]
 pub struct ApiServer {
@@ -88,6 +91,7 @@ pub(crate) struct Shared {
     pub(crate) serves_usage: bool,
     pub(crate) outbound: Option<Arc<dyn Outbound>>,
     pub(crate) webhooks: crate::webhooks::Webhooks,
+    pub(crate) aggregation: crate::aggregation::Aggregation,
 }
 
 impl Options {
@@ -159,6 +163,7 @@ impl ApiServer {
             serves_usage: options.serves_usage,
             outbound: options.outbound,
             webhooks: crate::webhooks::Webhooks::default(),
+            aggregation: crate::aggregation::Aggregation::default(),
         };
         let server = ApiServer {
             shared: Arc::new(shared),
@@ -179,12 +184,20 @@ impl ApiServer {
         }))
     }
 
-    /// Publishes who signs client certificates, where controller managers and extension servers look for it.
+    /// Publishes who signs client certificates, and by which name this server speaks for users, where controller managers and extension servers look for it.
     pub(crate) async fn publish_authority(&self, certificate: &str) {
         let body = serde_json::json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
-            "data": {"client-ca-file": certificate},
+            "data": {
+                "client-ca-file": certificate,
+                "requestheader-client-ca-file": certificate,
+                "requestheader-allowed-names": format!("[\"{FRONT_PROXY}\"]"),
+                "requestheader-username-headers": "[\"X-Remote-User\"]",
+                "requestheader-uid-headers": "[\"X-Remote-Uid\"]",
+                "requestheader-group-headers": "[\"X-Remote-Group\"]",
+                "requestheader-extra-headers-prefix": "[\"X-Remote-Extra-\"]",
+            },
         });
         let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
         let apply = Request::builder()

@@ -210,6 +210,11 @@ pub fn review(
             verdict.warnings = crate::warnings::of(request.kind, object, old);
             let idle = crate::warnings::without_effect(request.kind, object);
             verdict.warnings.extend(idle);
+            if request.is("apiregistration.k8s.io", "APIService") {
+                let registry = context.cluster.registry();
+                let unused = crate::aggregation::warning(&registry, object);
+                verdict.warnings.extend(unused);
+            }
         }
         limits::check(context, request, object)?;
         pods::check_priority_class(context, request, object, old)?;

@@ -147,7 +147,8 @@ fn authorities(config: &ClientConfig) -> Result<Option<Bytes>, String> {
     Ok(Some(Bytes::from(decoded)))
 }
 
-async fn read(response: Response<Body>) -> Result<(u16, HeaderMap, Bytes), BoxError> {
+/// Reads an answer, up to a limit.
+pub(crate) async fn read(response: Response<Body>) -> Result<(u16, HeaderMap, Bytes), BoxError> {
     let (parts, mut body) = response.into_parts();
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {

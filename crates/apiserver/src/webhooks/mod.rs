@@ -15,9 +15,9 @@ mod review;
 mod service;
 mod validating;
 
-pub(crate) use call::{CallFailure, post};
+pub(crate) use call::{CallFailure, post, read as read_answer};
 pub(crate) use configuration::ClientConfig;
-
+pub(crate) use service::resolve as resolve_service;
 
 use crate::admission::Operation;
 use crate::kinds::{self, Kind};
