@@ -9,12 +9,14 @@ mod items;
 mod last_applied;
 mod manage;
 mod merge;
+mod overlay;
 mod schema;
 mod set;
 mod shapes;
 
 pub(crate) use items::repeated_item;
 pub(crate) use manage::{Manager, Operation, apply, update};
+pub(crate) use overlay::overlay;
 pub(crate) use shapes::Shapes;
 
 /// Whether an object says who manages it.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::admission::{self, Networks, Operation, Request, store::Store};
+use crate::admission::{self, Networks, Operation, Request, Verdict, store::Store};
 use crate::auth::Identity;
 use crate::fields::{copy, text};
 use crate::{defaults, kinds, schema, strategy};
@@ -33,13 +33,19 @@ fn created(sent: Value, answer: &Value) -> Value {
         namespace,
         name,
         subresource: None,
+        asked: kind,
+        object_type: None,
+        dry_run: true,
+        options: &Value::Null,
     };
     let now = text(answer, "metadata.creationTimestamp");
     let prepare = |context: &admission::Context<'_>| {
         admission::mutate(context, &request, &mut object, None).unwrap();
+        admission::allocate(context, &request, &mut object, None).unwrap();
         strategy::prepare_create(kind, &mut object, now);
         assert_eq!(crate::validation::create(kind, &object), [], "{name}");
-        let mut verdict = admission::review(context, &request, &object, None).unwrap();
+        let mut verdict = Verdict::default();
+        admission::review(context, &request, &object, None, &mut verdict).unwrap();
         admission::charge(context, &request, &object, None, &mut verdict).unwrap();
     };
     in_cluster(prepare);
@@ -148,11 +154,18 @@ fn updated(case: &Value) -> Result<Value, Vec<String>> {
         namespace,
         name,
         subresource,
+        asked: kind,
+        object_type: None,
+        dry_run: true,
+        options: &Value::Null,
     };
     let mut causes = Vec::new();
     let now = text(&case["answer"], "status.lastPhaseTransitionTime");
     in_cluster(|context| {
-        if let Err(status) = admission::mutate(context, &request, &mut new, Some(old)) {
+        let mutated = admission::mutate(context, &request, &mut new, Some(old));
+        let admitted =
+            mutated.and_then(|()| admission::allocate(context, &request, &mut new, Some(old)));
+        if let Err(status) = admitted {
             causes.extend(status.details.causes);
             return;
         }

@@ -5,6 +5,7 @@
 
 mod approval;
 mod checks;
+pub mod conversion;
 mod definition;
 pub(crate) mod lifecycle;
 mod patterns;
@@ -17,6 +18,7 @@ pub(crate) use definition::complete;
 use regex::Regex;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// One served version of a custom resource definition.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +35,8 @@ pub struct CustomVersion {
     pub deprecation_warning: Option<String>,
     /// `x-kubernetes-validations`, compiled when an object is first checked.
     pub rules: rules::CompiledRules,
+    /// Who converts objects, if it is a webhook.
+    pub conversion: Option<Arc<conversion::Conversion>>,
     /// Every `pattern` of the definition, compiled.
     pub patterns: BTreeMap<String, Regex>,
 }

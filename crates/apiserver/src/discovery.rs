@@ -1,6 +1,7 @@
 //! What is served, and how the server is: discovery (aggregated and legacy), version, health.
 
 use crate::Body;
+use crate::aggregation::discovery as remote;
 use crate::documents::{Document, Made};
 use crate::kinds::{Kind, Registry, Subresource, Verbs};
 use crate::rest::query::Query;
@@ -68,13 +69,16 @@ pub(crate) fn answer(
         )),
         ["apis"] => Ok(response::ordered(
             200,
-            &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups(registry)}),
+            &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": all_groups(shared, registry)}),
         )),
         ["api", version] if registry.has_group_version("", version) => {
             Ok(resources(registry, "", version))
         }
         ["apis", group] if !group.is_empty() && registry.has_group(group) => {
             group_document(registry, group)
+        }
+        ["apis", group] if let Some(document) = remote_group(shared, registry, group) => {
+            Ok(response::value(200, &document))
         }
         ["apis", group, version] if registry.has_group_version(group, version) => {
             Ok(resources(registry, group, version))
@@ -229,6 +233,22 @@ fn groups(registry: &Registry) -> Vec<Value> {
         .collect()
 }
 
+/// Those of other servers, too.
+fn all_groups(shared: &Shared, registry: &Registry) -> Vec<Value> {
+    let mut all = groups(registry);
+    all.extend(remote::group_values(shared, registry));
+    all
+}
+
+/// The document of a group that other servers serve.
+fn remote_group(shared: &Shared, registry: &Registry, group: &str) -> Option<Value> {
+    let mut groups = remote::group_values(shared, registry).into_iter();
+    let mut document = groups.find(|known| known["name"] == group)?;
+    document["kind"] = json!("APIGroup");
+    document["apiVersion"] = json!("v1");
+    Some(document)
+}
+
 fn group_document(registry: &Registry, group: &str) -> Result<Response<Body>, Status> {
     let groups = group_versions(registry);
     let (_, versions) = groups
@@ -378,7 +398,19 @@ fn aggregated(
     headers: &HeaderMap,
 ) -> Response<Body> {
     let make = |kinds: &Registry| [true, false].map(|core| aggregated_document(kinds, core));
-    shared.discovery.get(registry, make)[which].answer(headers, AGGREGATED)
+    let own = &shared.discovery.get(registry, make)[which];
+    let others = match which {
+        0 => Vec::new(),
+        _ => remote::items(shared, registry),
+    };
+    if others.is_empty() {
+        return own.answer(headers, AGGREGATED);
+    }
+    let mut all: Value = serde_json::from_slice(&own.text).unwrap_or_default();
+    if let Some(items) = all["items"].as_array_mut() {
+        items.extend(others);
+    }
+    Document::new(all.to_string()).answer(headers, AGGREGATED)
 }
 
 /// The core group and all others in one document each (`apidiscovery.k8s.io/v2`).

@@ -76,6 +76,11 @@ impl ApiServer {
         Ok(())
     }
 
+    /// Asks the servers behind APIServices whether they answer, once: a server that is served does so by itself.
+    pub async fn check_api_services(&self) {
+        crate::aggregation::check_all(self.shared()).await;
+    }
+
     /// Brings the status of every ResourceQuota up to date: for a cluster without a quota controller, where
     /// nobody else would say how much is used or give back what was deleted.
     pub fn recount_quotas(&self) {

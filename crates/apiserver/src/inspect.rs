@@ -85,6 +85,7 @@ impl ApiServer {
                 rbac: Rbac::new(shared.settings.authorizers.clone()),
                 metrics: crate::metrics::Metrics::default(),
                 parsed: crate::parsed::Parsed::default(),
+                policies: crate::policy::Cache::default(),
                 shapes: crate::apply::Shapes::default(),
                 expiry: Expiry::default(),
                 track_fields: shared.track_fields,
@@ -94,6 +95,9 @@ impl ApiServer {
                 advertise: shared.advertise,
                 serves_usage: shared.serves_usage,
                 settings: shared.settings.clone(),
+                outbound: shared.outbound.clone(),
+                webhooks: crate::webhooks::Webhooks::default(),
+                aggregation: crate::aggregation::Aggregation::default(),
             }),
         };
         reopened.shared.expiry.adopt(&reopened.shared);

@@ -4,6 +4,7 @@
 //! process, so tests and the simulator exercise exactly what users run.
 
 pub mod admission;
+mod aggregation;
 mod apply;
 pub mod auth;
 pub mod bootstrap;
@@ -23,9 +24,11 @@ mod metrics;
 mod opaque;
 mod openapi;
 mod ordered;
+pub mod outbound;
 mod parsed;
 mod patch;
 pub mod pki;
+pub mod policy;
 pub mod private_file;
 pub mod proto;
 mod resources;
@@ -45,13 +48,14 @@ mod tests;
 mod tls;
 pub mod validation;
 pub mod warnings;
+mod webhooks;
 
 pub use embed::{Handler, RestoreError};
 pub use inspect::Changed;
 pub use server::{ApiServer, Error, Options, Storage};
 pub use settings::Settings;
 pub use storage::{Repaired, repair, stranger};
-pub use tls::{Authorities, Tls};
+pub use tls::{Authorities, FrontProxy, Tls};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// A response body: one buffer, or the endless stream of a watch.

@@ -43,7 +43,12 @@ pub(crate) fn answer(
         .v3
         .get(registry, |kinds| Arc::new(make(kinds)));
     if path.is_empty() {
-        return Ok(response::value(200, &index(&documents)));
+        let mut index = index(&documents);
+        for path in crate::aggregation::discovery::open_api_paths(shared, registry) {
+            let url = format!("/openapi/v3/{path}");
+            index["paths"][path] = json!({"serverRelativeURL": url});
+        }
+        return Ok(response::value(200, &index));
     }
     let path = path.join("/");
     let Some(document) = documents.get(&path) else {

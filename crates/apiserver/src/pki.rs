@@ -11,7 +11,8 @@ use live::Live;
 use validity::Date;
 pub use validity::Validity;
 
-use crate::tls::Tls;
+use crate::server::FRONT_PROXY;
+use crate::tls::{FrontProxy, Tls};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{
@@ -206,7 +207,21 @@ impl Pki {
 
     /// TLS that shows the server's certificate, and believes clients of the authority.
     pub fn tls(&self) -> Result<Tls, PkiError> {
-        Live::new(self)?.tls()
+        Live::new(self)?.tls(self.front_proxy()?)
+    }
+
+    /// A certificate of an authority that signs nothing else and is forgotten with the process: whoever gets a client
+    /// certificate of the cluster signed must not be able to speak for others by it.
+    fn front_proxy(&self) -> Result<FrontProxy, PkiError> {
+        let mut own = self.clone();
+        own.ca_key = KeyPair::generate()?.serialize_pem();
+        own.ca_certificate = own.sign_authority()?;
+        let (certificate, key) = own.issue_client(FRONT_PROXY, &[])?;
+        Ok(FrontProxy {
+            certificate,
+            key,
+            authority: own.ca_certificate,
+        })
     }
 
     /// The administrator's kubeconfig for a server at this URL.

@@ -1,5 +1,6 @@
 //! From an HTTP request to an answer: which verb on which kind, then the verb.
 
+mod admitted;
 mod applying;
 pub(crate) mod body;
 mod components;
@@ -23,8 +24,10 @@ mod update;
 mod usage;
 mod watch;
 
+pub(crate) use create::retype;
 pub(crate) use metadata::{metadata_mut, stamp};
 pub(crate) use request::RequestInfo;
+pub(crate) use reviews::user_info;
 
 use crate::auth::Identity;
 use crate::auth::impersonate::impersonate;
@@ -33,6 +36,7 @@ use crate::kinds::{Kind, Registry, Subresource, Verbs};
 use crate::metrics::Labels;
 use crate::server::Shared;
 use crate::status::{Status, Subject};
+use crate::storage::Stored;
 use crate::{Body, convert, discovery};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -59,6 +63,10 @@ pub(crate) struct Context {
     pub(crate) warnings: Vec<String>,
     /// Set while an apply writes, which has already settled who owns what.
     pub(crate) applying: bool,
+    /// The object whose deletion was admitted before its turn, and the revision that it had.
+    pub(crate) reviewed: Option<(Arc<str>, u64)>,
+    /// What is stored under the name of the path, at the version asked for, where a webhook converts it.
+    pub(crate) converted: Option<Option<Arc<Stored>>>,
 }
 
 /// Answers a request. All that need not wait is done at once: what is kept while an answer is waited for is small.
@@ -85,6 +93,7 @@ pub(crate) fn handle(
         let response = match begun {
             Ok(Begun::Answered(response)) => response,
             Ok(Begun::Mounted(answer)) => answer.await.map(response::whole),
+            Ok(Begun::Proxied(answer)) => answer.await,
             Ok(Begun::Resource(mut context, method)) => context.answer(&method).await,
             Err(status) => response::status(&status),
         };
@@ -111,6 +120,8 @@ pub(crate) fn admit(
 enum Begun {
     Answered(Response<Body>),
     Mounted(BoxFuture<'static, Response<Bytes>>),
+    /// Another server answers.
+    Proxied(BoxFuture<'static, Response<Body>>),
     Resource(Box<Context>, Method),
 }
 
@@ -138,9 +149,15 @@ fn begin(
             let answer = handler(Request::from_parts(parts, body));
             return Ok(Begun::Mounted(answer));
         }
+        if let Some(proxied) = proxied(shared, &registry, &info, &identity, &parts, &body) {
+            return Ok(proxied);
+        }
         return discovery::answer(shared, &registry, &info, &parts.headers).map(Begun::Answered);
     }
     let Some(kind) = served else {
+        if let Some(proxied) = proxied(shared, &registry, &info, &identity, &parts, &body) {
+            return Ok(proxied);
+        }
         if !registry.has_group(&info.group) {
             return Ok(Begun::Answered(discovery::nothing_here()));
         }
@@ -168,6 +185,8 @@ fn begin(
         identity,
         warnings: Vec::new(),
         applying: false,
+        reviewed: None,
+        converted: None,
     };
     if let Some(warning) = context
         .kind
@@ -189,6 +208,23 @@ fn begin(
         context.warnings.push(advice.to_owned());
     }
     Ok(Begun::Resource(Box::new(context), parts.method))
+}
+
+/// The answer of another server, if an APIService says that it serves what is asked for.
+fn proxied(
+    shared: &Arc<Shared>,
+    registry: &Registry,
+    info: &RequestInfo,
+    identity: &Arc<Identity>,
+    parts: &Parts,
+    body: &Bytes,
+) -> Option<Begun> {
+    let (remotes, place) = shared.aggregation.find(shared, registry, info)?;
+    let (shared, identity) = (shared.clone(), identity.clone());
+    let (parts, body) = (parts.clone(), body.clone());
+    Some(Begun::Proxied(Box::pin(async move {
+        remotes[place].proxy(&shared, parts, body, &identity).await
+    })))
 }
 
 /// A namespaced object has a namespace in its path, a cluster-scoped one has none.

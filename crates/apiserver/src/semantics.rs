@@ -5,14 +5,15 @@ use crate::admission::{self, Change, Operation, Request, Verdict};
 use crate::auth::rules::Attributes;
 use crate::auth::{Identity, escalation};
 use crate::crd::{self, CustomVersion, lifecycle, structural};
-use crate::kinds::{Kind, Subresource};
+use crate::kinds::{Kind, Registry, Subresource};
+use crate::policy::Policies;
 use crate::rest::{Context, metadata_mut, stamp};
 use crate::schema;
 use crate::server::Shared;
 use crate::status::{Cause, Status};
 use crate::storage::Transaction;
 use crate::{bootstrap, defaults, strategy, tables, validation};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// What a client sent, read as the kind's type: (object, unknown fields).
@@ -136,6 +137,29 @@ impl Context {
         })
     }
 
+    /// Gives a Service its addresses and ports, after everyone who may change it has done so. UPSTREAM: this is its
+    /// storage's work, and no admission webhook that changes objects sees it. Returns by which state they were chosen.
+    pub(crate) fn allocate(
+        &self,
+        admission: &Admission<'_>,
+        new: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<Option<u64>, Status> {
+        if !admission::allocates(admission.kind) || self.subresource.is_some() {
+            return Ok(None);
+        }
+        let chosen_by = admission::allocated_by(&self.shared.store);
+        self.admission(admission, |context, request| {
+            admission::allocate(context, request, new, old)
+        })?;
+        Ok(Some(chosen_by))
+    }
+
+    /// Whether nobody can have taken the same addresses and ports meanwhile.
+    pub(crate) fn still_allocated(&self, chosen_by: Option<u64>) -> bool {
+        chosen_by.is_none_or(|chosen_by| chosen_by == admission::allocated_by(&self.shared.store))
+    }
+
     /// Whether a kubelet may write to a subresource that is no object of its own.
     pub(crate) fn check_node(&self, object: &Value) -> Result<(), Status> {
         let admission = Admission {
@@ -156,7 +180,7 @@ impl Context {
 
     /// The part of validating admission that has no effect beyond its verdict, after validation.
     pub(crate) fn verdict(
-        &self,
+        &mut self,
         admission: &Admission<'_>,
         new: &Value,
         old: Option<&Value>,
@@ -174,9 +198,54 @@ impl Context {
             old,
         };
         escalation::check(&self.shared, &self.identity, &write)?;
-        self.admission(admission, |context, request| {
-            admission::review(context, request, new, old)
-        })
+        let mut verdict = Verdict::default();
+        let reviewed = self.admission(admission, |context, request| {
+            admission::review(context, request, new, old, &mut verdict)
+        });
+        if reviewed.is_err() {
+            // A refusal carries the warnings that came before it.
+            self.warnings.append(&mut verdict.warnings);
+        }
+        reviewed.map(|()| verdict)
+    }
+
+    /// Validating admission of a deletion.
+    pub(crate) fn review_deletion(
+        &mut self,
+        admission: &Admission<'_>,
+        old: &Value,
+    ) -> Result<(), Status> {
+        let mut verdict = Verdict::default();
+        let reviewed = self.admission(admission, |context, request| {
+            admission::review(context, request, &Value::Null, Some(old), &mut verdict)
+        });
+        self.warnings.append(&mut verdict.warnings);
+        reviewed
+    }
+
+    /// The options of a request, as admission shows them. UPSTREAM: a patch is a create or an update there.
+    pub(crate) fn options(&self, operation: Operation) -> Value {
+        let kind = match operation {
+            Operation::Connect => return Value::Null,
+            Operation::Delete => return self.delete_options().unwrap_or_default().to_value(),
+            Operation::Update => "UpdateOptions",
+            Operation::Create => "CreateOptions",
+        };
+        let query = &self.info.query;
+        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+        for member in ["fieldManager", "fieldValidation"] {
+            if !query.get(member).is_empty() {
+                options[member] = json!(query.get(member));
+            }
+        }
+        let dry_run: Vec<&str> = query
+            .all("dryRun")
+            .filter(|value| !value.is_empty())
+            .collect();
+        if !dry_run.is_empty() {
+            options["dryRun"] = json!(dry_run);
+        }
+        options
     }
 
     /// The rest of validating admission: what is to be written along with the object is written.
@@ -200,7 +269,7 @@ impl Context {
         Ok(())
     }
 
-    fn admission<T>(
+    pub(crate) fn admission<T>(
         &self,
         admission: &Admission<'_>,
         ask: impl FnOnce(&admission::Context<'_>, &Request<'_>) -> Result<T, Status>,
@@ -213,6 +282,10 @@ impl Context {
             settings: &self.shared.settings,
             now: self.shared.clock.now(),
         };
+        let options = match self.shared.policies.are_there(&self.shared.store) {
+            true => self.options(admission.operation),
+            false => Value::Null,
+        };
         let request = Request {
             operation: admission.operation,
             kind: admission.kind,
@@ -223,6 +296,10 @@ impl Context {
             },
             name: admission.name,
             subresource: self.subresource,
+            asked: &self.kind,
+            object_type: None,
+            dry_run: admission.dry_run,
+            options: &options,
         };
         ask(&context, &request)
     }
@@ -301,6 +378,53 @@ impl admission::Cluster for State<'_> {
         let stored = self.0.store.list_newest(kind, &prefix);
         let parsed = stored.iter().map(|one| self.0.parsed.value(kind, one));
         parsed.collect()
+    }
+
+    fn decide(&self, user: &Identity, check: &cel::Check, verb: &str) -> cel::Decision {
+        let account = |asker: &cel::Asker| match asker {
+            cel::Asker::User => user.clone(),
+            cel::Asker::ServiceAccount { namespace, name } => {
+                Identity::service_account(namespace, name, "")
+            }
+        };
+        let (identity, asked) = match check {
+            cel::Check::Path(asker, path) => {
+                let asked = Attributes {
+                    verb,
+                    path,
+                    ..Attributes::default()
+                };
+                (account(asker), asked)
+            }
+            cel::Check::Resource(asker, resource) => {
+                let asked = Attributes {
+                    verb,
+                    namespace: &resource.namespace,
+                    group: &resource.group,
+                    resource: &resource.resource,
+                    subresource: &resource.subresource,
+                    name: &resource.name,
+                    path: "",
+                    field_selector: &resource.field_selector,
+                };
+                (account(asker), asked)
+            }
+            _ => return cel::Decision::default(),
+        };
+        let (allowed, reason) = self.0.rbac.decide(&self.0.store, &identity, &asked);
+        cel::Decision {
+            allowed,
+            reason,
+            error: None,
+        }
+    }
+
+    fn registry(&self) -> Arc<Registry> {
+        self.0.registry()
+    }
+
+    fn policies(&self) -> Arc<Policies> {
+        self.0.policies.current(&self.0.store)
     }
 
     fn may(&self, user: &Identity, verb: &str, resource: &str, name: &str) -> bool {

@@ -20,6 +20,7 @@ use hyper_util::rt::TokioIo;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::ready;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -83,7 +84,16 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) {
     let acceptor = TlsAcceptor::from(tls.config);
-    server.publish_authorities(&tls.trust.authorities()).await;
+    let front_proxy = tls.front_proxy.as_ref();
+    server
+        .publish_authorities(&tls.trust.authorities(), front_proxy)
+        .await;
+    let shared = server.shared().clone();
+    if let Some(proxy) = front_proxy {
+        shared.aggregation.identify(&proxy.certificate, &proxy.key);
+    }
+    let checking = crate::aggregation::keep_checking(shared);
+    tokio::pin!(checking);
     if let Ok(address) = listener.local_addr() {
         tracing::info!("Serving securely on {address}");
     }
@@ -111,6 +121,8 @@ pub async fn serve(
                 continue;
             }
             accepted = listener.accept() => accepted,
+            // It never ends.
+            () = &mut checking => continue,
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
@@ -249,10 +261,20 @@ impl Port {
         if !is_long || is_alone {
             return answer.await;
         }
-        // It is never closed.
-        let _turn = self.long.acquire().await;
         let mut answer = std::pin::pin!(answer);
-        poll_fn(|context| block_in_place(|| answer.as_mut().poll(context))).await
+        // It has a turn while it works and none while it waits: a webhook that it waits for may send as much.
+        let mut turn = Box::pin(self.long.clone().acquire_owned());
+        poll_fn(|context| {
+            // It is never closed.
+            let held = ready!(turn.as_mut().poll(context));
+            let polled = block_in_place(|| answer.as_mut().poll(context));
+            drop(held);
+            if polled.is_pending() {
+                turn.set(self.long.clone().acquire_owned());
+            }
+            polled
+        })
+        .await
     }
 }
 

@@ -6,10 +6,11 @@ use crate::auth::rbac::Rbac;
 use crate::auth::tokens::Tokens;
 use crate::auth::{Identity, StaticToken};
 use crate::kinds::Registry;
+use crate::outbound::Outbound;
 use crate::settings::Settings;
 use crate::status::Status;
 use crate::storage::{Store, TableKey};
-use crate::tls::Authorities;
+use crate::tls::{Authorities, FrontProxy};
 use crate::{Body, BoxError, Transport, rest};
 use api::{Clock, Rng, Time};
 use bytes::Bytes;
@@ -20,6 +21,9 @@ use http::{Request, Response};
 use parking_lot::{Mutex, RwLock};
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// Who this server is when it speaks for its users to another one.
+pub(crate) const FRONT_PROXY: &str = "front-proxy-client";
 
 /// A handle on a running server; clones share it.
 #[derive(Clone)]
@@ -49,6 +53,8 @@ pub struct Options {
     pub serves_usage: bool,
     /// What kube-apiserver's flags choose.
     pub settings: Settings,
+    /// Who calls webhooks and the servers behind APIServices; without it, nobody does.
+    pub outbound: Option<Arc<dyn Outbound>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +84,7 @@ pub(crate) struct Shared {
     pub(crate) rbac: Rbac,
     pub(crate) metrics: crate::metrics::Metrics,
     pub(crate) parsed: crate::parsed::Parsed,
+    pub(crate) policies: crate::policy::Cache,
     pub(crate) shapes: crate::apply::Shapes,
     pub(crate) expiry: rest::expiry::Expiry,
     pub(crate) track_fields: bool,
@@ -89,6 +96,9 @@ pub(crate) struct Shared {
     pub(crate) advertise: Option<(std::net::IpAddr, u16)>,
     pub(crate) serves_usage: bool,
     pub(crate) settings: Settings,
+    pub(crate) outbound: Option<Arc<dyn Outbound>>,
+    pub(crate) webhooks: crate::webhooks::Webhooks,
+    pub(crate) aggregation: crate::aggregation::Aggregation,
 }
 
 impl Options {
@@ -109,6 +119,7 @@ impl Options {
             networks: Networks::default(),
             serves_usage: false,
             settings: Settings::default(),
+            outbound: None,
         }
     }
 }
@@ -159,6 +170,7 @@ impl ApiServer {
             rbac: Rbac::new(settings.authorizers.clone()),
             metrics: crate::metrics::Metrics::default(),
             parsed: crate::parsed::Parsed::default(),
+            policies: crate::policy::Cache::default(),
             shapes: crate::apply::Shapes::default(),
             expiry: rest::expiry::Expiry::default(),
             track_fields: options.track_fields,
@@ -168,6 +180,9 @@ impl ApiServer {
             advertise: options.advertise,
             serves_usage: options.serves_usage,
             settings,
+            outbound: options.outbound,
+            webhooks: crate::webhooks::Webhooks::default(),
+            aggregation: crate::aggregation::Aggregation::default(),
         };
         let server = ApiServer {
             shared: Arc::new(shared),
@@ -191,12 +206,17 @@ impl ApiServer {
         }))
     }
 
-    /// Publishes who vouches for clients, where controller managers and extension servers look for it.
-    pub(crate) async fn publish_authorities(&self, authorities: &Authorities) {
+    /// Publishes who vouches for clients, and by which name this server speaks for users, where controller managers and
+    /// extension servers look for it.
+    pub(crate) async fn publish_authorities(
+        &self,
+        authorities: &Authorities,
+        front_proxy: Option<&FrontProxy>,
+    ) {
         let body = serde_json::json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
-            "data": authorities.published(),
+            "data": authorities.published(front_proxy),
         });
         let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
         let apply = Request::builder()

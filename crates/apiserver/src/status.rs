@@ -24,6 +24,8 @@ pub struct Details {
     pub uid: String,
     pub causes: Vec<Cause>,
     pub retry_after_seconds: Option<u32>,
+    /// A Status that someone else made, which is handed on as it is.
+    pub foreign: Option<Value>,
 }
 
 /// What is wrong with one field.
@@ -236,7 +238,17 @@ impl Status {
         self
     }
 
+    /// A Status that someone else made.
+    pub(crate) fn foreign(code: u16, message: String, status: Value) -> Status {
+        let mut own = Status::new(code, "", message);
+        own.details.foreign = Some(status);
+        own
+    }
+
     pub fn to_value(&self) -> Value {
+        if let Some(foreign) = &self.details.foreign {
+            return foreign.clone();
+        }
         let mut metadata = Map::new();
         if let Some(token) = &self.continue_token {
             metadata.insert("continue".into(), json!(token));

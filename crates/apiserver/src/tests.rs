@@ -1,10 +1,12 @@
 //! The whole server, called as clients call it, on virtual time.
 
 mod access;
+mod aggregation;
 mod apply;
 mod at_rest;
 mod bounds;
 mod connections;
+mod conversion;
 mod custom;
 mod delete;
 mod durable;
@@ -13,12 +15,14 @@ mod eviction;
 mod full_disk;
 mod hostile;
 mod nodes;
+mod policies;
 mod privileges;
 mod reopened;
 mod rules;
 mod usage;
 mod verbs;
 mod watch;
+mod webhooks;
 
 use crate::{ApiServer, Body, Options};
 use api::{Clock, MicroTime, Rng};

@@ -2,6 +2,7 @@
 
 use crate::auth::Identity;
 use crate::auth::authenticate::Presented;
+use crate::server::FRONT_PROXY;
 use connections::User;
 use connections::certificate::{self, Roots};
 use connections::request_header::{self, RequestHeader};
@@ -24,6 +25,16 @@ pub struct Tls {
     pub trust: Arc<Trust>,
     /// Looks for certificates that have changed, now and then.
     pub reload: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// By what extension servers know this one.
+    pub front_proxy: Option<FrontProxy>,
+}
+
+/// The certificate by which extension servers believe this server for whom it asks, and who signed it.
+#[derive(Clone)]
+pub struct FrontProxy {
+    pub certificate: String,
+    pub key: String,
+    pub authority: String,
 }
 
 impl Tls {
@@ -33,6 +44,7 @@ impl Tls {
             config,
             trust: Trust::new(authorities),
             reload: None,
+            front_proxy: None,
         }
     }
 }
@@ -160,7 +172,7 @@ impl Judged {
 
 impl Authorities {
     /// What controller managers and extension servers need in order to believe the same clients.
-    pub(crate) fn published(&self) -> Value {
+    pub(crate) fn published(&self, front_proxy: Option<&FrontProxy>) -> Value {
         let mut data = BTreeMap::new();
         if let Some((_, pem)) = &self.clients {
             data.insert("client-ca-file", pem.clone());
@@ -176,6 +188,17 @@ impl Authorities {
                 ("requestheader-extra-headers-prefix", &names.extra_prefixes),
             ] {
                 data.insert(key, json!(list).to_string());
+            }
+        } else if let Some(proxy) = front_proxy {
+            data.insert("requestheader-client-ca-file", proxy.authority.clone());
+            for (key, name) in [
+                ("requestheader-allowed-names", FRONT_PROXY),
+                ("requestheader-username-headers", "X-Remote-User"),
+                ("requestheader-uid-headers", "X-Remote-Uid"),
+                ("requestheader-group-headers", "X-Remote-Group"),
+                ("requestheader-extra-headers-prefix", "X-Remote-Extra-"),
+            ] {
+                data.insert(key, json!([name]).to_string());
             }
         }
         json!(data)

@@ -22,6 +22,34 @@ pub struct Expr {
     pub node: Node,
 }
 
+impl Expr {
+    /// Shows this node and all below it to `see`, each with its depth.
+    pub fn walk<'a>(&'a self, depth: usize, see: &mut dyn FnMut(&'a Expr, usize)) {
+        see(self, depth);
+        let mut below = |expr: &'a Expr| expr.walk(depth + 1, see);
+        match &self.node {
+            Node::Select(select) => below(&select.operand),
+            Node::Call(call) => call.target.iter().chain(&call.args).for_each(below),
+            Node::List(list) => list.elements.iter().for_each(below),
+            Node::Map(entries) => entries.iter().for_each(|entry| {
+                below(&entry.key);
+                below(&entry.value);
+            }),
+            Node::Struct(message) => message.fields.iter().for_each(|field| below(&field.value)),
+            Node::Fold(fold) => [
+                &fold.range,
+                &fold.init,
+                &fold.condition,
+                &fold.step,
+                &fold.result,
+            ]
+            .into_iter()
+            .for_each(below),
+            Node::Literal(_) | Node::Ident(_) | Node::Missing => {}
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub enum Node {
     Literal(Literal),

@@ -1,5 +1,6 @@
 //! What an expression may speak of: variables and declared objects. Functions are the same everywhere.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -12,6 +13,8 @@ use crate::types::Type;
 pub struct Env {
     variables: Vec<(Arc<str>, Type, Option<Arc<Decl>>)>,
     structs: FxHashMap<Arc<str>, Arc<Decl>>,
+    /// Objects whose fields are computed when they are asked for, with the types of what is computed.
+    computed: FxHashMap<Arc<str>, BTreeMap<Arc<str>, Type>>,
     /// Whether objects can be built and patched: `Object{…}`, `JSONPatch{…}`, `jsonpatch.escapeKey`.
     pub mutating: bool,
 }
@@ -44,6 +47,19 @@ impl Env {
         self
     }
 
+    /// A variable whose fields the activation computes. It has none until [`Env::computed_field`] declares them.
+    pub fn computed(&mut self, name: &str, type_name: &str) -> &mut Self {
+        self.computed.insert(type_name.into(), BTreeMap::new());
+        self.variable(name, Type::named(type_name))
+    }
+
+    /// Declares, or declares anew, one field of such a variable's type.
+    pub fn computed_field(&mut self, type_name: &str, field: &str, of: Type) -> &mut Self {
+        let fields = self.computed.entry(type_name.into()).or_default();
+        fields.insert(field.into(), of);
+        self
+    }
+
     /// Replaces or adds the declaration of a variable, keeping the others.
     pub fn redeclare(&mut self, name: &str, decl: Arc<Decl>) -> &mut Self {
         self.variables.retain(|(known, ..)| &**known != name);
@@ -70,7 +86,7 @@ impl Env {
 
     /// The types that can be named.
     pub(crate) fn named_type(&self, name: &str) -> Option<Type> {
-        if self.structs.contains_key(name) {
+        if self.structs.contains_key(name) || self.computed.contains_key(name) {
             return Some(Type::named(name));
         }
         if self.mutating && (is_object_name(name) || name == "JSONPatch") {
@@ -100,6 +116,9 @@ impl Env {
         if let Some(decl) = self.structs.get(of) {
             let fields = decl.fields()?;
             return Some(fields.get(field).map(|field| field.decl.cel_type()));
+        }
+        if let Some(fields) = self.computed.get(of) {
+            return Some(fields.get(field).cloned());
         }
         if !self.mutating {
             return None;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::ast::{Call, Expr, Fold, List as ListNode, Node, Struct, op};
+use crate::ast::{Call, Expr, Fold, List as ListNode, Literal, Node, Struct, op};
 use crate::call::call;
 use crate::cost;
 use crate::program::{Activation, Program};
@@ -101,6 +101,12 @@ impl<'p, 'v, 'a> Evaluator<'p, 'v, 'a> {
                 let [operand, index] = &*call.args else {
                     return Err(Fault::overload());
                 };
+                if let Node::Literal(Literal::String(field)) = &index.node
+                    && let Some(computed) = self.computed(operand, field)
+                {
+                    self.charge(1)?;
+                    return computed.map(Value::some);
+                }
                 let base = self.base(operand)?;
                 // UPSTREAM: an optional that is empty is never qualified, so its index is never evaluated.
                 if matches!(base, Value::Optional(None)) {

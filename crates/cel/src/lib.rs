@@ -49,6 +49,8 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 pub use authorizer::{Asker, Authorize, Check, Decision, Resource};
 pub use check::Checked;
 pub use data::{dynamic, typed};
@@ -82,28 +84,39 @@ pub fn compile(text: &str, env: &Env) -> Result<Checked, String> {
 
 /// Whether a checked expression uses a variable, as rules about changes use `oldSelf`.
 pub fn uses_variable(checked: &Checked, name: &str) -> bool {
-    fn uses(expr: &ast::Expr, name: &str) -> bool {
-        use ast::Node;
-        match &expr.node {
-            Node::Ident(known) => &**known == name,
-            Node::Select(select) => uses(&select.operand, name),
-            Node::Call(call) => call.target.iter().chain(&call.args).any(|e| uses(e, name)),
-            Node::List(list) => list.elements.iter().any(|e| uses(e, name)),
-            Node::Map(entries) => entries
-                .iter()
-                .any(|entry| uses(&entry.key, name) || uses(&entry.value, name)),
-            Node::Struct(message) => message.fields.iter().any(|field| uses(&field.value, name)),
-            Node::Fold(fold) => [
-                &fold.range,
-                &fold.init,
-                &fold.condition,
-                &fold.step,
-                &fold.result,
-            ]
-            .into_iter()
-            .any(|e| uses(e, name)),
-            Node::Literal(_) | Node::Missing => false,
+    let mut found = false;
+    checked.ast.root.walk(1, &mut |expr, _| {
+        found |= matches!(&expr.node, ast::Node::Ident(known) if &**known == name);
+    });
+    found
+}
+
+/// The fields that a checked expression selects from a variable, each once.
+pub fn selected_fields(checked: &Checked, variable: &str) -> std::collections::BTreeSet<Arc<str>> {
+    let mut fields = std::collections::BTreeSet::new();
+    let is_it =
+        |expr: &ast::Expr| matches!(&expr.node, ast::Node::Ident(known) if &**known == variable);
+    checked.ast.root.walk(1, &mut |expr, _| match &expr.node {
+        ast::Node::Select(select) if is_it(&select.operand) => {
+            fields.insert(select.field.clone());
         }
-    }
-    uses(&checked.ast.root, name)
+        ast::Node::Call(call) if &*call.function == ast::op::OPT_SELECT => {
+            if let [operand, field] = &*call.args
+                && is_it(operand)
+                && let ast::Node::Literal(ast::Literal::String(field)) = &field.node
+            {
+                fields.insert(field.clone());
+            }
+        }
+        _ => {}
+    });
+    fields
+}
+
+/// How deep a checked expression nests: evaluating it takes so many steps of the stack.
+pub fn depth(checked: &Checked) -> usize {
+    let mut deepest = 0;
+    let root = &checked.ast.root;
+    root.walk(1, &mut |_, depth| deepest = deepest.max(depth));
+    deepest
 }

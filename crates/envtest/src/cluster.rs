@@ -12,6 +12,7 @@ use runtime::{Decisions, Stop, Task, spawn};
 use tokio::net::TcpListener;
 
 use crate::controllers::{self, ServerKeys};
+use crate::outbound::Caller;
 
 /// An API server in this process, in memory, and what was asked for beside it. It is gone when this is dropped.
 ///
@@ -113,6 +114,7 @@ impl Cluster {
         let pki = Pki::generate(&[], validity)?;
         let mut settings = apiserver::Options::in_memory(clock.clone(), rng.fork());
         settings.service_account_key = Some(pki.service_account_key.clone());
+        settings.outbound = Some(Caller::new(clock.clone()));
         settings.advertise = Some((address.ip(), address.port()));
         let server = ApiServer::open(settings)?;
         let (stopper, stop) = Stop::new();

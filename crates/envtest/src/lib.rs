@@ -8,5 +8,6 @@ mod cluster;
 pub mod controllers;
 pub mod etcd;
 pub mod kube_apiserver;
+pub mod outbound;
 
 pub use cluster::{ClientConfig, Cluster, ClusterOptions, Error};

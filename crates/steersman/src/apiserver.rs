@@ -12,6 +12,7 @@ use apiserver::serve::{Limits, Spawner, default_limits, serve};
 use apiserver::{ApiServer, Options, Storage};
 use clap::Args;
 use envtest::controllers::ServerKeys;
+use envtest::outbound::Caller;
 use manager::logging::{Logging, LoggingOptions};
 use runtime::{Stop, Task};
 use tokio::net::TcpListener;
@@ -232,7 +233,9 @@ impl Served {
         let names = vec![address.ip().to_string()];
         let machine = runtime::clock::wall().now().time();
         let validity = Validity::new(machine, clock.now().time(), pace);
+        let caller = Caller::new(clock.clone());
         let mut options = Options::in_memory(clock.clone(), rng);
+        options.outbound = Some(caller);
         let pki = match place {
             Place::Memory => Pki::generate(&names, validity)?,
             Place::Dir(dir) => {

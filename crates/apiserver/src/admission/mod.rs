@@ -1,8 +1,8 @@
 //! What the server decides about a request beyond the object's own rules: the default admission
 //! plugins of kube-apiserver, as functions over what is stored.
 //!
-//! [`mutate`] runs on the defaulted object before its strategy, [`review`] after validation, as
-//! upstream orders them, and [`charge`] within the write, so that it sees the very state that the write
+//! [`mutate`] runs on the defaulted object and [`allocate`] once webhooks have changed it, both before its strategy;
+//! [`review`] runs after validation, as upstream orders them, and [`charge`] within the write, so that it sees the very state that the write
 //! will change; what it wants written beside the object (quota usage, IP addresses) comes back as
 //! [`Change`]s for the same transaction. All read the cluster through [`Cluster`].
 
@@ -25,6 +25,7 @@ pub(crate) mod store;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -40,9 +41,11 @@ pub(crate) use pods::place_of;
 pub(crate) use quota::recount as recount_quotas;
 
 use crate::auth::Identity;
-use crate::kinds::{self, Kind, Subresource};
+use crate::kinds::{self, Kind, Registry, Subresource};
+use crate::policy::{self, Policies};
 use crate::settings::Settings;
 use crate::status::{Status, Subject};
+use crate::storage::Store;
 
 /// Read access to the state that a write is about to change.
 pub trait Cluster {
@@ -51,6 +54,12 @@ pub trait Cluster {
     fn list(&self, kind: &Kind, namespace: &str) -> Vec<Arc<Value>>;
     /// Whether the user may act on a signer (`approve`, `sign`) in `certificates.k8s.io`.
     fn may(&self, user: &Identity, verb: &str, resource: &str, name: &str) -> bool;
+    /// What a user, or the service account that is asked for instead, may do.
+    fn decide(&self, user: &Identity, check: &cel::Check, verb: &str) -> cel::Decision;
+    /// The kinds that are served.
+    fn registry(&self) -> Arc<Registry>;
+    /// The admission policies in force.
+    fn policies(&self) -> Arc<Policies>;
 }
 
 /// Everything a decision may depend on.
@@ -68,6 +77,19 @@ pub enum Operation {
     Create,
     Update,
     Delete,
+    Connect,
+}
+
+impl Operation {
+    /// As rules and admission requests spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
+        }
+    }
 }
 
 /// What is being asked for.
@@ -79,6 +101,13 @@ pub struct Request<'a> {
     pub namespace: &'a str,
     pub name: &'a str,
     pub subresource: Option<Subresource>,
+    /// The kind at the version asked for.
+    pub asked: &'a Arc<Kind>,
+    /// What the object is where it is not of that kind, as with `scale`: apiVersion and kind.
+    pub object_type: Option<(&'static str, &'static str)>,
+    pub dry_run: bool,
+    /// `CreateOptions` and its like, as far as anybody looks at them.
+    pub options: &'a Value,
 }
 
 /// A write that belongs to the admitted one and must happen with it (not in a dry run).
@@ -97,11 +126,33 @@ pub enum Change {
 pub struct Verdict {
     /// For `Warning` headers.
     pub warnings: Vec<String>,
+    /// For the audit log.
+    pub annotations: BTreeMap<String, String>,
     pub changes: Vec<Change>,
 }
 
 /// Lets the plugins change a new or updated object. Deletions have no object: pass null.
 pub fn mutate(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    built_in_plugins(context, request, object, old)?;
+    let policies = context
+        .settings
+        .plugins
+        .has(Plugin::MutatingAdmissionPolicy);
+    if request.operation == Operation::Delete || !policies {
+        return Ok(());
+    }
+    policy::mutate(context, request, object, old, |object| {
+        built_in_plugins(context, request, object, old)
+    })
+}
+
+/// The plugins that come before policies and webhooks.
+fn built_in_plugins(
     context: &Context<'_>,
     request: &Request<'_>,
     object: &mut Value,
@@ -147,9 +198,6 @@ pub fn mutate(
         {
             storage::protect(object, "kubernetes.io/vac-protection")
         }
-        ("", "Service") if request.subresource.is_none() => {
-            allocation::allocate(context, request, object, old)?
-        }
         ("networking.k8s.io", "Ingress") if creating && on(Plugin::DefaultIngressClass) => {
             networking::set_default_class(context, object)
         }
@@ -193,25 +241,47 @@ fn mutate_new_pod(
     Ok(())
 }
 
-/// Lets the plugins refuse a request. What they read may change before the write, as it may upstream.
+/// Lets the plugins refuse a request. What they read may change before the write, as it may upstream. What the verdict
+/// says by then holds for refusals, too. Deletions have no object: pass null.
 pub fn review(
     context: &Context<'_>,
     request: &Request<'_>,
     object: &Value,
     old: Option<&Value>,
-) -> Result<Verdict, Status> {
+    verdict: &mut Verdict,
+) -> Result<(), Status> {
     let on = |plugin| context.settings.plugins.has(plugin);
-    let mut verdict = Verdict::default();
     if on(Plugin::AlwaysDeny) {
         return Err(request.forbidden("admission control is denying all modifications"));
     }
-    if request.operation == Operation::Delete {
-        return Ok(verdict);
+    if matches!(request.operation, Operation::Create | Operation::Update)
+        && request.object_type.is_none()
+    {
+        review_object(context, request, object, old, verdict)?;
     }
+    match on(Plugin::ValidatingAdmissionPolicy) {
+        true => policy::validate(context, request, object, old, verdict),
+        false => Ok(()),
+    }
+}
+
+fn review_object(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    object: &Value,
+    old: Option<&Value>,
+    verdict: &mut Verdict,
+) -> Result<(), Status> {
+    let on = |plugin| context.settings.plugins.has(plugin);
     if request.subresource.is_none() {
         verdict.warnings = crate::warnings::of(request.kind, object, old);
-        let idle = crate::warnings::without_effect(request.kind);
+        let idle = crate::warnings::without_effect(request.kind, object);
         verdict.warnings.extend(idle);
+        if request.is("apiregistration.k8s.io", "APIService") {
+            let registry = context.cluster.registry();
+            let unused = crate::aggregation::warning(&registry, object);
+            verdict.warnings.extend(unused);
+        }
     }
     if !context.settings.allow_privileged {
         plugins::check_privileged(request, object)?;
@@ -231,9 +301,22 @@ pub fn review(
     certificates::check(context, request, object, old)?;
     devices::check_admin_access(context, request, object)?;
     if on(Plugin::PodSecurity) {
-        pod_security::check(context, request, object, old, &mut verdict)?;
+        pod_security::check(context, request, object, old, verdict)?;
     }
-    Ok(verdict)
+    Ok(())
+}
+
+/// Chooses addresses and ports for what needs them, once nobody changes it any more.
+pub(crate) fn allocate(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    match allocates(request.kind) && request.subresource.is_none() {
+        true => allocation::allocate(context, request, object, old),
+        false => Ok(()),
+    }
 }
 
 /// Takes what a request uses up (quota, addresses), or refuses it: within the write.
@@ -254,10 +337,21 @@ pub fn charge(
     Ok(())
 }
 
-/// Whether mutating admission of a kind takes something that no other request may get: then all of it happens
-/// within the write.
+/// Whether writing a kind takes something that no other request may get. Then it is made ready within the write, or, if
+/// it has to wait for someone, made ready again when anyone else may have taken the same.
 pub(crate) fn allocates(kind: &Kind) -> bool {
     kind.is("", "Service")
+}
+
+/// The last change of anything that addresses and ports are chosen by.
+pub(crate) fn allocated_by(store: &Store) -> u64 {
+    let kinds = [
+        built_in("", "Service"),
+        built_in("networking.k8s.io", "IPAddress"),
+        built_in("networking.k8s.io", "ServiceCIDR"),
+    ];
+    let changes = kinds.map(|kind| store.last_change(kind));
+    changes.into_iter().max().unwrap_or(0)
 }
 
 pub(crate) fn namespaces() -> &'static Arc<Kind> {
@@ -270,7 +364,7 @@ impl Request<'_> {
     }
 
     /// 403, in the words of an admission plugin.
-    fn forbidden(&self, why: &str) -> Status {
+    pub(crate) fn forbidden(&self, why: &str) -> Status {
         let subject = Subject {
             group: &self.kind.group,
             plural: &self.kind.plural,
@@ -286,7 +380,7 @@ fn built_in(group: &str, kind: &str) -> &'static Arc<Kind> {
 }
 
 /// Several reasons as upstream prints an aggregate: bare when there is one, in brackets otherwise.
-fn aggregate(mut reasons: Vec<String>) -> Option<String> {
+pub(crate) fn aggregate(mut reasons: Vec<String>) -> Option<String> {
     let mut seen = std::collections::BTreeSet::new();
     reasons.retain(|reason| seen.insert(reason.clone()));
     match reasons.len() {

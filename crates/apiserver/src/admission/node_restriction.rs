@@ -130,8 +130,9 @@ impl Restriction<'_> {
                 "node \"{node}\" can only delete pods with spec.nodeName set to itself"
             )),
             Operation::Delete => Ok(()),
-            Operation::Update => refuse(format!(
-                "unexpected operation \"UPDATE\", node \"{node}\" can only create and delete mirror pods"
+            operation => refuse(format!(
+                "unexpected operation \"{}\", node \"{node}\" can only create and delete mirror pods",
+                operation.name()
             )),
         }
     }
@@ -374,7 +375,7 @@ impl Restriction<'_> {
         let (slice, verb) = match self.request.operation {
             Operation::Create => (self.object, "create"),
             Operation::Delete => (self.old, "delete"),
-            Operation::Update => return Ok(()),
+            Operation::Update | Operation::Connect => return Ok(()),
         };
         if text(slice, "spec.nodeName") != self.node {
             return refuse(format!(

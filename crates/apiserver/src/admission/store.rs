@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::Cluster;
 use crate::auth::Identity;
 use crate::fields::text;
-use crate::kinds::Kind;
+use crate::kinds::{Kind, Registry};
+use crate::policy::Policies;
 
 pub(crate) struct Store(Vec<Value>);
 
@@ -36,5 +37,23 @@ impl Cluster for Store {
 
     fn may(&self, _: &Identity, _: &str, resource: &str, name: &str) -> bool {
         resource == "signers" && name.starts_with("allowed.io/")
+    }
+
+    fn decide(&self, user: &Identity, check: &cel::Check, verb: &str) -> cel::Decision {
+        let cel::Check::Resource(_, resource) = check else {
+            return cel::Decision::default();
+        };
+        cel::Decision {
+            allowed: self.may(user, verb, &resource.resource, &resource.name),
+            ..cel::Decision::default()
+        }
+    }
+
+    fn registry(&self) -> Arc<Registry> {
+        Arc::default()
+    }
+
+    fn policies(&self) -> Arc<Policies> {
+        Arc::default()
     }
 }

@@ -51,6 +51,10 @@ impl Case {
             namespace,
             name,
             subresource,
+            asked: kind,
+            object_type: None,
+            dry_run: false,
+            options: &Value::Null,
         };
         let mut objects = self.objects.clone();
         let ranges = self.networks.service_cidrs.iter().map(ToString::to_string);
@@ -70,8 +74,10 @@ impl Case {
         let mut object = object.clone();
         crate::defaults::apply(kind, &mut object);
         mutate(&context, &request, &mut object, old).map_err(|status| status.message)?;
-        let reviewed = review(&context, &request, &object, old);
-        let mut verdict = reviewed.map_err(|status| status.message)?;
+        allocate(&context, &request, &mut object, old).map_err(|status| status.message)?;
+        let mut verdict = Verdict::default();
+        let reviewed = review(&context, &request, &object, old, &mut verdict);
+        reviewed.map_err(|status| status.message)?;
         charge(&context, &request, &object, old, &mut verdict).map_err(|status| status.message)?;
         Ok((object, verdict))
     }

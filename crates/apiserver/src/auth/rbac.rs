@@ -131,6 +131,26 @@ impl Rbac {
         reasons.join("\n")
     }
 
+    /// Whether the user may, and what reviews say about it.
+    pub(crate) fn decide(
+        &self,
+        store: &Store,
+        identity: &Identity,
+        asked: &Attributes<'_>,
+    ) -> (bool, String) {
+        let node = nodes::decide(store, identity, asked);
+        let allowed = self.allows(store, identity, asked);
+        let reason = match node {
+            Some(Err(why)) if !allowed => why,
+            Some(Ok(())) => String::new(),
+            _ if allowed && !identity.is_in(MASTERS) => {
+                "RBAC: allowed by a role that is bound to the user".to_owned()
+            }
+            _ => String::new(),
+        };
+        (allowed, reason)
+    }
+
     /// All rules that a user has in a namespace ("" for the whole cluster).
     pub(crate) fn rules_of(
         &self,

@@ -20,11 +20,7 @@ pub(crate) fn validate(definition: &Value, old: Option<&Value>) -> Vec<Cause> {
         group(&mut faults, definition);
     }
     versions(&mut faults, definition, old);
-    if at(definition, "spec.conversion.strategy") == "Webhook" {
-        let why =
-            "Unsupported value: \"Webhook\": this server converts between versions with None only";
-        faults.add("spec.conversion.strategy", "FieldValueNotSupported", why);
-    }
+    faults.0.extend(crate::validation::conversion(definition));
     if at(definition, "spec.preserveUnknownFields") == true {
         faults.invalid(
             "spec.preserveUnknownFields",

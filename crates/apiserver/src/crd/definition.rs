@@ -1,5 +1,6 @@
 //! The definition itself: what is filled in, what is refused, which kinds it makes.
 
+use super::conversion::Conversion;
 use super::patterns::Patterns;
 use super::{CustomVersion, ScalePaths, approval};
 use crate::fields::{at, set};
@@ -82,8 +83,9 @@ pub(crate) fn kinds_of(definition: &Value) -> Vec<Kind> {
         .clone()
         .map(|version| &version["schema"]["openAPIV3Schema"]);
     let patterns = Patterns::of(schemas);
+    let conversion = Conversion::of(definition);
     served
-        .map(|version| kind_of(definition, version, &patterns))
+        .map(|version| kind_of(definition, version, &patterns, conversion.as_ref()))
         .collect()
 }
 
@@ -93,10 +95,15 @@ pub(crate) fn stored_kind(definition: &Value) -> Option<Kind> {
     let stored = versions.iter().find(|version| version["storage"] == true);
     let version = stored.or(versions.first())?;
     // Nothing is checked by it.
-    Some(kind_of(definition, version, &BTreeMap::new()))
+    Some(kind_of(definition, version, &BTreeMap::new(), None))
 }
 
-fn kind_of(definition: &Value, version: &Value, patterns: &BTreeMap<String, Regex>) -> Kind {
+fn kind_of(
+    definition: &Value,
+    version: &Value,
+    patterns: &BTreeMap<String, Regex>,
+    conversion: Option<&Arc<Conversion>>,
+) -> Kind {
     let owned = |path: &str| Cow::<'static, str>::Owned(text(definition, path).to_owned());
     let list = |path: &str| {
         strings(at(definition, path))
@@ -106,6 +113,7 @@ fn kind_of(definition: &Value, version: &Value, patterns: &BTreeMap<String, Rege
     };
     let mut custom = custom_version(definition, version);
     custom.patterns = patterns.clone();
+    custom.conversion = conversion.cloned();
     let mut subresources = Vec::new();
     if custom.scale.is_some() {
         subresources.push(Subresource::Scale);
@@ -166,6 +174,7 @@ fn custom_version(definition: &Value, version: &Value) -> CustomVersion {
             .then(|| warning.unwrap_or_else(default_warning)),
         patterns: BTreeMap::new(),
         rules: Default::default(),
+        conversion: None,
         schema,
         storage_schema: versions(definition)
             .iter()

@@ -1,7 +1,7 @@
 //! The certificates in use: read again when their files change.
 
 use super::{FILES, Pki, PkiError, Validity, certificates};
-use crate::tls::{Authorities, Tls, Trust};
+use crate::tls::{Authorities, FrontProxy, Tls, Trust};
 use connections::AnyClientCertificate;
 use parking_lot::RwLock;
 use rustls::pki_types::PrivateKeyDer;
@@ -35,7 +35,7 @@ impl Live {
     }
 
     /// TLS that shows the server's certificate and takes, but does not require, those of clients.
-    pub(super) fn tls(self: &Arc<Live>) -> Result<Tls, PkiError> {
+    pub(super) fn tls(self: &Arc<Live>, front_proxy: FrontProxy) -> Result<Tls, PkiError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier = Arc::new(AnyClientCertificate::new(&provider));
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
@@ -52,6 +52,7 @@ impl Live {
             config: Arc::new(config),
             trust: self.trust.clone(),
             reload: Some(Arc::new(move || live.reload())),
+            front_proxy: Some(front_proxy),
         })
     }
 

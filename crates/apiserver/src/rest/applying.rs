@@ -3,7 +3,7 @@
 use super::Context;
 use super::body::{MAX_MANAGER_NAME, read_yaml};
 use super::metadata::text;
-use super::prepared::Prepared;
+use super::prepared::Proposed;
 use super::strict::Read;
 use crate::apply::{self, Manager, Operation};
 use crate::kinds::{Kind, Subresource};
@@ -25,9 +25,10 @@ impl Context {
         self.check_declared(&config)?;
         self.settle_name(&mut config)?;
         self.settle_namespace(&mut config)?;
-        let (outcome, revision) = self.write_prepared(dry_run, |context| {
-            context.prepare_apply(&config, duplicates.clone(), dry_run)
-        })?;
+        let write = self.write_prepared(dry_run, |context| {
+            context.propose_apply(&config, duplicates.clone(), dry_run)
+        });
+        let (outcome, revision) = write.await?;
         self.settle(revision).await?;
         self.show(outcome.0, &outcome.1)
     }
@@ -76,14 +77,14 @@ impl Context {
         Err(untyped(config, &fault))
     }
 
-    fn prepare_apply(
+    fn propose_apply(
         &mut self,
         config: &Value,
         duplicates: Vec<String>,
         dry_run: bool,
-    ) -> Result<Prepared, Status> {
+    ) -> Result<Proposed, Status> {
         let key = self.key(&self.info.name);
-        let old = self.shared.store.get(&self.stored_kind, &key);
+        let old = self.current(&key);
         let before = old.as_ref().map(|old| old.working(&self.stored_kind));
         let live = before.clone().map(|before| self.at_version(before));
         if live.is_none() && self.subresource.is_some() {
@@ -103,13 +104,13 @@ impl Context {
                 );
                 return Err(Status::conflict(self.subject(), &why));
             }
-            let checked = self.check_new(value, None, dry_run)?;
-            return Ok(Prepared::New(Box::new(checked)));
+            let proposed = self.propose_new(value, None, dry_run)?;
+            return Ok(Proposed::New(Box::new(proposed)));
         };
         semantics::default(&self.kind, &mut value);
         convert::to_storage(&self.kind, &mut value);
-        let replacement = self.prepare_replacement(old, before, value, None, dry_run)?;
-        Ok(Prepared::Change(Box::new(replacement)))
+        let change = self.propose_change(old, before, value, None, dry_run)?;
+        Ok(Proposed::Change(Box::new(change)))
     }
 
     /// Who this request's changes belong to.

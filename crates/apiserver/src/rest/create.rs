@@ -16,57 +16,80 @@ use std::sync::Arc;
 /// UPSTREAM: how often a generated name that is taken is tried again.
 const NAME_ATTEMPTS: usize = 8;
 
+/// A new object as its author and the admission plugins want it: admission webhooks have their say about this.
+pub(crate) struct NewObject {
+    pub(super) value: Value,
+    pub(super) opaque: Option<String>,
+    /// The last change of any namespace that the plugins saw.
+    namespaces: u64,
+}
+
 /// A new object that has passed every check that can be made before the write has its turn.
 pub(crate) struct Checked {
     pub(super) name: String,
-    value: Value,
+    pub(super) value: Value,
     opaque: Option<String>,
     /// What is to be stored; a dry run stores nothing.
-    draft: Option<Draft>,
+    pub(super) draft: Option<Draft>,
     verdict: Verdict,
-    /// The last change of any namespace that the checks saw.
     namespaces: u64,
+    /// The last change of anything that its addresses and ports were chosen by.
+    pub(super) allocated: Option<u64>,
 }
 
 impl Context {
     pub(super) async fn create(&mut self) -> Result<Response<Body>, Status> {
         let dry_run = self.info.query.dry_run("CreateOptions")?;
         let Decoded { value, opaque } = self.decode_object()?;
-        let shared = self.shared.clone();
-        let (object, revision) = if admission::allocates(&self.stored_kind) {
-            shared
-                .store
-                .write(|transaction| self.create_in(transaction, value, opaque, dry_run))?
-        } else {
-            // Dropping the object takes as long as storing it: nobody should wait for that either.
-            let mut checked = self.check_new(value, opaque, dry_run)?;
-            shared
-                .store
-                .write(|transaction| self.keep_new(transaction, &mut checked, dry_run))?
+        let (object, revision) = match self.webhooks(&[Operation::Create]) {
+            None if self.conversion().is_none() => self.create_at_once(value, opaque, dry_run)?,
+            hooks => {
+                let create = self.create_admitted(hooks.as_ref(), value, opaque, dry_run);
+                Box::pin(create).await?
+            }
         };
         self.settle(revision).await?;
         self.show(201, &object)
     }
 
-    /// Creates an object from a decoded body.
-    pub(crate) fn create_in(
+    fn create_at_once(
         &mut self,
-        transaction: &mut Transaction<'_>,
         value: Value,
         opaque: Option<String>,
         dry_run: bool,
-    ) -> Result<Arc<Stored>, Status> {
+    ) -> Result<(Arc<Stored>, u64), Status> {
+        let shared = self.shared.clone();
+        if admission::allocates(&self.stored_kind) {
+            return shared.store.write(|transaction| {
+                let mut checked = self.check_new(value, opaque, dry_run)?;
+                self.keep_new(transaction, &mut checked, dry_run)
+            });
+        }
+        // Dropping the object takes as long as storing it: nobody should wait for that either.
         let mut checked = self.check_new(value, opaque, dry_run)?;
-        self.keep_new(transaction, &mut checked, dry_run)
+        shared
+            .store
+            .write(|transaction| self.keep_new(transaction, &mut checked, dry_run))
     }
 
     /// Completes and checks a new object. Others may write meanwhile, as upstream's admission has it, too.
-    pub(super) fn check_new(
+    fn check_new(
+        &mut self,
+        value: Value,
+        opaque: Option<String>,
+        dry_run: bool,
+    ) -> Result<Checked, Status> {
+        let proposed = self.propose_new(value, opaque, dry_run)?;
+        self.complete_new(proposed, dry_run)
+    }
+
+    /// A new object, up to where admission webhooks see it.
+    pub(super) fn propose_new(
         &mut self,
         mut value: Value,
         opaque: Option<String>,
         dry_run: bool,
-    ) -> Result<Checked, Status> {
+    ) -> Result<NewObject, Status> {
         self.settle_namespace(&mut value)?;
         if !self.applying {
             settle_fields(&mut value, None)?;
@@ -78,30 +101,40 @@ impl Context {
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        // UPSTREAM: names are made up after mutating admission, which speaks of the prefix.
-        let asked = match text(&value, "name") {
-            "" => text(&value, "generateName").to_owned(),
-            name => name.to_owned(),
-        };
-        self.name_new(&mut value)?;
-        for member in [
-            "uid",
-            "resourceVersion",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "selfLink",
-        ] {
-            metadata_mut(&mut value).remove(member);
-        }
-        if kind.generation || kind.custom().is_some() {
-            metadata_mut(&mut value).remove("generation");
-        }
+        remove_server_metadata(&kind, &mut value);
         self.manage_new(&mut value);
         convert::to_storage(&self.kind, &mut value);
         retype(&kind, &mut value);
-        let name = text(&value, "name").to_owned();
         let namespaces = self.shared.store.last_change(admission::namespaces());
+        let asked = asked_name(&value).to_owned();
         self.mutate(&creation(&kind, &asked, dry_run), &mut value, None)?;
+        Ok(NewObject {
+            value,
+            opaque,
+            namespaces,
+        })
+    }
+
+    /// The rest: what the kind's strategy does, validation, and the plugins that only refuse.
+    pub(super) fn complete_new(
+        &mut self,
+        proposed: NewObject,
+        dry_run: bool,
+    ) -> Result<Checked, Status> {
+        let NewObject {
+            mut value,
+            opaque,
+            namespaces,
+        } = proposed;
+        let kind = self.stored_kind.clone();
+        let mut allocated = None;
+        if admission::allocates(&kind) {
+            let asked = asked_name(&value).to_owned();
+            allocated = self.allocate(&creation(&kind, &asked, dry_run), &mut value, None)?;
+        }
+        // UPSTREAM: names are made up after mutating admission, which speaks of the prefix.
+        self.name_new(&mut value)?;
+        let name = text(&value, "name").to_owned();
         let admission = creation(&kind, &name, dry_run);
         stamp(&self.shared, &mut value);
         semantics::prepare_create(&self.shared, &kind, &mut value);
@@ -126,6 +159,7 @@ impl Context {
             opaque,
             verdict,
             namespaces,
+            allocated,
         })
     }
 
@@ -218,7 +252,31 @@ impl Context {
     }
 }
 
-fn creation<'a>(kind: &'a Kind, name: &'a str, dry_run: bool) -> Admission<'a> {
+/// Takes away what only the server says of a new object.
+pub(super) fn remove_server_metadata(kind: &Kind, value: &mut Value) {
+    for member in [
+        "uid",
+        "resourceVersion",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+    ] {
+        metadata_mut(value).remove(member);
+    }
+    if kind.generation || kind.custom().is_some() {
+        metadata_mut(value).remove("generation");
+    }
+}
+
+/// The name that a new object asks for, or what its name shall begin with.
+pub(super) fn asked_name(value: &Value) -> &str {
+    match text(value, "name") {
+        "" => text(value, "generateName"),
+        name => name,
+    }
+}
+
+pub(super) fn creation<'a>(kind: &'a Kind, name: &'a str, dry_run: bool) -> Admission<'a> {
     Admission {
         operation: Operation::Create,
         kind,

@@ -4,10 +4,11 @@ use super::body::parse;
 use super::metadata::{finalizers, is_deleting, metadata_mut, text};
 use super::{Context, response};
 use crate::admission::Operation;
-use crate::kinds::Kind;
+use crate::kinds::{Kind, Subresource};
 use crate::semantics::Admission;
 use crate::status::{Cause, Details, Status, Subject};
 use crate::storage::{Draft, Stored, Transaction};
+use crate::webhooks::Hooks;
 use crate::{Body, opaque, semantics};
 use api::Time;
 use http::Response;
@@ -41,12 +42,14 @@ pub(crate) enum Deleted {
 impl Context {
     pub(super) async fn delete(&mut self) -> Result<Response<Body>, Status> {
         let options = self.delete_options()?;
-        let shared = self.shared.clone();
         let key = self.key(&self.info.name);
-        let (deleted, revision) = shared
-            .store
-            .write(|transaction| self.delete_in(transaction, &key, &options))?;
+        let hooks = self.webhooks(&[Operation::Delete]);
+        let (deleted, revision) = self.delete_key(hooks.as_ref(), &key, &options).await?;
         self.settle(revision).await?;
+        let deleted = match deleted {
+            Deleted::Pending(object) => Deleted::Pending(self.requested(object).await?),
+            Deleted::Gone(object) => Deleted::Gone(self.requested(object).await?),
+        };
         match deleted {
             Deleted::Pending(object) => {
                 // UPSTREAM: 202 only when the caller explicitly did not want orphans.
@@ -65,15 +68,12 @@ impl Context {
     pub(super) async fn delete_collection(&mut self) -> Result<Response<Body>, Status> {
         let options = self.delete_options()?;
         let selector = self.selector()?;
-        let shared = self.shared.clone();
+        let hooks = self.webhooks(&[Operation::Delete]);
         let (page, metadata) = self.page(&selector)?;
         let (mut objects, mut last) = (Vec::new(), 0);
         // UPSTREAM: each is a deletion of its own; what was deleted before an error stays so.
         for object in page.items {
-            let deleted = shared
-                .store
-                .write(|transaction| self.delete_in(transaction, &object.key, &options));
-            match deleted {
+            match self.delete_key(hooks.as_ref(), &object.key, &options).await {
                 // UPSTREAM: the answer shows what was there before.
                 Ok((_, revision)) => {
                     last = revision;
@@ -84,7 +84,26 @@ impl Context {
             }
         }
         self.settle(last).await?;
+        let objects = self.requested_all(objects).await?;
         Ok(response::json(200, self.whole_list(&objects, &metadata)))
+    }
+
+    async fn delete_key(
+        &mut self,
+        hooks: Option<&Hooks>,
+        key: &str,
+        options: &DeleteOptions,
+    ) -> Result<(Deleted, u64), Status> {
+        if let Some(hooks) = hooks {
+            return Box::pin(self.delete_admitted(hooks, key, options)).await;
+        }
+        let shared = self.shared.clone();
+        if shared.policies.are_there(&shared.store) {
+            self.review_before(key, options)?;
+        }
+        shared
+            .store
+            .write(|transaction| self.delete_in(transaction, key, options))
     }
 
     /// From the query and, over it, from the body.
@@ -99,7 +118,7 @@ impl Context {
             ..DeleteOptions::default()
         };
         if !self.body.is_empty() {
-            let body = parse(&self.headers, &self.body, "DeleteOptions")?;
+            let body = self.delete_body()?;
             let kind = body["kind"].as_str().unwrap_or_default();
             if !matches!(kind, "" | "DeleteOptions") {
                 let version = body["apiVersion"].as_str().unwrap_or_default();
@@ -111,6 +130,31 @@ impl Context {
         }
         options.check()?;
         Ok(options)
+    }
+
+    /// The body of a deletion, unless it is empty.
+    pub(crate) fn delete_body(&self) -> Result<Value, Status> {
+        parse(&self.headers, &self.body, "DeleteOptions")
+    }
+
+    /// Asks plugins and policies about a deletion before it has its turn; in its turn it only makes sure that the object is the one
+    /// that they were asked about.
+    pub(super) fn review_before(
+        &mut self,
+        key: &str,
+        options: &DeleteOptions,
+    ) -> Result<(), Status> {
+        let kind = self.stored_kind.clone();
+        let Some(old) = self.shared.store.get(&kind, key) else {
+            return Ok(());
+        };
+        let value = old.working(&kind);
+        self.check_delete_preconditions(&value, old.name(), options)?;
+        let admission = deletion(&kind, old.name(), options);
+        self.mutate(&admission, &mut Value::Null, Some(&value))?;
+        self.review_deletion(&admission, &value)?;
+        self.reviewed = Some((old.key.clone(), old.revision));
+        Ok(())
     }
 
     /// Deletes the object under a key, as far as it can be deleted now.
@@ -127,13 +171,14 @@ impl Context {
         let old = transaction.get(&kind, key).ok_or_else(missing)?;
         let mut value = old.working(&kind);
         self.check_delete_preconditions(&value, &name, options)?;
-        let admission = Admission {
-            operation: Operation::Delete,
-            kind: &kind,
-            name: &name,
-            dry_run: options.dry_run,
-        };
+        let admission = deletion(&kind, &name, options);
         self.mutate(&admission, &mut Value::Null, Some(&value))?;
+        // UPSTREAM: an eviction is admitted as what it is, not as the deletion that it leads to.
+        let is_reviewed = self.subresource == Some(Subresource::Eviction)
+            || self.reviewed == Some((old.key.clone(), old.revision));
+        if !is_reviewed {
+            self.review_deletion(&admission, &value)?;
+        }
         if kind.is("", "Namespace") {
             return self.delete_namespace(transaction, &old, value, options);
         }
@@ -301,6 +346,36 @@ impl Context {
 }
 
 impl DeleteOptions {
+    /// As policies and webhooks see them.
+    pub(crate) fn to_value(&self) -> Value {
+        let mut value = json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"});
+        let mut put = |member: &str, given: Option<Value>| {
+            if let Some(given) = given {
+                value[member] = given;
+            }
+        };
+        put("gracePeriodSeconds", self.grace_seconds.map(Value::from));
+        put("orphanDependents", self.orphan_dependents.map(Value::from));
+        put(
+            "propagationPolicy",
+            self.propagation.as_deref().map(Value::from),
+        );
+        put("dryRun", self.dry_run.then(|| json!(["All"])));
+        let mut preconditions = serde_json::Map::new();
+        for (member, wanted) in [
+            ("uid", &self.uid),
+            ("resourceVersion", &self.resource_version),
+        ] {
+            if let Some(wanted) = wanted {
+                preconditions.insert(member.to_owned(), json!(wanted));
+            }
+        }
+        if !preconditions.is_empty() {
+            put("preconditions", Some(Value::Object(preconditions)));
+        }
+        value
+    }
+
     pub(crate) fn merge_body(&mut self, body: &Value) -> Result<(), Status> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         self.grace_seconds = body["gracePeriodSeconds"].as_i64().or(self.grace_seconds);
@@ -349,6 +424,15 @@ impl DeleteOptions {
             return Err(Status::invalid_options("DeleteOptions", cause));
         }
         Ok(())
+    }
+}
+
+fn deletion<'a>(kind: &'a Kind, name: &'a str, options: &DeleteOptions) -> Admission<'a> {
+    Admission {
+        operation: Operation::Delete,
+        kind,
+        name,
+        dry_run: options.dry_run,
     }
 }
 

@@ -20,7 +20,8 @@ impl Context {
         let shape = negotiate::shape(&self.headers)?;
         let selector = self.selector()?;
         let (page, metadata) = self.page(&selector)?;
-        self.listed(shape, &page.items, metadata)
+        let items = self.requested_all(page.items).await?;
+        self.listed(shape, &items, metadata)
     }
 
     /// A list in the shape that the client accepts.

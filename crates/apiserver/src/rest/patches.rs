@@ -4,7 +4,7 @@ use super::Context;
 use super::applying::APPLY_PATCH;
 use super::body::{content_type, parse_patch};
 use super::metadata::{settle_fields, text};
-use super::prepared::Prepared;
+use super::prepared::Proposed;
 use super::strict::{MAX_DEPTH, Read, is_shallow};
 use crate::status::{Cause, Status, UNSUPPORTED_PATCH};
 use crate::{Body, convert, patch, schema, semantics};
@@ -23,24 +23,25 @@ impl Context {
             return Err(Status::invalid_options("PatchOptions", cause));
         }
         let mut parsed = Some(parse_patch(&self.body)?);
-        let (outcome, revision) = self.write_prepared(dry_run, |context| {
+        let write = self.write_prepared(dry_run, |context| {
             let changes = match parsed.take() {
                 Some(changes) => changes,
                 None => parse_patch(&context.body)?,
             };
-            context.prepare_patch(changes, dry_run)
-        })?;
+            context.propose_patch(changes, dry_run)
+        });
+        let (outcome, revision) = write.await?;
         self.settle(revision).await?;
         self.show(outcome.0, &outcome.1)
     }
 
-    pub(super) fn prepare_patch(
+    pub(super) fn propose_patch(
         &mut self,
         changes: Read,
         dry_run: bool,
-    ) -> Result<Prepared, Status> {
+    ) -> Result<Proposed, Status> {
         let key = self.key(&self.info.name);
-        let stored = self.shared.store.get(&self.stored_kind, &key);
+        let stored = self.current(&key);
         let old = stored.ok_or_else(|| Status::not_found(self.subject()))?;
         let names_fields = names_managed_fields(&changes.value);
         let before = if names_fields {
@@ -74,8 +75,8 @@ impl Context {
         if touches_metadata {
             self.check_uid(&before, &value)?;
         }
-        let replacement = self.prepare_replacement(old, before, value, None, dry_run)?;
-        Ok(Prepared::Change(Box::new(replacement)))
+        let change = self.propose_change(old, before, value, None, dry_run)?;
+        Ok(Proposed::Change(Box::new(change)))
     }
 
     /// Takes away what a patch leaves as it is: it need not be read again.

@@ -3,15 +3,24 @@
 //! Only one write has its turn at a time, and merging, checking and printing a large object takes long. So all of
 //! that happens before, with the object as it was then; in its turn a write only makes sure that the object still is
 //! what it was, and takes its place. If it is not, everything is done again with what is there now.
+//!
+//! A write is made ready in two steps, [`Proposed`] and [`Prepared`]: admission webhooks are called between them and
+//! after them (see [`super::admitted`]).
 
 use super::Context;
-use super::create::Checked;
+use super::create::{Checked, NewObject};
+use super::update::{Change, replacing};
 use crate::admission::{self, Operation, Verdict};
-use crate::semantics::Admission;
 use crate::status::Status;
 use crate::storage::{Draft, Stored, Transaction};
 use serde_json::Value;
 use std::sync::Arc;
+
+/// What is to be written, as its author and the admission plugins want it.
+pub(crate) enum Proposed {
+    New(Box<NewObject>),
+    Change(Box<Change>),
+}
 
 /// A write that only has to be stored.
 pub(crate) enum Prepared {
@@ -19,17 +28,44 @@ pub(crate) enum Prepared {
     Change(Box<Replacement>),
 }
 
+impl Prepared {
+    /// Whether anything is to be stored.
+    pub(super) fn is_written(&self) -> bool {
+        match self {
+            Prepared::New(_) => true,
+            Prepared::Change(change) => matches!(change.outcome, Outcome::Changed { .. }),
+        }
+    }
+
+    /// What is to be stored, and the object that it was printed from.
+    pub(super) fn draft_mut(&mut self) -> Option<(&Value, &mut Draft)> {
+        match self {
+            Prepared::New(checked) => Some((&checked.value, checked.draft.as_mut()?)),
+            Prepared::Change(change) => match &mut change.outcome {
+                Outcome::Changed { new, draft, .. } => Some((new, draft)),
+                _ => None,
+            },
+        }
+    }
+}
+
 /// A new state of an object that is there.
 pub(crate) struct Replacement {
     pub(super) old: Arc<Stored>,
     pub(super) outcome: Outcome,
+    /// The last change of anything that its addresses and ports were chosen by.
+    pub(super) allocated: Option<u64>,
 }
 
 pub(super) enum Outcome {
     /// It is as it should be.
-    Same,
+    Same { before: Value, new: Value },
     /// The last finalizer is gone, and so is the object.
-    Finished { new: Value, opaque: Option<String> },
+    Finished {
+        before: Value,
+        new: Value,
+        opaque: Option<String>,
+    },
     Changed {
         before: Value,
         new: Value,
@@ -39,16 +75,30 @@ pub(super) enum Outcome {
     },
 }
 
+/// The status code and the object, and the revision to wait for.
+pub(super) type Written = ((u16, Arc<Stored>), u64);
+
 /// How often a write is made ready while others may be faster; then it is done within its turn.
 const ATTEMPTS: usize = 3;
 
 impl Context {
-    /// Makes a write ready and stores it: the status code, the object, and the revision to wait for.
-    pub(super) fn write_prepared(
+    /// Makes a write ready and stores it. Only what a webhook admits or converts has to wait for anything.
+    pub(super) async fn write_prepared(
         &mut self,
         dry_run: bool,
-        mut prepare: impl FnMut(&mut Context) -> Result<Prepared, Status>,
-    ) -> Result<((u16, Arc<Stored>), u64), Status> {
+        propose: impl FnMut(&mut Context) -> Result<Proposed, Status>,
+    ) -> Result<Written, Status> {
+        match self.webhooks(&[Operation::Create, Operation::Update]) {
+            None if self.conversion().is_none() => self.write_at_once(dry_run, propose),
+            hooks => Box::pin(self.write_admitted(hooks.as_ref(), dry_run, propose)).await,
+        }
+    }
+
+    pub(super) fn write_at_once(
+        &mut self,
+        dry_run: bool,
+        mut propose: impl FnMut(&mut Context) -> Result<Proposed, Status>,
+    ) -> Result<Written, Status> {
         let shared = self.shared.clone();
         let warnings = self.warnings.len();
         // What takes addresses has to know that nobody else does meanwhile.
@@ -57,7 +107,8 @@ impl Context {
             false => ATTEMPTS,
         };
         for _ in 0..attempts {
-            let prepared = prepare(self)?;
+            let proposed = propose(self)?;
+            let prepared = self.complete(proposed, dry_run)?;
             let (stored, revision) = shared
                 .store
                 .write(|transaction| self.swap(transaction, prepared, dry_run))?;
@@ -67,14 +118,28 @@ impl Context {
             self.warnings.truncate(warnings);
         }
         shared.store.write(|transaction| {
-            let prepared = prepare(self)?;
+            let proposed = propose(self)?;
+            let prepared = self.complete(proposed, dry_run)?;
             let stored = self.swap(transaction, prepared, dry_run)?;
             stored.ok_or_else(|| Status::internal("the object changes while nothing may change it"))
         })
     }
 
+    pub(super) fn complete(
+        &mut self,
+        proposed: Proposed,
+        dry_run: bool,
+    ) -> Result<Prepared, Status> {
+        Ok(match proposed {
+            Proposed::New(new) => Prepared::New(Box::new(self.complete_new(*new, dry_run)?)),
+            Proposed::Change(change) => {
+                Prepared::Change(Box::new(self.complete_change(*change, dry_run)?))
+            }
+        })
+    }
+
     /// Stores what was made ready, if what it was made of is still there.
-    fn swap(
+    pub(super) fn swap(
         &mut self,
         transaction: &mut Transaction<'_>,
         prepared: Prepared,
@@ -83,7 +148,9 @@ impl Context {
         match prepared {
             Prepared::New(mut checked) => {
                 let key = self.key(&checked.name);
-                if transaction.get(&self.stored_kind, &key).is_some() {
+                if transaction.get(&self.stored_kind, &key).is_some()
+                    || !self.still_allocated(checked.allocated)
+                {
                     return Ok(None);
                 }
                 let stored = self.keep_new(transaction, &mut checked, dry_run)?;
@@ -91,7 +158,9 @@ impl Context {
             }
             Prepared::Change(replacement) => {
                 let current = transaction.get(&self.stored_kind, &replacement.old.key);
-                if current.is_none_or(|current| current.revision != replacement.old.revision) {
+                if current.is_none_or(|current| current.revision != replacement.old.revision)
+                    || !self.still_allocated(replacement.allocated)
+                {
                     return Ok(None);
                 }
                 let stored = self.keep_replacement(transaction, *replacement, dry_run)?;
@@ -106,10 +175,10 @@ impl Context {
         replacement: Replacement,
         dry_run: bool,
     ) -> Result<Arc<Stored>, Status> {
-        let Replacement { old, outcome } = replacement;
+        let Replacement { old, outcome, .. } = replacement;
         match outcome {
-            Outcome::Same => Ok(old),
-            Outcome::Finished { new, opaque } => {
+            Outcome::Same { .. } => Ok(old),
+            Outcome::Finished { new, opaque, .. } => {
                 self.finish_deletion(transaction, &old, new, opaque.as_deref(), dry_run)
             }
             Outcome::Changed {
@@ -120,12 +189,7 @@ impl Context {
                 verdict,
             } => {
                 let kind = self.stored_kind.clone();
-                let admission = Admission {
-                    operation: Operation::Update,
-                    kind: &kind,
-                    name: old.name(),
-                    dry_run,
-                };
+                let admission = replacing(&kind, &old, dry_run);
                 self.charge(transaction, &admission, &new, Some(&before), verdict)?;
                 Ok(match dry_run {
                     true => self.store(transaction, &old.key, &new, opaque.as_deref(), true),
@@ -181,7 +245,7 @@ mod tests {
         let path = format!("{MAPS}/a");
         let mut other = context(server, Method::PATCH, &path, &changes);
         let changes = || crate::rest::body::parse_patch(changes.to_string().as_bytes());
-        let written = other.write_prepared(false, |other| other.prepare_patch(changes()?, false));
+        let written = other.write_at_once(false, |other| other.propose_patch(changes()?, false));
         written.unwrap().1
     }
 
@@ -194,9 +258,9 @@ mod tests {
             let mut context = context(&server, Method::PATCH, &path, &changes);
             let mut attempts = 0;
             let (object, _) = context
-                .write_prepared(false, |context| {
+                .write_at_once(false, |context| {
                     let changes = crate::rest::body::parse_patch(&context.body.clone())?;
-                    let prepared = context.prepare_patch(changes, false)?;
+                    let prepared = context.propose_patch(changes, false)?;
                     attempts += 1;
                     // Nobody can overtake it once it has its turn.
                     if attempts <= overtaken.min(ATTEMPTS) {
@@ -220,14 +284,14 @@ mod tests {
         let changes = json!({"metadata": {"labels": {"a": "b"}}});
         let mut context = context(&server, Method::PATCH, &path, &changes);
         let mut is_first = true;
-        let written = context.write_prepared(false, |context| {
+        let written = context.write_at_once(false, |context| {
             if std::mem::take(&mut is_first) {
                 // Within the turn of this write it would wait for ever.
                 let free: Result<_, ()> = context.shared.store.write(|_| Ok(()));
                 assert!(free.is_ok());
             }
             let changes = crate::rest::body::parse_patch(&context.body.clone())?;
-            context.prepare_patch(changes, false)
+            context.propose_patch(changes, false)
         });
         assert_eq!(written.unwrap().0.0, 200);
     }

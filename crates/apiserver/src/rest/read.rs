@@ -19,16 +19,23 @@ impl Context {
         let object = self.find()?;
         self.settle(object.revision).await?;
         self.check_minimum_revision()?;
+        let object = self.requested(object).await?;
         self.show(200, &object)
     }
 
     /// The object that the path names, or 404.
     pub(crate) fn find(&self) -> Result<std::sync::Arc<Stored>, Status> {
         let key = self.key(&self.info.name);
-        self.shared
-            .store
-            .get(&self.stored_kind, &key)
+        self.current(&key)
             .ok_or_else(|| Status::not_found(self.subject()))
+    }
+
+    /// What is stored under a key, at the version asked for if that had to be waited for.
+    pub(crate) fn current(&self, key: &str) -> Option<std::sync::Arc<Stored>> {
+        match &self.converted {
+            Some(converted) => converted.clone(),
+            None => self.shared.store.get(&self.stored_kind, key),
+        }
     }
 
     fn check_minimum_revision(&self) -> Result<(), Status> {
@@ -178,7 +185,7 @@ pub(crate) fn as_stored<'a>(kind: &'a Kind, object: &Stored) -> Option<(&'a [u8]
         return None;
     }
     let mut body = object.body();
-    body.advance(body.len().min(1));
+    body.advance(crate::storage::behind_version(&body));
     Some((kind.type_prefix().as_bytes(), body))
 }
 

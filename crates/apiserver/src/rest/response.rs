@@ -56,13 +56,25 @@ pub(crate) fn status(status: &Status) -> Response<Body> {
     response
 }
 
+/// UPSTREAM: how many characters all warnings together may have; beyond that each is cut.
+const MAX_WARNINGS_CHARS: usize = 4 * 1024;
+const CUT_WARNING_CHARS: usize = 256;
+
 /// Adds `Warning: 299` headers, each warning once.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    let total: usize = warnings.iter().map(|warning| warning.chars().count()).sum();
+    let mut written = 0;
     for (index, warning) in warnings.iter().enumerate() {
-        if warnings[..index].contains(warning) {
+        if warning.is_empty() || warnings[..index].contains(warning) {
             continue;
         }
-        let escaped = warning
+        let cut: String = match total > MAX_WARNINGS_CHARS {
+            true if written >= MAX_WARNINGS_CHARS => return,
+            true => warning.chars().take(CUT_WARNING_CHARS).collect(),
+            false => warning.clone(),
+        };
+        written += cut.chars().count();
+        let escaped = cut
             .replace('\\', "\\\\")
             .replace('"', "\\\"")
             .replace(|c: char| c.is_control(), " ");

@@ -3,6 +3,7 @@
 use super::body::{parse, settle_type};
 use super::{Context, response};
 use crate::Body;
+use crate::admission::Operation;
 use crate::auth::rules::{Attributes, Rule};
 use crate::auth::{Identity, authenticate, nodes};
 use crate::status::{Cause, Status};
@@ -17,7 +18,11 @@ impl Context {
         }
         let mut review = parse(&self.headers, &self.body, &self.kind.kind)?;
         settle_type(&mut review, self.kind.api_version(), &self.kind.kind)?;
-        let mut review = self.read_typed(review, Vec::new())?;
+        let review = self.read_typed(review, Vec::new())?;
+        let dry_run = self.info.query.dry_run("CreateOptions")?;
+        let mut review = self
+            .admit_unstored(Operation::Create, None, review, dry_run)
+            .await?;
         let status = match &*self.kind.kind {
             "TokenReview" => {
                 if review["spec"]["token"]
@@ -138,19 +143,13 @@ impl Context {
                 ..Attributes::default()
             }
         };
-        let node = nodes::decide(&self.shared.store, identity, &asked);
-        let allowed = self
+        let (allowed, reason) = self
             .shared
             .rbac
-            .allows(&self.shared.store, identity, &asked);
+            .decide(&self.shared.store, identity, &asked);
         let mut status = json!({"allowed": allowed});
-        match node {
-            Some(Err(why)) if !allowed && !why.is_empty() => status["reason"] = json!(why),
-            Some(Ok(())) => {}
-            _ if allowed && !identity.is_in(crate::auth::MASTERS) => {
-                status["reason"] = json!("RBAC: allowed by a role that is bound to the user");
-            }
-            _ => {}
+        if !reason.is_empty() {
+            status["reason"] = json!(reason);
         }
         Ok(status)
     }
@@ -210,7 +209,7 @@ fn strings(value: &Value) -> Vec<String> {
         .collect()
 }
 
-fn user_info(identity: &Identity) -> Value {
+pub(crate) fn user_info(identity: &Identity) -> Value {
     let mut info = Map::new();
     info.insert("username".into(), json!(identity.user));
     if !identity.uid.is_empty() {

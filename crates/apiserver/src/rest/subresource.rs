@@ -7,6 +7,7 @@ mod token;
 
 use super::Context;
 use crate::Body;
+use crate::admission::Operation;
 use crate::kinds::Subresource;
 use crate::status::Status;
 use http::Response;
@@ -40,6 +41,11 @@ impl Context {
                 _,
             ) => {
                 self.find()?;
+                if let Some((kind, options)) = self.connect_options(subresource) {
+                    let shown = Some(("v1", kind));
+                    self.admit_unstored(Operation::Connect, shown, options, false)
+                        .await?;
+                }
                 let what = subresource.name();
                 let why = format!(
                     "{what} is not implemented: the nodes of this cluster are simulated and run no containers"

@@ -2,7 +2,7 @@
 
 use super::create::retype;
 use super::metadata::{finalizers, is_deleting, metadata_mut, settle_fields, text};
-use super::prepared::{Outcome, Prepared, Replacement};
+use super::prepared::{Outcome, Proposed, Replacement};
 use super::{Context, body::Decoded};
 use crate::admission::Operation;
 use crate::kinds::{Kind, Subresource};
@@ -26,12 +26,22 @@ const SERVER_METADATA: [&str; 5] = [
     "generation",
 ];
 
+/// A new state of an object as its author and the admission plugins want it: admission webhooks have their say about
+/// this.
+pub(crate) struct Change {
+    pub(super) old: Arc<Stored>,
+    pub(super) before: Value,
+    pub(super) new: Value,
+    pub(super) opaque: Option<String>,
+    pub(super) changes_metadata: bool,
+}
+
 impl Context {
     pub(super) async fn update(&mut self) -> Result<Response<Body>, Status> {
         let dry_run = self.info.query.dry_run("UpdateOptions")?;
         let warnings = self.warnings.len();
         let mut decoded = Some(self.decode_object()?);
-        let (outcome, revision) = self.write_prepared(dry_run, |context| {
+        let write = self.write_prepared(dry_run, |context| {
             let decoded = match decoded.take() {
                 Some(decoded) => decoded,
                 None => {
@@ -40,19 +50,20 @@ impl Context {
                     context.decode_object()?
                 }
             };
-            context.prepare_update(decoded, dry_run)
-        })?;
+            context.propose_update(decoded, dry_run)
+        });
+        let (outcome, revision) = write.await?;
         self.settle(revision).await?;
         self.show(outcome.0, &outcome.1)
     }
 
-    fn prepare_update(&mut self, decoded: Decoded, dry_run: bool) -> Result<Prepared, Status> {
+    fn propose_update(&mut self, decoded: Decoded, dry_run: bool) -> Result<Proposed, Status> {
         let Decoded { mut value, opaque } = decoded;
         self.require_name(&value)?;
         self.settle_name(&mut value)?;
         self.settle_namespace(&mut value)?;
         let key = self.key(&self.info.name);
-        let Some(old) = self.shared.store.get(&self.stored_kind, &key) else {
+        let Some(old) = self.current(&key) else {
             let creates = self.stored_kind.create_on_update && self.subresource.is_none();
             if !creates {
                 return Err(Status::not_found(self.subject()));
@@ -65,8 +76,8 @@ impl Context {
                 );
                 return Err(Status::conflict(self.subject(), &why));
             }
-            let checked = self.check_new(value, opaque, dry_run)?;
-            return Ok(Prepared::New(Box::new(checked)));
+            let proposed = self.propose_new(value, opaque, dry_run)?;
+            return Ok(Proposed::New(Box::new(proposed)));
         };
         let before = old.working(&self.stored_kind);
         settle_fields(&mut value, Some(&before))?;
@@ -83,32 +94,20 @@ impl Context {
                 vec![cause],
             ));
         }
-        let replacement = self.prepare_replacement(old, before, value, opaque, dry_run)?;
-        Ok(Prepared::Change(Box::new(replacement)))
+        let change = self.propose_change(old, before, value, opaque, dry_run)?;
+        Ok(Proposed::Change(Box::new(change)))
     }
 
-    /// Replaces a stored object, which was also read to be worked on, by a new state at the stored version, or
-    /// does nothing if it is the same.
-    pub(crate) fn replace_in(
-        &mut self,
-        transaction: &mut Transaction<'_>,
-        (old, before): (Arc<Stored>, Value),
-        new: Value,
-        dry_run: bool,
-    ) -> Result<Arc<Stored>, Status> {
-        let replacement = self.prepare_replacement(old, before, new, None, dry_run)?;
-        self.keep_replacement(transaction, replacement, dry_run)
-    }
-
-    /// Completes and checks a new state of an object at the stored version. Others may write meanwhile.
-    pub(super) fn prepare_replacement(
+    /// A new state of an object at the stored version, up to where admission webhooks see it. Others may write
+    /// meanwhile.
+    pub(super) fn propose_change(
         &mut self,
         old: Arc<Stored>,
         before: Value,
         mut new: Value,
         opaque: Option<String>,
         dry_run: bool,
-    ) -> Result<Replacement, Status> {
+    ) -> Result<Change, Status> {
         let kind = self.stored_kind.clone();
         retype(&kind, &mut new);
         // Most writes leave all metadata as it is: then there is nothing to check or to keep.
@@ -117,15 +116,35 @@ impl Context {
             self.check_preconditions(&before, &new)?;
             keep_server_metadata(&mut new, &before);
         }
-        let admission = Admission {
-            operation: Operation::Update,
-            kind: &kind,
-            name: old.name(),
-            dry_run,
-        };
         // UPSTREAM: what admission and the strategy change after this belongs to nobody.
         self.manage_fields(&kind, &mut new, Some(&before));
+        let admission = replacing(&kind, &old, dry_run);
         self.mutate(&admission, &mut new, Some(&before))?;
+        Ok(Change {
+            old,
+            before,
+            new,
+            opaque,
+            changes_metadata,
+        })
+    }
+
+    /// The rest: what the kind's strategy does, validation, and the plugins that only refuse.
+    pub(super) fn complete_change(
+        &mut self,
+        change: Change,
+        dry_run: bool,
+    ) -> Result<Replacement, Status> {
+        let Change {
+            old,
+            before,
+            mut new,
+            opaque,
+            changes_metadata,
+        } = change;
+        let kind = self.stored_kind.clone();
+        let admission = replacing(&kind, &old, dry_run);
+        let allocated = self.allocate(&admission, &mut new, Some(&before))?;
         semantics::prepare_update(&self.shared, &kind, self.subresource, &mut new, &before);
         let causes = semantics::validate_update(&kind, self.subresource, &new, &before);
         if !causes.is_empty() {
@@ -135,20 +154,31 @@ impl Context {
             let revision = &before["metadata"]["resourceVersion"];
             metadata_mut(&mut new).insert("resourceVersion".into(), revision.clone());
         }
+        // UPSTREAM: also what changes nothing, or what ends the object, can be refused.
+        let verdict = self.verdict(&admission, &new, Some(&before))?;
         let old_body = old.body();
         let opaque = opaque.or_else(|| opaque::text_of(&kind, &old_body));
         if is_finished(&kind, &new) {
-            let outcome = Outcome::Finished { new, opaque };
-            return Ok(Replacement { old, outcome });
+            self.warnings.extend(verdict.warnings);
+            let outcome = Outcome::Finished {
+                before,
+                new,
+                opaque,
+            };
+            return Ok(Replacement {
+                old,
+                outcome,
+                allocated,
+            });
         }
         if !dry_run {
             self.check_size(&mut new, old_body.len())?;
         }
         let draft = Draft::new(&kind, &new, opaque.as_deref());
         let outcome = if draft.is(&old_body, old.revision) {
-            Outcome::Same
+            self.warnings.extend(verdict.warnings);
+            Outcome::Same { before, new }
         } else {
-            let verdict = self.verdict(&admission, &new, Some(&before))?;
             Outcome::Changed {
                 before,
                 new,
@@ -157,7 +187,11 @@ impl Context {
                 verdict,
             }
         };
-        Ok(Replacement { old, outcome })
+        Ok(Replacement {
+            old,
+            outcome,
+            allocated,
+        })
     }
 
     /// resourceVersion and uid in the body, if given, must be those of the stored object.
@@ -217,7 +251,17 @@ pub(crate) fn is_finished(kind: &Kind, value: &Value) -> bool {
     grace == 0 && finalizers(value).is_empty() && !held_by_spec
 }
 
-fn keep_server_metadata(new: &mut Value, old: &Value) {
+/// The replacement of an object as admission sees it.
+pub(super) fn replacing<'a>(kind: &'a Kind, old: &'a Stored, dry_run: bool) -> Admission<'a> {
+    Admission {
+        operation: Operation::Update,
+        kind,
+        name: old.name(),
+        dry_run,
+    }
+}
+
+pub(super) fn keep_server_metadata(new: &mut Value, old: &Value) {
     let (metadata, before) = (metadata_mut(new), &old["metadata"]);
     metadata.remove("selfLink");
     for member in SERVER_METADATA {

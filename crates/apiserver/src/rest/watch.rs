@@ -67,7 +67,13 @@ struct Watcher {
 
 impl Context {
     pub(super) async fn watch(&mut self) -> Result<Response<Body>, Status> {
-        let watcher = self.watcher()?;
+        let mut watcher = self.watcher()?;
+        let initial = std::mem::take(&mut watcher.initial);
+        // Nothing has to be waited for unless a webhook converts.
+        match watcher.context.requested_all(initial.into()).await {
+            Ok(initial) => watcher.initial = initial.into(),
+            Err(status) => watcher.failure = Some(status),
+        }
         let frames = stream::unfold(watcher, |mut watcher| async move {
             let chunk = watcher.next().await?;
             Some((Ok::<_, BoxError>(Frame::data(chunk)), watcher))
@@ -134,6 +140,8 @@ impl Context {
             identity: self.identity.clone(),
             warnings: Vec::new(),
             applying: false,
+            reviewed: None,
+            converted: None,
         }
     }
 }
@@ -220,8 +228,12 @@ impl Watcher {
             let notified = changed.notified();
             tokio::pin!(notified);
             notified.as_mut().enable();
-            if let Some(chunk) = self.take_changes() {
-                return Some(chunk);
+            let taken = match self.context.conversion() {
+                None => self.take_changes(),
+                Some(_) => Box::pin(self.take_converted()).await,
+            };
+            if taken.is_some() {
+                return taken;
             }
             if self.ended {
                 return None;
@@ -311,6 +323,50 @@ impl Watcher {
                         return None;
                     }
                 }
+            }
+        }
+    }
+
+    /// The same where a webhook converts what is shown.
+    async fn take_converted(&mut self) -> Option<Bytes> {
+        let context = self.context.clone();
+        loop {
+            let before = self.revision;
+            let store = &context.shared.store;
+            let (events, complete) = match store.tail(&context.stored_kind, before, BATCH) {
+                Tail::Behind { .. } => return self.take_changes(),
+                Tail::Events(events, complete) => (events, complete),
+            };
+            self.revision = before.max(complete);
+            let mut lines = Vec::new();
+            for event in events.iter().filter(|event| event.revision > before) {
+                if !event.object.key.starts_with(&self.prefix) {
+                    continue;
+                }
+                let previous = event.previous.iter().cloned();
+                let states: Vec<_> = [event.object.clone()].into_iter().chain(previous).collect();
+                match context.requested_all(states).await {
+                    Ok(mut states) => {
+                        let previous = event.previous.as_ref().and_then(|_| states.pop());
+                        let object = states.pop().unwrap_or_else(|| event.object.clone());
+                        let event = Event::new(event.revision, event.change, object, previous);
+                        lines.extend(self.line_of(&event));
+                    }
+                    // UPSTREAM: a watch ends with what it cannot show.
+                    Err(status) => {
+                        self.ended = true;
+                        let status = status.to_value().to_string();
+                        lines.push(line("ERROR", &[status.as_bytes()]));
+                        break;
+                    }
+                }
+            }
+            let mut lines = lines.into_iter();
+            if let Some(first) = lines.next() {
+                return Some(joined(first, lines));
+            }
+            if events.len() < BATCH {
+                return None;
             }
         }
     }

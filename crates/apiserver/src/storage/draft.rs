@@ -28,7 +28,12 @@ pub(crate) struct Draft {
 impl Draft {
     /// `opaque` replaces the `data` of a ControllerRevision byte for byte.
     pub(crate) fn new(kind: &Kind, value: &Value, opaque: Option<&str>) -> Draft {
-        let (text, gap) = printed(value, opaque, Revision::Gap);
+        // What a webhook converts says at which version it is.
+        let is_versioned = kind
+            .custom()
+            .is_some_and(|custom| custom.conversion.is_some());
+        let version = value["apiVersion"].as_str().filter(|_| is_versioned);
+        let (text, gap) = printed(value, opaque, version, Revision::Gap);
         let (labels, fields) = selectable(kind, value);
         Draft {
             text,
@@ -47,7 +52,7 @@ impl Draft {
     }
 
     /// The object under the revision that it got.
-    pub(super) fn stored(self, key: Arc<str>, revision: u64) -> Stored {
+    pub(crate) fn stored(self, key: Arc<str>, revision: u64) -> Stored {
         let digits = revision.to_string();
         let text = &self.text;
         let mut body = Vec::with_capacity(text.len() + digits.len());
@@ -76,17 +81,22 @@ pub(super) fn selectable(kind: &Kind, value: &Value) -> (Texts, Texts) {
 /// Prints an object without its type, as it is stored or would be: with the revision that it says, if any.
 /// `opaque` replaces the `data` of a ControllerRevision byte for byte.
 pub(crate) fn encode_body(value: &Value, opaque: Option<&str>) -> Bytes {
-    let (text, _) = printed(value, opaque, Revision::AsItIs);
+    let (text, _) = printed(value, opaque, None, Revision::AsItIs);
     Bytes::from(text)
 }
 
-fn printed(value: &Value, opaque: Option<&str>, revision: Revision) -> (Vec<u8>, usize) {
+fn printed(
+    value: &Value,
+    opaque: Option<&str>,
+    version: Option<&str>,
+    revision: Revision,
+) -> (Vec<u8>, usize) {
     let mut writer = Writer {
         text: Vec::with_capacity(USUAL_BYTES),
         gap: 0,
         revision,
     };
-    writer.object(value, opaque);
+    writer.object(value, opaque, version);
     (writer.text, writer.gap)
 }
 
@@ -104,11 +114,15 @@ struct Writer {
 }
 
 impl Writer {
-    /// Everything but the type, in the order of names.
-    fn object(&mut self, value: &Value, opaque: Option<&str>) {
+    /// Everything but the type, in the order of names; first the version, if it is to be known.
+    fn object(&mut self, value: &Value, opaque: Option<&str>, version: Option<&str>) {
         let nothing = Map::new();
         let members = value.as_object().unwrap_or(&nothing);
         self.text.push(b'{');
+        if let Some(version) = version {
+            self.name("apiVersion");
+            self.print(&Value::from(version));
+        }
         for (name, member) in members {
             match name.as_str() {
                 "kind" | "apiVersion" => {}

@@ -1,6 +1,6 @@
 //! One stored object: its compact JSON and the little that lists and watches select by.
 
-use super::draft::selectable;
+use super::draft::{Draft, selectable};
 use super::packed::Packed;
 use crate::kinds::Kind;
 use bytes::Bytes;
@@ -141,9 +141,42 @@ impl Stored {
     }
 }
 
+impl Stored {
+    /// At which version it is stored, where that matters: a webhook converts it.
+    pub(crate) fn version(&self) -> Option<String> {
+        let body = self.body();
+        let rest = body.strip_prefix(VERSION)?;
+        let end = rest.iter().position(|byte| *byte == b'"')?;
+        String::from_utf8(rest[..end].to_vec()).ok()
+    }
+
+    /// The same object at the same revision, at another version.
+    pub(crate) fn rewritten(&self, kind: &Kind, value: &Value) -> Stored {
+        Draft::new(kind, value, None).stored(self.key.clone(), self.revision)
+    }
+}
+
+/// How a body begins that says at which version it is.
+const VERSION: &[u8] = b"{\"apiVersion\":\"";
+
+/// Where the rest of a body begins, behind its opening brace and its version.
+pub(crate) fn behind_version(body: &[u8]) -> usize {
+    let version = body.strip_prefix(VERSION).and_then(|rest| {
+        let end = rest.iter().position(|byte| *byte == b'"')?;
+        // The quote and the comma.
+        Some(VERSION.len() + end + 2)
+    });
+    version.unwrap_or(1).min(body.len())
+}
+
 fn typed(kind: &Kind, mut value: Value) -> Value {
     value["kind"] = Value::from(&*kind.kind);
-    value["apiVersion"] = Value::from(kind.api_version());
+    let is_versioned = kind
+        .custom()
+        .is_some_and(|custom| custom.conversion.is_some());
+    if !is_versioned || value.get("apiVersion").is_none() {
+        value["apiVersion"] = Value::from(kind.api_version());
+    }
     value
 }
 

@@ -197,21 +197,16 @@ async fn warned(server: &Server, path: &str, body: Value) -> (u16, Vec<String>) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn webhooks_are_kept_and_said_to_have_no_effect() {
+async fn what_has_no_effect_is_warned_about() {
     let server = Server::new();
     let group = "/apis/admissionregistration.k8s.io/v1";
-    let path = format!("{group}/validatingwebhookconfigurations");
-    let hook = json!({"metadata": {"name": "a"}, "webhooks": [{"name": "a.example.com", "sideEffects": "None",
-        "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://example.com/"}}]});
-    let (code, warnings) = warned(&server, &path, hook).await;
-    assert_eq!((code, warnings.len()), (201, 1), "{warnings:?}");
-    assert!(warnings[0].contains("webhooks are not called"));
-    let path = format!("{group}/validatingadmissionpolicies");
-    let policy = json!({"metadata": {"name": "a"}, "spec": {"validations": [{"expression": "true"}],
-        "matchConstraints": {"resourceRules": [{"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"]}]}}});
-    let (code, warnings) = warned(&server, &path, policy).await;
-    assert_eq!((code, warnings.len()), (201, 1), "{warnings:?}");
-    assert!(warnings[0].contains("policies are not evaluated"));
+    let path = format!("{group}/validatingadmissionpolicybindings");
+    for (actions, expected) in [(json!(["Deny"]), 0), (json!(["Deny", "Audit"]), 1)] {
+        let name = format!("b{expected}");
+        let binding = json!({"metadata": {"name": name}, "spec": {"policyName": "p", "validationActions": actions}});
+        let (code, warnings) = warned(&server, &path, binding).await;
+        assert_eq!((code, warnings.len()), (201, expected), "{warnings:?}");
+    }
 }
 
 /// A definition of someone else's resource, at a version that nobody serves.

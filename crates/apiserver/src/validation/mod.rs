@@ -47,6 +47,18 @@ pub fn create(kind: &Kind, new: &Value) -> Vec<Cause> {
     errors.0
 }
 
+/// What is wrong with how a definition converts its objects.
+pub(crate) fn conversion(definition: &Value) -> Vec<Cause> {
+    let mut errors = Errors::default();
+    let root = Place::root(definition);
+    let spec = root.field("spec");
+    let conversion = spec.field("conversion");
+    if conversion.is_set() {
+        webhooks::conversion(&mut errors, &conversion);
+    }
+    errors.0
+}
+
 /// What is wrong with an object that is to replace `old`.
 pub fn update(kind: &Kind, new: &Value, old: &Value) -> Vec<Cause> {
     let mut errors = Errors::default();

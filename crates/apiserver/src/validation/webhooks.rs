@@ -23,6 +23,36 @@ pub(super) fn configuration(errors: &mut Errors, root: &Place<'_>) {
     }
 }
 
+/// Validates how a definition converts its objects.
+pub(super) fn conversion(errors: &mut Errors, conversion: &Place<'_>) {
+    let (strategy, webhook) = (conversion.field("strategy"), conversion.field("webhook"));
+    match strategy.text() {
+        "None" if webhook.is_set() => errors.forbidden(
+            &webhook,
+            "should not be set when strategy is not set to Webhook",
+        ),
+        "None" => {}
+        "Webhook" => {
+            let config = webhook.field("clientConfig");
+            match config.is_set() {
+                true => client_config(errors, &config),
+                false => errors.required(&config, "required when strategy is set to Webhook"),
+            }
+            let versions = webhook.field("conversionReviewVersions");
+            let known = versions
+                .items()
+                .any(|version| VERSIONS.contains(&version.text()));
+            if versions.is_empty() {
+                errors.required(&versions, "");
+            } else if !known {
+                errors.invalid(&versions, "must include at least one of v1, v1beta1");
+            }
+        }
+        "" => errors.required(&strategy, ""),
+        _ => errors.one_of(&strategy, &["None", "Webhook"]),
+    }
+}
+
 fn webhook(errors: &mut Errors, hook: &Place<'_>) {
     let name = hook.field("name");
     if name.text().is_empty() {

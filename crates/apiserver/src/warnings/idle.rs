@@ -1,17 +1,27 @@
-//! What is stored and has no effect here: expressions that would have to be evaluated, webhooks that would have
-//! to be called. Whoever relies on them must be told when writing them, not when something slips through.
+//! What is stored and has no effect here: an audit log that would have to be written. Whoever relies on it must be told
+//! when writing it, not when something slips through.
+
+use serde_json::Value;
 
 use crate::kinds::Kind;
 
 /// Warnings about what an object asks for and does not get.
-pub(crate) fn of(kind: &Kind) -> Vec<String> {
+pub(crate) fn of(kind: &Kind, object: &Value) -> Vec<String> {
+    let spec = &object["spec"];
+    let asks = |member: &str, for_what: &str| {
+        let mut list = spec[member].as_array().into_iter().flatten();
+        list.any(|item| item == for_what)
+    };
     let what = match (&*kind.group, &*kind.kind) {
-        (
-            "admissionregistration.k8s.io",
-            "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration",
-        ) => "webhooks: admission webhooks are not called by this server",
-        ("admissionregistration.k8s.io", _) => {
-            "spec: admission policies are not evaluated by this server"
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding")
+            if asks("validationActions", "Audit") =>
+        {
+            "spec.validationActions: Audit: this server writes no audit log"
+        }
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")
+            if !crate::fields::is_empty(&spec["auditAnnotations"]) =>
+        {
+            "spec.auditAnnotations: this server writes no audit log"
         }
         _ => return Vec::new(),
     };

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use api::Cidr;
+use apiserver::FrontProxy;
 use apiserver::admission::{Networks, Plugins};
 use apiserver::auth::{Authorizer, StaticToken};
 use apiserver::kinds::ServedVersions;
@@ -38,6 +39,8 @@ pub struct Options {
     pub issuer: Option<String>,
     pub client_ca: Option<(Roots, String)>,
     pub proxies: Option<(RequestHeader, String)>,
+    /// By what extension servers know this one.
+    pub front_proxy: Option<FrontProxy>,
     pub data_dir: Option<PathBuf>,
     /// None: no controllers run.
     pub manager: Option<Box<manager::Options>>,
@@ -107,6 +110,7 @@ impl<'a> Reader<'a> {
         let static_tokens = self.static_tokens();
         let client_ca = self.authority("client-ca-file");
         let proxies = self.proxies();
+        let front_proxy = self.front_proxy();
         let signing_key = self.signing_key();
         let manager = self.manager(program, controllers);
         let address = self.address();
@@ -125,6 +129,7 @@ impl<'a> Reader<'a> {
             issuer: flags.list("service-account-issuer").first().cloned(),
             client_ca,
             proxies,
+            front_proxy,
             data_dir: path(flags, "data-dir"),
             manager,
             logging: LoggingOptions::read(flags),
@@ -341,6 +346,24 @@ impl<'a> Reader<'a> {
             extra_prefixes: list("requestheader-extra-headers-prefix"),
         };
         Some((RequestHeader { roots, names }, pem))
+    }
+
+    /// By what extension servers know this one: both files, or neither.
+    fn front_proxy(&mut self) -> Option<FrontProxy> {
+        let flags = ["proxy-client-cert-file", "proxy-client-key-file"];
+        let [certificate, key] = flags.map(|flag| {
+            let path = path(self.flags, flag)?;
+            let read = files::read_text(flag, &path);
+            self.keep(read)
+        });
+        let authority = path(self.flags, "requestheader-client-ca-file");
+        let authority =
+            authority.and_then(|path| files::read_text("requestheader-client-ca-file", &path).ok());
+        Some(FrontProxy {
+            certificate: certificate?,
+            key: key?,
+            authority: authority.unwrap_or_default(),
+        })
     }
 
     fn networks(&mut self) -> Networks {

@@ -12,6 +12,7 @@ use tracing::{info, warn};
 
 use super::Options;
 use crate::controllers::{self, ServerKeys};
+use crate::outbound::Caller;
 
 /// How long controllers and requests in progress may take when the process stops.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
@@ -41,6 +42,7 @@ pub async fn run(options: Options, clock: Clock, rng: Rng, stop: Stop) -> Result
     server.advertise = Some((options.advertise, options.address.port()));
     server.networks = options.networks;
     server.settings = options.settings;
+    server.outbound = Some(Caller::new(clock.clone()));
     let server = ApiServer::open(server).map_err(|error| Error::Setting {
         flag: "data-dir",
         problem: error.to_string(),
@@ -58,7 +60,8 @@ pub async fn run(options: Options, clock: Clock, rng: Rng, stop: Stop) -> Result
         clients: options.client_ca,
         proxies: options.proxies,
     };
-    let tls = Tls::new(config, authorities);
+    let mut tls = Tls::new(config, authorities);
+    tls.front_proxy = options.front_proxy;
     let following = spawn(async move { certificates.follow(&clock).await });
     let spawner = Spawner::new(|connection| spawn(connection).detach());
     serve(

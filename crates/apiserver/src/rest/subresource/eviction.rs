@@ -1,6 +1,7 @@
 //! Eviction: a deletion that disruption budgets may refuse.
 
 use crate::Body;
+use crate::admission::Operation;
 use crate::kinds::Kind;
 use crate::rest::body::{parse, settle_type};
 use crate::rest::delete::DeleteOptions;
@@ -38,12 +39,17 @@ impl Context {
         self.settle_name(&mut eviction)?;
         self.settle_namespace(&mut eviction)?;
         self.check_node(&eviction)?;
+        let dry_run = self.info.query.dry_run("CreateOptions")?;
+        let shown = Some(("policy/v1", "Eviction"));
+        let eviction = self
+            .admit_unstored(Operation::Create, shown, eviction, dry_run)
+            .await?;
         let options = &eviction["deleteOptions"];
         if options["ignoreStoreReadErrorWithClusterBreakingPotential"] == true {
             return Err(self.refuse_unsafe_deletion());
         }
         let mut wanted = DeleteOptions {
-            dry_run: self.info.query.dry_run("CreateOptions")?,
+            dry_run,
             ..DeleteOptions::default()
         };
         if options.is_object() {

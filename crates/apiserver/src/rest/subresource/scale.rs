@@ -2,12 +2,16 @@
 
 use crate::apply::{self, Operation};
 use crate::kinds::Kind;
+use crate::rest::admitted::ADMITTED_ATTEMPTS;
 use crate::rest::applying::{APPLY_PATCH, undeclared, untyped};
 use crate::rest::body::{content_type, parse, settle_type};
 use crate::rest::metadata::{metadata_mut, text};
+use crate::rest::prepared::{Proposed, Written};
+use crate::rest::update::MODIFIED;
 use crate::rest::{Context, response};
 use crate::status::{Cause, Status};
-use crate::storage::{Stored, Transaction};
+use crate::storage::Stored;
+use crate::webhooks::Hooks;
 use crate::{Body, schema, semantics};
 use http::Response;
 use serde_json::{Map, Value, json};
@@ -19,33 +23,40 @@ impl Context {
     pub(super) async fn get_scale(&mut self) -> Result<Response<Body>, Status> {
         let object = self.find()?;
         self.settle(object.revision).await?;
+        let object = self.requested(object).await?;
         Ok(response::value(200, &scale_of(&self.kind, &object)?))
     }
 
     pub(super) async fn update_scale(&mut self) -> Result<Response<Body>, Status> {
+        let dry_run = self.info.query.dry_run("UpdateOptions")?;
         let mut scale = parse(&self.headers, &self.body, "Scale")?;
         settle_type(&mut scale, SCALE_VERSION, "Scale")?;
         self.settle_name(&mut scale)?;
         self.settle_namespace(&mut scale)?;
-        self.write_scale(move |_, _| Ok(scale)).await
+        self.write_scale(dry_run, |_, old| {
+            let live = old.live.clone();
+            Ok((scale.clone(), live))
+        })
+        .await
     }
 
     pub(super) async fn patch_scale(&mut self) -> Result<Response<Body>, Status> {
+        let dry_run = self.info.query.dry_run("PatchOptions")?;
         if content_type(&self.headers) == APPLY_PATCH {
-            return self.apply_scale().await;
+            return self.apply_scale(dry_run).await;
         }
         let changes = crate::rest::body::parse_patch(&self.body)?.value;
-        self.write_scale(move |context, mut scale| {
-            context.change(&mut scale, changes)?;
-            Ok(scale)
+        self.write_scale(dry_run, |context, old| {
+            let mut scale = old.scale.clone();
+            context.change(&mut scale, changes.clone())?;
+            Ok((scale, old.live.clone()))
         })
         .await
     }
 
     /// Applies to the object what the Scale says of its replicas. UPSTREAM: the fields of a Scale are kept as
     /// those of the object that it is a view of.
-    async fn apply_scale(&mut self) -> Result<Response<Body>, Status> {
-        let dry_run = self.info.query.dry_run("PatchOptions")?;
+    async fn apply_scale(&mut self, dry_run: bool) -> Result<Response<Body>, Status> {
         let mut config = self.configuration(SCALE_VERSION, "Scale")?.value;
         let ty = schema::type_for("autoscaling", "v1", "Scale");
         if let Some(ty) = ty {
@@ -57,76 +68,104 @@ impl Context {
         }
         self.settle_name(&mut config)?;
         self.settle_namespace(&mut config)?;
-        let shared = self.shared.clone();
-        let (object, revision) = shared
-            .store
-            .write(|transaction| self.apply_scale_in(transaction, &config, dry_run))?;
-        self.settle(revision).await?;
-        Ok(response::value(200, &scale_of(&self.kind, &object)?))
-    }
-
-    fn apply_scale_in(
-        &mut self,
-        transaction: &mut Transaction<'_>,
-        config: &Value,
-        dry_run: bool,
-    ) -> Result<Arc<Stored>, Status> {
-        let key = self.key(&self.info.name);
-        let old = transaction
-            .get(&self.stored_kind, &key)
-            .ok_or_else(|| Status::not_found(self.subject()))?;
-        let mut wanted = json!({});
-        if let Some(replicas) = config["spec"].get("replicas") {
-            set_replicas(&self.kind, &mut wanted, replicas.clone());
-        }
-        let live = old.working(&self.stored_kind);
-        let manager = self.manager(Operation::Apply);
-        let force = self.info.query.flag("force");
-        let merged = apply::apply(&self.kind, Some(&live), &wanted, &manager, force, &[])?;
-        let mut scale = config.clone();
-        scale["spec"]["replicas"] = at(&merged, replicas_path(&self.kind)).clone();
         self.applying = true;
-        self.replace_replicas(transaction, (old, live), merged, &scale, dry_run)
+        self.write_scale(dry_run, |context, old| {
+            let mut wanted = json!({});
+            if let Some(replicas) = config["spec"].get("replicas") {
+                set_replicas(&context.kind, &mut wanted, replicas.clone());
+            }
+            let manager = context.manager(Operation::Apply);
+            let force = context.info.query.flag("force");
+            let live = Some(&old.live);
+            let merged = apply::apply(&context.kind, live, &wanted, &manager, force, &[])?;
+            let mut scale = config.clone();
+            scale["spec"]["replicas"] = at(&merged, replicas_path(&context.kind)).clone();
+            Ok((scale, merged))
+        })
+        .await
     }
 
+    /// Writes a Scale, and the object that goes with it: `change` makes both from what is there.
     async fn write_scale(
         &mut self,
-        change: impl FnOnce(&Context, Value) -> Result<Value, Status>,
+        dry_run: bool,
+        change: impl Fn(&Context, &Scaled) -> Result<(Value, Value), Status>,
     ) -> Result<Response<Body>, Status> {
-        let dry_run = self.info.query.dry_run("UpdateOptions")?;
-        let shared = self.shared.clone();
-        let (object, revision) = shared
-            .store
-            .write(|transaction| self.scale_in(transaction, change, dry_run))?;
+        let ((_, object), revision) = match self.webhooks(&[crate::admission::Operation::Update]) {
+            Some(hooks) => Box::pin(self.write_scale_admitted(&hooks, dry_run, change)).await?,
+            None if self.conversion().is_some() => {
+                let write = self.write_admitted(None, dry_run, |context| {
+                    let old = context.scaled()?;
+                    let (scale, value) = change(context, &old)?;
+                    context.propose_scale(old, value, &scale, dry_run)
+                });
+                Box::pin(write).await?
+            }
+            None => self.write_at_once(dry_run, |context| {
+                let old = context.scaled()?;
+                let (scale, value) = change(context, &old)?;
+                context.propose_scale(old, value, &scale, dry_run)
+            })?,
+        };
         self.settle(revision).await?;
         Ok(response::value(200, &scale_of(&self.kind, &object)?))
     }
 
-    fn scale_in(
+    async fn write_scale_admitted(
         &mut self,
-        transaction: &mut Transaction<'_>,
-        change: impl FnOnce(&Context, Value) -> Result<Value, Status>,
+        hooks: &Hooks,
         dry_run: bool,
-    ) -> Result<Arc<Stored>, Status> {
-        let key = self.key(&self.info.name);
-        let old = transaction
-            .get(&self.stored_kind, &key)
-            .ok_or_else(|| Status::not_found(self.subject()))?;
-        let scale = change(self, scale_of(&self.kind, &old)?)?;
-        let live = old.working(&self.stored_kind);
-        let value = live.clone();
-        self.replace_replicas(transaction, (old, live), value, &scale, dry_run)
+        change: impl Fn(&Context, &Scaled) -> Result<(Value, Value), Status>,
+    ) -> Result<Written, Status> {
+        let shared = self.shared.clone();
+        let warnings = self.warnings.len();
+        let subject = self.attributes(hooks, crate::admission::Operation::Update, dry_run);
+        let subject = subject.shown_as(SCALE_VERSION, "Scale");
+        for _ in 0..ADMITTED_ATTEMPTS {
+            self.read_current().await?;
+            let old = self.scaled()?;
+            let (mut scale, value) = change(self, &old)?;
+            let before = old.scale.clone();
+            self.call_mutating(&subject, &mut scale, Some(&before), |_, _| Ok(()))
+                .await?;
+            let proposed = self.propose_scale(old, value, &scale, dry_run)?;
+            let prepared = self.admit_by_webhooks(None, proposed, dry_run).await?;
+            self.call_validating(&subject, Some(&scale), Some(&before))
+                .await?;
+            let is_stored = !dry_run && prepared.is_written();
+            let (stored, revision) = shared
+                .store
+                .write(|transaction| self.swap(transaction, prepared, dry_run))?;
+            if let Some((code, stored)) = stored {
+                let shown = match is_stored {
+                    true => self.requested(stored).await?,
+                    false => stored,
+                };
+                return Ok(((code, shown), revision));
+            }
+            self.warnings.truncate(warnings);
+        }
+        Err(Status::conflict(self.subject(), MODIFIED))
     }
 
-    /// Writes an object with the replicas of a Scale, under the Scale's preconditions.
-    fn replace_replicas(
+    /// The object that the path names, and its Scale.
+    fn scaled(&self) -> Result<Scaled, Status> {
+        let stored = self.find()?;
+        Ok(Scaled {
+            scale: scale_of(&self.kind, &stored)?,
+            live: stored.working(&self.stored_kind),
+            stored,
+        })
+    }
+
+    /// An object with the replicas of a Scale, under the Scale's preconditions.
+    fn propose_scale(
         &mut self,
-        transaction: &mut Transaction<'_>,
-        old: (Arc<Stored>, Value),
+        old: Scaled,
         mut value: Value,
         scale: &Value,
         dry_run: bool,
-    ) -> Result<Arc<Stored>, Status> {
+    ) -> Result<Proposed, Status> {
         let replicas = match &scale["spec"]["replicas"] {
             Value::Null => 0,
             value => value.as_i64().ok_or_else(|| {
@@ -144,17 +183,22 @@ impl Context {
             ));
         }
         set_replicas(&self.kind, &mut value, json!(replicas));
-        let wanted = (
-            text(scale, "resourceVersion").to_owned(),
-            text(scale, "uid").to_owned(),
-        );
         let metadata = metadata_mut(&mut value);
-        metadata.insert("resourceVersion".into(), json!(wanted.0));
-        metadata.insert("uid".into(), json!(wanted.1));
+        for member in ["resourceVersion", "uid"] {
+            metadata.insert(member.into(), json!(text(scale, member)));
+        }
         semantics::default(&self.stored_kind, &mut value);
         self.subresource = None;
-        self.replace_in(transaction, old, value, dry_run)
+        let change = self.propose_change(old.stored, old.live, value, None, dry_run)?;
+        Ok(Proposed::Change(Box::new(change)))
     }
+}
+
+/// An object that can be scaled.
+struct Scaled {
+    stored: Arc<Stored>,
+    live: Value,
+    scale: Value,
 }
 
 fn scale_of(kind: &Kind, object: &Stored) -> Result<Value, Status> {

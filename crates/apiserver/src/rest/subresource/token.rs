@@ -1,6 +1,7 @@
 //! TokenRequest: a token for a service account, perhaps bound to a pod, a secret or a node.
 
 use crate::Body;
+use crate::admission::Operation;
 use crate::auth::tokens::{Bound, Grant};
 use crate::kinds;
 use crate::rest::body::{parse, settle_type};
@@ -24,6 +25,11 @@ impl Context {
         let mut request = parse(&self.headers, &self.body, "TokenRequest")?;
         settle_type(&mut request, "authentication.k8s.io/v1", "TokenRequest")?;
         self.check_node(&request)?;
+        let dry_run = self.info.query.dry_run("CreateOptions")?;
+        let shown = Some(("authentication.k8s.io/v1", "TokenRequest"));
+        let request = self
+            .admit_unstored(Operation::Create, shown, request, dry_run)
+            .await?;
         let spec = request["spec"].clone();
         let seconds = spec["expirationSeconds"]
             .as_i64()

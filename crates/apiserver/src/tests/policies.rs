@@ -1,0 +1,473 @@
+//! Admission policies, from the policy to the requests that they are about.
+
+use super::*;
+
+const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// A server with a validating policy `p` about config maps, bound by `b`.
+async fn with(policy: Value, binding: Value) -> Server {
+    let server = Server::new();
+    server.bind(policy, binding).await;
+    server
+}
+
+fn rule(resource: &str, operations: &[&str]) -> Value {
+    json!({"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": operations, "resources": [resource]}]})
+}
+
+/// A spec about creations and updates of config maps.
+fn spec(more: Value) -> Value {
+    let mut spec = json!({"matchConstraints": rule("configmaps", &["CREATE", "UPDATE"])});
+    let (Value::Object(spec_members), Value::Object(more)) = (&mut spec, more) else {
+        panic!("both are objects");
+    };
+    spec_members.extend(more);
+    spec
+}
+
+fn deny() -> Value {
+    json!({"validationActions": ["Deny"]})
+}
+
+impl Server {
+    /// Pods run as somebody.
+    async fn make_account(&self) {
+        let path = "/api/v1/namespaces/default/serviceaccounts";
+        let account = json!({"metadata": {"name": "default"}});
+        assert_eq!(self.post(path, account).await.0, 201);
+    }
+
+    async fn bind(&self, policy: Value, binding: Value) {
+        let path = format!("{GROUP}/validatingadmissionpolicies");
+        let (code, created) = self
+            .post(&path, json!({"metadata": {"name": "p"}, "spec": policy}))
+            .await;
+        assert_eq!(code, 201, "{created}");
+        let mut binding = binding;
+        binding["policyName"] = json!("p");
+        let path = format!("{GROUP}/validatingadmissionpolicybindings");
+        let (code, created) = self
+            .post(&path, json!({"metadata": {"name": "b"}, "spec": binding}))
+            .await;
+        assert_eq!(code, 201, "{created}");
+    }
+
+    async fn map(&self, name: &str, data: Value) -> (u16, Value) {
+        let body = json!({"metadata": {"name": name, "labels": {"app": name}}, "data": data});
+        self.post(CONFIG_MAPS, body).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_validation_refuses_is_refused_in_its_words() {
+    let policy = spec(json!({"validations": [
+        {"expression": "object.data.size() < 2", "message": "too much"},
+        {"expression": "!('bad' in object.data)", "reason": "Forbidden",
+         "messageExpression": "'bad is ' + object.data.bad"},
+    ]}));
+    let server = with(policy, deny()).await;
+    assert_eq!(server.map("a", json!({"k": "v"})).await.0, 201);
+    let (code, status) = server.map("b", json!({"k": "v", "l": "v"})).await;
+    assert_eq!(code, 422);
+    let why = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: too much";
+    assert_eq!(
+        status,
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Invalid", "code": 422,
+            "message": format!("configmaps \"b\" is forbidden: {why}"),
+            "details": {"name": "b", "kind": "configmaps", "causes": [{"message": why}]},
+        })
+    );
+    let (code, status) = server.map("b", json!({"bad": "wrong"})).await;
+    assert_eq!((code, &status["reason"]), (403, &json!("Forbidden")));
+    let message = status["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("denied request: bad is wrong"),
+        "{message}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn policies_follow_their_changes_and_their_bindings() {
+    let policy = spec(json!({"validations": [{"expression": "false"}]}));
+    let server = with(policy, deny()).await;
+    let (code, status) = server.map("a", json!({})).await;
+    assert_eq!(code, 422);
+    let message = status["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("denied request: failed expression: false"),
+        "{message}"
+    );
+    let path = format!("{GROUP}/validatingadmissionpolicies/p");
+    let change =
+        json!([{"op": "replace", "path": "/spec/validations/0/expression", "value": "true"}]);
+    assert_eq!(server.patch(&path, "json-patch", change).await.0, 200);
+    assert_eq!(server.map("a", json!({})).await.0, 201);
+    let change =
+        json!([{"op": "replace", "path": "/spec/validations/0/expression", "value": "false"}]);
+    assert_eq!(server.patch(&path, "json-patch", change).await.0, 200);
+    assert_eq!(server.map("b", json!({})).await.0, 422);
+    let path = format!("{GROUP}/validatingadmissionpolicybindings/b");
+    assert_eq!(server.delete(&path).await.0, 200);
+    assert_eq!(server.map("b", json!({})).await.0, 201);
+}
+
+#[tokio::test(start_paused = true)]
+async fn warnings_are_given_and_let_through() {
+    let policy =
+        spec(json!({"validations": [{"expression": "has(object.data)", "message": "no data"}]}));
+    let server = with(policy, json!({"validationActions": ["Warn", "Audit"]})).await;
+    let body = json!({"metadata": {"name": "a"}}).to_string();
+    let response = server
+        .send(
+            Method::POST,
+            CONFIG_MAPS,
+            "application/json",
+            "application/json",
+            body.into(),
+        )
+        .await;
+    assert_eq!(response.status(), 201);
+    let warnings: Vec<_> = response.headers().get_all("warning").iter().collect();
+    assert_eq!(
+        warnings,
+        ["299 - \"Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': no data\""]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn parameters_are_found_by_name_and_by_selector() {
+    let policy = json!({
+        "matchConstraints": rule("secrets", &["*"]),
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "variables": [{"name": "most", "expression": "int(params.data.most)"}],
+        "validations": [{"expression": "size(object.data) <= variables.most",
+            "messageExpression": "'more than ' + string(variables.most) + ' of ' + params.metadata.name"}],
+    });
+    let binding = json!({"validationActions": ["Deny"],
+        "paramRef": {"selector": {"matchLabels": {"app": "limit"}}, "parameterNotFoundAction": "Deny"}});
+    let server = with(policy, binding).await;
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let secret = |name: &str| json!({"metadata": {"name": name}, "data": {"a": "", "b": ""}});
+    let (code, status) = server.post(secrets, secret("x")).await;
+    assert_eq!(code, 422);
+    let message = status["details"]["causes"][0]["message"].as_str().unwrap();
+    assert_eq!(
+        message,
+        "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: \
+         no params found for policy binding with `Deny` parameterNotFoundAction"
+    );
+    assert_eq!(server.map("limit", json!({"most": "2"})).await.0, 201);
+    assert_eq!(server.post(secrets, secret("x")).await.0, 201);
+    let path = format!("{CONFIG_MAPS}/limit");
+    let change = json!({"data": {"most": "1"}});
+    assert_eq!(server.patch(&path, "merge-patch", change).await.0, 200);
+    let (code, status) = server.post(secrets, secret("y")).await;
+    assert_eq!(code, 422);
+    let message = status["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("denied request: more than 1 of limit"),
+        "{message}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_count_by_the_failure_policy() {
+    for (policy, code) in [("Fail", 422), ("Ignore", 201)] {
+        let validations = json!([{"expression": "object.data.missing == 'x'"}]);
+        let policy = spec(json!({"failurePolicy": policy, "validations": validations}));
+        let server = with(policy, deny()).await;
+        let (answer, status) = server.map("a", json!({"k": "v"})).await;
+        assert_eq!(answer, code, "{status}");
+        if code == 422 {
+            let message = status["message"].as_str().unwrap();
+            let why =
+                "expression 'object.data.missing == 'x'' resulted in error: no such key: missing";
+            assert!(message.ends_with(why), "{message}");
+        }
+        let unknown = spec(
+            json!({"failurePolicy": "Fail", "paramKind": {"apiVersion": "example.com/v1", "kind": "Gear"},
+            "validations": [{"expression": "true"}]}),
+        );
+        let server = with(unknown, deny()).await;
+        let (answer, status) = server.map("a", json!({})).await;
+        assert_eq!(answer, 422);
+        assert_eq!(
+            status["details"]["causes"][0]["message"],
+            "ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: \
+             failed to find resource referenced by paramKind: 'example.com/v1, Kind=Gear'"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletions_are_refused_and_no_op_updates_are_looked_at() {
+    let policy = json!({
+        "matchConstraints": rule("configmaps", &["UPDATE", "DELETE"]),
+        "matchConditions": [{"name": "kept", "expression": "has(oldObject.data) && 'keep' in oldObject.data"}],
+        "validations": [{"expression": "false", "messageExpression":
+            "request.operation + ' ' + (object == null ? 'null' : object.metadata.name)"}],
+    });
+    let server = with(policy, deny()).await;
+    for name in ["a", "b"] {
+        assert_eq!(server.map(name, json!({"keep": ""})).await.0, 201);
+    }
+    assert_eq!(server.map("free", json!({})).await.0, 201);
+    let path = format!("{CONFIG_MAPS}/a");
+    let (code, status) = server.delete(&path).await;
+    assert_eq!(code, 422);
+    assert!(
+        status["message"]
+            .as_str()
+            .unwrap()
+            .ends_with("denied request: DELETE null")
+    );
+    let (code, _) = server
+        .delete(&format!("{CONFIG_MAPS}?labelSelector=app%3Db"))
+        .await;
+    assert_eq!(code, 422);
+    assert_eq!(server.delete(&format!("{CONFIG_MAPS}/free")).await.0, 200);
+    let (code, status) = server.patch(&path, "merge-patch", json!({})).await;
+    assert_eq!(code, 422);
+    assert!(
+        status["message"]
+            .as_str()
+            .unwrap()
+            .ends_with("denied request: UPDATE a")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn expressions_see_the_request_its_namespace_and_permissions() {
+    let policy = json!({
+        "matchConstraints": rule("pods", &["CREATE"]),
+        "validations": [{"expression": "false", "messageExpression": "[
+            request.kind.kind, request.resource.resource, request.name, request.namespace, request.userInfo.username,
+            string(request.dryRun), namespaceObject.metadata.name, namespaceObject.status.phase,
+            string(request.options.kind)].join(' ')"}],
+    });
+    let server = with(policy, deny()).await;
+    server.make_account().await;
+    let pod =
+        json!({"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let (_, status) = server
+        .post(&format!("{PODS}?dryRun=All"), pod.clone())
+        .await;
+    let message = status["message"].as_str().unwrap();
+    let why =
+        "denied request: Pod pods x default kubernetes-admin true default Active CreateOptions";
+    assert!(message.ends_with(why), "{message}");
+    let policy = json!({
+        "matchConstraints": rule("pods", &["CREATE"]),
+        "validations": [
+            {"expression": "authorizer.requestResource.check('create').allowed()"},
+            {"expression": "authorizer.serviceAccount('default', 'nobody').group('apps').resource('deployments').namespace('default').check('delete').allowed()",
+             "message": "nobody may not"},
+        ],
+    });
+    let server = with(policy, deny()).await;
+    server.make_account().await;
+    let (_, status) = server.post(PODS, pod).await;
+    let message = status["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("denied request: nobody may not"),
+        "{message}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn policies_do_not_apply_to_policies() {
+    let policy = json!({
+        "matchConstraints": {"resourceRules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}]},
+        "validations": [{"expression": "false"}],
+    });
+    let server = with(policy, deny()).await;
+    assert_eq!(server.map("a", json!({})).await.0, 422);
+    let path = format!("{GROUP}/validatingadmissionpolicybindings/b");
+    assert_eq!(server.delete(&path).await.0, 200);
+    assert_eq!(server.map("a", json!({})).await.0, 201);
+}
+
+#[tokio::test(start_paused = true)]
+async fn costly_policies_end_with_their_budget() {
+    let costly = "lists.range(90000).all(x, x >= 0)";
+    let validations = vec![json!({"expression": costly}); 30];
+    let policy = spec(json!({"validations": validations}));
+    let server = with(policy, deny()).await;
+    let (code, status) = server.map("a", json!({})).await;
+    assert_eq!(code, 422);
+    let message = status["message"].as_str().unwrap();
+    let why = "validation failed due to running out of cost budget, no further validation rules will be run";
+    assert!(message.ends_with(why), "{message}");
+}
+
+impl Server {
+    /// Binds a mutating policy of that name by `<name>-b`.
+    async fn bind_mutating(&self, name: &str, spec: Value) {
+        let path = format!("{GROUP}/mutatingadmissionpolicies");
+        let (code, created) = self
+            .post(&path, json!({"metadata": {"name": name}, "spec": spec}))
+            .await;
+        assert_eq!(code, 201, "{created}");
+        let path = format!("{GROUP}/mutatingadmissionpolicybindings");
+        let binding =
+            json!({"metadata": {"name": format!("{name}-b")}, "spec": {"policyName": name}});
+        let (code, created) = self.post(&path, binding).await;
+        assert_eq!(code, 201, "{created}");
+    }
+}
+
+fn mutating(resource: &str, mutation: Value) -> Value {
+    json!({"matchConstraints": rule(resource, &["CREATE", "UPDATE"]), "reinvocationPolicy": "Never", "mutations": [mutation]})
+}
+
+fn apply(expression: &str) -> Value {
+    json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}})
+}
+
+fn json_patch(expression: &str) -> Value {
+    json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}})
+}
+
+fn pod() -> Value {
+    json!({"metadata": {"generateName": "x-"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn apply_configurations_are_merged_into_objects() {
+    let server = Server::new();
+    server.make_account().await;
+    let expression = "Object{
+        metadata: Object.metadata{labels: {'by': request.userInfo.username, 'named': string(has(object.metadata.name))}},
+        spec: Object.spec{
+            initContainers: [Object.spec.initContainers{name: 'mesh', image: 'mesh:1', restartPolicy: 'Always'}],
+            containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, imagePullPolicy: 'Never'})
+        }
+    }";
+    server
+        .bind_mutating("p", mutating("pods", apply(expression)))
+        .await;
+    let (code, created) = server.post(PODS, pod()).await;
+    assert_eq!(code, 201, "{created}");
+    assert_eq!(
+        created["metadata"]["labels"],
+        json!({"by": "kubernetes-admin", "named": "false"})
+    );
+    assert!(
+        created["metadata"]["name"]
+            .as_str()
+            .unwrap()
+            .starts_with("x-")
+    );
+    let container = &created["spec"]["containers"][0];
+    assert_eq!(container["image"], "i");
+    assert_eq!(container["imagePullPolicy"], "Never");
+    let init = &created["spec"]["initContainers"][0];
+    assert_eq!(init["restartPolicy"], "Always");
+    // What a policy has put in has defaults, too, and the plugins before policies have seen it.
+    assert_eq!(init["terminationMessagePath"], "/dev/termination-log");
+    assert!(
+        init["volumeMounts"][0]["name"]
+            .as_str()
+            .unwrap()
+            .starts_with("kube-api-access-")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn json_patches_change_objects() {
+    let server = Server::new();
+    let expression = "[
+        JSONPatch{op: 'test', path: '/data/patch', value: 'yes'},
+        JSONPatch{op: 'add', path: '/data/' + jsonpatch.escapeKey('a/b~c'), value: 'escaped'},
+        JSONPatch{op: 'add', path: '/metadata/annotations', value: {'size': string(object.data.size())}},
+        JSONPatch{op: 'copy', from: '/data/patch', path: '/data/copy'}
+    ]";
+    let mut spec = mutating("configmaps", json_patch(expression));
+    // A key with a slash would be refused by validation.
+    let expression = expression.replace("a/b~c", "a.b");
+    spec["mutations"][0]["jsonPatch"]["expression"] = json!(expression);
+    server.bind_mutating("p", spec).await;
+    let (code, created) = server.map("a", json!({"patch": "yes"})).await;
+    assert_eq!(code, 201, "{created}");
+    assert_eq!(
+        created["data"],
+        json!({"patch": "yes", "a.b": "escaped", "copy": "yes"})
+    );
+    assert_eq!(created["metadata"]["annotations"], json!({"size": "1"}));
+    // A test that fails leaves the object alone.
+    let (code, created) = server.map("b", json!({"patch": "no"})).await;
+    assert_eq!(code, 201, "{created}");
+    assert_eq!(created["data"], json!({"patch": "no"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn mutations_that_do_not_apply_refuse_the_request() {
+    for (resource, mutation, why) in [
+        (
+            "configmaps",
+            json_patch("[JSONPatch{op: 'remove', path: '/data/missing'}]"),
+            "JSON Patch: error in remove for path: '/data/missing': Unable to remove nonexistent key: missing: missing value",
+        ),
+        (
+            "configmaps",
+            json_patch("[JSONPatch{op: 'add', path: '/a/b', value: 1}]"),
+            "JSON Patch: add operation does not apply: doc is missing path: \"/a/b\": missing value",
+        ),
+        (
+            "configmaps",
+            apply("Object{metadata: Object.metadatas{}}"),
+            "type mismatch: unexpected type name \"Object.metadatas\", expected \"Object.metadata\", which matches field name path from root Object type",
+        ),
+        (
+            "configmaps",
+            apply("Object{specs: Object.specs{}}"),
+            "error applying patch: failed to convert patch object to typed object: .specs: field not declared in schema",
+        ),
+        (
+            "configmaps",
+            apply("Object{data: {'a': object.data.missing}}"),
+            "expression 'Object{data: {'a': object.data.missing}}' resulted in error: no such key: missing",
+        ),
+        (
+            "pods",
+            apply(
+                "Object{spec: Object.spec{nodeSelector: {'a': 'b'}, containers: [Object.spec.containers{name: 'c', args: ['x']}]}}",
+            ),
+            "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.containers[0].args, .spec.nodeSelector",
+        ),
+    ] {
+        let server = Server::new();
+        server.make_account().await;
+        server
+            .bind_mutating("p", mutating(resource, mutation))
+            .await;
+        let (code, status) = match resource {
+            "pods" => server.post(PODS, pod()).await,
+            _ => server.map("a", json!({"k": "v"})).await,
+        };
+        let message = format!("policy 'p' with binding 'p-b' denied request: {why}");
+        assert_eq!(
+            (code, &status["reason"]),
+            (403, &json!("Invalid")),
+            "{status}"
+        );
+        assert_eq!(status["message"], message);
+        assert_eq!(status["details"]["causes"], json!([{"message": message}]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn policies_are_invoked_again_when_others_have_changed_the_object() {
+    let server = Server::new();
+    let count = "Object{data: {'count': string(int(object.?data.count.orValue('0')) + 1)}}";
+    for (name, again) in [("once", "Never"), ("twice", "IfNeeded")] {
+        let mut spec = mutating("configmaps", apply(&count.replace("count", name)));
+        spec["reinvocationPolicy"] = json!(again);
+        server.bind_mutating(name, spec).await;
+    }
+    let (code, created) = server.map("a", json!({})).await;
+    assert_eq!(code, 201, "{created}");
+    assert_eq!(created["data"], json!({"once": "1", "twice": "2"}));
+}

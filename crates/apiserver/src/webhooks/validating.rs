@@ -1,0 +1,52 @@
+//! Calling the webhooks that only refuse: all at once.
+
+use super::Attributes;
+use super::mutating::failed;
+use super::review;
+use crate::rest::Context;
+use crate::status::Status;
+use futures_util::future::join_all;
+use serde_json::Value;
+
+impl Context {
+    /// Asks every webhook that concerns the request; each is waited for, and the first refusal counts.
+    pub(crate) async fn call_validating(
+        &mut self,
+        attributes: &Attributes,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        let object = object.unwrap_or(&Value::Null);
+        let mut invocations = Vec::new();
+        for hook in &attributes.configured.validating {
+            if let Some(invocation) = self.invocation(hook, attributes, object, old)? {
+                invocations.push((hook, invocation));
+            }
+        }
+        let context = &*self;
+        let answers = invocations.iter().map(|(hook, invocation)| async move {
+            let shown = context.shown_to_webhook(attributes, &invocation.kind, object);
+            context
+                .ask(hook, invocation, attributes, &shown, old, false)
+                .await
+        });
+        let answers = join_all(answers).await;
+        let mut refusal = None;
+        for ((hook, _), answer) in invocations.iter().zip(answers) {
+            let outcome = match answer {
+                Ok(answer) => {
+                    self.warnings.extend(answer.warnings);
+                    match answer.allowed {
+                        true => Ok(()),
+                        false => Err(review::denied(&hook.spec.name, answer.result.as_ref())),
+                    }
+                }
+                Err(failure) => failed(hook, failure),
+            };
+            if let Err(status) = outcome {
+                refusal.get_or_insert(status);
+            }
+        }
+        refusal.map_or(Ok(()), Err)
+    }
+}
