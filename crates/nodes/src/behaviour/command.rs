@@ -19,7 +19,7 @@ pub(super) fn exit_code(command: &[Istr]) -> i32 {
     understand(command).map_or(0, |(_, code)| code)
 }
 
-fn understand(command: &[Istr]) -> Option<(RunFor, i32)> {
+pub(super) fn understand(command: &[Istr]) -> Option<(RunFor, i32)> {
     let words: Vec<&str> = command.iter().map(Istr::as_str).collect();
     match words.as_slice() {
         [shell, flag, script, ..] if is_shell(shell) && is_script_flag(flag) => statements(script),

@@ -9,6 +9,7 @@ use serde::Deserialize;
 pub struct PodStatus {
     pub phase: Phase,
     pub reason: Istr,
+    pub message: Istr,
     #[serde(deserialize_with = "or_default")]
     pub conditions: Vec<Condition>,
     pub start_time: Option<Time>,

@@ -3,6 +3,7 @@
 mod life;
 mod load_balancers;
 mod scheduling;
+mod sources;
 mod storage;
 
 use std::time::Duration;

@@ -37,11 +37,7 @@ pub(crate) fn status_patch(pod: &Pod, status: &PodStatus, host_ip: &str) -> Byte
             pod_ip: &status.pod_ip,
             pod_ips: Address::list(&status.pod_ip),
             reason,
-            message: if reason == "DeadlineExceeded" {
-                "Pod was active on the node longer than the specified deadline"
-            } else {
-                ""
-            },
+            message: &status.message,
         },
     };
     let text = serde_json::to_vec(&patch).expect("a status prints into memory");

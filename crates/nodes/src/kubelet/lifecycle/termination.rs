@@ -8,7 +8,9 @@ use super::Course;
 use crate::pod::{ContainerState, Phase, Terminated};
 
 /// UPSTREAM: what a process that had to be killed exits with (128 + SIGKILL).
-const KILLED: i32 = 137;
+pub(super) const KILLED: i32 = 137;
+
+const DEADLINE_EXCEEDED: &str = "Pod was active on the node longer than the specified deadline";
 
 impl Course<'_> {
     pub(super) fn terminate(&mut self) {
@@ -155,10 +157,11 @@ impl Course<'_> {
         self.stop_everything(KILLED);
         self.status.phase = Phase::Failed;
         self.status.reason = Istr::from("DeadlineExceeded");
+        self.status.message = Istr::from(DEADLINE_EXCEEDED);
         self.tell(
             false,
             "DeadlineExceeded",
-            "Pod was active on the node longer than the specified deadline".to_owned(),
+            DEADLINE_EXCEEDED.to_owned(),
             String::new(),
         );
         self.set_conditions(true);
