@@ -7,6 +7,7 @@ pub mod admission;
 mod apply;
 pub mod auth;
 pub mod bootstrap;
+mod containers;
 mod convert;
 #[cfg(test)]
 mod corpus;
@@ -41,7 +42,9 @@ pub mod tables;
 mod tests;
 pub mod validation;
 pub mod warnings;
+mod websocket;
 
+pub use containers::{ExecRequest, Kubelets, LogRequest, Output};
 pub use embed::{Handler, RestoreError};
 pub use inspect::Changed;
 pub use server::{ApiServer, Error, Options, Storage};

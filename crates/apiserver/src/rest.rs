@@ -59,6 +59,8 @@ pub(crate) struct Context {
     pub(crate) warnings: Vec<String>,
     /// Set while an apply writes, which has already settled who owns what.
     pub(crate) applying: bool,
+    /// What is needed to speak another protocol on the connection, where it can be done.
+    pub(crate) upgrade: Option<crate::serve::Upgrade>,
 }
 
 /// Answers a request. All that need not wait is done at once: what is kept while an answer is waited for is small.
@@ -122,7 +124,8 @@ fn begin(
     request: Request<Bytes>,
     identity: Arc<Identity>,
 ) -> Result<Begun, Status> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    let upgrade = crate::serve::Upgrade::of(&mut parts.extensions);
     if body.len() > MAX_BODY {
         let message = format!("limit is {MAX_BODY}");
         return Err(Status::new(
@@ -168,6 +171,7 @@ fn begin(
         identity,
         warnings: Vec::new(),
         applying: false,
+        upgrade,
     };
     if let Some(warning) = context
         .kind

@@ -1,6 +1,7 @@
 //! Subresources: those that show the object itself, and those with kinds of their own.
 
 mod binding;
+mod containers;
 mod eviction;
 mod scale;
 mod token;
@@ -38,14 +39,7 @@ impl Context {
                 | Subresource::Log
                 | Subresource::Proxy,
                 _,
-            ) => {
-                self.find()?;
-                let what = subresource.name();
-                let why = format!(
-                    "{what} is not implemented: the nodes of this cluster are simulated and run no containers"
-                );
-                Err(Status::new(501, "NotImplemented", why))
-            }
+            ) => self.container_subresource(subresource).await,
             _ => Err(self.unsupported()),
         }
     }

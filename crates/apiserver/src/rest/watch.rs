@@ -134,6 +134,7 @@ impl Context {
             identity: self.identity.clone(),
             warnings: Vec::new(),
             applying: false,
+            upgrade: None,
         }
     }
 }

@@ -187,6 +187,18 @@ impl Behaviour {
             .unwrap_or_else(|| Answer::of_probe(probe))
     }
 
+    /// What a container prints besides what its command does.
+    pub fn log_of(&self, container: &str) -> Vec<(Duration, String)> {
+        let concerns = self
+            .container
+            .as_deref()
+            .is_none_or(|name| name == container);
+        match concerns {
+            true => self.log.clone(),
+            false => Vec::new(),
+        }
+    }
+
     /// Whom the image runs as. Most run as root; those that do not often say so by their name.
     pub fn image_user(&self, container: &Container) -> i64 {
         let says_otherwise = ["nonroot", "non-root", "unprivileged", "rootless"]
