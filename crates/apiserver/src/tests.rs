@@ -5,6 +5,7 @@ mod apply;
 mod at_rest;
 mod bounds;
 mod connections;
+mod containers;
 mod custom;
 mod delete;
 mod durable;

@@ -163,7 +163,7 @@ pub fn review(
     }
     if request.subresource.is_none() {
         verdict.warnings = crate::warnings::of(request.kind, object, old);
-        let idle = crate::warnings::without_effect(request.kind);
+        let idle = crate::warnings::without_effect(request.kind, object);
         verdict.warnings.extend(idle);
     }
     limits::check(context, request, object)?;

@@ -85,7 +85,8 @@ fn for_each_of(pod: &Pod, kind: SourceKind, found: &mut dyn FnMut(IndexValue)) {
     }
     let spec = &pod.spec;
     let volumes = spec.source_volumes.iter().flat_map(|one| &one.sources);
-    let containers = spec.all_containers().flat_map(|one| &one.sources);
+    let containers = spec.all_containers().chain(&spec.ephemeral_containers);
+    let containers = containers.flat_map(|one| &one.sources);
     let mut told: Vec<&Istr> = Vec::new();
     for source in volumes.chain(containers).filter(|one| one.kind == kind) {
         if !told.contains(&&source.name) {

@@ -16,6 +16,8 @@ use super::sources::{self, Source, SourceVolume, WireEnv, WireEnvFrom};
 pub struct PodSpec {
     pub init_containers: Box<[Container]>,
     pub containers: Box<[Container]>,
+    /// Added to a pod that runs, to look at it.
+    pub ephemeral_containers: Box<[Container]>,
     pub restart_policy: RestartPolicy,
     pub scheduler_name: Istr,
     pub priority: i32,
@@ -139,6 +141,8 @@ pub(super) struct WireSpec {
     init_containers: Vec<WireContainer>,
     #[serde(deserialize_with = "or_default")]
     containers: Vec<WireContainer>,
+    #[serde(deserialize_with = "or_default")]
+    ephemeral_containers: Vec<WireContainer>,
     restart_policy: RestartPolicy,
     scheduler_name: Istr,
     priority: Option<i32>,
@@ -249,6 +253,11 @@ impl WireSpec {
                 .collect(),
             containers: self
                 .containers
+                .into_iter()
+                .map(|one| one.slim(security))
+                .collect(),
+            ephemeral_containers: self
+                .ephemeral_containers
                 .into_iter()
                 .map(|one| one.slim(security))
                 .collect(),

@@ -1,5 +1,6 @@
 //! The whole simulated cluster against the embedded API server, under virtual time.
 
+mod containers;
 mod life;
 mod load_balancers;
 mod scheduling;

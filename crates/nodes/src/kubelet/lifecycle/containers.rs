@@ -26,6 +26,7 @@ pub(super) enum Role {
     Init,
     Sidecar,
     Main,
+    Ephemeral,
 }
 
 impl Course<'_> {
@@ -76,6 +77,19 @@ impl Course<'_> {
         self.status.containers[index] = status;
     }
 
+    /// Containers that were added to look at the others: they run once, and nothing depends on them.
+    pub(super) fn run_ephemeral_containers(&mut self) {
+        let pod = self.pod;
+        let containers = &pod.spec.ephemeral_containers;
+        let statuses = &mut self.status.ephemeral_containers;
+        statuses.resize_with(containers.len(), ContainerStatus::default);
+        for (index, container) in containers.iter().enumerate() {
+            let mut status = std::mem::take(&mut self.status.ephemeral_containers[index]);
+            self.step(container, &mut status, Role::Ephemeral);
+            self.status.ephemeral_containers[index] = status;
+        }
+    }
+
     /// Takes one container as far as the time allows.
     fn step(&mut self, container: &Container, status: &mut ContainerStatus, role: Role) {
         status.name = container.name.clone();
@@ -105,6 +119,7 @@ impl Course<'_> {
         let policy = self.pod.spec.restart_policy;
         match role {
             Role::Sidecar => true,
+            Role::Ephemeral => false,
             Role::Init => exit_code != 0 && policy != RestartPolicy::Never,
             Role::Main => match policy {
                 RestartPolicy::Always => true,
@@ -154,6 +169,7 @@ impl Course<'_> {
         let policy = self.pod.spec.restart_policy;
         let exit = match role {
             Role::Init => behaviour.init_exit(container, started_at),
+            Role::Ephemeral => behaviour.exit(container, RestartPolicy::Never, started_at),
             _ => behaviour.exit(container, policy, started_at),
         };
         if let Some(Exit { after, code }) = exit {
@@ -375,10 +391,10 @@ pub(super) fn restart_delay(restart_count: i32, end: &Terminated) -> Duration {
 }
 
 pub(super) fn field_path(container: &Container, role: Role) -> String {
-    let list = if role == Role::Main {
-        "containers"
-    } else {
-        "initContainers"
+    let list = match role {
+        Role::Main => "containers",
+        Role::Ephemeral => "ephemeralContainers",
+        Role::Init | Role::Sidecar => "initContainers",
     };
     format!("spec.{list}{{{}}}", container.name)
 }

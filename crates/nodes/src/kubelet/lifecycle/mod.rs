@@ -192,6 +192,7 @@ impl<'a> Course<'a> {
             for index in 0..self.pod.spec.containers.len() {
                 self.run_container(index);
             }
+            self.run_ephemeral_containers();
         }
         self.status.phase = self.phase(&progress);
         if matches!(self.status.phase, Phase::Succeeded | Phase::Failed) {

@@ -44,7 +44,7 @@ impl Course<'_> {
             }
         }
         status.started = true;
-        if role == Role::Init {
+        if matches!(role, Role::Init | Role::Ephemeral) {
             return;
         }
         if let Some(probe) = &container.liveness {

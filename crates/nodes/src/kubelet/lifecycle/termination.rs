@@ -119,11 +119,12 @@ impl Course<'_> {
     /// Every container that still runs ends now; those that wait never will run.
     pub(super) fn stop_everything(&mut self, exit_code: i32) {
         let now = self.now;
-        let statuses = self
-            .status
+        let status = &mut self.status;
+        let statuses = status
             .init_containers
             .iter_mut()
-            .chain(&mut self.status.containers);
+            .chain(&mut status.containers)
+            .chain(&mut status.ephemeral_containers);
         for status in statuses {
             if let ContainerState::Running { started_at } = status.state {
                 status.state = ContainerState::Terminated(Terminated {
