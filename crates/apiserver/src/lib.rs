@@ -8,6 +8,7 @@ mod aggregation;
 mod apply;
 pub mod auth;
 pub mod bootstrap;
+mod containers;
 mod convert;
 #[cfg(test)]
 mod corpus;
@@ -49,7 +50,9 @@ mod tls;
 pub mod validation;
 pub mod warnings;
 mod webhooks;
+mod websocket;
 
+pub use containers::{ExecRequest, Kubelets, LogRequest, Output};
 pub use embed::{Handler, RestoreError};
 pub use inspect::Changed;
 pub use server::{ApiServer, Error, Options, Storage};

@@ -67,6 +67,8 @@ pub(crate) struct Context {
     pub(crate) reviewed: Option<(Arc<str>, u64)>,
     /// What is stored under the name of the path, at the version asked for, where a webhook converts it.
     pub(crate) converted: Option<Option<Arc<Stored>>>,
+    /// What is needed to speak another protocol on the connection, where it can be done.
+    pub(crate) upgrade: Option<crate::serve::Upgrade>,
 }
 
 /// Answers a request. All that need not wait is done at once: what is kept while an answer is waited for is small.
@@ -133,7 +135,8 @@ fn begin(
     request: Request<Bytes>,
     identity: Arc<Identity>,
 ) -> Result<Begun, Status> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    let upgrade = crate::serve::Upgrade::of(&mut parts.extensions);
     if body.len() > MAX_BODY {
         let message = format!("limit is {MAX_BODY}");
         return Err(Status::new(
@@ -187,6 +190,7 @@ fn begin(
         applying: false,
         reviewed: None,
         converted: None,
+        upgrade,
     };
     if let Some(warning) = context
         .kind

@@ -9,13 +9,14 @@ use crate::status::Status;
 use crate::tls::{Peer, RELOAD_PERIOD, Tls, Trust};
 use bytes::Bytes;
 use connections::{
-    Bodies, CLOSE_TIMEOUT, Connections, HANDSHAKE_TIMEOUT, Held, Room, Seat, Unread,
+    Bodies, CLOSE_TIMEOUT, Connections, HANDSHAKE_TIMEOUT, Held, InFlight, Room, Seat, Unread,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::header::{CONNECTION, DATE, HeaderValue};
+use http::header::{CONNECTION, DATE, HeaderValue, UPGRADE};
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
+use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -57,6 +58,44 @@ const MAX_STREAMS: u32 = 1000;
 
 /// How long requests in progress may take when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a connection that is upgraded stands on: a task of its own, and the seat that it goes on holding.
+#[derive(Clone)]
+struct Ground {
+    executor: Spawner,
+    held: Arc<(Seat, InFlight)>,
+}
+
+/// A connection that can be made to speak another protocol.
+pub(crate) struct Upgrade {
+    ground: Ground,
+    connection: OnUpgrade,
+}
+
+impl Upgrade {
+    /// Taken from a request that came over a connection of its own and asks for it.
+    pub(crate) fn of(extensions: &mut http::Extensions) -> Option<Upgrade> {
+        Some(Upgrade {
+            ground: extensions.remove::<Ground>()?,
+            connection: extensions.remove::<OnUpgrade>()?,
+        })
+    }
+
+    /// Has the connection used by this once the answer, 101, is on its way.
+    pub(crate) fn then<F>(self, converse: impl FnOnce(Upgraded) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send,
+    {
+        let Upgrade { ground, connection } = self;
+        let held = ground.held;
+        (ground.executor.0)(Box::pin(async move {
+            if let Ok(upgraded) = connection.await {
+                converse(upgraded).await;
+            }
+            drop(held);
+        }));
+    }
+}
 
 /// What every connection shares.
 #[derive(Clone)]
@@ -198,7 +237,7 @@ async fn connection(
         .boxed()
     });
     let builder = connections::builder(Executor(port.executor.clone()), MAX_STREAMS);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let mut stopping = port.stopping.clone();
     let stopped = async move { drop(stopping.wait_for(|stop| *stop).await) };
@@ -221,7 +260,14 @@ impl Port {
         peer: &Peer,
         seat: &Seat,
     ) -> (Response<Body>, Room) {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        if parts.headers.contains_key(UPGRADE) {
+            let held = Arc::new((seat.clone(), seat.begin()));
+            parts.extensions.insert(Ground {
+                executor: self.executor.clone(),
+                held,
+            });
+        }
         if seat.is_spare() && !connections::is_health(parts.uri.path()) {
             return (too_many_connections(), Room::default());
         }

@@ -6,6 +6,7 @@ mod apply;
 mod at_rest;
 mod bounds;
 mod connections;
+mod containers;
 mod conversion;
 mod custom;
 mod delete;

@@ -149,6 +149,10 @@ impl Context {
             rbac.check_verb(shared, &self.identity, info, "create")?;
         }
         let verdict = self.verdict(&admission, &value, None)?;
+        if self.shared.mounts.kubelets.read().is_some() {
+            let idle = crate::warnings::in_a_box(&kind);
+            self.warnings.extend(idle);
+        }
         if !dry_run {
             self.check_size(&mut value, 0)?;
         }

@@ -142,6 +142,7 @@ impl Context {
             applying: false,
             reviewed: None,
             converted: None,
+            upgrade: None,
         }
     }
 }

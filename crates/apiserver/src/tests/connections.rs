@@ -16,7 +16,8 @@ use tokio_rustls::client::TlsStream;
 const BEARER: &str = "authorization: Bearer let-me-in\r\n";
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-struct Port {
+pub(super) struct Port {
+    pub(super) server: ApiServer,
     address: SocketAddr,
     pki: Pki,
     tasks: Arc<parking_lot::Mutex<Vec<tokio::task::AbortHandle>>>,
@@ -26,7 +27,7 @@ struct Port {
     clippy::disallowed_methods,
     reason = "a test of real sockets has tasks of its own"
 )]
-async fn port(limits: Limits) -> Port {
+pub(super) async fn port(limits: Limits) -> Port {
     let options = |options: &mut Options| {
         options.static_tokens = vec![StaticToken {
             token: "let-me-in".to_owned(),
@@ -43,9 +44,11 @@ async fn port(limits: Limits) -> Port {
         started.lock().push(tokio::spawn(future).abort_handle());
     });
     let tls = pki.tls().unwrap();
+    let held = server.clone();
     let forever = std::future::pending();
     tokio::spawn(async move { serve(server, listener, tls, spawner, limits, forever).await });
     Port {
+        server: held,
         address,
         pki,
         tasks,
@@ -53,7 +56,7 @@ async fn port(limits: Limits) -> Port {
 }
 
 impl Port {
-    async fn connect(&self, protocol: &str) -> TlsStream<TcpStream> {
+    pub(super) async fn connect(&self, protocol: &str) -> TlsStream<TcpStream> {
         let mut roots = rustls::RootCertStore::empty();
         let authority = CertificateDer::from_pem_slice(self.pki.ca_certificate.as_bytes());
         roots.add(authority.unwrap()).unwrap();

@@ -10,7 +10,7 @@ use std::fmt::Arguments;
 
 use serde_json::Value;
 
-pub(crate) use idle::of as without_effect;
+pub(crate) use idle::{in_a_box, of as without_effect};
 
 use crate::fields::{at, entry, integer, list, text};
 use crate::kinds::Kind;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stderr, reason = "this is where users are spoken to")]
 
+mod containers;
 pub(crate) mod dashboard;
 mod detach;
 pub(crate) mod instance;
@@ -318,6 +319,7 @@ fn start(
     } else {
         screen.step("controllers", "left to another process");
     }
+    containers::connect(served, clock, &setup.nodes.stages);
     let client = Client::new(served.server.transport()).with_user_agent("steersman-nodes");
     let cluster = nodes::Cluster::new(client, setup.nodes, clock.clone(), rng.fork());
     let registration = cluster.registration();
