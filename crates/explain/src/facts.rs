@@ -189,7 +189,10 @@ const GROUPS: &[(&str, &str)] = &[
     ("ControllerRevision", "apps"),
     ("DaemonSet", "apps"),
     ("Deployment", "apps"),
+    ("EndpointSlice", "discovery.k8s.io"),
     ("HorizontalPodAutoscaler", "autoscaling"),
+    ("Ingress", "networking.k8s.io"),
+    ("IngressClass", "networking.k8s.io"),
     ("Job", "batch"),
     ("Lease", "coordination.k8s.io"),
     ("Namespace", ""),
@@ -201,6 +204,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("ReplicaSet", "apps"),
     ("ReplicationController", ""),
     ("ResourceQuota", ""),
+    ("Service", ""),
     ("StatefulSet", "apps"),
 ];
 
