@@ -20,7 +20,7 @@ mod size;
 pub(crate) mod strict;
 mod subresource;
 mod update;
-mod usage;
+pub(crate) mod usage;
 mod watch;
 
 pub(crate) use metadata::{metadata_mut, stamp};
@@ -139,6 +139,9 @@ fn begin(
             return Ok(Begun::Mounted(answer));
         }
         return discovery::answer(shared, &registry, &info, &parts.headers).map(Begun::Answered);
+    }
+    if shared.serves_usage && usage::is_served(&info.group) {
+        return usage::answer(shared, &registry, &info).map(Begun::Answered);
     }
     let Some(kind) = served else {
         if !registry.has_group(&info.group) {
