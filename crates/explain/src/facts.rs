@@ -187,6 +187,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("ClusterRole", "rbac.authorization.k8s.io"),
     ("ClusterRoleBinding", "rbac.authorization.k8s.io"),
     ("ControllerRevision", "apps"),
+    ("CronJob", "batch"),
     ("DaemonSet", "apps"),
     ("Deployment", "apps"),
     ("EndpointSlice", "discovery.k8s.io"),
