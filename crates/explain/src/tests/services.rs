@@ -66,26 +66,26 @@ lines: [{class: states, reason: StoresEndpoints, what: stores 1 ready address in
     check(
         &yaml.concat(),
         expect![[r#"
-        service/web in shop: publishes 1 of the 5 pods that it selects; pod/b container main runs, but its readiness probe fails: Readiness probe failed: HTTP probe failed with statuscode: 503
+            service/web in shop: publishes 1 of the 5 pods that it selects; pod/b container main runs, but its readiness probe fails: Readiness probe failed: HTTP probe failed with statuscode: 503
 
-        wants       to send traffic to the pods with app=web
-                    port 80 (http, TCP) to port web of the pods
+            wants       to send traffic to the pods with app=web
+                        port 80 (http, TCP) to port web of the pods
 
-        sees        stores 1 ready address in Endpoints
-                    endpointslice-controller.k8s.io publishes 1 ready endpoint and 1 not ready in 1 slice
+            sees        stores 1 ready address in Endpoints
+                        endpointslice-controller.k8s.io publishes 1 ready endpoint and 1 not ready in 1 slice
 
-        did         2m ago    updates 1 slice
+            did         2m ago    updates 1 slice
 
-        in the way  pod/b: container main runs, but its readiness probe fails: Readiness probe failed: HTTP probe failed with statuscode: 503 (for 2m)
-                    pod/c: has no IP address: runs and is not ready
-                    pod/d: is stopping; its grace period ends at 2026-01-01T12:00:20Z (in 20s) (for 0s)
-                    pod/e: has no port named web (TCP): it has admin
+            in the way  pod/b: container main runs, but its readiness probe fails: Readiness probe failed: HTTP probe failed with statuscode: 503 (for 2m)
+                        pod/c: has no IP address: runs and is not ready
+                        pod/d: is stopping; its grace period ends in 20s (12:00:20Z)
+                        pod/e: has no port named web (TCP): it has admin
 
-        would help  kubectl logs b -c main -n shop
-                    shows why it does not answer
+            would help  kubectl logs b -c main -n shop
+                        shows why it does not answer
 
-        Source: the controllers themselves, at https://here.
-    "#]],
+            Source: the controllers themselves, at https://here.
+        "#]],
     );
 }
 
@@ -301,17 +301,15 @@ fn an_ingress_is_as_good_as_its_services() {
     super::check(
         &format!("{INGRESS}{SERVICE}{ready}"),
         expect![[r#"
-        ingress/shop in shop: has no address: the controller of its class has given none yet
+            ingress/shop in shop: has no address: the controller of its class has given none yet
 
-        wants       shop.example.com/ to go to service/web port http
+            wants       shop.example.com/ to go to service/web port http
 
-        sees        class simulated, served by steersman.dev/simulated
-                    service/web publishes the one pod that it selects
+            sees        class simulated, served by steersman.dev/simulated
+                        service/web publishes the one pod that it selects
 
-        in the way  ingress/shop: has no address: the controller of its class has given none yet (for 10m)
-
-        Source: the controllers themselves, at https://here.
-    "#]],
+            Source: the controllers themselves, at https://here.
+        "#]],
     );
     let addressed = INGRESS.replace(
         "\nspec: {ingressClassName",

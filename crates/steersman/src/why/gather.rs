@@ -122,6 +122,14 @@ impl Gatherer<'_> {
             }
         }
         if explain::kind_of(&facts.object) == "Pod" {
+            let is_nominated = !text(&facts.object, "/status/nominatedNodeName").is_empty();
+            let conditions = facts.object["status"]["conditions"].as_array();
+            let is_disrupted = conditions
+                .is_some_and(|all| all.iter().any(|one| one["type"] == "DisruptionTarget"));
+            // Who preempts whom is shown by the pods of the same node.
+            if is_nominated || is_disrupted {
+                self.add("pods", None, facts).await;
+            }
             self.add("persistentvolumeclaims", None, facts).await;
             self.budgets(facts).await;
         }

@@ -159,6 +159,18 @@ spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}";
             "served by steersman.dev/simulated",
         ],
     );
+    let told = ask(
+        &cluster,
+        &["svc/web", "ing/shop"],
+        &["service/web in", "ingress/shop in"],
+    );
+    assert_eq!(told.matches("Source: ").count(), 2, "{told}");
+    let json = ask(
+        &cluster,
+        &["svc/web", "deploy/none", "-o", "json"],
+        &["there is no deployment/none"],
+    );
+    assert!(json.starts_with("[\n"), "{json}");
     service("wep");
     ask(
         &cluster,
