@@ -311,8 +311,12 @@ fn key(kind: &Kind) -> (&str, &str, &str) {
     (&kind.group, &kind.version, &kind.plural)
 }
 
-/// The kinds of a metrics server, as in the table.
-const USAGE: [&str; 2] = [
+/// The kinds of a metrics server and of an adapter for other metrics, as in the table. The paths of the adapter's name
+/// objects and metrics; its one resource stands for all of them, so that clients find its groups.
+const USAGE: [&str; 5] = [
+    "custom.metrics.k8s.io/v1beta1 MetricValueList metrics - - no -",
+    "custom.metrics.k8s.io/v1beta2 MetricValueList metrics - - no -",
+    "external.metrics.k8s.io/v1beta1 ExternalMetricValueList externalmetrics - - no -",
     "metrics.k8s.io/v1beta1 NodeMetrics nodes - - o -",
     "metrics.k8s.io/v1beta1 PodMetrics pods - - no -",
 ];

@@ -21,7 +21,7 @@ mod size;
 pub(crate) mod strict;
 mod subresource;
 mod update;
-mod usage;
+pub(crate) mod usage;
 mod watch;
 
 pub(crate) use create::retype;
@@ -156,6 +156,9 @@ fn begin(
             return Ok(proxied);
         }
         return discovery::answer(shared, &registry, &info, &parts.headers).map(Begun::Answered);
+    }
+    if shared.serves_usage && usage::is_served(&info.group) {
+        return usage::answer(shared, &registry, &info).map(Begun::Answered);
     }
     let Some(kind) = served else {
         if let Some(proxied) = proxied(shared, &registry, &info, &identity, &parts, &body) {

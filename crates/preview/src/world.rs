@@ -31,6 +31,8 @@ impl World {
         let options = ServerOptions {
             // Nobody asks who wrote which field, and keeping account costs a third of a write.
             track_fields: false,
+            // Autoscalers read what pods are assumed to use.
+            serves_usage: true,
             ..ServerOptions::in_memory(clock.clone(), rng.fork())
         };
         let server = ApiServer::open(options)
