@@ -88,6 +88,7 @@ impl ApiServer {
                 mounts: crate::embed::Mounts::default(),
                 advertise: shared.advertise,
                 serves_usage: shared.serves_usage,
+                components: shared.components,
             }),
         };
         reopened.shared.expiry.adopt(&reopened.shared);

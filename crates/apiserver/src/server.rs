@@ -45,6 +45,8 @@ pub struct Options {
     pub networks: Networks,
     /// Whether it says what simulated pods and nodes use, as a metrics server would.
     pub serves_usage: bool,
+    /// What else of a control plane runs in this process, as component statuses name it.
+    pub components: &'static [&'static str],
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +84,7 @@ pub(crate) struct Shared {
     /// Where clients reach the server, if it is known.
     pub(crate) advertise: Option<(std::net::IpAddr, u16)>,
     pub(crate) serves_usage: bool,
+    pub(crate) components: &'static [&'static str],
 }
 
 impl Options {
@@ -101,6 +104,7 @@ impl Options {
             advertise: None,
             networks: Networks::default(),
             serves_usage: false,
+            components: &[],
         }
     }
 }
@@ -149,6 +153,7 @@ impl ApiServer {
             mounts: crate::embed::Mounts::default(),
             advertise: options.advertise,
             serves_usage: options.serves_usage,
+            components: options.components,
         };
         let server = ApiServer {
             shared: Arc::new(shared),

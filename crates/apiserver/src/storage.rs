@@ -24,6 +24,7 @@ pub(crate) use disk::Durability;
 pub(crate) use draft::{Draft, encode_body};
 pub(crate) use event::{Change, Event};
 pub(crate) use object::{Stored, split_key};
+pub(crate) use packed::Packed;
 pub use repair::{Repaired, repair};
 pub(crate) use snapshot::Tail;
 pub(crate) use table::TableKey;

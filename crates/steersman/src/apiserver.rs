@@ -154,7 +154,7 @@ impl Served {
         listener: TcpListener,
         clock: Clock,
         limits: Limits,
-        serves_usage: bool,
+        is_whole_cluster: bool,
         stop: &Stop,
     ) -> Result<Served> {
         let rng = Rng::from_seed(manager::process::random_seed());
@@ -173,7 +173,10 @@ impl Served {
         // Tokens stay good across restarts because their key is kept with the certificates.
         options.service_account_key = Some(pki.service_account_key.clone());
         options.advertise = Some((address.ip(), address.port()));
-        options.serves_usage = serves_usage;
+        options.serves_usage = is_whole_cluster;
+        if is_whole_cluster {
+            options.components = &["controller-manager", "scheduler"];
+        }
         let server = ApiServer::open(options)?;
         let (serving, keys, stop) = (server.clone(), pki.clone(), stop.clone());
         let task = runtime::spawn(async move {

@@ -73,11 +73,7 @@ impl Context {
         }
         let kind = self.stored_kind.clone();
         semantics::default(&self.kind, &mut value);
-        if !text(&value, "resourceVersion").is_empty() {
-            return Err(Status::unexpected(
-                "resourceVersion should not be set on objects to be created",
-            ));
-        }
+        let revision = text(&value, "resourceVersion").to_owned();
         // UPSTREAM: names are made up after mutating admission, which speaks of the prefix.
         let asked = match text(&value, "name") {
             "" => text(&value, "generateName").to_owned(),
@@ -86,7 +82,6 @@ impl Context {
         self.name_new(&mut value)?;
         for member in [
             "uid",
-            "resourceVersion",
             "deletionTimestamp",
             "deletionGracePeriodSeconds",
             "selfLink",
@@ -116,7 +111,14 @@ impl Context {
             rbac.check_verb(shared, &self.identity, info, "create")?;
         }
         let verdict = self.verdict(&admission, &value, None)?;
+        convert::settle_custom(&self.kind, &mut value);
         if !dry_run {
+            // UPSTREAM: its storage says so, and a dry run does not get there.
+            if revision.parse::<u64>().is_ok_and(|revision| revision > 0) {
+                let why = "resourceVersion should not be set on objects to be created";
+                return Err(Status::unexpected(why));
+            }
+            metadata_mut(&mut value).remove("resourceVersion");
             self.check_size(&mut value, 0)?;
         }
         Ok(Checked {

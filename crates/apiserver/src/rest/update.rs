@@ -135,6 +135,7 @@ impl Context {
             let revision = &before["metadata"]["resourceVersion"];
             metadata_mut(&mut new).insert("resourceVersion".into(), revision.clone());
         }
+        convert::settle_custom(&self.kind, &mut new);
         let old_body = old.body();
         let opaque = opaque.or_else(|| opaque::text_of(&kind, &old_body));
         if is_finished(&kind, &new) {
