@@ -45,6 +45,24 @@ pub(crate) fn settle_custom(kind: &Kind, value: &mut Value) {
         structural::prune_nulls(&schema.value, value);
     }
     structural::default(&schema.value, value);
+    print_whole_numbers(value);
+}
+
+/// UPSTREAM: a float without a fraction prints as a whole number.
+fn print_whole_numbers(value: &mut Value) {
+    // Whole numbers of that size are exact in both forms.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or_default();
+            if float.fract() == 0.0 && float.abs() < EXACT {
+                *value = Value::from(float as i64);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(print_whole_numbers),
+        Value::Object(members) => members.values_mut().for_each(print_whole_numbers),
+        _ => {}
+    }
 }
 
 pub(crate) fn from_storage(kind: &Kind, value: &mut Value) {

@@ -10,6 +10,7 @@ mod delete;
 mod durable;
 mod embed;
 mod eviction;
+mod foreign;
 mod hostile;
 mod nodes;
 mod privileges;

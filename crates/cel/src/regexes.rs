@@ -9,6 +9,9 @@ const NEST_MAX: u32 = 200;
 
 /// Compiles a pattern; the error is in Go's words where it is a common one.
 pub fn compile(pattern: &str) -> Result<Regex, String> {
+    if let Some(why) = repeats_too_often(pattern) {
+        return Err(format!("error parsing regexp: {why}"));
+    }
     let built = RegexBuilder::new(&translate(pattern))
         .size_limit(PROGRAM_MAX)
         .nest_limit(NEST_MAX)
@@ -123,6 +126,27 @@ pub fn translate(pattern: &str) -> String {
         }
     }
     out
+}
+
+/// The first repetition that counts further than Go does, in its words.
+pub fn repeats_too_often(pattern: &str) -> Option<String> {
+    /// The most that Go allows.
+    const REPEAT_MAX: u64 = 1000;
+    let mut rest = pattern;
+    while let Some(at) = rest.find(['{', '\\']) {
+        let found = &rest[at..];
+        // What is escaped is no repetition, nor is the brace of `\p{L}`.
+        let skipped = match found.strip_prefix('\\').map(|after| after.chars().next()) {
+            Some(next) => 1 + next.map_or(0, char::len_utf8) + usize::from(next == Some('p')),
+            None => 1,
+        };
+        if skipped == 1 && repetition(&found[1..]).is_some_and(|count| count > REPEAT_MAX) {
+            let end = found.find('}').unwrap_or(found.len() - 1);
+            return Some(format!("invalid repeat count: `{}`", &found[..=end]));
+        }
+        rest = found.get(skipped..).unwrap_or_default();
+    }
+    None
 }
 
 /// The largest count of a repetition, given what follows its brace; `None` if it is none.
@@ -247,6 +271,9 @@ mod tests {
 
     #[test]
     fn patterns_that_would_be_huge_are_refused() {
+        let expected = "error parsing regexp: invalid repeat count: `{1001}`";
+        assert_eq!(compile("a{1001}").unwrap_err(), expected);
+        assert!(compile(r"\{1001}a{1000}\p{L}ä").is_ok());
         assert!(compile("((a{1000}){1000}){1000}").is_err());
         assert!(compile(&"(".repeat(100_000)).is_err());
         let expected = "error parsing regexp: missing closing ): `(`";

@@ -72,10 +72,9 @@ fn check(place: Place<'_>, value: &Value, path: &str, found: &mut Vec<String>) {
                 let path = format!("{path}.{name}");
                 if !place.accepts(name) {
                     found.push(format!("{path}: field not declared in schema"));
-                    // UPSTREAM: the rest of the object is not looked at.
-                    return;
+                } else {
+                    check(place.member(name), member, &path, found);
                 }
-                check(place.member(name), member, &path, found);
             }
             return;
         }

@@ -37,6 +37,8 @@ pub(crate) fn register(shared: &Shared) {
     for one in new {
         registry.forget(&one.key);
         let kinds = own_kinds(&one.value(kind));
+        // It is large and seldom read, and what is needed of it was just taken.
+        one.pack();
         registry.define(one.key.clone(), one.revision, kinds);
     }
     *shared.registry.write() = Arc::new(registry);

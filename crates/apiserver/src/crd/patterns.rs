@@ -5,11 +5,11 @@
 use regex::{Regex, RegexBuilder};
 use std::collections::BTreeMap;
 
-/// What one pattern may compile to. The largest that is known from the field, an IPv6 address, needs a tenth.
-const LARGEST_BYTES: usize = 1 << 20;
+/// What one pattern may compile to. A name of up to 63 letters of any script needs half of it.
+const LARGEST_BYTES: usize = 4 << 20;
 
-/// What those of one definition may compile to in all.
-const TOTAL_BYTES: usize = 8 << 20;
+/// What those of one definition may compile to in all, while it is checked or in use.
+const TOTAL_BYTES: usize = 16 << 20;
 
 /// A pattern costs at least this; what needs more is tried with twice as much until it fits.
 const SMALLEST_BYTES: usize = 16 << 10;
@@ -44,6 +44,9 @@ impl Patterns {
     }
 
     fn compile(&mut self, pattern: &str) -> Result<Regex, String> {
+        if let Some(why) = cel::repeats_too_often(pattern) {
+            return Err(refusal(&why));
+        }
         let translated = cel::translate_pattern(pattern);
         let mut size = SMALLEST_BYTES;
         loop {

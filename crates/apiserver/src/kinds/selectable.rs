@@ -31,7 +31,6 @@ pub(super) fn fields(group: &str, kind: &str) -> &'static [&'static str] {
             "type",
             "source",
         ],
-        // Stored among the core group's: the same fields in the same order.
         ("events.k8s.io", "Event") => &[
             "regarding.kind",
             "regarding.namespace",

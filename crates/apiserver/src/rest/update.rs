@@ -115,7 +115,7 @@ impl Context {
         let changes_metadata = new["metadata"] != before["metadata"];
         if changes_metadata {
             self.check_preconditions(&before, &new)?;
-            keep_server_metadata(&mut new, &before);
+            keep_server_metadata(&mut new, &before, self.applying);
         }
         let admission = Admission {
             operation: Operation::Update,
@@ -218,7 +218,7 @@ pub(crate) fn is_finished(kind: &Kind, value: &Value) -> bool {
     grace == 0 && finalizers(value).is_empty() && !held_by_spec
 }
 
-fn keep_server_metadata(new: &mut Value, old: &Value) {
+fn keep_server_metadata(new: &mut Value, old: &Value, applying: bool) {
     let (metadata, before) = (metadata_mut(new), &old["metadata"]);
     metadata.remove("selfLink");
     for member in SERVER_METADATA {
@@ -233,8 +233,9 @@ fn keep_server_metadata(new: &mut Value, old: &Value) {
             }
         }
     }
-    // UPSTREAM: leaving managedFields out keeps them; an empty list clears them.
-    if !metadata.contains_key("managedFields")
+    // UPSTREAM: leaving managedFields out keeps them; an empty list clears them. An apply says who manages what.
+    if !applying
+        && !metadata.contains_key("managedFields")
         && let Some(fields) = before.get("managedFields")
     {
         metadata.insert("managedFields".into(), fields.clone());
