@@ -98,6 +98,7 @@ impl ApiServer {
                 outbound: shared.outbound.clone(),
                 webhooks: crate::webhooks::Webhooks::default(),
                 aggregation: crate::aggregation::Aggregation::default(),
+                components: shared.components,
             }),
         };
         reopened.shared.expiry.adopt(&reopened.shared);

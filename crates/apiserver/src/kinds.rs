@@ -7,6 +7,7 @@ mod selectable;
 mod served;
 
 use crate::crd::CustomVersion;
+use crate::crd::schema::Ready;
 use api::collections::HashMap;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -136,6 +137,11 @@ impl Kind {
         })
     }
 
+    /// The schema of a custom kind, ready for use.
+    pub(crate) fn schema(&self) -> Option<Arc<Ready>> {
+        self.custom().map(|version| version.schema.ready())
+    }
+
     pub fn custom(&self) -> Option<&CustomVersion> {
         match &self.origin {
             Origin::BuiltIn => None,
@@ -257,16 +263,23 @@ impl Registry {
         }
     }
 
-    /// The kinds that were made of a definition at this revision, if they were.
-    pub(crate) fn made_of(&self, name: &str, revision: u64) -> Option<Vec<Arc<Kind>>> {
-        if self.definitions.get(name) != Some(&revision) {
-            return None;
+    /// The names of the definitions whose kinds are served.
+    pub(crate) fn definitions(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.definitions.keys()
+    }
+
+    /// The revision of a definition whose kinds are served.
+    pub(crate) fn revision_of(&self, definition: &str) -> Option<u64> {
+        self.definitions.get(definition).copied()
+    }
+
+    /// Removes the kinds of a definition.
+    pub(crate) fn forget(&mut self, definition: &str) {
+        if self.definitions.remove(definition).is_some()
+            && let Some((plural, group)) = definition.split_once('.')
+        {
+            self.remove_custom(group, plural);
         }
-        let (plural, group) = name.split_once('.')?;
-        let of_definition = |kind: &&Arc<Kind>| {
-            kind.custom().is_some() && kind.plural == plural && kind.group == group
-        };
-        Some(self.iter().filter(of_definition).cloned().collect())
     }
 
     /// Adds the kinds of a definition.

@@ -4,7 +4,7 @@
 use crate::admission::{self, Change, Operation, Request, Verdict};
 use crate::auth::rules::Attributes;
 use crate::auth::{Identity, escalation};
-use crate::crd::{self, CustomVersion, lifecycle, structural};
+use crate::crd::{self, CustomVersion, lifecycle, objects, structural};
 use crate::kinds::{Kind, Registry, Subresource};
 use crate::policy::Policies;
 use crate::rest::{Context, metadata_mut, stamp};
@@ -58,10 +58,11 @@ fn decode_custom(
             map.insert("metadata".into(), decoded.object);
         }
     }
-    if let Some(map) = value.as_object_mut() {
-        structural::drop_nulls(&version.schema, map);
-    }
-    unknown.extend(structural::prune(&version.schema, &mut value));
+    let schema = &version.schema.ready().value;
+    unknown.extend(structural::prune(schema, &mut value));
+    structural::prune_nulls(schema, &mut value);
+    let embedded = structural::coerce(schema, &mut value);
+    unknown.extend(embedded.map_err(|why| cannot_be_handled(kind, &why))?);
     Ok((value, unknown))
 }
 
@@ -76,7 +77,7 @@ pub(crate) fn cannot_be_handled(kind: &Kind, why: &str) -> Status {
 /// Fills in what the user left out.
 pub(crate) fn default(kind: &Kind, value: &mut Value) {
     match kind.custom() {
-        Some(version) => structural::default(&version.schema, value),
+        Some(version) => structural::default(&version.schema.ready().value, value),
         None => defaults::apply(kind, value),
     }
 }
@@ -442,41 +443,22 @@ impl admission::Cluster for State<'_> {
 
 pub(crate) fn validate_create(kind: &Kind, value: &Value) -> Vec<Cause> {
     let mut causes = validation::create(kind, value);
-    causes.extend(check_schema(kind, value, None));
+    causes.extend(check_schema(kind, None, value, None));
     causes
 }
 
 /// What only custom kinds and their definitions are checked for.
-fn check_schema(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<Cause> {
+fn check_schema(
+    kind: &Kind,
+    subresource: Option<Subresource>,
+    value: &Value,
+    old: Option<&Value>,
+) -> Vec<Cause> {
     match kind.custom() {
-        Some(version) => check_custom(version, value, old),
+        Some(version) => objects::validate(version, subresource, value, old),
         None if is_definition(kind) => crd::validate(value, old),
         None => Vec::new(),
     }
-}
-
-/// The schema first; rules only where they can rely on it.
-fn check_custom(version: &CustomVersion, value: &Value, old: Option<&Value>) -> Vec<Cause> {
-    const BLOCKING: [&str; 4] = [
-        "FieldValueRequired",
-        "FieldValueTooLong",
-        "FieldValueTooMany",
-        "FieldValueTypeInvalid",
-    ];
-    let mut causes = structural::validate(version, value);
-    if !version.rules.any(&version.schema) {
-        return causes;
-    }
-    if causes
-        .iter()
-        .any(|cause| BLOCKING.contains(&cause.reason.as_str()))
-    {
-        let why = "Invalid value: \"null\": some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
-        causes.push(Cause::new("<nil>", "FieldValueInvalid", why));
-    } else {
-        causes.extend(crd::rules::validate(version, value, old).causes);
-    }
-    causes
 }
 
 pub(crate) fn is_definition(kind: &Kind) -> bool {
@@ -493,7 +475,7 @@ pub(crate) fn validate_update(
         None => validation::update(kind, new, old),
         Some(_) => validation::status_update(kind, new, old),
     };
-    causes.extend(check_schema(kind, new, Some(old)));
+    causes.extend(check_schema(kind, subresource, new, Some(old)));
     causes
 }
 

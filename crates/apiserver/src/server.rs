@@ -55,6 +55,8 @@ pub struct Options {
     pub settings: Settings,
     /// Who calls webhooks and the servers behind APIServices; without it, nobody does.
     pub outbound: Option<Arc<dyn Outbound>>,
+    /// What else of a control plane runs in this process, as component statuses name it.
+    pub components: &'static [&'static str],
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +101,7 @@ pub(crate) struct Shared {
     pub(crate) outbound: Option<Arc<dyn Outbound>>,
     pub(crate) webhooks: crate::webhooks::Webhooks,
     pub(crate) aggregation: crate::aggregation::Aggregation,
+    pub(crate) components: &'static [&'static str],
 }
 
 impl Options {
@@ -120,6 +123,7 @@ impl Options {
             serves_usage: false,
             settings: Settings::default(),
             outbound: None,
+            components: &[],
         }
     }
 }
@@ -183,6 +187,7 @@ impl ApiServer {
             outbound: options.outbound,
             webhooks: crate::webhooks::Webhooks::default(),
             aggregation: crate::aggregation::Aggregation::default(),
+            components: options.components,
         };
         let server = ApiServer {
             shared: Arc::new(shared),

@@ -25,6 +25,7 @@ pub(crate) use disk::Durability;
 pub(crate) use draft::{Draft, encode_body};
 pub(crate) use event::{Change, Event};
 pub(crate) use object::{Stored, behind_version, split_key};
+pub(crate) use packed::Packed;
 pub use repair::{Repaired, repair};
 pub(crate) use reserve::is_modest;
 pub(crate) use snapshot::Tail;

@@ -13,6 +13,7 @@ mod delete;
 mod durable;
 mod embed;
 mod eviction;
+mod foreign;
 mod full_disk;
 mod hostile;
 mod nodes;

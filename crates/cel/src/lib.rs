@@ -60,8 +60,12 @@ pub use escape::{escape, unescape};
 pub use estimate::{Range, estimate};
 pub use kube::Kube;
 pub use program::{Activation, Nothing, Outcome, PER_CALL_LIMIT, Program};
+pub use regexes::{
+    complaint as pattern_complaint, repeats_too_often, translate as translate_pattern,
+};
 pub use source::{Issue, Issues, Source};
 pub use types::Type;
+pub use url::Url;
 pub use value::{Evaluated, Fault, Instant, List, Map, Object, Text, Value};
 
 /// Parses and checks an expression; the error is what cel-go prints.

@@ -225,7 +225,7 @@ impl Served {
         clock: Clock,
         pace: u32,
         limits: Limits,
-        serves_usage: bool,
+        is_whole_cluster: bool,
         stop: &Stop,
     ) -> Result<Served> {
         let rng = Rng::from_seed(manager::process::random_seed());
@@ -248,7 +248,10 @@ impl Served {
         // Tokens stay good across restarts because their key is kept with the certificates.
         options.service_account_key = Some(pki.service_account_key.clone());
         options.advertise = Some((address.ip(), address.port()));
-        options.serves_usage = serves_usage;
+        options.serves_usage = is_whole_cluster;
+        if is_whole_cluster {
+            options.components = &["controller-manager", "scheduler"];
+        }
         let server = ApiServer::open(options)?;
         let tls = pki.tls()?;
         let (serving, stop) = (server.clone(), stop.clone());

@@ -2,28 +2,24 @@
 //! there was v3. The same schemas, with what v2 cannot say taken out; as JSON, and as the protobuf that Go
 //! clients ask for.
 
-use super::schemas;
-use crate::kinds::Registry;
+use super::schemas::{Schemas, Words};
 use crate::proto::wire::Writer;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// The document as JSON.
-pub(super) fn document(registry: &Registry) -> Value {
-    let mut components = schemas::Schemas::default();
-    for kind in registry.iter() {
-        components.add_kind(kind);
-    }
-    let definitions: Map<String, Value> = components
-        .finish()
-        .into_iter()
-        .map(|(name, schema)| (name, plain(schema)))
-        .collect();
-    json!({
-        "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": crate::discovery::GIT_VERSION},
-        "paths": {},
-        "definitions": definitions,
-    })
+pub(super) fn document(schemas: &Schemas<'_>, words: &Words<'_>) -> String {
+    let head = json!({"title": "Kubernetes", "version": crate::discovery::GIT_VERSION});
+    let mut out =
+        format!("{{\"swagger\":\"2.0\",\"info\":{head},\"paths\":{{}},\"definitions\":{{");
+    let mut first = true;
+    schemas.each(words, |name, schema| {
+        if !std::mem::take(&mut first) {
+            out.push(',');
+        }
+        out.push_str(&format!("{}:{}", Value::from(name), plain(schema)));
+    });
+    out.push_str("}}");
+    out
 }
 
 /// A schema in the words of v2: references stand alone, there are no alternatives and no defaults.
@@ -35,12 +31,16 @@ fn plain(schema: Value) -> Value {
         let name = reference.rsplit('/').next().unwrap_or_default();
         return json!({"$ref": format!("#/definitions/{name}")});
     }
-    // `allOf` with a single reference is how v3 puts siblings beside it; v2 has the reference alone.
+    // `allOf` with a single reference is how v3 puts siblings beside it; v2 has just a description there.
     if let Some(Value::Array(all)) = map.get("allOf")
         && let [only] = all.as_slice()
         && only.get("$ref").is_some()
     {
-        return plain(only.clone());
+        let mut reference = plain(only.clone());
+        if let Some(said) = map.remove("description") {
+            reference["description"] = said;
+        }
+        return reference;
     }
     if map.contains_key("oneOf") || map.get("x-kubernetes-int-or-string") == Some(&json!(true)) {
         // A quantity, or a number or percentage.
@@ -101,18 +101,19 @@ fn drop_required_nullables(map: &mut Map<String, Value>) {
 }
 
 /// The document as an `openapi.v2.Document` message. The numbers are those of its definition.
-pub(super) fn protobuf(document: &Value) -> Vec<u8> {
+pub(super) fn protobuf(schemas: &Schemas<'_>, words: &Words<'_>) -> Vec<u8> {
     let mut out = Writer::default();
-    out.text(1, text(&document["swagger"]));
+    out.text(1, "2.0");
     out.message(2, |info| {
-        info.text(1, text(&document["info"]["title"]));
-        info.text(2, text(&document["info"]["version"]));
+        info.text(1, "Kubernetes");
+        info.text(2, crate::discovery::GIT_VERSION);
     });
     out.message(8, |_| {});
     out.message(9, |definitions| {
-        for (name, schema) in document["definitions"].as_object().into_iter().flatten() {
-            definitions.message(1, |entry| named(entry, name, schema));
-        }
+        schemas.each(words, |name, schema| {
+            let schema = plain(schema);
+            definitions.message(1, |entry| named(entry, name, &schema));
+        });
     });
     out.finish()
 }
@@ -173,17 +174,31 @@ fn text(value: &Value) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::Registry;
+    use crate::openapi::prose::Prose;
+
+    fn with_built_in<T>(make: impl FnOnce(&Schemas<'_>, &Words<'_>) -> T) -> T {
+        let registry = Registry::default();
+        let mut schemas = Schemas::default();
+        registry.iter().for_each(|kind| schemas.add_kind(kind));
+        let words = Words {
+            prose: Prose::unpack(),
+            written: Box::new(|_| Value::Null),
+        };
+        make(&schemas, &words)
+    }
 
     #[test]
     fn references_stand_alone_and_alternatives_are_gone() {
-        let document = document(&Registry::default());
-        let strategy =
-            &document["definitions"]["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["strategy"];
+        let text = with_built_in(document);
+        let document: Value = serde_json::from_str(&text).unwrap();
+        let spec = &document["definitions"]["io.k8s.api.apps.v1.DeploymentSpec"];
+        let strategy = &spec["properties"]["strategy"];
         assert_eq!(
-            strategy,
-            &json!({"$ref": "#/definitions/io.k8s.api.apps.v1.DeploymentStrategy"})
+            strategy["$ref"],
+            "#/definitions/io.k8s.api.apps.v1.DeploymentStrategy"
         );
-        let text = document.to_string();
+        assert!(strategy["description"].is_string());
         assert!(!text.contains("\"oneOf\":[") && !text.contains("#/components/"));
         assert!(text.len() > 100_000);
     }
@@ -214,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_message_holds_the_names() {
-        let bytes = protobuf(&document(&Registry::default()));
+        let bytes = with_built_in(protobuf);
         assert_eq!(&bytes[..5], b"\x0a\x032.0");
         let name = b"io.k8s.api.apps.v1.Deployment";
         assert!(bytes.windows(name.len()).any(|window| window == name));

@@ -216,7 +216,7 @@ impl Context {
             let cause = Cause::new("metadata.name", "FieldValueInvalid", message);
             return Err(self.invalid(change.old.name(), vec![cause]));
         }
-        keep_server_metadata(&mut change.new, &change.before);
+        keep_server_metadata(&mut change.new, &change.before, self.applying);
         Ok(())
     }
 

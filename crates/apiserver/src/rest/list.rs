@@ -55,7 +55,7 @@ impl Context {
     pub(crate) fn selector(&self) -> Result<Selector, Status> {
         let query = &self.info.query;
         Selector::parse(
-            &self.stored_kind,
+            &self.kind,
             query.get("labelSelector"),
             query.get("fieldSelector"),
         )

@@ -29,7 +29,7 @@ mod volumes;
 mod webhooks;
 mod workloads;
 
-pub(crate) use metadata::ANNOTATIONS_MAX;
+pub(crate) use metadata::{ANNOTATIONS_MAX, embedded as embedded_metadata};
 use serde_json::Value;
 
 use crate::kinds::Kind;

@@ -1,6 +1,7 @@
 //! What is allowed but unwise or on its way out, said in `Warning` headers. Mirrors `WarningsOnCreate`
 //! of upstream's strategies and `pkg/api/*/warnings.go`.
 
+mod definitions;
 mod idle;
 mod pod;
 #[cfg(test)]
@@ -46,9 +47,12 @@ fn usage(kind: &Kind, new: &Value, said: &mut Vec<String>) {
 pub fn of(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
     let mut said = Vec::new();
     if let Some(version) = kind.custom() {
+        said = definitions::finalizers(new, old);
         // What rules find wrong and nobody has touched is only spoken of.
         if let Some(old) = old {
-            said = crate::crd::rules::validate(version, new, Some(old)).warnings;
+            let found =
+                crate::crd::rules::validate(&version.schema.ready(), new, Some(old)).warnings;
+            said.extend(found);
         }
         return said;
     }
@@ -64,6 +68,9 @@ pub fn of(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
     }
     usage(kind, new, &mut said);
     match (&*kind.group, &*kind.kind) {
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            said.extend(definitions::formats(new, old));
+        }
         ("", "Pod") => pod::pod(&mut said, new, old),
         ("", _) => core(kind, new, &mut said),
         ("apps", "StatefulSet")
