@@ -87,7 +87,7 @@ impl ApiServer {
                 openapi: crate::openapi::OpenApi::default(),
                 mounts: crate::embed::Mounts::default(),
                 advertise: shared.advertise,
-                serves_usage: shared.serves_usage,
+                serves: shared.serves,
             }),
         };
         reopened.shared.expiry.adopt(&reopened.shared);

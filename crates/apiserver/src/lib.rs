@@ -44,6 +44,7 @@ pub mod warnings;
 
 pub use embed::{Handler, RestoreError};
 pub use inspect::Changed;
+pub use kinds::Extra;
 pub use server::{ApiServer, Error, Options, Storage};
 pub use storage::{Repaired, repair, stranger};
 

@@ -5,7 +5,7 @@ use crate::auth::authenticate::{authenticate, bearer};
 use crate::auth::rbac::Rbac;
 use crate::auth::tokens::Tokens;
 use crate::auth::{Identity, StaticToken};
-use crate::kinds::Registry;
+use crate::kinds::{self, Extra, Registry};
 use crate::status::Status;
 use crate::storage::{Store, TableKey};
 use crate::{Body, BoxError, Transport, rest};
@@ -43,8 +43,7 @@ pub struct Options {
     pub advertise: Option<(std::net::IpAddr, u16)>,
     /// Where Services get their addresses and ports from.
     pub networks: Networks,
-    /// Whether it says what simulated pods and nodes use, as a metrics server would.
-    pub serves_usage: bool,
+    pub serves: Extra,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +80,7 @@ pub(crate) struct Shared {
     pub(crate) mounts: crate::embed::Mounts,
     /// Where clients reach the server, if it is known.
     pub(crate) advertise: Option<(std::net::IpAddr, u16)>,
-    pub(crate) serves_usage: bool,
+    pub(crate) serves: Extra,
 }
 
 impl Options {
@@ -100,7 +99,7 @@ impl Options {
             issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
             advertise: None,
             networks: Networks::default(),
-            serves_usage: false,
+            serves: Extra::default(),
         }
     }
 }
@@ -108,7 +107,7 @@ impl Options {
 impl ApiServer {
     pub fn open(options: Options) -> Result<ApiServer, Error> {
         let capacity = options.event_log_capacity;
-        let mut registry = Registry::serving(options.serves_usage);
+        let mut registry = Registry::serving(options.serves);
         let store = match options.storage {
             Storage::InMemory => Store::in_memory(capacity),
             Storage::Dir(path) => {
@@ -123,9 +122,12 @@ impl ApiServer {
                     let kinds = crate::crd::lifecycle::own_kinds(&definition);
                     Some((row.key.as_str().into(), row.revision, kinds))
                 });
-                registry = crate::crd::lifecycle::registry_from(options.serves_usage, definitions);
-                let kind_of =
-                    |table: &TableKey| registry.iter().find(|kind| kind.storage == *table).cloned();
+                registry = crate::crd::lifecycle::registry_from(options.serves, definitions);
+                // What was stored while more was served is kept.
+                let kind_of = |table: &TableKey| {
+                    let mut known = registry.iter().chain(kinds::built_in());
+                    known.find(|kind| kind.storage == *table).cloned()
+                };
                 Store::on_disk(found, capacity, kind_of)
             }
         };
@@ -148,7 +150,7 @@ impl ApiServer {
             openapi: crate::openapi::OpenApi::default(),
             mounts: crate::embed::Mounts::default(),
             advertise: options.advertise,
-            serves_usage: options.serves_usage,
+            serves: options.serves,
         };
         let server = ApiServer {
             shared: Arc::new(shared),

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use api::{Clock, Rng};
 use apiserver::pki::Pki;
 use apiserver::serve::{Limits, Spawner, default_limits, serve};
-use apiserver::{ApiServer, Options, Storage};
+use apiserver::{ApiServer, Extra, Options, Storage};
 use clap::Args;
 use runtime::{Stop, Task};
 use tokio::net::TcpListener;
@@ -83,7 +83,7 @@ async fn run(arguments: Arguments) -> Result<()> {
         listener,
         runtime::clock::wall(),
         limits,
-        false,
+        Extra::default(),
         &stop,
     )?;
     if let Some(path) = &arguments.kubeconfig {
@@ -154,7 +154,7 @@ impl Served {
         listener: TcpListener,
         clock: Clock,
         limits: Limits,
-        serves_usage: bool,
+        serves: Extra,
         stop: &Stop,
     ) -> Result<Served> {
         let rng = Rng::from_seed(manager::process::random_seed());
@@ -173,7 +173,7 @@ impl Served {
         // Tokens stay good across restarts because their key is kept with the certificates.
         options.service_account_key = Some(pki.service_account_key.clone());
         options.advertise = Some((address.ip(), address.port()));
-        options.serves_usage = serves_usage;
+        options.serves = serves;
         let server = ApiServer::open(options)?;
         let (serving, keys, stop) = (server.clone(), pki.clone(), stop.clone());
         let task = runtime::spawn(async move {

@@ -133,6 +133,9 @@ pub fn mutate(
         ("", "PersistentVolume") if creating => {
             storage::protect(object, "kubernetes.io/pv-protection")
         }
+        ("scheduling.k8s.io", "PodGroup") if creating => {
+            storage::protect(object, "scheduling.k8s.io/podgroup-protection")
+        }
         ("storage.k8s.io", "VolumeAttributesClass") if creating => {
             storage::protect(object, "kubernetes.io/vac-protection")
         }

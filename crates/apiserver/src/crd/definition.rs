@@ -129,6 +129,7 @@ fn kind_of(definition: &Value, version: &Value, patterns: &BTreeMap<String, Rege
         generation: true,
         unconditional_update: false,
         create_on_update: false,
+        preview: false,
         selectable_fields: fields
             .map(|path| Cow::Owned(path.trim_start_matches('.').to_owned()))
             .collect(),

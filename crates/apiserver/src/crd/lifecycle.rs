@@ -1,7 +1,7 @@
 //! Definitions in the life of the server: their kinds are registered, their objects go with them.
 
 use super::definition::{CLEANUP, kinds_of, stored_kind};
-use crate::kinds::{self, Kind, Registry};
+use crate::kinds::{self, Extra, Kind, Registry};
 use crate::rest::metadata_mut;
 use crate::server::Shared;
 use crate::storage::Transaction;
@@ -32,15 +32,15 @@ fn registry_of(shared: &Shared, served: &Registry) -> Registry {
             (name, revision, kinds)
         })
     });
-    registry_from(shared.serves_usage, all)
+    registry_from(shared.serves, all)
 }
 
 /// The built-in kinds and those of the definitions, each with its name and revision.
 pub(crate) fn registry_from(
-    serves_usage: bool,
+    serves: Extra,
     definitions: impl Iterator<Item = (Arc<str>, u64, Vec<Arc<Kind>>)>,
 ) -> Registry {
-    let mut registry = Registry::serving(serves_usage);
+    let mut registry = Registry::serving(serves);
     for (name, revision, kinds) in definitions {
         registry.define(name, revision, kinds);
     }
