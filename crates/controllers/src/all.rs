@@ -61,12 +61,7 @@ pub static ALL: [Descriptor; 52] = [
         "resourcepoolstatusrequest-controller",
     )
     .gated(&["DRAResourcePoolStatus"]),
-    Descriptor::named(
-        "device-taint-eviction-controller",
-        "",
-        "device-taint-eviction-controller",
-    )
-    .gated(&["DynamicResourceAllocation", "DRADeviceTaints"]),
+    crate::device_taint_eviction::DESCRIPTOR,
     crate::legacy_token_cleaner::DESCRIPTOR,
     Descriptor::named(
         "validatingadmissionpolicy-status-controller",

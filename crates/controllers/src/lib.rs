@@ -21,6 +21,7 @@ pub mod csr_signing;
 pub mod daemonset;
 pub mod deployment;
 mod descriptor;
+pub mod device_taint_eviction;
 pub mod discovery;
 pub mod disruption;
 pub mod endpoints;

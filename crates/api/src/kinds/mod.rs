@@ -31,6 +31,7 @@ mod replicaset;
 mod replication_controller;
 mod resource_claim;
 mod resource_quota;
+mod resource_slice;
 mod secret;
 mod service;
 mod service_account;
@@ -108,12 +109,17 @@ pub use pod_group::{PodGroup, SCHEDULING_GROUP};
 pub use replicaset::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec};
 pub use resource_claim::{
-    CLAIM_DELETE_PROTECTION, ClaimAllocation, ClaimConsumer, DeviceClaim, DeviceClass,
-    DeviceClassSpec, DeviceCount, DeviceRequest, EXTENDED_RESOURCE_CLAIM, POD_CLAIM_NAME,
-    RESERVED_FOR_MAX, ResourceClaim, ResourceClaimSpec, ResourceClaimStatus, ResourceClaimTemplate,
+    AllocatedDevice, AllocatedDevices, CLAIM_DELETE_PROTECTION, ClaimAllocation, ClaimConsumer,
+    DeviceClaim, DeviceClass, DeviceClassSpec, DeviceCount, DeviceRequest, EXTENDED_RESOURCE_CLAIM,
+    POD_CLAIM_NAME, RESERVED_FOR_MAX, ResourceClaim, ResourceClaimSpec, ResourceClaimStatus,
+    ResourceClaimTemplate,
 };
 pub use resource_quota::{
     ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus, ScopeRequirement, ScopeSelector,
+};
+pub use resource_slice::{
+    Device, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintRuleStatus, DeviceTaintSelector,
+    EVICTION_IN_PROGRESS, ResourcePool, ResourceSlice, ResourceSliceSpec,
 };
 pub use secret::{BOOTSTRAP_TOKEN, SERVICE_ACCOUNT_TOKEN, Secret};
 pub use service::{Service, ServicePort, ServiceSpec, TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE};
