@@ -39,6 +39,8 @@ pub mod oracle;
 pub mod persistent_volume_binder;
 pub mod pod_certificate_request_cleaner;
 pub mod pod_gc;
+pub mod pod_group_protection;
+pub mod pool_status_request;
 mod private_key;
 pub mod pv_protection;
 pub mod pvc_protection;

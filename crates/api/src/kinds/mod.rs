@@ -105,7 +105,7 @@ pub use pod_claim::{ClaimSource, GeneratedClaim, PodClaim};
 pub use pod_disruption_budget::{
     PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
 };
-pub use pod_group::{PodGroup, SCHEDULING_GROUP};
+pub use pod_group::{POD_GROUP_PROTECTION, PodGroup, SCHEDULING_GROUP};
 pub use replicaset::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec};
 pub use resource_claim::{
@@ -119,7 +119,8 @@ pub use resource_quota::{
 };
 pub use resource_slice::{
     Device, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintRuleStatus, DeviceTaintSelector,
-    EVICTION_IN_PROGRESS, ResourcePool, ResourceSlice, ResourceSliceSpec,
+    EVICTION_IN_PROGRESS, ResourcePool, ResourcePoolStatusRequest, ResourcePoolStatusRequestSpec,
+    ResourcePoolStatusRequestStatus, ResourceSlice, ResourceSliceSpec,
 };
 pub use secret::{BOOTSTRAP_TOKEN, SERVICE_ACCOUNT_TOKEN, Secret};
 pub use service::{Service, ServicePort, ServiceSpec, TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE};

@@ -112,3 +112,39 @@ impl DeviceTaintRule {
         })
     }
 }
+
+/// Asks how many devices the pools of a driver have. It is answered once.
+#[derive(Clone, Debug, PartialEq, Deserialize, Default)]
+#[serde(default)]
+pub struct ResourcePoolStatusRequest {
+    pub metadata: Meta,
+    #[serde(deserialize_with = "or_default")]
+    pub spec: ResourcePoolStatusRequestSpec,
+    pub status: Option<ResourcePoolStatusRequestStatus>,
+}
+
+crate::view!(
+    ResourcePoolStatusRequest,
+    ResourceType::cluster(
+        "resource.k8s.io",
+        "v1alpha3",
+        "resourcepoolstatusrequests",
+        "ResourcePoolStatusRequest"
+    )
+);
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourcePoolStatusRequestSpec {
+    pub driver: Istr,
+    /// All pools if left out.
+    pub pool_name: Option<Istr>,
+    pub limit: Option<i32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Default)]
+#[serde(default)]
+pub struct ResourcePoolStatusRequestStatus {
+    #[serde(deserialize_with = "or_default")]
+    pub conditions: Vec<Condition>,
+}

@@ -62,7 +62,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     decides_about: &[Pod::TYPE, DeviceTaintRule::TYPE],
     queues: &["device-taint-eviction-controller"],
     metrics: &["device_taint_eviction_controller_"],
-    build: Some(|ctx| Some(controller(ctx).into())),
+    build: Some(|ctx| {
+        let flag = ctx.config.device_taint_eviction_controller.concurrent_syncs;
+        Some(controller(ctx, ctx.workers(flag)).into())
+    }),
     oracle: Some(|| Box::<DeviceTaintOracle>::default()),
     actions: &actions::ACTIONS,
     ..Descriptor::named(
@@ -73,13 +76,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     .gated(&["DynamicResourceAllocation", "DRADeviceTaints"])
 };
 
-/// UPSTREAM: eight workers, without a flag.
-const WORKERS: usize = 8;
-
 /// UPSTREAM: the status of a rule changes at most this often.
 const RULE_STATUS_PERIOD: Duration = Duration::from_secs(10);
 
-pub fn controller(context: &Context) -> Controller<Item> {
+pub fn controller(context: &Context, workers: usize) -> Controller<Item> {
     let caches = Arc::new(Caches::new(context));
     let (pods, claims, slices) = (caches.clone(), caches.clone(), caches.clone());
     let mut built = Loop::on::<Item>(context, Backoff::DEFAULT)
@@ -96,7 +96,7 @@ pub fn controller(context: &Context) -> Controller<Item> {
     }
     let (deleted, latency) = measures(&context.metrics);
     let queue = built.handle();
-    built.workers(WORKERS).reconciler(DeviceTaintEviction {
+    built.workers(workers).reconciler(DeviceTaintEviction {
         context: context.clone(),
         caches,
         queue,

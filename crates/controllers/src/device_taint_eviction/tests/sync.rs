@@ -65,7 +65,7 @@ async fn running(has_rules: bool) -> (World, Metrics) {
         gates: Gates::default().with(Gate::DRADeviceTaintRules, has_rules),
         ..world.context()
     };
-    let running = controller(&context).run(world.stop());
+    let running = controller(&context, 8).run(world.stop());
     world.run(running);
     world.start().await;
     (world, context.metrics)
