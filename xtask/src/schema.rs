@@ -505,8 +505,21 @@ fn flags(property: &Value, required: bool) -> String {
 fn is_stable(name: &str) -> bool {
     let package = package_of(name);
     let version = package.rsplit('.').next().unwrap_or_default();
-    !version.contains("alpha") && !version.contains("beta")
+    let is_preview = version.contains("alpha") || version.contains("beta");
+    !is_preview
+        || PREVIEWS
+            .iter()
+            .any(|wanted| short(name).starts_with(wanted))
 }
+
+/// How the names of types begin that are served before they are stable: those of kinds that a controller looks after
+/// behind a gate.
+const PREVIEWS: [&str; 4] = [
+    "api.resource.v1alpha3.PoolStatus",
+    "api.resource.v1alpha3.ResourcePoolStatusRequest",
+    "api.resource.v1beta2.DeviceTaint",
+    "api.scheduling.v1alpha2.",
+];
 
 fn openapi_package(name: &str) -> String {
     name.replacen("k8s.io.", "io.k8s.", 1).replace('_', "-")

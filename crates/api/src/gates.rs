@@ -27,6 +27,7 @@ macro_rules! gates {
 gates! {
     ControllerManagerReleaseLeaderElectionLockOnExit = true, // UPSTREAM: alpha and off; releasing is what operators want, see docs/differences.md
     DRAAdminAccess = true,
+    DRADeviceTaintRules = false,
     DRAExtendedResource = true,
     DRAPrioritizedList = true,
     DRAWorkloadResourceClaims = false,

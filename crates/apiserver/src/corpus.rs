@@ -173,7 +173,7 @@ fn updated(case: &Value) -> Result<Value, Vec<String>> {
             strategy::prepare_status_update(kind, &mut new, old, now);
             causes = crate::validation::status_update(kind, &new, old);
         } else {
-            strategy::prepare_update(kind, &mut new, old);
+            strategy::prepare_update(kind, &mut new, old, now);
             causes = crate::validation::update(kind, &new, old);
         }
     });

@@ -93,7 +93,7 @@ impl ApiServer {
                 openapi: crate::openapi::OpenApi::default(),
                 mounts: crate::embed::Mounts::default(),
                 advertise: shared.advertise,
-                serves_usage: shared.serves_usage,
+                serves: shared.serves,
                 settings: shared.settings.clone(),
                 outbound: shared.outbound.clone(),
                 webhooks: crate::webhooks::Webhooks::default(),

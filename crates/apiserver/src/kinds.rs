@@ -37,6 +37,8 @@ pub struct Kind {
     pub unconditional_update: bool,
     /// Whether a PUT to a name that does not exist creates it.
     pub create_on_update: bool,
+    /// Whether it is served only where kinds that are not stable yet are asked for.
+    pub preview: bool,
     /// Field selectors beyond `metadata.name` and `metadata.namespace`.
     pub selectable_fields: Vec<Text>,
     pub origin: Origin,
@@ -211,6 +213,15 @@ pub fn find(group: &str, kind: &str) -> Option<&'static Arc<Kind>> {
     built_in().get(*place)
 }
 
+/// Kinds that are served only where they are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// What simulated pods and nodes use, as a metrics server would say it.
+    pub usage: bool,
+    /// Those that are not stable yet, which upstream has behind `--runtime-config` and gates.
+    pub previews: bool,
+}
+
 /// The kinds being served: the built-in ones and those of the established definitions.
 #[derive(Clone, Debug)]
 pub struct Registry {
@@ -223,6 +234,7 @@ pub struct Registry {
 impl Default for Registry {
     fn default() -> Self {
         let mut kinds = built_in().to_vec();
+        kinds.retain(|kind| !kind.preview);
         kinds.sort_by(|one, two| key(one).cmp(&key(two)));
         Registry {
             kinds,
@@ -232,11 +244,15 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// The built-in kinds, and those of usage where a server says what simulated pods use.
-    pub(crate) fn serving(usage: bool, served: &ServedVersions) -> Registry {
+    /// The built-in kinds, and those that a server was asked for.
+    pub(crate) fn serving(extra: Extra, served: &ServedVersions) -> Registry {
         let mut registry = Registry::default();
         registry.kinds.retain(|kind| served.has(kind));
-        if usage {
+        let previews = built_in().iter().filter(|kind| kind.preview);
+        previews
+            .filter(|kind| extra.previews || served.asks_for(kind))
+            .for_each(|kind| registry.insert(Arc::clone(kind)));
+        if extra.usage {
             let kinds = USAGE.iter().filter_map(|line| parse_line(line));
             kinds.for_each(|kind| registry.insert(kind));
         }
@@ -365,6 +381,7 @@ fn parse_line(line: &'static str) -> Option<Kind> {
         generation: flags.contains('g'),
         unconditional_update: !flags.contains('p'),
         create_on_update: flags.contains('c'),
+        preview: flags.contains('a'),
         selectable_fields: selectable::fields(group, kind)
             .iter()
             .map(|field| Cow::Borrowed(*field))

@@ -55,6 +55,7 @@ mod websocket;
 pub use containers::{ExecRequest, Kubelets, LogRequest, Output};
 pub use embed::{Handler, RestoreError};
 pub use inspect::Changed;
+pub use kinds::Extra;
 pub use rest::usage::Curve;
 pub use server::{ApiServer, Error, Options, Storage};
 pub use settings::Settings;

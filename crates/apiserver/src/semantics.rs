@@ -99,7 +99,7 @@ pub(crate) fn prepare_update(
 ) {
     match subresource {
         None => {
-            strategy::prepare_update(kind, new, old);
+            strategy::prepare_update(kind, new, old, &shared.now());
             if is_definition(kind) {
                 crd::complete(new, &shared.now());
             }

@@ -5,7 +5,7 @@ use crate::auth::authenticate::{Presented, authenticate, bearer};
 use crate::auth::rbac::Rbac;
 use crate::auth::tokens::Tokens;
 use crate::auth::{Identity, StaticToken};
-use crate::kinds::Registry;
+use crate::kinds::{self, Extra, Registry};
 use crate::outbound::Outbound;
 use crate::settings::Settings;
 use crate::status::Status;
@@ -49,8 +49,7 @@ pub struct Options {
     pub advertise: Option<(std::net::IpAddr, u16)>,
     /// Where Services get their addresses and ports from.
     pub networks: Networks,
-    /// Whether it says what simulated pods and nodes use, as a metrics server would.
-    pub serves_usage: bool,
+    pub serves: Extra,
     /// What kube-apiserver's flags choose.
     pub settings: Settings,
     /// Who calls webhooks and the servers behind APIServices; without it, nobody does.
@@ -96,7 +95,7 @@ pub(crate) struct Shared {
     pub(crate) mounts: crate::embed::Mounts,
     /// Where clients reach the server, if it is known.
     pub(crate) advertise: Option<(std::net::IpAddr, u16)>,
-    pub(crate) serves_usage: bool,
+    pub(crate) serves: Extra,
     pub(crate) settings: Settings,
     pub(crate) outbound: Option<Arc<dyn Outbound>>,
     pub(crate) webhooks: crate::webhooks::Webhooks,
@@ -120,7 +119,7 @@ impl Options {
             issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
             advertise: None,
             networks: Networks::default(),
-            serves_usage: false,
+            serves: Extra::default(),
             settings: Settings::default(),
             outbound: None,
             components: &[],
@@ -132,7 +131,7 @@ impl ApiServer {
     pub fn open(options: Options) -> Result<ApiServer, Error> {
         let capacity = options.event_log_capacity;
         let settings = options.settings;
-        let mut registry = Registry::serving(options.serves_usage, &settings.served);
+        let mut registry = Registry::serving(options.serves, &settings.served);
         let store = match options.storage {
             Storage::InMemory => Store::in_memory(capacity),
             Storage::Dir(path) => {
@@ -148,12 +147,15 @@ impl ApiServer {
                     Some((row.key.as_str().into(), row.revision, kinds))
                 });
                 registry = crate::crd::lifecycle::registry_from(
-                    options.serves_usage,
+                    options.serves,
                     &settings.served,
                     definitions,
                 );
-                let kind_of =
-                    |table: &TableKey| registry.iter().find(|kind| kind.storage == *table).cloned();
+                // What was stored while more was served is kept.
+                let kind_of = |table: &TableKey| {
+                    let mut known = registry.iter().chain(kinds::built_in());
+                    known.find(|kind| kind.storage == *table).cloned()
+                };
                 Store::on_disk(found, capacity, kind_of)
             }
         };
@@ -182,7 +184,7 @@ impl ApiServer {
             openapi: crate::openapi::OpenApi::default(),
             mounts: crate::embed::Mounts::default(),
             advertise: options.advertise,
-            serves_usage: options.serves_usage,
+            serves: options.serves,
             settings,
             outbound: options.outbound,
             webhooks: crate::webhooks::Webhooks::default(),

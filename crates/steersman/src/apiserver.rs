@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use api::{Clock, Rng};
 use apiserver::pki::{Pki, Validity};
 use apiserver::serve::{Limits, Spawner, default_limits, serve};
-use apiserver::{ApiServer, Options, Storage};
+use apiserver::{ApiServer, Extra, Options, Storage};
 use clap::Args;
 use envtest::controllers::ServerKeys;
 use envtest::outbound::Caller;
@@ -141,7 +141,7 @@ async fn run(arguments: Arguments) -> Result<()> {
         runtime::clock::wall(),
         1,
         limits,
-        false,
+        Extra::default(),
         &stop,
     )?;
     if let Some(path) = &arguments.kubeconfig {
@@ -225,7 +225,7 @@ impl Served {
         clock: Clock,
         pace: u32,
         limits: Limits,
-        is_whole_cluster: bool,
+        serves: Extra,
         stop: &Stop,
     ) -> Result<Served> {
         let rng = Rng::from_seed(manager::process::random_seed());
@@ -248,8 +248,9 @@ impl Served {
         // Tokens stay good across restarts because their key is kept with the certificates.
         options.service_account_key = Some(pki.service_account_key.clone());
         options.advertise = Some((address.ip(), address.port()));
-        options.serves_usage = is_whole_cluster;
-        if is_whole_cluster {
+        options.serves = serves;
+        // Usage is what simulated nodes say: then the rest of a control plane is here, too.
+        if serves.usage {
             options.components = &["controller-manager", "scheduler"];
         }
         let server = ApiServer::open(options)?;

@@ -193,6 +193,9 @@ fn built_in_plugins(
         ("", "PersistentVolume") if creating && on(Plugin::StorageObjectInUseProtection) => {
             storage::protect(object, "kubernetes.io/pv-protection")
         }
+        ("scheduling.k8s.io", "PodGroup") if creating && on(Plugin::PodGroupProtection) => {
+            storage::protect(object, "scheduling.k8s.io/podgroup-protection")
+        }
         ("storage.k8s.io", "VolumeAttributesClass")
             if creating && on(Plugin::StorageObjectInUseProtection) =>
         {

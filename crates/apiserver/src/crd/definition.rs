@@ -142,6 +142,7 @@ fn kind_of(definition: &Value, version: &Value, custom: CustomVersion) -> Kind {
         generation: true,
         unconditional_update: false,
         create_on_update: false,
+        preview: false,
         selectable_fields: fields
             .map(|path| Cow::Owned(path.trim_start_matches('.').to_owned()))
             .collect(),

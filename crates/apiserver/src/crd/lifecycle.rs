@@ -1,7 +1,7 @@
 //! Definitions in the life of the server: their kinds are registered, their objects go with them.
 
 use super::definition::{CLEANUP, kinds_of, stored_kind};
-use crate::kinds::{self, Kind, Registry, ServedVersions};
+use crate::kinds::{self, Extra, Kind, Registry, ServedVersions};
 use crate::rest::metadata_mut;
 use crate::server::Shared;
 use crate::storage::{Stored, Transaction};
@@ -63,11 +63,11 @@ pub(crate) fn written_schema(shared: &Shared, custom: &Kind) -> Value {
 
 /// The built-in kinds and those of the definitions, each with its name and revision.
 pub(crate) fn registry_from(
-    serves_usage: bool,
+    serves: Extra,
     served: &ServedVersions,
     definitions: impl Iterator<Item = (Arc<str>, u64, Vec<Arc<Kind>>)>,
 ) -> Registry {
-    let mut registry = Registry::serving(serves_usage, served);
+    let mut registry = Registry::serving(serves, served);
     for (name, revision, kinds) in definitions {
         registry.define(name, revision, kinds);
     }

@@ -56,6 +56,12 @@ impl ServedVersions {
         let about = self.0.iter().filter(|(rule, _)| rule.is_about(kind));
         about.last().is_none_or(|(_, on)| *on)
     }
+
+    /// Whether a kind is named that is not served unless it is.
+    pub(super) fn asks_for(&self, kind: &Kind) -> bool {
+        let about = self.0.iter().filter(|(rule, _)| rule.is_about(kind));
+        about.last().is_some_and(|(_, on)| *on)
+    }
 }
 
 impl Rule {
@@ -113,7 +119,7 @@ mod tests {
     fn serves(rules: &[&str], api_version: &str, plural: &str) -> bool {
         let rules: Vec<String> = rules.iter().map(|rule| (*rule).to_owned()).collect();
         let (served, _) = ServedVersions::parse(&rules).unwrap();
-        let registry = super::super::Registry::serving(false, &served);
+        let registry = super::super::Registry::serving(super::super::Extra::default(), &served);
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         registry.resource(group, version, plural).is_some()
     }

@@ -5,7 +5,7 @@ use super::*;
 const METRICS: &str = "/apis/metrics.k8s.io/v1beta1";
 
 async fn server() -> Server {
-    let server = Server::with(|options| options.serves_usage = true);
+    let server = Server::with(|options| options.serves.usage = true);
     server.service_account().await;
     let node = json!({"metadata": {"name": "n", "labels": {"zone": "a"}}});
     server.post("/api/v1/nodes", node).await;

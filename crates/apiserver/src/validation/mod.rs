@@ -15,6 +15,7 @@ mod metadata;
 mod networking;
 mod place;
 mod pod;
+mod pod_groups;
 mod pod_os;
 mod policies;
 mod rbac;
@@ -84,6 +85,10 @@ pub fn status_update(kind: &Kind, new: &Value, old: &Value) -> Vec<Cause> {
         ("", "Service") => services::service_status(&mut errors, &root),
         ("policy", "PodDisruptionBudget") => groups::disruption_budget_status(&mut errors, &root),
         ("resource.k8s.io", "ResourceClaim") => devices::claim_status(&mut errors, &root, old),
+        ("resource.k8s.io", "ResourcePoolStatusRequest") => {
+            devices::pool_status(&mut errors, &root, old);
+        }
+        ("scheduling.k8s.io", "PodGroup") => pod_groups::group_status(&mut errors, &root),
         _ => {}
     }
     errors.0
@@ -137,6 +142,10 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
         ("resource.k8s.io", "ResourceClaimTemplate") => {
             devices::claim(errors, &root.field("spec").field("spec"))
         }
+        ("resource.k8s.io", "DeviceTaintRule") => devices::taint_rule(errors, root),
+        ("resource.k8s.io", "ResourcePoolStatusRequest") => devices::pool_request(errors, root),
+        ("scheduling.k8s.io", "PodGroup") => pod_groups::group(errors, &root.field("spec")),
+        ("scheduling.k8s.io", "Workload") => pod_groups::workload(errors, &root.field("spec")),
         ("apiregistration.k8s.io", "APIService") => cluster::api_service(errors, root),
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => cluster::flow_schema(errors, root),
         ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => {
@@ -213,6 +222,11 @@ fn check_update(errors: &mut Errors, kind: &Kind, root: &Place<'_>, old: &Value)
         ("resource.k8s.io", "ResourceClaimTemplate") => {
             errors.immutable(&root.field("spec"), &old["spec"])
         }
+        ("resource.k8s.io", "ResourcePoolStatusRequest") => {
+            errors.immutable(&root.field("spec"), &old["spec"]);
+        }
+        ("scheduling.k8s.io", "PodGroup") => pod_groups::group_update(errors, root, old),
+        ("scheduling.k8s.io", "Workload") => pod_groups::workload_update(errors, root, old),
         ("scheduling.k8s.io", "PriorityClass") => groups::priority_class_update(errors, root, old),
         ("node.k8s.io", "RuntimeClass") => groups::runtime_class(errors, root, Some(old)),
         _ => check_create(errors, kind, root),

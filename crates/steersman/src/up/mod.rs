@@ -17,6 +17,7 @@ use std::time::Duration;
 use ::dashboard::Feed;
 use anyhow::{Context, Result, bail};
 use api::{Clock, Rng};
+use apiserver::Extra;
 use clap::{Args, ValueEnum};
 use client::Client;
 use manager::Options;
@@ -73,6 +74,10 @@ pub(crate) struct Arguments {
     /// Which controllers to run, as in kube-controller-manager's --controllers
     #[arg(long, default_value = "*", value_delimiter = ',')]
     controllers: Vec<String>,
+    /// Features to turn on or off, as in kube-controller-manager's --feature-gates. The API server serves the kinds that
+    /// are not stable yet for those that need them
+    #[arg(long, value_name = "NAME=BOOL", value_delimiter = ',')]
+    feature_gates: Vec<String>,
     /// Let the node IPAM controller give nodes the ranges that pods get addresses from
     #[arg(long)]
     allocate_node_cidrs: bool,
@@ -214,7 +219,10 @@ async fn run(arguments: Arguments, setup: Setup, instance: &mut Option<Instance>
             1
         },
         apiserver::serve::default_limits(),
-        true,
+        Extra {
+            usage: true,
+            previews: serves_previews(&setup.manager),
+        },
         &stop,
     )?;
     let kubeconfig = kubeconfig_path(&arguments, instance.as_ref())?;
@@ -384,9 +392,25 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
+/// Is a feature on whose kinds are not stable yet?
+fn serves_previews(options: &Options) -> bool {
+    let gates = [
+        "DRADeviceTaintRules",
+        "DRAResourcePoolStatus",
+        "GenericWorkload",
+    ];
+    gates.iter().any(|gate| options.gates.enabled(gate))
+}
+
 /// The controller manager's own defaults, with the controllers that were asked for.
 fn manager_options(arguments: &Arguments) -> Result<Box<Options>> {
     let mut flags = Vec::new();
+    if !arguments.feature_gates.is_empty() {
+        flags.push(format!(
+            "--feature-gates={}",
+            arguments.feature_gates.join(",")
+        ));
+    }
     if arguments.allocate_node_cidrs {
         let (network, prefix) = (nodes::Config::POD_CIDR, nodes::Config::NODE_PREFIX);
         flags.push("--allocate-node-cidrs".to_owned());

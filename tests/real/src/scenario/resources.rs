@@ -121,6 +121,12 @@ const CLUSTER_KINDS: &[(&str, &str, &str, &str)] = &[
         "certificatesigningrequests",
     ),
     (
+        "resourceslice",
+        "ResourceSlice",
+        "/apis/resource.k8s.io/v1",
+        "resourceslices",
+    ),
+    (
         "servicecidr",
         "ServiceCIDR",
         "/apis/networking.k8s.io/v1",
