@@ -471,3 +471,68 @@ async fn policies_are_invoked_again_when_others_have_changed_the_object() {
     assert_eq!(code, 201, "{created}");
     assert_eq!(created["data"], json!({"once": "1", "twice": "2"}));
 }
+
+/// What is wrong with a validating policy whose spec is changed like that.
+async fn faults(change: impl FnOnce(&mut Value)) -> Vec<String> {
+    let server = Server::new();
+    let mut spec = spec(json!({"validations": [{"expression": "true"}]}));
+    change(&mut spec);
+    let path = format!("{GROUP}/validatingadmissionpolicies");
+    let policy = json!({"metadata": {"name": "p"}, "spec": spec});
+    let (code, status) = server.post(&path, policy).await;
+    assert_eq!(code, 422, "{status}");
+    let causes = status["details"]["causes"].as_array().unwrap().iter();
+    let text = |cause: &Value, name: &str| cause[name].as_str().unwrap().to_owned();
+    causes
+        .map(|cause| format!("{}: {}", text(cause, "field"), text(cause, "message")))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn expressions_must_compile_and_be_of_their_type() {
+    let found = faults(|spec| {
+        spec["matchConditions"] = json!([{"name": "a b", "expression": " params.x "}]);
+        spec["variables"] = json!([
+            {"name": "one", "expression": "1"}, {"name": "in", "expression": "variables.one + 'x'"}]);
+        spec["validations"] = json!([
+            {"expression": "object.x +"},
+            {"expression": "variables.one", "messageExpression": "authorizer.path('/x')", "message": "a\nb"},
+            {"expression": "variables.two", "messageExpression": "1", "reason": "Unauthorized"}]);
+        spec["auditAnnotations"] = json!([{"key": "k", "valueExpression": " 1 "}]);
+    })
+    .await;
+    assert_eq!(
+        found,
+        [
+            "spec.matchConditions[0].expression: Invalid value: \"params.x\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')\n | params.x\n | ^",
+            "spec.matchConditions[0].name: Invalid value: \"a b\": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
+            "spec.variables[1].name: Invalid value: \"in\": must be a valid CEL identifier",
+            "spec.variables[1].expression: Invalid value: \"variables.one + 'x'\": compilation failed: ERROR: <input>:1:15: found no matching overload for '_+_' applied to '(int, string)'\n | variables.one + 'x'\n | ..............^",
+            "spec.validations[0].expression: Invalid value: \"object.x +\": compilation failed: ERROR: <input>:1:11: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}\n | object.x +\n | ..........^",
+            "spec.validations[1].expression: Invalid value: \"variables.one\": must evaluate to bool but got int",
+            "spec.validations[1].messageExpression: Invalid value: \"authorizer.path('/x')\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'authorizer' (in container '')\n | authorizer.path('/x')\n | ^",
+            "spec.validations[1].message: Invalid value: \"a\\nb\": must not contain line breaks",
+            "spec.validations[2].expression: Invalid value: \"variables.two\": compilation failed: ERROR: <input>:1:10: undefined field 'two'\n | variables.two\n | .........^",
+            "spec.validations[2].messageExpression: Invalid value: \"1\": must evaluate to string but got int",
+            "spec.validations[2].reason: Unsupported value: \"Unauthorized\": supported values: \"Forbidden\", \"Invalid\", \"RequestEntityTooLarge\"",
+            "spec.auditAnnotations[0].valueExpression: Invalid value: \" 1 \": must evaluate to one of [string null_type] but got int",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn variables_that_nest_too_deeply_are_refused() {
+    let found = faults(|spec| {
+        let step = |index: usize| {
+            let before = index.checked_sub(1).map_or("1".to_owned(), |index| format!("variables.v{index}"));
+            json!({"name": format!("v{index}"), "expression": format!("{before}{}", " + 1".repeat(60))})
+        };
+        spec["variables"] = (0..12).map(step).collect();
+    })
+    .await;
+    assert!(
+        found[0].starts_with("spec.variables[9].expression: Invalid value: "),
+        "{found:?}"
+    );
+    assert!(found[0].ends_with("at most 600 are allowed"), "{found:?}");
+}
