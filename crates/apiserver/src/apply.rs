@@ -16,7 +16,7 @@ mod shapes;
 
 pub(crate) use items::repeated_item;
 pub(crate) use manage::{Manager, Operation, apply, update};
-pub(crate) use overlay::overlay;
+pub(crate) use overlay::{mistyped, overlay};
 pub(crate) use shapes::Shapes;
 
 /// Whether an object says who manages it.

@@ -6,6 +6,6 @@ mod merge;
 mod strategic;
 
 pub(crate) use depth::check as check_depth;
-pub(crate) use json::apply as json;
+pub(crate) use json::{MAX_OPERATIONS, apply as json, operate_all};
 pub(crate) use merge::apply as merge;
 pub(crate) use strategic::apply as strategic;

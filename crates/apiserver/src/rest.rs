@@ -63,6 +63,8 @@ pub(crate) struct Context {
     pub(crate) applying: bool,
     /// The object whose deletion was admitted before its turn, and the revision that it had.
     pub(crate) reviewed: Option<(Arc<str>, u64)>,
+    /// Set once policies were asked about what the request takes, where that is not an object of its kind.
+    pub(crate) is_admitted: bool,
 }
 
 /// Answers a request. All that need not wait is done at once: what is kept while an answer is waited for is small.
@@ -173,6 +175,7 @@ fn begin(
         warnings: Vec::new(),
         applying: false,
         reviewed: None,
+        is_admitted: false,
     };
     if let Some(warning) = context
         .kind

@@ -3,10 +3,10 @@
 
 use crate::admission::{self, Change, Operation, Request, Verdict};
 use crate::auth::rules::Attributes;
-use crate::auth::{Identity, escalation};
+use crate::auth::{Identity, escalation, param_access};
 use crate::crd::{self, CustomVersion, lifecycle, structural};
 use crate::kinds::{Kind, Registry, Subresource};
-use crate::policy::Policies;
+use crate::policy::{self, Policies};
 use crate::rest::{Context, metadata_mut, stamp};
 use crate::schema;
 use crate::server::Shared;
@@ -175,6 +175,7 @@ impl Context {
             old,
         };
         escalation::check(&self.shared, &self.identity, &write)?;
+        param_access::check(&self.shared, &self.identity, admission.kind, new, old)?;
         let mut verdict = Verdict::default();
         let reviewed = self.admission(admission, |context, request| {
             admission::review(context, request, new, old, &mut verdict)
@@ -198,6 +199,38 @@ impl Context {
         });
         self.warnings.append(&mut verdict.warnings);
         reviewed
+    }
+
+    /// Admission of what a subresource takes, where that is an object of a type of its own: apiVersion and kind. What
+    /// follows from it is not admitted again.
+    pub(crate) fn admit_part(
+        &mut self,
+        operation: Operation,
+        object_type: (&'static str, &'static str),
+        object: &mut Value,
+        old: Option<&Value>,
+        dry_run: bool,
+    ) -> Result<(), Status> {
+        let kind = self.stored_kind.clone();
+        let name = self.info.name.clone();
+        let admission = Admission {
+            operation,
+            kind: &kind,
+            name: &name,
+            dry_run,
+        };
+        let mut verdict = Verdict::default();
+        let admitted = self.admission(&admission, |context, request| {
+            let request = &Request {
+                object_type: Some(object_type),
+                ..*request
+            };
+            policy::mutate(context, request, object, old, |_| Ok(()))?;
+            policy::validate(context, request, object, old, &mut verdict)
+        });
+        self.warnings.append(&mut verdict.warnings);
+        self.is_admitted = true;
+        admitted
     }
 
     /// The options of a request, as admission shows them.
@@ -286,6 +319,7 @@ impl Context {
             asked: &self.kind,
             object_type: None,
             dry_run: admission.dry_run,
+            is_admitted: self.is_admitted,
             options: &options,
         };
         ask(&context, &request)

@@ -11,6 +11,7 @@ mod durable;
 mod embed;
 mod eviction;
 mod hostile;
+mod mutations;
 mod nodes;
 mod policies;
 mod privileges;

@@ -135,6 +135,7 @@ impl Context {
             warnings: Vec::new(),
             applying: false,
             reviewed: None,
+            is_admitted: false,
         }
     }
 }

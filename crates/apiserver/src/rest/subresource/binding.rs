@@ -1,5 +1,6 @@
 //! Binding a pod to a node: what schedulers do.
 
+use crate::admission::Operation;
 use crate::fields::object_mut;
 use crate::rest::body::{parse, settle_type};
 use crate::rest::metadata::{is_deleting, metadata_mut, text};
@@ -21,6 +22,8 @@ impl Context {
         }
         self.settle_name(&mut binding)?;
         self.settle_namespace(&mut binding)?;
+        let of = ("v1", "Binding");
+        self.admit_part(Operation::Create, of, &mut binding, None, dry_run)?;
         let shared = self.shared.clone();
         let ((), revision) = shared
             .store

@@ -1,6 +1,7 @@
 //! Eviction: a deletion that disruption budgets may refuse.
 
 use crate::Body;
+use crate::admission::Operation;
 use crate::kinds::Kind;
 use crate::rest::body::{parse, settle_type};
 use crate::rest::delete::DeleteOptions;
@@ -49,6 +50,9 @@ impl Context {
         if options.is_object() {
             wanted.merge_body(options)?;
         }
+        // UPSTREAM: an eviction is admitted as what it is, not as the deletion that it leads to.
+        let of = ("policy/v1", "Eviction");
+        self.admit_part(Operation::Create, of, &mut eviction, None, wanted.dry_run)?;
         let shared = self.shared.clone();
         let ((), revision) = shared
             .store

@@ -1,6 +1,7 @@
 //! TokenRequest: a token for a service account, perhaps bound to a pod, a secret or a node.
 
 use crate::Body;
+use crate::admission::Operation;
 use crate::auth::tokens::{Bound, Grant};
 use crate::kinds;
 use crate::rest::body::{parse, settle_type};
@@ -24,6 +25,8 @@ impl Context {
         let mut request = parse(&self.headers, &self.body, "TokenRequest")?;
         settle_type(&mut request, "authentication.k8s.io/v1", "TokenRequest")?;
         self.check_node(&request)?;
+        let of = ("authentication.k8s.io/v1", "TokenRequest");
+        self.admit_part(Operation::Create, of, &mut request, None, false)?;
         let spec = request["spec"].clone();
         let seconds = spec["expirationSeconds"]
             .as_i64()
