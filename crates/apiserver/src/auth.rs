@@ -5,6 +5,7 @@ pub(crate) mod bootstrap_tokens;
 pub(crate) mod escalation;
 pub(crate) mod impersonate;
 pub(crate) mod nodes;
+pub(crate) mod param_access;
 pub(crate) mod rbac;
 pub(crate) mod rules;
 pub(crate) mod tokens;

@@ -35,6 +35,7 @@ fn created(sent: Value, answer: &Value) -> Value {
         subresource: None,
         asked: kind,
         object_type: None,
+        is_admitted: false,
         dry_run: true,
         options: &Value::Null,
     };
@@ -156,6 +157,7 @@ fn updated(case: &Value) -> Result<Value, Vec<String>> {
         subresource,
         asked: kind,
         object_type: None,
+        is_admitted: false,
         dry_run: true,
         options: &Value::Null,
     };

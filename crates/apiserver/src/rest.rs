@@ -69,6 +69,8 @@ pub(crate) struct Context {
     pub(crate) converted: Option<Option<Arc<Stored>>>,
     /// What is needed to speak another protocol on the connection, where it can be done.
     pub(crate) upgrade: Option<crate::serve::Upgrade>,
+    /// Set once policies were asked about what the request takes, where that is not an object of its kind.
+    pub(crate) is_admitted: bool,
 }
 
 /// Answers a request. All that need not wait is done at once: what is kept while an answer is waited for is small.
@@ -157,7 +159,7 @@ fn begin(
         }
         return discovery::answer(shared, &registry, &info, &parts.headers).map(Begun::Answered);
     }
-    if shared.serves_usage && usage::is_served(&info.group) {
+    if shared.serves.usage && usage::is_served(&info.group) {
         return usage::answer(shared, &registry, &info).map(Begun::Answered);
     }
     let Some(kind) = served else {
@@ -194,6 +196,7 @@ fn begin(
         reviewed: None,
         converted: None,
         upgrade,
+        is_admitted: false,
     };
     if let Some(warning) = context
         .kind

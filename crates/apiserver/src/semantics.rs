@@ -1,12 +1,12 @@
 //! Where the generic machinery asks what it must know about a kind: types, defaults, strategy, validation,
 //! admission, tables. Everything here forwards; the knowledge is in the modules it names.
 
-use crate::admission::{self, Change, Operation, Request, Verdict};
+use crate::admission::{self, Change, Operation, Plugin, Request, Verdict};
 use crate::auth::rules::Attributes;
-use crate::auth::{Identity, escalation};
+use crate::auth::{Identity, escalation, param_access};
 use crate::crd::{self, CustomVersion, lifecycle, objects, structural};
 use crate::kinds::{Kind, Registry, Subresource};
-use crate::policy::Policies;
+use crate::policy::{self, Policies};
 use crate::rest::{Context, metadata_mut, stamp};
 use crate::schema;
 use crate::server::Shared;
@@ -125,6 +125,15 @@ pub(crate) struct Admission<'a> {
     pub(crate) dry_run: bool,
 }
 
+/// What a subresource takes, where that is an object of a type of its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) operation: Operation,
+    /// apiVersion and kind.
+    pub(crate) object_type: (&'static str, &'static str),
+    pub(crate) dry_run: bool,
+}
+
 impl Context {
     /// Mutating admission, before the kind's strategy.
     pub(crate) fn mutate(
@@ -199,6 +208,7 @@ impl Context {
             old,
         };
         escalation::check(&self.shared, &self.identity, &write)?;
+        param_access::check(&self.shared, &self.identity, admission.kind, new, old)?;
         let mut verdict = Verdict::default();
         let reviewed = self.admission(admission, |context, request| {
             admission::review(context, request, new, old, &mut verdict)
@@ -222,6 +232,71 @@ impl Context {
         });
         self.warnings.append(&mut verdict.warnings);
         reviewed
+    }
+
+    /// Policies may change what a subresource takes, where that is an object of a type of its own: apiVersion and kind.
+    /// What follows from it is not admitted again.
+    pub(crate) fn mutate_part(
+        &mut self,
+        part: Part,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        let admitted = self.admission_of(part, |context, request| {
+            match context
+                .settings
+                .plugins
+                .has(Plugin::MutatingAdmissionPolicy)
+            {
+                true => policy::mutate(context, request, object, old, |_| Ok(())),
+                false => Ok(()),
+            }
+        });
+        self.is_admitted = true;
+        admitted
+    }
+
+    /// And may refuse it.
+    pub(crate) fn validate_part(
+        &mut self,
+        part: Part,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        let mut verdict = Verdict::default();
+        let admitted = self.admission_of(part, |context, request| {
+            match context
+                .settings
+                .plugins
+                .has(Plugin::ValidatingAdmissionPolicy)
+            {
+                true => policy::validate(context, request, object, old, &mut verdict),
+                false => Ok(()),
+            }
+        });
+        self.warnings.append(&mut verdict.warnings);
+        admitted
+    }
+
+    fn admission_of(
+        &self,
+        part: Part,
+        admit: impl FnOnce(&admission::Context<'_>, &Request<'_>) -> Result<(), Status>,
+    ) -> Result<(), Status> {
+        let admission = Admission {
+            operation: part.operation,
+            kind: &self.stored_kind,
+            name: &self.info.name,
+            dry_run: part.dry_run,
+        };
+        self.admission(&admission, |context, request| {
+            let request = Request {
+                object_type: Some(part.object_type),
+                is_admitted: false,
+                ..*request
+            };
+            admit(context, &request)
+        })
     }
 
     /// The options of a request, as admission shows them. UPSTREAM: a patch is a create or an update there.
@@ -300,6 +375,7 @@ impl Context {
             asked: &self.kind,
             object_type: None,
             dry_run: admission.dry_run,
+            is_admitted: self.is_admitted,
             options: &options,
         };
         ask(&context, &request)

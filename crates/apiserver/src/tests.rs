@@ -16,6 +16,7 @@ mod eviction;
 mod foreign;
 mod full_disk;
 mod hostile;
+mod mutations;
 mod nodes;
 mod policies;
 mod privileges;

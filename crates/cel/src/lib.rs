@@ -10,6 +10,7 @@
 //! Everything is bounded, for expressions come from users: the text, nesting, nodes, the size of compiled patterns,
 //! and the cost of an evaluation. Nothing in here does IO or knows an API server.
 
+pub mod admission;
 mod ast;
 mod authorizer;
 mod call;

@@ -53,11 +53,7 @@ pub static ALL: [Descriptor; 52] = [
     crate::pool_status_request::DESCRIPTOR,
     crate::device_taint_eviction::DESCRIPTOR,
     crate::legacy_token_cleaner::DESCRIPTOR,
-    Descriptor::named(
-        "validatingadmissionpolicy-status-controller",
-        "",
-        "validatingadmissionpolicy-status-controller",
-    ),
+    crate::validating_admission_policy_status::DESCRIPTOR,
     crate::taint_eviction::DESCRIPTOR,
     crate::service_cidr::DESCRIPTOR,
     crate::storage_version_migrator::DESCRIPTOR,

@@ -62,6 +62,7 @@ pub mod token_cleaner;
 pub mod ttl;
 pub mod ttl_after_finished;
 pub mod vac_protection;
+pub mod validating_admission_policy_status;
 pub mod volume_expander;
 pub mod workload;
 

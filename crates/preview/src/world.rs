@@ -32,7 +32,10 @@ impl World {
             // Nobody asks who wrote which field, and keeping account costs a third of a write.
             track_fields: false,
             // Autoscalers read what pods are assumed to use.
-            serves_usage: true,
+            serves: apiserver::Extra {
+                usage: true,
+                ..apiserver::Extra::default()
+            },
             ..ServerOptions::in_memory(clock.clone(), rng.fork())
         };
         let server = ApiServer::open(options)

@@ -41,6 +41,7 @@ mod storage_class;
 mod storage_version;
 mod storage_version_migration;
 mod strategy;
+mod validating_admission_policy;
 mod volume_attachment;
 mod volume_attributes_class;
 
@@ -138,6 +139,9 @@ pub use storage_version::{ServerStorageVersion, StorageVersion, StorageVersionSt
 pub use storage_version_migration::{
     MIGRATION_FAILED, MIGRATION_RUNNING, MIGRATION_SUCCEEDED, MigratedResource,
     StorageVersionMigration, StorageVersionMigrationSpec, StorageVersionMigrationStatus,
+};
+pub use validating_admission_policy::{
+    ExpressionWarning, ParamKind, ResourceRule, ValidatingAdmissionPolicy, Validation, Variable,
 };
 pub use volume_attachment::{
     AttachmentError, AttachmentSource, AttachmentSpec, AttachmentStatus, CsiDriver, CsiDriverSpec,

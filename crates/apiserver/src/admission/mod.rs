@@ -106,6 +106,8 @@ pub struct Request<'a> {
     /// What the object is where it is not of that kind, as with `scale`: apiVersion and kind.
     pub object_type: Option<(&'static str, &'static str)>,
     pub dry_run: bool,
+    /// Whether policies have been asked already, about what this request follows from.
+    pub is_admitted: bool,
     /// `CreateOptions` and its like, as far as anybody looks at them.
     pub options: &'a Value,
 }

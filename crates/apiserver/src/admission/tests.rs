@@ -53,6 +53,7 @@ impl Case {
             subresource,
             asked: kind,
             object_type: None,
+            is_admitted: false,
             dry_run: false,
             options: &Value::Null,
         };

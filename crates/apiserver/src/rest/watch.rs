@@ -143,6 +143,7 @@ impl Context {
             reviewed: None,
             converted: None,
             upgrade: None,
+            is_admitted: false,
         }
     }
 }

@@ -158,10 +158,10 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
             webhooks::configuration(errors, root);
         }
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
-            policies::validating(errors, root)
+            policies::validating(errors, root, None)
         }
         ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => {
-            policies::mutating(errors, root)
+            policies::mutating(errors, root, None)
         }
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
             policies::validating_binding(errors, root)
@@ -229,6 +229,12 @@ fn check_update(errors: &mut Errors, kind: &Kind, root: &Place<'_>, old: &Value)
         ("scheduling.k8s.io", "Workload") => pod_groups::workload_update(errors, root, old),
         ("scheduling.k8s.io", "PriorityClass") => groups::priority_class_update(errors, root, old),
         ("node.k8s.io", "RuntimeClass") => groups::runtime_class(errors, root, Some(old)),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
+            policies::validating(errors, root, Some(old))
+        }
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => {
+            policies::mutating(errors, root, Some(old))
+        }
         _ => check_create(errors, kind, root),
     }
 }
