@@ -15,7 +15,7 @@ mod shapes;
 mod typed;
 
 pub(crate) use manage::{Manager, Operation, apply, update};
-pub(crate) use overlay::{mistyped, overlay};
+pub(crate) use overlay::overlay;
 pub(crate) use shapes::Shapes;
 pub(crate) use typed::faults;
 

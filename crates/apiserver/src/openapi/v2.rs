@@ -4,7 +4,7 @@
 
 use super::schemas::{Schemas, Words};
 use crate::proto::wire::Writer;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The document as JSON.
 pub(super) fn document(schemas: &Schemas<'_>, words: &Words<'_>) -> String {

@@ -81,16 +81,8 @@ fn apply_configuration(
             "error applying patch: failed to convert patch object to typed object: {why}"
         ))
     };
-    if let Some(mistyped) = apply::mistyped(kind, &config) {
-        return Err(untyped(mistyped));
-    }
-    let (_, unknown) =
-        semantics::decode(kind, config.clone()).map_err(|status| untyped(status.message))?;
-    if let Some(field) = unknown.first() {
-        return Err(untyped(format!(".{field}: field not declared in schema")));
-    }
-    if let Some(repeated) = apply::repeated_item(kind, &config) {
-        return Err(untyped(repeated));
+    if let Some(faults) = apply::faults(kind, &config) {
+        return Err(untyped(faults));
     }
     let mut changed = object.clone();
     apply::overlay(kind, &mut changed, &config)

@@ -240,7 +240,7 @@ impl Context {
             let value = self.requested(old.clone()).await?.working(&kind);
             // UPSTREAM: the plugins of the server come first.
             self.review_before(key, options)?;
-            in_time(self.call_both(&attributes, Value::Null, Some(&value))).await?;
+            in_time(self.call_both(&attributes, Value::Null, Some(&value), None)).await?;
             let written = shared.store.write(|transaction| {
                 let current = transaction.get(&kind, key);
                 match current.is_some_and(|current| current.revision == old.revision) {
@@ -284,7 +284,7 @@ impl Context {
         if let Some((api_version, kind)) = shown_as {
             attributes = attributes.shown_as(api_version, kind);
         }
-        Box::pin(in_time(self.call_both(&attributes, object, part))).await
+        Box::pin(in_time(self.call_both(&attributes, object, None, part))).await
     }
 
     /// All webhooks, one kind after the other, for an object with nothing but policies to be asked in between.
@@ -292,15 +292,16 @@ impl Context {
         &mut self,
         attributes: &Attributes,
         mut object: Value,
+        old: Option<&Value>,
         part: Option<Part>,
     ) -> Result<Value, Status> {
-        self.call_mutating(attributes, &mut object, None, |_, _| Ok(()))
+        self.call_mutating(attributes, &mut object, old, |_, _| Ok(()))
             .await?;
         if let Some(part) = part {
             self.validate_part(part, &object, None)?;
         }
         let shown = (!object.is_null()).then_some(&object);
-        self.call_validating(attributes, shown, None).await?;
+        self.call_validating(attributes, shown, old).await?;
         Ok(object)
     }
 
