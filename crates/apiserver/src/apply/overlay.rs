@@ -58,9 +58,11 @@ fn find_mistyped(place: Place<'_>, value: &Value, path: &str) -> Option<String> 
             let of = if value.is_string() { "string" } else { "bool" };
             wrong("numeric (int or float)", of.to_owned())
         }
-        (Some(Scalar::Text), Value::Number(_) | Value::Bool(_)) => {
-            wrong("string", value.to_string())
-        }
+        // UPSTREAM: Go's own form of the value.
+        (Some(Scalar::Text), Value::Number(_) | Value::Bool(_)) => wrong(
+            "string",
+            format!("&value.valueUnstructured{{Value:{value}}}"),
+        ),
         (Some(Scalar::Flag), Value::Number(_)) => wrong("boolean", value.to_string()),
         (Some(Scalar::Flag), Value::String(text)) => wrong("boolean", text.clone()),
         (_, Value::Object(members)) => members.iter().find_map(|(name, member)| {
