@@ -10,7 +10,7 @@ use crate::types::Type;
 const VARIABLES: &str = "kubernetes.variables";
 
 /// What expressions may speak of beyond the request and its object.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     pub params: bool,
     pub authorizer: bool,

@@ -4,7 +4,8 @@
 //! [`mutate`] runs on the defaulted object and [`allocate`] once webhooks have changed it, both before its strategy;
 //! [`review`] runs after validation, as upstream orders them, and [`charge`] within the write, so that it sees the very state that the write
 //! will change; what it wants written beside the object (quota usage, IP addresses) comes back as
-//! [`Change`]s for the same transaction. All read the cluster through [`Cluster`].
+//! [`Change`]s for the same transaction. All read the cluster through [`Cluster`]. Policies that users write come last in
+//! [`mutate`] and in [`review`]: see `policy`.
 
 mod allocation;
 mod certificates;

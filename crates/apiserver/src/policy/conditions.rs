@@ -1,17 +1,16 @@
 //! Match conditions: whether a policy or a webhook has anything to say about a request.
 //!
 //! Mirrors `apiserver/pkg/admission/plugin/webhook/matchconditions`. Compile a list once with [`Conditions::read`], and
-//! ask for every request; webhooks have no parameters and no variables.
+//! ask for every request; webhooks have no parameters and no variables: `Compiler::default()`.
 
 use cel::{Type, Value as CelValue};
 use serde_json::Value;
 
 use super::criteria::Target;
+use super::expression::{CONDITIONS_BUDGET, Compiler, Expression, Facts, Input, Scope, Variables};
 use super::view::{Authorizer, View};
 use crate::admission::{Context, Request};
 use crate::kinds::Kind;
-
-use super::expression::{CONDITIONS_BUDGET, Expression, Facts, Input, Scope, Variables};
 
 /// The compiled `matchConditions` of a policy or a webhook.
 #[derive(Debug)]
@@ -36,7 +35,7 @@ impl Conditions {
     pub(crate) fn read(
         list: &Value,
         params: bool,
-        variables: Option<&Variables>,
+        compiler: &mut Compiler,
         ignores_errors: bool,
     ) -> Conditions {
         let scope = Scope {
@@ -47,7 +46,7 @@ impl Conditions {
         let list = list.as_array().into_iter().flatten();
         let list = list.map(|condition| {
             let text = |member: &str| condition[member].as_str().unwrap_or_default();
-            let expression = Expression::new(text("expression"), scope, variables, &[Type::Bool]);
+            let expression = compiler.expression(text("expression"), scope, &[Type::Bool]);
             (text("name").to_owned(), expression)
         });
         Conditions {
@@ -125,7 +124,9 @@ mod tests {
         let list: Vec<Value> = list
             .map(|(index, text)| json!({"name": format!("c{index}"), "expression": text}))
             .collect();
-        let conditions = Conditions::read(&Value::Array(list), false, None, ignores_errors);
+        let mut compiler = Compiler::default();
+        let list = Value::Array(list);
+        let conditions = Conditions::read(&list, false, &mut compiler, ignores_errors);
         let object = json!({"metadata": {"name": "a"}});
         let facts = Facts {
             object: &object,

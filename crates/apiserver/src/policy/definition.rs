@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::conditions::Conditions;
 use super::criteria::{Criteria, selector, selects};
-use super::expression::{Scope, Variables};
+use super::expression::{Compiler, Scope, Variables};
 use super::source::Binding;
 use super::view::at_version;
 use crate::admission::Cluster;
@@ -27,7 +27,8 @@ pub(super) struct Definition {
 }
 
 impl Definition {
-    pub(super) fn read(policy: &Value) -> Definition {
+    /// Variables and conditions of a policy; the variables are the compiler's until everything is compiled.
+    pub(super) fn read(policy: &Value, compiler: &mut Compiler) -> Definition {
         let spec = &policy["spec"];
         let param_kind = &spec["paramKind"];
         let param_kind = param_kind.is_object().then(|| {
@@ -40,19 +41,19 @@ impl Definition {
             patches: false,
         };
         let ignores_errors = spec["failurePolicy"] == "Ignore";
-        let variables = Variables::read(&spec["variables"], scope);
-        let conditions = Conditions::read(
-            &spec["matchConditions"],
-            scope.params,
-            Some(&variables),
-            ignores_errors,
-        );
+        for variable in spec["variables"].as_array().into_iter().flatten() {
+            // What is wrong with one is said when it is used.
+            let (name, expression) = (text(variable, "name"), text(variable, "expression"));
+            let _ = compiler.declare(name, expression, scope);
+        }
+        let conditions = &spec["matchConditions"];
+        let conditions = Conditions::read(conditions, scope.params, compiler, ignores_errors);
         Definition {
             name: text(policy, "metadata.name").to_owned(),
             criteria: Criteria::of_policy(&spec["matchConstraints"]),
             param_kind,
             ignores_errors,
-            variables,
+            variables: Variables::default(),
             conditions,
         }
     }

@@ -20,14 +20,12 @@ const OUT_OF_BUDGET: &str =
 /// How deep an expression may nest together with the variables that it uses: variables can use one another, and
 /// each level takes its part of the stack.
 const DEPTH_MAX: usize = 600;
-/// Variables that expressions share, in their order: each may use those before it.
+/// Variables that expressions share.
 #[derive(Debug, Default)]
-pub(crate) struct Variables(Vec<Variable>);
+pub(crate) struct Variables(BTreeMap<Arc<str>, Variable>);
 
 #[derive(Debug)]
 struct Variable {
-    name: Arc<str>,
-    of: Type,
     /// How deep it nests, with what it uses.
     depth: usize,
     program: Result<Program, String>,
@@ -59,21 +57,6 @@ impl std::fmt::Display for OutOfBudget {
 }
 
 impl Expression {
-    pub(crate) fn new(
-        text: &str,
-        scope: Scope,
-        variables: Option<&Variables>,
-        returns: &[Type],
-    ) -> Expression {
-        let compiled = compile(text, scope, variables, returns);
-        Expression {
-            text: text.to_owned(),
-            program: compiled
-                .map(|(program, _)| program)
-                .map_err(|error| error.detail),
-        }
-    }
-
     /// Why it does not compile.
     pub(crate) fn error(&self) -> Option<&str> {
         self.program.as_ref().err().map(String::as_str)
@@ -99,83 +82,124 @@ impl Expression {
     }
 }
 
-/// Compiles an expression that must be of one of the types given; none stands for any.
-pub(crate) fn compile(
-    text: &str,
-    scope: Scope,
-    variables: Option<&Variables>,
-    returns: &[Type],
-) -> Result<(Program, usize), CompileError> {
-    let invalid = |detail: String| CompileError {
-        detail,
-        internal: false,
-    };
-    let env = environment(scope, variables);
-    let checked = cel::compile(text, &env)
-        .map_err(|issues| invalid(format!("compilation failed: {issues}")))?;
-    let output = checked.output();
-    if !returns.is_empty() && !returns.contains(output) {
-        let names: Vec<String> = returns.iter().map(go_name).collect();
-        let expected = match &*names {
-            [one] => one.clone(),
-            several => format!("one of [{}]", several.join(" ")),
-        };
-        let found = go_name(output);
-        return Err(invalid(format!(
-            "must evaluate to {expected} but got {found}"
-        )));
-    }
-    let used = cel::selected_fields(&checked, "variables");
-    let below = variables.iter().flat_map(|variables| &variables.0);
-    let below = below.filter(|variable| used.contains(&variable.name));
-    let depth = cel::depth(&checked) + below.map(|variable| variable.depth).max().unwrap_or(0);
-    if depth > DEPTH_MAX {
-        return Err(invalid(format!(
-            "the expression and the variables that it uses nest {depth} levels deep, at most {DEPTH_MAX} are allowed"
-        )));
-    }
-    let program = Program::new(checked).map_err(|why| CompileError {
-        detail: format!("program instantiation failed: {why}"),
-        internal: true,
-    })?;
-    Ok((program, depth))
+/// Compiles the expressions of one policy, or of anything else that has some. Declarations are made once for each scope:
+/// there can be many variables and many expressions.
+#[derive(Debug, Default)]
+pub(crate) struct Compiler {
+    variables: Option<Variables>,
+    environments: Vec<(Scope, Env)>,
 }
 
-impl Variables {
-    /// Compiles one more variable, which those after it may use even if it is wrong.
+impl Compiler {
+    /// For expressions that may use variables, of which there are none yet.
+    pub(crate) fn with_variables() -> Compiler {
+        Compiler {
+            variables: Some(Variables::default()),
+            environments: Vec::new(),
+        }
+    }
+
+    /// Compiles one more variable, which those after it may use even if it is wrong. The last of a name counts.
     pub(crate) fn declare(
         &mut self,
         name: &str,
         text: &str,
         scope: Scope,
     ) -> Result<(), CompileError> {
-        let compiled = compile(text, scope, Some(self), &[]);
+        let compiled = self.compile(text, scope, &[]);
         let of = compiled
             .as_ref()
             .map_or(Type::Dyn, |(program, _)| program.checked().output().clone());
+        for (_, env) in &mut self.environments {
+            cel::admission::declare_variable(env, name, &of);
+        }
         let (program, depth, error) = match compiled {
             Ok((program, depth)) => (Ok(program), depth, None),
             Err(error) => (Err(error.detail.clone()), 0, Some(error)),
         };
-        // The last of a name counts.
-        self.0.retain(|variable| &*variable.name != name);
-        self.0.push(Variable {
-            name: name.into(),
-            of,
-            depth,
-            program,
-        });
+        let variable = Variable { depth, program };
+        let variables = self.variables.get_or_insert_default();
+        variables.0.insert(name.into(), variable);
         error.map_or(Ok(()), Err)
     }
 
-    /// The variables of a policy, each with what is wrong with it kept until it is used.
-    pub(crate) fn read(list: &Value, scope: Scope) -> Variables {
-        let mut variables = Variables::default();
-        for variable in list.as_array().into_iter().flatten() {
-            let text = |member: &str| variable[member].as_str().unwrap_or_default();
-            let _ = variables.declare(text("name"), text("expression"), scope);
+    /// Compiles an expression that must be of one of the types given; none stands for any. It comes with how deep it
+    /// nests.
+    pub(crate) fn compile(
+        &mut self,
+        text: &str,
+        scope: Scope,
+        returns: &[Type],
+    ) -> Result<(Program, usize), CompileError> {
+        let invalid = |detail: String| CompileError {
+            detail,
+            internal: false,
+        };
+        let at = self.environment(scope);
+        let env = &self.environments[at].1;
+        let checked = cel::compile(text, env)
+            .map_err(|issues| invalid(format!("compilation failed: {issues}")))?;
+        let output = checked.output();
+        if !returns.is_empty() && !returns.contains(output) {
+            let names: Vec<String> = returns.iter().map(go_name).collect();
+            let expected = match &*names {
+                [one] => one.clone(),
+                several => format!("one of [{}]", several.join(" ")),
+            };
+            let found = go_name(output);
+            return Err(invalid(format!(
+                "must evaluate to {expected} but got {found}"
+            )));
         }
-        variables
+        let used = cel::selected_fields(&checked, "variables");
+        let known = |name: &Arc<str>| self.variables.as_ref()?.0.get(name);
+        let below = used.iter().filter_map(known);
+        let depth = cel::depth(&checked) + below.map(|variable| variable.depth).max().unwrap_or(0);
+        if depth > DEPTH_MAX {
+            return Err(invalid(format!(
+                "the expression and the variables that it uses nest {depth} levels deep, at most {DEPTH_MAX} are allowed"
+            )));
+        }
+        let program = Program::new(checked).map_err(|why| CompileError {
+            detail: format!("program instantiation failed: {why}"),
+            internal: true,
+        })?;
+        Ok((program, depth))
+    }
+
+    /// An expression that fails when it is evaluated, if it does not compile.
+    pub(crate) fn expression(&mut self, text: &str, scope: Scope, returns: &[Type]) -> Expression {
+        let compiled = self.compile(text, scope, returns);
+        Expression {
+            text: text.to_owned(),
+            program: compiled
+                .map(|(program, _)| program)
+                .map_err(|error| error.detail),
+        }
+    }
+
+    /// The variables that were declared.
+    pub(crate) fn finish(self) -> Variables {
+        self.variables.unwrap_or_default()
+    }
+
+    /// The place of the declarations for a scope.
+    fn environment(&mut self, scope: Scope) -> usize {
+        let mut known = self.environments.iter();
+        if let Some(at) = known.position(|(known, _)| *known == scope) {
+            return at;
+        }
+        let mut env = cel::admission::environment(scope, &Types::default());
+        if let Some(variables) = &self.variables {
+            cel::admission::allow_variables(&mut env);
+            for (name, variable) in &variables.0 {
+                let program = variable.program.as_ref();
+                let of = program.map_or(&Type::Dyn, |program| program.checked().output());
+                cel::admission::declare_variable(&mut env, name, of);
+            }
+        }
+        self.environments.push((scope, env));
+        self.environments.len() - 1
     }
 }
 
@@ -194,17 +218,6 @@ fn go_name(of: &Type) -> String {
         Type::Type(Some(inner)) => of_params(&[inner]),
         other => other.runtime_name().to_owned(),
     }
-}
-
-fn environment(scope: Scope, variables: Option<&Variables>) -> Env {
-    let mut env = cel::admission::environment(scope, &Types::default());
-    if let Some(variables) = variables {
-        cel::admission::allow_variables(&mut env);
-        for variable in &variables.0 {
-            cel::admission::declare_variable(&mut env, &variable.name, &variable.of);
-        }
-    }
-    env
 }
 
 /// What expressions are evaluated on. Variables are computed when they are first used, and once.
@@ -238,8 +251,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    fn compute(&self, variable: &'a Variable) -> Evaluated<'a> {
-        let name = &variable.name;
+    fn compute(&self, name: &str, variable: &Variable) -> Evaluated<'a> {
         let program = variable.program.as_ref().map_err(|why| {
             Fault::new(format!(
                 "composited variable {name:?} fails to compile: {why}"
@@ -282,14 +294,13 @@ impl<'a> Activation<'a> for Input<'a> {
         if variable != "variables" {
             return None;
         }
-        let known = &self.variables?.0;
-        let variable = known.iter().find(|known| &*known.name == field)?;
+        let (name, variable) = self.variables?.0.get_key_value(field)?;
         if let Some(computed) = self.computed.borrow().get(field) {
             return Some(computed.clone());
         }
-        let computed = self.compute(variable);
+        let computed = self.compute(name, variable);
         let mut held = self.computed.borrow_mut();
-        held.insert(variable.name.clone(), computed.clone());
+        held.insert(name.clone(), computed.clone());
         Some(computed)
     }
 

@@ -1,9 +1,12 @@
 //! Admission policies: rules in CEL that cluster administrators write about requests.
 //!
-//! Mirrors `apiserver/pkg/admission/plugin/policy` and `plugin/cel`. [`source`] keeps the policies that have bindings,
-//! compiled once per generation. For each request, [`criteria`] tells which are about it, [`definition`] finds their
-//! parameters, [`conditions`] may say that they have nothing to say, and [`validating`] or [`mutating`] evaluates them.
-//! Everything is evaluated outside of the store's writes, and within the budgets of [`expression`].
+//! Mirrors `apiserver/pkg/admission/plugin/policy` and `plugin/cel`. `source` keeps the policies that have bindings,
+//! compiled once per generation. For each request, `criteria` tells which are about it, `definition` finds their
+//! parameters, `view` shows the request at the version that was matched, `conditions` may say that they have nothing to
+//! say, and `validating` or `mutating` (with `patches`) evaluates them, within the budgets of `expression`.
+//!
+//! That happens before a write has its turn, but for the few writes that are made within it: Services, scales, and what
+//! others have overtaken.
 //!
 //! Webhooks are matched by the same criteria and conditions.
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::conditions::Match;
 use super::definition::{Definition, params};
-use super::expression::{Facts, Input};
+use super::expression::{Compiler, Facts, Input};
 use super::patches::{Failure, Mutation};
 use super::source::{Binding, Bound};
 use super::view::{Authorizer, View, namespace_object, target};
@@ -44,14 +44,16 @@ pub(crate) struct Outcome {
 
 impl Policy {
     pub(super) fn compile(policy: &Value) -> Policy {
-        let definition = Definition::read(policy);
+        let mut compiler = Compiler::with_variables();
+        let mut definition = Definition::read(policy, &mut compiler);
         let spec = &policy["spec"];
         let mutations = spec["mutations"].as_array().into_iter().flatten();
         let scope = definition.scope();
+        let mutations = mutations.map(|mutation| Mutation::compile(mutation, scope, &mut compiler));
+        let mutations = mutations.collect();
+        definition.variables = compiler.finish();
         Policy {
-            mutations: mutations
-                .map(|mutation| Mutation::compile(mutation, scope, &definition.variables))
-                .collect(),
+            mutations,
             reinvoked: spec["reinvocationPolicy"] == "IfNeeded",
             definition,
         }

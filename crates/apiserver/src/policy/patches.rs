@@ -3,7 +3,7 @@
 use cel::{Type, Value as CelValue};
 use serde_json::{Value, json};
 
-use super::expression::{BUDGET, Expression, Input, Scope, Variables};
+use super::expression::{BUDGET, Compiler, Expression, Input, Scope};
 use crate::apply;
 use crate::fields::text;
 use crate::kinds::Kind;
@@ -27,7 +27,7 @@ pub(super) enum Failure {
 }
 
 impl Mutation {
-    pub(super) fn compile(mutation: &Value, scope: Scope, variables: &Variables) -> Mutation {
+    pub(super) fn compile(mutation: &Value, scope: Scope, compiler: &mut Compiler) -> Mutation {
         let patches_json = mutation["patchType"] == "JSONPatch";
         let (member, returns) = match patches_json {
             true => ("jsonPatch.expression", Type::list(Type::named("JSONPatch"))),
@@ -38,7 +38,7 @@ impl Mutation {
             ..scope
         };
         Mutation {
-            expression: Expression::new(text(mutation, member), scope, Some(variables), &[returns]),
+            expression: compiler.expression(text(mutation, member), scope, &[returns]),
             patches_json,
         }
     }

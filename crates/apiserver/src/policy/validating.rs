@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::conditions::Match;
 use super::definition::{Definition, params};
-use super::expression::{BUDGET, Expression, Facts, Input, Scope};
+use super::expression::{BUDGET, Compiler, Expression, Facts, Input, Scope};
 use super::source::{Binding, Bound};
 use super::view::{Authorizer, View, namespace_object, target};
 use crate::admission::{Context, Request, Verdict};
@@ -54,38 +54,36 @@ struct Judged {
 
 impl Policy {
     pub(super) fn compile(policy: &Value) -> Policy {
-        let definition = Definition::read(policy);
+        let mut compiler = Compiler::with_variables();
+        let mut definition = Definition::read(policy, &mut compiler);
         let scope = definition.scope();
         let without_authorizer = Scope {
             authorizer: false,
             ..scope
         };
-        let variables = Some(&definition.variables);
         let spec = &policy["spec"];
         let validations = spec["validations"].as_array().into_iter().flatten();
         let validations = validations.map(|validation| Validation {
-            expression: Expression::new(
-                text(validation, "expression"),
-                scope,
-                variables,
-                &[Type::Bool],
-            ),
+            expression: compiler.expression(text(validation, "expression"), scope, &[Type::Bool]),
             message: text(validation, "message").trim().to_owned(),
             message_expression: Some(text(validation, "messageExpression"))
                 .filter(|text| !text.is_empty())
-                .map(|text| Expression::new(text, without_authorizer, variables, &[Type::String])),
+                .map(|text| compiler.expression(text, without_authorizer, &[Type::String])),
             reason: reason(text(validation, "reason")),
         });
+        let validations = validations.collect();
         let annotations = spec["auditAnnotations"].as_array().into_iter().flatten();
         let annotations = annotations.map(|annotation| {
             let value = text(annotation, "valueExpression");
             let returns = [Type::String, Type::Null];
-            let expression = Expression::new(value, scope, variables, &returns);
+            let expression = compiler.expression(value, scope, &returns);
             (text(annotation, "key").to_owned(), expression)
         });
+        let annotations = annotations.collect();
+        definition.variables = compiler.finish();
         Policy {
-            validations: validations.collect(),
-            annotations: annotations.collect(),
+            validations,
+            annotations,
             definition,
         }
     }

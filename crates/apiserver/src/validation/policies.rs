@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::place::{Errors, Place};
 use super::selectors::label_selector;
 use super::webhooks::rule_with_operations;
-use crate::policy::expression::{Scope, Variables, compile};
+use crate::policy::expression::{Compiler, Scope};
 
 /// The most match conditions of a policy or a webhook.
 const CONDITIONS_MAX: usize = 64;
@@ -23,9 +23,12 @@ pub(super) fn validating(errors: &mut Errors, root: &Place<'_>, old: Option<&Val
     let spec = root.field("spec");
     shared(errors, &spec, old, &[]);
     let scope = scope(&spec);
-    let variables = variables(errors, &spec, scope);
     // UPSTREAM: without variables there is nothing of that name.
-    let variables = Some(&variables).filter(|_| !spec.field("variables").is_empty());
+    let mut compiler = match spec.field("variables").is_empty() {
+        true => Compiler::default(),
+        false => Compiler::with_variables(),
+    };
+    variables(errors, &spec, scope, &mut compiler);
     let (validations, annotations) = (spec.field("validations"), spec.field("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
         let why = "validations or auditAnnotations must contain at least one item";
@@ -34,7 +37,7 @@ pub(super) fn validating(errors: &mut Errors, root: &Place<'_>, old: Option<&Val
         return;
     }
     for validation in validations.items() {
-        self::validation(errors, &validation, scope, variables);
+        self::validation(errors, &validation, scope, &mut compiler);
     }
     if annotations.len() > ANNOTATIONS_MAX {
         let shown = annotations.items().map(|annotation| {
@@ -48,7 +51,7 @@ pub(super) fn validating(errors: &mut Errors, root: &Place<'_>, old: Option<&Val
     let name = root.value["metadata"]["name"].as_str().unwrap_or_default();
     let mut keys = BTreeSet::new();
     for annotation in annotations.items() {
-        audit_annotation(errors, &annotation, name, scope, variables);
+        audit_annotation(errors, &annotation, name, scope, &mut compiler);
         let key = annotation.field("key");
         if !keys.insert(key.text().to_owned()) {
             errors.duplicate(&key);
@@ -56,17 +59,12 @@ pub(super) fn validating(errors: &mut Errors, root: &Place<'_>, old: Option<&Val
     }
 }
 
-fn validation(
-    errors: &mut Errors,
-    validation: &Place<'_>,
-    scope: Scope,
-    variables: Option<&Variables>,
-) {
+fn validation(errors: &mut Errors, validation: &Place<'_>, scope: Scope, compiler: &mut Compiler) {
     let rule = validation.field("expression");
     if rule.text().trim().is_empty() {
         errors.required(&rule, "expression is not specified");
     } else {
-        expression(errors, &rule, rule.text(), scope, variables, &[Type::Bool]);
+        expression(errors, &rule, rule.text(), scope, compiler, &[Type::Bool]);
     }
     let computed = validation.field("messageExpression");
     if !computed.text().is_empty() && computed.text().trim().is_empty() {
@@ -77,7 +75,7 @@ fn validation(
             ..scope
         };
         let text = computed.text();
-        expression(errors, &computed, text, scope, variables, &[Type::String]);
+        expression(errors, &computed, text, scope, compiler, &[Type::String]);
     }
     let message = validation.field("message");
     if !message.text().is_empty() && message.text().trim().is_empty() {
@@ -96,7 +94,7 @@ fn audit_annotation(
     annotation: &Place<'_>,
     name: &str,
     scope: Scope,
-    variables: Option<&Variables>,
+    compiler: &mut Compiler,
 ) {
     let key = annotation.field("key");
     let qualified = format!("{name}/{}", key.text());
@@ -113,7 +111,7 @@ fn audit_annotation(
         errors.required(&value, &why);
     } else {
         let returns = [Type::String, Type::Null];
-        expression(errors, &value, trimmed, scope, variables, &returns);
+        expression(errors, &value, trimmed, scope, compiler, &returns);
     }
 }
 
@@ -122,13 +120,14 @@ pub(super) fn mutating(errors: &mut Errors, root: &Place<'_>, old: Option<&Value
     let spec = root.field("spec");
     shared(errors, &spec, old, &MUTATING_OPERATIONS);
     let scope = scope(&spec);
-    let variables = variables(errors, &spec, scope);
+    let mut compiler = Compiler::with_variables();
+    variables(errors, &spec, scope, &mut compiler);
     let mutations = spec.field("mutations");
     if mutations.is_empty() {
         errors.required(&mutations, "mutations must contain at least one item");
     }
     for mutation in mutations.items() {
-        self::mutation(errors, &mutation, scope, &variables);
+        self::mutation(errors, &mutation, scope, &mut compiler);
     }
     let again = spec.field("reinvocationPolicy");
     if again.text().is_empty() {
@@ -138,7 +137,7 @@ pub(super) fn mutating(errors: &mut Errors, root: &Place<'_>, old: Option<&Value
     }
 }
 
-fn mutation(errors: &mut Errors, mutation: &Place<'_>, scope: Scope, variables: &Variables) {
+fn mutation(errors: &mut Errors, mutation: &Place<'_>, scope: Scope, compiler: &mut Compiler) {
     let of = mutation.field("patchType");
     let (json_patch, config) = (
         mutation.field("jsonPatch"),
@@ -171,7 +170,7 @@ fn mutation(errors: &mut Errors, mutation: &Place<'_>, scope: Scope, variables: 
             };
             let shown = Value::from(trimmed);
             let place = text.showing(&shown);
-            expression(errors, &place, trimmed, scope, Some(variables), &[returns]);
+            expression(errors, &place, trimmed, scope, compiler, &[returns]);
         }
     }
     if other.0.is_set() {
@@ -277,6 +276,7 @@ pub(super) fn match_conditions(errors: &mut Errors, conditions: &Place<'_>, para
         authorizer: true,
         patches: false,
     };
+    let mut compiler = Compiler::default();
     let mut names = BTreeSet::new();
     for condition in conditions.items() {
         let text = condition.field("expression");
@@ -286,7 +286,7 @@ pub(super) fn match_conditions(errors: &mut Errors, conditions: &Place<'_>, para
         } else {
             let shown = Value::from(trimmed);
             let place = text.showing(&shown);
-            expression(errors, &place, trimmed, scope, None, &[Type::Bool]);
+            expression(errors, &place, trimmed, scope, &mut compiler, &[Type::Bool]);
         }
         let name = condition.field("name");
         errors.name(&name, syntax::validate_qualified_name);
@@ -304,8 +304,7 @@ fn scope(spec: &Place<'_>) -> Scope {
     }
 }
 
-fn variables(errors: &mut Errors, spec: &Place<'_>, scope: Scope) -> Variables {
-    let mut declared = Variables::default();
+fn variables(errors: &mut Errors, spec: &Place<'_>, scope: Scope, compiler: &mut Compiler) {
     for variable in spec.field("variables").items() {
         let (name, text) = (variable.field("name"), variable.field("expression"));
         if name.text().trim().is_empty() {
@@ -315,11 +314,10 @@ fn variables(errors: &mut Errors, spec: &Place<'_>, scope: Scope) -> Variables {
         }
         if text.text().trim().is_empty() {
             errors.required(&text, "expression is not specified");
-        } else if let Err(error) = declared.declare(name.text(), text.text(), scope) {
+        } else if let Err(error) = compiler.declare(name.text(), text.text(), scope) {
             errors.expression(&text, error.internal, &error.detail);
         }
     }
-    declared
 }
 
 /// What is wrong with an expression; the place shows what messages quote.
@@ -328,10 +326,10 @@ fn expression(
     place: &Place<'_>,
     text: &str,
     scope: Scope,
-    variables: Option<&Variables>,
+    compiler: &mut Compiler,
     returns: &[Type],
 ) {
-    if let Err(error) = compile(text, scope, variables, returns) {
+    if let Err(error) = compiler.compile(text, scope, returns) {
         errors.expression(place, error.internal, &error.detail);
     }
 }
