@@ -12,15 +12,25 @@ use crate::pod::{Amounts, HostPort, Pod};
 
 /// Why the node refuses the pod beside those that it has taken.
 pub(super) fn reject(pod: &Pod, node: &Node, neighbours: &[Arc<Pod>]) -> Option<Rejection> {
-    let taken: Vec<&Pod> = neighbours
+    let taken = taken(pod, neighbours);
+    lacks(pod, node, &taken)
+        .or_else(|| elsewhere(pod, node))
+        .or_else(|| port_in_use(pod, &taken))
+}
+
+/// Why there is no room for what a pod that runs asks for now.
+pub(super) fn lacks_room(pod: &Pod, node: &Node, neighbours: &[Arc<Pod>]) -> Option<String> {
+    lacks(pod, node, &taken(pod, neighbours)).map(|rejection| rejection.message)
+}
+
+/// Pods that were taken and have not ended, but for this one.
+fn taken<'a>(pod: &Pod, neighbours: &'a [Arc<Pod>]) -> Vec<&'a Pod> {
+    neighbours
         .iter()
         .map(|other| &**other)
         .filter(|other| other.metadata.uid != pod.metadata.uid)
         .filter(|other| other.status.start_time.is_some() && !other.is_finished())
-        .collect();
-    lacks(pod, node, &taken)
-        .or_else(|| elsewhere(pod, node))
-        .or_else(|| port_in_use(pod, &taken))
+        .collect()
 }
 
 fn lacks(pod: &Pod, node: &Node, taken: &[&Pod]) -> Option<Rejection> {
@@ -56,7 +66,10 @@ fn lacks(pod: &Pod, node: &Node, taken: &[&Pod]) -> Option<Rejection> {
             has.amounts.ephemeral_storage,
         ),
     ];
-    let others = wanted.others().iter().map(|(name, amount)| {
+    // UPSTREAM: what the node does not know belongs to the cluster.
+    let known = |name: &str| has.amounts.others().iter().any(|(held, _)| *held == *name);
+    let others = wanted.others().iter().filter(|(name, _)| known(name));
+    let others = others.map(|(name, amount)| {
         let name = name.as_str();
         (name, *amount, used.other(name), has.amounts.other(name))
     });

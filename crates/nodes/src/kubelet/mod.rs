@@ -240,6 +240,7 @@ impl Kubelets {
                 mount_errors: &mount_errors.unwrap_or_default(),
                 config_error: &|container| sources?.config_error(&pod, container),
                 rejection: self.rejection(&pod, &node),
+                lacks_room: &|| admission::lacks_room(&pod, &node, &self.neighbours(&pod)),
                 last_look,
             },
         );
@@ -262,8 +263,13 @@ impl Kubelets {
         if pod.status.start_time.is_some() {
             return None;
         }
+        admission::reject(pod, node, &self.neighbours(pod))
+    }
+
+    /// All pods of its node, with itself.
+    fn neighbours(&self, pod: &Pod) -> Vec<Arc<Pod>> {
         let value = IndexValue::Text(pod.node_name.clone());
-        admission::reject(pod, node, &self.pods.by(&BY_NODE, &value))
+        self.pods.by(&BY_NODE, &value)
     }
 
     /// Puts the time in the place of `now`: only the kubelet's own clock will do for it.

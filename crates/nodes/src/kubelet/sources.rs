@@ -17,6 +17,7 @@ use crate::pod::{Container, Pod, Source, SourceKind, SourceVolume};
 #[derive(Clone, Debug, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ConfigMap {
+    #[serde(deserialize_with = "named")]
     metadata: Meta,
     data: Keys,
     binary_data: Keys,
@@ -26,6 +27,7 @@ pub(crate) struct ConfigMap {
 #[derive(Clone, Debug, PartialEq, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Secret {
+    #[serde(deserialize_with = "named")]
     metadata: Meta,
     data: Keys,
 }
@@ -38,6 +40,13 @@ api::view!(
     Secret,
     ResourceType::namespaced("", "v1", "secrets", "Secret")
 );
+
+/// Without annotations: what `kubectl apply` keeps there has all the values in it.
+fn named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Meta, D::Error> {
+    let mut meta = Meta::deserialize(deserializer)?;
+    meta.annotations = api::LabelSet::default();
+    Ok(meta)
+}
 
 /// The keys of a map whose values are none of our business.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -238,5 +247,25 @@ impl SourceKind {
             SourceKind::ConfigMap => "ConfigMap",
             SourceKind::Secret => "Secret",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::Resource;
+
+    #[test]
+    fn nothing_but_names_is_kept() {
+        let json = br#"{"metadata":{"name":"db","annotations":{"kubectl.kubernetes.io/last-applied-configuration":"hunter2"}},
+            "data":{"password":"hunter2"}}"#;
+        let secret = Secret::decode(json).unwrap();
+        let shown = format!("{secret:?}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+        assert!(secret.data.0.contains("password"));
+        assert_eq!(
+            Secret::decode(br#"{"data":null}"#).unwrap().data,
+            Keys::default()
+        );
     }
 }

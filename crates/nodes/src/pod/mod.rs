@@ -6,6 +6,7 @@
 
 mod probe;
 mod requests;
+mod resources;
 mod sources;
 mod spec;
 mod status;
@@ -19,6 +20,7 @@ use serde::Deserialize;
 
 pub use probe::{Check, Probe};
 pub use requests::{Amounts, Requests};
+pub use resources::{Listed, Resources};
 pub use sources::{Source, SourceKind, SourceVolume};
 pub use spec::{
     Container, HostPort, PodSpec, PullPolicy, RestartPolicy, SpreadConstraint, Unsatisfiable,

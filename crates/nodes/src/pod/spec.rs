@@ -1,6 +1,7 @@
 //! The part of a pod that comes from its template.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use api::intern::Istr;
 use api::meta::or_default;
@@ -9,6 +10,7 @@ use serde::Deserialize;
 
 use super::Probe;
 use super::requests::{Amounts, Asks, Requests, WireAmounts};
+use super::resources::{Listed, Resources};
 use super::sources::{self, Source, SourceVolume, WireEnv, WireEnvFrom};
 
 /// Shared by all pods of one template.
@@ -55,6 +57,10 @@ pub struct Container {
     /// The container's own word or else the pod's.
     pub run_as_non_root: bool,
     pub run_as_user: Option<i64>,
+    /// What it asks for, as it is written.
+    pub resources: Arc<Resources>,
+    /// Resources that it has to be restarted for when they change.
+    pub restarts_on_resize: Box<[Istr]>,
     /// Ports that have names, for probes that use them.
     pub named_ports: Box<[(Istr, i32)]>,
 }
@@ -200,6 +206,8 @@ struct WireContainer {
     ports: Vec<WirePort>,
     #[serde(deserialize_with = "or_default")]
     resources: WireResources,
+    #[serde(deserialize_with = "or_default")]
+    resize_policy: Vec<WireResizePolicy>,
     startup_probe: Option<Probe>,
     readiness_probe: Option<Probe>,
     liveness_probe: Option<Probe>,
@@ -216,6 +224,15 @@ struct WireContainer {
 struct WireResources {
     #[serde(deserialize_with = "or_default")]
     requests: WireAmounts,
+    #[serde(deserialize_with = "or_default")]
+    limits: Listed,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireResizePolicy {
+    resource_name: Istr,
+    restart_policy: Istr,
 }
 
 #[derive(Deserialize, Default)]
@@ -303,7 +320,15 @@ impl WireContainer {
         let own = self.security_context;
         let non_root = own.run_as_non_root.or(pod.run_as_non_root);
         let named = self.ports.iter().filter(|port| !port.name.is_empty());
+        let restarting = self.resize_policy.iter();
+        let restarting = restarting.filter(|one| one.restart_policy == "RestartContainer");
         Container {
+            restarts_on_resize: restarting.map(|one| one.resource_name.clone()).collect(),
+            resources: Resources {
+                requests: Listed::new(&self.resources.requests),
+                limits: self.resources.limits.clone(),
+            }
+            .shared(),
             named_ports: named
                 .map(|port| (port.name.clone(), port.container_port))
                 .collect(),

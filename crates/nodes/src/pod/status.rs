@@ -1,8 +1,12 @@
 //! What the kubelet has written about a pod: the only memory of a simulated kubelet.
 
+use std::sync::Arc;
+
 use api::meta::or_default;
 use api::{Condition, Istr, Time};
 use serde::Deserialize;
+
+use super::resources::{Listed, Resources};
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -66,6 +70,24 @@ pub struct ContainerStatus {
     pub state: ContainerState,
     /// How the run before this one ended.
     pub last: Option<Terminated>,
+    /// What it has; none where it asks for nothing.
+    pub resources: Option<Arc<Resources>>,
+    /// What it is given: its requests alone are written.
+    pub allocated: Option<Arc<Resources>>,
+}
+
+impl ContainerStatus {
+    /// Its run is over.
+    pub fn end(&mut self, started_at: Time, finished_at: Time, exit_code: i32) {
+        self.state = ContainerState::Terminated(Terminated {
+            exit_code,
+            reason: Istr::from(if exit_code == 0 { "Completed" } else { "Error" }),
+            started_at,
+            finished_at,
+        });
+        self.ready = false;
+        self.started = false;
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -106,6 +128,9 @@ struct WireStatus {
     state: WireState,
     #[serde(deserialize_with = "or_default")]
     last_state: WireState,
+    resources: Option<Resources>,
+    #[serde(deserialize_with = "or_default")]
+    allocated_resources: Listed,
 }
 
 #[derive(Deserialize, Default)]
@@ -152,6 +177,19 @@ impl From<WireStatus> for ContainerStatus {
             restart_count: wire.restart_count,
             state,
             last: wire.last_state.terminated,
+            resources: wire
+                .resources
+                .filter(|held| !held.is_empty())
+                .map(Resources::shared),
+            allocated: Some(wire.allocated_resources)
+                .filter(|requests| !requests.is_empty())
+                .map(|requests| {
+                    Resources {
+                        requests,
+                        ..Resources::default()
+                    }
+                    .shared()
+                }),
         }
     }
 }

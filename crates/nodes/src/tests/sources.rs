@@ -171,3 +171,59 @@ async fn a_node_refuses_what_it_has_no_room_for() {
         "Failed | OutOfcpu | Pod was rejected: Node didn't have enough resource: cpu, requested: 64000, used: 0, capacity: 32000"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_container_is_resized_in_place_or_waits_for_room() {
+    let world = world(Config::with_nodes(1)).await;
+    let asks = |cpu: &str| json!({"requests": {"cpu": cpu}});
+    let container = |cpu: &str| json!({"name": "web", "image": "nginx", "resources": asks(cpu)});
+    let spec = |cpu: &str| json!({"spec": {"containers": [container(cpu)]}});
+    world.create(&PODS, pod("web", spec("1"))).await;
+    pass(&world, 2).await;
+    let resize = async |cpu: &str| {
+        let patch = client::Patch::Strategic(bytes::Bytes::from(spec(cpu).to_string()));
+        let part = Some("resize");
+        let answer = world
+            .user
+            .patch(&PODS, "default", "web", part, &patch)
+            .await;
+        answer.unwrap();
+        pass(&world, 2).await;
+        world.get(&PODS, "web").await.unwrap()
+    };
+    let held = |pod: &Value| {
+        let status = &pod["status"]["containerStatuses"][0];
+        (
+            status["resources"]["requests"]["cpu"].clone(),
+            status["allocatedResources"]["cpu"].clone(),
+            status["restartCount"].clone(),
+        )
+    };
+    let before = world.get(&PODS, "web").await.unwrap();
+    assert_eq!(held(&before), (json!("1"), json!("1"), json!(0)));
+    let grown = resize("2").await;
+    assert_eq!(held(&grown), (json!("2"), json!("2"), json!(0)));
+    assert_eq!(condition(&grown, "PodResizeInProgress"), &Value::Null);
+    let events = world.events().await;
+    let told = |words: &str| events.iter().any(|event| event.starts_with(words));
+    assert!(
+        told("Normal ResizeStarted Pod resize started: {\"containers\":"),
+        "{events:?}"
+    );
+    assert!(
+        told("Normal ResizeCompleted Pod resize completed"),
+        "{events:?}"
+    );
+
+    let waits = resize("64").await;
+    assert_eq!(held(&waits), (json!("2"), json!("2"), json!(0)));
+    let pending = condition(&waits, "PodResizePending");
+    assert_eq!(pending["reason"], "Deferred");
+    assert_eq!(
+        pending["message"],
+        "Node didn't have enough resource: cpu, requested: 64000, used: 0, capacity: 32000"
+    );
+    let back = resize("2").await;
+    assert_eq!(condition(&back, "PodResizePending"), &Value::Null);
+    assert_eq!(condition(&back, "Ready")["status"], "True");
+}

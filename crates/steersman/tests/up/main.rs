@@ -14,6 +14,7 @@ mod apiserver;
 mod bad_input;
 mod bootstrap;
 mod chaos;
+mod containers;
 mod detached;
 mod home;
 mod life;

@@ -144,6 +144,10 @@ impl Course<'_> {
         };
         status.started = false;
         status.ready = false;
+        let has =
+            Some(&container.resources).filter(|has| !has.is_empty() && role != Role::Ephemeral);
+        status.resources = has.cloned();
+        status.allocated = has.map(|has| has.requests_alone());
         for (reason, message) in [
             ("Created", "Container created"),
             ("Started", "Container started"),
@@ -197,14 +201,7 @@ impl Course<'_> {
         started_at: Time,
         exit_code: i32,
     ) {
-        status.state = ContainerState::Terminated(Terminated {
-            exit_code,
-            reason: Istr::from(if exit_code == 0 { "Completed" } else { "Error" }),
-            started_at,
-            finished_at: self.now,
-        });
-        status.ready = false;
-        status.started = false;
+        status.end(started_at, self.now, exit_code);
     }
 
     fn restart_later(

@@ -10,6 +10,7 @@ mod conditions;
 mod containers;
 mod patch;
 mod probes;
+mod resize;
 mod schedule;
 mod termination;
 
@@ -46,6 +47,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) config_error: &'a dyn Fn(&Container) -> Option<String>,
     /// Why the node does not take the pod.
     pub(crate) rejection: Option<Rejection>,
+    /// Why the node has no room for what the pod asks for now.
+    pub(crate) lacks_room: &'a dyn Fn() -> Option<String>,
     /// When the pod was looked at before, where that was asked to be remembered.
     pub(crate) last_look: Option<MicroTime>,
 }
@@ -187,6 +190,7 @@ impl<'a> Course<'a> {
             return self.wake_at(starts_at);
         }
         self.status.pod_ip = Istr::from(self.facts.pod_ip);
+        self.resize();
         let progress = self.run_init_containers();
         if let Progress::Going = progress {
             for index in 0..self.pod.spec.containers.len() {

@@ -2,17 +2,27 @@
 
 use std::fmt::Write as _;
 
-use api::{Condition, Istr, Time, Uid};
+use api::{Condition, Istr, Time, Uid, conditions};
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::pod::{Container, ContainerState, ContainerStatus, Pod, PodStatus, Terminated};
+use crate::pod::{
+    Container, ContainerState, ContainerStatus, Listed, Pod, PodStatus, Resources, Terminated,
+};
 
 /// A strategic merge patch for `pods/status`. It names the uid, so that it can never hit a namesake, and
 /// only conditions that the kubelet owns, so that it never undoes what another controller wrote.
 pub(crate) fn status_patch(pod: &Pod, status: &PodStatus, host_ip: &str) -> Bytes {
     let owned = |kind: &Istr| OWNED_CONDITIONS.contains(&kind.as_str());
-    let conditions = status.conditions.iter();
+    let said = status.conditions.iter();
+    let is_gone = |held: &&Condition| {
+        owned(&held.type_) && conditions::find(&status.conditions, &held.type_).is_none()
+    };
+    let removed = pod.status.conditions.iter().filter(is_gone);
+    let removed = removed.map(|held| Removed {
+        type_: &held.type_,
+        patch: "delete",
+    });
     let reason = status.reason.as_str();
     let patch = Patch {
         metadata: Target {
@@ -21,9 +31,11 @@ pub(crate) fn status_patch(pod: &Pod, status: &PodStatus, host_ip: &str) -> Byte
         status: Status {
             phase: status.phase.as_str(),
             observed_generation: pod.metadata.generation,
-            conditions: conditions
+            conditions: said
                 .filter(|condition| owned(&condition.type_))
                 .map(Said::of)
+                .map(Written::Said)
+                .chain(removed.map(Written::Removed))
                 .collect(),
             start_time: status.start_time,
             container_statuses: statuses(pod, &pod.spec.containers, &status.containers),
@@ -49,12 +61,14 @@ pub(crate) fn status_patch(pod: &Pod, status: &PodStatus, host_ip: &str) -> Byte
     Bytes::from(text)
 }
 
-const OWNED_CONDITIONS: [&str; 5] = [
+const OWNED_CONDITIONS: [&str; 7] = [
     "PodReadyToStartContainers",
     "Initialized",
     "ContainersReady",
     "Ready",
     "PodScheduled",
+    super::resize::PENDING,
+    super::resize::IN_PROGRESS,
 ];
 
 #[derive(Serialize)]
@@ -73,7 +87,7 @@ struct Target<'a> {
 struct Status<'a> {
     phase: &'a str,
     observed_generation: i64,
-    conditions: Vec<Said<'a>>,
+    conditions: Vec<Written<'a>>,
     start_time: Option<Time>,
     container_statuses: Vec<One<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -103,6 +117,22 @@ impl<'a> Address<'a> {
     fn list(ip: &'a str) -> Option<[Address<'a>; 1]> {
         (!ip.is_empty()).then_some([Address { ip }])
     }
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Written<'a> {
+    Said(Said<'a>),
+    Removed(Removed<'a>),
+}
+
+/// A condition that is no more.
+#[derive(Serialize)]
+struct Removed<'a> {
+    #[serde(rename = "type")]
+    type_: &'a str,
+    #[serde(rename = "$patch")]
+    patch: &'static str,
 }
 
 /// A condition is merged into the one of its type: what it no longer says has to be taken away, by a null.
@@ -140,6 +170,10 @@ struct One<'a> {
     restart_count: i32,
     state: State<'a>,
     last_state: LastState<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resources: Option<&'a Resources>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allocated_resources: Option<&'a Listed>,
 }
 
 #[derive(Serialize)]
@@ -223,6 +257,12 @@ fn one<'a>(pod: &'a Pod, container: &'a Container, status: &'a ContainerStatus) 
         last_state: LastState {
             terminated: status.last.as_ref().map(|end| ended(end, id(last_run))),
         },
+        resources: status.resources.as_deref(),
+        allocated_resources: status
+            .allocated
+            .as_deref()
+            .map(|held| &held.requests)
+            .filter(|requests| !requests.is_empty()),
     }
 }
 

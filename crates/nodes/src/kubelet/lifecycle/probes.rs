@@ -12,7 +12,7 @@ use crate::behaviour::{Answer, ProbeKind, failure};
 use crate::pod::{Container, ContainerStatus, Probe, RestartPolicy};
 
 /// What a process ends with that a signal ended (128 + SIGTERM).
-const TERMINATED: i32 = 143;
+pub(super) const TERMINATED: i32 = 143;
 
 /// UPSTREAM: what the API server sets where nothing was said.
 const DEFAULT_GRACE_SECONDS: i64 = 30;

@@ -44,6 +44,7 @@ fn follow(pod: Value, seconds: i64, deleted_at: Option<i64>) -> String {
             mount_errors: &[],
             config_error: &|_| None,
             rejection: None,
+            lacks_room: &|| None,
             last_look,
         };
         let advance = advance(&view, &facts);
@@ -181,6 +182,7 @@ fn a_busy_kubelet_writes_the_start_at_once() {
         mount_errors: &[],
         config_error: &|_| None,
         rejection: None,
+        lacks_room: &|| None,
         last_look: None,
     };
     let status = advance(&pod, &facts).status.expect("a new status");
@@ -497,6 +499,7 @@ fn a_finished_pod_that_is_deleted_goes_once() {
             mount_errors: &[],
             config_error: &|_| None,
             rejection: None,
+            lacks_room: &|| None,
             last_look: None,
         };
         advance(&pod, &facts).delete
@@ -523,6 +526,7 @@ fn looking_again_changes_nothing() {
             mount_errors: &[],
             config_error: &|_| None,
             rejection: None,
+            lacks_room: &|| None,
             last_look: None,
         };
         pod.status = advance(&pod, &facts).status.expect("two steps to running");
@@ -645,6 +649,7 @@ fn probes_fail_in_the_kubelets_words() {
             mount_errors: &[],
             config_error: &|_| None,
             rejection: None,
+            lacks_room: &|| None,
             last_look: None,
         };
         let advance = advance(&pod, &facts);
