@@ -414,6 +414,7 @@ fn manager(
     served.server.mount(DECISIONS, answer);
     let transport = served.server.transport();
     let mut manager = Manager::in_process(transport, options, clock.clone(), rng.fork(), decisions);
+    manager.environment.config.local_zone = api::cron::Zone::of_machine();
     manager.environment.root_ca = Some(served.pki.ca_certificate.clone());
     manager.environment.service_account_key =
         Some(served.pki.service_account_key.clone().into_bytes());
