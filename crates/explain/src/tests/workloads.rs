@@ -539,7 +539,7 @@ fn every_violation_of_pod_security_is_in_the_first_line() {
     super::check_verdict(
         "
 kind: Deployment
-metadata: {name: web, namespace: shop, uid: d, generation: 1}
+metadata: {name: web, namespace: shop, uid: d, generation: 1, annotations: {deployment.kubernetes.io/revision: '1'}}
 spec: {replicas: 1, template: {spec: {containers: [{name: main, image: 'web:1'}]}}}
 status: {observedGeneration: 1, unavailableReplicas: 1}
 ---
@@ -547,6 +547,8 @@ kind: ReplicaSet
 metadata: {name: web-1, namespace: shop, uid: s, ownerReferences: [{kind: Deployment, name: web, uid: d, controller: true}], annotations: {deployment.kubernetes.io/revision: '1'}}
 spec: {replicas: 1, template: {spec: {containers: [{name: main, image: 'web:1'}]}}}
 status: {replicas: 0, conditions: [{type: ReplicaFailure, status: 'True', reason: FailedCreate, message: 'pods \"web-1\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \"main\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container \"main\" must set securityContext.capabilities.drop=[\"ALL\"]), runAsNonRoot != true (pod or container \"main\" must set securityContext.runAsNonRoot=true)'}]}",
-        expect!["is progressing: 0 of 1 pod updated, 0 available"],
+        expect![[r#"
+            is stuck: 0 of 1 pod updated, 0 available; replicaset/web-1 cannot create pods: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false, unrestricted capabilities, runAsNonRoot != true
+            kubectl get ns shop --show-labels"#]],
     );
 }
