@@ -102,7 +102,7 @@ impl Load {
         }
     }
 
-    /// A curve from outside begins with the ConfigMap that holds it, so that it is made anew.
+    /// A curve from outside begins with the ConfigMap that holds it, so that it is recreated.
     async fn declare_outside(
         &self,
         client: &Client,

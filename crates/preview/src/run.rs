@@ -152,7 +152,8 @@ impl Run {
         let mut followed = self.complete_workloads(&client, setup).await;
         self.apply_all(&client, &setup.manifests, make_namespaces)
             .await?;
-        for load in self.declare_loads(&client, setup, self.start).await? {
+        let missing = self.declare_loads(&client, setup, self.start).await?;
+        if let Some(load) = missing.first() {
             return Err(PreviewError::Assumption(format!(
                 "--load {load}: there is no such workload in namespace {}",
                 self.namespace

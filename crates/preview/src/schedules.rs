@@ -90,11 +90,9 @@ fn runs(run: &Run, noted: &Noted, uid: &str) -> Vec<JobRun> {
 
 /// What its controller waits for at the end: the time of the next run.
 fn next(run: &Run, noted: &Noted, uid: &str) -> Option<Time> {
-    let own = noted
-        .decisions
-        .iter()
-        .filter(|one| one.object.uid.to_string() == uid);
-    let last = own.last()?;
+    let latest_first = noted.decisions.iter().rev();
+    let mut own = latest_first.filter(|one| one.object.uid.to_string() == uid);
+    let last = own.next()?;
     let times = last.lines.iter().filter_map(|line| line.until);
     times.filter(|at| at.micro() > run.end).min()
 }

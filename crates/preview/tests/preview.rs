@@ -586,25 +586,3 @@ spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}";
     let printed = serde_json::to_value(&preview).expect("it can be written");
     assert!(printed["workloads"][0]["seconds"].is_null(), "{printed}");
 }
-
-#[test]
-fn what_was_there_before_counts_and_an_object_given_twice_is_one() {
-    check(
-        &deployment("web:1", 10, ""),
-        &deployment("web:1", 0, ""),
-        expect![[r#"
-            Completes in 0.1s.
-            deployment/web in shop: scaled to zero, the last of 10 pods is gone after 0s"#]],
-    );
-    check(
-        "",
-        &format!(
-            "{}---{}",
-            deployment("web:1", 2, ""),
-            deployment("web:1", 3, "")
-        ),
-        expect![[r#"
-            Completes in 10s.
-            deployment/web in shop: done after 10s, at most 3 pods"#]],
-    );
-}

@@ -316,3 +316,25 @@ spec:
     expect!["--load deploy/none:cpu=1: there is no such workload in namespace default"]
         .assert_eq(&error.to_string());
 }
+
+#[test]
+fn what_was_there_before_counts_and_an_object_given_twice_is_one() {
+    check(
+        &deployment("web:1", 10, ""),
+        &deployment("web:1", 0, ""),
+        expect![[r#"
+            Completes in 0.1s.
+            deployment/web in shop: scaled to zero, the last of 10 pods is gone after 0s"#]],
+    );
+    check(
+        "",
+        &format!(
+            "{}---{}",
+            deployment("web:1", 2, ""),
+            deployment("web:1", 3, "")
+        ),
+        expect![[r#"
+            Completes in 10s.
+            deployment/web in shop: done after 10s, at most 3 pods"#]],
+    );
+}

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use api::kinds::{DaemonSet, Deployment, Job, ReplicaSet, StatefulSet};
+use api::kinds::{CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet};
 use api::{Resource, ResourceType, Rng};
 use client::Propagation;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub struct Named {
     actions: fn() -> Vec<(u64, UserAction)>,
 }
 
-pub const LIBRARY: [Named; 11] = [
+pub const LIBRARY: [Named; 12] = [
     Named {
         name: "rolling-update",
         about: "a Deployment of 4 gets a new version, and then another one half way",
@@ -193,6 +193,20 @@ pub const LIBRARY: [Named; 11] = [
             spec["completionMode"] = json!("Indexed");
             spec["backoffLimitPerIndex"] = json!(1);
             vec![(0, create::<Job>(spec))]
+        },
+    },
+    Named {
+        name: "cron-job",
+        about: "a CronJob that forbids concurrency is due for four minutes, and its runs outlast the next one",
+        actions: || {
+            let container = json!({"name": "c", "image": "job:0", "command": ["sleep", "90"]});
+            let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
+            // Simulated time begins at New Year: these minutes come once.
+            let spec = json!({
+                "schedule": "1-4 0 1 1 *", "concurrencyPolicy": "Forbid",
+                "successfulJobsHistoryLimit": 1, "jobTemplate": {"spec": {"template": template}},
+            });
+            vec![(0, create::<CronJob>(spec))]
         },
     },
 ];

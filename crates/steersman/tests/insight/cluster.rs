@@ -25,7 +25,16 @@ impl Cluster {
         Cluster::start_with(name, &[])
     }
 
+    /// On a machine whose clocks are in this zone.
+    pub fn start_in(name: &str, zone: &str) -> Cluster {
+        Cluster::start_on(name, &[], Some(zone))
+    }
+
     pub fn start_with(name: &str, more: &[&str]) -> Cluster {
+        Cluster::start_on(name, more, None)
+    }
+
+    fn start_on(name: &str, more: &[&str], zone: Option<&str>) -> Cluster {
         let directory =
             std::env::temp_dir().join(format!("steersman-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a temporary directory can be made");
@@ -40,6 +49,7 @@ impl Cluster {
             ])
             .arg(&kubeconfig)
             .args(more)
+            .envs(zone.map(|zone| ("TZ", zone)))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

@@ -328,3 +328,77 @@ fn ages_are_counted_by_the_clusters_clock() {
     cluster.apply(&DEPLOYMENTS, "default", "web", &deployment("web:1"));
     ask(&cluster, &["deploy/web"], &["m ago", "creates web-"]);
 }
+
+#[test]
+fn a_schedule_without_a_zone_is_in_that_of_the_machine() {
+    const CRON_JOBS: ResourceType = ResourceType::namespaced("batch", "v1", "cronjobs", "CronJob");
+    let cluster = Cluster::start_in("why-zone", "Asia/Tokyo");
+    let cron_job = "
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: report}
+spec:
+  schedule: 30 9 * * *
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: 'job:1'}]}}}}";
+    cluster.apply(&CRON_JOBS, "default", "report", cron_job);
+    // Tokyo is nine hours ahead all year.
+    ask(&cluster, &["cronjob/report"], &["00:30:00Z"]);
+}
+
+/// Autoscalers read metrics of all kinds in the box.
+#[test]
+fn autoscalers_follow_what_objects_declare() {
+    const AUTOSCALERS: ResourceType = ResourceType::namespaced(
+        "autoscaling",
+        "v2",
+        "horizontalpodautoscalers",
+        "HorizontalPodAutoscaler",
+    );
+    let cluster = Cluster::start_with("why-metrics", &["--speed", "60"]);
+    let web = deployment("web:1").replace(
+        "metadata: {name: web}",
+        "metadata: {name: web, annotations: {load.metrics.steersman.dev/qps: '60'}}",
+    );
+    cluster.apply(&DEPLOYMENTS, "default", "web", &web);
+    let service = "
+apiVersion: v1
+kind: Service
+metadata: {name: web, annotations: {metrics.steersman.dev/hits: '40'}}
+spec: {selector: {app: web}, ports: [{port: 80}]}";
+    cluster.apply(&SERVICES, "default", "web", service);
+    let queue = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: orders, labels: {steersman.dev/external-metrics: 'true', queue: orders}}
+data: {depth: '50'}";
+    cluster.apply(&CONFIG_MAPS, "default", "orders", queue);
+    let metrics = [
+        "{type: Pods, pods: {metric: {name: qps}, target: {type: AverageValue, averageValue: '10'}}}",
+        "{type: Object, object: {metric: {name: hits}, describedObject: {apiVersion: v1, kind: Service, name: web}, target: {type: Value, value: '40'}}}",
+        "{type: External, external: {metric: {name: depth, selector: {matchLabels: {queue: orders}}}, target: {type: AverageValue, averageValue: '10'}}}",
+    ];
+    let autoscaler = format!(
+        "
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {{name: web}}
+spec:
+  scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}
+  minReplicas: 1
+  maxReplicas: 9
+  metrics: [{}]",
+        metrics.join(", ")
+    );
+    cluster.apply(&AUTOSCALERS, "default", "web", &autoscaler);
+    // Sixty requests at ten for each pod.
+    ask(
+        &cluster,
+        &["hpa/web"],
+        &[
+            "keeps deployment/web at 6 replicas",
+            "qps of its pods is at 10 for each pod",
+            "hits of service/web is at 40",
+            "depth is at ",
+        ],
+    );
+}

@@ -1,4 +1,4 @@
-//! An amount that changes over time: `250m`, or `0s=100m,5m=2,20m=100m`, or the same again and again with `every 30m:`
+//! An amount that changes over time: `250m`, or `0s=100m,5m=2,20m=100m`, or the same repeatedly with `every 30m:`
 //! before it. Pure.
 
 use std::time::Duration;
