@@ -65,7 +65,28 @@ impl Document {
 
 /// A hash as tags and addresses show it.
 pub(crate) fn digest(bytes: &[u8]) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    shown(&ring::digest::digest(&ring::digest::SHA256, bytes))
+}
+
+/// The hash of a value as it prints, without printing it anywhere.
+pub(crate) fn digest_of(value: &serde_json::Value) -> String {
+    struct Digesting(ring::digest::Context);
+    impl std::io::Write for Digesting {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.update(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut digesting = Digesting(ring::digest::Context::new(&ring::digest::SHA256));
+    // Nothing that it writes to can fail.
+    let _ = serde_json::to_writer(&mut digesting, value);
+    shown(&digesting.0.finish())
+}
+
+fn shown(digest: &ring::digest::Digest) -> String {
     let digits = digest.as_ref().iter().map(|byte| format!("{byte:02X}"));
     digits.collect()
 }

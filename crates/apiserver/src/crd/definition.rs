@@ -75,7 +75,7 @@ pub(crate) fn complete(definition: &mut Value, now: &str) {
 /// The kinds of a definition's served versions.
 pub(crate) fn kinds_of(definition: &Value) -> Vec<Kind> {
     let versions = versions(definition);
-    let schema_of = |version: &Value| Arc::new(Schema::new(schema_of(version).clone()));
+    let schema_of = |version: &Value| Arc::new(Schema::new(schema_of(version)));
     let stored = versions.iter().find(|version| version["storage"] == true);
     let storage_schema = stored.map(schema_of).unwrap_or_default();
     let served = versions.iter().filter(|version| version["served"] == true);
@@ -184,7 +184,7 @@ fn custom_version(definition: &Value, version: &Value) -> CustomVersion {
         }),
         deprecation_warning: (version["deprecated"] == true)
             .then(|| warning.unwrap_or_else(default_warning)),
-        digest: crate::documents::digest(version.to_string().as_bytes()),
+        digest: crate::documents::digest_of(version),
         ..CustomVersion::default()
     }
 }

@@ -68,7 +68,7 @@ fn validate_rules(ready: &Ready, object: &Value, old: Option<&Value>, causes: &m
     }
     let blocks = |cause: &Cause| BLOCKING.contains(&cause.reason.as_str());
     if causes.iter().any(blocks) {
-        let why = "Invalid value: \"null\": some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+        let why = "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
         causes.push(Cause::new("<nil>", "FieldValueInvalid", why));
     } else {
         causes.extend(rules::validate(ready, object, old).causes);

@@ -9,7 +9,8 @@ use crate::storage::Packed;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use regex::Regex;
-use serde_json::{Map, Value};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Value;
 use std::sync::{Arc, LazyLock, Weak};
 
 /// How much text of schemas stays ready for use: some fifty of the usual size.
@@ -45,10 +46,11 @@ impl Ready {
 }
 
 impl Schema {
-    pub(crate) fn new(mut schema: Value) -> Schema {
-        strip_prose(&mut schema);
+    pub(crate) fn new(schema: &Value) -> Schema {
+        // Printing into memory does not fail.
+        let text = serde_json::to_vec(&WithoutProse(schema)).unwrap_or_default();
         Schema {
-            text: Packed::pack(Bytes::from(schema.to_string())),
+            text: Packed::pack(Bytes::from(text)),
             ready: Mutex::new(Weak::new()),
         }
     }
@@ -78,26 +80,48 @@ impl std::fmt::Debug for Schema {
     }
 }
 
-/// Removes descriptions, examples and the like: whatever only people read.
-fn strip_prose(schema: &mut Value) {
-    let Value::Object(members) = schema else {
-        return;
-    };
-    for name in ["description", "title", "example", "externalDocs"] {
-        members.remove(name);
+/// A schema as it prints without descriptions, examples and the like: whatever only people read. Schemas are large, so
+/// nothing is copied.
+struct WithoutProse<'a>(&'a Value);
+
+impl Serialize for WithoutProse<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Value::Object(members) = self.0 else {
+            return self.0.serialize(serializer);
+        };
+        let mut map = serializer.serialize_map(None)?;
+        for (name, member) in members {
+            match name.as_str() {
+                "description" | "title" | "example" | "externalDocs" => {}
+                "items" | "additionalProperties" | "not" => {
+                    map.serialize_entry(name, &WithoutProse(member))?;
+                }
+                "allOf" | "anyOf" | "oneOf" | "properties" => {
+                    map.serialize_entry(name, &Parts(member))?;
+                }
+                _ => map.serialize_entry(name, member)?,
+            }
+        }
+        map.end()
     }
-    for name in ["items", "additionalProperties", "not"] {
-        members.get_mut(name).into_iter().for_each(strip_prose);
+}
+
+/// Several schemas, in a list or by name.
+struct Parts<'a>(&'a Value);
+
+impl Serialize for Parts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Array(list) => serializer.collect_seq(list.iter().map(WithoutProse)),
+            Value::Object(members) => {
+                let schemas = members
+                    .iter()
+                    .map(|(name, schema)| (name, WithoutProse(schema)));
+                serializer.collect_map(schemas)
+            }
+            other => other.serialize(serializer),
+        }
     }
-    for name in ["allOf", "anyOf", "oneOf"] {
-        let list = members.get_mut(name).and_then(Value::as_array_mut);
-        list.into_iter().flatten().for_each(strip_prose);
-    }
-    let properties = members.get_mut("properties").and_then(Value::as_object_mut);
-    properties
-        .into_iter()
-        .flat_map(Map::values_mut)
-        .for_each(strip_prose);
 }
 
 /// The schemas that were made ready last, in this process: whichever server they belong to, they share its memory.
@@ -127,7 +151,7 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Map, json};
 
     #[test]
     fn a_schema_is_ready_again_after_others_took_its_place() {
@@ -135,7 +159,9 @@ mod tests {
             let names =
                 (0..5_000).map(|index| (format!("{name}{index}"), json!({"type": "string"})));
             let properties: Map<String, Value> = names.collect();
-            Schema::new(json!({"type": "object", "description": "prose", "properties": properties}))
+            Schema::new(
+                &json!({"type": "object", "description": "prose", "properties": properties}),
+            )
         };
         let first = schema("a".to_owned());
         let held = Arc::downgrade(&first.ready());
@@ -147,5 +173,16 @@ mod tests {
         let again = first.ready();
         assert_eq!(again.value["properties"]["a1"], json!({"type": "string"}));
         assert!(again.value.get("description").is_none());
+    }
+
+    #[test]
+    fn prose_goes_wherever_a_schema_is_and_a_field_of_that_name_stays() {
+        let prose = json!({"description": "x", "title": "y", "type": "string"});
+        let written = json!({"description": "x", "properties": {"description": prose, "b": {"items": prose, "not": prose}},
+            "additionalProperties": prose, "anyOf": [prose], "default": {"description": "kept"}, "nullable": true});
+        let plain = json!({"type": "string"});
+        let expected = json!({"properties": {"description": plain, "b": {"items": plain, "not": plain}},
+            "additionalProperties": plain, "anyOf": [plain], "default": {"description": "kept"}, "nullable": true});
+        assert_eq!(Schema::new(&written).ready().value, expected);
     }
 }

@@ -3,9 +3,10 @@
 use crate::status::Cause;
 use api::syntax::go_quote;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// No more than these: an object of rubbish must not make an answer of its size.
-const MAX_FAULTS: usize = 100;
+const MAX_FAULTS: usize = 1_000;
 
 /// UPSTREAM: a fault of the object itself has no path, and Go prints that.
 const NO_PATH: &str = "<nil>";
@@ -13,6 +14,8 @@ const NO_PATH: &str = "<nil>";
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     found: Vec<Fault>,
+    /// The sentences of all of them.
+    said: BTreeSet<String>,
     /// How many checks went well, as upstream counts.
     pub(super) matches: u32,
 }
@@ -36,6 +39,7 @@ impl Faults {
     /// What was wrong before and has not changed is let through.
     pub(super) fn forgive(&mut self) {
         self.found.clear();
+        self.said.clear();
     }
 
     pub(super) fn merge(&mut self, other: Faults) {
@@ -44,8 +48,7 @@ impl Faults {
     }
 
     fn add(&mut self, fault: Fault) {
-        let is_known = |known: &Fault| known.sentence == fault.sentence;
-        if self.found.len() < MAX_FAULTS && !self.found.iter().any(is_known) {
+        if self.found.len() < MAX_FAULTS && self.said.insert(fault.sentence.clone()) {
             self.found.push(fault);
         }
     }
