@@ -70,7 +70,7 @@ fn step(rng: &Rng, bytes: &mut Vec<u8>, other: &[u8]) {
             let part = bytes[from..to].to_vec();
             insert(bytes, at, &part);
         }
-        // Deep and long: the same again and again.
+        // Deep and long: the same many times over.
         4 => {
             let part = bytes[from..to.min(from + 64)].to_vec();
             let times = 1 << rng.below(13);

@@ -1,7 +1,7 @@
 //! One run over one target.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::{corpus, limits, mutate};
 /// Inputs that are gone on from; a new answer takes the place of a random one beyond that.
 const KEPT: usize = 1000;
 
-/// A whole server is made anew after so many inputs, so that what it caches on purpose does not count as growth.
+/// A server is replaced after so many inputs, so that what it caches on purpose does not count as growth.
 const INPUTS_PER_SERVER: u64 = 5000;
 
 /// What is kept in the repository is small.
@@ -32,12 +32,12 @@ pub struct Found {
     pub largest_bytes: u64,
 }
 
-/// Tries inputs for a while. The one that fails is in the error, and in `target/fuzz/<target>`.
+/// Tries inputs for a while. The error says where the one that fails is.
 pub fn run(target: &Target, seconds: u64, seed: u64, keep: bool) -> Result<Found> {
     let rng = Rng::from_seed(seed);
     let mut inputs = seeds(target.name)?;
     let current = place(target.name)?;
-    let count = watch(target.name);
+    let count = watch(current.clone());
     let mut found = Found::default();
     let mut answers = BTreeSet::new();
     let mut queue = inputs.clone();
@@ -98,14 +98,19 @@ pub fn seeds(target: &str) -> Result<Vec<Vec<u8>>> {
         .collect()
 }
 
-fn place(target: &str) -> Result<std::path::PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/fuzz");
+fn place(target: &str) -> Result<PathBuf> {
+    // In memory where that can be had: it is written for every input.
+    let shared = Path::new("/dev/shm");
+    let root = match shared.is_dir() {
+        true => shared.join("steersman-fuzz"),
+        false => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/fuzz"),
+    };
     std::fs::create_dir_all(&root)?;
     Ok(root.join(target))
 }
 
 /// Ends the process when an input does not end. `u64::MAX` says that the run is over.
-fn watch(target: &'static str) -> Arc<AtomicU64> {
+fn watch(input: PathBuf) -> Arc<AtomicU64> {
     let count = Arc::new(AtomicU64::new(0));
     let watched = count.clone();
     std::thread::spawn(move || {
@@ -119,7 +124,7 @@ fn watch(target: &'static str) -> Arc<AtomicU64> {
             if now == last {
                 let _ = std::io::Write::write_all(
                     &mut std::io::stderr(),
-                    format!("{target}: an input hangs; it is target/fuzz/{target}\n").as_bytes(),
+                    format!("an input hangs; it is {}\n", input.display()).as_bytes(),
                 );
                 std::process::abort();
             }

@@ -49,7 +49,7 @@ pub const ALL: [Target; 16] = [
     },
     Target {
         name: "apply-patch",
-        open: || body("PATCH", WEB, "application/apply-patch+yaml"),
+        open: || body("PATCH", FORCED, "application/apply-patch+yaml"),
     },
     Target {
         name: "label-selector",
@@ -92,7 +92,8 @@ pub const ALL: [Target; 16] = [
 const PODS: &str = "/api/v1/namespaces/default/pods?dryRun=All&fieldValidation=Strict";
 const DEPLOYMENTS: &str =
     "/apis/apps/v1/namespaces/default/deployments?dryRun=All&fieldValidation=Strict";
-const WEB: &str =
+const WEB: &str = "/apis/apps/v1/namespaces/default/deployments/web?dryRun=All&fieldManager=fuzz";
+const FORCED: &str =
     "/apis/apps/v1/namespaces/default/deployments/web?dryRun=All&fieldManager=fuzz&force=true";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
 
@@ -239,7 +240,7 @@ fn kubeconfig() -> Session {
     })
 }
 
-/// The input is where the file of a small database is damaged: (two bytes of place, one of change) again and again; what
+/// The input is where the file of a small database is damaged: (two bytes of place, one of change), any number of times; what
 /// begins otherwise is the whole file.
 fn database() -> Session {
     let made = tempfile::tempdir().expect("a folder can be made");
