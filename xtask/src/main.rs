@@ -9,6 +9,7 @@
 
 mod bench;
 mod bugs;
+mod fuzz;
 mod parity;
 mod picture;
 mod prose;
@@ -33,7 +34,7 @@ struct Command {
     run: fn(&[String]) -> Result<()>,
 }
 
-const COMMANDS: [Command; 11] = [
+const COMMANDS: [Command; 12] = [
     Command {
         name: "test",
         arguments: "[--no-real] [--all]",
@@ -69,6 +70,12 @@ const COMMANDS: [Command; 11] = [
         arguments: "[name] [arguments]",
         about: "list the benches, or run one in release mode; figures go to target/bench/<name>.jsonl",
         run: bench::run,
+    },
+    Command {
+        name: "fuzz",
+        arguments: "[target...] [--seconds N] [--seed N] [--keep]",
+        about: "hostile inputs to everything that reads bytes of strangers; --keep puts those with new answers into the corpus",
+        run: fuzz::run,
     },
     Command {
         name: "simulate-bugs",

@@ -351,7 +351,7 @@ impl Client {
             return Ok(Conditional::Unchanged);
         }
         let tag = response.headers().get(ETAG).cloned();
-        let body = response::collect(response.into_body(), &description);
+        let body = response::collect_object(response.into_body(), &description);
         let body = in_time(&description, body).await?;
         Ok(Conditional::Changed { body, tag })
     }
@@ -389,8 +389,14 @@ impl Client {
             // Both are counted references.
             let (target, sent) = (request.uri().clone(), request.body().clone());
             let response = self.send(request, &description, pace).await?;
-            let body = response::collect(response.into_body(), &description);
-            let body = in_time(&description, body).await?;
+            let body = response.into_body();
+            let body = match pace {
+                Pace::Telling => {
+                    let body = response::collect_object(body, &description);
+                    in_time(&description, body).await?
+                }
+                Pace::Other => in_time(&description, response::collect(body, &description)).await?,
+            };
             if let Some(metrics) = &self.metrics {
                 metrics.received(&method, body.len());
             }
@@ -507,7 +513,7 @@ impl Client {
 /// Reads why the server refuses.
 async fn refusal(method: &Method, response: Response<Body>, description: &str) -> Error {
     let (head, body) = response.into_parts();
-    let body = response::collect(body, description)
+    let body = response::collect_refusal(body, description)
         .await
         .unwrap_or_default();
     let status = Status::of_response(method, head.status, &head.headers, &body);

@@ -9,7 +9,27 @@ use crate::{Body, Error};
 /// 200,000 pods of 5 KB make 1 GB, and twice that is no longer a list but a mistake.
 const MAX_ANSWER_BYTES: usize = 2 << 30;
 
-pub(crate) async fn collect(mut body: Body, request: &str) -> Result<Bytes, Error> {
+/// One object has 1.5 MB where it is stored, and what a server serves is told in a few.
+const MAX_OBJECT_BYTES: usize = 16 << 20;
+
+/// Why something is refused is a sentence and its causes.
+const MAX_REFUSAL_BYTES: usize = 1 << 20;
+
+pub(crate) async fn collect(body: Body, request: &str) -> Result<Bytes, Error> {
+    collect_up_to(MAX_ANSWER_BYTES, body, request).await
+}
+
+/// An answer that is no list.
+pub(crate) async fn collect_object(body: Body, request: &str) -> Result<Bytes, Error> {
+    collect_up_to(MAX_OBJECT_BYTES, body, request).await
+}
+
+/// The body of a refusal. A server that goes on for ever about it is not listened to.
+pub(crate) async fn collect_refusal(body: Body, request: &str) -> Result<Bytes, Error> {
+    collect_up_to(MAX_REFUSAL_BYTES, body, request).await
+}
+
+async fn collect_up_to(limit: usize, mut body: Body, request: &str) -> Result<Bytes, Error> {
     // Most answers are one chunk: keep that one as it is and copy only when a second arrives.
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
@@ -18,10 +38,10 @@ pub(crate) async fn collect(mut body: Body, request: &str) -> Result<Bytes, Erro
         let Ok(chunk) = frame.into_data() else {
             continue;
         };
-        if first.len() + rest.len() + chunk.len() > MAX_ANSWER_BYTES {
+        if first.len() + rest.len() + chunk.len() > limit {
             return Err(Error::TooLarge {
                 request: request.to_owned(),
-                limit: MAX_ANSWER_BYTES,
+                limit,
             });
         }
         if first.is_empty() && rest.is_empty() {
@@ -38,4 +58,26 @@ pub(crate) async fn collect(mut body: Body, request: &str) -> Result<Bytes, Erro
     } else {
         rest.freeze()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
+    #[tokio::test]
+    async fn an_endless_refusal_is_not_read_to_its_end() {
+        let chunk = || Ok(Frame::data(Bytes::from(vec![b'x'; 64 * 1024])));
+        let endless = futures_util::stream::repeat_with(chunk);
+        let body = StreamBody::new(endless).boxed_unsync();
+        let read = collect_refusal(body, "GET /api").await;
+        assert!(matches!(
+            read,
+            Err(Error::TooLarge {
+                limit: MAX_REFUSAL_BYTES,
+                ..
+            })
+        ));
+    }
 }
