@@ -5,6 +5,7 @@
 
 pub mod admission;
 mod apply;
+pub mod audit;
 pub mod auth;
 pub mod bootstrap;
 mod convert;

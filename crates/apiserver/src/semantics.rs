@@ -192,6 +192,8 @@ impl Context {
             admission::charge(context, request, new, old, &mut verdict)
         })?;
         self.warnings.append(&mut verdict.warnings);
+        self.audit_annotations
+            .append(&mut verdict.audit_annotations);
         if !admission.dry_run {
             for change in verdict.changes {
                 carry_out(&self.shared, transaction, change);

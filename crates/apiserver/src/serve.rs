@@ -2,6 +2,7 @@
 //! their sender may send them.
 
 use crate::Body;
+use crate::audit::Source;
 use crate::rest::{MAX_BODY, response};
 use crate::server::ApiServer;
 use crate::status::Status;
@@ -17,6 +18,7 @@ use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use std::future::{Future, poll_fn};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -106,7 +108,13 @@ pub async fn serve(
         };
         let (port, acceptor) = (port.clone(), acceptor.clone());
         let seat = connections.seat(peer.ip());
-        (spawner.0)(Box::pin(connection(port, acceptor, stream, seat)));
+        (spawner.0)(Box::pin(connection(
+            port,
+            acceptor,
+            stream,
+            peer.ip(),
+            seat,
+        )));
     }
     drop(port);
     stop.send_replace(true);
@@ -114,7 +122,13 @@ pub async fn serve(
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, stop.closed()).await;
 }
 
-async fn connection(port: Port, acceptor: TlsAcceptor, stream: TcpStream, seat: Seat) {
+async fn connection(
+    port: Port,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    source: IpAddr,
+    seat: Seat,
+) {
     // Answers are small and waited for: do not hold them back.
     let _ = stream.set_nodelay(true);
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream));
@@ -139,6 +153,8 @@ async fn connection(port: Port, acceptor: TlsAcceptor, stream: TcpStream, seat: 
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (port, peer, seat) = (answering.clone(), peer.clone(), seated.clone());
         async move {
+            let mut request = request;
+            request.extensions_mut().insert(Source(source));
             let in_flight = seat.begin();
             let date = port.server.now().to_http_date();
             let (mut response, room) = port.answer(request, &peer, &seat).await;

@@ -97,6 +97,8 @@ pub enum Change {
 pub struct Verdict {
     /// For `Warning` headers.
     pub warnings: Vec<String>,
+    /// For the audit log.
+    pub audit_annotations: Vec<(String, String)>,
     pub changes: Vec<Change>,
 }
 

@@ -133,6 +133,7 @@ impl Context {
             body: Bytes::new(),
             identity: self.identity.clone(),
             warnings: Vec::new(),
+            audit_annotations: Vec::new(),
             applying: false,
         }
     }

@@ -15,6 +15,7 @@ mod bad_input;
 mod bootstrap;
 mod chaos;
 mod detached;
+mod envtest;
 mod home;
 mod life;
 mod scheduler;
