@@ -265,7 +265,7 @@ mod tests {
         let written = std::fs::read_to_string(&path).unwrap();
         assert_eq!(
             written.trim(),
-            r#"{"auditID":"1","annotations":{"audit.k8s.io/truncated":"true"}}"#
+            r#"{"annotations":{"audit.k8s.io/truncated":"true"},"auditID":"1"}"#
         );
     }
 }
