@@ -83,8 +83,8 @@ impl Server {
         let number = port.local_addr().unwrap().port();
         drop(port);
         let mut child = Command::new(folder.join("kube-apiserver"))
+            .arg(format!("--secure-port={number}"))
             .args([
-                &format!("--secure-port={number}"),
                 "--bind-address=127.0.0.1",
                 "--cert-dir=certificates",
                 "--token-auth-file=tokens.csv",
@@ -230,7 +230,8 @@ fn as_etcd_it_is_well_until_it_is_told_to_stop() {
     let url = format!("http://{}", port.local_addr().unwrap());
     drop(port);
     let mut child = Command::new(folder.join("etcd"))
-        .args([&format!("--listen-client-urls={url}"), "--data-dir=data"])
+        .arg(format!("--listen-client-urls={url}"))
+        .arg("--data-dir=data")
         .current_dir(&home.0)
         .spawn()
         .unwrap();
