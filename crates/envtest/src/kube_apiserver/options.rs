@@ -313,7 +313,8 @@ impl<'a> Reader<'a> {
             "disable-admission-plugins",
         ]
         .map(|flag| flags.list(flag));
-        if !only.is_empty() && !(enabled.is_empty() && disabled.is_empty()) {
+        let has_changes = !enabled.is_empty() || !disabled.is_empty();
+        if !only.is_empty() && has_changes {
             self.add(
                 "admission-control",
                 "cannot be given with --enable-admission-plugins or --disable-admission-plugins",
