@@ -6,6 +6,7 @@
 pub mod admission;
 mod aggregation;
 mod apply;
+pub mod audit;
 pub mod auth;
 pub mod bootstrap;
 mod containers;

@@ -2,6 +2,7 @@
 
 mod admitted;
 mod applying;
+mod auditing;
 pub(crate) mod body;
 mod components;
 mod create;
@@ -61,6 +62,8 @@ pub(crate) struct Context {
     pub(crate) body: Bytes,
     pub(crate) identity: Arc<Identity>,
     pub(crate) warnings: Vec<String>,
+    /// What the server decided, for the audit log.
+    pub(crate) audit_annotations: Vec<(String, String)>,
     /// Set while an apply writes, which has already settled who owns what.
     pub(crate) applying: bool,
     /// The object whose deletion was admitted before its turn, and the revision that it had.
@@ -92,15 +95,29 @@ pub(crate) fn handle(
         version: kind.version.clone(),
     });
     let shared = shared.clone();
+    let (request, mut recording) = auditing::begin(&shared, request, &info, &identity);
+    let caller = identity.clone();
     let begun = begin(&shared, registry, served, info, request, identity);
+    if let Some(recording) = &mut recording {
+        auditing::note_decision(recording, &caller, &begun);
+    }
     async move {
-        let response = match begun {
+        let mut annotations = Vec::new();
+        let mut response = match begun {
             Ok(Begun::Answered(response)) => response,
             Ok(Begun::Mounted(answer)) => answer.await.map(response::whole),
             Ok(Begun::Proxied(answer)) => answer.await,
-            Ok(Begun::Resource(mut context, method)) => context.answer(&method).await,
+            Ok(Begun::Resource(mut context, method)) => {
+                let response = context.answer(&method).await;
+                annotations = std::mem::take(&mut context.audit_annotations);
+                response
+            }
             Err(status) => response::status(&status),
         };
+        if let Some(mut recording) = recording {
+            recording.annotate(annotations);
+            response = auditing::finish(recording, response, labels.as_ref()).await;
+        }
         if let Some(labels) = labels {
             let code = response.status().as_u16();
             shared.metrics.count(Labels { code, ..labels });
@@ -118,6 +135,18 @@ pub(crate) fn admit(
     let info = RequestInfo::parse(&parts.method, &parts.uri);
     let identity = impersonate(shared, identity, &parts.headers)?;
     shared.rbac.check(shared, &identity, &info)
+}
+
+/// Logs a request that was refused before its body was read.
+pub(crate) fn record_refusal(shared: &Shared, parts: &Parts, identity: &Identity, status: &Status) {
+    if let Some(auditor) = &shared.settings.audit {
+        let info = RequestInfo::parse(&parts.method, &parts.uri);
+        let id = metadata::new_uid(shared);
+        let recording = auditor.begin(&shared.clock, id, parts, &info, identity);
+        if let Some(recording) = recording {
+            recording.refused(status);
+        }
+    }
 }
 
 /// How far a request has come before anything has to be waited for.
@@ -192,6 +221,7 @@ fn begin(
         body,
         identity,
         warnings: Vec::new(),
+        audit_annotations: Vec::new(),
         applying: false,
         reviewed: None,
         converted: None,

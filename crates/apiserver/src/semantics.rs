@@ -215,9 +215,16 @@ impl Context {
         });
         if reviewed.is_err() {
             // A refusal carries the warnings that came before it.
-            self.warnings.append(&mut verdict.warnings);
+            self.note(&mut verdict);
         }
         reviewed.map(|()| verdict)
+    }
+
+    /// Keeps what admission has said, for the answer and for the audit log.
+    pub(crate) fn note(&mut self, verdict: &mut Verdict) {
+        self.warnings.append(&mut verdict.warnings);
+        let annotations = std::mem::take(&mut verdict.annotations);
+        self.audit_annotations.extend(annotations);
     }
 
     /// Validating admission of a deletion.
@@ -230,7 +237,7 @@ impl Context {
         let reviewed = self.admission(admission, |context, request| {
             admission::review(context, request, &Value::Null, Some(old), &mut verdict)
         });
-        self.warnings.append(&mut verdict.warnings);
+        self.note(&mut verdict);
         reviewed
     }
 
@@ -274,7 +281,7 @@ impl Context {
                 false => Ok(()),
             }
         });
-        self.warnings.append(&mut verdict.warnings);
+        self.note(&mut verdict);
         admitted
     }
 
@@ -336,7 +343,7 @@ impl Context {
         self.admission(admission, |context, request| {
             admission::charge(context, request, new, old, &mut verdict)
         })?;
-        self.warnings.append(&mut verdict.warnings);
+        self.note(&mut verdict);
         if !admission.dry_run {
             for change in verdict.changes {
                 carry_out(&self.shared, transaction, change);

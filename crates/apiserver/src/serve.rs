@@ -2,6 +2,7 @@
 //! their sender may send them.
 
 use crate::Body;
+use crate::audit::Source;
 use crate::http_log::Line;
 use crate::rest::{MAX_BODY, response};
 use crate::server::ApiServer;
@@ -220,6 +221,8 @@ async fn connection(
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (port, peer, seat) = (answering.clone(), peer.clone(), seated.clone());
         async move {
+            let mut request = request;
+            request.extensions_mut().insert(Source(address.ip()));
             let in_flight = seat.begin();
             let date = port.server.now().to_http_date();
             let line = Line::begin(&request, address);

@@ -258,8 +258,13 @@ impl ApiServer {
         presented: Presented,
     ) -> Result<Arc<Identity>, Status> {
         let identity = authenticate(&self.shared, presented, &parts.headers)?;
-        rest::admit(&self.shared, parts, identity.clone())?;
-        Ok(identity)
+        match rest::admit(&self.shared, parts, identity.clone()) {
+            Ok(()) => Ok(identity),
+            Err(status) => {
+                rest::record_refusal(&self.shared, parts, &identity, &status);
+                Err(status)
+            }
+        }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

@@ -1,9 +1,11 @@
 //! What kube-apiserver's flags choose, as far as this server has a choice. The default is the cluster in a box.
 
 use crate::admission::Plugins;
+use crate::audit::Auditor;
 use crate::auth::Authorizer;
 use crate::kinds::ServedVersions;
 use keys::PublicKey;
+use std::sync::Arc;
 
 #[derive(Clone)]
 pub struct Settings {
@@ -20,6 +22,8 @@ pub struct Settings {
     pub service_account_tokens: ServiceAccountTokens,
     /// Which of the built-in kinds are served.
     pub served: ServedVersions,
+    /// Who notes what is asked; none: nobody.
+    pub audit: Option<Arc<Auditor>>,
 }
 
 /// What becomes of callers without credentials.
@@ -65,6 +69,7 @@ impl Default for Settings {
             event_lifetime_seconds: 3600,
             service_account_tokens: ServiceAccountTokens::default(),
             served: ServedVersions::default(),
+            audit: None,
         }
     }
 }

@@ -75,7 +75,11 @@ pub(super) fn check(
     };
     let enforced = Level::parse(level("enforce"));
     let mut refused = Vec::new();
+    let mut annotate = |key: &str, value: String| {
+        verdict.annotations.insert(format!("{PREFIX}{key}"), value);
+    };
     if request.is("", "Pod") {
+        annotate("enforce-policy", shown("enforce"));
         refused = enforced.violations(metadata, spec);
         if !refused.is_empty() {
             return Err(request.forbidden(&format!(
@@ -84,6 +88,12 @@ pub(super) fn check(
                 refused.join(", ")
             )));
         }
+    }
+    let audited = Level::parse(level("audit")).violations(metadata, spec);
+    if !audited.is_empty() {
+        let (shown, why) = (shown("audit"), audited.join(", "));
+        let violation = format!("would violate PodSecurity \"{shown}\": {why}");
+        annotate("audit-violations", violation);
     }
     let found = Level::parse(level("warn")).violations(metadata, spec);
     if !found.is_empty() && found != refused {

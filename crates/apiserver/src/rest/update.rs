@@ -155,12 +155,12 @@ impl Context {
             metadata_mut(&mut new).insert("resourceVersion".into(), revision.clone());
         }
         // UPSTREAM: also what changes nothing, or what ends the object, can be refused.
-        let verdict = self.verdict(&admission, &new, Some(&before))?;
+        let mut verdict = self.verdict(&admission, &new, Some(&before))?;
         convert::settle_custom(&self.kind, &mut new);
         let old_body = old.body();
         let opaque = opaque.or_else(|| opaque::text_of(&kind, &old_body));
         if is_finished(&kind, &new) {
-            self.warnings.extend(verdict.warnings);
+            self.note(&mut verdict);
             let outcome = Outcome::Finished {
                 before,
                 new,
@@ -177,7 +177,7 @@ impl Context {
         }
         let draft = Draft::new(&kind, &new, opaque.as_deref());
         let outcome = if draft.is(&old_body, old.revision) {
-            self.warnings.extend(verdict.warnings);
+            self.note(&mut verdict);
             Outcome::Same { before, new }
         } else {
             Outcome::Changed {

@@ -139,6 +139,7 @@ impl Context {
             body: Bytes::new(),
             identity: self.identity.clone(),
             warnings: Vec::new(),
+            audit_annotations: Vec::new(),
             applying: false,
             reviewed: None,
             converted: None,

@@ -22,6 +22,17 @@ async fn creates_gets_and_lists() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dry_run_takes_a_new_object_with_a_resource_version() {
+    let server = Server::new();
+    let map = json!({"metadata": {"name": "a", "resourceVersion": "1"}});
+    let dry = format!("{CONFIG_MAPS}?dryRun=All");
+    assert_eq!(server.post(&dry, map.clone()).await.0, 201);
+    assert_eq!(server.post(CONFIG_MAPS, map).await.0, 500);
+    let invalid = json!({"metadata": {"name": "A", "resourceVersion": "1"}});
+    assert_eq!(server.post(CONFIG_MAPS, invalid).await.0, 422);
+}
+
+#[tokio::test(start_paused = true)]
 async fn refuses_with_upstreams_codes() {
     let server = Server::new();
     server.config_map("a", json!({})).await;

@@ -3,6 +3,7 @@
 use crate::kinds::Kind;
 use crate::policy::conditions::Conditions;
 use crate::policy::criteria::Criteria;
+use crate::policy::expression::Compiler;
 use crate::storage::Store;
 use serde::Deserialize;
 use serde_json::Value;
@@ -100,7 +101,12 @@ impl Webhook {
         Webhook {
             id: format!("{configuration}/{}/{index}", spec.name),
             criteria: Criteria::of_webhook(hook),
-            conditions: Conditions::read(conditions, false, None, spec.fails_open()),
+            conditions: Conditions::read(
+                conditions,
+                false,
+                &mut Compiler::default(),
+                spec.fails_open(),
+            ),
             spec,
         }
     }

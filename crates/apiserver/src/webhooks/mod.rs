@@ -26,6 +26,7 @@ use crate::storage::Store;
 use configuration::Webhook;
 use parking_lot::RwLock;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The webhooks that are configured, as they were when their configurations last changed.
@@ -142,6 +143,22 @@ impl Context {
         let mut hooks = configured.mutating.iter().chain(&configured.validating);
         let concerned = hooks.any(|hook| self.may_concern(hook, operations));
         concerned.then_some(configured)
+    }
+}
+
+impl Context {
+    /// Keeps what a webhook says beside its decision. UPSTREAM: keys for the audit log begin with its name.
+    fn note_answer(
+        &mut self,
+        hook: &Webhook,
+        warnings: Vec<String>,
+        annotations: BTreeMap<String, String>,
+    ) {
+        self.warnings.extend(warnings);
+        let name = &hook.spec.name;
+        let annotations = annotations.into_iter();
+        let named = annotations.map(|(key, value)| (format!("{name}/{key}"), value));
+        self.audit_annotations.extend(named);
     }
 }
 

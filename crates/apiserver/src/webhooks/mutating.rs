@@ -109,7 +109,7 @@ impl Context {
         let shown = self.shown_to_webhook(attributes, &invocation.kind, object);
         let answer = self.ask(hook, invocation, attributes, &shown, old, true);
         let answer = answer.await?;
-        self.warnings.extend(answer.warnings);
+        self.note_answer(hook, answer.warnings, answer.audit_annotations);
         if !answer.allowed {
             let status = review::denied(&hook.spec.name, answer.result.as_ref());
             return Err(Failure::Refused(status));

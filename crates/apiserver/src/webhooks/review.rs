@@ -26,6 +26,7 @@ pub(super) struct Answer {
     pub(super) patch: Vec<u8>,
     pub(super) result: Option<Value>,
     pub(super) warnings: Vec<String>,
+    pub(super) audit_annotations: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -40,7 +41,6 @@ struct Response {
     status: Option<Value>,
     warnings: Option<Vec<String>>,
     #[serde(default)]
-    #[allow(dead_code)]
     audit_annotations: Option<BTreeMap<String, String>>,
 }
 
@@ -139,6 +139,7 @@ impl Question {
             patch,
             result: response.status,
             warnings: response.warnings.unwrap_or_default(),
+            audit_annotations: response.audit_annotations.unwrap_or_default(),
         })
     }
 }

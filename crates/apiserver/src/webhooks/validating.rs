@@ -35,7 +35,7 @@ impl Context {
         for ((hook, _), answer) in invocations.iter().zip(answers) {
             let outcome = match answer {
                 Ok(answer) => {
-                    self.warnings.extend(answer.warnings);
+                    self.note_answer(hook, answer.warnings, answer.audit_annotations);
                     match answer.allowed {
                         true => Ok(()),
                         false => Err(review::denied(&hook.spec.name, answer.result.as_ref())),

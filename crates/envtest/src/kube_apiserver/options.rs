@@ -2,10 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use api::Cidr;
 use apiserver::FrontProxy;
 use apiserver::admission::{Networks, Plugins};
+use apiserver::audit::{Auditor, Format, LogOptions, Policy};
 use apiserver::auth::{Authorizer, StaticToken};
 use apiserver::kinds::ServedVersions;
 use apiserver::settings::{Anonymous, ServiceAccountTokens, Settings, TolerationSeconds};
@@ -196,7 +198,86 @@ impl<'a> Reader<'a> {
                 .unwrap_or(i64::MAX),
             service_account_tokens: self.service_account_tokens(),
             served,
+            audit: self.audit(),
         }
+    }
+
+    fn audit(&mut self) -> Option<Arc<Auditor>> {
+        const POLICY: &str = "audit-policy-file";
+        let flags = self.flags;
+        let log = self.audit_log()?;
+        let Some(path) = path(flags, POLICY) else {
+            // UPSTREAM: without a policy nothing is logged.
+            self.warnings
+                .push("--audit-log-path: nothing is logged without --audit-policy-file".to_owned());
+            return None;
+        };
+        let policy = files::read_text(POLICY, &path).and_then(|text| {
+            Policy::parse(&text).map_err(|problem| Error::BadFile {
+                flag: POLICY,
+                path: path.clone(),
+                problem,
+            })
+        });
+        let policy = self.keep(policy)?;
+        // Nothing is created before all is known to be right.
+        if !self.errors.is_empty() {
+            return None;
+        }
+        let opened = Auditor::open(policy, log).map_err(|source| Error::Unreadable {
+            flag: "audit-log-path",
+            path: PathBuf::from(flags.text("audit-log-path")),
+            source,
+        });
+        self.keep(opened).map(Arc::new)
+    }
+
+    fn audit_log(&mut self) -> Option<LogOptions> {
+        let flags = self.flags;
+        let format = match flags.text("audit-log-format") {
+            "json" => Format::Json,
+            "legacy" => Format::Legacy,
+            other => {
+                self.add(
+                    "audit-log-format",
+                    format!(
+                        "invalid audit log format {other}, allowed formats are \"legacy,json\""
+                    ),
+                );
+                Format::Json
+            }
+        };
+        if flags.text("audit-log-version") != "audit.k8s.io/v1" {
+            self.add("audit-log-version", "audit.k8s.io/v1 is the only one");
+        }
+        let mode = flags.text("audit-log-mode");
+        if !["batch", "blocking", "blocking-strict"].contains(&mode) {
+            self.add("audit-log-mode", format!("invalid audit log mode {mode}, allowed modes are \"batch,blocking,blocking-strict\""));
+        }
+        let mut number = |flag: &'static str| {
+            u64::try_from(flags.int(flag)).unwrap_or_else(|_| {
+                self.add(flag, "can't be a negative number");
+                0
+            })
+        };
+        let [megabytes, backups, days] = [
+            number("audit-log-maxsize"),
+            number("audit-log-maxbackup"),
+            number("audit-log-maxage"),
+        ];
+        let most = number("audit-log-truncate-max-event-size");
+        let path = flags.text("audit-log-path");
+        (!path.is_empty()).then(|| LogOptions {
+            path: (path != "-").then(|| PathBuf::from(path)),
+            // UPSTREAM: 0 means 100.
+            max_bytes: if megabytes == 0 { 100 } else { megabytes } << 20,
+            max_backups: usize::try_from(backups).unwrap_or(0),
+            max_age_seconds: i64::try_from(days).unwrap_or(0).saturating_mul(86_400),
+            format,
+            max_event_bytes: flags
+                .bool("audit-log-truncate-enabled")
+                .then(|| usize::try_from(most).unwrap_or(usize::MAX)),
+        })
     }
 
     fn authorizers(&mut self) -> Vec<Authorizer> {
@@ -237,7 +318,8 @@ impl<'a> Reader<'a> {
             "disable-admission-plugins",
         ]
         .map(|flag| flags.list(flag));
-        if !only.is_empty() && !(enabled.is_empty() && disabled.is_empty()) {
+        let has_changes = !enabled.is_empty() || !disabled.is_empty();
+        if !only.is_empty() && has_changes {
             self.add(
                 "admission-control",
                 "cannot be given with --enable-admission-plugins or --disable-admission-plugins",

@@ -16,6 +16,7 @@ mod bootstrap;
 mod chaos;
 mod containers;
 mod detached;
+mod envtest;
 mod home;
 mod life;
 mod scheduler;
