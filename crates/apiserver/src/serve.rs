@@ -55,6 +55,9 @@ const LONG_AT_ONCE: usize = 4;
 /// How many requests one HTTP/2 connection may have open: an informer is one, and a manager has a hundred.
 const MAX_STREAMS: u32 = 1000;
 
+/// How long publishing the certificate authority may hold up the start.
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// How long requests in progress may take when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -83,7 +86,14 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), PkiError> {
     let acceptor = TlsAcceptor::from(pki.server_config(&server.shared().clock)?);
-    server.publish_authority(&pki.ca_certificate).await;
+    // A webhook that this would have to wait for may itself wait for this server.
+    let publish = server.publish_authority(&pki.ca_certificate);
+    if tokio::time::timeout(PUBLISH_TIMEOUT, publish)
+        .await
+        .is_err()
+    {
+        tracing::warn!("a webhook holds up the certificate authority, which is not published");
+    }
     let (certificate, key) = pki.issue_client(FRONT_PROXY, &[])?;
     let shared = server.shared().clone();
     shared.aggregation.identify(&certificate, &key);

@@ -10,7 +10,6 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
 
 /// A question, and what tells its answer from others.
 pub(super) struct Question {
@@ -19,7 +18,8 @@ pub(super) struct Question {
     pub(super) review: Value,
 }
 
-/// What a webhook answered, once it is known to be an answer.
+/// What a webhook answered, once it is known to be an answer. Its audit annotations have nowhere to go: this server
+/// writes no audit log.
 #[derive(Debug, PartialEq)]
 pub(super) struct Answer {
     pub(super) allowed: bool,
@@ -39,9 +39,6 @@ struct Response {
     patch_type: Option<String>,
     status: Option<Value>,
     warnings: Option<Vec<String>>,
-    #[serde(default)]
-    #[allow(dead_code)]
-    audit_annotations: Option<BTreeMap<String, String>>,
 }
 
 impl Question {
