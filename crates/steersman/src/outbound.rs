@@ -14,7 +14,7 @@ use http::uri::{Authority, Scheme};
 use http::{Request, Response};
 use parking_lot::Mutex;
 
-/// So many places are called at the same time by any sensible configuration; beyond that, connections are made anew.
+/// So many places are called at the same time by any sensible configuration; beyond that, connections are recreated.
 const MAX_TRANSPORTS: usize = 64;
 
 /// Keeps a transport for each place that is called.
