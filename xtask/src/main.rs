@@ -11,6 +11,7 @@ mod bench;
 mod bugs;
 mod parity;
 mod picture;
+mod prose;
 mod real;
 mod schema;
 mod screenshots;

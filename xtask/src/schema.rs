@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use crate::prose;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
@@ -21,9 +22,13 @@ pub(crate) const TABLE: &str = "types.txt";
 
 /// Reads all documents below `inputs` and writes the tables into `output`.
 pub(crate) fn run(inputs: &[PathBuf], output: &Path) -> Result<()> {
-    let table = generate(inputs)?;
-    let path = output.join(TABLE);
-    std::fs::write(&path, table).with_context(|| format!("cannot write {}", path.display()))
+    let sources = Sources::below(inputs)?;
+    let write = |name: &str, bytes: &[u8]| {
+        let path = output.join(name);
+        std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    };
+    write(TABLE, sources.print()?.as_bytes())?;
+    write(prose::TABLE, &prose::compressed(&sources.schemas))
 }
 
 /// Fails if the table of `output` is not the one that these documents give.
@@ -31,7 +36,17 @@ pub(crate) fn check(inputs: &[PathBuf], output: &Path) -> Result<()> {
     let path = output.join(TABLE);
     let kept = std::fs::read_to_string(&path)
         .with_context(|| format!("cannot read {}", path.display()))?;
-    let made = generate(inputs)?;
+    let sources = Sources::below(inputs)?;
+    let made = sources.print()?;
+    let words = output.join(prose::TABLE);
+    let kept_words =
+        std::fs::read(&words).with_context(|| format!("cannot read {}", words.display()))?;
+    if kept_words != prose::compressed(&sources.schemas) {
+        bail!(
+            "{} is not what the live API server says; run `cargo xtask schema --live`",
+            words.display()
+        );
+    }
     let differs = kept
         .lines()
         .zip(made.lines())
@@ -44,23 +59,6 @@ pub(crate) fn check(inputs: &[PathBuf], output: &Path) -> Result<()> {
             differs.map_or(0, |line| line + 1)
         ),
     }
-}
-
-/// The text of the table for all documents below `inputs`.
-pub(crate) fn generate(inputs: &[PathBuf]) -> Result<String> {
-    let mut sources = Sources::default();
-    for input in inputs {
-        sources.read(input)?;
-    }
-    if sources.schemas.is_empty() {
-        bail!("no OpenAPI document found: name a folder with the documents of /openapi/v3");
-    }
-    if sources.messages.is_empty() {
-        bail!(
-            "no protobuf definition found: name a folder with the generated.proto files of k8s.io/api"
-        );
-    }
-    sources.print()
 }
 
 /// Everything that was read: OpenAPI schemas and protobuf messages by OpenAPI type name.
@@ -97,6 +95,23 @@ struct Member {
 }
 
 impl Sources {
+    /// All that the documents below `inputs` say.
+    fn below(inputs: &[PathBuf]) -> Result<Sources> {
+        let mut sources = Sources::default();
+        for input in inputs {
+            sources.read(input)?;
+        }
+        if sources.schemas.is_empty() {
+            bail!("no OpenAPI document found: name a folder with the documents of /openapi/v3");
+        }
+        if sources.messages.is_empty() {
+            bail!(
+                "no protobuf definition found: name a folder with the generated.proto files of k8s.io/api"
+            );
+        }
+        Ok(sources)
+    }
+
     fn read(&mut self, path: &Path) -> Result<()> {
         if path.ends_with("testdata") {
             return Ok(());
@@ -490,8 +505,21 @@ fn flags(property: &Value, required: bool) -> String {
 fn is_stable(name: &str) -> bool {
     let package = package_of(name);
     let version = package.rsplit('.').next().unwrap_or_default();
-    !version.contains("alpha") && !version.contains("beta")
+    let is_preview = version.contains("alpha") || version.contains("beta");
+    !is_preview
+        || PREVIEWS
+            .iter()
+            .any(|wanted| short(name).starts_with(wanted))
 }
+
+/// How the names of types begin that are served before they are stable: those of kinds that a controller looks after
+/// behind a gate.
+const PREVIEWS: [&str; 4] = [
+    "api.resource.v1alpha3.PoolStatus",
+    "api.resource.v1alpha3.ResourcePoolStatusRequest",
+    "api.resource.v1beta2.DeviceTaint",
+    "api.scheduling.v1alpha2.",
+];
 
 fn openapi_package(name: &str) -> String {
     name.replacen("k8s.io.", "io.k8s.", 1).replace('_', "-")
@@ -549,7 +577,8 @@ mod tests {
         ] {
             std::fs::write(folder.join(name), text).unwrap();
         }
-        let table = generate(std::slice::from_ref(&folder));
+        let table =
+            Sources::below(std::slice::from_ref(&folder)).and_then(|sources| sources.print());
         std::fs::remove_dir_all(&folder).unwrap();
         let table = table.unwrap();
         let lines: Vec<_> = table.lines().skip(1).collect();
@@ -572,11 +601,14 @@ mod tests {
 
     #[test]
     fn a_folder_without_documents_is_refused() {
-        let error = generate(&[PathBuf::from("/nonexistent-folder/x.json")]).unwrap_err();
+        let error = Sources::below(&[PathBuf::from("/nonexistent-folder/x.json")])
+            .err()
+            .unwrap();
         assert!(error.to_string().contains("cannot read"), "{error}");
         assert!(
-            generate(&[])
-                .unwrap_err()
+            Sources::below(&[])
+                .err()
+                .unwrap()
                 .to_string()
                 .contains("no OpenAPI document")
         );

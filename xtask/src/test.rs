@@ -92,7 +92,28 @@ fn static_checks(steps: &mut Steps) -> Result<()> {
         ]),
     )?;
     steps.run("locks", locks)?;
-    steps.run("licences and sources of dependencies", licences)
+    steps.run("licences and sources of dependencies", licences)?;
+    steps.run("types of the page's scripts", page_types)
+}
+
+/// A tool that is not here: a line for people, a failure for continuous integration.
+fn missing(what: &str) -> Result<Done> {
+    if in_ci() {
+        bail!("{what}; .ci/tools installs it");
+    }
+    Ok(Done::Skipped(what.to_owned()))
+}
+
+/// The scripts of the dashboard are plain JavaScript with types in their comments.
+fn page_types() -> Result<Done> {
+    let tsc = std::env::var("STEERSMAN_TSC").unwrap_or_else(|_| "tsc".to_owned());
+    let installed = Command::new(&tsc).arg("--version").output();
+    if !installed.is_ok_and(|ran| ran.status.success()) {
+        return missing("there is no TypeScript compiler (npm install typescript)");
+    }
+    let page = workspace::root().join("crates/dashboard/assets");
+    succeed(Command::new(&tsc).arg("--project").arg(page))?;
+    Ok(Done::Passed)
 }
 
 /// The lock of kube-rs's tests names our dependencies, too, and is used an hour later.
@@ -161,9 +182,7 @@ fn licences() -> Result<Done> {
         .output()
         .is_ok_and(|ran| ran.status.success());
     if !installed {
-        return Ok(Done::Skipped(
-            "cargo-deny is not installed (cargo install cargo-deny)".to_owned(),
-        ));
+        return missing("cargo-deny is not installed (cargo install cargo-deny)");
     }
     succeed(&mut cargo(&[
         "deny",

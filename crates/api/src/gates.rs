@@ -27,12 +27,15 @@ macro_rules! gates {
 gates! {
     ControllerManagerReleaseLeaderElectionLockOnExit = true, // UPSTREAM: alpha and off; releasing is what operators want, see docs/differences.md
     DRAAdminAccess = true,
+    DRADeviceTaintRules = false,
     DRAExtendedResource = true,
     DRAPrioritizedList = true,
     DRAWorkloadResourceClaims = false,
     DeploymentReplicaSetTerminatingReplicas = true,
     HPAConfigurableTolerance = true,
     HPAScaleToZero = false,
+    JobManagedBy = true,
+    JobPodReplacementPolicy = true,
     LogarithmicScaleDown = true,
     MaxUnavailableStatefulSet = false,
     MutableSchedulingDirectivesForSuspendedJobs = true,
@@ -40,6 +43,9 @@ gates! {
     PersistentVolumeClaimUnusedSinceTime = false,
     PodDeletionCost = true,
     PodLevelResources = true,
+    PodObservedGenerationTracking = true,
+    PreferSameTrafficDistribution = true,
+    RecoverVolumeExpansionFailure = true,
     SeparateTaintEvictionController = true,
     StaleControllerConsistencyDaemonSet = true,
     StaleControllerConsistencyJob = true,
@@ -47,6 +53,7 @@ gates! {
     StaleControllerConsistencyStatefulSet = true,
     StatefulSetSemanticRevisionComparison = true,
     TaintTolerationComparisonOperators = false,
+    VolumeAttributesClass = true,
 }
 
 /// Which gates are on. Copied into each controller when it is made.

@@ -11,8 +11,8 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::collections::KeyedState;
 use hashbrown::HashTable;
-use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// An interned string: sixteen bytes, cheap to clone, compared by text.
@@ -165,7 +165,7 @@ impl<T: ?Sized + Hash + Eq> Pool<T> {
 
     /// The shared copy of `value`, made by `make` when there is none yet.
     pub fn intern_with(&self, value: &T, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
-        let hash = FxBuildHasher.hash_one(value);
+        let hash = KeyedState.hash_one(value);
         let mut shelf = self.shelves[(hash >> 60) as usize % SHELVES].lock();
         if let Some(found) = shelf.values.find(hash, |held| **held == *value) {
             return found.clone();
@@ -177,7 +177,7 @@ impl<T: ?Sized + Hash + Eq> Pool<T> {
         let made = make();
         shelf
             .values
-            .insert_unique(hash, made.clone(), |held| FxBuildHasher.hash_one(&**held));
+            .insert_unique(hash, made.clone(), |held| KeyedState.hash_one(&**held));
         made
     }
 
@@ -196,7 +196,7 @@ impl<T: ?Sized + Hash + Eq> Pool<T> {
 
 impl<T: Hash + Eq> Pool<T> {
     pub fn intern(&self, value: T) -> Arc<T> {
-        let hash = FxBuildHasher.hash_one(&value);
+        let hash = KeyedState.hash_one(&value);
         let shelf = &self.shelves[(hash >> 60) as usize % SHELVES];
         {
             let shelf = shelf.lock();

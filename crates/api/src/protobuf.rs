@@ -14,9 +14,8 @@ pub trait Message<'a>: Default {
 /// Reads a whole message.
 pub fn read<'a, M: Message<'a>>(bytes: &'a [u8]) -> Result<M, Malformed> {
     let mut message = M::default();
-    let mut rest = Reader(bytes);
-    while !rest.0.is_empty() {
-        let (field, value) = rest.field()?;
+    let mut fields = Reader::new(bytes);
+    while let Some((field, value)) = fields.next()? {
         message
             .take(field, value)
             .map_err(|problem| problem.within(field))?;
@@ -33,9 +32,8 @@ pub fn descend<'a>(
     let Some((wanted, below)) = path.split_first() else {
         return found(value);
     };
-    let mut rest = Reader(value.bytes()?);
-    while !rest.0.is_empty() {
-        let (field, value) = rest.field()?;
+    let mut fields = Reader::new(value.bytes()?);
+    while let Some((field, value)) = fields.next()? {
         if field == *wanted {
             descend(value, below, found).map_err(|problem| problem.within(field))?;
         }
@@ -47,6 +45,8 @@ pub fn descend<'a>(
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
     Number(u64),
+    Fixed64(u64),
+    Fixed32(u32),
     Bytes(&'a [u8]),
 }
 
@@ -54,7 +54,7 @@ impl<'a> Value<'a> {
     pub fn number(self) -> Result<i64, Malformed> {
         match self {
             Value::Number(number) => Ok(number.cast_signed()),
-            Value::Bytes(_) => Err(Malformed::new("not a number")),
+            _ => Err(Malformed::new("not a number")),
         }
     }
 
@@ -65,7 +65,7 @@ impl<'a> Value<'a> {
     pub fn bytes(self) -> Result<&'a [u8], Malformed> {
         match self {
             Value::Bytes(bytes) => Ok(bytes),
-            Value::Number(_) => Err(Malformed::new("a number where bytes belong")),
+            _ => Err(Malformed::new("a number where bytes belong")),
         }
     }
 
@@ -108,31 +108,70 @@ impl Malformed {
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path(), self.problem)
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path())?;
+        }
+        f.write_str(self.problem)
     }
 }
 
 impl std::error::Error for Malformed {}
 
-struct Reader<'a>(&'a [u8]);
+impl From<Malformed> for String {
+    fn from(malformed: Malformed) -> String {
+        malformed.to_string()
+    }
+}
+
+/// The fields of a message, one after the other.
+pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn field(&mut self) -> Result<(u32, Value<'a>), Malformed> {
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader(bytes)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The next field's number and value, nothing at the end.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator would go on after an error"
+    )]
+    pub fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Malformed> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
         let tag = self.varint()?;
         let field = u32::try_from(tag >> 3).map_err(|_| Malformed::new("no such field"))?;
         let value = match tag & 7 {
             0 => Value::Number(self.varint()?),
-            1 => Value::Bytes(self.bytes(8)?),
+            1 => Value::Fixed64(u64::from_le_bytes(self.array()?)),
             2 => {
                 let length = self.varint()?;
                 let length =
                     usize::try_from(length).map_err(|_| Malformed::new("longer than memory"))?;
                 Value::Bytes(self.bytes(length)?)
             }
-            5 => Value::Bytes(self.bytes(4)?),
+            5 => Value::Fixed32(u32::from_le_bytes(self.array()?)),
             _ => return Err(Malformed::new("a wire type that the API does not use").within(field)),
         };
-        Ok((field, value))
+        Ok(Some((field, value)))
+    }
+
+    /// A number without a tag, as packed lists have them.
+    pub fn varint(&mut self) -> Result<u64, Malformed> {
+        let mut number = 0;
+        for (index, byte) in self.0.iter().enumerate().take(10) {
+            number |= u64::from(byte & 0x7f) << (7 * index);
+            if byte & 0x80 == 0 {
+                self.0 = &self.0[index + 1..];
+                return Ok(number);
+            }
+        }
+        Err(Malformed::new("a varint breaks off"))
     }
 
     fn bytes(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
@@ -144,16 +183,13 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    fn varint(&mut self) -> Result<u64, Malformed> {
-        let mut number = 0;
-        for (index, byte) in self.0.iter().enumerate().take(10) {
-            number |= u64::from(byte & 0x7f) << (7 * index);
-            if byte & 0x80 == 0 {
-                self.0 = &self.0[index + 1..];
-                return Ok(number);
-            }
-        }
-        Err(Malformed::new("a number breaks off"))
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (array, rest) = self
+            .0
+            .split_first_chunk()
+            .ok_or_else(|| Malformed::new("breaks off"))?;
+        self.0 = rest;
+        Ok(*array)
     }
 }
 
@@ -203,14 +239,14 @@ mod tests {
         for (bytes, problem) in [
             (&[0x1a, 2, 0x12, 9][..], "field 3: breaks off"),
             (&[0x1a, 3, 0x12, 1, 0xff], "field 3.2: text is not UTF-8"),
-            (&[0x08], "field : a number breaks off"),
-            (&[0x12, 0xff, 0xff, 0xff, 0xff, 0x0f], "field : breaks off"),
+            (&[0x08], "a varint breaks off"),
+            (&[0x12, 0xff, 0xff, 0xff, 0xff, 0x0f], "breaks off"),
             (&[0x0b], "field 1: a wire type that the API does not use"),
             (
                 &[
                     0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
                 ],
-                "field : a number breaks off",
+                "a varint breaks off",
             ),
         ] {
             assert_eq!(read::<Sample<'_>>(bytes).unwrap_err().to_string(), problem);

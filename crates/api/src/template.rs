@@ -4,10 +4,10 @@ use std::fmt;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
-use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::collections::KeyedState;
 use crate::go_dump;
 use crate::hash::Fnv32a;
 use crate::intern::Pool;
@@ -43,7 +43,7 @@ impl Meaning {
     fn of(canonical: &str) -> Meaning {
         let mut sip = DefaultHasher::new();
         canonical.hash(&mut sip);
-        Meaning(FxBuildHasher.hash_one(canonical), sip.finish())
+        Meaning(KeyedState.hash_one(canonical), sip.finish())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Serves an in-memory API server on loopback and writes an administrator's kubeconfig: `serve PORT KUBECONFIG`.
 
 use api::{Clock, MicroTime, Rng};
-use steersman_apiserver::pki::Pki;
+use steersman_apiserver::pki::{Pki, Validity};
 use steersman_apiserver::private_file;
 use steersman_apiserver::serve::{Spawner, default_limits, serve};
 use steersman_apiserver::{ApiServer, Options, Storage};
@@ -21,20 +21,22 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         MicroTime::from_unix_micros(i64::try_from(micros).unwrap_or(i64::MAX))
     });
     let seed = u64::try_from(clock.now().unix_micros())?;
-    let mut options = Options::in_memory(clock, Rng::from_seed(seed));
+    let now = clock.now().time();
+    let mut options = Options::in_memory(clock.clone(), Rng::from_seed(seed));
     if let Some(dir) = arguments.next() {
         options.storage = Storage::Dir(dir.into());
     }
     let server = ApiServer::open(options)?;
-    let pki = Pki::generate(&[])?;
+    let pki = Pki::generate(&[], Validity::new(now, now, 1))?;
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     let url = format!("https://{}", listener.local_addr()?);
     private_file::write(kubeconfig.as_ref(), pki.kubeconfig(&url).as_bytes())?;
     let spawner = Spawner::new(|future| drop(tokio::spawn(future)));
     let limits = default_limits();
-    serve(server, listener, &pki, spawner, limits, async {
+    let tls = pki.tls()?;
+    serve(server, listener, tls, spawner, limits, async {
         drop(tokio::signal::ctrl_c().await)
     })
-    .await?;
+    .await;
     Ok(())
 }

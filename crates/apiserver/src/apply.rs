@@ -5,7 +5,6 @@
 
 mod compare;
 mod fields;
-mod items;
 mod last_applied;
 mod manage;
 mod merge;
@@ -13,11 +12,12 @@ mod overlay;
 mod schema;
 mod set;
 mod shapes;
+mod typed;
 
-pub(crate) use items::repeated_item;
 pub(crate) use manage::{Manager, Operation, apply, update};
 pub(crate) use overlay::overlay;
 pub(crate) use shapes::Shapes;
+pub(crate) use typed::faults;
 
 /// Whether an object says who manages it.
 pub(crate) fn has_managed_fields(value: &serde_json::Value) -> bool {

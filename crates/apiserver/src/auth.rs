@@ -5,9 +5,12 @@ pub(crate) mod bootstrap_tokens;
 pub(crate) mod escalation;
 pub(crate) mod impersonate;
 pub(crate) mod nodes;
+pub(crate) mod param_access;
 pub(crate) mod rbac;
 pub(crate) mod rules;
 pub(crate) mod tokens;
+
+pub use rbac::Authorizer;
 
 use std::collections::BTreeMap;
 

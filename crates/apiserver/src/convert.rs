@@ -21,20 +21,47 @@ pub(crate) fn storage_kind(registry: &Registry, kind: &Arc<Kind>) -> Arc<Kind> {
 
 /// Whether stored objects look different at the version asked for.
 pub(crate) fn differs(kind: &Kind) -> bool {
-    pair(kind).is_some()
+    pair(kind).is_some() || kind.custom().is_some_and(|version| version.converts)
 }
 
 pub(crate) fn to_storage(kind: &Kind, value: &mut Value) {
     match pair(kind) {
         Some(Pair::Event) => rename(value, &EVENT_NAMES),
         Some(Pair::Autoscaler) => autoscaler::to_v2(value),
-        None => {
-            // UPSTREAM: what is stored has the defaults of the version under which it is stored, too.
-            let version = kind.custom();
-            if let Some(schema) = version.and_then(|version| version.storage_schema.as_ref()) {
-                structural::default(schema, value);
+        None => {}
+    }
+}
+
+/// Makes a custom object, which was checked at the version of its request, what is stored: without what the stored
+/// version does not know, and with its defaults. That of the status comes with it, for whoever creates an object
+/// cannot write one.
+pub(crate) fn settle_custom(kind: &Kind, value: &mut Value) {
+    let Some(version) = kind.custom() else {
+        return;
+    };
+    let schema = version.storage_schema.ready();
+    if version.converts {
+        structural::prune(&schema.value, value);
+        structural::prune_nulls(&schema.value, value);
+    }
+    structural::default(&schema.value, value);
+    print_whole_numbers(value);
+}
+
+/// UPSTREAM: a float without a fraction prints as a whole number.
+fn print_whole_numbers(value: &mut Value) {
+    // Whole numbers of that size are exact in both forms.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or_default();
+            if float.fract() == 0.0 && float.abs() < EXACT {
+                *value = Value::from(float as i64);
             }
         }
+        Value::Array(items) => items.iter_mut().for_each(print_whole_numbers),
+        Value::Object(members) => members.values_mut().for_each(print_whole_numbers),
+        _ => {}
     }
 }
 
@@ -51,7 +78,12 @@ pub(crate) fn from_storage(kind: &Kind, value: &mut Value) {
             }
         }
         Some(Pair::Autoscaler) => autoscaler::to_v1(value),
-        None => {}
+        None => {
+            let converting = kind.custom().filter(|version| version.converts);
+            if let Some(version) = converting {
+                structural::prune(&version.schema.ready().value, value);
+            }
+        }
     }
 }
 

@@ -35,6 +35,7 @@ fn created(sent: Value, answer: &Value) -> Value {
         subresource: None,
         asked: kind,
         object_type: None,
+        is_admitted: false,
         dry_run: true,
         options: &Value::Null,
     };
@@ -76,6 +77,7 @@ fn in_cluster(run: impl FnOnce(&admission::Context<'_>)) {
         },
         random: &api::Rng::from_seed(1),
         networks: &Networks::default(),
+        settings: &crate::Settings::default(),
         now: api::MicroTime::default(),
     };
     run(&context);
@@ -155,6 +157,7 @@ fn updated(case: &Value) -> Result<Value, Vec<String>> {
         subresource,
         asked: kind,
         object_type: None,
+        is_admitted: false,
         dry_run: true,
         options: &Value::Null,
     };
@@ -172,7 +175,7 @@ fn updated(case: &Value) -> Result<Value, Vec<String>> {
             strategy::prepare_status_update(kind, &mut new, old, now);
             causes = crate::validation::status_update(kind, &new, old);
         } else {
-            strategy::prepare_update(kind, &mut new, old);
+            strategy::prepare_update(kind, &mut new, old, now);
             causes = crate::validation::update(kind, &new, old);
         }
     });

@@ -8,37 +8,38 @@ mod checks;
 pub mod conversion;
 mod definition;
 pub(crate) mod lifecycle;
+pub(crate) mod objects;
 mod patterns;
 pub(crate) mod rules;
+pub(crate) mod schema;
 pub(crate) mod structural;
 
 pub(crate) use checks::validate;
 pub(crate) use definition::complete;
 
-use regex::Regex;
+use schema::Schema;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One served version of a custom resource definition.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct CustomVersion {
     /// `openAPIV3Schema`, structural.
-    pub schema: Value,
-    /// That of the version under which objects are stored, if it is another.
-    pub storage_schema: Option<Value>,
+    pub schema: Arc<Schema>,
+    /// That of the version under which objects are stored.
+    pub storage_schema: Arc<Schema>,
+    /// Whether objects look different under the version in which they are stored.
+    pub converts: bool,
     /// `additionalPrinterColumns`, as written in the definition.
     pub columns: Vec<Value>,
     pub has_status: bool,
     pub scale: Option<ScalePaths>,
     /// `deprecationWarning`, or the default sentence when the version is deprecated.
     pub deprecation_warning: Option<String>,
-    /// `x-kubernetes-validations`, compiled when an object is first checked.
-    pub rules: rules::CompiledRules,
     /// Who converts objects, if it is a webhook.
     pub conversion: Option<Arc<conversion::Conversion>>,
-    /// Every `pattern` of the definition, compiled.
-    pub patterns: BTreeMap<String, Regex>,
+    /// Tells what the version says, its prose included.
+    pub digest: String,
 }
 
 /// Where a custom kind keeps what its scale subresource shows, as JSON paths (".spec.replicas").

@@ -4,6 +4,7 @@ use crate::Body;
 use crate::aggregation::discovery as remote;
 use crate::documents::{Document, Made};
 use crate::kinds::{Kind, Registry, Subresource, Verbs};
+use crate::rest::query::Query;
 use crate::rest::{RequestInfo, response};
 use crate::server::Shared;
 use crate::status::Status;
@@ -47,9 +48,9 @@ pub(crate) fn answer(
         return Err(crate::rest::not_allowed());
     }
     match parts.as_slice() {
-        ["version"] => Ok(response::value(200, &version())),
+        ["version"] => Ok(response::ordered(200, &version())),
         ["healthz" | "livez" | "readyz", rest @ ..] => {
-            Ok(health(parts[0], rest, info.query.has("verbose")))
+            Ok(health(shared, parts[0], rest, &info.query))
         }
         ["metrics"] => Ok(response::typed(
             200,
@@ -62,11 +63,11 @@ pub(crate) fn answer(
         }
         ["api"] if wants_aggregated(headers) => Ok(aggregated(shared, registry, 0, headers)),
         ["apis"] if wants_aggregated(headers) => Ok(aggregated(shared, registry, 1, headers)),
-        ["api"] => Ok(response::value(
+        ["api"] => Ok(response::ordered(
             200,
             &json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses(shared)}),
         )),
-        ["apis"] => Ok(response::value(
+        ["apis"] => Ok(response::ordered(
             200,
             &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": all_groups(shared, registry)}),
         )),
@@ -82,7 +83,7 @@ pub(crate) fn answer(
         ["apis", group, version] if registry.has_group_version(group, version) => {
             Ok(resources(registry, group, version))
         }
-        [] => Ok(response::value(200, &paths(registry))),
+        [] => Ok(response::ordered(200, &paths(registry))),
         ["apis", group, _] if registry.has_group(group) => Err(Status::no_such_path()),
         _ => Ok(nothing_here()),
     }
@@ -101,18 +102,45 @@ fn version() -> Value {
     })
 }
 
-fn health(endpoint: &str, rest: &[&str], verbose: bool) -> Response<Body> {
+/// `/livez` says whether a restart would help, which it does not when the disk is full; `/readyz` and `/healthz` say
+/// whether the server can do its work.
+fn health(shared: &Shared, endpoint: &str, rest: &[&str], query: &Query) -> Response<Body> {
     const CHECKS: [&str; 3] = ["ping", "log", "storage"];
+    let shortage = match endpoint {
+        "livez" => None,
+        _ => shared.store.shortage(),
+    };
+    let is_excluded = |check: &str| query.all("exclude").any(|excluded| excluded == check);
+    let fails = |check: &str| check == "storage" && shortage.is_some();
     match rest {
-        [] if verbose => {
-            let mut text: String = CHECKS
+        [] => {
+            let mut text = String::new();
+            for check in CHECKS {
+                // UPSTREAM: why is in the log, not for everyone.
+                text.push_str(&match check {
+                    check if is_excluded(check) => format!("[+]{check} excluded: ok\n"),
+                    check if fails(check) => format!("[-]{check} failed: reason withheld\n"),
+                    check => format!("[+]{check} ok\n"),
+                });
+            }
+            if CHECKS
                 .iter()
-                .map(|check| format!("[+]{check} ok\n"))
-                .collect();
+                .any(|check| fails(check) && !is_excluded(check))
+            {
+                let why = shortage.unwrap_or_default();
+                tracing::warn!(check = endpoint, why, "The storage check failed");
+                text.push_str(&format!("{endpoint} check failed\n"));
+                return response::text(500, text);
+            }
+            if !query.has("verbose") {
+                return response::text(200, "ok");
+            }
             text.push_str(&format!("{endpoint} check passed\n"));
             response::text(200, text)
         }
-        [] => response::text(200, "ok"),
+        [check] if fails(check) => {
+            response::text(500, "internal server error: no room on the disk\n")
+        }
         [check] if CHECKS.contains(check) => response::text(200, "ok"),
         _ => nothing_here(),
     }
@@ -230,7 +258,7 @@ fn group_document(registry: &Registry, group: &str) -> Result<Response<Body>, St
     let mut document = group_value(group, versions);
     document["kind"] = json!("APIGroup");
     document["apiVersion"] = json!("v1");
-    Ok(response::value(200, &document))
+    Ok(response::ordered(200, &document))
 }
 
 /// The legacy list of a group version's resources, subresources as entries of their own.
@@ -275,7 +303,7 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Response<Body> 
         // UPSTREAM: the core group's list has never said its version.
         map.remove("apiVersion");
     }
-    response::value(200, &document)
+    response::ordered(200, &document)
 }
 
 /// Says under which version a kind is stored: the same for all versions of it.
@@ -414,7 +442,7 @@ fn aggregated_document(registry: &Registry, core: bool) -> Document {
         })
         .collect();
     let document = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
-    Document::new(document.to_string())
+    Document::new(crate::ordered::print(&document))
 }
 
 /// UPSTREAM: what is the same as for the whole group version is left empty, but not for custom kinds.

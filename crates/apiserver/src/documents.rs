@@ -42,12 +42,7 @@ pub(crate) struct Document {
 impl Document {
     pub(crate) fn new(text: impl Into<Bytes>) -> Document {
         let text = text.into();
-        let digest = ring::digest::digest(&ring::digest::SHA256, &text);
-        let hash = digest
-            .as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02X}"))
-            .collect();
+        let hash = digest(&text);
         Document { text, hash }
     }
 
@@ -66,6 +61,13 @@ impl Document {
         set(&mut answer, VARY, "Accept");
         answer
     }
+}
+
+/// A hash as tags and addresses show it.
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    let digits = digest.as_ref().iter().map(|byte| format!("{byte:02X}"));
+    digits.collect()
 }
 
 pub(crate) fn set(response: &mut Response<Body>, name: HeaderName, value: &str) {

@@ -1,6 +1,7 @@
 //! What only the process that the server is embedded in can do: answer paths of its own on the server's
 //! port, put objects in as they were elsewhere, and do by hand what a controller that is not there would.
 
+use crate::containers::Kubelets;
 use crate::convert;
 use crate::crd::lifecycle;
 use crate::rest::RequestInfo;
@@ -26,16 +27,19 @@ pub enum RestoreError {
     Nameless { kind: String },
 }
 
-/// Handlers by the prefix of the paths that they answer.
+/// Who answers what the server itself cannot.
 #[derive(Default)]
-pub(crate) struct Mounts(RwLock<Vec<(String, Handler)>>);
+pub(crate) struct Mounts {
+    /// By the prefix of the paths that they answer.
+    handlers: RwLock<Vec<(String, Handler)>>,
+    pub(crate) kubelets: RwLock<Option<Arc<dyn Kubelets>>>,
+}
 
 impl ApiServer {
     /// Has `handler` answer every path that begins with `prefix`, on the server's own port and under its
     /// authorization: users need a rule for these `nonResourceURLs`.
     pub fn mount(&self, prefix: &str, handler: Handler) {
-        let mounts = &self.shared().mounts.0;
-        let mut held = mounts.write();
+        let mut held = self.shared().mounts.handlers.write();
         held.push((prefix.to_owned(), handler));
     }
 
@@ -104,7 +108,7 @@ fn write(shared: &Shared, body: impl FnOnce(&mut Transaction<'_>)) {
 impl Mounts {
     /// Who answers a path that is no resource's.
     pub(crate) fn find(&self, info: &RequestInfo) -> Option<Handler> {
-        let held = self.0.read();
+        let held = self.handlers.read();
         held.iter()
             .find(|(prefix, _)| info.path.starts_with(prefix.as_str()))
             .map(|(_, handler)| handler.clone())

@@ -4,12 +4,16 @@
 //! Built-in kinds are data (`kinds/table.txt`); custom ones come and go with their definitions.
 
 mod selectable;
+mod served;
 
 use crate::crd::CustomVersion;
+use crate::crd::schema::Ready;
 use api::collections::HashMap;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+
+pub use served::ServedVersions;
 
 type Text = Cow<'static, str>;
 
@@ -33,6 +37,8 @@ pub struct Kind {
     pub unconditional_update: bool,
     /// Whether a PUT to a name that does not exist creates it.
     pub create_on_update: bool,
+    /// Whether it is served only where kinds that are not stable yet are asked for.
+    pub preview: bool,
     /// Field selectors beyond `metadata.name` and `metadata.namespace`.
     pub selectable_fields: Vec<Text>,
     pub origin: Origin,
@@ -133,6 +139,11 @@ impl Kind {
         })
     }
 
+    /// The schema of a custom kind, ready for use.
+    pub(crate) fn schema(&self) -> Option<Arc<Ready>> {
+        self.custom().map(|version| version.schema.ready())
+    }
+
     pub fn custom(&self) -> Option<&CustomVersion> {
         match &self.origin {
             Origin::BuiltIn => None,
@@ -202,6 +213,15 @@ pub fn find(group: &str, kind: &str) -> Option<&'static Arc<Kind>> {
     built_in().get(*place)
 }
 
+/// Kinds that are served only where they are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// What simulated pods and nodes use, as a metrics server would say it.
+    pub usage: bool,
+    /// Those that are not stable yet, which upstream has behind `--runtime-config` and gates.
+    pub previews: bool,
+}
+
 /// The kinds being served: the built-in ones and those of the established definitions.
 #[derive(Clone, Debug)]
 pub struct Registry {
@@ -214,6 +234,7 @@ pub struct Registry {
 impl Default for Registry {
     fn default() -> Self {
         let mut kinds = built_in().to_vec();
+        kinds.retain(|kind| !kind.preview);
         kinds.sort_by(|one, two| key(one).cmp(&key(two)));
         Registry {
             kinds,
@@ -223,10 +244,15 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// The built-in kinds, and those of usage where a server says what simulated pods use.
-    pub(crate) fn serving(usage: bool) -> Registry {
+    /// The built-in kinds, and those that a server was asked for.
+    pub(crate) fn serving(extra: Extra, served: &ServedVersions) -> Registry {
         let mut registry = Registry::default();
-        if usage {
+        registry.kinds.retain(|kind| served.has(kind));
+        let previews = built_in().iter().filter(|kind| kind.preview);
+        previews
+            .filter(|kind| extra.previews || served.asks_for(kind))
+            .for_each(|kind| registry.insert(Arc::clone(kind)));
+        if extra.usage {
             let kinds = USAGE.iter().filter_map(|line| parse_line(line));
             kinds.for_each(|kind| registry.insert(kind));
         }
@@ -253,16 +279,23 @@ impl Registry {
         }
     }
 
-    /// The kinds that were made of a definition at this revision, if they were.
-    pub(crate) fn made_of(&self, name: &str, revision: u64) -> Option<Vec<Arc<Kind>>> {
-        if self.definitions.get(name) != Some(&revision) {
-            return None;
+    /// The names of the definitions whose kinds are served.
+    pub(crate) fn definitions(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.definitions.keys()
+    }
+
+    /// The revision of a definition whose kinds are served.
+    pub(crate) fn revision_of(&self, definition: &str) -> Option<u64> {
+        self.definitions.get(definition).copied()
+    }
+
+    /// Removes the kinds of a definition.
+    pub(crate) fn forget(&mut self, definition: &str) {
+        if self.definitions.remove(definition).is_some()
+            && let Some((plural, group)) = definition.split_once('.')
+        {
+            self.remove_custom(group, plural);
         }
-        let (plural, group) = name.split_once('.')?;
-        let of_definition = |kind: &&Arc<Kind>| {
-            kind.custom().is_some() && kind.plural == plural && kind.group == group
-        };
-        Some(self.iter().filter(of_definition).cloned().collect())
     }
 
     /// Adds the kinds of a definition.
@@ -307,8 +340,12 @@ fn key(kind: &Kind) -> (&str, &str, &str) {
     (&kind.group, &kind.version, &kind.plural)
 }
 
-/// The kinds of a metrics server, as in the table.
-const USAGE: [&str; 2] = [
+/// The kinds of a metrics server and of an adapter for other metrics, as in the table. The paths of the adapter's name
+/// objects and metrics; its one resource stands for all of them, so that clients find its groups.
+const USAGE: [&str; 5] = [
+    "custom.metrics.k8s.io/v1beta1 MetricValueList metrics - - no -",
+    "custom.metrics.k8s.io/v1beta2 MetricValueList metrics - - no -",
+    "external.metrics.k8s.io/v1beta1 ExternalMetricValueList externalmetrics - - no -",
     "metrics.k8s.io/v1beta1 NodeMetrics nodes - - o -",
     "metrics.k8s.io/v1beta1 PodMetrics pods - - no -",
 ];
@@ -344,6 +381,7 @@ fn parse_line(line: &'static str) -> Option<Kind> {
         generation: flags.contains('g'),
         unconditional_update: !flags.contains('p'),
         create_on_update: flags.contains('c'),
+        preview: flags.contains('a'),
         selectable_fields: selectable::fields(group, kind)
             .iter()
             .map(|field| Cow::Borrowed(*field))

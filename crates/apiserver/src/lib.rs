@@ -8,6 +8,7 @@ mod aggregation;
 mod apply;
 pub mod auth;
 pub mod bootstrap;
+mod containers;
 mod convert;
 #[cfg(test)]
 mod corpus;
@@ -17,11 +18,13 @@ mod discovery;
 mod documents;
 mod embed;
 mod fields;
+mod http_log;
 mod inspect;
 pub mod kinds;
 mod metrics;
 mod opaque;
 mod openapi;
+mod ordered;
 pub mod outbound;
 mod parsed;
 mod patch;
@@ -36,20 +39,28 @@ mod selector;
 mod semantics;
 pub mod serve;
 mod server;
+pub mod settings;
 pub mod status;
 mod storage;
 pub mod strategy;
 pub mod tables;
 #[cfg(test)]
 mod tests;
+mod tls;
 pub mod validation;
 pub mod warnings;
 mod webhooks;
+mod websocket;
 
+pub use containers::{ExecRequest, Kubelets, LogRequest, Output};
 pub use embed::{Handler, RestoreError};
 pub use inspect::Changed;
+pub use kinds::Extra;
+pub use rest::usage::Curve;
 pub use server::{ApiServer, Error, Options, Storage};
+pub use settings::Settings;
 pub use storage::{Repaired, repair, stranger};
+pub use tls::{Authorities, FrontProxy, Tls};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// A response body: one buffer, or the endless stream of a watch.

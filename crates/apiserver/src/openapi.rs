@@ -1,34 +1,74 @@
 //! OpenAPI: in version 3 one document per group version, made from the schema tables and the custom definitions.
 //!
-//! kubectl reads them to learn that `fieldValidation` works, how lists merge, and what to explain. They carry
-//! no descriptions: the tables have none.
+//! kubectl reads them to learn that `fieldValidation` works, how lists merge, and what to explain. A document is made
+//! when it is asked for: its hash tells what goes into it, so that the index needs none of them.
 
+mod prose;
 mod schemas;
 mod v2;
 
 use crate::Body;
-use crate::documents::{Document, Made, set};
+use crate::crd::lifecycle;
+use crate::documents::{Document, Made, digest, set};
 use crate::kinds::{Kind, Registry, Subresource, Verbs};
 use crate::rest::{RequestInfo, response};
 use crate::server::Shared;
 use crate::status::Status;
+use crate::storage::Packed;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, EXPIRES, LOCATION};
 use http::{HeaderMap, Response};
+use parking_lot::Mutex;
+use prose::Prose;
+use schemas::{Schemas, Words};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+
+/// How much of compressed documents is kept: those of all built-in groups, and some more.
+const KEPT_BYTES: usize = 2 << 20;
 
 /// The documents of one set of kinds.
 #[derive(Default)]
 pub(crate) struct OpenApi {
-    v3: Made<Arc<Documents>>,
-    /// All of them as one document of v2: JSON, protobuf.
-    v2: Made<[Document; 2]>,
+    /// Of each document of v3 what tells its contents.
+    hashes: Made<Arc<BTreeMap<String, String>>>,
+    /// Documents that were asked for, by their hash, the newest last.
+    recent: Mutex<VecDeque<(String, Packed)>>,
 }
 
-/// By path below `/openapi/v3/`: "api/v1", "apis/apps/v1".
-type Documents = BTreeMap<String, Document>;
+impl OpenApi {
+    fn document(&self, hash: &str, make: impl FnOnce() -> Bytes) -> Document {
+        let held = |recent: &VecDeque<(String, Packed)>| {
+            let found = recent.iter().find(|(known, _)| known == hash);
+            found.map(|(_, packed)| packed.clone())
+        };
+        let known = held(&self.recent.lock());
+        let text = match known {
+            Some(packed) => packed.unpack(),
+            None => {
+                let text = make();
+                self.keep(hash, Packed::pack(text.clone()));
+                text
+            }
+        };
+        Document {
+            text,
+            hash: hash.to_owned(),
+        }
+    }
+
+    fn keep(&self, hash: &str, packed: Packed) {
+        let mut recent = self.recent.lock();
+        recent.push_back((hash.to_owned(), packed));
+        let total = |recent: &VecDeque<(String, Packed)>| -> usize {
+            recent.iter().map(|(_, packed)| packed.held()).sum()
+        };
+        while recent.len() > 1 && total(&recent) > KEPT_BYTES {
+            recent.pop_front();
+        }
+    }
+}
 
 /// Answers below `/openapi/v3`; `path` is what follows it.
 pub(crate) fn answer(
@@ -38,12 +78,12 @@ pub(crate) fn answer(
     info: &RequestInfo,
     headers: &HeaderMap,
 ) -> Result<Response<Body>, Status> {
-    let documents = shared
+    let hashes = shared
         .openapi
-        .v3
-        .get(registry, |kinds| Arc::new(make(kinds)));
+        .hashes
+        .get(registry, |registry| Arc::new(hashes(registry)));
     if path.is_empty() {
-        let mut index = index(&documents);
+        let mut index = index(&hashes);
         for path in crate::aggregation::discovery::open_api_paths(shared, registry) {
             let url = format!("/openapi/v3/{path}");
             index["paths"][path] = json!({"serverRelativeURL": url});
@@ -51,17 +91,22 @@ pub(crate) fn answer(
         return Ok(response::value(200, &index));
     }
     let path = path.join("/");
-    let Some(document) = documents.get(&path) else {
+    let Some(hash) = hashes.get(&path) else {
         let mut nothing = response::json(404, Bytes::new());
         nothing.headers_mut().remove(http::header::CONTENT_TYPE);
         return Ok(nothing);
     };
     let asked = info.query.get("hash");
-    if !asked.is_empty() && asked != document.hash {
+    if !asked.is_empty() && asked != hash {
         let mut moved = response::text(301, "");
-        set(&mut moved, LOCATION, &url(&path, &document.hash));
+        set(&mut moved, LOCATION, &url(&path, hash));
         return Ok(moved);
     }
+    let make = || {
+        let kinds = registry.iter().filter(|kind| document_path(kind) == path);
+        Bytes::from(document(&kinds.collect::<Vec<_>>(), &words(shared)))
+    };
+    let document = shared.openapi.document(hash, make);
     let mut answer = document.answer(headers, "application/json");
     if !asked.is_empty() {
         // The hash is part of the address, so what is there never changes.
@@ -80,49 +125,72 @@ pub(crate) fn answer_v2(
     const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
     // UPSTREAM: the name that clients ask for is no media type by the book, so it is answered by another.
     const ASKED: [&str; 2] = ["spec.v2@v1.0+protobuf", "spec.v2.v1.0+protobuf"];
-    let [json, protobuf] = shared.openapi.v2.get(registry, make_v2);
     let accepts = headers
         .get_all(http::header::ACCEPT)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .any(|value| ASKED.iter().any(|asked| value.contains(asked)));
-    if accepts {
-        protobuf.answer(headers, PROTOBUF)
+    let content_type = if accepts {
+        PROTOBUF
     } else {
-        json.answer(headers, "application/json")
+        "application/json"
+    };
+    let hashes = shared
+        .openapi
+        .hashes
+        .get(registry, |registry| Arc::new(hashes(registry)));
+    let all: String = hashes.values().map(String::as_str).collect();
+    let hash = digest(format!("{content_type}{all}").as_bytes());
+    let make = || {
+        let mut schemas = Schemas::default();
+        registry.iter().for_each(|kind| schemas.add_kind(kind));
+        if accepts {
+            Bytes::from(v2::protobuf(&schemas, &words(shared)))
+        } else {
+            Bytes::from(v2::document(&schemas, &words(shared)))
+        }
+    };
+    let document = shared.openapi.document(&hash, make);
+    document.answer(headers, content_type)
+}
+
+/// Descriptions of built-in types from the table, those of custom ones from their definitions.
+fn words(shared: &Shared) -> Words<'_> {
+    Words {
+        prose: Prose::unpack(),
+        written: Box::new(|kind| lifecycle::written_schema(shared, kind)),
     }
+}
+
+/// What tells the contents of each document, by path below `/openapi/v3/`: "api/v1", "apis/apps/v1".
+fn hashes(registry: &Registry) -> BTreeMap<String, String> {
+    let mut parts: BTreeMap<String, String> = BTreeMap::new();
+    for kind in registry.iter() {
+        let part = parts
+            .entry(document_path(kind))
+            .or_insert_with(|| crate::discovery::GIT_VERSION.to_owned());
+        part.push_str(&kind.plural);
+        if let Some(version) = kind.custom() {
+            part.push_str(&version.digest);
+        }
+    }
+    let hash = |(path, part): (String, String)| {
+        let hash = digest(format!("{path} {part} {}", env!("CARGO_PKG_VERSION")).as_bytes());
+        (path, hash)
+    };
+    parts.into_iter().map(hash).collect()
 }
 
 fn url(path: &str, hash: &str) -> String {
     format!("/openapi/v3/{path}?hash={hash}")
 }
 
-fn index(documents: &Documents) -> Value {
-    let entry = |(path, document): (&String, &Document)| {
-        let url = url(path, &document.hash);
+fn index(hashes: &BTreeMap<String, String>) -> Value {
+    let entry = |(path, hash): (&String, &String)| {
+        let url = url(path, hash);
         (path.clone(), json!({"serverRelativeURL": url}))
     };
-    json!({"paths": documents.iter().map(entry).collect::<Map<_, _>>()})
-}
-
-fn make_v2(registry: &Registry) -> [Document; 2] {
-    let document = v2::document(registry);
-    [
-        Document::new(document.to_string()),
-        Document::new(v2::protobuf(&document)),
-    ]
-}
-
-fn make(registry: &Registry) -> Documents {
-    let mut documents: BTreeMap<String, Vec<&Arc<Kind>>> = BTreeMap::new();
-    for kind in registry.iter() {
-        documents.entry(document_path(kind)).or_default().push(kind);
-    }
-    let made = documents.into_iter().map(|(path, kinds)| {
-        let document = Document::new(document(&kinds).to_string());
-        (path, document)
-    });
-    made.collect()
+    json!({"paths": hashes.iter().map(entry).collect::<Map<_, _>>()})
 }
 
 fn document_path(kind: &Kind) -> String {
@@ -133,19 +201,27 @@ fn document_path(kind: &Kind) -> String {
     }
 }
 
-fn document(kinds: &[&Arc<Kind>]) -> Value {
+fn document(kinds: &[&Arc<Kind>], words: &Words<'_>) -> String {
     let mut paths = Map::new();
-    let mut components = schemas::Schemas::default();
+    let mut schemas = Schemas::default();
     for kind in kinds {
-        components.add_kind(kind);
+        schemas.add_kind(kind);
         add_paths(&mut paths, kind);
     }
-    json!({
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": crate::discovery::GIT_VERSION},
-        "paths": paths,
-        "components": {"schemas": components.finish()},
-    })
+    let head = json!({"title": "Kubernetes", "version": crate::discovery::GIT_VERSION});
+    let paths = Value::Object(paths);
+    let mut out = format!(
+        "{{\"openapi\":\"3.0.0\",\"info\":{head},\"paths\":{paths},\"components\":{{\"schemas\":{{"
+    );
+    let mut first = true;
+    schemas.each(words, |name, schema| {
+        if !std::mem::take(&mut first) {
+            out.push(',');
+        }
+        out.push_str(&format!("{}:{schema}", Value::from(name)));
+    });
+    out.push_str("}}}");
+    out
 }
 
 fn add_paths(paths: &mut Map<String, Value>, kind: &Kind) {

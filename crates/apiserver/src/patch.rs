@@ -3,9 +3,11 @@
 mod depth;
 mod json;
 mod merge;
+mod restore;
 mod strategic;
 
 pub(crate) use depth::check as check_depth;
-pub(crate) use json::apply as json;
+pub(crate) use json::{MAX_OPERATIONS, apply as json, operate_all};
 pub(crate) use merge::apply as merge;
+pub(crate) use restore::{check as check_shapes, go_print};
 pub(crate) use strategic::apply as strategic;

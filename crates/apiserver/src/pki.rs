@@ -1,20 +1,27 @@
 //! The cluster's certificates: an authority, the server's certificate, the administrator's, and the key that
 //! signs service account tokens. Kept in the data directory, or recreated when there is none.
+//!
+//! As kubeadm has it, the authority is good for ten years and what it signs for one. Whatever has less than a third of
+//! that left is signed again at a start, for the same keys, so that nobody has to replace anything.
 
-use api::Clock;
+mod live;
+mod validity;
+
+use live::Live;
+use validity::Date;
+pub use validity::Validity;
+
+use crate::server::FRONT_PROXY;
+use crate::tls::{FrontProxy, Tls};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
 };
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
-use rustls::time_provider::TimeProvider;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
 /// PEM texts.
 #[derive(Clone)]
@@ -27,6 +34,9 @@ pub struct Pki {
     pub admin_key: String,
     /// PKCS #8, ECDSA P-256.
     pub service_account_key: String,
+    /// Where they were read from.
+    dir: Option<PathBuf>,
+    validity: Validity,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -55,55 +65,97 @@ const FILES: [(&str, fn(&mut Pki) -> &mut String); 7] = [
 
 impl Pki {
     /// Makes everything anew. `names` are further host names and addresses of the server.
-    pub fn generate(names: &[String]) -> Result<Pki, PkiError> {
-        let ca_key = KeyPair::generate()?;
-        let mut ca = params("kubernetes", &[], &[])?;
+    pub fn generate(names: &[String], validity: Validity) -> Result<Pki, PkiError> {
+        let new_key = || KeyPair::generate().map(|key| key.serialize_pem());
+        let mut pki = Pki {
+            ca_certificate: String::new(),
+            ca_key: new_key()?,
+            server_certificate: String::new(),
+            server_key: new_key()?,
+            admin_certificate: String::new(),
+            admin_key: new_key()?,
+            service_account_key: new_key()?,
+            dir: None,
+            validity,
+        };
+        pki.ca_certificate = pki.sign_authority()?;
+        pki.server_certificate = pki.sign_server(names)?;
+        pki.admin_certificate = pki.sign_admin()?;
+        Ok(pki)
+    }
+
+    fn sign_authority(&self) -> Result<String, PkiError> {
+        let mut ca = params("kubernetes", &[], &[], self.validity.of_authority())?;
         ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         ca.key_usages = vec![
             KeyUsagePurpose::KeyCertSign,
             KeyUsagePurpose::DigitalSignature,
             KeyUsagePurpose::CrlSign,
         ];
-        let ca_certificate = ca.self_signed(&ca_key)?.pem();
-        let issuer = Issuer::new(ca, &ca_key);
-        let mut hosts: Vec<String> = SERVER_NAMES.map(str::to_owned).to_vec();
-        hosts.extend(
-            names
-                .iter()
-                .filter(|name| !SERVER_NAMES.contains(&name.as_str()))
-                .cloned(),
-        );
-        let server_key = KeyPair::generate()?;
-        let mut server = params("kube-apiserver", &[], &hosts)?;
-        server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let admin_key = KeyPair::generate()?;
-        let mut admin = params("kubernetes-admin", &["system:masters"], &[])?;
-        admin.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        Ok(Pki {
-            server_certificate: server.signed_by(&server_key, &issuer)?.pem(),
-            admin_certificate: admin.signed_by(&admin_key, &issuer)?.pem(),
-            ca_certificate,
-            ca_key: ca_key.serialize_pem(),
-            server_key: server_key.serialize_pem(),
-            admin_key: admin_key.serialize_pem(),
-            service_account_key: KeyPair::generate()?.serialize_pem(),
-        })
+        let key = KeyPair::from_pem(&self.ca_key)?;
+        Ok(ca.self_signed(&key)?.pem())
     }
 
-    /// Reads the certificates of a directory, or makes them there if it has none.
-    pub fn load_or_generate(dir: &Path, names: &[String]) -> Result<Pki, PkiError> {
+    fn sign_server(&self, names: &[String]) -> Result<String, PkiError> {
+        let mut hosts: Vec<String> = SERVER_NAMES.map(str::to_owned).to_vec();
+        let others = names
+            .iter()
+            .filter(|name| !SERVER_NAMES.contains(&name.as_str()));
+        hosts.extend(others.cloned());
+        let mut server = params("kube-apiserver", &[], &hosts, self.validity.of_leaf())?;
+        server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let key = KeyPair::from_pem(&self.server_key)?;
+        Ok(server.signed_by(&key, &self.issuer()?)?.pem())
+    }
+
+    fn sign_admin(&self) -> Result<String, PkiError> {
+        let key = KeyPair::from_pem(&self.admin_key)?;
+        self.sign_client("kubernetes-admin", &["system:masters"], &key)
+    }
+
+    fn sign_client(&self, user: &str, groups: &[&str], key: &KeyPair) -> Result<String, PkiError> {
+        let mut client = params(user, groups, &[], self.validity.of_leaf())?;
+        client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        Ok(client.signed_by(key, &self.issuer()?)?.pem())
+    }
+
+    fn issuer(&self) -> Result<Issuer<'static, KeyPair>, PkiError> {
+        let key = KeyPair::from_pem(&self.ca_key)?;
+        Ok(Issuer::from_ca_cert_pem(&self.ca_certificate, key)?)
+    }
+
+    /// Reads the certificates of a directory, or makes them there if it has none. What ends soon is signed again.
+    pub fn load_or_generate(
+        dir: &Path,
+        names: &[String],
+        validity: Validity,
+    ) -> Result<Pki, PkiError> {
         let file = |path: PathBuf| move |source| PkiError::File { path, source };
         // The last one that is written: a process that was killed on the way starts over.
         let last = FILES[FILES.len() - 1].0;
         if !dir.join(last).exists() {
-            let mut pki = Pki::generate(names)?;
+            let mut pki = Pki::generate(names, validity)?;
             std::fs::create_dir_all(dir).map_err(file(dir.to_owned()))?;
             for (name, text) in FILES {
                 let path = dir.join(name);
                 crate::private_file::write(&path, text(&mut pki).as_bytes()).map_err(file(path))?;
             }
+            pki.dir = Some(dir.to_owned());
             return Ok(pki);
         }
+        let mut pki = Pki::read(dir, validity)?;
+        for name in pki.renew(names)? {
+            let Some((_, text)) = FILES.iter().find(|(known, _)| *known == name) else {
+                continue;
+            };
+            let path = dir.join(name);
+            tracing::info!(certificate = %path.display(), "Certificate ends soon and was renewed");
+            crate::private_file::write(&path, text(&mut pki).as_bytes()).map_err(file(path))?;
+        }
+        Ok(pki)
+    }
+
+    fn read(dir: &Path, validity: Validity) -> Result<Pki, PkiError> {
         let empty = String::new;
         let mut pki = Pki {
             ca_certificate: empty(),
@@ -113,49 +165,63 @@ impl Pki {
             admin_certificate: empty(),
             admin_key: empty(),
             service_account_key: empty(),
+            dir: Some(dir.to_owned()),
+            validity,
         };
         for (name, text) in FILES {
             let path = dir.join(name);
-            *text(&mut pki) = std::fs::read_to_string(&path).map_err(file(path))?;
+            let read = std::fs::read_to_string(&path);
+            *text(&mut pki) = read.map_err(|source| PkiError::File { path, source })?;
         }
         Ok(pki)
     }
 
-    /// A client certificate for a user in groups, as (certificate, key).
-    pub fn issue_client(&self, user: &str, groups: &[&str]) -> Result<(String, String), PkiError> {
-        let issuer =
-            Issuer::from_ca_cert_pem(&self.ca_certificate, KeyPair::from_pem(&self.ca_key)?)?;
-        let key = KeyPair::generate()?;
-        let mut client = params(user, groups, &[])?;
-        client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        Ok((client.signed_by(&key, &issuer)?.pem(), key.serialize_pem()))
+    /// Signs again what ends soon; gives the names of the files. Keys stay, so that a kill between two files leaves
+    /// nothing that does not fit.
+    fn renew(&mut self, names: &[String]) -> Result<Vec<&'static str>, PkiError> {
+        let validity = self.validity;
+        let authority = validity.authority_ends_soon(&first(&self.ca_certificate)?);
+        let server = validity.leaf_ends_soon(&first(&self.server_certificate)?);
+        let admin = validity.leaf_ends_soon(&first(&self.admin_certificate)?);
+        let mut renewed = Vec::new();
+        if authority {
+            self.ca_certificate = self.sign_authority()?;
+            renewed.push("ca.crt");
+        }
+        if server {
+            self.server_certificate = self.sign_server(names)?;
+            renewed.push("apiserver.crt");
+        }
+        if admin {
+            self.admin_certificate = self.sign_admin()?;
+            renewed.push("admin.crt");
+        }
+        Ok(renewed)
     }
 
-    /// TLS that shows the server's certificate and accepts, but does not require, clients of the authority. What they
-    /// show must be valid by `clock`: the cluster's time may be ahead of the machine's.
-    pub fn server_config(&self, clock: &Clock) -> Result<Arc<rustls::ServerConfig>, PkiError> {
-        let tls = |error: &dyn std::fmt::Display| PkiError::Tls(error.to_string());
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut roots = rustls::RootCertStore::empty();
-        for certificate in certificates(&self.ca_certificate)? {
-            roots.add(certificate).map_err(|error| tls(&error))?;
-        }
-        let verifier =
-            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-                .allow_unauthenticated()
-                .build()
-                .map_err(|error| tls(&error))?;
-        let key = PrivateKeyDer::from_pem_slice(self.server_key.as_bytes())
-            .map_err(|error| tls(&error))?;
-        let time = Arc::new(ClusterTime(clock.clone()));
-        let mut config = rustls::ServerConfig::builder_with_details(provider, time)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| tls(&error))?
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(certificates(&self.server_certificate)?, key)
-            .map_err(|error| tls(&error))?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
+    /// A client certificate for a user in groups, as (certificate, key).
+    pub fn issue_client(&self, user: &str, groups: &[&str]) -> Result<(String, String), PkiError> {
+        let key = KeyPair::generate()?;
+        Ok((self.sign_client(user, groups, &key)?, key.serialize_pem()))
+    }
+
+    /// TLS that shows the server's certificate, and believes clients of the authority.
+    pub fn tls(&self) -> Result<Tls, PkiError> {
+        Live::new(self)?.tls(self.front_proxy()?)
+    }
+
+    /// A certificate of an authority that signs nothing else and is forgotten with the process: whoever gets a client
+    /// certificate of the cluster signed must not be able to speak for others by it.
+    fn front_proxy(&self) -> Result<FrontProxy, PkiError> {
+        let mut own = self.clone();
+        own.ca_key = KeyPair::generate()?.serialize_pem();
+        own.ca_certificate = own.sign_authority()?;
+        let (certificate, key) = own.issue_client(FRONT_PROXY, &[])?;
+        Ok(FrontProxy {
+            certificate,
+            key,
+            authority: own.ca_certificate,
+        })
     }
 
     /// The administrator's kubeconfig for a server at this URL.
@@ -182,22 +248,6 @@ impl Pki {
     }
 }
 
-/// The cluster's clock, as TLS asks for it.
-struct ClusterTime(Clock);
-
-impl std::fmt::Debug for ClusterTime {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ClusterTime")
-    }
-}
-
-impl TimeProvider for ClusterTime {
-    fn current_time(&self) -> Option<UnixTime> {
-        let seconds = u64::try_from(self.0.now().time().unix()).ok()?;
-        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
-    }
-}
-
 const SERVER_NAMES: [&str; 9] = [
     "localhost",
     "127.0.0.1",
@@ -214,6 +264,7 @@ fn params(
     common_name: &str,
     organizations: &[&str],
     names: &[String],
+    (from, until): (Date, Date),
 ) -> Result<CertificateParams, PkiError> {
     let mut params = CertificateParams::new(names.to_vec())?;
     let mut subject = DistinguishedName::new();
@@ -223,10 +274,14 @@ fn params(
     }
     subject.push(DnType::CommonName, common_name);
     params.distinguished_name = subject;
-    // Fixed dates: the certificates must be valid under any clock that a test chooses.
-    params.not_before = rcgen::date_time_ymd(2020, 1, 1);
-    params.not_after = rcgen::date_time_ymd(2060, 1, 1);
+    params.not_before = rcgen::date_time_ymd(from.0, from.1, from.2);
+    params.not_after = rcgen::date_time_ymd(until.0, until.1, until.2);
     Ok(params)
+}
+
+fn first(pem: &str) -> Result<CertificateDer<'static>, PkiError> {
+    let none = || PkiError::Tls("a file holds no certificate".to_owned());
+    certificates(pem)?.into_iter().next().ok_or_else(none)
 }
 
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, PkiError> {
@@ -237,20 +292,47 @@ fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, PkiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::Time;
+
+    const DAY: i64 = 86_400;
 
     #[test]
     fn what_was_made_is_found_again() {
-        let clock = Clock::fixed(api::Time::from_unix(1_704_067_200));
-        let dir = std::env::temp_dir().join(format!("steersman-pki-{}", std::process::id()));
-        let made = Pki::load_or_generate(&dir, &[]).unwrap();
-        let found = Pki::load_or_generate(&dir, &[]).unwrap();
-        std::fs::remove_file(dir.join("sa.key")).unwrap();
-        let after_a_kill = Pki::load_or_generate(&dir, &[]).unwrap();
-        assert!(after_a_kill.server_config(&clock).is_ok());
-        std::fs::remove_dir_all(&dir).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let load = || Pki::load_or_generate(dir.path(), &[], Validity::for_tests()).unwrap();
+        let (made, found) = (load(), load());
+        std::fs::remove_file(dir.path().join("sa.key")).unwrap();
+        load();
         assert_eq!(made.ca_certificate, found.ca_certificate);
         assert_eq!(made.service_account_key, found.service_account_key);
-        assert!(found.server_config(&clock).is_ok());
         assert!(found.issue_client("someone", &["group"]).is_ok());
+    }
+
+    // Issue 21, point 14.
+    #[test]
+    fn what_ends_soon_is_signed_again_at_a_start_for_the_same_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let begin = Time::from_unix(1_700_000_000);
+        let at = |days: i64| {
+            let now = Time::from_unix(begin.unix() + days * DAY);
+            Pki::load_or_generate(dir.path(), &[], Validity::new(now, now, 1)).unwrap()
+        };
+        let (made, later, year) = (at(0), at(200), at(300));
+        assert_eq!(made.server_certificate, later.server_certificate);
+        assert_ne!(made.server_certificate, year.server_certificate);
+        assert_ne!(made.admin_certificate, year.admin_certificate);
+        assert_eq!(made.ca_certificate, year.ca_certificate);
+        let decade = at(3400);
+        assert_ne!(made.ca_certificate, decade.ca_certificate);
+        assert_eq!(
+            (made.ca_key, made.server_key, made.admin_key),
+            (
+                decade.ca_key.clone(),
+                decade.server_key.clone(),
+                decade.admin_key.clone()
+            )
+        );
+        // It is written down, not just in memory.
+        assert_eq!(at(3401).server_certificate, decade.server_certificate);
     }
 }

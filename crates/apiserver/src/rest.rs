@@ -21,7 +21,7 @@ mod size;
 pub(crate) mod strict;
 mod subresource;
 mod update;
-mod usage;
+pub(crate) mod usage;
 mod watch;
 
 pub(crate) use create::retype;
@@ -67,6 +67,10 @@ pub(crate) struct Context {
     pub(crate) reviewed: Option<(Arc<str>, u64)>,
     /// What is stored under the name of the path, at the version asked for, where a webhook converts it.
     pub(crate) converted: Option<Option<Arc<Stored>>>,
+    /// What is needed to speak another protocol on the connection, where it can be done.
+    pub(crate) upgrade: Option<crate::serve::Upgrade>,
+    /// Set once policies were asked about what the request takes, where that is not an object of its kind.
+    pub(crate) is_admitted: bool,
 }
 
 /// Answers a request. All that need not wait is done at once: what is kept while an answer is waited for is small.
@@ -133,7 +137,8 @@ fn begin(
     request: Request<Bytes>,
     identity: Arc<Identity>,
 ) -> Result<Begun, Status> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    let upgrade = crate::serve::Upgrade::of(&mut parts.extensions);
     if body.len() > MAX_BODY {
         let message = format!("limit is {MAX_BODY}");
         return Err(Status::new(
@@ -153,6 +158,9 @@ fn begin(
             return Ok(proxied);
         }
         return discovery::answer(shared, &registry, &info, &parts.headers).map(Begun::Answered);
+    }
+    if shared.serves.usage && usage::is_served(&info.group) {
+        return usage::answer(shared, &registry, &info).map(Begun::Answered);
     }
     let Some(kind) = served else {
         if let Some(proxied) = proxied(shared, &registry, &info, &identity, &parts, &body) {
@@ -187,6 +195,8 @@ fn begin(
         applying: false,
         reviewed: None,
         converted: None,
+        upgrade,
+        is_admitted: false,
     };
     if let Some(warning) = context
         .kind

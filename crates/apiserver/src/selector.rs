@@ -11,7 +11,8 @@ use std::borrow::Cow;
 #[derive(Clone, Debug)]
 pub(crate) struct Selector {
     labels: api::selector::Selector,
-    fields: FieldSelector,
+    /// By the names under which objects are stored.
+    fields: Vec<FieldRequirement>,
 }
 
 impl Selector {
@@ -31,6 +32,11 @@ impl Selector {
                 return Err(Status::bad_request(unknown_field(kind, field)));
             }
         }
+        let stored = |requirement: &FieldRequirement| FieldRequirement {
+            field: stored_name(kind, &requirement.field),
+            ..requirement.clone()
+        };
+        let fields = fields.requirements().iter().map(stored).collect();
         Ok(Selector { labels, fields })
     }
 
@@ -42,9 +48,20 @@ impl Selector {
         self.labels.matches_by(|key| object.label(key))
             && self
                 .fields
-                .requirements()
                 .iter()
                 .all(|requirement| matches_field(requirement, kind, object))
+    }
+}
+
+/// What a selectable field is called where the object is stored: events of both groups are those of the core group.
+fn stored_name(kind: &Kind, field: &str) -> String {
+    if !kind.is("events.k8s.io", "Event") {
+        return field.to_owned();
+    }
+    match field.strip_prefix("regarding.") {
+        Some(below) => format!("involvedObject.{below}"),
+        None if field == "reportingController" => "reportingComponent".to_owned(),
+        None => field.to_owned(),
     }
 }
 

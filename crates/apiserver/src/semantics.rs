@@ -1,12 +1,12 @@
 //! Where the generic machinery asks what it must know about a kind: types, defaults, strategy, validation,
 //! admission, tables. Everything here forwards; the knowledge is in the modules it names.
 
-use crate::admission::{self, Change, Operation, Request, Verdict};
+use crate::admission::{self, Change, Operation, Plugin, Request, Verdict};
 use crate::auth::rules::Attributes;
-use crate::auth::{Identity, escalation};
-use crate::crd::{self, CustomVersion, lifecycle, structural};
+use crate::auth::{Identity, escalation, param_access};
+use crate::crd::{self, CustomVersion, lifecycle, objects, structural};
 use crate::kinds::{Kind, Registry, Subresource};
-use crate::policy::Policies;
+use crate::policy::{self, Policies};
 use crate::rest::{Context, metadata_mut, stamp};
 use crate::schema;
 use crate::server::Shared;
@@ -58,10 +58,11 @@ fn decode_custom(
             map.insert("metadata".into(), decoded.object);
         }
     }
-    if let Some(map) = value.as_object_mut() {
-        structural::drop_nulls(&version.schema, map);
-    }
-    unknown.extend(structural::prune(&version.schema, &mut value));
+    let schema = &version.schema.ready().value;
+    unknown.extend(structural::prune(schema, &mut value));
+    structural::prune_nulls(schema, &mut value);
+    let embedded = structural::coerce(schema, &mut value);
+    unknown.extend(embedded.map_err(|why| cannot_be_handled(kind, &why))?);
     Ok((value, unknown))
 }
 
@@ -76,7 +77,7 @@ pub(crate) fn cannot_be_handled(kind: &Kind, why: &str) -> Status {
 /// Fills in what the user left out.
 pub(crate) fn default(kind: &Kind, value: &mut Value) {
     match kind.custom() {
-        Some(version) => structural::default(&version.schema, value),
+        Some(version) => structural::default(&version.schema.ready().value, value),
         None => defaults::apply(kind, value),
     }
 }
@@ -98,7 +99,7 @@ pub(crate) fn prepare_update(
 ) {
     match subresource {
         None => {
-            strategy::prepare_update(kind, new, old);
+            strategy::prepare_update(kind, new, old, &shared.now());
             if is_definition(kind) {
                 crd::complete(new, &shared.now());
             }
@@ -121,6 +122,15 @@ pub(crate) struct Admission<'a> {
     pub(crate) operation: Operation,
     pub(crate) kind: &'a Kind,
     pub(crate) name: &'a str,
+    pub(crate) dry_run: bool,
+}
+
+/// What a subresource takes, where that is an object of a type of its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) operation: Operation,
+    /// apiVersion and kind.
+    pub(crate) object_type: (&'static str, &'static str),
     pub(crate) dry_run: bool,
 }
 
@@ -198,6 +208,7 @@ impl Context {
             old,
         };
         escalation::check(&self.shared, &self.identity, &write)?;
+        param_access::check(&self.shared, &self.identity, admission.kind, new, old)?;
         let mut verdict = Verdict::default();
         let reviewed = self.admission(admission, |context, request| {
             admission::review(context, request, new, old, &mut verdict)
@@ -221,6 +232,71 @@ impl Context {
         });
         self.warnings.append(&mut verdict.warnings);
         reviewed
+    }
+
+    /// Policies may change what a subresource takes, where that is an object of a type of its own: apiVersion and kind.
+    /// What follows from it is not admitted again.
+    pub(crate) fn mutate_part(
+        &mut self,
+        part: Part,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        let admitted = self.admission_of(part, |context, request| {
+            match context
+                .settings
+                .plugins
+                .has(Plugin::MutatingAdmissionPolicy)
+            {
+                true => policy::mutate(context, request, object, old, |_| Ok(())),
+                false => Ok(()),
+            }
+        });
+        self.is_admitted = true;
+        admitted
+    }
+
+    /// And may refuse it.
+    pub(crate) fn validate_part(
+        &mut self,
+        part: Part,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        let mut verdict = Verdict::default();
+        let admitted = self.admission_of(part, |context, request| {
+            match context
+                .settings
+                .plugins
+                .has(Plugin::ValidatingAdmissionPolicy)
+            {
+                true => policy::validate(context, request, object, old, &mut verdict),
+                false => Ok(()),
+            }
+        });
+        self.warnings.append(&mut verdict.warnings);
+        admitted
+    }
+
+    fn admission_of(
+        &self,
+        part: Part,
+        admit: impl FnOnce(&admission::Context<'_>, &Request<'_>) -> Result<(), Status>,
+    ) -> Result<(), Status> {
+        let admission = Admission {
+            operation: part.operation,
+            kind: &self.stored_kind,
+            name: &self.info.name,
+            dry_run: part.dry_run,
+        };
+        self.admission(&admission, |context, request| {
+            let request = Request {
+                object_type: Some(part.object_type),
+                is_admitted: false,
+                ..*request
+            };
+            admit(context, &request)
+        })
     }
 
     /// The options of a request, as admission shows them. UPSTREAM: a patch is a create or an update there.
@@ -279,6 +355,7 @@ impl Context {
             user: &self.identity,
             random: &self.shared.rng,
             networks: &self.shared.networks,
+            settings: &self.shared.settings,
             now: self.shared.clock.now(),
         };
         let options = match self.shared.policies.are_there(&self.shared.store) {
@@ -298,6 +375,7 @@ impl Context {
             asked: &self.kind,
             object_type: None,
             dry_run: admission.dry_run,
+            is_admitted: self.is_admitted,
             options: &options,
         };
         ask(&context, &request)
@@ -441,41 +519,22 @@ impl admission::Cluster for State<'_> {
 
 pub(crate) fn validate_create(kind: &Kind, value: &Value) -> Vec<Cause> {
     let mut causes = validation::create(kind, value);
-    causes.extend(check_schema(kind, value, None));
+    causes.extend(check_schema(kind, None, value, None));
     causes
 }
 
 /// What only custom kinds and their definitions are checked for.
-fn check_schema(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<Cause> {
+fn check_schema(
+    kind: &Kind,
+    subresource: Option<Subresource>,
+    value: &Value,
+    old: Option<&Value>,
+) -> Vec<Cause> {
     match kind.custom() {
-        Some(version) => check_custom(version, value, old),
+        Some(version) => objects::validate(version, subresource, value, old),
         None if is_definition(kind) => crd::validate(value, old),
         None => Vec::new(),
     }
-}
-
-/// The schema first; rules only where they can rely on it.
-fn check_custom(version: &CustomVersion, value: &Value, old: Option<&Value>) -> Vec<Cause> {
-    const BLOCKING: [&str; 4] = [
-        "FieldValueRequired",
-        "FieldValueTooLong",
-        "FieldValueTooMany",
-        "FieldValueTypeInvalid",
-    ];
-    let mut causes = structural::validate(version, value);
-    if !version.rules.any(&version.schema) {
-        return causes;
-    }
-    if causes
-        .iter()
-        .any(|cause| BLOCKING.contains(&cause.reason.as_str()))
-    {
-        let why = "Invalid value: \"null\": some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
-        causes.push(Cause::new("<nil>", "FieldValueInvalid", why));
-    } else {
-        causes.extend(crd::rules::validate(version, value, old).causes);
-    }
-    causes
 }
 
 pub(crate) fn is_definition(kind: &Kind) -> bool {
@@ -492,7 +551,7 @@ pub(crate) fn validate_update(
         None => validation::update(kind, new, old),
         Some(_) => validation::status_update(kind, new, old),
     };
-    causes.extend(check_schema(kind, new, Some(old)));
+    causes.extend(check_schema(kind, subresource, new, Some(old)));
     causes
 }
 

@@ -2,23 +2,24 @@
 //! their sender may send them.
 
 use crate::Body;
-use crate::auth::Identity;
-use crate::pki::{Pki, PkiError};
+use crate::http_log::Line;
 use crate::rest::{MAX_BODY, response};
-use crate::server::{ApiServer, FRONT_PROXY};
+use crate::server::ApiServer;
 use crate::status::Status;
+use crate::tls::{Peer, RELOAD_PERIOD, Tls, Trust};
 use bytes::Bytes;
 use connections::{
-    Bodies, CLOSE_TIMEOUT, Connections, HANDSHAKE_TIMEOUT, Held, Room, Seat, Unread,
+    Bodies, CLOSE_TIMEOUT, Connections, HANDSHAKE_TIMEOUT, Held, InFlight, Room, Seat, Unread,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::header::{CONNECTION, DATE, HeaderValue};
+use http::header::{CONNECTION, DATE, HeaderValue, UPGRADE};
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
+use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::ready;
 use std::time::Duration;
@@ -26,8 +27,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::block_in_place;
+use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
-use x509_parser::prelude::{FromDer, X509Certificate};
 
 pub use connections::Limits;
 
@@ -61,6 +62,44 @@ const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long requests in progress may take when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What a connection that is upgraded stands on: a task of its own, and the seat that it goes on holding.
+#[derive(Clone)]
+struct Ground {
+    executor: Spawner,
+    held: Arc<(Seat, InFlight)>,
+}
+
+/// A connection that can be made to speak another protocol.
+pub(crate) struct Upgrade {
+    ground: Ground,
+    connection: OnUpgrade,
+}
+
+impl Upgrade {
+    /// Taken from a request that came over a connection of its own and asks for it.
+    pub(crate) fn of(extensions: &mut http::Extensions) -> Option<Upgrade> {
+        Some(Upgrade {
+            ground: extensions.remove::<Ground>()?,
+            connection: extensions.remove::<OnUpgrade>()?,
+        })
+    }
+
+    /// Has the connection used by this once the answer, 101, is on its way.
+    pub(crate) fn then<F>(self, converse: impl FnOnce(Upgraded) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send,
+    {
+        let Upgrade { ground, connection } = self;
+        let held = ground.held;
+        (ground.executor.0)(Box::pin(async move {
+            if let Ok(upgraded) = connection.await {
+                converse(upgraded).await;
+            }
+            drop(held);
+        }));
+    }
+}
+
 /// What every connection shares.
 #[derive(Clone)]
 struct Port {
@@ -69,6 +108,7 @@ struct Port {
     long: Arc<Semaphore>,
     executor: Spawner,
     stopping: watch::Receiver<bool>,
+    trust: Arc<Trust>,
 }
 
 /// How many connections a server of this process takes, unless it is told.
@@ -80,25 +120,31 @@ pub fn default_limits() -> Limits {
 pub async fn serve(
     server: ApiServer,
     listener: TcpListener,
-    pki: &Pki,
+    tls: Tls,
     spawner: Spawner,
     limits: Limits,
     shutdown: impl Future<Output = ()>,
-) -> Result<(), PkiError> {
-    let acceptor = TlsAcceptor::from(pki.server_config(&server.shared().clock)?);
+) {
+    let acceptor = TlsAcceptor::from(tls.config);
+    let front_proxy = tls.front_proxy.as_ref();
     // A webhook that this would have to wait for may itself wait for this server.
-    let publish = server.publish_authority(&pki.ca_certificate);
+    let authorities = tls.trust.authorities();
+    let publish = server.publish_authorities(&authorities, front_proxy);
     if tokio::time::timeout(PUBLISH_TIMEOUT, publish)
         .await
         .is_err()
     {
         tracing::warn!("a webhook holds up the certificate authority, which is not published");
     }
-    let (certificate, key) = pki.issue_client(FRONT_PROXY, &[])?;
     let shared = server.shared().clone();
-    shared.aggregation.identify(&certificate, &key);
+    if let Some(proxy) = front_proxy {
+        shared.aggregation.identify(&proxy.certificate, &proxy.key);
+    }
     let checking = crate::aggregation::keep_checking(shared);
     tokio::pin!(checking);
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!("Serving securely on {address}");
+    }
     let connections = Connections::new(limits);
     let (stop, stopping) = watch::channel(false);
     let port = Port {
@@ -107,34 +153,52 @@ pub async fn serve(
         long: Arc::new(Semaphore::new(LONG_AT_ONCE)),
         executor: spawner.clone(),
         stopping,
+        trust: tls.trust,
     };
+    let mut reload = tokio::time::interval(RELOAD_PERIOD);
+    reload.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tokio::pin!(shutdown);
     loop {
         let accepted = tokio::select! {
             biased;
             () = &mut shutdown => break,
+            _ = reload.tick() => {
+                if let Some(reload) = &tls.reload {
+                    reload();
+                }
+                continue;
+            }
             accepted = listener.accept() => accepted,
             // It never ends.
             () = &mut checking => continue,
         };
-        let Ok((stream, peer)) = accepted else {
-            // Out of file descriptors, or the peer is gone: make room, and try again a little later.
-            connections.make_room();
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of file descriptors, or the peer is gone: make room, and try again a little later.
+                tracing::warn!(%error, "A connection could not be accepted");
+                connections.make_room();
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
         };
         let (port, acceptor) = (port.clone(), acceptor.clone());
         let seat = connections.seat(peer.ip());
-        (spawner.0)(Box::pin(connection(port, acceptor, stream, seat)));
+        (spawner.0)(Box::pin(connection(port, acceptor, stream, peer, seat)));
     }
     drop(port);
     stop.send_replace(true);
     // A watch that does not end in time is cut off with the process.
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, stop.closed()).await;
-    Ok(())
 }
 
-async fn connection(port: Port, acceptor: TlsAcceptor, stream: TcpStream, seat: Seat) {
+async fn connection(
+    port: Port,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    address: SocketAddr,
+    seat: Seat,
+) {
     // Answers are small and waited for: do not hold them back.
     let _ = stream.set_nodelay(true);
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream));
@@ -143,24 +207,33 @@ async fn connection(port: Port, acceptor: TlsAcceptor, stream: TcpStream, seat: 
         handshake = handshake => handshake,
         () = seat.closing() => return,
     };
-    let Ok(Ok(stream)) = stream else {
-        return;
+    let stream = match stream {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            tracing::debug!("TLS handshake error from {address}: {error}");
+            return;
+        }
+        Err(_) => {
+            tracing::debug!("TLS handshake error from {address}: it took too long");
+            return;
+        }
     };
     let certificates = stream.get_ref().1.peer_certificates();
-    let certificate = certificates
-        .and_then(|chain| chain.first())
-        .and_then(|leaf| identity_of(leaf))
-        .map(Arc::new);
-    if certificate.is_some() {
+    let now = port.server.now().unix();
+    let peer = port.trust.identify(certificates.unwrap_or_default(), now);
+    if peer.is_known() {
         seat.known();
     }
+    let peer = Arc::new(peer);
     let (answering, seated) = (port.clone(), seat.clone());
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-        let (port, certificate, seat) = (answering.clone(), certificate.clone(), seated.clone());
+        let (port, peer, seat) = (answering.clone(), peer.clone(), seated.clone());
         async move {
             let in_flight = seat.begin();
             let date = port.server.now().to_http_date();
-            let (mut response, room) = port.answer(request, certificate, &seat).await;
+            let line = Line::begin(&request, address);
+            let (mut response, room) = port.answer(request, &peer, &seat).await;
+            line.end(response.status().as_u16());
             // Whoever asks how old something is must count from here: time may pass faster than on the wall.
             if let Ok(date) = HeaderValue::try_from(date) {
                 response.headers_mut().insert(DATE, date);
@@ -173,7 +246,7 @@ async fn connection(port: Port, acceptor: TlsAcceptor, stream: TcpStream, seat: 
         .boxed()
     });
     let builder = connections::builder(Executor(port.executor.clone()), MAX_STREAMS);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let mut stopping = port.stopping.clone();
     let stopped = async move { drop(stopping.wait_for(|stop| *stop).await) };
@@ -193,14 +266,24 @@ impl Port {
     async fn answer(
         &self,
         request: Request<Incoming>,
-        certificate: Option<Arc<Identity>>,
+        peer: &Peer,
         seat: &Seat,
     ) -> (Response<Body>, Room) {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        if parts.headers.contains_key(UPGRADE) {
+            let held = Arc::new((seat.clone(), seat.begin()));
+            parts.extensions.insert(Ground {
+                executor: self.executor.clone(),
+                held,
+            });
+        }
         if seat.is_spare() && !connections::is_health(parts.uri.path()) {
             return (too_many_connections(), Room::default());
         }
-        let admitted = self.server.admit(&parts, certificate);
+        let now = self.server.now().unix();
+        let admitted = self
+            .server
+            .admit(&parts, self.trust.presented(peer, &parts.headers, now));
         let identity = match admitted {
             Ok(identity) => identity,
             Err(status) => return (response::status(&status), Room::default()),
@@ -275,34 +358,6 @@ fn too_many_connections() -> Response<Body> {
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(CONNECTION, close);
     response
-}
-
-/// The user that a certificate of our authority stands for: its common name, its organizations as groups.
-fn identity_of(certificate: &[u8]) -> Option<Identity> {
-    let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
-    let digest: String = digest
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let subject = certificate.subject();
-    // UPSTREAM: of several names the last one counts.
-    let user = subject.iter_common_name().last()?.as_str().ok()?.to_owned();
-    let mut groups: Vec<String> = subject
-        .iter_organization()
-        .filter_map(|name| name.as_str().ok().map(str::to_owned))
-        .collect();
-    groups.push("system:authenticated".to_owned());
-    Some(Identity {
-        user,
-        groups,
-        extra: BTreeMap::from([(
-            "authentication.kubernetes.io/credential-id".to_owned(),
-            vec![format!("X509SHA256={digest}")],
-        )]),
-        ..Identity::default()
-    })
 }
 
 #[derive(Clone)]

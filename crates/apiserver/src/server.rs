@@ -1,14 +1,16 @@
 //! The server as a value: open it, call it.
 
 use crate::admission::Networks;
-use crate::auth::authenticate::{authenticate, bearer};
+use crate::auth::authenticate::{Presented, authenticate, bearer};
 use crate::auth::rbac::Rbac;
 use crate::auth::tokens::Tokens;
 use crate::auth::{Identity, StaticToken};
-use crate::kinds::Registry;
+use crate::kinds::{self, Extra, Registry};
 use crate::outbound::Outbound;
+use crate::settings::Settings;
 use crate::status::Status;
 use crate::storage::{Store, TableKey};
+use crate::tls::{Authorities, FrontProxy};
 use crate::{Body, BoxError, Transport, rest};
 use api::{Clock, Rng, Time};
 use bytes::Bytes;
@@ -39,7 +41,7 @@ pub struct Options {
     pub track_fields: bool,
     /// Bearer tokens that are known from the start.
     pub static_tokens: Vec<StaticToken>,
-    /// PEM of the ECDSA key that signs service account tokens; without one a new key is made.
+    /// PEM of the key that signs service account tokens; without one a new key is made.
     pub service_account_key: Option<String>,
     /// The issuer and default audience of service account tokens.
     pub issuer: String,
@@ -47,10 +49,13 @@ pub struct Options {
     pub advertise: Option<(std::net::IpAddr, u16)>,
     /// Where Services get their addresses and ports from.
     pub networks: Networks,
-    /// Whether it says what simulated pods and nodes use, as a metrics server would.
-    pub serves_usage: bool,
+    pub serves: Extra,
+    /// What kube-apiserver's flags choose.
+    pub settings: Settings,
     /// Who calls webhooks and the servers behind APIServices; without it, nobody does.
     pub outbound: Option<Arc<dyn Outbound>>,
+    /// What else of a control plane runs in this process, as component statuses name it.
+    pub components: &'static [&'static str],
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +80,8 @@ pub(crate) struct Shared {
     pub(crate) networks: Networks,
     pub(crate) static_tokens: Vec<StaticToken>,
     pub(crate) tokens: Tokens,
+    /// Seals the tokens by which lists go on.
+    pub(crate) continue_key: ring::hmac::Key,
     pub(crate) rbac: Rbac,
     pub(crate) metrics: crate::metrics::Metrics,
     pub(crate) parsed: crate::parsed::Parsed,
@@ -88,10 +95,12 @@ pub(crate) struct Shared {
     pub(crate) mounts: crate::embed::Mounts,
     /// Where clients reach the server, if it is known.
     pub(crate) advertise: Option<(std::net::IpAddr, u16)>,
-    pub(crate) serves_usage: bool,
+    pub(crate) serves: Extra,
+    pub(crate) settings: Settings,
     pub(crate) outbound: Option<Arc<dyn Outbound>>,
     pub(crate) webhooks: crate::webhooks::Webhooks,
     pub(crate) aggregation: crate::aggregation::Aggregation,
+    pub(crate) components: &'static [&'static str],
 }
 
 impl Options {
@@ -110,8 +119,10 @@ impl Options {
             issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
             advertise: None,
             networks: Networks::default(),
-            serves_usage: false,
+            serves: Extra::default(),
+            settings: Settings::default(),
             outbound: None,
+            components: &[],
         }
     }
 }
@@ -119,7 +130,8 @@ impl Options {
 impl ApiServer {
     pub fn open(options: Options) -> Result<ApiServer, Error> {
         let capacity = options.event_log_capacity;
-        let mut registry = Registry::serving(options.serves_usage);
+        let settings = options.settings;
+        let mut registry = Registry::serving(options.serves, &settings.served);
         let store = match options.storage {
             Storage::InMemory => Store::in_memory(capacity),
             Storage::Dir(path) => {
@@ -134,9 +146,16 @@ impl ApiServer {
                     let kinds = crate::crd::lifecycle::own_kinds(&definition);
                     Some((row.key.as_str().into(), row.revision, kinds))
                 });
-                registry = crate::crd::lifecycle::registry_from(options.serves_usage, definitions);
-                let kind_of =
-                    |table: &TableKey| registry.iter().find(|kind| kind.storage == *table).cloned();
+                registry = crate::crd::lifecycle::registry_from(
+                    options.serves,
+                    &settings.served,
+                    definitions,
+                );
+                // What was stored while more was served is kept.
+                let kind_of = |table: &TableKey| {
+                    let mut known = registry.iter().chain(kinds::built_in());
+                    known.find(|kind| kind.storage == *table).cloned()
+                };
                 Store::on_disk(found, capacity, kind_of)
             }
         };
@@ -148,8 +167,13 @@ impl ApiServer {
             rng: options.rng,
             networks: options.networks,
             static_tokens: options.static_tokens,
-            tokens: Tokens::new(options.service_account_key, options.issuer),
-            rbac: Rbac::default(),
+            continue_key: continue_key(options.service_account_key.as_deref()),
+            tokens: Tokens::new(
+                options.service_account_key,
+                options.issuer,
+                &settings.service_account_tokens,
+            ),
+            rbac: Rbac::new(settings.authorizers.clone()),
             metrics: crate::metrics::Metrics::default(),
             parsed: crate::parsed::Parsed::default(),
             policies: crate::policy::Cache::default(),
@@ -160,10 +184,12 @@ impl ApiServer {
             openapi: crate::openapi::OpenApi::default(),
             mounts: crate::embed::Mounts::default(),
             advertise: options.advertise,
-            serves_usage: options.serves_usage,
+            serves: options.serves,
+            settings,
             outbound: options.outbound,
             webhooks: crate::webhooks::Webhooks::default(),
             aggregation: crate::aggregation::Aggregation::default(),
+            components: options.components,
         };
         let server = ApiServer {
             shared: Arc::new(shared),
@@ -178,26 +204,26 @@ impl ApiServer {
         let (server, admin) = (self.clone(), Arc::new(Identity::admin()));
         Transport::new(tower::service_fn(move |request: Request<Bytes>| {
             // Trusted, unless they show a token: then they are its user.
-            let is_trusted = matches!(bearer(request.headers()), Ok(None));
-            let answer = server.handle_remote(request, is_trusted.then(|| admin.clone()));
+            let presented = match bearer(request.headers()) {
+                Ok(None) => Presented::Identity(admin.clone()),
+                _ => Presented::Nothing,
+            };
+            let answer = server.handle_remote(request, presented);
             answer.map(Ok::<_, BoxError>)
         }))
     }
 
-    /// Publishes who signs client certificates, and by which name this server speaks for users, where controller managers and extension servers look for it.
-    pub(crate) async fn publish_authority(&self, certificate: &str) {
+    /// Publishes who vouches for clients, and by which name this server speaks for users, where controller managers and
+    /// extension servers look for it.
+    pub(crate) async fn publish_authorities(
+        &self,
+        authorities: &Authorities,
+        front_proxy: Option<&FrontProxy>,
+    ) {
         let body = serde_json::json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
-            "data": {
-                "client-ca-file": certificate,
-                "requestheader-client-ca-file": certificate,
-                "requestheader-allowed-names": format!("[\"{FRONT_PROXY}\"]"),
-                "requestheader-username-headers": "[\"X-Remote-User\"]",
-                "requestheader-uid-headers": "[\"X-Remote-Uid\"]",
-                "requestheader-group-headers": "[\"X-Remote-Group\"]",
-                "requestheader-extra-headers-prefix": "[\"X-Remote-Extra-\"]",
-            },
+            "data": authorities.published(front_proxy),
         });
         let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
         let apply = Request::builder()
@@ -208,18 +234,18 @@ impl ApiServer {
         if let Ok(request) = apply {
             let status = self.handle(request, Identity::admin()).await.status();
             if !status.is_success() {
-                tracing::warn!(%status, "the certificate authority could not be published");
+                tracing::warn!(%status, "the certificate authorities could not be published");
             }
         }
     }
 
-    /// Answers a request that came over the network, with the user of its client certificate if it had one.
+    /// Answers a request of whoever its connection says that it comes from.
     pub(crate) fn handle_remote(
         &self,
         request: Request<Bytes>,
-        certificate: Option<Arc<Identity>>,
+        presented: Presented,
     ) -> impl Future<Output = Response<Body>> + Send + use<> {
-        match authenticate(&self.shared, certificate, request.headers()) {
+        match authenticate(&self.shared, presented, request.headers()) {
             Ok(identity) => Either::Left(rest::handle(&self.shared, request, identity)),
             Err(status) => Either::Right(ready(rest::response::status(&status))),
         }
@@ -229,9 +255,9 @@ impl ApiServer {
     pub(crate) fn admit(
         &self,
         parts: &Parts,
-        certificate: Option<Arc<Identity>>,
+        presented: Presented,
     ) -> Result<Arc<Identity>, Status> {
-        let identity = authenticate(&self.shared, certificate, &parts.headers)?;
+        let identity = authenticate(&self.shared, presented, &parts.headers)?;
         rest::admit(&self.shared, parts, identity.clone())?;
         Ok(identity)
     }
@@ -253,6 +279,15 @@ impl ApiServer {
     ) -> Response<Body> {
         rest::handle(&self.shared, request, identity.into()).await
     }
+}
+
+/// From the key that is kept with the certificates, so that lists go on across restarts. Without one nobody but the same
+/// process has access.
+fn continue_key(service_account_key: Option<&str>) -> ring::hmac::Key {
+    use ring::hmac::{HMAC_SHA256, Key, sign};
+    let label = Key::new(HMAC_SHA256, b"continue tokens of lists");
+    let secret = sign(&label, service_account_key.unwrap_or_default().as_bytes());
+    Key::new(HMAC_SHA256, secret.as_ref())
 }
 
 impl Shared {

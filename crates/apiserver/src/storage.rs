@@ -13,6 +13,7 @@ mod packed;
 mod record;
 mod reopen;
 mod repair;
+mod reserve;
 mod snapshot;
 mod table;
 mod transaction;
@@ -24,7 +25,9 @@ pub(crate) use disk::Durability;
 pub(crate) use draft::{Draft, encode_body};
 pub(crate) use event::{Change, Event};
 pub(crate) use object::{Stored, behind_version, split_key};
+pub(crate) use packed::Packed;
 pub use repair::{Repaired, repair};
+pub(crate) use reserve::is_modest;
 pub(crate) use snapshot::Tail;
 pub(crate) use table::TableKey;
 pub(crate) use transaction::{Transaction, with_revision};
@@ -88,7 +91,7 @@ impl Store {
         kind_of: impl Fn(&TableKey) -> Option<Arc<Kind>>,
     ) -> Arc<Store> {
         let revision = found.revision;
-        let disk = disk::Disk::new();
+        let disk = disk::Disk::new(found.data.reserve());
         let store = Store::new(Durability::Disk(disk), log_capacity, revision, revision);
         for row in std::mem::take(&mut found.rows) {
             let kind = kind_of(&row.table);
@@ -168,6 +171,16 @@ impl Store {
         drop(writer);
         behind.iter().for_each(|event| event.pack());
         Ok((value, revision))
+    }
+
+    /// Why only writes that need no more room are taken, if that is so.
+    pub(crate) fn is_short(&self) -> Option<String> {
+        self.durability.is_short()
+    }
+
+    /// Why nothing can be written any more, or soon.
+    pub(crate) fn shortage(&self) -> Option<String> {
+        self.durability.shortage()
     }
 
     /// Waits until everything up to that revision would survive a crash.

@@ -10,6 +10,7 @@
 //! Everything is bounded, for expressions come from users: the text, nesting, nodes, the size of compiled patterns,
 //! and the cost of an evaluation. Nothing in here does IO or knows an API server.
 
+pub mod admission;
 mod ast;
 mod authorizer;
 mod call;
@@ -60,8 +61,12 @@ pub use escape::{escape, unescape};
 pub use estimate::{Range, estimate};
 pub use kube::Kube;
 pub use program::{Activation, Nothing, Outcome, PER_CALL_LIMIT, Program};
+pub use regexes::{
+    complaint as pattern_complaint, repeats_too_often, translate as translate_pattern,
+};
 pub use source::{Issue, Issues, Source};
 pub use types::Type;
+pub use url::Url;
 pub use value::{Evaluated, Fault, Instant, List, Map, Object, Text, Value};
 
 /// Parses and checks an expression; the error is what cel-go prints.

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use rustc_hash::FxHashSet;
+use api::collections::HashSet;
 
 use crate::operators::{arithmetic, compare, equal};
 use crate::value::{Evaluated, Fault, Key, List, Value};
@@ -53,7 +53,7 @@ pub(crate) fn intersects(one: &List<'_>, two: &List<'_>) -> Result<bool, Fault> 
 }
 
 /// All elements as keys, if all of them can be.
-fn keys(list: &List<'_>) -> Option<FxHashSet<Key>> {
+fn keys(list: &List<'_>) -> Option<HashSet<Key>> {
     list.iter().map(|item| Key::of(&item.ok()?)).collect()
 }
 
@@ -243,7 +243,7 @@ fn sort_by<'a>(list: &List<'a>, keys: &List<'a>) -> Evaluated<'a> {
 
 fn distinct<'a>(list: &List<'a>) -> Evaluated<'a> {
     let mut kept: Vec<Value<'a>> = Vec::new();
-    let mut known: FxHashSet<Key> = FxHashSet::default();
+    let mut known: HashSet<Key> = HashSet::default();
     for item in list.iter() {
         let item = item?;
         let new = match Key::of(&item) {

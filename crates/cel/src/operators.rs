@@ -229,7 +229,7 @@ fn equal_lists(left: &List<'_>, right: &List<'_>, depth: usize) -> bool {
             .zip(right.iter())
             .all(|(one, two)| equal_items(one, two, depth)),
         ListType::Set => {
-            let known: Option<rustc_hash::FxHashSet<_>> = left
+            let known: Option<api::collections::HashSet<_>> = left
                 .iter()
                 .map(|item| crate::value::Key::of(&item.ok()?))
                 .collect();

@@ -1,7 +1,8 @@
 //! A checked expression made ready to be evaluated: constants computed, patterns compiled, once.
 
+use api::collections::HashSet;
 use regex::Regex;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::ast::{Expr, Literal, Node, op};
 use crate::authorizer::Authorize;
@@ -44,7 +45,7 @@ impl<'a> Activation<'a> for Nothing {
 pub struct Program {
     pub(crate) checked: Checked,
     pub(crate) constants: FxHashMap<u32, Value<'static>>,
-    pub(crate) members: FxHashMap<u32, FxHashSet<Key>>,
+    pub(crate) members: FxHashMap<u32, HashSet<Key>>,
     pub(crate) patterns: FxHashMap<u32, Regex>,
 }
 
@@ -100,7 +101,7 @@ impl std::fmt::Debug for Program {
 #[derive(Default)]
 struct Found {
     constants: FxHashMap<u32, Value<'static>>,
-    members: FxHashMap<u32, FxHashSet<Key>>,
+    members: FxHashMap<u32, HashSet<Key>>,
     patterns: FxHashMap<u32, Regex>,
 }
 
@@ -201,7 +202,7 @@ fn plan_call(checked: &Checked, expr: &Expr, found: &mut Found) -> Result<(), St
                 found.constants.insert(expr.id, Value::Bool(false));
                 return Ok(());
             }
-            let keys: Option<FxHashSet<Key>> =
+            let keys: Option<HashSet<Key>> =
                 items.iter().map(|item| Key::of(&item.ok()?)).collect();
             if let Some(keys) = keys {
                 found.members.insert(expr.id, keys);

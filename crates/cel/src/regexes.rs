@@ -9,6 +9,9 @@ const NEST_MAX: u32 = 200;
 
 /// Compiles a pattern; the error is in Go's words where it is a common one.
 pub fn compile(pattern: &str) -> Result<Regex, String> {
+    if let Some(why) = repeats_too_often(pattern) {
+        return Err(format!("error parsing regexp: {why}"));
+    }
     let built = RegexBuilder::new(&translate(pattern))
         .size_limit(PROGRAM_MAX)
         .nest_limit(NEST_MAX)
@@ -16,8 +19,9 @@ pub fn compile(pattern: &str) -> Result<Regex, String> {
     built.map_err(|_| format!("error parsing regexp: {}", complaint(pattern)))
 }
 
-/// Go's `\d`, `\s` and `\w` know ASCII alone, and `\Q…\E` quotes.
-fn translate(pattern: &str) -> String {
+/// A pattern of Go's as one for the `regex` crate: `\d`, `\s` and `\w` know ASCII alone, `\Q…\E` quotes, and a brace
+/// that begins no repetition is a brace.
+pub fn translate(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len() + 16);
     let mut chars = pattern.chars();
     let mut in_class = false;
@@ -45,6 +49,22 @@ fn translate(pattern: &str) -> String {
                         } else {
                             "(?-u:\\B)"
                         });
+                        continue;
+                    }
+                    // Beginnings and ends of words in Rust.
+                    '<' | '>' => {
+                        out.push(next);
+                        continue;
+                    }
+                    'p' | 'P' | 'x' if chars.as_str().starts_with('{') => {
+                        out.push('\\');
+                        out.push(next);
+                        for inner in chars.by_ref() {
+                            out.push(inner);
+                            if inner == '}' {
+                                break;
+                            }
+                        }
                         continue;
                     }
                     other => {
@@ -90,10 +110,55 @@ fn translate(pattern: &str) -> String {
                 out.push(c);
             }
             '-' if in_class && chars.as_str().starts_with('-') => out.push_str("\\-"),
+            '{' if !in_class && repetition(chars.as_str()).is_none() => out.push_str("\\{"),
+            '{' if !in_class => {
+                // Copied whole, so that its end is not taken for a brace of its own.
+                out.push('{');
+                for inner in chars.by_ref() {
+                    out.push(inner);
+                    if inner == '}' {
+                        break;
+                    }
+                }
+            }
+            '}' if !in_class => out.push_str("\\}"),
             c => out.push(c),
         }
     }
     out
+}
+
+/// The first repetition that counts further than Go does, in its words.
+pub fn repeats_too_often(pattern: &str) -> Option<String> {
+    /// The most that Go allows.
+    const REPEAT_MAX: u64 = 1000;
+    let mut rest = pattern;
+    while let Some(at) = rest.find(['{', '\\']) {
+        let found = &rest[at..];
+        // What is escaped is no repetition, nor is the brace of `\p{L}`.
+        let skipped = match found.strip_prefix('\\').map(|after| after.chars().next()) {
+            Some(next) => 1 + next.map_or(0, char::len_utf8) + usize::from(next == Some('p')),
+            None => 1,
+        };
+        if skipped == 1 && repetition(&found[1..]).is_some_and(|count| count > REPEAT_MAX) {
+            let end = found.find('}').unwrap_or(found.len() - 1);
+            return Some(format!("invalid repeat count: `{}`", &found[..=end]));
+        }
+        rest = found.get(skipped..).unwrap_or_default();
+    }
+    None
+}
+
+/// The largest count of a repetition, given what follows its brace; `None` if it is none.
+fn repetition(rest: &str) -> Option<u64> {
+    let (inner, _) = rest.split_once('}')?;
+    let (least, most) = inner.split_once(',').unwrap_or((inner, ""));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(least) || !(most.is_empty() || is_number(most)) {
+        return None;
+    }
+    let count = |text: &str| text.parse().unwrap_or(u64::MAX);
+    Some(count(least).max(if most.is_empty() { 0 } else { count(most) }))
 }
 
 fn quote_until_end(chars: &mut std::str::Chars<'_>, out: &mut String) {
@@ -108,7 +173,7 @@ fn quote_until_end(chars: &mut std::str::Chars<'_>, out: &mut String) {
 }
 
 /// What Go would say of a pattern that is wrong.
-fn complaint(pattern: &str) -> String {
+pub fn complaint(pattern: &str) -> String {
     let mut depth = 0i32;
     let mut chars = pattern.chars();
     let mut in_class = false;
@@ -188,6 +253,16 @@ mod tests {
             (r"\Qa.b\E", "axb", false),
             (r"^[]a]+$", "]a", true),
             (r"^[^]a]+$", "]", false),
+            (r"^\{a\}{x}$", "{a}{x}", true),
+            (r"^{[a-z]{1,2}}$", "{ab}", true),
+            (r"^a{,2}$", "a{,2}", true),
+            (r"^\<a\>$", "<a>", true),
+            (r"^\PC*$", "ab ä", true),
+            (r"^\PC*$", "a\u{7}", false),
+            (r"^\p{L}+$", "äß", true),
+            (r"^\p{Greek}+$", "αβ", true),
+            (r"^\p{Greek}+$", "ab", false),
+            (r"^[\p{Lu}\d]+$", "Ä1", true),
         ] {
             let regex = compile(pattern).unwrap_or_else(|why| panic!("{pattern}: {why}"));
             assert_eq!(regex.is_match(text), matches, "{pattern} on {text}");
@@ -196,6 +271,9 @@ mod tests {
 
     #[test]
     fn patterns_that_would_be_huge_are_refused() {
+        let expected = "error parsing regexp: invalid repeat count: `{1001}`";
+        assert_eq!(compile("a{1001}").unwrap_err(), expected);
+        assert!(compile(r"\{1001}a{1000}\p{L}ä").is_ok());
         assert!(compile("((a{1000}){1000}){1000}").is_err());
         assert!(compile(&"(".repeat(100_000)).is_err());
         let expected = "error parsing regexp: missing closing ): `(`";

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use api::collections::HashMap;
 use serde_json::Value as Json;
 
 use crate::data::{DataList, DataMap};
@@ -73,7 +73,7 @@ pub enum Map<'a> {
 #[derive(Clone, Default)]
 pub struct MadeMap<'a> {
     pub entries: Vec<(Value<'a>, Value<'a>)>,
-    index: FxHashMap<Key, usize>,
+    index: HashMap<Key, usize>,
 }
 
 #[derive(Clone)]

@@ -1,18 +1,25 @@
-//! Who may be connected to a server of ours, and for how long: limits, deadlines, and room for health checks.
+//! Who may be connected to a server of ours, and for how long: client certificates, front proxies, limits, deadlines, and
+//! room for health checks.
 //!
 //! Both servers of this program, the API server and the manager's secure port, let clients in before they know them.
 //! Whatever a client does before and beside its requests is bounded here, so that a probe is answered while others
 //! hold as many connections as they get.
 
 mod bodies;
+pub mod certificate;
 mod in_flight;
 mod limits;
+mod peer;
+pub mod request_header;
 mod seats;
 
 pub use bodies::{Bodies, Room, Unread};
 pub use in_flight::{Held, InFlight};
 pub use limits::Limits;
+pub use peer::AnyClientCertificate;
 pub use seats::{Connections, Seat};
+
+use std::collections::BTreeMap;
 
 use hyper_util::rt::TokioTimer;
 use hyper_util::server::conn::auto;
@@ -37,6 +44,15 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What the headers of an HTTP/1 request may have, which is also what is buffered of its body at a time.
 const HEADER_BYTES: usize = 128 * 1024;
+
+/// Who makes a request, as its connection tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    pub name: String,
+    pub uid: String,
+    pub groups: Vec<String>,
+    pub extra: BTreeMap<String, Vec<String>>,
+}
 
 /// HTTP with the deadlines that the versions of it have themselves. A [`Seat`] has the others.
 pub fn builder<E>(executor: E, streams: u32) -> auto::Builder<E> {

@@ -18,12 +18,7 @@ pub static ALL: [Descriptor; 52] = [
     crate::garbage_collector::DESCRIPTOR,
     crate::daemonset::DESCRIPTOR,
     crate::job::DESCRIPTOR,
-    Descriptor::named(
-        "podgroup-protection-controller",
-        "",
-        "podgroup-protection-controller",
-    )
-    .gated(&["GenericWorkload"]),
+    crate::pod_group_protection::DESCRIPTOR,
     crate::deployment::DESCRIPTOR,
     crate::replicaset::REPLICA_SET,
     crate::horizontal_pod_autoscaler::DESCRIPTOR,
@@ -55,24 +50,10 @@ pub static ALL: [Descriptor; 52] = [
     crate::ephemeral_volume::DESCRIPTOR,
     crate::storage_version_gc::DESCRIPTOR,
     crate::resource_claim::DESCRIPTOR,
-    Descriptor::named(
-        "resourcepoolstatusrequest-controller",
-        "",
-        "resourcepoolstatusrequest-controller",
-    )
-    .gated(&["DRAResourcePoolStatus"]),
-    Descriptor::named(
-        "device-taint-eviction-controller",
-        "",
-        "device-taint-eviction-controller",
-    )
-    .gated(&["DynamicResourceAllocation", "DRADeviceTaints"]),
+    crate::pool_status_request::DESCRIPTOR,
+    crate::device_taint_eviction::DESCRIPTOR,
     crate::legacy_token_cleaner::DESCRIPTOR,
-    Descriptor::named(
-        "validatingadmissionpolicy-status-controller",
-        "",
-        "validatingadmissionpolicy-status-controller",
-    ),
+    crate::validating_admission_policy_status::DESCRIPTOR,
     crate::taint_eviction::DESCRIPTOR,
     crate::service_cidr::DESCRIPTOR,
     crate::storage_version_migrator::DESCRIPTOR,

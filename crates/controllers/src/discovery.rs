@@ -111,6 +111,22 @@ impl Discovery {
         })
     }
 
+    /// Resources that are not in what was found later. Those whose server did not answer are unknown, not missing.
+    pub fn missing_from(&self, later: &Discovery) -> Vec<ResourceType> {
+        let is_missing = |resource: &&ResourceType| {
+            let stays = later
+                .resources
+                .iter()
+                .any(|served| served.resource == **resource);
+            let is_unknown = later.failed.iter().any(|failed| {
+                *failed.group == *resource.group && *failed.version == *resource.version
+            });
+            !stays && !is_unknown
+        };
+        let resources = self.resources.iter().map(|served| &served.resource);
+        resources.filter(is_missing).cloned().collect()
+    }
+
     /// The resource of a group in the version that the server prefers.
     pub fn preferred_version(&self, group: &str, plural: &str) -> Option<&Served> {
         self.preferred(&[])

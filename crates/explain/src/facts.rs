@@ -187,9 +187,13 @@ const GROUPS: &[(&str, &str)] = &[
     ("ClusterRole", "rbac.authorization.k8s.io"),
     ("ClusterRoleBinding", "rbac.authorization.k8s.io"),
     ("ControllerRevision", "apps"),
+    ("CronJob", "batch"),
     ("DaemonSet", "apps"),
     ("Deployment", "apps"),
+    ("EndpointSlice", "discovery.k8s.io"),
     ("HorizontalPodAutoscaler", "autoscaling"),
+    ("Ingress", "networking.k8s.io"),
+    ("IngressClass", "networking.k8s.io"),
     ("Job", "batch"),
     ("Lease", "coordination.k8s.io"),
     ("Namespace", ""),
@@ -201,6 +205,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("ReplicaSet", "apps"),
     ("ReplicationController", ""),
     ("ResourceQuota", ""),
+    ("Service", ""),
     ("StatefulSet", "apps"),
 ];
 

@@ -60,5 +60,10 @@ pub fn selector_of(object: &Value) -> Option<Selector> {
         }
         return (!plain.is_empty()).then(|| Selector::from_labels(&plain));
     }
+    compiled(selector)
+}
+
+/// A selector of labels and expressions.
+pub(crate) fn compiled(selector: &Value) -> Option<Selector> {
     LabelSelector::deserialize(selector).ok()?.compile().ok()
 }

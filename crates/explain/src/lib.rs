@@ -17,6 +17,7 @@ mod disruption;
 mod facts;
 mod finalizers;
 mod help;
+mod ingress;
 mod job;
 mod json;
 mod namespace;
@@ -26,6 +27,7 @@ mod pod_state;
 mod print;
 mod quota;
 mod replicas;
+mod service;
 mod sets;
 mod storage;
 #[cfg(test)]
@@ -40,6 +42,7 @@ use serde::Serialize;
 pub use disruption::{Budget, allows_no_disruption, budgets_to_count};
 pub use facts::{Facts, Source, group_of, kind_of};
 pub use help::Help;
+pub use ingress::backends;
 pub use json::{labels, selector_of};
 pub use node::{unknown_nodes_of_pods, unreachable_nodes};
 pub use pod::{Cause, Problem, problem};
@@ -138,6 +141,8 @@ pub fn explain(facts: &Facts) -> Explanation {
         "ResourceQuota" => quota::explain(facts, &mut draft),
         "CertificateSigningRequest" => certificate::explain(facts, &mut draft),
         "HorizontalPodAutoscaler" => autoscaler::explain(facts, &mut draft),
+        "Service" => service::explain(facts, &mut draft),
+        "Ingress" => ingress::explain(facts, &mut draft),
         _ => {}
     }
     draft.finish()

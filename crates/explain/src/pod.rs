@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::facts::{Facts, controller_uid};
 use crate::json::{condition, list, number, text, time, truth};
 use crate::pod_state::container_problem;
-use crate::time::{human, relative};
+use crate::time::{human, sentence, when};
 use crate::{Draft, Obstacle, State, disruption, finalizers, help, node, storage};
 
 /// What is wrong with a pod.
@@ -102,21 +102,61 @@ fn terminating(facts: &Facts, pod: &Value) -> Problem {
             passing: false,
         };
     }
-    // Whoever disrupted it says so: a taint, an eviction, a preemption.
-    let disruption =
-        condition(pod, "DisruptionTarget").filter(|held| text(held, "/status") == "True");
-    let disruption = disruption.map_or(String::new(), |held| {
-        format!(" ({})", text(held, "/message"))
-    });
     Problem {
         cause: Cause::Terminating,
         why: format!(
-            "is stopping{disruption}; its grace period ends at {due} ({})",
-            relative(due, facts.now)
+            "is stopping{}; its grace period ends {}",
+            disrupted_by(facts, pod),
+            when(due, facts.now)
         ),
-        since,
+        // When it ends says more than how long it has been so.
+        since: None,
         passing: true,
     }
+}
+
+/// Whoever disrupted the pod says so: a taint, an eviction; and who takes its place after a preemption.
+fn disrupted_by(facts: &Facts, pod: &Value) -> String {
+    let held = condition(pod, "DisruptionTarget").filter(|held| text(held, "/status") == "True");
+    let Some(held) = held else {
+        return String::new();
+    };
+    let node = text(pod, "/spec/nodeName");
+    let is_its_heir = |other: &&Value| {
+        let is_there = text(other, "/status/nominatedNodeName") == node
+            || text(other, "/spec/nodeName") == node;
+        is_there && number(other, "/spec/priority") > number(pod, "/spec/priority")
+    };
+    let heirs = facts.of_kind("Pod").filter(is_its_heir);
+    let newest = heirs.max_by_key(|other| text(other, "/metadata/creationTimestamp"));
+    match (text(held, "/reason"), newest) {
+        ("PreemptionByScheduler", Some(heir)) => {
+            format!(" (preempted for {})", facts.name_of(heir))
+        }
+        _ => format!(" ({})", text(held, "/message")),
+    }
+}
+
+/// A pod that waits until those that it preempts have stopped.
+fn preempting(facts: &Facts, pod: &Value) -> Option<String> {
+    let node = text(pod, "/status/nominatedNodeName");
+    if node.is_empty() {
+        return None;
+    }
+    let is_victim = |other: &&Value| {
+        let target = condition(other, "DisruptionTarget");
+        text(other, "/spec/nodeName") == node
+            && target.is_some_and(|held| text(held, "/reason") == "PreemptionByScheduler")
+    };
+    let victims = facts.of_kind("Pod").filter(is_victim);
+    let victims: Vec<String> = victims.map(|victim| facts.name_of(victim)).collect();
+    let named = match victims.is_empty() {
+        true => String::new(),
+        false => format!(": {}", victims.join(", ")),
+    };
+    Some(format!(
+        "is to run on {node} once those that it preempts there have stopped{named}"
+    ))
 }
 
 fn finished(pod: &Value) -> Problem {
@@ -170,6 +210,9 @@ fn unscheduled(facts: &Facts, pod: &Value) -> Problem {
         };
         return of(cause, format!("cannot be scheduled: {why}"), false);
     }
+    if let Some(why) = preempting(facts, pod) {
+        return of(Cause::Unscheduled, why, true);
+    }
     let events = facts.messages(pod, "FailedScheduling");
     let message = match message {
         "" => events.first().copied().unwrap_or_default(),
@@ -181,15 +224,41 @@ fn unscheduled(facts: &Facts, pod: &Value) -> Problem {
     }
     of(
         Cause::Unschedulable,
-        format!("cannot be scheduled: {message}"),
+        format!("cannot be scheduled: {message}{}", keeps_away(pod, message)),
         false,
     )
+}
+
+/// Whom a pod keeps away from, where that is why it has no node.
+fn keeps_away(pod: &Value, message: &str) -> String {
+    if !message.contains("anti-affinity") {
+        return String::new();
+    }
+    let terms = list(
+        pod,
+        "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution",
+    );
+    let terms: Vec<String> = terms
+        .iter()
+        .map(|term| {
+            let selector = term.get("labelSelector");
+            let selector = selector
+                .and_then(crate::json::compiled)
+                .map_or_else(|| "any labels".to_owned(), |selector| selector.to_string());
+            let topology = text(term, "/topologyKey");
+            format!("keeps away from pods with {selector} on the same {topology}")
+        })
+        .collect();
+    match terms.is_empty() {
+        true => String::new(),
+        false => format!(" (it {})", terms.join(" and ")),
+    }
 }
 
 fn waits_of_claim(facts: &Facts, name: &str) -> Option<String> {
     let mut claims = facts.of_kind("PersistentVolumeClaim");
     let claim = claims.find(|claim| text(claim, "/metadata/name") == name)?;
-    storage::waits(facts, claim).map(|wait| wait.to_string())
+    storage::waits(facts, claim).map(|wait| sentence(&wait, facts.now))
 }
 
 /// The first claim of the pod that is not bound, or not there at all, as far as claims could be read.
@@ -233,10 +302,10 @@ fn too_young(facts: &Facts, ready: &Value, min_ready_seconds: i64) -> Option<Pro
     (due > facts.now).then(|| Problem {
         cause: Cause::Young,
         why: format!(
-            "is ready, and available at {due} ({}): minReadySeconds is {min_ready_seconds}",
-            relative(due, facts.now)
+            "is ready, and available {}: minReadySeconds is {min_ready_seconds}",
+            when(due, facts.now)
         ),
-        since: Some(since),
+        since: None,
         passing: true,
     })
 }
@@ -263,11 +332,15 @@ fn volume_problem(facts: &Facts, pod: &Value) -> Option<Problem> {
     if begun.next().is_some() {
         return None;
     }
-    let (why, passing) = storage::unattached(facts, pod)?;
+    let storage::Unattached {
+        why,
+        passing,
+        is_timed,
+    } = storage::unattached(facts, pod)?;
     Some(Problem {
         cause: Cause::Mount,
         why: format!("cannot start: {why}"),
-        since: time(pod, "/metadata/creationTimestamp"),
+        since: time(pod, "/metadata/creationTimestamp").filter(|_| !is_timed),
         passing,
     })
 }

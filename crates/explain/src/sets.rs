@@ -4,7 +4,7 @@ use api::decision::{agree, counted};
 use serde_json::Value;
 
 use crate::facts::Facts;
-use crate::json::{number, text};
+use crate::json::{labels, number, text};
 use crate::replicas::{conclude_by_pods, note_pods, note_refusal, note_unobserved, wanted};
 use crate::{Draft, State, disruption, help};
 
@@ -35,6 +35,12 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let complete = numbers.available >= numbers.wanted && numbers.current == numbers.wanted;
     if refused {
         draft.conclude(State::Stuck, "the API server refuses to create its pods");
+    } else if let Some(why) = matches_no_node(facts, &numbers) {
+        draft.conclude(State::Stuck, why);
+        draft.offer(Some(help::Help {
+            command: "kubectl get nodes --show-labels".to_owned(),
+            why: "shows which labels the nodes have".to_owned(),
+        }));
     } else if complete && numbers.updated >= numbers.to_update {
         draft.conclude(
             State::Settled,
@@ -56,6 +62,46 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     } else {
         conclude_by_pods(draft, stuck, numbers.available, numbers.wanted);
     }
+}
+
+/// Why a DaemonSet has no pods at all: no node is one that it is for.
+fn matches_no_node(facts: &Facts, numbers: &Numbers) -> Option<String> {
+    let set = &facts.object;
+    let nodes: Vec<&Value> = facts.of_kind("Node").collect();
+    let is_seen = number(set, "/status/observedGeneration") >= number(set, "/metadata/generation");
+    if !numbers.daemon || numbers.wanted > 0 || nodes.is_empty() || !is_seen {
+        return None;
+    }
+    let selector = labels(set, "/spec/template/spec/nodeSelector");
+    let has = |node: &Value, key: &str, value: &str| {
+        labels(node, "/metadata/labels").get(key) == Some(value)
+    };
+    let all = match nodes.len() {
+        1 => "not the only one".to_owned(),
+        count => format!("none of the {count}"),
+    };
+    let nobody_has = selector
+        .iter()
+        .find(|(key, value)| !nodes.iter().any(|node| has(node, key, value)));
+    let is_selected = |node: &&&Value| selector.iter().all(|(key, value)| has(node, key, value));
+    Some(
+        match (nobody_has, nodes.iter().filter(is_selected).count()) {
+            (Some((key, value)), _) => {
+                format!("matches no node: its nodeSelector wants {key}={value}, which no node has")
+            }
+            (None, 0) => {
+                format!("matches no node: no node has all labels of its nodeSelector, {selector}")
+            }
+            (None, _)
+                if set
+                    .pointer("/spec/template/spec/affinity/nodeAffinity")
+                    .is_some() =>
+            {
+                format!("matches no node: its node affinity and tolerations let it onto {all}")
+            }
+            (None, _) => format!("matches no node: its tolerations let it onto {all}"),
+        },
+    )
 }
 
 struct Numbers {

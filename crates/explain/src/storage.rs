@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{list, text, time};
-use crate::time::{human, relative};
+use crate::time::{human, sentence};
 use crate::{Draft, Obstacle, State, help};
 
 /// How many users are named.
@@ -63,9 +63,9 @@ fn conclude_pending(facts: &Facts, draft: &mut Draft<'_>) {
             format!("{}, for {} now", wait.what, human(age)),
         ),
         "WaitsForProvisioner" | "WaitForFirstConsumer" | "WaitForPodScheduled" => {
-            draft.conclude(State::Progressing, wait.to_string());
+            draft.conclude(State::Progressing, sentence(&wait, facts.now));
         }
-        _ => draft.conclude(State::Stuck, wait.to_string()),
+        _ => draft.conclude(State::Stuck, sentence(&wait, facts.now)),
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn waits(facts: &Facts, object: &Value) -> Option<Line> {
 
 /// Why a volume of the pod is not attached to its node, and whether time alone will help: by what the attach-detach
 /// controller last decided, or by what it told the pod where another manager runs.
-pub(crate) fn unattached(facts: &Facts, pod: &Value) -> Option<(String, bool)> {
+pub(crate) fn unattached(facts: &Facts, pod: &Value) -> Option<Unattached> {
     let decided = facts.decisions_about(pod);
     let last = decided
         .iter()
@@ -92,21 +92,35 @@ pub(crate) fn unattached(facts: &Facts, pod: &Value) -> Option<(String, bool)> {
         if line.reason == "Attached" {
             return None;
         }
-        let due = line
-            .until
-            .map(|at| format!(" ({})", relative(at, facts.now)));
         let has_failed = line.reason == "WaitsForAttach" && line.why.contains(" says: ");
         let is_passing = match &*line.reason {
             "MultiAttach" => line.until.is_some(),
             "NotAttached" => false,
             _ => !has_failed,
         };
-        return Some((format!("{line}{}", due.unwrap_or_default()), is_passing));
+        return Some(Unattached {
+            why: sentence(line, facts.now),
+            passing: is_passing,
+            is_timed: line.until.is_some(),
+        });
     }
     let events = facts.messages(pod, "FailedAttachVolume");
     let is_attached = !facts.messages(pod, "SuccessfulAttachVolume").is_empty();
     let message = events.first().filter(|_| !is_attached)?;
-    Some(((*message).to_owned(), false))
+    Some(Unattached {
+        why: (*message).to_owned(),
+        passing: false,
+        is_timed: false,
+    })
+}
+
+/// A volume that keeps a pod from starting.
+pub(crate) struct Unattached {
+    pub why: String,
+    /// It resolves by itself.
+    pub passing: bool,
+    /// The sentence says until when.
+    pub is_timed: bool,
 }
 
 /// The reasons of what the attach-detach controller decides about a pod.

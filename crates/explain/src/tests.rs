@@ -8,6 +8,7 @@ mod jobs;
 mod nodes;
 mod pods;
 mod quotas;
+mod services;
 mod storage;
 mod unread;
 mod workloads;

@@ -35,12 +35,17 @@ pub(crate) fn sentence(line: &Line, now: Time) -> String {
     let mut text = line.what.to_string();
     if let Some(at) = line.until {
         let due = if at > now { "" } else { ", due" };
-        text = format!("{text}{due} {} ({})", relative(at, now), clock(at, now));
+        text = format!("{text}{due} {}", when(at, now));
     }
     match &*line.why {
         "" => text,
         why => format!("{text}: {why}"),
     }
+}
+
+/// `in 9m35s (09:43:07Z)`
+pub(crate) fn when(at: Time, now: Time) -> String {
+    format!("{} ({})", relative(at, now), clock(at, now))
 }
 
 /// `09:43:07Z`, with the day where it is another one.

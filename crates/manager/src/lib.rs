@@ -28,8 +28,8 @@ pub mod run;
 pub mod selection;
 pub mod serving;
 pub mod term;
-mod tls_names;
-mod validate;
+pub mod tls_names;
+pub mod validate;
 pub mod version;
 
 pub use error::{Error, Errors};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::error::{Error, Errors};
-use crate::flags::{self, HelpFacts, NamedCertKey, Parsed};
+use crate::flags::{self, Help, NamedCertKey, Parsed};
 use crate::gates::{EffectiveVersions, FeatureGates};
 use crate::leader_migration::LeaderMigrationConfiguration;
 use crate::selection;
@@ -46,6 +46,8 @@ pub struct Options {
 pub struct ServingOptions {
     /// None if --secure-port is 0.
     pub address: Option<SocketAddr>,
+    /// The name of the pair in `cert_dir`.
+    pub pair_name: &'static str,
     pub cert_dir: Option<PathBuf>,
     /// Certificate and key.
     pub certificate: Option<(PathBuf, PathBuf)>,
@@ -109,7 +111,7 @@ impl Options {
         I: IntoIterator<Item = S>,
         S: Into<String>,
     {
-        let flags = flags::parse(arguments)?;
+        let flags = flags::table().parse(arguments)?;
         // UPSTREAM: help and version win over whatever else is on the command line.
         if flags.bool("help") {
             return Ok(Command::Print(help(program)));
@@ -155,7 +157,7 @@ impl Options {
             master: flags.text("master").to_owned(),
             rate_given: flags.is_given("kube-api-qps") || flags.is_given("kube-api-burst"),
             controller_shutdown_timeout: flags.duration("controller-shutdown-timeout").to_std(),
-            serving: ServingOptions::read(&flags),
+            serving: ServingOptions::read(&flags, "kube-controller-manager"),
             authentication: AuthenticationOptions::read(&flags),
             authorization: AuthorizationOptions::read(&flags),
             metrics,
@@ -174,19 +176,35 @@ fn help(program: &str) -> String {
     let mut not_built: Vec<&str> = missing.map(|one| one.name).collect();
     not_built.sort_unstable();
     let (emulation, compatibility) = EffectiveVersions::help();
-    let facts = HelpFacts {
-        controllers: selection::known_names().join(", "),
-        disabled: selection::disabled_by_default().join(", "),
-        not_built: not_built.join(", "),
-        gates: FeatureGates::help(),
-        emulation,
-        compatibility,
-        ciphers: tls_names::supported_suites().join(", "),
+    let closing = match not_built.is_empty() {
+        true => String::new(),
+        false => format!(
+            "Controllers that this build does not have yet: {}",
+            not_built.join(", ")
+        ),
     };
-    flags::help(program, &facts, 100)
+    let about = Help {
+        program,
+        introduction: INTRODUCTION,
+        facts: vec![
+            ("controllers", selection::known_names().join(", ")),
+            ("disabled", selection::disabled_by_default().join(", ")),
+            ("gates", FeatureGates::help()),
+            ("emulation", emulation),
+            ("compatibility", compatibility),
+            ("ciphers", tls_names::supported_suites().join(", ")),
+        ],
+        closing,
+    };
+    flags::help(flags::table(), &about, 100)
 }
 
-fn read_gates(flags: &Parsed) -> Result<FeatureGates, Vec<Error>> {
+const INTRODUCTION: &str = "Steersman's controller manager runs the control loops that turn the state of a Kubernetes \
+    cluster into the state its objects ask for. It takes the place of kube-controller-manager: same controllers, \
+    same flags, same lease.";
+
+/// The gates of a component, from the flags that all have.
+pub fn read_gates(flags: &Parsed) -> Result<FeatureGates, Vec<Error>> {
     let emulated = flags.list("emulated-version");
     let versions = EffectiveVersions::from_flags(emulated, flags.list("min-compatibility-version"))
         .map_err(|error| vec![error.into()])?;
@@ -210,13 +228,16 @@ fn read_leader_migration(flags: &Parsed) -> Result<LeaderMigrationConfiguration,
     })
 }
 
-fn path(flags: &Parsed, name: &str) -> Option<PathBuf> {
+/// The file or folder that a flag names.
+pub fn path(flags: &Parsed, name: &str) -> Option<PathBuf> {
     let text = flags.text(name);
     (!text.is_empty()).then(|| PathBuf::from(text))
 }
 
 impl ServingOptions {
-    fn read(flags: &Parsed) -> ServingOptions {
+    /// From the flags that all components with a secure port have. `pair_name` is what the certificate in --cert-dir is
+    /// called.
+    pub fn read(flags: &Parsed, pair_name: &'static str) -> ServingOptions {
         let port = u16::try_from(flags.int("secure-port")).unwrap_or(0);
         let address = flags.ip("bind-address");
         // UPSTREAM: an unspecified IPv4 address listens on both families where the system allows it, but
@@ -225,6 +246,7 @@ impl ServingOptions {
         let sni = flags.list("tls-sni-cert-key").iter();
         ServingOptions {
             address: (port != 0).then(|| SocketAddr::new(address, port)),
+            pair_name,
             cert_dir: path(flags, "cert-dir"),
             certificate: path(flags, "tls-cert-file").zip(path(flags, "tls-private-key-file")),
             sni: sni
@@ -285,7 +307,15 @@ impl AuthorizationOptions {
 }
 
 impl LoggingOptions {
-    fn read(flags: &Parsed) -> LoggingOptions {
+    /// From flags of the command line of another command: `--v=4` and the like, as the manager reads them.
+    pub fn from_arguments(
+        arguments: impl IntoIterator<Item = String>,
+    ) -> Result<LoggingOptions, Errors> {
+        let flags = flags::table().parse(arguments)?;
+        Ok(LoggingOptions::read(&flags))
+    }
+
+    pub fn read(flags: &Parsed) -> LoggingOptions {
         let json = flags.text("logging-format") == "json";
         let format = if json { "json" } else { "text" };
         let buffer = flags.text(&format!("log-{format}-info-buffer-size"));

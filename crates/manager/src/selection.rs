@@ -164,7 +164,7 @@ mod tests {
         check(
             "*",
             "validatingadmissionpolicy-status-controller",
-            Fate::NotBuilt,
+            Fate::Runs,
         );
     }
 

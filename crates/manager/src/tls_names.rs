@@ -73,7 +73,7 @@ const WEAK: &[&str] = &[
     "TLS_RSA_WITH_RC4_128_SHA",
 ];
 
-pub(crate) fn supported_suites() -> Vec<&'static str> {
+pub fn supported_suites() -> Vec<&'static str> {
     SUPPORTED.iter().map(|(name, _)| *name).collect()
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn check_min_version(name: &str) -> Result<(), String> {
 }
 
 /// What of the --tls-* flags is accepted but weaker than what is served.
-pub(crate) fn warnings(flags: &Parsed) -> Vec<String> {
+pub fn warnings(flags: &Parsed) -> Vec<String> {
     let mut warnings = Vec::new();
     if matches!(
         flags.text("tls-min-version"),

@@ -32,6 +32,15 @@ pub(crate) fn settings(flags: &Parsed, config: &Config, gates: &FeatureGates) ->
     problems.0
 }
 
+/// What is wrong with the flags that all components have: serving, front proxies, logging.
+pub fn component(flags: &Parsed, gates: &FeatureGates) -> Vec<Error> {
+    let mut problems = Problems(Vec::new());
+    serving(&mut problems, flags);
+    request_headers(&mut problems, flags, gates);
+    logging(&mut problems, flags, gates);
+    problems.0
+}
+
 struct Problems(Vec<Error>);
 
 impl Problems {

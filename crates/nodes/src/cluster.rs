@@ -101,7 +101,7 @@ impl Cluster {
                 self.client.clone(),
                 self.clock.clone(),
                 kubelet_events.clone(),
-                self.config.stages.clone(),
+                &self.config,
                 volumes,
                 &informers,
             ),

@@ -20,6 +20,8 @@ pub struct Config {
     pub scheduler: bool,
     /// Off when something else provisions and binds volumes.
     pub provisioner: bool,
+    /// Off where nobody knows which ConfigMaps and Secrets there are: they are taken to be there.
+    pub waits_for_sources: bool,
     /// Where the addresses of load balancers and ingresses come from; none where something else gives them.
     pub load_balancers: Option<Ranges>,
 }
@@ -133,6 +135,7 @@ impl Config {
             stages: Stages::default(),
             scheduler: true,
             provisioner: true,
+            waits_for_sources: true,
             load_balancers: None,
         })
     }

@@ -12,6 +12,7 @@ mod attacher;
 pub mod behaviour;
 mod cluster;
 mod config;
+mod containers;
 mod error;
 mod kubelet;
 pub mod load_balancer;
@@ -19,11 +20,13 @@ pub mod node;
 pub mod pod;
 mod provisioner;
 mod scheduler;
+pub mod script;
 pub mod stages;
 pub mod storage;
 
 pub use cluster::{Cluster, Registered};
 pub use config::{Config, NodeConfig};
+pub use containers::{Containers, ExecRequest, LogRequest, Output, Stream};
 pub use error::Error;
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use api::selector::{LabelSelector, LabelSelectorRequirement, Selector};
 use api::{Istr, LabelSet, Rng};
 use serde::{Deserialize, Deserializer};
 
-use crate::behaviour::{Behaviour, RunFor, parse_duration};
+use crate::behaviour::{Answer, Behaviour, RunFor, parse_duration};
 use crate::error::{Error, parse_yaml, senseless};
 use crate::pod::Pod;
 
@@ -33,6 +33,9 @@ struct Stage {
     next: Outcome,
     exit_code: Option<i32>,
     container: Option<String>,
+    lasts: Option<Duration>,
+    text: String,
+    image_user: Option<i64>,
 }
 
 impl Stages {
@@ -88,6 +91,10 @@ impl Stage {
 
     fn apply(&self, pod: &Pod, behaviour: &mut Behaviour) {
         let after = self.delay.duration + self.delay.jitter.mul_f64(self.chance(pod, "delay"));
+        let fails = Some(Answer::Fails {
+            after,
+            lasts: self.lasts,
+        });
         match self.next {
             Outcome::Start => behaviour.start_delay = after,
             Outcome::Ready => behaviour.ready_delay = after,
@@ -99,6 +106,11 @@ impl Stage {
             Outcome::Stop => behaviour.stop_delay = after,
             Outcome::ImagePullFailure => behaviour.image_pull_failure = true,
             Outcome::Delete => behaviour.delete_after = Some(after),
+            Outcome::StartupProbeFails => behaviour.startup_probe = fails,
+            Outcome::LivenessProbeFails => behaviour.liveness_probe = fails,
+            Outcome::ReadinessProbeFails => behaviour.readiness_probe = fails,
+            Outcome::Log => behaviour.log.push((after, self.text.clone())),
+            Outcome::RunAs => behaviour.image_user = self.image_user,
         }
         if self.exit_code.is_some() {
             behaviour.exit_code = self.exit_code;
@@ -151,6 +163,15 @@ struct WireStage {
     exit_code: Option<i32>,
     #[serde(default)]
     container: Option<String>,
+    /// How long a probe fails; for good if not given.
+    #[serde(default, rename = "for", deserialize_with = "some_duration")]
+    lasts: Option<Duration>,
+    /// What a container prints.
+    #[serde(default)]
+    text: Option<String>,
+    /// Whom the image runs as.
+    #[serde(default)]
+    user: Option<i64>,
 }
 
 fn all() -> u8 {
@@ -191,6 +212,24 @@ enum Outcome {
     Stop,
     ImagePullFailure,
     Delete,
+    StartupProbeFails,
+    LivenessProbeFails,
+    ReadinessProbeFails,
+    Log,
+    RunAs,
+}
+
+impl Outcome {
+    fn is_probe(self) -> bool {
+        matches!(
+            self,
+            Outcome::StartupProbeFails | Outcome::LivenessProbeFails | Outcome::ReadinessProbeFails
+        )
+    }
+}
+
+fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    duration(deserializer).map(Some)
 }
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
@@ -227,6 +266,7 @@ impl WireStage {
         {
             return Err(("exitCode", "must be a number from 0 to 255".to_owned()));
         }
+        self.check_extras()?;
         let labels = LabelSelector {
             match_labels: self.selector.match_labels,
             match_expressions: self.selector.match_expressions.into(),
@@ -245,9 +285,40 @@ impl WireStage {
             next: self.next,
             exit_code: self.exit_code,
             container: self.container,
+            lasts: self.lasts,
+            text: self.text.unwrap_or_default(),
+            image_user: self.user,
         })
     }
+
+    /// Fields that go with one outcome each.
+    fn check_extras(&self) -> Result<(), (&'static str, String)> {
+        let next = self.next;
+        if self.lasts.is_some() && !next.is_probe() {
+            return Err((
+                "for",
+                format!("goes with probes that fail, not with {next:?}"),
+            ));
+        }
+        if self.text.is_some() != (next == Outcome::Log) {
+            return Err(("text", "goes with Log, and Log with it".to_owned()));
+        }
+        if self
+            .text
+            .as_ref()
+            .is_some_and(|text| text.len() > MOST_TEXT)
+        {
+            return Err(("text", format!("is longer than {MOST_TEXT} bytes")));
+        }
+        if self.user.is_some() != (next == Outcome::RunAs) {
+            return Err(("user", "goes with RunAs, and RunAs with it".to_owned()));
+        }
+        Ok(())
+    }
 }
+
+/// What one stage may print: enough for a banner or a stack trace.
+const MOST_TEXT: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -324,7 +395,7 @@ stages:
         let check = |text: &str| Stages::parse(text, "stages.yaml").unwrap_err().to_string();
         assert_eq!(
             check("stages:\n- name: a\n  next: Explode\n"),
-            "stages.yaml: line 3: stages[0].next: unknown variant `Explode`, expected one of `Start`, `Ready`, `NeverReady`, `Unready`, `Crash`, `Exit`, `RunForever`, `Stop`, `ImagePullFailure`, `Delete`"
+            "stages.yaml: line 3: stages[0].next: unknown variant `Explode`, expected one of `Start`, `Ready`, `NeverReady`, `Unready`, `Crash`, `Exit`, `RunForever`, `Stop`, `ImagePullFailure`, `Delete`, `StartupProbeFails`, `LivenessProbeFails`, `ReadinessProbeFails`, `Log`, `RunAs`"
         );
         assert_eq!(
             check("stages:\n- name: a\n  next: Ready\n  delay:\n    duration: soon\n"),

@@ -1,7 +1,16 @@
 //! Counts over time as rows of characters. Pure.
 
+use std::time::Duration;
+
+use apiserver::Curve;
+
+use crate::load::Load;
+use crate::marks::Mark;
+use crate::report::Workload;
+use crate::schedules::Schedule;
 use crate::series::{BANDS, Sample};
 use crate::text::{Style, duration};
+use crate::ticks;
 
 /// What a cell of the chart shows: characters with and without Unicode, and a colour, for each of [`BANDS`].
 const LOOKS: [(char, char, &str); BANDS.len()] = [
@@ -20,23 +29,116 @@ const HEIGHT_MAX: i32 = 12;
 const MARGIN: usize = 7;
 
 /// The chart of one workload, from 0 to `end` seconds.
-pub(crate) fn chart(samples: &[Sample], end: f64, style: Style) -> Vec<String> {
+pub(crate) fn chart(workload: &Workload, end: f64, style: Style) -> Vec<String> {
+    let mut rows = counts(&workload.samples, end, style);
+    if rows.is_empty() {
+        return rows;
+    }
+    let width = width(style);
+    let legend = rows.pop();
+    rows.extend(
+        workload
+            .loads
+            .iter()
+            .filter_map(|load| load_row(load, end, width, style)),
+    );
+    rows.extend(
+        workload
+            .marks
+            .iter()
+            .map(|mark| mark_row(mark, end, width, style)),
+    );
+    rows.extend(legend);
+    rows
+}
+
+/// When a CronJob runs, from 0 to `end` seconds.
+pub(crate) fn strip(schedule: &Schedule, end: f64, style: Style) -> Vec<String> {
+    let width = width(style);
+    let cells = schedule.strip(end, width, style.unicode);
+    vec![
+        format!("{:>5}  {}", "runs", cells.trim_end()),
+        axis(width, end, style),
+        times(width, end),
+    ]
+}
+
+fn width(style: Style) -> usize {
+    style.width.clamp(30, 120) - MARGIN - 2
+}
+
+/// The load in each column, as high as its part of the highest.
+fn load_row(load: &Load, end: f64, width: usize, style: Style) -> Option<String> {
+    const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let curve = Curve::parse(&load.curve).ok()?;
+    let amounts: Vec<i64> = (0..width)
+        .map(|column| {
+            let time = end * column as f64 / width as f64;
+            curve.at(Duration::from_secs_f64(time)).milli_value()
+        })
+        .collect();
+    let most = amounts.iter().copied().max().unwrap_or(0).max(1);
+    let cells: String = amounts
+        .iter()
+        .map(|amount| {
+            let part = *amount as f64 / most as f64;
+            match style.unicode {
+                true => HEIGHTS[(part * 7.0).round() as usize % 8],
+                false => char::from_digit((part * 9.0).round() as u32, 10).unwrap_or('9'),
+            }
+        })
+        .collect();
+    let highest = (0..width).map(|column| end * column as f64 / width as f64);
+    let highest = highest
+        .map(|time| curve.at(Duration::from_secs_f64(time)))
+        .max_by_key(api::quantity::Quantity::milli_value)?;
+    Some(format!(
+        "{:>5}  {cells}\n{}{}: up to {highest}",
+        "load",
+        " ".repeat(MARGIN),
+        load.metric
+    ))
+}
+
+/// A pointer to a moment, with its words on the side that has room for them.
+fn mark_row(mark: &Mark, end: f64, width: usize, style: Style) -> String {
+    let pointer = if style.unicode { '▲' } else { '^' };
+    let column = ((mark.at / end * width as f64) as usize).min(width.saturating_sub(1));
+    let text = format!("{} after {}", mark.text, duration(mark.at));
+    let length = text.chars().count();
+    match column + 2 + length <= width || column < length + 1 {
+        true => format!("{}{pointer} {text}", " ".repeat(MARGIN + column)),
+        false => format!(
+            "{}{text} {pointer}",
+            " ".repeat(MARGIN + column - length - 1)
+        ),
+    }
+}
+
+fn counts(samples: &[Sample], end: f64, style: Style) -> Vec<String> {
     let peak = samples.iter().map(Sample::height).max().unwrap_or(0);
     if peak == 0 || samples.is_empty() {
         return Vec::new();
     }
-    let width = style.width.clamp(30, 120) - MARGIN - 2;
+    let width = width(style);
     let columns: Vec<Sample> = (0..width)
         .map(|column| at(samples, end, column, width))
         .collect();
     let height = peak.min(HEIGHT_MAX);
     let scale = f64::from(peak) / f64::from(height);
     let mut rows = Vec::new();
+    let ticks = ticks::counts(peak);
     for row in (1..=height).rev() {
-        let number = f64::from(row) * scale;
-        let label = match row == height || row == 1 || row == height / 2 {
-            true => format!("{:>4} ", number.round()),
-            false => " ".repeat(5),
+        let (below, number) = (f64::from(row - 1) * scale, f64::from(row) * scale);
+        // The highest is always told; the others are round.
+        let is_here = |tick: &&i32| f64::from(**tick) > below && f64::from(**tick) <= number + 1e-9;
+        let tick = match row == height {
+            true => Some(&peak),
+            false => ticks.iter().find(is_here),
+        };
+        let label = match tick {
+            Some(tick) => format!("{tick:>4} "),
+            None => " ".repeat(5),
         };
         let level = (f64::from(row) - 0.5) * scale;
         let cells: String = cells(&columns, level, style);
@@ -46,7 +148,7 @@ pub(crate) fn chart(samples: &[Sample], end: f64, style: Style) -> Vec<String> {
                 .to_owned(),
         );
     }
-    rows.push(axis(width, style));
+    rows.push(axis(width, end, style));
     rows.push(times(width, end));
     if let Some(missing) = missing(&columns) {
         rows.push(missing);
@@ -100,28 +202,37 @@ fn colour(band: usize) -> &'static str {
     LOOKS[band].2
 }
 
-fn axis(width: usize, style: Style) -> String {
-    match style.unicode {
-        true => format!("   0 └{}", "─".repeat(width + 1)),
-        false => format!("   0 +{}", "-".repeat(width + 1)),
+fn axis(width: usize, end: f64, style: Style) -> String {
+    let (corner, line, tick) = match style.unicode {
+        true => ('└', '─', '┬'),
+        false => ('+', '-', '+'),
+    };
+    let mut cells = vec![line; width + 1];
+    for time in ticks::times(end).into_iter().skip(1) {
+        if let Some(cell) = cells.get_mut(1 + column_of(time, end, width)) {
+            *cell = tick;
+        }
     }
+    let cells: String = cells.into_iter().collect();
+    format!("   0 {corner}{cells}")
 }
 
+fn column_of(time: f64, end: f64, width: usize) -> usize {
+    ((time / end * width as f64) as usize).min(width.saturating_sub(1))
+}
+
+/// Round times below the axis, where there is room for them.
 fn times(width: usize, end: f64) -> String {
-    let (middle, last) = (duration(end / 2.0), duration(end));
     let mut line = format!("{}0s", " ".repeat(MARGIN));
-    let place = |line: &mut String, column: usize, text: &str| {
-        if line.len() < column {
-            line.push_str(&" ".repeat(column - line.len()));
-            line.push_str(text);
+    for time in ticks::times(end).into_iter().skip(1) {
+        let text = duration(time);
+        let wanted = MARGIN + column_of(time, end, width);
+        let start = wanted.min((MARGIN + width).saturating_sub(text.len()));
+        if line.len() + 2 <= start {
+            line.push_str(&" ".repeat(start - line.len()));
+            line.push_str(&text);
         }
-    };
-    place(&mut line, MARGIN + width / 2, &middle);
-    place(
-        &mut line,
-        (MARGIN + width).saturating_sub(last.len()),
-        &last,
-    );
+    }
     line
 }
 
@@ -187,17 +298,17 @@ mod tests {
             unicode: false,
         };
         // The bars keep the blanks at the beginning of lines.
-        let rows = chart(&samples(), 30.0, style).into_iter();
+        let rows = counts(&samples(), 30.0, style).into_iter();
         let rows: Vec<String> = rows.map(|row| format!(">{row}")).collect();
         let rows = rows.join("\n");
         expect![[r#"
             >   5 | ===================
-            >     | =========++++++++++###########
-            >     | =========++++++++++###########
+            >   4 | =========++++++++++###########
+            >   3 | =========++++++++++###########
             >   2 | +++++++++#####################
             >   1 | +++++++++#####################
-            >   0 +-------------------------------
-            >       0s             15s         30s
+            >   0 +------+----+----+----+----+---+
+            >       0s   5s   10s  15s  20s  25s
             > miss  1111111111111111111
             >       # new, ready   + new, not ready   = old, ready   miss: not available"#]]
         .assert_eq(&rows);
@@ -212,7 +323,7 @@ mod tests {
             colour: true,
             unicode: true,
         };
-        for row in chart(&samples(), 30.0, style) {
+        for row in counts(&samples(), 30.0, style) {
             assert_eq!(
                 row.matches("\u{1b}[3").count() == 0,
                 row.matches("\u{1b}[0m").count() == 0
@@ -229,6 +340,6 @@ mod tests {
             }
             assert!(plain.chars().count() <= 80, "{plain}");
         }
-        assert!(chart(&[], 30.0, style).is_empty());
+        assert!(counts(&[], 30.0, style).is_empty());
     }
 }

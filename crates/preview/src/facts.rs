@@ -29,7 +29,9 @@ pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 }
 
 /// Kinds beside the workloads that a report speaks of.
-const OTHERS: [&str; 5] = [
+const OTHERS: [&str; 7] = [
+    "CronJob",
+    "HorizontalPodAutoscaler",
     "Node",
     "ControllerRevision",
     "PersistentVolumeClaim",

@@ -7,19 +7,25 @@
 
 mod chart;
 mod decide;
+mod drain;
+mod drained;
 mod facts;
+mod load;
 mod log;
 mod manifest;
+mod marks;
 mod observe;
 mod report;
 mod retain;
 mod rollout;
 mod run;
+mod schedules;
 mod scope;
 mod series;
 mod state;
 mod svg;
 mod text;
+mod ticks;
 mod timeline;
 mod warnings;
 mod world;
@@ -29,10 +35,14 @@ use std::time::Duration;
 use api::Time;
 
 pub use decide::decide;
+pub use drained::{Drain, Evicted};
+pub use load::Load;
 pub use manifest::{Manifest, ManifestError};
+pub use marks::Mark;
 pub use observe::Observer;
 pub use report::{Preview, Workload};
 pub use rollout::Failure;
+pub use schedules::{JobRun, Schedule};
 pub use series::Sample;
 pub use svg::svg;
 pub use text::{Style, text};
@@ -60,6 +70,12 @@ pub struct Setup {
     pub length: Duration,
     /// What could not be read of the state, and so is missing in it.
     pub missing: Vec<String>,
+    /// Where the state comes from, in words: `the cluster at https://...`.
+    pub from: String,
+    /// Nodes that are drained once the manifests are applied.
+    pub drain: Vec<String>,
+    /// What metrics autoscalers read, over time.
+    pub loads: Vec<Load>,
 }
 
 /// New Year 2024: previews that start from nothing start then.
@@ -85,6 +101,8 @@ pub enum PreviewError {
     },
     #[error("{0}")]
     Assumption(String),
+    #[error("there is no node {name:?} to drain: there are {known}")]
+    NoNode { name: String, known: String },
 }
 
 impl Setup {

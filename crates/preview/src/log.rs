@@ -32,6 +32,7 @@ pub(crate) struct Noted {
     pub(crate) timed_out: BTreeMap<Key, MicroTime>,
     /// Jobs that were deleted after they finished, by ttlSecondsAfterFinished; by uid.
     pub(crate) finished_jobs: BTreeMap<String, Value>,
+    pub(crate) jobs: BTreeMap<Uid, JobLife>,
     /// Counts what changed.
     pub(crate) changes: u64,
     pub(crate) changed_at: MicroTime,
@@ -44,6 +45,19 @@ pub(crate) struct Noticed {
     pub(crate) object: ObjectId,
     pub(crate) lines: Vec<Line>,
 }
+
+/// The life of a Job, as far as it was seen.
+#[derive(Clone, Debug)]
+pub(crate) struct JobLife {
+    pub(crate) key: Key,
+    pub(crate) owner: Option<Uid>,
+    pub(crate) created: MicroTime,
+    /// When it ended, and whether well.
+    pub(crate) finished: Option<(MicroTime, bool)>,
+}
+
+/// Its decisions are no steps of a rollout, but change what rolls out.
+const AUTOSCALER: &str = "horizontal-pod-autoscaler-controller";
 
 /// The life of a pod, as far as it was seen.
 #[derive(Clone, Debug)]
@@ -88,7 +102,8 @@ impl Log {
         lines: &[Line],
     ) {
         let mut noted = self.lock();
-        let is_shown = controllers::find(controller).is_some_and(|found| found.in_preview);
+        let is_shown = controller == AUTOSCALER
+            || controllers::find(controller).is_some_and(|found| found.in_preview);
         if !is_shown || noted.decisions.len() >= DECISIONS_MAX {
             return;
         }
@@ -167,7 +182,18 @@ impl Log {
     }
 
     fn job_changed(&self, change: &Change<'_, Job>) {
-        self.note(|noted, _| {
+        self.note(|noted, now| {
+            let job = change.object();
+            let life = noted.jobs.entry(job.metadata.uid.clone());
+            let life = life.or_insert_with(|| JobLife {
+                key: job.key(),
+                owner: job.metadata.controller().map(|owner| owner.uid.clone()),
+                created: now,
+                finished: None,
+            });
+            if let Some(end) = job.finished().filter(|_| life.finished.is_none()) {
+                life.finished = Some((now, end.type_ == "Complete"));
+            }
             if let Change::Deleted(job) = change
                 && job.finished().is_some()
             {

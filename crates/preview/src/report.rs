@@ -2,15 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::decision::counted;
+use api::decision::{agree, counted};
 use api::{MicroTime, Time, Uid};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::drained::{Drain, drains};
 use crate::facts::Gathered;
+use crate::load::Load;
 use crate::log::{Noted, PodLife};
+use crate::marks::{Mark, marks};
 use crate::rollout::Failure;
 use crate::run::{Applied, Run};
+use crate::schedules::{Schedule, schedules};
 use crate::scope::Scope;
 use crate::series::{Count, Sample};
 use crate::timeline::{self, Entry};
@@ -21,12 +25,21 @@ use crate::{Setup, rollout, text::duration};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Preview {
+    /// What it starts from.
+    pub from: String,
     pub completes: bool,
     /// How long it takes, if it completes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     /// How much time was given to it.
     pub given_seconds: f64,
+    /// It is about schedules or autoscalers, which are never done, and shows all of the time given.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub endless: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub drains: Vec<Drain>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub schedules: Vec<Schedule>,
     pub workloads: Vec<Workload>,
     pub timeline: Vec<Entry>,
     pub warnings: Vec<Warning>,
@@ -58,6 +71,18 @@ pub struct Workload {
     /// How many pods there are at most beyond what is wanted.
     pub peak_surge: i32,
     pub samples: Vec<Sample>,
+    /// What scales it: `horizontalpodautoscaler/web`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub autoscaler: Option<String>,
+    /// What else there is to say: which pods keep the old template.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// When it began to fail, and when it was given up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<Mark>,
+    /// The loads that its pods share.
+    #[serde(skip)]
+    pub(crate) loads: Vec<Load>,
     #[serde(skip)]
     pub(crate) uid: String,
     /// How many pods were available before anything was applied.
@@ -68,6 +93,18 @@ pub struct Workload {
 impl Preview {
     /// In a few words, without a full stop.
     pub fn verdict(&self) -> String {
+        if !self.drains.is_empty() {
+            let all = self.drains.iter();
+            let all: Vec<String> = all.map(|one| one.verdict(self.given_seconds)).collect();
+            let all = all.join(", ");
+            return match self.completes || self.drains.iter().any(|one| !one.completes) {
+                true => all,
+                false => format!("{all}, and what ran there does not all run again"),
+            };
+        }
+        if self.endless {
+            return self.course();
+        }
         if let Some(seconds) = self.seconds {
             return format!("Completes in {}", duration(seconds));
         }
@@ -87,6 +124,22 @@ impl Preview {
         }
     }
 
+    /// What schedules and autoscalers do in the time given.
+    fn course(&self) -> String {
+        let schedules = self.schedules.iter().map(|one| {
+            let runs = counted(one.runs.len(), "time");
+            format!("{} runs {runs}", one.object)
+        });
+        let scaled = self.workloads.iter().filter(|one| one.autoscaler.is_some());
+        let scaled = scaled.map(|one| format!("{} has {}", one.object, one.range()));
+        let all: Vec<String> = schedules.chain(scaled).collect();
+        let given = duration(self.given_seconds);
+        match all.is_empty() {
+            true => format!("Nothing is scheduled or scaled within {given}"),
+            false => format!("Within {given} {}", all.join(", ")),
+        }
+    }
+
     /// When the last workload that completes does so.
     pub(crate) fn last_change(workloads: &[Workload]) -> f64 {
         let ends = workloads.iter().filter_map(|one| one.seconds);
@@ -95,18 +148,37 @@ impl Preview {
 }
 
 impl Workload {
+    /// A pod that nobody owns.
+    pub(crate) fn is_pod(&self) -> bool {
+        self.object.starts_with("pod/")
+    }
+
     /// Its pods are meant to end.
     pub(crate) fn is_job(&self) -> bool {
         self.object.starts_with("job/")
     }
 
+    /// `2 to 9 pods`
+    pub(crate) fn range(&self) -> String {
+        let totals = || self.samples.iter().map(Sample::total);
+        let (least, most) = (totals().min().unwrap_or(0), totals().max().unwrap_or(0));
+        match least == most {
+            true => counted(most, "pod").to_string(),
+            false => format!("{least} to {}", counted(most, "pod")),
+        }
+    }
+
     /// Where a chart of it ends, in seconds.
     pub(crate) fn chart_end(&self, given_seconds: f64) -> f64 {
+        if self.autoscaler.is_some() {
+            return given_seconds;
+        }
         let last = self.samples.last().map_or(0.0, |last| last.at);
+        let marked = self.marks.iter().map(|mark| mark.at).fold(0.0, f64::max);
         match self.completes || self.failure.is_some() {
             // A little of what comes after shows that it is done.
             true => (last * 1.05).max(1.0),
-            false => given_seconds.min(last * 1.5 + 60.0),
+            false => given_seconds.min((last * 1.5 + 60.0).max(marked * 1.1)),
         }
     }
 }
@@ -119,17 +191,47 @@ pub(crate) async fn report(run: &Run, setup: &Setup) -> Preview {
     for one in followed(run, &gathered, &noted) {
         if let Some(object) = gathered.find(&one.uid) {
             let pods = pods.remove(&one.uid).unwrap_or_default();
-            workloads.push(workload(run, &gathered, pods, &one, object));
+            let mut workload = workload(run, &gathered, pods, &one, object);
+            workload.autoscaler = autoscaler_of(&gathered, object);
+            if workload.autoscaler.is_some() {
+                workload.forget_what_is_wanted();
+            }
+            let name = &one.name;
+            let loads = setup
+                .loads
+                .iter()
+                .filter(|load| load.is_of(&one.kind, name));
+            workload.loads = loads.cloned().collect();
+            workload.marks = marks(run, &gathered, &noted, &workload);
+            workloads.push(workload);
         }
     }
+    let (drains, schedules) = (drains(run), schedules(run, &gathered, &noted));
+    let endless = run.is_endless(setup);
     let scope = Scope::of(run, &gathered, &noted, &workloads);
-    let timeline = timeline::entries(run, &gathered, &noted, &scope, &workloads);
-    let completes = run.completed.is_some();
+    let mut timeline = timeline::entries(run, &gathered, &noted, &scope, &workloads);
+    let drained: Vec<Entry> = drains.iter().flat_map(Drain::entries).collect();
+    timeline.splice(0..0, drained);
+    timeline.extend(schedules.iter().flat_map(Schedule::entries));
+    timeline.sort_by(|one, other| one.at.total_cmp(&other.at));
+    // What an autoscaler scales is on its way whenever time is up.
+    let is_well = |one: &Workload| {
+        one.completes || one.autoscaler.is_some() && !is_stuck(run, &gathered, one)
+    };
+    let completes = run.completed.is_some() || endless && workloads.iter().all(is_well);
     let seconds = run
         .completed
+        .filter(|_| !endless)
         .map(|at| seconds(run.start, at).max(Preview::last_change(&workloads)));
-    let warnings = warnings::all(run, setup, &gathered, &noted, &scope, &workloads);
+    let mut warnings = warnings::all(run, setup, &gathered, &noted, &scope, &workloads);
+    let given = setup.length.as_secs_f64();
+    warnings.extend(drains.iter().flat_map(|one| one.warnings(given)));
+    warnings.sort_by_key(|warning| warning.kind);
     Preview {
+        from: from(setup, &gathered),
+        endless,
+        drains,
+        schedules,
         completes,
         seconds,
         given_seconds: setup.length.as_secs_f64(),
@@ -140,6 +242,36 @@ pub(crate) async fn report(run: &Run, setup: &Setup) -> Preview {
     }
 }
 
+fn is_stuck(run: &Run, gathered: &Gathered, workload: &Workload) -> bool {
+    let object = gathered.find(&workload.uid);
+    object.is_some_and(|object| gathered.explain(run, object).state == explain::State::Stuck)
+}
+
+/// Who scales a workload: `horizontalpodautoscaler/web`.
+fn autoscaler_of(gathered: &Gathered, object: &Value) -> Option<String> {
+    let text = crate::facts::text;
+    let mut all = gathered.of_kind("HorizontalPodAutoscaler");
+    let found = all.find(|one| is_target(one, object));
+    found.map(|one| format!("horizontalpodautoscaler/{}", text(one, "/metadata/name")))
+}
+
+fn is_target(autoscaler: &Value, object: &Value) -> bool {
+    let text = crate::facts::text;
+    let target = |field: &str| text(autoscaler, &format!("/spec/scaleTargetRef/{field}"));
+    autoscaler["metadata"]["namespace"] == object["metadata"]["namespace"]
+        && (target("kind"), target("name"))
+            == (text(object, "/kind"), text(object, "/metadata/name"))
+}
+
+/// What the preview starts from: `the cluster at https://127.0.0.1:6443, on 3 nodes`.
+fn from(setup: &Setup, gathered: &Gathered) -> String {
+    let nodes = counted(gathered.of_kind("Node").count(), "node");
+    match setup.from.as_str() {
+        "" => format!("an empty cluster of {nodes}"),
+        from => format!("{from}, on {nodes}"),
+    }
+}
+
 pub(crate) fn seconds(start: MicroTime, at: MicroTime) -> f64 {
     // Milliseconds are enough for anybody.
     (at.since(start).as_secs_f64() * 1000.0).round() / 1000.0
@@ -147,7 +279,17 @@ pub(crate) fn seconds(start: MicroTime, at: MicroTime) -> f64 {
 
 /// What was applied; where that was no workload, those whose pods came or went.
 fn followed(run: &Run, gathered: &Gathered, noted: &Noted) -> Vec<Applied> {
-    let applied = run.followed();
+    let mut applied = run.followed();
+    let targets = gathered.workloads().filter(|object| {
+        let mut autoscalers = gathered.of_kind("HorizontalPodAutoscaler");
+        let is_applied = |uid: &str| run.applied.iter().any(|one| one.uid == uid);
+        let uid = crate::facts::text(object, "/metadata/uid");
+        autoscalers.any(|one| {
+            let is_new = is_applied(crate::facts::text(one, "/metadata/uid"));
+            (is_new || run.is_loaded) && is_target(one, object)
+        }) && !is_applied(uid)
+    });
+    applied.extend(targets.map(Applied::of));
     if !applied.is_empty() {
         return applied;
     }
@@ -157,7 +299,13 @@ fn followed(run: &Run, gathered: &Gathered, noted: &Noted) -> Vec<Applied> {
         .filter(|pod| pod.created > run.start || pod.left.is_some_and(|at| at > run.start))
         .filter_map(|pod| top_owner(noted, pod.owner.as_ref()?))
         .collect();
-    let objects = gathered.workloads().filter(|object| {
+    // The Jobs of a CronJob are its runs, also those that are gone by now.
+    let is_run = |object: &&Value| {
+        let uid = Uid::parse(crate::facts::text(object, "/metadata/uid"));
+        noted.jobs.get(&uid).is_some_and(|job| job.owner.is_some())
+    };
+    let objects = gathered.workloads().filter(|object| !is_run(object));
+    let objects = objects.filter(|object| {
         let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
         uid.is_some_and(|uid| moved.iter().any(|moved| moved.to_string() == uid))
     });
@@ -165,7 +313,7 @@ fn followed(run: &Run, gathered: &Gathered, noted: &Noted) -> Vec<Applied> {
 }
 
 /// The Deployment of a ReplicaSet, or the owner itself.
-fn top_owner<'a>(noted: &'a Noted, owner: &'a Uid) -> Option<&'a Uid> {
+pub(crate) fn top_owner<'a>(noted: &'a Noted, owner: &'a Uid) -> Option<&'a Uid> {
     match noted.sets.get(owner) {
         Some((_, above)) => above.as_ref().or(Some(owner)),
         None => Some(owner),
@@ -222,13 +370,65 @@ fn workload(
         seconds: completes.then_some(changed),
         failure: failure(run, object),
         suspended: rollout::is_suspended(object),
-        minimum_available: fewest.filter(|_| one.existed && !is_job),
+        minimum_available: fewest.filter(|_| one.existed && !is_job && wanted > 0),
         peak_pods: peak_after.max(before.total()),
         // What is there before because more was wanted is no surge.
         peak_surge: (peak_after - wanted).max(0),
         samples,
+        autoscaler: None,
+        notes: kept_old(object, wanted),
+        marks: Vec::new(),
+        loads: Vec::new(),
         uid: one.uid.clone(),
         available_before: before.available,
+    }
+}
+
+/// Which pods keep the old template when all is done.
+fn kept_old(object: &Value, wanted: i32) -> Vec<String> {
+    let text = |pointer: &str| crate::facts::text(object, pointer);
+    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+    let is_on_delete = text("/spec/updateStrategy/type") == "OnDelete";
+    let (kind, name) = (text("/kind"), text("/metadata/name"));
+    let updated = match kind {
+        "StatefulSet" if text("/status/currentRevision") != text("/status/updateRevision") => {
+            number("/status/updatedReplicas")
+        }
+        "DaemonSet" => number("/status/updatedNumberScheduled"),
+        _ => return Vec::new(),
+    };
+    let old = i64::from(wanted) - updated;
+    let partition = number("/spec/updateStrategy/rollingUpdate/partition");
+    match (is_on_delete, old) {
+        (_, ..=0) => Vec::new(),
+        (true, old) => vec![format!(
+            "{} {} the old template until somebody deletes {}: updateStrategy is OnDelete",
+            counted(old, "pod"),
+            agree(old, "keeps", "keep"),
+            agree(old, "it", "them")
+        )],
+        (false, old) if kind == "StatefulSet" && partition > 0 => {
+            let first = number("/spec/ordinals/start");
+            let names = match old {
+                1 => format!("{name}-{first} keeps"),
+                old => format!("{name}-{first} to {name}-{} keep", first + old - 1),
+            };
+            vec![format!(
+                "{names} the old template: partition is {partition}"
+            )]
+        }
+        _ => Vec::new(),
+    }
+}
+
+impl Workload {
+    /// An autoscaler changes what is wanted all the time: nothing is missing to what is wanted in the end.
+    fn forget_what_is_wanted(&mut self) {
+        self.peak_surge = 0;
+        self.minimum_available = None;
+        for sample in &mut self.samples {
+            sample.unavailable = 0;
+        }
     }
 }
 
@@ -256,6 +456,10 @@ impl Applied {
             existed: true,
             unchanged: false,
             is_workload: rollout::KINDS.contains(&explain::kind_of(object)),
+            is_endless: matches!(
+                explain::kind_of(object),
+                "CronJob" | "HorizontalPodAutoscaler"
+            ),
         }
     }
 
@@ -273,11 +477,12 @@ fn assumptions(setup: &Setup, gathered: &Gathered) -> Vec<String> {
     for image in &setup.fail_images {
         assumed.push(format!("image {image} cannot be pulled"));
     }
-    let nodes = counted(gathered.of_kind("Node").count(), "node");
-    assumed.push(match setup.is_empty() {
-        true => format!("an empty cluster of {nodes}"),
-        false => format!("the given state on {nodes}"),
-    });
+    for load in &setup.loads {
+        assumed.push(format!("load {load}"));
+    }
+    if setup.loads.is_empty() && gathered.of_kind("HorizontalPodAutoscaler").next().is_some() {
+        assumed.push("pods use half of what they request, unless they say otherwise".to_owned());
+    }
     assumed.extend(setup.missing.iter().map(|what| format!("without {what}")));
     assumed
 }

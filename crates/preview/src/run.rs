@@ -13,6 +13,8 @@ use runtime::{Decisions, Task, spawn};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use crate::drain::Drains;
+use crate::load::Load;
 use crate::log::Log;
 use crate::manifest::Manifest;
 use crate::observe::Observer;
@@ -36,6 +38,9 @@ pub(crate) struct Run {
     /// Where objects go that name no namespace.
     namespace: String,
     pub(crate) notes: Vec<String>,
+    pub(crate) drains: Drains,
+    /// Loads are assumed: autoscalers of the present state matter.
+    pub(crate) is_loaded: bool,
     _recounting: Task<()>,
 }
 
@@ -51,6 +56,8 @@ pub(crate) struct Applied {
     pub(crate) unchanged: bool,
     /// Its progress is followed. A custom resource that is called like a workload is none.
     pub(crate) is_workload: bool,
+    /// It is never done: it acts for as long as it is there.
+    pub(crate) is_endless: bool,
 }
 
 /// How long the present state may take to become quiet before the manifests are applied anyway.
@@ -61,6 +68,12 @@ const QUIET: Duration = Duration::from_secs(60);
 
 /// How often is checked whether all is complete. What is reported is when it happened, not when it was seen.
 const STEP: Duration = Duration::from_secs(1);
+
+/// How often a run is looked at that goes on for as long as it is given.
+const STEPS_OF_AN_ENDLESS_RUN: u32 = 1000;
+
+/// Later than any state becomes quiet: a load that begins then is still at its first value.
+const NOT_YET: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// What is complete has to stay complete for this long: pods that crash do so soon.
 const STAYS: Duration = Duration::from_secs(15);
@@ -99,6 +112,8 @@ impl Run {
             applied: Vec::new(),
             namespace: setup.namespace.clone(),
             notes: Vec::new(),
+            drains: Drains::default(),
+            is_loaded: !setup.loads.is_empty(),
             world,
             log,
         };
@@ -111,6 +126,9 @@ impl Run {
         }
         run.apply_all(&client, &present, make_namespaces).await?;
         run.applied.clear();
+        // Loads hold still at their first value until the manifests are applied.
+        run.declare_loads(&client, setup, run.start.plus(NOT_YET))
+            .await?;
         if !run.wait_until_quiet(&client, setup).await {
             notes.push("the present state keeps changing: the preview starts all the same".into());
         }
@@ -131,25 +149,43 @@ impl Run {
         let client = self.world.client("kubectl");
         self.start = self.world.clock.now();
         let make_namespaces = !setup.knows_namespaces();
+        let mut followed = self.complete_workloads(&client, setup).await;
         self.apply_all(&client, &setup.manifests, make_namespaces)
             .await?;
-        let followed = self.followed();
+        for load in self.declare_loads(&client, setup, self.start).await? {
+            return Err(PreviewError::Assumption(format!(
+                "--load {load}: there is no such workload in namespace {}",
+                self.namespace
+            )));
+        }
+        self.drains = Drains::start(&client, &self.world.clock, &setup.drain).await?;
+        followed.extend(self.followed());
         let deadline = self.start.plus(setup.length);
+        let is_endless = self.is_endless(setup);
+        let step = match is_endless {
+            // Nobody waits for it to be done.
+            true => STEP.max(setup.length / STEPS_OF_AN_ENDLESS_RUN),
+            false => STEP,
+        };
         let (mut seen, mut final_since) = (None, None);
         loop {
-            tokio::time::sleep(STEP).await;
+            tokio::time::sleep(step).await;
             let now = self.world.clock.now();
             let (changes, changed_at) = self.last_change();
-            if seen != Some(changes) {
-                seen = Some(changes);
-                match self.are_all(&client, &followed, rollout::is_final).await {
+            let progress = (changes, self.drains.are_done());
+            if seen != Some(progress) {
+                seen = Some(progress);
+                let is_final =
+                    progress.1 && self.are_all(&client, &followed, rollout::is_final).await;
+                match is_final {
                     true => final_since = final_since.or(Some(changed_at)),
                     false => final_since = None,
                 }
             }
-            let stays = final_since.is_some_and(|since| now.since(since) >= STAYS);
+            let stays = final_since.is_some_and(|since| now.since(since) >= STAYS) && !is_endless;
             if stays || now >= deadline {
-                let complete = self.are_all(&client, &followed, rollout::is_complete).await;
+                let complete = self.drains.are_done()
+                    && self.are_all(&client, &followed, rollout::is_complete).await;
                 self.completed = final_since
                     .filter(|_| complete)
                     .map(|since| since.max(self.start));
@@ -157,6 +193,51 @@ impl Run {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether it goes on for as long as it is given: schedules and autoscalers are never done.
+    pub(crate) fn is_endless(&self, setup: &Setup) -> bool {
+        !setup.loads.is_empty() || self.applied.iter().any(|one| one.is_endless)
+    }
+
+    /// Puts the loads on their workloads; gives those whose workload is not there.
+    async fn declare_loads(
+        &self,
+        client: &Client,
+        setup: &Setup,
+        begin: MicroTime,
+    ) -> Result<Vec<Load>, PreviewError> {
+        let mut missing = Vec::new();
+        for load in &setup.loads {
+            let namespace = &self.namespace;
+            if !load
+                .declare(client, &self.discovery, namespace, begin)
+                .await?
+            {
+                missing.push(load.clone());
+            }
+        }
+        Ok(missing)
+    }
+
+    /// A drain is over when those that were complete before it are so again.
+    async fn complete_workloads(&self, client: &Client, setup: &Setup) -> Vec<Applied> {
+        let mut found = Vec::new();
+        if setup.drain.is_empty() {
+            return found;
+        }
+        for one in state::workloads(client, &self.discovery).await {
+            // A pod that nobody owns goes for good, and a Job has its own end.
+            let is_kept = !matches!(one.kind.as_str(), "Pod" | "Job");
+            if is_kept
+                && self
+                    .are_all(client, std::slice::from_ref(&one), rollout::is_complete)
+                    .await
+            {
+                found.push(one);
+            }
+        }
+        found
     }
 
     /// Workloads that were applied, each once: what comes of several manifests is one object.
@@ -341,7 +422,12 @@ impl Run {
             file: manifest.file.clone(),
             line: manifest.line,
             object: manifest.name(),
-            message: client::describe(&error),
+            message: match (kind, client::describe(&error)) {
+                ("StatefulSet", message) if message.contains("updates to statefulset spec") => {
+                    format!("{message}; claims that exist keep what they have: delete the StatefulSet with --cascade=orphan, change the claims, and apply it again")
+                }
+                (_, message) => message,
+            },
         })?;
         let taken: Value = serde_json::from_slice(&answer).unwrap_or_default();
         let unchanged = before

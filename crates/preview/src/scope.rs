@@ -97,8 +97,11 @@ fn owners(gathered: &Gathered, noted: &Noted) -> BTreeMap<String, String> {
     let pods = pods.filter_map(|(uid, life)| Some((uid, life.owner.as_ref()?)));
     let sets = noted.sets.iter();
     let sets = sets.filter_map(|(uid, (_, owner))| Some((uid, owner.as_ref()?)));
+    let jobs = noted.jobs.iter();
+    let jobs = jobs.filter_map(|(uid, life)| Some((uid, life.owner.as_ref()?)));
     let mut found: BTreeMap<String, String> = pods
         .chain(sets)
+        .chain(jobs)
         .map(|(uid, owner)| (uid.to_string(), owner.to_string()))
         .collect();
     for object in gathered.workloads().chain(gathered.of_kind("Pod")) {

@@ -126,6 +126,8 @@ pub(crate) fn nodes(setup: &Setup) -> Result<nodes::Config, PreviewError> {
         }
     }
     config.stages = stages(setup)?;
+    // They are not copied from the cluster.
+    config.waits_for_sources = false;
     Ok(config)
 }
 

@@ -3,6 +3,7 @@
 use crate::report::{Preview, Workload};
 use crate::series::{BANDS, Sample};
 use crate::text::duration;
+use crate::ticks;
 
 const WIDTH: f64 = 760.0;
 /// The height of one chart, without its title and legend.
@@ -18,11 +19,12 @@ const STYLE: &str = "
 text { font: 12px system-ui, sans-serif; fill: #24292f; }
 .title { font-size: 14px; font-weight: 600; }
 .axis { stroke: #8c959f; fill: none; }
+.mark { stroke: #cf222e; stroke-width: 2; fill: none; } .marked { fill: #cf222e; font-weight: 600; }
 .want { stroke: #24292f; stroke-dasharray: 4 3; fill: none; }
 .new-ready { fill: #1a7f37; } .new { fill: #d4a72c; } .old-ready { fill: #0969da; } .old { fill: #8250df; }
 .succeeded { fill: #57ab5a; } .failed { fill: #cf222e; }
 @media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3; } .want { stroke: #e6edf3; }
+  text { fill: #e6edf3; } .mark { stroke: #f85149; } .marked { fill: #f85149; } .want { stroke: #e6edf3; }
   .new-ready { fill: #3fb950; } .new { fill: #e3b341; } .old-ready { fill: #58a6ff; } .old { fill: #bc8cff; }
   .succeeded { fill: #8ddb8c; } .failed { fill: #f85149; }
 }";
@@ -66,8 +68,8 @@ fn chart(preview: &Preview, workload: &Workload) -> String {
         )
     });
     out.push_str(&format!(
-        "<text class=\"title\" x=\"{LEFT}\" y=\"16\">{name}</text>\n<text x=\"{LEFT}\" y=\"34\">at most {} pods{fewest}</text>\n",
-        workload.peak_pods
+        "<text class=\"title\" x=\"{LEFT}\" y=\"16\">{name}</text>\n<text x=\"{LEFT}\" y=\"34\">at most {}{fewest}</text>\n",
+        api::decision::counted(workload.peak_pods, "pod")
     ));
     let shown = shown(workload);
     for band in shown.iter().rev().copied() {
@@ -83,11 +85,34 @@ fn chart(preview: &Preview, workload: &Workload) -> String {
         LEFT - 6.0,
         ABOVE + 10.0
     ));
-    for part in 0..=4 {
-        let time = end * f64::from(part) / 4.0;
-        let anchor = match part {
-            0 => "start",
-            4 => "end",
+    for count in ticks::counts(most)
+        .into_iter()
+        .filter(|count| *count < most)
+    {
+        let y = place.y(f64::from(count));
+        out.push_str(&format!(
+            "<text x=\"{0}\" y=\"{1:.1}\" text-anchor=\"end\">{count}</text>\n",
+            LEFT - 6.0,
+            y + 4.0
+        ));
+    }
+    for mark in &workload.marks {
+        let x = place.x(mark.at);
+        let (anchor, shift) = match x > WIDTH / 2.0 {
+            true => ("end", -4.0),
+            false => ("start", 4.0),
+        };
+        out.push_str(&format!(
+            "<path class=\"mark\" d=\"M{x:.1} {ABOVE}V{bottom}\"/>\n<text class=\"marked\" x=\"{:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>\n",
+            x + shift,
+            ABOVE + 12.0,
+            escape(&mark.text)
+        ));
+    }
+    for time in ticks::times(end) {
+        let anchor = match place.x(time) {
+            x if x < LEFT + 20.0 => "start",
+            x if x > WIDTH - RIGHT - 20.0 => "end",
             _ => "middle",
         };
         out.push_str(&format!(

@@ -2,7 +2,7 @@
 
 use api::decision::{agree, counted};
 
-use crate::chart::chart;
+use crate::chart::{chart, strip};
 use crate::report::{Preview, Workload};
 use crate::timeline::Entry;
 
@@ -19,12 +19,29 @@ const HEAD: usize = 40;
 const TAIL: usize = 15;
 
 pub fn text(preview: &Preview, style: Style) -> String {
-    let mut lines = vec![verdict(preview, style)];
+    let mut lines = vec![format!("From {}.", preview.from), verdict(preview, style)];
+    for drain in &preview.drains {
+        lines.push(String::new());
+        lines.push(drain.summary());
+    }
+    for schedule in &preview.schedules {
+        lines.push(String::new());
+        lines.push(schedule.summary(preview.given_seconds));
+        if !schedule.runs.is_empty() {
+            lines.extend(strip(schedule, preview.given_seconds, style));
+        }
+    }
     for workload in &preview.workloads {
         lines.push(String::new());
         lines.push(summary(workload));
         let end = workload.chart_end(preview.given_seconds);
-        lines.extend(chart(&workload.samples, end, style));
+        lines.extend(chart(workload, end, style));
+        lines.extend(
+            workload
+                .notes
+                .iter()
+                .map(|note| format!("{}: {note}", workload.object)),
+        );
     }
     lines.push(String::new());
     lines.extend(timeline(&preview.timeline, style));
@@ -66,7 +83,30 @@ fn summary(workload: &Workload) -> String {
         wanted,
         ..
     } = workload;
+    if let Some(autoscaler) = &workload.autoscaler {
+        let range = workload.range();
+        return format!("{object} in {namespace}: {range}, as {autoscaler} scales it");
+    }
+    if workload.is_pod() {
+        let outcome = match workload.seconds {
+            Some(seconds) => format!("ready or done after {}", duration(seconds)),
+            None => "neither ready nor done".to_owned(),
+        };
+        return format!(
+            "{object} in {namespace}: {outcome}; not managed by a controller, nothing recreates it"
+        );
+    }
     let outcome = match (workload.seconds, &workload.failure) {
+        (Some(seconds), _) if *wanted == 0 && !workload.is_job() && workload.peak_pods > 0 => {
+            return format!(
+                "{object} in {namespace}: scaled to zero, the last of {} is gone after {}",
+                counted(workload.peak_pods, "pod"),
+                duration(seconds)
+            );
+        }
+        (Some(_), _) if *wanted == 0 && !workload.is_job() => {
+            return format!("{object} in {namespace}: wants no pods and has none");
+        }
         _ if workload.suspended => "suspended: it runs when somebody resumes it".to_owned(),
         (Some(seconds), _) => format!("done after {}", duration(seconds)),
         (None, Some(failure)) => {

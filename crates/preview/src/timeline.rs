@@ -25,7 +25,7 @@ pub struct Entry {
 }
 
 /// The reasons of the cluster's warnings that a person wants to know of.
-const REPORTED: [&str; 8] = [
+pub(crate) const REPORTED: [&str; 8] = [
     "FailedScheduling",
     "FailedCreate",
     "Failed",
@@ -60,7 +60,7 @@ pub(crate) fn entries(
     // Pods that become ready are what the controllers then act on.
     all.extend(workloads.iter().flat_map(became_ready));
     all.extend(workloads.iter().flat_map(ended));
-    all.extend(decided(run, noted, workloads));
+    all.extend(decided(run, gathered, noted, workloads));
     all.extend(warned(run, gathered, noted, scope));
     all.extend(disrupted(run, noted));
     let claims = noted.claims_deleted.iter();
@@ -82,7 +82,10 @@ pub(crate) fn entries(
             });
         }
     }
-    if let Some(at) = run.completed {
+    if let Some(at) = run
+        .completed
+        .filter(|_| !run.applied.iter().any(|one| one.is_endless) && !run.is_loaded)
+    {
         all.push(Entry {
             at: seconds(run.start, at).max(Preview::last_change(workloads)),
             object: String::new(),
@@ -95,30 +98,55 @@ pub(crate) fn entries(
 }
 
 /// What the controllers of these workloads do, not what they wait for.
-fn decided(run: &Run, noted: &Noted, workloads: &[Workload]) -> Vec<Entry> {
+fn decided(run: &Run, gathered: &Gathered, noted: &Noted, workloads: &[Workload]) -> Vec<Entry> {
     let mut found = Vec::new();
-    let followed: BTreeMap<&str, &Workload> = workloads
+    let mut followed: BTreeMap<&str, (&str, &Workload)> = workloads
         .iter()
-        .map(|one| (one.uid.as_str(), one))
+        .map(|one| (one.uid.as_str(), (one.object.as_str(), one)))
         .collect();
+    for autoscaler in gathered.of_kind("HorizontalPodAutoscaler") {
+        let name = facts::text(autoscaler, "/metadata/name");
+        let is_its = |one: &&Workload| {
+            let own = one.autoscaler.as_deref();
+            own.and_then(|own| own.strip_prefix("horizontalpodautoscaler/")) == Some(name)
+                && autoscaler["metadata"]["namespace"] == *one.namespace
+        };
+        if let Some(target) = workloads.iter().find(is_its) {
+            let object = target.autoscaler.as_deref().unwrap_or_default();
+            followed.insert(facts::text(autoscaler, "/metadata/uid"), (object, target));
+        }
+    }
     for decision in noted.decisions.iter().filter(|one| one.at >= run.start) {
         let uid = decision.object.uid.to_string();
-        let Some(workload) = followed.get(uid.as_str()) else {
+        let Some((object, workload)) = followed.get(uid.as_str()) else {
             continue;
         };
         // That a Job fails is an entry of its own.
         let is_reported = |line: &&Line| workload.failure.is_some() && line.reason == "Ends";
+        // The load that is assumed is an annotation, which a Deployment hands down.
+        let is_ours = |line: &&Line| run.is_loaded && line.reason == "Annotates";
         let lines = decision.lines.iter().filter(|line| !is_reported(line));
+        let lines = lines.filter(|line| !is_ours(line));
         let acts: Vec<&Line> = lines.filter(|line| line.class == Class::Acts).collect();
         let at = seconds(run.start, decision.at);
         let entry = |what: &str, why: &str| Entry {
             at,
-            object: workload.object.clone(),
+            object: (*object).to_owned(),
             what: what.to_owned(),
             why: why.to_owned(),
         };
+        // What metrics ask for is why an autoscaler scales.
+        let asked = decision
+            .lines
+            .iter()
+            .filter(|line| line.reason == "Proposes");
+        let asked: Vec<&str> = asked.map(|line| &*line.what).collect();
+        let asked = asked.join(", ");
         let shown = acts.iter().take(ACTS_MAX);
-        found.extend(shown.map(|line| entry(&line.what, &line.why)));
+        found.extend(shown.map(|line| match &*line.why {
+            "" if line.reason == "Scales" => entry(&line.what, &asked),
+            why => entry(&line.what, why),
+        }));
         if acts.len() > ACTS_MAX {
             let what = format!("and {}", counted(acts.len() - ACTS_MAX, "more step"));
             found.push(entry(&what, ""));
@@ -141,7 +169,7 @@ fn became_ready(workload: &Workload) -> Vec<Entry> {
                 at: (pair[1].at * 1000.0).round() / 1000.0,
                 object: workload.object.clone(),
                 what: format!("{pods} {are} ready"),
-                why: match workload.is_job() {
+                why: match workload.is_job() || workload.autoscaler.is_some() || workload.is_pod() {
                     true => String::new(),
                     false => format!(
                         "{} of {} have the current template and are ready",
@@ -233,8 +261,13 @@ fn warned(run: &Run, gathered: &Gathered, noted: &Noted, scope: &Scope<'_>) -> V
 /// Pods that are preempted or evicted, whoever they belong to: what is applied may do that to others.
 fn disrupted(run: &Run, noted: &Noted) -> Vec<Entry> {
     let lives = noted.pods.values();
+    // What a drain evicts is told with the drain.
+    let is_drained = !run.drains.all().is_empty();
     let lost = lives.filter_map(|life| {
         let reason = life.disrupted.as_deref()?;
+        if is_drained && reason == "EvictionByEvictionAPI" {
+            return None;
+        }
         let at = life.left.filter(|at| *at >= run.start)?;
         Some(Entry {
             at: seconds(run.start, at),

@@ -39,6 +39,12 @@ pub enum WarningKind {
     DisruptionBudget,
     ClaimsDeleted,
     Fight,
+    /// A pod may not be evicted, so that its node is not drained.
+    DrainBlocked,
+    /// A pod is gone for good.
+    NotRecreated,
+    /// Pods had to wait until there was room on a node.
+    NoRoom,
     /// Nobody takes part who would act on it.
     NotSimulated,
     /// Something about the present state.
@@ -60,6 +66,7 @@ pub(crate) fn all(
     found.extend(budgets(gathered, workloads));
     found.extend(claims(run, noted, scope));
     found.extend(fights(gathered, workloads));
+    found.extend(waited_for_room(run, gathered, noted, workloads));
     found.extend(not_simulated(run));
     found.extend(run.notes.iter().map(|note| Warning {
         kind: WarningKind::State,
@@ -77,11 +84,21 @@ fn never_finishes(
     gathered: &Gathered,
     workloads: &[Workload],
 ) -> Vec<Warning> {
-    if run.completed.is_some() {
+    if run.completed.is_some()
+        || run.is_endless(setup)
+            && workloads
+                .iter()
+                .all(|one| one.completes || one.autoscaler.is_some())
+    {
         return Vec::new();
     }
     let given = duration(setup.length.as_secs_f64());
-    let is_underway = |one: &&Workload| !one.completes && one.failure.is_none();
+    if !run.drains.are_done() {
+        // What holds the drain is said for each pod.
+        return Vec::new();
+    }
+    let is_underway =
+        |one: &&Workload| !one.completes && one.failure.is_none() && one.autoscaler.is_none();
     let incomplete = workloads.iter().filter(is_underway);
     let found: Vec<Warning> = incomplete
         .map(|one| {
@@ -150,6 +167,50 @@ fn not_simulated(run: &Run) -> Vec<Warning> {
             at: None,
         })
         .collect()
+}
+
+/// Workloads that completed, but had to wait until nodes had room for their pods.
+fn waited_for_room(
+    run: &Run,
+    gathered: &Gathered,
+    noted: &Noted,
+    workloads: &[Workload],
+) -> Vec<Warning> {
+    let mut found: Vec<Warning> = Vec::new();
+    for event in &gathered.events {
+        let text = |pointer: &str| facts::text(event, pointer);
+        let message = text("/message");
+        let is_full = text("/reason") == "FailedScheduling"
+            && (message.contains("Insufficient") || message.contains("Too many pods"));
+        let Some(at) = api::Time::parse(text("/firstTimestamp")) else {
+            continue;
+        };
+        if !is_full || at < run.start.time() {
+            continue;
+        }
+        let uid = api::Uid::parse(text("/involvedObject/uid"));
+        let owner = noted.pods.get(&uid).and_then(|life| life.owner.as_ref());
+        let owner = owner.and_then(|owner| crate::report::top_owner(noted, owner));
+        let owner = owner.unwrap_or(&uid).to_string();
+        let workload = workloads
+            .iter()
+            .find(|one| one.uid == owner && one.completes);
+        let Some(workload) = workload else {
+            continue;
+        };
+        if found
+            .iter()
+            .all(|warning| warning.object != workload.object)
+        {
+            found.push(Warning {
+                kind: WarningKind::NoRoom,
+                object: workload.object.clone(),
+                text: format!("had to wait for room on the nodes: {message}"),
+                at: Some(seconds(run.start, at.micro().max(run.start))),
+            });
+        }
+    }
+    found
 }
 
 fn name_of(object: &Value) -> String {

@@ -31,6 +31,11 @@ impl World {
         let options = ServerOptions {
             // Nobody asks who wrote which field, and keeping account costs a third of a write.
             track_fields: false,
+            // Autoscalers read what pods are assumed to use.
+            serves: apiserver::Extra {
+                usage: true,
+                ..apiserver::Extra::default()
+            },
             ..ServerOptions::in_memory(clock.clone(), rng.fork())
         };
         let server = ApiServer::open(options)

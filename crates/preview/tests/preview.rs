@@ -1,5 +1,7 @@
 //! What previews say, from manifests to warnings.
 
+#[path = "preview/course.rs"]
+mod course;
 #[path = "preview/jobs.rs"]
 mod jobs;
 
@@ -37,6 +39,13 @@ fn setup(state: &str, manifests: &str) -> Setup {
         nodes: None,
         length: Duration::from_secs(900),
         missing: Vec::new(),
+        from: if state.is_empty() {
+            String::new()
+        } else {
+            "old.yaml".to_owned()
+        },
+        drain: Vec::new(),
+        loads: Vec::new(),
     }
 }
 
@@ -55,7 +64,8 @@ fn check(state: &str, manifests: &str, expected: Expect) {
     let printed = text(&preview, style);
     let kept: Vec<&str> = printed
         .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with(' ') && !line.starts_with("Assumed"))
+        .filter(|line| !line.is_empty() && !line.starts_with(' '))
+        .filter(|line| !line.starts_with("Assumed") && !line.starts_with("From "))
         .collect();
     expected.assert_eq(&without_random_parts(&kept.join("\n")));
 }
@@ -278,7 +288,7 @@ spec: {containers: [{name: main, image: 'web:bad'}]}
         expect![[r#"
             Does not complete within 15m.
             daemonset/agent in default: done after 10s, at most 3 pods
-            pod/alone in default: not done, at most 1 pod
+            pod/alone in default: neither ready nor done; not managed by a controller, nothing recreates it
             warning: pod/alone does not finish within 15m: container main cannot pull image "web:bad": ImagePullBackOff (Failed to pull image "web:bad": rpc error: code = NotFound desc = failed to pull and unpack image "web:bad": not found) (for 15m)"#]],
     );
 }
@@ -584,7 +594,7 @@ fn what_was_there_before_counts_and_an_object_given_twice_is_one() {
         &deployment("web:1", 0, ""),
         expect![[r#"
             Completes in 0.1s.
-            deployment/web in shop: done after 0s, never fewer than 0 of 0 available, at most 10 pods"#]],
+            deployment/web in shop: scaled to zero, the last of 10 pods is gone after 0s"#]],
     );
     check(
         "",

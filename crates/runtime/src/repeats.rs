@@ -61,6 +61,9 @@ const WINDOW: Duration = Duration::from_secs(10);
 const NAMING_SYNCS: usize = 48;
 const NAMING_WINDOW: Duration = Duration::from_millis(500);
 
+/// As many are enough once a key was made to wait: it does not get the benefit of the doubt again after each wait.
+const NAMING_SYNCS_ON_STRIKES: usize = 4;
+
 /// The first wait, doubled with each round that follows, and the longest: whoever fixes the cause sees an effect soon.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -136,7 +139,11 @@ impl History {
                 let new = (now, self.syncs, write.path.clone(), write.is_named);
                 push(&mut self.created, new);
                 let is_undone = std::mem::take(&mut self.is_undone);
-                is_undone || (write.is_named && self.naming_syncs(now, &write.path) >= NAMING_SYNCS)
+                let enough = match self.strikes {
+                    0 => NAMING_SYNCS,
+                    _ => NAMING_SYNCS_ON_STRIKES,
+                };
+                is_undone || (write.is_named && self.naming_syncs(now, &write.path) >= enough)
             }
             Verb::Delete => {
                 self.is_undone |= self

@@ -10,9 +10,9 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use api::collections::HashMap;
+use api::collections::KeyedState;
 use api::{Istr, Key, Meta, Resource, Uid};
 use hashbrown::HashTable;
-use rustc_hash::FxBuildHasher;
 
 /// The objects of one kind.
 pub struct Store<K> {
@@ -366,7 +366,7 @@ impl<K> Bucketed<K> {
 }
 
 fn hash(namespace: &str, name: &str) -> u64 {
-    FxBuildHasher.hash_one((namespace, name))
+    KeyedState.hash_one((namespace, name))
 }
 
 fn is_named(meta: &Meta, namespace: &str, name: &str) -> bool {

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use api::{Clock, Rng, Time};
-use apiserver::{ApiServer, Options as ServerOptions};
+use apiserver::{ApiServer, Extra, Options as ServerOptions};
 use client::{Client, Transport};
 use controllers::oracle::Actor;
 use runtime::decisions::Decisions;
@@ -153,7 +153,10 @@ fn prepared() -> &'static ApiServer {
             // As many as are kept at hand: more would be packed, and nobody comes back after so long.
             event_log_capacity: 1000,
             // Autoscalers need something to read.
-            serves_usage: true,
+            serves: Extra {
+                usage: true,
+                previews: true,
+            },
             ..ServerOptions::in_memory(clock, Rng::from_seed(0))
         };
         ApiServer::open(options)

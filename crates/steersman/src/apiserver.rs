@@ -7,14 +7,17 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use api::{Clock, Rng};
-use apiserver::pki::Pki;
+use apiserver::pki::{Pki, Validity};
 use apiserver::serve::{Limits, Spawner, default_limits, serve};
-use apiserver::{ApiServer, Options, Storage};
+use apiserver::{ApiServer, Extra, Options, Storage};
 use clap::Args;
+use envtest::controllers::ServerKeys;
+use envtest::outbound::Caller;
+use manager::logging::{Logging, LoggingOptions};
 use runtime::{Stop, Task};
 use tokio::net::TcpListener;
 
-use crate::outbound::Caller;
+use crate::kube_apiserver::CONTROLLERS;
 use crate::{files, signals};
 
 #[derive(Args)]
@@ -40,12 +43,32 @@ pub(crate) struct Arguments {
     /// How many of them one address may have [default: half of them]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     max_connections_per_peer: Option<u32>,
+    /// Which controllers to run in this process, as in kube-controller-manager's --controllers; none by default
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    controllers: Vec<String>,
     /// Write an administrator's kubeconfig here once the server is ready
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
+    /// How much to log; 4 adds a line for each request
+    #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
+    v: u32,
+    /// Another -v for parts of the program: patterns of files with a level each, such as "rest*=6"
+    #[arg(long, value_name = "PATTERN=N,...")]
+    vmodule: Option<String>,
+    /// How to log: text or json
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
+    logging_format: String,
 }
 
 pub(crate) fn main(arguments: Arguments) -> Result<()> {
+    api::collections::key_hashes(manager::process::random_seed());
+    let logging = Logging::install(&arguments.logging()?, runtime::clock::wall());
+    let ended = serve_until_stopped(arguments);
+    logging.writer.flush();
+    ended
+}
+
+fn serve_until_stopped(arguments: Arguments) -> Result<()> {
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -53,6 +76,38 @@ pub(crate) fn main(arguments: Arguments) -> Result<()> {
 }
 
 impl Arguments {
+    /// The flags mean what they mean to the controller manager.
+    fn logging(&self) -> Result<LoggingOptions> {
+        let mut flags = vec![
+            format!("--v={}", self.v),
+            format!("--logging-format={}", self.logging_format),
+        ];
+        flags.extend(
+            self.vmodule
+                .iter()
+                .map(|value| format!("--vmodule={value}")),
+        );
+        Ok(LoggingOptions::from_arguments(flags)?)
+    }
+
+    /// The controllers of the command line, or else of the environment.
+    fn manager(&self) -> Result<Option<Box<manager::Options>>> {
+        let from_environment = || {
+            let list = std::env::var(CONTROLLERS).unwrap_or_default();
+            list.split(',').map(|name| name.trim().to_owned()).collect()
+        };
+        let mut names = match self.controllers.is_empty() {
+            true => from_environment(),
+            false => self.controllers.clone(),
+        };
+        names.retain(|name| !name.is_empty());
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let options = envtest::controllers::options(&names, &[], "steersman apiserver");
+        Ok(Some(options?))
+    }
+
     fn limits(&self) -> Limits {
         let mut limits = default_limits();
         if let Some(total) = self.max_connections {
@@ -67,6 +122,7 @@ impl Arguments {
 
 async fn run(arguments: Arguments) -> Result<()> {
     let limits = arguments.limits();
+    let manager = arguments.manager()?;
     let (stop, _signals) = signals::stop_on_signal();
     let place = Place::choose(arguments.data_dir, arguments.in_memory)?;
     if arguments.repair {
@@ -83,15 +139,28 @@ async fn run(arguments: Arguments) -> Result<()> {
         &place,
         listener,
         runtime::clock::wall(),
+        1,
         limits,
-        false,
+        Extra::default(),
         &stop,
     )?;
     if let Some(path) = &arguments.kubeconfig {
         files::write_private(path, &served.kubeconfig())?;
     }
+    let controllers = manager.map(|options| {
+        let rng = Rng::from_seed(manager::process::random_seed());
+        let decisions = runtime::Decisions::new();
+        let clock = runtime::clock::wall();
+        let keys = served.keys();
+        let manager =
+            envtest::controllers::manager(&options, &served.server, keys, &clock, &rng, decisions);
+        runtime::spawn(manager.run(None, stop.clone()))
+    });
     println!("serving the Kubernetes API at {}", served.url);
     stop.stopped().await;
+    if let Some(controllers) = controllers {
+        let _ = controllers.await;
+    }
     served.finish().await;
     Ok(())
 }
@@ -154,38 +223,42 @@ impl Served {
         place: &Place,
         listener: TcpListener,
         clock: Clock,
+        pace: u32,
         limits: Limits,
-        serves_usage: bool,
+        serves: Extra,
         stop: &Stop,
     ) -> Result<Served> {
         let rng = Rng::from_seed(manager::process::random_seed());
         let address = listener.local_addr()?;
         let names = vec![address.ip().to_string()];
+        let machine = runtime::clock::wall().now().time();
+        let validity = Validity::new(machine, clock.now().time(), pace);
         let caller = Caller::new(clock.clone());
-        let mut options = Options::in_memory(clock, rng);
+        let mut options = Options::in_memory(clock.clone(), rng);
         options.outbound = Some(caller);
         let pki = match place {
-            Place::Memory => Pki::generate(&names)?,
+            Place::Memory => Pki::generate(&names, validity)?,
             Place::Dir(dir) => {
                 files::refuse_foreign_dir(dir)?;
                 files::create_private_dir(dir)?;
                 options.storage = Storage::Dir(dir.clone());
-                Pki::load_or_generate(&dir.join("pki"), &names)?
+                Pki::load_or_generate(&dir.join("pki"), &names, validity)?
             }
         };
         // Tokens stay good across restarts because their key is kept with the certificates.
         options.service_account_key = Some(pki.service_account_key.clone());
         options.advertise = Some((address.ip(), address.port()));
-        options.serves_usage = serves_usage;
+        options.serves = serves;
+        // Usage is what simulated nodes say: then the rest of a control plane is here, too.
+        if serves.usage {
+            options.components = &["controller-manager", "scheduler"];
+        }
         let server = ApiServer::open(options)?;
-        let (serving, keys, stop) = (server.clone(), pki.clone(), stop.clone());
+        let tls = pki.tls()?;
+        let (serving, stop) = (server.clone(), stop.clone());
         let task = runtime::spawn(async move {
             let spawner = Spawner::new(|connection| runtime::spawn(connection).detach());
-            if let Err(error) =
-                serve(serving, listener, &keys, spawner, limits, stop.stopped()).await
-            {
-                tracing::error!(%error, "the API server has stopped");
-            }
+            serve(serving, listener, tls, spawner, limits, stop.stopped()).await;
         });
         Ok(Served {
             server,
@@ -193,6 +266,15 @@ impl Served {
             pki,
             task,
         })
+    }
+
+    /// What controllers in the same process need of it.
+    pub(crate) fn keys(&self) -> ServerKeys {
+        ServerKeys {
+            root_ca: Some(self.pki.ca_certificate.clone()),
+            service_account_key: Some(self.pki.service_account_key.clone()),
+            client_ca: Some((self.pki.ca_certificate.clone(), self.pki.ca_key.clone())),
+        }
     }
 
     pub(crate) fn kubeconfig(&self) -> String {

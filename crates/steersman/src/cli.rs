@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    apiserver, chaos, controller_manager, controllers, preview, running, simulate, up, why,
+    apiserver, chaos, controller_manager, controllers, envtest, kube_apiserver, preview, running,
+    simulate, up, why,
 };
 
 /// A kube-controller-manager, and a Kubernetes cluster in a box around it.
@@ -34,6 +35,15 @@ enum Command {
     Pod(chaos::PodArguments),
     /// Serve the Kubernetes API alone: for tests of controllers of your own
     Apiserver(apiserver::Arguments),
+    /// Serve the Kubernetes API with kube-apiserver's own flags: for whatever starts one
+    #[command(disable_help_flag = true)]
+    KubeApiserver {
+        /// kube-apiserver's own flags; --help lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Fill a folder for KUBEBUILDER_ASSETS: kube-apiserver and etcd for controller-runtime's envtest
+    Envtest(envtest::Arguments),
     /// Run the controllers on a real cluster, in place of kube-controller-manager
     #[command(disable_help_flag = true)]
     ControllerManager {
@@ -74,6 +84,10 @@ pub(crate) fn main() -> ExitCode {
         Command::ControllerManager { arguments } => {
             return controller_manager::main("steersman controller-manager", arguments.into_iter());
         }
+        Command::KubeApiserver { arguments } => {
+            return kube_apiserver::main("steersman kube-apiserver", arguments.into_iter());
+        }
+        Command::Envtest(arguments) => envtest::main(&arguments),
         Command::Controllers(arguments) => controllers::main(&arguments),
         Command::Simulate(arguments) => return simulate::main(&arguments),
         Command::Why(arguments) => why::main(&arguments),

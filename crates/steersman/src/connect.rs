@@ -62,6 +62,11 @@ pub(crate) struct ConnectionArguments {
 }
 
 impl ConnectionArguments {
+    /// Is there a cluster to ask at all?
+    pub(crate) fn has_cluster(&self) -> bool {
+        self.config().is_ok()
+    }
+
     /// As kubectl finds it; where there is no kubeconfig at all, the cluster that is up.
     fn config(&self) -> Result<Config> {
         let environment = Environment::of_process();

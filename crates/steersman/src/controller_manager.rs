@@ -14,6 +14,7 @@ use manager::{Command, Errors, Options, Process, process};
 use crate::signals;
 
 pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> ExitCode {
+    api::collections::key_hashes(process::random_seed());
     let options = match Options::parse(arguments, program) {
         Ok(Command::Run(options)) => *options,
         Ok(Command::Print(text)) => {
@@ -22,6 +23,8 @@ pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> Ex
         }
         Err(errors) => return fail(&errors),
     };
+    let mut options = options;
+    options.config.controllers.local_zone = api::cron::Zone::of_machine();
     let clock = runtime::clock::wall();
     let logging = Logging::install(&options.logging, clock.clone());
     // Decoding and planning are quick: one thread keeps up with an API server, and a second one only costs

@@ -10,8 +10,10 @@ mod cli;
 mod connect;
 mod controller_manager;
 mod controllers;
+mod envtest;
+mod etcd;
 mod files;
-mod outbound;
+mod kube_apiserver;
 mod preview;
 mod running;
 mod signals;
@@ -25,8 +27,10 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args();
     let program = arguments.next().unwrap_or_default();
     // A symlink with upstream's name makes us a drop-in.
-    if program.rsplit('/').next() == Some("kube-controller-manager") {
-        return controller_manager::main("kube-controller-manager", arguments);
+    match program.rsplit('/').next() {
+        Some(name @ "kube-controller-manager") => controller_manager::main(name, arguments),
+        Some(name @ "kube-apiserver") => kube_apiserver::main(name, arguments),
+        Some(name @ "etcd") => etcd::main(name, arguments),
+        _ => cli::main(),
     }
-    cli::main()
 }

@@ -47,7 +47,9 @@ impl World {
         let rng = Rng::from_seed(seed);
         let jumped = Arc::new(AtomicI64::new(0));
         let clock = clock_that_jumps(jumped.clone());
-        let server = ApiServer::open(Options::in_memory(clock.clone(), rng.fork()))
+        let mut options = Options::in_memory(clock.clone(), rng.fork());
+        options.serves.previews = true;
+        let server = ApiServer::open(options)
             .unwrap_or_else(|error| panic!("the embedded API server starts in memory: {error}"));
         let recording = Recording::default();
         let user = Client::new(server.transport());

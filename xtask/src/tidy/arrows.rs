@@ -12,14 +12,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("crates/cel", &["api"]),
     ("crates/client", &["api"]),
     ("crates/connections", &[]),
+    ("crates/keys", &[]),
     ("crates/explain", &["api"]),
     ("crates/runtime", &["api", "client"]),
-    ("crates/controllers", &["api", "cel", "client", "runtime"]),
+    (
+        "crates/controllers",
+        &["api", "cel", "client", "keys", "runtime"],
+    ),
     (
         "crates/manager",
         &["api", "client", "connections", "runtime", "controllers"],
     ),
-    ("crates/apiserver", &["api", "cel", "connections"]),
+    ("crates/apiserver", &["api", "cel", "connections", "keys"]),
     ("crates/nodes", &["api", "cel", "client", "runtime"]),
     ("crates/dashboard", &["api", "client", "runtime"]),
     (
@@ -48,8 +52,23 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "crates/envtest",
+        &[
+            "api",
+            "client",
+            "connections",
+            "controllers",
+            "keys",
+            "runtime",
+            "manager",
+            "apiserver",
+            "nodes",
+        ],
+    ),
+    (
         "crates/steersman",
         &[
+            "envtest",
             "api",
             "client",
             "runtime",

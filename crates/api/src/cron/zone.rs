@@ -1,7 +1,7 @@
 //! Time zones: names as Go knows them, and the way from an instant to a wall clock and back.
 //!
-//! The rules are those that were built in, not those of the machine: a schedule means the same on every host of a
-//! control plane, and in a container that has no time zones at all.
+//! The rules of zones that are named are those that were built in, not those of the machine: such a schedule means the
+//! same on every host of a control plane, and in a container that has no time zones at all.
 
 use crate::Time;
 use jiff::Timestamp;
@@ -23,6 +23,11 @@ pub enum ZoneError {
 
 impl Zone {
     pub const UTC: Zone = Zone(TimeZone::UTC);
+
+    /// The zone of this machine: `TZ`, or else what the system says; UTC where neither does.
+    pub fn of_machine() -> Zone {
+        Zone(TimeZone::try_system().unwrap_or(TimeZone::UTC))
+    }
 
     /// The zone of this name. Names are case-sensitive.
     pub fn load(name: &str) -> Result<Zone, ZoneError> {

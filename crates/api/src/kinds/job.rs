@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;
+use crate::gates::{Gate, Gates};
 use crate::intern::Istr;
 use crate::meta::{Meta, or_default};
 use crate::resource::ResourceType;
@@ -177,14 +178,16 @@ impl Job {
     }
 
     /// The other controller that this job was given to, if it was.
-    pub fn external_manager(&self) -> Option<&Istr> {
+    pub fn external_manager(&self, gates: Gates) -> Option<&Istr> {
         let named = self.spec.managed_by.as_ref()?;
-        (*named != JOB_CONTROLLER).then_some(named)
+        (gates.enabled(Gate::JobManagedBy) && *named != JOB_CONTROLLER).then_some(named)
     }
 
     /// Is a pod replaced only when it has failed for good, and not while it is being deleted?
-    pub fn replaces_failed_pods_only(&self) -> bool {
-        self.spec.pod_replacement_policy == "Failed" || self.spec.pod_failure_policy.is_some()
+    pub fn replaces_failed_pods_only(&self, gates: Gates) -> bool {
+        let asks = self.spec.pod_replacement_policy == "Failed";
+        (asks && gates.enabled(Gate::JobPodReplacementPolicy))
+            || self.spec.pod_failure_policy.is_some()
     }
 }
 
@@ -192,6 +195,21 @@ impl Job {
 mod tests {
     use super::*;
     use crate::Resource;
+
+    // Issue 21, point 18: versions that still have these gates.
+    #[test]
+    fn gates_decide_who_manages_a_job_and_when_pods_are_replaced() {
+        let job = br#"{"spec":{"managedBy":"example.com/other","podReplacementPolicy":"Failed"}}"#;
+        let job = Job::decode(job).unwrap();
+        let (all, none) = (
+            Gates::default(),
+            Gates::default()
+                .with(Gate::JobManagedBy, false)
+                .with(Gate::JobPodReplacementPolicy, false),
+        );
+        assert!(job.external_manager(all).is_some() && job.replaces_failed_pods_only(all));
+        assert!(job.external_manager(none).is_none() && !job.replaces_failed_pods_only(none));
+    }
 
     #[test]
     fn a_status_reads_and_prints_alike() {
@@ -240,8 +258,9 @@ mod tests {
         assert_eq!(rules[1].on_pod_conditions[0].type_, "DisruptionTarget");
         let success = &job.spec.success_policy.as_ref().unwrap().rules[0];
         assert_eq!(success.succeeded_indexes.as_deref(), Some("0-2"));
-        assert!(!job.is_indexed() && job.replaces_failed_pods_only());
-        assert_eq!(job.external_manager(), Some(&"example.com/other".into()));
+        assert!(!job.is_indexed() && job.replaces_failed_pods_only(Gates::default()));
+        let manager = job.external_manager(Gates::default());
+        assert_eq!(manager, Some(&"example.com/other".into()));
         assert_eq!((job.parallelism(), job.backoff_limit()), (1, 6));
     }
 }

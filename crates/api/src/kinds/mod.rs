@@ -31,6 +31,7 @@ mod replicaset;
 mod replication_controller;
 mod resource_claim;
 mod resource_quota;
+mod resource_slice;
 mod secret;
 mod service;
 mod service_account;
@@ -40,6 +41,7 @@ mod storage_class;
 mod storage_version;
 mod storage_version_migration;
 mod strategy;
+mod validating_admission_policy;
 mod volume_attachment;
 mod volume_attributes_class;
 
@@ -104,16 +106,22 @@ pub use pod_claim::{ClaimSource, GeneratedClaim, PodClaim};
 pub use pod_disruption_budget::{
     PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
 };
-pub use pod_group::{PodGroup, SCHEDULING_GROUP};
+pub use pod_group::{POD_GROUP_PROTECTION, PodGroup, SCHEDULING_GROUP};
 pub use replicaset::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec};
 pub use resource_claim::{
-    CLAIM_DELETE_PROTECTION, ClaimAllocation, ClaimConsumer, DeviceClaim, DeviceClass,
-    DeviceClassSpec, DeviceCount, DeviceRequest, EXTENDED_RESOURCE_CLAIM, POD_CLAIM_NAME,
-    RESERVED_FOR_MAX, ResourceClaim, ResourceClaimSpec, ResourceClaimStatus, ResourceClaimTemplate,
+    AllocatedDevice, AllocatedDevices, CLAIM_DELETE_PROTECTION, ClaimAllocation, ClaimConsumer,
+    DeviceClaim, DeviceClass, DeviceClassSpec, DeviceCount, DeviceRequest, EXTENDED_RESOURCE_CLAIM,
+    POD_CLAIM_NAME, RESERVED_FOR_MAX, ResourceClaim, ResourceClaimSpec, ResourceClaimStatus,
+    ResourceClaimTemplate,
 };
 pub use resource_quota::{
     ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus, ScopeRequirement, ScopeSelector,
+};
+pub use resource_slice::{
+    Device, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintRuleStatus, DeviceTaintSelector,
+    EVICTION_IN_PROGRESS, ResourcePool, ResourcePoolStatusRequest, ResourcePoolStatusRequestSpec,
+    ResourcePoolStatusRequestStatus, ResourceSlice, ResourceSliceSpec,
 };
 pub use secret::{BOOTSTRAP_TOKEN, SERVICE_ACCOUNT_TOKEN, Secret};
 pub use service::{Service, ServicePort, ServiceSpec, TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE};
@@ -131,6 +139,9 @@ pub use storage_version::{ServerStorageVersion, StorageVersion, StorageVersionSt
 pub use storage_version_migration::{
     MIGRATION_FAILED, MIGRATION_RUNNING, MIGRATION_SUCCEEDED, MigratedResource,
     StorageVersionMigration, StorageVersionMigrationSpec, StorageVersionMigrationStatus,
+};
+pub use validating_admission_policy::{
+    ExpressionWarning, ParamKind, ResourceRule, ValidatingAdmissionPolicy, Validation, Variable,
 };
 pub use volume_attachment::{
     AttachmentError, AttachmentSource, AttachmentSpec, AttachmentStatus, CsiDriver, CsiDriverSpec,

@@ -9,6 +9,9 @@ use crate::resource::ResourceType;
 /// The API group of pod groups, also as the consumers of claims are named.
 pub const SCHEDULING_GROUP: &str = "scheduling.k8s.io";
 
+/// Stays on a group until none of its pods is active.
+pub const POD_GROUP_PROTECTION: &str = "scheduling.k8s.io/podgroup-protection";
+
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct PodGroup {
     pub metadata: Meta,

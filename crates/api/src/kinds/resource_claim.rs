@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::intern::Istr;
 use crate::meta::{Meta, or_default};
 use crate::resource::ResourceType;
+use crate::taints::Toleration;
 use crate::template::Template;
 use crate::uid::Uid;
 
@@ -51,10 +52,31 @@ pub struct ResourceClaimStatus {
     pub reserved_for: Vec<ClaimConsumer>,
 }
 
-/// The devices of a claim; nothing of them is read yet but that there are some.
+/// The devices of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Default)]
 #[serde(default)]
-pub struct ClaimAllocation {}
+pub struct ClaimAllocation {
+    #[serde(deserialize_with = "or_default")]
+    pub devices: AllocatedDevices,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Default)]
+#[serde(default)]
+pub struct AllocatedDevices {
+    #[serde(deserialize_with = "or_default")]
+    pub results: Box<[AllocatedDevice]>,
+}
+
+/// One device, and which of its taints the claim tolerates.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Default)]
+#[serde(default)]
+pub struct AllocatedDevice {
+    pub driver: Istr,
+    pub pool: Istr,
+    pub device: Istr,
+    #[serde(deserialize_with = "or_default")]
+    pub tolerations: Box<[Toleration]>,
+}
 
 /// Who may use the devices.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, Default)]

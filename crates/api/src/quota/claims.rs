@@ -15,8 +15,8 @@ pub(super) fn tracks(resource: &str) -> bool {
     [CLAIMS, STORAGE].contains(&plain.unwrap_or(resource))
 }
 
-pub(super) fn usage(claim: &PersistentVolumeClaim) -> Amounts {
-    let size = size(claim);
+pub(super) fn usage(claim: &PersistentVolumeClaim, counts_allocated: bool) -> Amounts {
+    let size = size(claim, counts_allocated);
     let mut usage = Amounts::from([(CLAIMS.into(), one())]);
     let class = claim.metadata.annotation(BETA_CLASS);
     let class = class.or(claim.spec.storage_class_name.as_deref());
@@ -29,9 +29,10 @@ pub(super) fn usage(claim: &PersistentVolumeClaim) -> Amounts {
 }
 
 /// What was asked for, or what an expansion has got as far as, in whole bytes.
-fn size(claim: &PersistentVolumeClaim) -> Quantity {
+fn size(claim: &PersistentVolumeClaim, counts_allocated: bool) -> Quantity {
     let mut size = claim.spec.storage.clone();
     if let Some(allocated) = &claim.status.allocated_storage
+        && counts_allocated
         && *allocated > size
         && !size.is_zero()
     {

@@ -15,6 +15,7 @@ mod services;
 mod tests;
 
 use crate::amounts::Amounts;
+use crate::gates::{Gate, Gates};
 use crate::intern::Istr;
 use crate::kinds::{PersistentVolumeClaim, Pod, ResourceClaim, Service};
 use crate::quantity::{Format, Quantity};
@@ -22,7 +23,7 @@ use crate::time::MicroTime;
 
 pub use devices::{DeviceClasses, is_paid_by, paying_pod};
 pub use pods::{PodCharge, charged_until, missing_requests};
-pub use scopes::{Scope, matches};
+pub use scopes::{Scope, matches, matches_gated};
 
 /// Kinds that nobody counts: what is not stored, and events, which were never counted.
 pub const IGNORED: [(&str, &str); 10] = [
@@ -54,6 +55,8 @@ pub struct Evaluator {
     count: Istr,
     /// Its older name, if it has one.
     legacy: Option<Istr>,
+    /// Does an expansion that was given up count as far as it got? The gate RecoverVolumeExpansionFailure.
+    counts_allocated: bool,
 }
 
 /// What more than the number of objects matters.
@@ -85,6 +88,16 @@ impl Evaluator {
             kind,
             count: count.into(),
             legacy: is_legacy.then(|| plural.into()),
+            counts_allocated: true,
+        }
+    }
+
+    /// The same, as these gates have it.
+    #[must_use]
+    pub fn gated(self, gates: Gates) -> Evaluator {
+        Evaluator {
+            counts_allocated: gates.enabled(Gate::RecoverVolumeExpansionFailure),
+            ..self
         }
     }
 
@@ -122,7 +135,7 @@ impl Evaluator {
         let mut usage = match item {
             Item::Pod(pod) => pods::usage(pod, now),
             Item::Service(service) => services::usage(service),
-            Item::Claim(claim) => claims::usage(claim),
+            Item::Claim(claim) => claims::usage(claim, self.counts_allocated),
             Item::Devices(claim, classes, pod) => {
                 devices::usage(claim, classes, pod.map(|pod| (pod, now)))
             }

@@ -1,6 +1,7 @@
 //! Which objects a quota is about.
 
 use super::Item;
+use crate::gates::{Gate, Gates};
 use crate::intern::Istr;
 use crate::kinds::{PersistentVolumeClaim, Pod, ResourceQuota};
 
@@ -15,6 +16,15 @@ pub struct Scope<'a> {
 /// Is the object one that the quota is about? Without scopes it is about all.
 pub fn matches(quota: &ResourceQuota, item: &Item<'_>) -> bool {
     quota.scopes().all(|scope| scope.matches(item))
+}
+
+/// The same, as these gates have it: claims had no scopes before they had attributes classes.
+pub fn matches_gated(quota: &ResourceQuota, item: &Item<'_>, gates: Gates) -> bool {
+    let is_claim = matches!(item, Item::Claim(_));
+    match is_claim && !gates.enabled(Gate::VolumeAttributesClass) {
+        true => quota.scopes().next().is_none(),
+        false => matches(quota, item),
+    }
 }
 
 impl Scope<'_> {

@@ -251,6 +251,36 @@ fn claims_count_in_all_and_by_class() {
     );
 }
 
+// Issue 21, point 18: versions that still have these gates.
+#[test]
+fn without_their_gates_expansions_and_attributes_classes_do_not_count() {
+    use crate::gates::{Gate, Gates};
+    let claim: PersistentVolumeClaim = read(json!({
+        "metadata": {"name": "c"},
+        "spec": {"resources": {"requests": {"storage": "10Gi"}}, "volumeAttributesClassName": "fast"},
+        "status": {"allocatedResources": {"storage": "12Gi"}},
+    }));
+    let (on, item) = (Gates::default(), Item::Claim(&claim));
+    let off = on
+        .with(Gate::RecoverVolumeExpansionFailure, false)
+        .with(Gate::VolumeAttributesClass, false);
+    let used = |gates| {
+        let evaluator = Evaluator::of("", "persistentvolumeclaims").gated(gates);
+        evaluator.usage(&item, MicroTime::from_unix_micros(0))["requests.storage"].to_string()
+    };
+    assert_eq!(
+        (used(on), used(off)),
+        ("12Gi".to_owned(), "10Gi".to_owned())
+    );
+    let quota: ResourceQuota = read(
+        json!({"metadata": {"name": "q"}, "spec": {"hard": {}, "scopeSelector":
+        {"matchExpressions": [{"scopeName": "VolumeAttributesClass", "operator": "Exists"}]}}}),
+    );
+    assert!(matches_gated(&quota, &item, on) && !matches_gated(&quota, &item, off));
+    let all: ResourceQuota = read(json!({"metadata": {"name": "q"}, "spec": {"hard": {}}}));
+    assert!(matches_gated(&all, &item, off));
+}
+
 // Upstream: TestResourceClaimEvaluatorUsage.
 #[test]
 fn devices_count_by_class_and_under_the_name_of_their_extended_resource() {

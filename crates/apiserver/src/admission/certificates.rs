@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use x509_parser::x509::X509Name;
 
-use super::{Context, Operation, Request};
+use super::{Context, Operation, Plugin, Request};
 use crate::fields::{at, remove, set, text};
 use crate::kinds::Subresource;
 use crate::status::Status;
@@ -40,12 +40,19 @@ pub(super) fn check(
     if !request.is("certificates.k8s.io", "CertificateSigningRequest") {
         return Ok(());
     }
+    let on = |plugin| context.settings.plugins.has(plugin);
     match (request.operation, request.subresource, old) {
-        (Operation::Create, None, _) => check_subject(request, new),
-        (Operation::Update, Some(Subresource::Approval), Some(old)) => {
+        (Operation::Create, None, _) if on(Plugin::CertificateSubjectRestriction) => {
+            check_subject(request, new)
+        }
+        (Operation::Update, Some(Subresource::Approval), Some(old))
+            if on(Plugin::CertificateApproval) =>
+        {
             may(context, request, old, "approve")
         }
-        (Operation::Update, Some(Subresource::Status), Some(old)) if is_signing(new, old) => {
+        (Operation::Update, Some(Subresource::Status), Some(old))
+            if on(Plugin::CertificateSigning) && is_signing(new, old) =>
+        {
             may(context, request, old, "sign")
         }
         _ => Ok(()),

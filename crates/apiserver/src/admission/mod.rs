@@ -13,6 +13,7 @@ mod limits;
 mod namespace;
 mod networking;
 mod node_restriction;
+mod plugins;
 mod pod_security;
 mod pods;
 mod quota;
@@ -35,12 +36,14 @@ pub(crate) use allocation::{
 pub use allocation::{Networks, released_by_deletion};
 pub(crate) use namespace::check_lifecycle;
 pub(crate) use node_restriction::check as check_node;
+pub use plugins::{Plugin, PluginError, Plugins, names as plugin_names};
 pub(crate) use pods::place_of;
 pub(crate) use quota::recount as recount_quotas;
 
 use crate::auth::Identity;
 use crate::kinds::{self, Kind, Registry, Subresource};
 use crate::policy::{self, Policies};
+use crate::settings::Settings;
 use crate::status::{Status, Subject};
 use crate::storage::Store;
 
@@ -65,6 +68,7 @@ pub struct Context<'a> {
     pub user: &'a Identity,
     pub random: &'a api::Rng,
     pub networks: &'a Networks,
+    pub settings: &'a Settings,
     pub now: api::MicroTime,
 }
 
@@ -102,6 +106,8 @@ pub struct Request<'a> {
     /// What the object is where it is not of that kind, as with `scale`: apiVersion and kind.
     pub object_type: Option<(&'static str, &'static str)>,
     pub dry_run: bool,
+    /// Whether policies have been asked already, about what this request follows from.
+    pub is_admitted: bool,
     /// `CreateOptions` and its like, as far as anybody looks at them.
     pub options: &'a Value,
 }
@@ -135,7 +141,11 @@ pub fn mutate(
     old: Option<&Value>,
 ) -> Result<(), Status> {
     built_in_plugins(context, request, object, old)?;
-    if request.operation == Operation::Delete {
+    let policies = context
+        .settings
+        .plugins
+        .has(Plugin::MutatingAdmissionPolicy);
+    if request.operation == Operation::Delete || !policies {
         return Ok(());
     }
     policy::mutate(context, request, object, old, |object| {
@@ -151,6 +161,7 @@ fn built_in_plugins(
     old: Option<&Value>,
 ) -> Result<(), Status> {
     namespace::check_lifecycle(context, request)?;
+    let on = |plugin| context.settings.plugins.has(plugin);
     let creating = request.operation == Operation::Create && request.subresource.is_none();
     // UPSTREAM: a pod gets its service account first.
     if !(creating && request.is("", "Pod")) {
@@ -159,37 +170,78 @@ fn built_in_plugins(
     if request.operation == Operation::Delete {
         return Ok(());
     }
+    let updating = request.operation == Operation::Update && request.subresource.is_none();
     match (&*request.kind.group, &*request.kind.kind) {
-        ("", "Pod") if creating => {
-            limits::set_defaults(context, request, object);
-            service_account::admit(context, request, object)?;
-            node_restriction::check(context, request, object, old)?;
-            pods::set_priority(context, request, object)?;
-            pods::add_default_tolerations(object);
-            pods::apply_runtime_class(context, request, object)?;
-            pods::label_topology(context, object);
+        ("", "Pod") if creating => mutate_new_pod(context, request, object, old)?,
+        ("", "Pod") if updating => {
+            if on(Plugin::AlwaysPullImages) {
+                plugins::pull_always(object);
+            }
+            if on(Plugin::DefaultTolerationSeconds) {
+                pods::add_default_tolerations(context, object);
+            }
         }
-        ("", "Pod") if request.operation == Operation::Update && request.subresource.is_none() => {
-            pods::add_default_tolerations(object);
+        ("", "Node") if creating && on(Plugin::TaintNodesByCondition) => {
+            pods::taint_new_node(object)
         }
-        ("", "Node") if creating => pods::taint_new_node(object),
         ("", "PersistentVolumeClaim") if creating => {
-            storage::set_default_class(context, object);
-            storage::protect(object, "kubernetes.io/pvc-protection");
+            if on(Plugin::DefaultStorageClass) {
+                storage::set_default_class(context, object);
+            }
+            if on(Plugin::StorageObjectInUseProtection) {
+                storage::protect(object, "kubernetes.io/pvc-protection");
+            }
         }
-        ("", "PersistentVolume") if creating => {
+        ("", "PersistentVolume") if creating && on(Plugin::StorageObjectInUseProtection) => {
             storage::protect(object, "kubernetes.io/pv-protection")
         }
-        ("storage.k8s.io", "VolumeAttributesClass") if creating => {
+        ("scheduling.k8s.io", "PodGroup") if creating && on(Plugin::PodGroupProtection) => {
+            storage::protect(object, "scheduling.k8s.io/podgroup-protection")
+        }
+        ("storage.k8s.io", "VolumeAttributesClass")
+            if creating && on(Plugin::StorageObjectInUseProtection) =>
+        {
             storage::protect(object, "kubernetes.io/vac-protection")
         }
-        ("networking.k8s.io", "Ingress") if creating => {
+        ("networking.k8s.io", "Ingress") if creating && on(Plugin::DefaultIngressClass) => {
             networking::set_default_class(context, object)
         }
         ("certificates.k8s.io", "CertificateSigningRequest") if creating => {
             certificates::record_user(context, object)
         }
         _ => {}
+    }
+    Ok(())
+}
+
+fn mutate_new_pod(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    pod: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    let on = |plugin| context.settings.plugins.has(plugin);
+    if on(Plugin::LimitRanger) {
+        limits::set_defaults(context, request, pod);
+    }
+    if on(Plugin::ServiceAccount) {
+        service_account::admit(context, request, pod)?;
+    }
+    node_restriction::check(context, request, pod, old)?;
+    if on(Plugin::AlwaysPullImages) {
+        plugins::pull_always(pod);
+    }
+    if on(Plugin::Priority) {
+        pods::set_priority(context, request, pod)?;
+    }
+    if on(Plugin::DefaultTolerationSeconds) {
+        pods::add_default_tolerations(context, pod);
+    }
+    if on(Plugin::RuntimeClass) {
+        pods::apply_runtime_class(context, request, pod)?;
+    }
+    if on(Plugin::PodTopologyLabels) {
+        pods::label_topology(context, pod);
     }
     Ok(())
 }
@@ -203,27 +255,60 @@ pub fn review(
     old: Option<&Value>,
     verdict: &mut Verdict,
 ) -> Result<(), Status> {
+    let on = |plugin| context.settings.plugins.has(plugin);
+    if on(Plugin::AlwaysDeny) {
+        return Err(request.forbidden("admission control is denying all modifications"));
+    }
     if matches!(request.operation, Operation::Create | Operation::Update)
         && request.object_type.is_none()
     {
-        if request.subresource.is_none() {
-            verdict.warnings = crate::warnings::of(request.kind, object, old);
-            let idle = crate::warnings::without_effect(request.kind, object);
-            verdict.warnings.extend(idle);
-            if request.is("apiregistration.k8s.io", "APIService") {
-                let registry = context.cluster.registry();
-                let unused = crate::aggregation::warning(&registry, object);
-                verdict.warnings.extend(unused);
-            }
+        review_object(context, request, object, old, verdict)?;
+    }
+    match on(Plugin::ValidatingAdmissionPolicy) {
+        true => policy::validate(context, request, object, old, verdict),
+        false => Ok(()),
+    }
+}
+
+fn review_object(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    object: &Value,
+    old: Option<&Value>,
+    verdict: &mut Verdict,
+) -> Result<(), Status> {
+    let on = |plugin| context.settings.plugins.has(plugin);
+    if request.subresource.is_none() {
+        verdict.warnings = crate::warnings::of(request.kind, object, old);
+        let idle = crate::warnings::without_effect(request.kind, object);
+        verdict.warnings.extend(idle);
+        if request.is("apiregistration.k8s.io", "APIService") {
+            let registry = context.cluster.registry();
+            let unused = crate::aggregation::warning(&registry, object);
+            verdict.warnings.extend(unused);
         }
+    }
+    if !context.settings.allow_privileged {
+        plugins::check_privileged(request, object)?;
+    }
+    if on(Plugin::LimitRanger) {
         limits::check(context, request, object)?;
+    }
+    if on(Plugin::Priority) {
         pods::check_priority_class(context, request, object, old)?;
+    }
+    if on(Plugin::DenyServiceExternalIps) && request.is("", "Service") {
+        plugins::check_external_ips(request, object, old)?;
+    }
+    if on(Plugin::PersistentVolumeClaimResize) {
         storage::check_resize(context, request, object, old)?;
-        certificates::check(context, request, object, old)?;
-        devices::check_admin_access(context, request, object)?;
+    }
+    certificates::check(context, request, object, old)?;
+    devices::check_admin_access(context, request, object)?;
+    if on(Plugin::PodSecurity) {
         pod_security::check(context, request, object, old, verdict)?;
     }
-    policy::validate(context, request, object, old, verdict)
+    Ok(())
 }
 
 /// Chooses addresses and ports for what needs them, once nobody changes it any more.
@@ -250,7 +335,9 @@ pub fn charge(
     if request.operation == Operation::Delete {
         return Ok(());
     }
-    quota::check(context, request, object, old, verdict)?;
+    if context.settings.plugins.has(Plugin::ResourceQuota) {
+        quota::check(context, request, object, old, verdict)?;
+    }
     allocation::record(request, object, old, verdict);
     Ok(())
 }

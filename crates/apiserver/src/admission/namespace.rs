@@ -1,6 +1,6 @@
-//! NamespaceLifecycle: nothing is created where there is no namespace, or where one is going away.
+//! NamespaceLifecycle and NamespaceExists: nothing is created where there is no namespace, or where one is going away.
 
-use super::{Context, Operation, Request, built_in};
+use super::{Context, Operation, Plugin, Request, built_in};
 use crate::fields::text;
 use crate::status::{Cause, Status, Subject};
 
@@ -8,8 +8,15 @@ use crate::status::{Cause, Status, Subject};
 const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 pub(crate) fn check_lifecycle(context: &Context<'_>, request: &Request<'_>) -> Result<(), Status> {
+    let plugins = context.settings.plugins;
+    let has_lifecycle = plugins.has(Plugin::NamespaceLifecycle);
+    if !has_lifecycle && !plugins.has(Plugin::NamespaceExists) {
+        return Ok(());
+    }
     if request.is("", "Namespace") {
-        let forbidden = request.operation == Operation::Delete && IMMORTAL.contains(&request.name);
+        let forbidden = has_lifecycle
+            && request.operation == Operation::Delete
+            && IMMORTAL.contains(&request.name);
         return if forbidden {
             Err(request.forbidden("this namespace may not be deleted"))
         } else {
@@ -30,7 +37,10 @@ pub(crate) fn check_lifecycle(context: &Context<'_>, request: &Request<'_>) -> R
             name: request.namespace,
         }));
     };
-    if request.operation != Operation::Create || text(&namespace, "status.phase") != "Terminating" {
+    if !has_lifecycle
+        || request.operation != Operation::Create
+        || text(&namespace, "status.phase") != "Terminating"
+    {
         return Ok(());
     }
     let name = request.namespace;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::certificates::common_name;
-use super::{Context, Operation, Request, built_in};
+use super::{Context, Operation, Plugin, Request, built_in};
 use crate::auth::nodes::node_of;
 use crate::fields::{at, entries, entry, flag, list, remove, text};
 use crate::kinds::Subresource;
@@ -53,6 +53,9 @@ pub(crate) fn check(
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
+    if !context.settings.plugins.has(Plugin::NodeRestriction) {
+        return Ok(());
+    }
     let Some(node) = node_of(&context.user.user, &context.user.groups) else {
         return Ok(());
     };

@@ -1,15 +1,12 @@
 //! Priority, DefaultTolerationSeconds, RuntimeClass, PodTopologyLabels and TaintNodesByCondition.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::{Cluster, Context, Operation, Request, built_in};
 use crate::fields::{at, entries, entry, flag, integer, list, list_mut, object_mut, set, text};
 use crate::status::Status;
-
-/// How long a pod stays on a node that is not ready or unreachable.
-const TOLERATION_SECONDS: i64 = 300;
 
 /// The class's value, or the default class's, or zero.
 pub(super) fn set_priority(
@@ -99,9 +96,17 @@ pub(super) fn check_priority_class(
     )))
 }
 
-pub(super) fn add_default_tolerations(pod: &mut Value) {
+pub(super) fn add_default_tolerations(context: &Context<'_>, pod: &mut Value) {
+    let seconds = context.settings.tolerations;
+    let wanted = [
+        ("node.kubernetes.io/not-ready", seconds.not_ready),
+        ("node.kubernetes.io/unreachable", seconds.unreachable),
+    ];
+    let wanted = wanted.map(|(key, seconds)| {
+        json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds})
+    });
     let given = list(pod, "spec.tolerations");
-    let missing = DEFAULT_TOLERATIONS.iter().filter(|wanted| {
+    let missing = wanted.iter().filter(|wanted| {
         let tolerated = |toleration: &Value| {
             let (key, effect) = (text(toleration, "key"), text(toleration, "effect"));
             (key == text(wanted, "key") || key.is_empty()) && matches!(effect, "NoExecute" | "")
@@ -118,12 +123,6 @@ pub(super) fn add_default_tolerations(pod: &mut Value) {
         None => set(pod, "spec.tolerations", missing),
     }
 }
-
-static DEFAULT_TOLERATIONS: LazyLock<[Value; 2]> = LazyLock::new(|| {
-    ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"].map(|key| {
-        json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS})
-    })
-});
 
 /// What a pod is told of the place where it runs.
 const TOPOLOGY: [&str; 2] = [

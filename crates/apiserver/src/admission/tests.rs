@@ -53,6 +53,7 @@ impl Case {
             subresource,
             asked: kind,
             object_type: None,
+            is_admitted: false,
             dry_run: false,
             options: &Value::Null,
         };
@@ -68,6 +69,7 @@ impl Case {
             },
             random: &api::Rng::from_seed(7),
             networks: &self.networks,
+            settings: &crate::Settings::default(),
             now: api::MicroTime::default(),
         };
         let mut object = object.clone();

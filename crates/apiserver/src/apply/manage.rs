@@ -79,7 +79,8 @@ pub(crate) fn update(
     manager: &Manager,
     reset: &[&[&str]],
 ) {
-    let place = Place::of(kind);
+    let schema = kind.schema();
+    let place = Place::of(kind, schema.as_deref());
     let mut entries = match old {
         Some(_) if cleared(new) => {
             metadata_mut(new).remove("managedFields");
@@ -145,7 +146,8 @@ pub(crate) fn apply(
     force: bool,
     reset: &[&[&str]],
 ) -> Result<Value, Status> {
-    let place = Place::of(kind);
+    let schema = kind.schema();
+    let place = Place::of(kind, schema.as_deref());
     let nothing = empty(kind);
     let mut entries = live.map(read).unwrap_or_default();
     entries.extend(live.and_then(|live| before_first(kind, live, &entries, manager, reset)));
@@ -225,7 +227,9 @@ fn before_first(
         }
         fields.insert(&path);
     } else if entries.is_empty() {
-        fields = Comparison::of(Place::of(kind), &empty(kind), live).added;
+        let schema = kind.schema();
+        let place = Place::of(kind, schema.as_deref());
+        fields = Comparison::of(place, &empty(kind), live).added;
         strip(&mut fields);
         reset.iter().for_each(|path| fields.remove_tree(path));
     } else {

@@ -94,12 +94,13 @@ pub(super) fn prune(
 ) -> bool {
     let nothing = FieldSet::default();
     // Whether a member goes, itself or because nothing is left of it.
-    let goes = |place: Place<'_>, element: &str, applied: &Node, member: &mut Value| {
-        let owned = owned.child(element);
-        let is_owned = owned.is_some_and(|node| !node.is_empty());
-        let below = owned.map_or(&nothing, |node| &node.below);
-        (applied.member && !is_owned) || prune(place, member, &applied.below, below)
-    };
+    let goes =
+        |place: Place<'_>, element: &str, is_applied: bool, applied: &Node, member: &mut Value| {
+            let owned = owned.child(element);
+            let is_owned = owned.is_some_and(|node| !node.is_empty());
+            let below = owned.map_or(&nothing, |node| &node.below);
+            (is_applied && !is_owned) || prune(place, member, &applied.below, below)
+        };
     match value {
         Value::Object(map) => {
             let count = map.len();
@@ -107,8 +108,12 @@ pub(super) fn prune(
                 let Some(name) = element.strip_prefix("f:") else {
                     continue;
                 };
+                // UPSTREAM: whoever applied a field within a struct applied the struct as well, with all that is in it.
+                let is_applied = applied.member || place.declares(name);
                 let member = map.get_mut(name);
-                if member.is_some_and(|member| goes(place.member(name), element, applied, member)) {
+                if member.is_some_and(|member| {
+                    goes(place.member(name), element, is_applied, applied, member)
+                }) {
                     map.remove(name);
                 }
             }
@@ -125,8 +130,9 @@ pub(super) fn prune(
                     return true;
                 };
                 let applied = before.child(&identity);
-                let goes =
-                    applied.is_some_and(|applied| goes(place.item(), &identity, applied, item));
+                let goes = applied.is_some_and(|applied| {
+                    goes(place.item(), &identity, applied.member, applied, item)
+                });
                 seen.insert(identity);
                 !goes
             });
@@ -147,7 +153,7 @@ mod tests {
     #[test]
     fn lists_of_a_hundred_thousand_items_merge_and_are_pruned() {
         const COUNT: usize = 100_000;
-        let place = Place::of(kinds::find("", "Pod").unwrap());
+        let place = Place::of(kinds::find("", "Pod").unwrap(), None);
         let object = |from: usize| {
             let names = (from..COUNT).rev().map(|n| format!("n{n}"));
             json!({"metadata": {"finalizers": names.collect::<Vec<_>>()}})

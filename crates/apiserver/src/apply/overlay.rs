@@ -8,7 +8,8 @@ use serde_json::Value;
 /// Merges what a policy wants into an object of a kind. A policy must not replace what has one owner as a whole: it
 /// would take away what it does not name.
 pub(crate) fn overlay(kind: &Kind, object: &mut Value, config: &Value) -> Result<(), String> {
-    let place = Place::of(kind);
+    let schema = kind.schema();
+    let place = Place::of(kind, schema.as_deref());
     let mut found = Vec::new();
     atomics(place, config, "", &mut found);
     if !found.is_empty() {

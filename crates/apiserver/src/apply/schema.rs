@@ -1,5 +1,6 @@
 //! What apply needs to know about a place in an object: one owner, a map, or a list with identities.
 
+use crate::crd::schema::Ready;
 use crate::kinds::Kind;
 use crate::schema::{self, Field, ListType, MapType, Shape, Type};
 use serde_json::{Map, Value};
@@ -10,6 +11,8 @@ pub(super) enum Place<'a> {
     Object(&'static Type),
     Field(&'static Field),
     Shape(&'static Shape),
+    /// The schema of a whole custom object.
+    Root(&'a Value),
     /// Part of a custom definition's schema.
     Custom(&'a Value),
     /// Nothing known: maps merge, lists do not.
@@ -30,9 +33,10 @@ pub(super) enum Relation {
 }
 
 impl<'a> Place<'a> {
-    pub(super) fn of(kind: &'a Kind) -> Place<'a> {
-        match kind.custom() {
-            Some(version) => Place::Custom(&version.schema),
+    /// That of a whole object; `custom` is the schema of its kind if that is a custom one.
+    pub(super) fn of(kind: &Kind, custom: Option<&'a Ready>) -> Place<'a> {
+        match custom {
+            Some(schema) => Place::Root(&schema.value),
             None => schema::type_for(&kind.group, &kind.version, &kind.kind)
                 .map_or(Place::Unknown, Place::Object),
         }
@@ -58,7 +62,7 @@ impl<'a> Place<'a> {
             Place::Shape(Shape::Map(_) | Shape::Any) => false,
             Place::Shape(_) => true,
             Place::Custom(schema) => schema["x-kubernetes-map-type"] == "atomic",
-            Place::Unknown => false,
+            Place::Root(_) | Place::Unknown => false,
         }
     }
 
@@ -95,23 +99,19 @@ impl<'a> Place<'a> {
             Place::Field(field) => Place::Shape(&field.ty).member(name),
             Place::Shape(Shape::Ref(ty)) => Place::Object(ty.get()).member(name),
             Place::Shape(Shape::Map(element)) => Place::Shape(element),
-            Place::Custom(schema) => match (
-                name,
-                schema["properties"].get(name),
-                schema.get("additionalProperties"),
-            ) {
-                // Every object's metadata is the same, whatever a definition says.
-                ("metadata", _, _)
-                    if schema.get("x-kubernetes-embedded-resource").is_none()
-                        && is_root(schema) =>
-                {
-                    schema::type_named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
-                        .map_or(Place::Unknown, Place::Object)
+            // What every object has is the same, whatever a definition says.
+            Place::Root(_) if is_meta(name) => meta(name),
+            Place::Custom(schema) if is_meta(name) && is_embedded(schema) => meta(name),
+            Place::Root(schema) | Place::Custom(schema) => {
+                match (
+                    schema["properties"].get(name),
+                    schema.get("additionalProperties"),
+                ) {
+                    (Some(property), _) => Place::Custom(property),
+                    (None, Some(additional)) if additional.is_object() => Place::Custom(additional),
+                    _ => Place::Unknown,
                 }
-                (_, Some(property), _) => Place::Custom(property),
-                (_, None, Some(additional)) if additional.is_object() => Place::Custom(additional),
-                _ => Place::Unknown,
-            },
+            }
             Place::Shape(_) | Place::Unknown => Place::Unknown,
         }
     }
@@ -160,16 +160,43 @@ impl<'a> Place<'a> {
             Place::Object(ty) => ty.field(name).is_some(),
             Place::Field(field) => Place::Shape(&field.ty).declares(name),
             Place::Shape(Shape::Ref(ty)) => ty.field(name).is_some(),
-            Place::Custom(schema) => schema["properties"].get(name).is_some(),
+            Place::Root(_) if is_meta(name) => true,
+            Place::Custom(schema) if is_meta(name) && is_embedded(schema) => true,
+            Place::Root(schema) | Place::Custom(schema) => schema["properties"].get(name).is_some(),
             Place::Shape(_) | Place::Unknown => false,
+        }
+    }
+
+    /// Whether an object here can have this member at all.
+    pub(super) fn accepts(&self, name: &str) -> bool {
+        match self {
+            Place::Field(field) => Place::Shape(&field.ty).accepts(name),
+            Place::Shape(Shape::Map(_)) | Place::Unknown => true,
+            Place::Root(schema) | Place::Custom(schema) => {
+                let additional = &schema["additionalProperties"];
+                self.declares(name)
+                    || additional.is_object()
+                    || *additional == true
+                    || schema["x-kubernetes-preserve-unknown-fields"] == true
+            }
+            place => place.declares(name),
         }
     }
 }
 
-/// The schema of a whole object: it is the one that describes (or leaves out) apiVersion and kind.
-fn is_root(schema: &Value) -> bool {
-    let properties = &schema["properties"];
-    properties.get("kind").is_some()
-        || properties.get("spec").is_some()
-        || properties.get("status").is_some()
+fn is_meta(name: &str) -> bool {
+    matches!(name, "apiVersion" | "kind" | "metadata")
+}
+
+fn is_embedded(schema: &Value) -> bool {
+    schema["x-kubernetes-embedded-resource"] == true
+}
+
+/// The place of what every object has.
+fn meta(name: &str) -> Place<'static> {
+    if name != "metadata" {
+        return Place::Shape(&Shape::String);
+    }
+    schema::type_named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+        .map_or(Place::Unknown, Place::Object)
 }

@@ -2,22 +2,42 @@
 
 use super::{Identity, bootstrap_tokens};
 use crate::server::Shared;
+use crate::settings::Anonymous;
 use crate::status::Status;
 use http::HeaderMap;
 use std::sync::Arc;
+
+/// Who a caller is before its token is looked at: by its certificate, or by the word of a front proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Presented {
+    Nothing,
+    Identity(Arc<Identity>),
+    /// A certificate that nobody vouches for: without a good token its caller is refused, not anonymous.
+    Invalid,
+}
+
+impl Presented {
+    pub(crate) fn is_identity(&self) -> bool {
+        matches!(self, Presented::Identity(_))
+    }
+}
 
 /// A client certificate comes first, then a bearer token; without either the caller is anonymous. A token that
 /// is not accepted is refused, not ignored.
 pub(crate) fn authenticate(
     shared: &Shared,
-    certificate: Option<Arc<Identity>>,
+    presented: Presented,
     headers: &HeaderMap,
 ) -> Result<Arc<Identity>, Status> {
-    if let Some(identity) = certificate {
+    if let Presented::Identity(identity) = presented {
         return Ok(identity);
     }
     let Some(token) = bearer(headers)? else {
-        return Ok(Arc::new(Identity::anonymous()));
+        return match shared.settings.anonymous {
+            _ if presented == Presented::Invalid => Err(Status::unauthorized()),
+            Anonymous::Refused => Err(Status::unauthorized()),
+            Anonymous::HealthOnly | Anonymous::Allowed => Ok(Arc::new(Identity::anonymous())),
+        };
     };
     verify(shared, token, &[])
         .map(|(identity, _)| Arc::new(identity))
@@ -34,7 +54,11 @@ pub(crate) fn verify(
     if let Some(known) = known.find(|known| same(&known.token, token)) {
         return Ok((known.identity.clone(), audiences.to_vec()));
     }
-    match bootstrap_tokens::verify(shared, token) {
+    let bootstrap = shared.settings.bootstrap_tokens;
+    match bootstrap
+        .then(|| bootstrap_tokens::verify(shared, token))
+        .flatten()
+    {
         Some(identity) => Ok((identity, audiences.to_vec())),
         None => shared.tokens.verify(shared, token, audiences),
     }

@@ -5,6 +5,7 @@ use super::{Identity, MASTERS, UNAUTHENTICATED, nodes};
 use crate::kinds;
 use crate::rest::RequestInfo;
 use crate::server::Shared;
+use crate::settings::Anonymous;
 use crate::status::{Status, Subject};
 use crate::storage::{Store, split_key};
 use api::selector::FieldSelector;
@@ -19,9 +20,19 @@ const KINDS: [&str; 4] = ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBind
 /// What anyone may read, even without credentials.
 const PUBLIC_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
 
-/// The compiled policy and the revisions of roles and bindings that it is made of.
+/// Who may be asked whether a request may be made: upstream's `--authorization-mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Authorizer {
+    AlwaysAllow,
+    AlwaysDeny,
+    Node,
+    Rbac,
+}
+
+/// Who is asked, and the compiled policy and the revisions of roles and bindings that it is made of.
 #[derive(Default)]
 pub(crate) struct Rbac {
+    authorizers: Vec<Authorizer>,
     compiled: Mutex<Option<([u64; 4], Arc<Policy>)>>,
 }
 
@@ -39,6 +50,13 @@ struct Grant {
 }
 
 impl Rbac {
+    pub(crate) fn new(authorizers: Vec<Authorizer>) -> Rbac {
+        Rbac {
+            authorizers,
+            compiled: Mutex::default(),
+        }
+    }
+
     /// 403 unless the user may do what the request asks for.
     pub(crate) fn check(
         &self,
@@ -68,15 +86,16 @@ impl Rbac {
         if self.allows(&shared.store, identity, &asked) {
             return Ok(());
         }
-        let public = matches!(asked.verb, "get" | "head") && is_public(asked.path);
-        if public {
-            return Ok(());
+        if shared.settings.anonymous == Anonymous::HealthOnly {
+            let public = matches!(asked.verb, "get" | "head") && is_public(asked.path);
+            if public {
+                return Ok(());
+            }
+            if identity.is_in(UNAUTHENTICATED) {
+                return Err(Status::unauthorized());
+            }
         }
-        if identity.is_in(UNAUTHENTICATED) {
-            return Err(Status::unauthorized());
-        }
-        let node = nodes::decide(&shared.store, identity, &asked);
-        let why = node.and_then(Result::err).unwrap_or_default();
+        let why = self.why_not(&shared.store, identity, &asked);
         Err(refusal(identity, &asked, &why))
     }
 
@@ -86,12 +105,30 @@ impl Rbac {
         identity: &Identity,
         asked: &Attributes<'_>,
     ) -> bool {
-        identity.is_in(MASTERS)
-            || nodes::decide(store, identity, asked).is_some_and(|decision| decision.is_ok())
-            || self
+        let allows = |authorizer: &Authorizer| match authorizer {
+            Authorizer::AlwaysAllow => true,
+            Authorizer::AlwaysDeny => false,
+            Authorizer::Node => {
+                nodes::decide(store, identity, asked).is_some_and(|decision| decision.is_ok())
+            }
+            Authorizer::Rbac => self
                 .rules_of(store, identity, asked.namespace)
                 .iter()
-                .any(|rules| rules.iter().any(|rule| rule.allows(asked)))
+                .any(|rules| rules.iter().any(|rule| rule.allows(asked))),
+        };
+        identity.is_in(MASTERS) || self.authorizers.iter().any(allows)
+    }
+
+    /// What there is to say about a refusal.
+    fn why_not(&self, store: &Store, identity: &Identity, asked: &Attributes<'_>) -> String {
+        let why = |authorizer: &Authorizer| match authorizer {
+            Authorizer::Node => nodes::decide(store, identity, asked)?.err(),
+            Authorizer::AlwaysDeny => Some("Everything is forbidden.".to_owned()),
+            _ => None,
+        };
+        let reasons = self.authorizers.iter().filter_map(why);
+        let reasons: Vec<String> = reasons.filter(|why| !why.is_empty()).collect();
+        reasons.join("\n")
     }
 
     /// Whether the user may, and what reviews say about it.
@@ -281,8 +318,13 @@ fn refusal(identity: &Identity, asked: &Attributes<'_>, more: &str) -> Status {
     let user = &identity.user;
     if !asked.path.is_empty() {
         let why = format!(
-            "User \"{user}\" cannot {} path \"{}\"",
-            asked.verb, asked.path
+            "User \"{user}\" cannot {} path \"{}\"{}",
+            asked.verb,
+            asked.path,
+            match more {
+                "" => String::new(),
+                more => format!(": {more}"),
+            }
         );
         return Status::forbidden(
             Subject {

@@ -1,20 +1,12 @@
-//! Service account tokens: JSON web tokens that this server signs (ES256) and believes.
-//!
-//! Not by the crate `jsonwebtoken`: since version 10 it has no ring any more, but a second library for cryptography beside
-//! the one of TLS (aws-lc-rs, which is C, or RustCrypto with an `rsa` that has an open advisory), or a provider that
-//! libraries would have to install for the whole process; version 9 has an open advisory itself (CVE-2026-25537). What it
-//! would spare us is to join three parts by dots: what ring verified is then checked against our own clock.
+//! Service account tokens: JSON web tokens that this server signs and believes, by keys of any kind that upstream takes.
 
 use super::Identity;
 use crate::kinds;
 use crate::server::Shared;
+use crate::settings::ServiceAccountTokens;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::rand::SystemRandom;
-use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
-    UnparsedPublicKey,
-};
+use keys::{PrivateKey, PublicKey};
 use serde_json::{Value, json};
 use std::sync::OnceLock;
 
@@ -26,11 +18,12 @@ pub(crate) struct Tokens {
     given_key: Option<String>,
     key: OnceLock<Option<Key>>,
     pub(crate) issuer: String,
+    settings: ServiceAccountTokens,
 }
 
 struct Key {
-    pair: EcdsaKeyPair,
-    id: String,
+    private: PrivateKey,
+    public: PublicKey,
 }
 
 /// What a token is bound to, beside its service account.
@@ -56,12 +49,31 @@ pub(crate) struct Grant<'a> {
 }
 
 impl Tokens {
-    pub(crate) fn new(given_key: Option<String>, issuer: String) -> Tokens {
+    pub(crate) fn new(
+        given_key: Option<String>,
+        issuer: String,
+        settings: &ServiceAccountTokens,
+    ) -> Tokens {
         Tokens {
             given_key,
             key: OnceLock::new(),
             issuer,
+            settings: settings.clone(),
         }
+    }
+
+    /// Whom a token is for that names nobody.
+    pub(crate) fn audiences(&self) -> &[String] {
+        match self.settings.audiences.is_empty() {
+            true => std::slice::from_ref(&self.issuer),
+            false => &self.settings.audiences,
+        }
+    }
+
+    /// How long a token may be good for that asks for so many seconds.
+    pub(crate) fn limit(&self, seconds: i64) -> i64 {
+        let longest = self.settings.longest_seconds;
+        longest.map_or(seconds, |longest| seconds.min(longest))
     }
 
     /// Signs a token; `None` if there is no usable key.
@@ -82,17 +94,11 @@ impl Tokens {
             "kubernetes.io": kubernetes,
             "sub": format!("system:serviceaccount:{}:{}", grant.namespace, grant.name),
         });
-        let header = json!({"alg": "ES256", "kid": key.id});
+        let header = json!({"alg": key.public.algorithm(), "kid": key.public.id()});
         let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let signed = format!("{}.{}", encode(&header), encode(&claims));
-        let signature = key
-            .pair
-            .sign(&SystemRandom::new(), signed.as_bytes())
-            .ok()?;
-        Some(format!(
-            "{signed}.{}",
-            URL_SAFE_NO_PAD.encode(signature.as_ref())
-        ))
+        let signature = key.private.sign(signed.as_bytes()).ok()?;
+        Some(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
     /// The user of a token and the audiences it is good for, out of those asked for (none: this server). The
@@ -107,7 +113,15 @@ impl Tokens {
             .claims(token)
             .ok_or("the token is malformed or its signature is wrong")?;
         let now = shared.now_seconds();
-        if claims["iss"] != self.issuer.as_str() {
+        let is_known = |issuer: &str| {
+            issuer == self.issuer
+                || self
+                    .settings
+                    .accepted_issuers
+                    .iter()
+                    .any(|one| one == issuer)
+        };
+        if !claims["iss"].as_str().is_some_and(is_known) {
             return Err("the token was issued by another cluster".into());
         }
         if claims["exp"].as_i64().is_none_or(|expires| now >= expires) {
@@ -116,9 +130,8 @@ impl Tokens {
         if claims["nbf"].as_i64().is_some_and(|from| now < from) {
             return Err("the token is not valid yet".into());
         }
-        let own = [self.issuer.clone()];
         let wanted = if audiences.is_empty() {
-            &own[..]
+            self.audiences()
         } else {
             audiences
         };
@@ -148,34 +161,28 @@ impl Tokens {
         let (header, claims) = signed.split_once('.')?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
         let header: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(header).ok()?).ok()?;
-        if header["alg"] != "ES256" {
-            return None;
-        }
-        let key = self.key()?;
-        let public =
-            UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key.pair.public_key().as_ref());
-        public.verify(signed.as_bytes(), &signature).ok()?;
+        let key = self.key().map(|key| &key.public);
+        let keys = self.settings.keys.iter().chain(key);
+        let verifies = |key: &PublicKey| {
+            header["alg"] == key.algorithm() && key.verifies(signed.as_bytes(), &signature)
+        };
+        keys.into_iter().find(|key| verifies(key))?;
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()
     }
 
     fn key(&self) -> Option<&Key> {
         let made = self.key.get_or_init(|| {
-            let pair = match &self.given_key {
-                Some(pem) => rcgen::KeyPair::from_pem(pem).ok()?,
-                None => rcgen::KeyPair::generate().ok()?,
+            let generated;
+            let pem = match &self.given_key {
+                Some(pem) => pem,
+                None => {
+                    generated = rcgen::KeyPair::generate().ok()?.serialize_pem();
+                    &generated
+                }
             };
-            let der = pair.serialize_der();
-            let pair = EcdsaKeyPair::from_pkcs8(
-                &ECDSA_P256_SHA256_FIXED_SIGNING,
-                &der,
-                &SystemRandom::new(),
-            )
-            .ok()?;
-            let digest = ring::digest::digest(&ring::digest::SHA256, pair.public_key().as_ref());
-            Some(Key {
-                id: URL_SAFE_NO_PAD.encode(digest.as_ref()),
-                pair,
-            })
+            let private = PrivateKey::from_pem(pem.as_bytes()).ok()?;
+            let public = private.public_key();
+            Some(Key { private, public })
         });
         made.as_ref()
     }

@@ -2,7 +2,8 @@
 
 use super::lifecycle::is_built_in;
 use super::patterns::Patterns;
-use super::{CustomVersion, approval, rules, structural};
+use super::schema::Ready;
+use super::{approval, rules, structural};
 use crate::fields::{at, text};
 use crate::status::Cause;
 use api::syntax;
@@ -14,6 +15,10 @@ const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string
 /// What is wrong with a definition, and with how it differs from the one that it replaces.
 pub(crate) fn validate(definition: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut faults = Faults::default();
+    // A label or a condition makes nothing wrong that was right, and looking at a large schema takes its time.
+    if old.is_some_and(|old| old["spec"] == definition["spec"]) {
+        return approval::validate(definition, old).into_iter().collect();
+    }
     names(&mut faults, definition);
     if old.is_none() {
         // It never changes afterwards.
@@ -233,7 +238,7 @@ fn structure(faults: &mut Faults, path: &str, schema: &Value) {
     if let Some(pattern) = schema["pattern"].as_str()
         && let Err(why) = faults.1.add(pattern)
     {
-        faults.invalid(&format!("{path}.pattern"), &schema["pattern"], why);
+        faults.invalid(&format!("{path}.pattern"), &schema["pattern"], &why);
     }
     let kind = schema["type"].as_str();
     if let Some(kind) = kind
@@ -277,11 +282,8 @@ fn default_fits(faults: &mut Faults, path: &str, schema: &Value, default: &Value
     if let Some(map) = plain.as_object_mut() {
         map.remove("default");
     }
-    let version = CustomVersion {
-        schema: plain,
-        ..CustomVersion::default()
-    };
-    for fault in structural::validate(&version, default) {
+    let ready = Ready::new(plain);
+    for fault in structural::validate(&ready, &ready.value, default, None) {
         // The checker names the value itself by an empty path.
         faults.add(&format!("{path}.default"), &fault.reason, fault.message);
     }

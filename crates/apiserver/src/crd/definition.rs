@@ -1,14 +1,12 @@
 //! The definition itself: what is filled in, what is refused, which kinds it makes.
 
 use super::conversion::Conversion;
-use super::patterns::Patterns;
-use super::{CustomVersion, ScalePaths, approval};
+use super::schema::Schema;
+use super::{CustomVersion, ScalePaths, approval, version_priority};
 use crate::fields::{at, set};
 use crate::kinds::{Head, Kind, Origin, Subresource, Verbs};
-use regex::Regex;
 use serde_json::{Value, json};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Holds a definition until its objects are gone.
@@ -76,17 +74,27 @@ pub(crate) fn complete(definition: &mut Value, now: &str) {
 
 /// The kinds of a definition's served versions.
 pub(crate) fn kinds_of(definition: &Value) -> Vec<Kind> {
-    let served = versions(definition)
-        .iter()
-        .filter(|version| version["served"] == true);
-    let schemas = served
-        .clone()
-        .map(|version| &version["schema"]["openAPIV3Schema"]);
-    let patterns = Patterns::of(schemas);
+    let versions = versions(definition);
+    let schema_of = |version: &Value| Arc::new(Schema::new(schema_of(version).clone()));
+    let stored = versions.iter().find(|version| version["storage"] == true);
+    let storage_schema = stored.map(schema_of).unwrap_or_default();
+    let served = versions.iter().filter(|version| version["served"] == true);
     let conversion = Conversion::of(definition);
-    served
-        .map(|version| kind_of(definition, version, &patterns, conversion.as_ref()))
-        .collect()
+    let kind = |version: &Value| {
+        let is_stored = version["storage"] == true;
+        let schema = if is_stored {
+            storage_schema.clone()
+        } else {
+            schema_of(version)
+        };
+        let mut custom = custom_version(definition, version);
+        custom.converts = !is_stored && !schema.is_same_as(&storage_schema);
+        custom.conversion = conversion.clone();
+        custom.schema = schema;
+        custom.storage_schema = storage_schema.clone();
+        kind_of(definition, version, custom)
+    };
+    served.map(kind).collect()
 }
 
 /// The kind whose objects the definition stores, which are there whether or not any version is served.
@@ -95,15 +103,15 @@ pub(crate) fn stored_kind(definition: &Value) -> Option<Kind> {
     let stored = versions.iter().find(|version| version["storage"] == true);
     let version = stored.or(versions.first())?;
     // Nothing is checked by it.
-    Some(kind_of(definition, version, &BTreeMap::new(), None))
+    let custom = custom_version(definition, version);
+    Some(kind_of(definition, version, custom))
 }
 
-fn kind_of(
-    definition: &Value,
-    version: &Value,
-    patterns: &BTreeMap<String, Regex>,
-    conversion: Option<&Arc<Conversion>>,
-) -> Kind {
+fn schema_of(version: &Value) -> &Value {
+    &version["schema"]["openAPIV3Schema"]
+}
+
+fn kind_of(definition: &Value, version: &Value, custom: CustomVersion) -> Kind {
     let owned = |path: &str| Cow::<'static, str>::Owned(text(definition, path).to_owned());
     let list = |path: &str| {
         strings(at(definition, path))
@@ -111,9 +119,6 @@ fn kind_of(
             .map(Cow::Owned)
             .collect::<Vec<_>>()
     };
-    let mut custom = custom_version(definition, version);
-    custom.patterns = patterns.clone();
-    custom.conversion = conversion.cloned();
     let mut subresources = Vec::new();
     if custom.scale.is_some() {
         subresources.push(Subresource::Scale);
@@ -137,6 +142,7 @@ fn kind_of(
         generation: true,
         unconditional_update: false,
         create_on_update: false,
+        preview: false,
         selectable_fields: fields
             .map(|path| Cow::Owned(path.trim_start_matches('.').to_owned()))
             .collect(),
@@ -147,16 +153,22 @@ fn kind_of(
 }
 
 fn custom_version(definition: &Value, version: &Value) -> CustomVersion {
-    let schema = version["schema"]["openAPIV3Schema"].clone();
     let scale = &version["subresources"]["scale"];
     let path = |member: &str| scale[member].as_str().map(str::to_owned);
     let name = version["name"].as_str().unwrap_or_default();
     let kind = text(definition, "spec.names.kind");
     let default_warning = || {
-        format!(
-            "{}/{name} {kind} is deprecated",
-            text(definition, "spec.group")
-        )
+        let group = text(definition, "spec.group");
+        let instead = versions(definition)
+            .iter()
+            .filter(|other| other["served"] == true && other["deprecated"] != true)
+            .filter_map(|other| other["name"].as_str())
+            .filter(|other| version_priority(name) < version_priority(other))
+            .max_by_key(|other| version_priority(other));
+        let instead = instead
+            .map(|other| format!("; use {group}/{other} {kind}"))
+            .unwrap_or_default();
+        format!("{group}/{name} {kind} is deprecated{instead}")
     };
     let warning = version["deprecationWarning"].as_str().map(str::to_owned);
     CustomVersion {
@@ -172,14 +184,8 @@ fn custom_version(definition: &Value, version: &Value) -> CustomVersion {
         }),
         deprecation_warning: (version["deprecated"] == true)
             .then(|| warning.unwrap_or_else(default_warning)),
-        patterns: BTreeMap::new(),
-        rules: Default::default(),
-        conversion: None,
-        schema,
-        storage_schema: versions(definition)
-            .iter()
-            .find(|other| other["storage"] == true && other["name"] != version["name"])
-            .map(|other| other["schema"]["openAPIV3Schema"].clone()),
+        digest: crate::documents::digest(version.to_string().as_bytes()),
+        ..CustomVersion::default()
     }
 }
 

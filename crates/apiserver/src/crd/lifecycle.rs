@@ -1,10 +1,10 @@
 //! Definitions in the life of the server: their kinds are registered, their objects go with them.
 
 use super::definition::{CLEANUP, kinds_of, stored_kind};
-use crate::kinds::{self, Kind, Registry};
+use crate::kinds::{self, Extra, Kind, Registry, ServedVersions};
 use crate::rest::metadata_mut;
 use crate::server::Shared;
-use crate::storage::Transaction;
+use crate::storage::{Stored, Transaction};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -13,34 +13,61 @@ pub(crate) fn definitions() -> Option<&'static Arc<Kind>> {
     kinds::find("apiextensions.k8s.io", "CustomResourceDefinition")
 }
 
-/// Registers the kinds of all definitions that the store has.
+/// Serves the kinds of the definitions that the store has. Those that have not changed are left alone: making the
+/// kinds of one can take long.
 pub(crate) fn register(shared: &Shared) {
+    let Some(kind) = definitions() else { return };
     // Read in turn, so that a slower caller does not put back an older state; requests go on meanwhile.
     let _turn = shared.registering.lock();
-    let registry = registry_of(shared, &shared.registry());
+    let served = shared.registry();
+    let stored = shared.store.list_newest(kind, "");
+    let is_stored = |name: &str| stored.binary_search_by(|one| (*one.key).cmp(name)).is_ok();
+    let gone: Vec<_> = served
+        .definitions()
+        .filter(|name| !is_stored(name))
+        .cloned()
+        .collect();
+    let is_new = |one: &&Arc<Stored>| served.revision_of(&one.key) != Some(one.revision);
+    let new: Vec<_> = stored.iter().filter(is_new).collect();
+    if gone.is_empty() && new.is_empty() {
+        return;
+    }
+    let mut registry = (*served).clone();
+    gone.iter().for_each(|name| registry.forget(name));
+    for one in new {
+        registry.forget(&one.key);
+        let kinds = own_kinds(&one.value(kind));
+        // It is large and seldom read, and what is needed of it was just taken.
+        one.pack();
+        registry.define(one.key.clone(), one.revision, kinds);
+    }
     *shared.registry.write() = Arc::new(registry);
 }
 
-fn registry_of(shared: &Shared, served: &Registry) -> Registry {
-    let stored = definitions().map(|kind| (kind, shared.store.list_newest(kind, "")));
-    let all = stored.iter().flat_map(|(kind, stored)| {
-        stored.iter().map(|stored| {
-            let (name, revision) = (stored.key.clone(), stored.revision);
-            // What has not changed is not made again: one definition can take long.
-            let known = served.made_of(&name, revision);
-            let kinds = known.unwrap_or_else(|| own_kinds(&stored.value(kind)));
-            (name, revision, kinds)
-        })
-    });
-    registry_from(shared.serves_usage, all)
+/// The schema of a custom kind as its definition has it, with all its prose.
+pub(crate) fn written_schema(shared: &Shared, custom: &Kind) -> Value {
+    let name = format!("{}.{}", custom.plural, custom.group);
+    let stored = definitions().and_then(|kind| Some((kind, shared.store.get(kind, &name)?)));
+    let mut definition = stored
+        .map(|(kind, stored)| stored.value(kind))
+        .unwrap_or_default();
+    let versions = definition["spec"]["versions"].as_array_mut();
+    let version = versions
+        .into_iter()
+        .flatten()
+        .find(|version| version["name"] == *custom.version);
+    version
+        .map(|version| version["schema"]["openAPIV3Schema"].take())
+        .unwrap_or_default()
 }
 
 /// The built-in kinds and those of the definitions, each with its name and revision.
 pub(crate) fn registry_from(
-    serves_usage: bool,
+    serves: Extra,
+    served: &ServedVersions,
     definitions: impl Iterator<Item = (Arc<str>, u64, Vec<Arc<Kind>>)>,
 ) -> Registry {
-    let mut registry = Registry::serving(serves_usage);
+    let mut registry = Registry::serving(serves, served);
     for (name, revision, kinds) in definitions {
         registry.define(name, revision, kinds);
     }

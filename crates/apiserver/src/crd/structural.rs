@@ -1,125 +1,196 @@
 //! Structural schemas at work: pruning, defaulting and validating custom objects.
 
 mod check;
+mod embedded;
+mod faults;
+pub(crate) mod formats;
+mod lists;
 
 pub(crate) use check::validate;
+pub(crate) use embedded::{coerce, validate as validate_embedded};
+pub(crate) use lists::validate as validate_lists;
 
-use serde_json::{Map, Value};
-
-/// Removes what the schema does not know; the paths of what was removed.
-pub(crate) fn prune(schema: &Value, value: &mut Value) -> Vec<String> {
-    let mut unknown = Vec::new();
-    prune_at(schema, value, "", true, &mut unknown);
-    unknown
-}
+use serde_json::Value;
 
 /// UPSTREAM: no more unknown fields than these are named.
 const MAX_UNKNOWN: usize = 100;
 
-fn prune_at(
-    schema: &Value,
-    value: &mut Value,
-    path: &str,
-    is_object_root: bool,
-    unknown: &mut Vec<String>,
-) {
-    let keeps_unknown = schema["x-kubernetes-preserve-unknown-fields"] == true;
-    let is_resource = is_object_root || schema["x-kubernetes-embedded-resource"] == true;
-    match value {
-        Value::Object(members) => {
-            let additional = schema
-                .get("additionalProperties")
-                .filter(|additional| additional.is_object() || **additional == true);
-            let known = |name: &str| {
-                let envelope = is_resource && matches!(name, "apiVersion" | "kind" | "metadata");
-                envelope
-                    || keeps_unknown
-                    || additional.is_some()
-                    || schema["properties"].get(name).is_some()
-            };
-            let removed: Vec<String> = members
-                .keys()
-                .filter(|name| !known(name))
-                .cloned()
-                .collect();
-            for name in removed {
-                members.remove(&name);
-                if unknown.len() < MAX_UNKNOWN {
-                    unknown.push(join(path, &name));
+/// Removes what the schema does not know; the paths of what was removed, in order.
+pub(crate) fn prune(schema: &Value, value: &mut Value) -> Vec<String> {
+    let mut pruning = Pruning::default();
+    pruning.prune(Some(schema), value, "", true);
+    pruning.unknown.sort();
+    pruning.unknown
+}
+
+#[derive(Default)]
+struct Pruning {
+    unknown: Vec<String>,
+}
+
+impl Pruning {
+    /// Without a schema everything in objects is unknown.
+    fn prune(&mut self, schema: Option<&Value>, value: &mut Value, path: &str, is_root: bool) {
+        let keeps = schema.is_some_and(keeps_unknown);
+        match value {
+            Value::Object(members) => {
+                let is_resource = is_root || schema.is_some_and(is_embedded);
+                members.retain(|name, member| {
+                    if is_resource && is_meta(name) {
+                        return true;
+                    }
+                    match schema.and_then(|schema| below(schema, name)) {
+                        Some(below) => {
+                            self.prune(below, member, &join(path, name), false);
+                            true
+                        }
+                        None if keeps => true,
+                        None => {
+                            if !(path.is_empty() && is_meta(name))
+                                && self.unknown.len() < MAX_UNKNOWN
+                            {
+                                self.unknown.push(join(path, name));
+                            }
+                            false
+                        }
+                    }
+                });
+            }
+            Value::Array(items) => {
+                let below = schema.and_then(|schema| schema.get("items"));
+                for (index, item) in items.iter_mut().enumerate() {
+                    let path = format!("{path}[{index}]");
+                    match below {
+                        // UPSTREAM: what is kept is kept in items, too.
+                        Some(below) if keeps && !keeps_unknown(below) => {
+                            self.prune_kept(below, item, &path);
+                        }
+                        None if keeps => {}
+                        below => self.prune(below, item, &path, false),
+                    }
                 }
             }
-            for (name, member) in members.iter_mut() {
-                if is_resource && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
-                    continue;
-                }
-                let below = schema["properties"]
-                    .get(name)
-                    .or(additional.filter(|additional| additional.is_object()));
-                if let Some(below) = below {
-                    prune_at(below, member, &join(path, name), false, unknown);
-                }
-            }
+            _ => {}
         }
+    }
+
+    /// Prunes what lies below, but nothing of the value itself.
+    fn prune_kept(&mut self, schema: &Value, value: &mut Value, path: &str) {
+        match value {
+            Value::Object(members) => {
+                for (name, member) in members.iter_mut() {
+                    if is_embedded(schema) && is_meta(name) {
+                        continue;
+                    }
+                    if let Some(below) = below(schema, name) {
+                        self.prune(below, member, &join(path, name), false);
+                    }
+                }
+            }
+            Value::Array(items) => {
+                let Some(below) = schema.get("items") else {
+                    return;
+                };
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.prune_kept(below, item, &format!("{path}[{index}]"));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn keeps_unknown(schema: &Value) -> bool {
+    schema["x-kubernetes-preserve-unknown-fields"] == true
+}
+
+fn is_embedded(schema: &Value) -> bool {
+    schema["x-kubernetes-embedded-resource"] == true
+}
+
+fn is_meta(name: &str) -> bool {
+    matches!(name, "apiVersion" | "kind" | "metadata")
+}
+
+/// Whether a schema knows a member, and by which schema: `additionalProperties: true` knows it by none.
+fn below<'a>(schema: &'a Value, name: &str) -> Option<Option<&'a Value>> {
+    if let Some(property) = schema["properties"].get(name) {
+        return Some(Some(property));
+    }
+    match schema.get("additionalProperties") {
+        Some(additional) if additional.is_object() => Some(Some(additional)),
+        Some(Value::Bool(true)) => Some(None),
+        _ => None,
+    }
+}
+
+/// The schema of a member.
+fn member<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
+    below(schema, name).flatten()
+}
+
+/// Removes members that are null where null is not allowed and nothing can take its place.
+pub(crate) fn prune_nulls(schema: &Value, value: &mut Value) {
+    match value {
+        Value::Object(members) => members.retain(|name, inner| match member(schema, name) {
+            Some(below) if inner.is_null() => {
+                below["nullable"] == true || !below["default"].is_null()
+            }
+            Some(below) => {
+                prune_nulls(below, inner);
+                true
+            }
+            None => true,
+        }),
         Value::Array(items) => {
             if let Some(below) = schema.get("items") {
-                for (index, item) in items.iter_mut().enumerate() {
-                    prune_at(below, item, &format!("{path}[{index}]"), false, unknown);
-                }
+                items.iter_mut().for_each(|item| prune_nulls(below, item));
             }
         }
         _ => {}
     }
 }
 
-/// Fills in defaults. UPSTREAM: null counts as missing where null is not allowed and there is a default.
+/// Fills in defaults, also for null where null is not allowed.
 pub(crate) fn default(schema: &Value, value: &mut Value) {
+    let is_missing = |value: &Value, schema: &Value| value.is_null() && schema["nullable"] != true;
     match value {
         Value::Object(members) => {
             for (name, below) in schema["properties"].as_object().into_iter().flatten() {
-                let Some(default) = below.get("default") else {
-                    continue;
-                };
-                let missing = match members.get(name) {
-                    None => true,
-                    Some(Value::Null) => below["nullable"] != true,
-                    Some(_) => false,
-                };
-                if missing {
+                let default = &below["default"];
+                let missing = members
+                    .get(name)
+                    .is_none_or(|value| is_missing(value, below));
+                if !default.is_null() && missing {
                     members.insert(name.clone(), default.clone());
                 }
             }
-            for (name, member) in members.iter_mut() {
-                let additional = schema
-                    .get("additionalProperties")
-                    .filter(|additional| additional.is_object());
-                if let Some(below) = schema["properties"].get(name).or(additional) {
-                    self::default(below, member);
+            for (name, inner) in members.iter_mut() {
+                let Some(below) = member(schema, name) else {
+                    continue;
+                };
+                if is_missing(inner, below) && !below["default"].is_null() {
+                    *inner = below["default"].clone();
                 }
+                self::default(below, inner);
             }
         }
         Value::Array(items) => {
-            if let Some(below) = schema.get("items") {
-                items.iter_mut().for_each(|item| self::default(below, item));
+            let Some(below) = schema.get("items") else {
+                return;
+            };
+            for item in items {
+                if is_missing(item, below) && !below["default"].is_null() {
+                    *item = below["default"].clone();
+                }
+                self::default(below, item);
             }
         }
         _ => {}
     }
 }
 
-/// Removes nulls that the schema does not allow, as decoding does upstream.
-pub(crate) fn drop_nulls(schema: &Value, members: &mut Map<String, Value>) {
-    members.retain(|name, member| {
-        let nullable = schema["properties"][name.as_str()]["nullable"] == true;
-        !member.is_null() || nullable || schema["properties"].get(name).is_none()
-    });
-    for (name, member) in members.iter_mut() {
-        if let Value::Object(below) = member {
-            drop_nulls(&schema["properties"][name.as_str()], below);
-        }
-    }
-}
-
-pub(super) fn join(path: &str, name: &str) -> String {
+fn join(path: &str, name: &str) -> String {
     if path.is_empty() {
         name.to_owned()
     } else {
@@ -128,96 +199,4 @@ pub(super) fn join(path: &str, name: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::crd::CustomVersion;
-    use serde_json::json;
-
-    fn schema() -> Value {
-        json!({"type": "object", "properties": {"spec": {"type": "object", "required": ["size"], "properties": {
-            "size": {"type": "integer", "minimum": 1, "maximum": 5},
-            "color": {"type": "string", "enum": ["red", "blue"], "default": "red"},
-            "name": {"type": "string", "pattern": "^[a-z]+$", "maxLength": 3},
-            "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 2, "x-kubernetes-list-type": "set"},
-            "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-            "port": {"x-kubernetes-int-or-string": true},
-            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
-        }}}})
-    }
-
-    #[test]
-    fn unknown_fields_go_unless_kept() {
-        let mut value = json!({"apiVersion": "v1", "metadata": {"x": 1}, "extra": 1, "spec": {"size": 1, "siz": 2, "any": {"q": {}}, "labels": {"a": "b"}}});
-        assert_eq!(prune(&schema(), &mut value), ["extra", "spec.siz"]);
-        assert_eq!(
-            value,
-            json!({"apiVersion": "v1", "metadata": {"x": 1}, "spec": {"size": 1, "any": {"q": {}}, "labels": {"a": "b"}}})
-        );
-    }
-
-    #[test]
-    fn defaults_fill_what_is_missing() {
-        let mut value = json!({"spec": {"color": null}});
-        default(&schema(), &mut value);
-        assert_eq!(value, json!({"spec": {"color": "red"}}));
-    }
-
-    fn check(spec: Value, expected: &[&str]) {
-        let patterns = [(
-            "^[a-z]+$".to_owned(),
-            regex::Regex::new("^[a-z]+$").unwrap(),
-        )]
-        .into();
-        let version = CustomVersion {
-            schema: schema(),
-            patterns,
-            ..CustomVersion::default()
-        };
-        let causes = validate(&version, &json!({"spec": spec}));
-        let texts: Vec<String> = causes
-            .iter()
-            .map(|cause| format!("{}: {}", cause.field, cause.message))
-            .collect();
-        assert_eq!(texts, expected, "{spec}");
-    }
-
-    #[test]
-    fn values_are_checked() {
-        check(json!({"size": 3, "port": "http", "tags": ["a"]}), &[]);
-        check(json!({}), &["spec.size: Required value"]);
-        check(
-            json!({"size": "big"}),
-            &[
-                "spec.size: Invalid value: \"string\": spec.size in body must be of type integer: \"string\"",
-            ],
-        );
-        check(
-            json!({"size": 9}),
-            &["spec.size: Invalid value: 9: spec.size in body should be less than or equal to 5"],
-        );
-        check(
-            json!({"size": 1, "color": "green"}),
-            &["spec.color: Unsupported value: \"green\": supported values: \"red\", \"blue\""],
-        );
-        check(
-            json!({"size": 1, "name": "ABC"}),
-            &["spec.name: Invalid value: \"ABC\": spec.name in body should match '^[a-z]+$'"],
-        );
-        check(
-            json!({"size": 1, "tags": ["a", "a"]}),
-            &["spec.tags[1]: Duplicate value: \"a\""],
-        );
-        check(
-            json!({"size": 1, "labels": {"a": 1}}),
-            &[
-                "spec.labels.a: Invalid value: \"integer\": spec.labels.a in body must be of type string: \"integer\"",
-            ],
-        );
-        check(
-            json!({"size": 1, "port": true}),
-            &[
-                "spec.port: Invalid value: \"boolean\": spec.port in body must be of type integer,string: \"boolean\"",
-            ],
-        );
-    }
-}
+mod tests;

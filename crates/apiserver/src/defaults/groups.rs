@@ -35,6 +35,9 @@ pub(super) fn of(name: &str) -> Option<fn(&mut Object)> {
             |spec| set_missing(spec, "expirationSeconds", 3600)
         }
         "api.resource.v1.ExactDeviceRequest" | "api.resource.v1.DeviceSubRequest" => device_request,
+        "api.resource.v1alpha3.ResourcePoolStatusRequestSpec" => {
+            |spec| set_missing(spec, "limit", 100)
+        }
         "api.resource.v1.DeviceToleration" => {
             |toleration| set_empty(toleration, "operator", "Equal")
         }

@@ -18,7 +18,7 @@ pub(super) fn fields(group: &str, kind: &str) -> &'static [&'static str] {
         ("", "Secret") => &["type"],
         ("", "Service") => &["spec.clusterIP", "spec.type"],
         ("", "ReplicationController") => &["status.replicas"],
-        ("", "Event") | ("events.k8s.io", "Event") => &[
+        ("", "Event") => &[
             "involvedObject.kind",
             "involvedObject.namespace",
             "involvedObject.name",
@@ -28,7 +28,19 @@ pub(super) fn fields(group: &str, kind: &str) -> &'static [&'static str] {
             "involvedObject.fieldPath",
             "reason",
             "reportingComponent",
+            "type",
             "source",
+        ],
+        ("events.k8s.io", "Event") => &[
+            "regarding.kind",
+            "regarding.namespace",
+            "regarding.name",
+            "regarding.uid",
+            "regarding.apiVersion",
+            "regarding.resourceVersion",
+            "regarding.fieldPath",
+            "reason",
+            "reportingController",
             "type",
         ],
         ("batch", "Job") => &["status.successful"],

@@ -2,28 +2,24 @@
 //! there was v3. The same schemas, with what v2 cannot say taken out; as JSON, and as the protobuf that Go
 //! clients ask for.
 
-use super::schemas;
-use crate::kinds::Registry;
+use super::schemas::{Schemas, Words};
 use crate::proto::wire::Writer;
 use serde_json::{Map, Value, json};
 
 /// The document as JSON.
-pub(super) fn document(registry: &Registry) -> Value {
-    let mut components = schemas::Schemas::default();
-    for kind in registry.iter() {
-        components.add_kind(kind);
-    }
-    let definitions: Map<String, Value> = components
-        .finish()
-        .into_iter()
-        .map(|(name, schema)| (name, plain(schema)))
-        .collect();
-    json!({
-        "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": crate::discovery::GIT_VERSION},
-        "paths": {},
-        "definitions": definitions,
-    })
+pub(super) fn document(schemas: &Schemas<'_>, words: &Words<'_>) -> String {
+    let head = json!({"title": "Kubernetes", "version": crate::discovery::GIT_VERSION});
+    let mut out =
+        format!("{{\"swagger\":\"2.0\",\"info\":{head},\"paths\":{{}},\"definitions\":{{");
+    let mut first = true;
+    schemas.each(words, |name, schema| {
+        if !std::mem::take(&mut first) {
+            out.push(',');
+        }
+        out.push_str(&format!("{}:{}", Value::from(name), plain(schema)));
+    });
+    out.push_str("}}");
+    out
 }
 
 /// A schema in the words of v2: references stand alone, there are no alternatives and no defaults.
@@ -35,19 +31,43 @@ fn plain(schema: Value) -> Value {
         let name = reference.rsplit('/').next().unwrap_or_default();
         return json!({"$ref": format!("#/definitions/{name}")});
     }
-    // `allOf` with a single reference is how v3 puts siblings beside it; v2 has the reference alone.
+    // `allOf` with a single reference is how v3 puts siblings beside it; v2 has just a description there.
     if let Some(Value::Array(all)) = map.get("allOf")
         && let [only] = all.as_slice()
         && only.get("$ref").is_some()
     {
-        return plain(only.clone());
+        let mut reference = plain(only.clone());
+        if let Some(said) = map.remove("description") {
+            reference["description"] = said;
+        }
+        return reference;
     }
     if map.contains_key("oneOf") || map.get("x-kubernetes-int-or-string") == Some(&json!(true)) {
         // A quantity, or a number or percentage.
         map.insert("type".into(), json!("string"));
     }
+    let is_set = |name: &str| map.get(name) == Some(&json!(true));
+    let (nullable, open) = (
+        is_set("nullable"),
+        is_set("x-kubernetes-preserve-unknown-fields"),
+    );
+    if open && let Some(kind) = map.remove("x-kubernetes-group-version-kind") {
+        // UPSTREAM: not even the metadata is described: kubectl would complain of everything else.
+        return json!({"type": "object", "x-kubernetes-group-version-kind": kind});
+    }
+    drop_required_nullables(&mut map);
     for name in ["oneOf", "anyOf", "allOf", "not", "nullable", "default"] {
         map.remove(name);
+    }
+    // UPSTREAM: kubectl takes what is described for all there is, and a list without items for broken.
+    if nullable || open {
+        map.remove("items");
+        map.remove("properties");
+    }
+    let is_type = |name: &str| map.get("type").and_then(Value::as_str) == Some(name);
+    let is_bare_list = is_type("array") && !map.contains_key("items");
+    if nullable || is_bare_list || (open && is_type("object")) {
+        map.remove("type");
     }
     for name in ["items", "additionalProperties"] {
         if let Some(inner) = map.get_mut(name) {
@@ -62,19 +82,38 @@ fn plain(schema: Value) -> Value {
     Value::Object(map)
 }
 
+/// UPSTREAM: v2 cannot say that something may be null, so it may be missing.
+fn drop_required_nullables(map: &mut Map<String, Value>) {
+    let is_nullable = |map: &Map<String, Value>, name: &Value| {
+        let properties = map.get("properties");
+        let property = name
+            .as_str()
+            .and_then(|name| properties.and_then(|held| held.get(name)));
+        property.is_some_and(|property| property["nullable"] == true)
+    };
+    let Some(Value::Array(mut required)) = map.remove("required") else {
+        return;
+    };
+    required.retain(|name| !is_nullable(map, name));
+    if !required.is_empty() {
+        map.insert("required".into(), Value::Array(required));
+    }
+}
+
 /// The document as an `openapi.v2.Document` message. The numbers are those of its definition.
-pub(super) fn protobuf(document: &Value) -> Vec<u8> {
+pub(super) fn protobuf(schemas: &Schemas<'_>, words: &Words<'_>) -> Vec<u8> {
     let mut out = Writer::default();
-    out.text(1, text(&document["swagger"]));
+    out.text(1, "2.0");
     out.message(2, |info| {
-        info.text(1, text(&document["info"]["title"]));
-        info.text(2, text(&document["info"]["version"]));
+        info.text(1, "Kubernetes");
+        info.text(2, crate::discovery::GIT_VERSION);
     });
     out.message(8, |_| {});
     out.message(9, |definitions| {
-        for (name, schema) in document["definitions"].as_object().into_iter().flatten() {
-            definitions.message(1, |entry| named(entry, name, schema));
-        }
+        schemas.each(words, |name, schema| {
+            let schema = plain(schema);
+            definitions.message(1, |entry| named(entry, name, &schema));
+        });
     });
     out.finish()
 }
@@ -135,24 +174,62 @@ fn text(value: &Value) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::Registry;
+    use crate::openapi::prose::Prose;
+
+    fn with_built_in<T>(make: impl FnOnce(&Schemas<'_>, &Words<'_>) -> T) -> T {
+        let registry = Registry::default();
+        let mut schemas = Schemas::default();
+        registry.iter().for_each(|kind| schemas.add_kind(kind));
+        let words = Words {
+            prose: Prose::unpack(),
+            written: Box::new(|_| Value::Null),
+        };
+        make(&schemas, &words)
+    }
 
     #[test]
     fn references_stand_alone_and_alternatives_are_gone() {
-        let document = document(&Registry::default());
-        let strategy =
-            &document["definitions"]["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["strategy"];
+        let text = with_built_in(document);
+        let document: Value = serde_json::from_str(&text).unwrap();
+        let spec = &document["definitions"]["io.k8s.api.apps.v1.DeploymentSpec"];
+        let strategy = &spec["properties"]["strategy"];
         assert_eq!(
-            strategy,
-            &json!({"$ref": "#/definitions/io.k8s.api.apps.v1.DeploymentStrategy"})
+            strategy["$ref"],
+            "#/definitions/io.k8s.api.apps.v1.DeploymentStrategy"
         );
-        let text = document.to_string();
+        assert!(strategy["description"].is_string());
         assert!(!text.contains("\"oneOf\":[") && !text.contains("#/components/"));
         assert!(text.len() > 100_000);
     }
 
+    // Issue 21, point 20. Upstream: TestCRDRouteParameterBuilder, Test_ConvertJSONSchemaPropsToOpenAPIv2Schema.
+    #[test]
+    fn what_may_hold_unknown_fields_is_not_described() {
+        let open = "x-kubernetes-preserve-unknown-fields";
+        let kinds = json!([{"kind": "Bar"}]);
+        let root = json!({"type": "object", open: true, "x-kubernetes-group-version-kind": kinds,
+            "properties": {"metadata": {"type": "object"}, "a": {"type": "string"}}});
+        assert_eq!(
+            plain(root),
+            json!({"type": "object", "x-kubernetes-group-version-kind": kinds})
+        );
+        let inner = json!({"type": "object", "required": ["a", "b"], "properties": {
+            "a": {"type": "string", "nullable": true},
+            "b": {"type": "object", open: true, "properties": {"c": {"type": "string"}}},
+            "d": {"type": "array", open: true, "items": {"type": "string"}},
+        }});
+        assert_eq!(
+            plain(inner),
+            json!({"type": "object", "required": ["b"], "properties": {
+                "a": {}, "b": {open: true}, "d": {open: true},
+            }})
+        );
+    }
+
     #[test]
     fn the_message_holds_the_names() {
-        let bytes = protobuf(&document(&Registry::default()));
+        let bytes = with_built_in(protobuf);
         assert_eq!(&bytes[..5], b"\x0a\x032.0");
         let name = b"io.k8s.api.apps.v1.Deployment";
         assert!(bytes.windows(name.len()).any(|window| window == name));

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::io;
 
 /// UPSTREAM: the most operations that one patch may have.
-const MAX_OPERATIONS: usize = 10_000;
+pub(crate) const MAX_OPERATIONS: usize = 10_000;
 
 /// UPSTREAM: how many bytes of JSON copies may add up to, which is what a request may have
 /// (`AccumulatedCopySizeLimit`): a few operations that copy the document into itself would double it each time.
@@ -28,9 +28,15 @@ pub(crate) fn apply(target: &mut Value, patch: &Value) -> Result<(), Status> {
         );
         return Err(Status::new(413, "RequestEntityTooLarge", message));
     }
+    operate_all(target, operations).map_err(|_| unprocessable())
+}
+
+/// Carries out operations in their order; the error is the place of the one that does not apply. What was there before
+/// is lost then.
+pub(crate) fn operate_all(target: &mut Value, operations: &[Value]) -> Result<(), usize> {
     let mut copied = 0;
-    for operation in operations {
-        operate(target, operation, &mut copied).ok_or_else(unprocessable)?;
+    for (index, operation) in operations.iter().enumerate() {
+        operate(target, operation, &mut copied).ok_or(index)?;
     }
     Ok(())
 }

@@ -3,9 +3,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use cel::{Activation, Authorize, Check, Decl, Env, Evaluated, Fault, Kind, Program, Type};
+pub(crate) use cel::admission::Scope;
+use cel::admission::Types;
+use cel::{Activation, Authorize, Check, Env, Evaluated, Fault, Program, Type};
 use cel::{PER_CALL_LIMIT, Value as CelValue};
 use serde_json::Value;
 
@@ -18,17 +20,6 @@ const OUT_OF_BUDGET: &str =
 /// How deep an expression may nest together with the variables that it uses: variables can use one another, and
 /// each level takes its part of the stack.
 const DEPTH_MAX: usize = 600;
-const VARIABLES: &str = "kubernetes.variables";
-
-/// What expressions may speak of beyond the request and its object.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Scope {
-    pub params: bool,
-    pub authorizer: bool,
-    /// `Object{…}` and `JSONPatch{…}`
-    pub patches: bool,
-}
-
 /// Variables that expressions share, in their order: each may use those before it.
 #[derive(Debug, Default)]
 pub(crate) struct Variables(Vec<Variable>);
@@ -159,9 +150,9 @@ impl Variables {
         scope: Scope,
     ) -> Result<(), CompileError> {
         let compiled = compile(text, scope, Some(self), &[]);
-        let of = compiled.as_ref().map_or(Type::Dyn, |(program, _)| {
-            declarable(program.checked().output())
-        });
+        let of = compiled
+            .as_ref()
+            .map_or(Type::Dyn, |(program, _)| program.checked().output().clone());
         let (program, depth, error) = match compiled {
             Ok((program, depth)) => (Ok(program), depth, None),
             Err(error) => (Err(error.detail.clone()), 0, Some(error)),
@@ -188,16 +179,6 @@ impl Variables {
     }
 }
 
-/// The type under which a variable is known: what has no plain type is dynamic.
-fn declarable(of: &Type) -> Type {
-    match of {
-        Type::List(element) => Type::list(declarable(element)),
-        Type::Map(pair) => Type::map(declarable(&pair.0), declarable(&pair.1)),
-        Type::Struct(_) | Type::Opaque(..) | Type::Type(_) | Type::Error => Type::Dyn,
-        plain => plain.clone(),
-    }
-}
-
 /// A type as Go prints it.
 fn go_name(of: &Type) -> String {
     let of_params = |params: &[&Type]| {
@@ -216,111 +197,15 @@ fn go_name(of: &Type) -> String {
 }
 
 fn environment(scope: Scope, variables: Option<&Variables>) -> Env {
-    let mut env = Env::default();
-    env.variable("object", Type::Dyn)
-        .variable("oldObject", Type::Dyn)
-        .declared("namespaceObject", NAMESPACE.clone())
-        .declared("request", REQUEST.clone());
-    if scope.params {
-        env.variable("params", Type::Dyn);
-    }
-    if scope.authorizer {
-        let of = |name: &str| Type::named(&format!("kubernetes.authorization.{name}"));
-        env.variable("authorizer", of("Authorizer"))
-            .variable("authorizer.requestResource", of("ResourceCheck"));
-    }
+    let mut env = cel::admission::environment(scope, &Types::default());
     if let Some(variables) = variables {
-        env.computed("variables", VARIABLES);
+        cel::admission::allow_variables(&mut env);
         for variable in &variables.0 {
-            env.computed_field(VARIABLES, &variable.name, variable.of.clone());
+            cel::admission::declare_variable(&mut env, &variable.name, &variable.of);
         }
     }
-    env.mutating = scope.patches;
     env
 }
-
-static REQUEST: LazyLock<Arc<Decl>> = LazyLock::new(|| {
-    let text = || Decl::of(Kind::String);
-    let of_kind = || {
-        let names = ["group", "version", "kind"];
-        Decl::object(
-            "kubernetes.GroupVersionKind",
-            names.map(|name| (name, text())),
-        )
-    };
-    let of_resource = || {
-        let names = ["group", "version", "resource"];
-        let name = "kubernetes.GroupVersionResource";
-        Decl::object(name, names.map(|name| (name, text())))
-    };
-    let user = Decl::object(
-        "kubernetes.UserInfo",
-        [
-            ("username", text()),
-            ("uid", text()),
-            ("groups", Decl::list(text())),
-            ("extra", Decl::map(Decl::list(text()))),
-        ],
-    );
-    let fields = [
-        ("kind", of_kind()),
-        ("resource", of_resource()),
-        ("subResource", text()),
-        ("requestKind", of_kind()),
-        ("requestResource", of_resource()),
-        ("requestSubResource", text()),
-        ("name", text()),
-        ("namespace", text()),
-        ("operation", text()),
-        ("userInfo", user),
-        ("dryRun", Decl::of(Kind::Bool)),
-        ("options", Decl::dynamic()),
-    ];
-    Arc::new(Decl::object("kubernetes.AdmissionRequest", fields))
-});
-
-static NAMESPACE: LazyLock<Arc<Decl>> = LazyLock::new(|| {
-    let text = || Decl::of(Kind::String);
-    let time = || Decl::of(Kind::DateTime);
-    let spec = Decl::object(
-        "kubernetes.NamespaceSpec",
-        [("finalizers", Decl::list(text()))],
-    );
-    let condition = Decl::object(
-        "kubernetes.NamespaceCondition",
-        [
-            ("status", text()),
-            ("type", text()),
-            ("lastTransitionTime", time()),
-            ("message", text()),
-            ("reason", text()),
-        ],
-    );
-    let status = Decl::object(
-        "kubernetes.NamespaceStatus",
-        [("conditions", Decl::list(condition)), ("phase", text())],
-    );
-    let metadata = Decl::object(
-        "kubernetes.NamespaceMetadata",
-        [
-            ("name", text()),
-            ("generateName", text()),
-            ("namespace", text()),
-            ("labels", Decl::map(text())),
-            ("annotations", Decl::map(text())),
-            // UPSTREAM: in capitals, and so never found in the data.
-            ("UID", text()),
-            ("creationTimestamp", time()),
-            ("deletionGracePeriodSeconds", Decl::of(Kind::Int)),
-            ("deletionTimestamp", time()),
-            ("generation", Decl::of(Kind::Int)),
-            ("resourceVersion", text()),
-            ("finalizers", Decl::list(text())),
-        ],
-    );
-    let fields = [("metadata", metadata), ("spec", spec), ("status", status)];
-    Arc::new(Decl::object("kubernetes.Namespace", fields))
-});
 
 /// What expressions are evaluated on. Variables are computed when they are first used, and once.
 pub(crate) struct Input<'a> {

@@ -34,7 +34,7 @@ pub(crate) fn validate(
     verdict: &mut Verdict,
 ) -> Result<(), Status> {
     let policies = context.cluster.policies();
-    if policies.validating.is_empty() || source::is_exempt(request.kind) {
+    if policies.validating.is_empty() || is_exempt(request) {
         return Ok(());
     }
     let object = Some(object).filter(|object| !object.is_null());
@@ -53,7 +53,7 @@ pub(crate) fn mutate(
 ) -> Result<(), Status> {
     let policies = context.cluster.policies();
     let policies = &policies.mutating;
-    if policies.is_empty() || object.is_null() || source::is_exempt(request.kind) {
+    if policies.is_empty() || object.is_null() || is_exempt(request) {
         return Ok(());
     }
     let outcome = mutating::mutate(context, request, object, old, policies, None)?;
@@ -64,4 +64,8 @@ pub(crate) fn mutate(
     let again = Some(&outcome.invoked);
     mutating::mutate(context, request, object, old, policies, again)?;
     Ok(())
+}
+
+fn is_exempt(request: &Request<'_>) -> bool {
+    request.is_admitted || source::is_exempt(request.kind)
 }

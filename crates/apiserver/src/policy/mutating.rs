@@ -15,7 +15,7 @@ use super::expression::{Facts, Input};
 use super::patches::{Failure, Mutation};
 use super::source::{Binding, Bound};
 use super::view::{Authorizer, View, namespace_object, target};
-use crate::admission::{Context, Request};
+use crate::admission::{Context, Operation, Request};
 use crate::fields::text;
 use crate::kinds::{Head, Kind, Origin};
 use crate::rest::{metadata_mut, retype};
@@ -95,7 +95,9 @@ pub(super) fn mutate(
     let mut outcome = Outcome::default();
     if !invocations.is_empty() {
         // A name that was made up is not there yet, and managed fields are nobody's to change.
-        let generated = (text(object, "metadata.name") != request.name).then(|| {
+        let is_new = request.operation == Operation::Create && request.subresource.is_none();
+        let generated = is_new && text(object, "metadata.name") != request.name;
+        let generated = generated.then(|| {
             let metadata = metadata_mut(object);
             metadata.remove("name").unwrap_or_default()
         });

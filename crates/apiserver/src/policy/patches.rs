@@ -81,13 +81,8 @@ fn apply_configuration(
             "error applying patch: failed to convert patch object to typed object: {why}"
         ))
     };
-    let (_, unknown) =
-        semantics::decode(kind, config.clone()).map_err(|status| untyped(status.message))?;
-    if let Some(field) = unknown.first() {
-        return Err(untyped(format!(".{field}: field not declared in schema")));
-    }
-    if let Some(repeated) = apply::repeated_item(kind, &config) {
-        return Err(untyped(repeated));
+    if let Some(faults) = apply::faults(kind, &config) {
+        return Err(untyped(faults));
     }
     let mut changed = object.clone();
     apply::overlay(kind, &mut changed, &config)
@@ -103,22 +98,34 @@ fn patch_json(kind: &Kind, object: &Value, value: &CelValue<'_>) -> Result<Value
             "type mismatch: JSONPatchType.expression should evaluate to array".to_owned(),
         ));
     };
+    if list.len() > patch::MAX_OPERATIONS {
+        let count = list.len();
+        return Err(fail(format!(
+            "JSON Patch: {count} operations are more than {}",
+            patch::MAX_OPERATIONS
+        )));
+    }
+    let operations = list.iter().map(|operation| {
+        let operation = operation.map_err(|fault| fault.to_string())?;
+        written(&operation)
+    });
+    let operations: Vec<Value> = operations.collect::<Result<_, _>>().map_err(fail)?;
+    let operations = Value::Array(operations);
+    patch::check_depth(object, &operations).map_err(|status| fail(status.message))?;
+    let operations = operations.as_array().map(Vec::as_slice).unwrap_or_default();
     let mut changed = object.clone();
-    for operation in list.iter() {
-        let operation = operation.map_err(|fault| fail(fault.to_string()))?;
-        let operation = written(&operation).map_err(fail)?;
-        let is_test = operation["op"] == "test";
-        let before = (!is_test).then(|| changed.clone());
-        let one = Value::Array(vec![operation]);
-        patch::check_depth(&changed, &one).map_err(|status| fail(status.message))?;
-        if patch::json(&mut changed, &one).is_err() {
-            if is_test {
-                // UPSTREAM: a test that fails leaves the object as it is.
-                return Ok(object.clone());
-            }
-            let why = why_not(&before.unwrap_or_default(), &one[0]);
-            return Err(fail(format!("JSON Patch: {why}")));
+    if let Err(index) = patch::operate_all(&mut changed, operations) {
+        let failed = &operations[index];
+        if failed["op"] == "test" {
+            // UPSTREAM: a test that fails leaves the object as it is.
+            return Ok(object.clone());
         }
+        let mut before = object.clone();
+        let why = match patch::operate_all(&mut before, &operations[..index]) {
+            Ok(()) => why_not(&before, failed),
+            Err(_) => "it does not apply".to_owned(),
+        };
+        return Err(fail(format!("JSON Patch: {why}")));
     }
     let internal = |why: String| Failure::Request(Box::new(Status::internal(why)));
     if kind.custom().is_some() {
@@ -238,6 +245,16 @@ fn why_not(object: &Value, operation: &Value) -> String {
         }
         "replace" => {
             format!("replace operation does not apply: doc is missing key: {path}: missing value")
+        }
+        "move"
+            if object
+                .pointer(from.rsplit_once('/').map_or("", |(parent, _)| parent))
+                .is_some() =>
+        {
+            let key = from.rsplit('/').next().unwrap_or_default();
+            format!(
+                "error in move for path: '{key}': Unable to remove nonexistent key: {key}: missing value"
+            )
         }
         "move" | "copy" => {
             format!(

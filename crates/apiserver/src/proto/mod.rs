@@ -9,12 +9,12 @@
 mod tests;
 pub(crate) mod wire;
 
+use api::protobuf::{Reader, Value as Wire};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 use crate::schema::{self, Field, Shape, Type};
-use wire::{Reader, Wire};
 
 /// What a protobuf body of the Kubernetes API begins with.
 pub const MAGIC: &[u8] = b"k8s\0";
@@ -101,7 +101,7 @@ fn put(
             let list = list_in(object, field.name);
             let mut reader = Reader::new(bytes);
             while !reader.is_empty() {
-                list.push(scalar(item, Wire::Varint(reader.varint()?))?);
+                list.push(scalar(item, Wire::Number(reader.varint()?))?);
             }
         }
         (Shape::List(item), wire) => {
@@ -203,9 +203,9 @@ fn value(field: &Field, shape: &Shape, wire: Wire<'_>, depth: usize) -> Result<V
 
 fn scalar(shape: &Shape, wire: Wire<'_>) -> Result<Value, String> {
     Ok(match (shape, wire) {
-        (Shape::Boolean, Wire::Varint(value)) => (value != 0).into(),
+        (Shape::Boolean, Wire::Number(value)) => (value != 0).into(),
         // Negative numbers are sign-extended to 64 bits on the wire.
-        (Shape::Integer | Shape::Long, Wire::Varint(value)) => value.cast_signed().into(),
+        (Shape::Integer | Shape::Long, Wire::Number(value)) => value.cast_signed().into(),
         (Shape::Number, Wire::Fixed64(value)) => f64::from_bits(value).into(),
         _ => return Err("a field does not have the wire type of its message".to_owned()),
     })
@@ -228,8 +228,8 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, String> {
     let mut reader = Reader::new(bytes);
     while let Some((member, wire)) = reader.next()? {
         match (member, wire) {
-            (1, Wire::Varint(kind)) => is_text = kind != 0,
-            (2, Wire::Varint(value)) => number = value.cast_signed(),
+            (1, Wire::Number(kind)) => is_text = kind != 0,
+            (2, Wire::Number(value)) => number = value.cast_signed(),
             (3, Wire::Bytes(bytes)) => text = utf8(bytes)?,
             _ => {}
         }
@@ -246,8 +246,8 @@ fn time(bytes: &[u8], micro: bool) -> Result<Value, String> {
     let mut reader = Reader::new(bytes);
     while let Some((number, wire)) = reader.next()? {
         match (number, wire) {
-            (1, Wire::Varint(value)) => seconds = value.cast_signed(),
-            (2, Wire::Varint(value)) => nanos = value.cast_signed(),
+            (1, Wire::Number(value)) => seconds = value.cast_signed(),
+            (2, Wire::Number(value)) => nanos = value.cast_signed(),
             _ => {}
         }
     }
@@ -299,7 +299,7 @@ fn alternative(field: &Field, bytes: &[u8], depth: usize) -> Result<Value, Strin
     let mut reader = Reader::new(bytes);
     while let Some((number, wire)) = reader.next()? {
         match (kind, number, wire) {
-            ('b', 1, Wire::Varint(value)) => flag = value != 0,
+            ('b', 1, Wire::Number(value)) => flag = value != 0,
             ('b', 2, Wire::Bytes(bytes)) | ('a' | 's', 1, Wire::Bytes(bytes)) => {
                 one = Some(nested(bytes)?)
             }

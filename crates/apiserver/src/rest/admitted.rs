@@ -11,6 +11,7 @@ use super::prepared::{Outcome, Prepared, Proposed, Written};
 use super::update::{Change, MODIFIED, keep_server_metadata, replacing};
 use crate::admission::Operation;
 use crate::kinds::{Kind, Subresource};
+use crate::semantics::Part;
 use crate::status::{Cause, Status};
 use crate::storage::{Draft, Stored};
 use crate::webhooks::{Attributes, Hooks};
@@ -216,7 +217,7 @@ impl Context {
             let cause = Cause::new("metadata.name", "FieldValueInvalid", message);
             return Err(self.invalid(change.old.name(), vec![cause]));
         }
-        keep_server_metadata(&mut change.new, &change.before);
+        keep_server_metadata(&mut change.new, &change.before, self.applying);
         Ok(())
     }
 
@@ -239,7 +240,7 @@ impl Context {
             let value = self.requested(old.clone()).await?.working(&kind);
             // UPSTREAM: the plugins of the server come first.
             self.review_before(key, options)?;
-            in_time(self.call_both(&attributes, Value::Null, Some(&value))).await?;
+            in_time(self.call_both(&attributes, Value::Null, Some(&value), None)).await?;
             let written = shared.store.write(|transaction| {
                 let current = transaction.get(&kind, key);
                 match current.is_some_and(|current| current.revision == old.revision) {
@@ -264,25 +265,41 @@ impl Context {
         object: Value,
         dry_run: bool,
     ) -> Result<Value, Status> {
+        let mut object = object;
+        let part = shown_as.map(|object_type| Part {
+            operation,
+            object_type,
+            dry_run,
+        });
+        if let Some(part) = part {
+            self.mutate_part(part, &mut object, None)?;
+        }
         let Some(hooks) = self.webhooks(&[operation]) else {
+            if let Some(part) = part {
+                self.validate_part(part, &object, None)?;
+            }
             return Ok(object);
         };
         let mut attributes = self.attributes(&hooks, operation, dry_run);
         if let Some((api_version, kind)) = shown_as {
             attributes = attributes.shown_as(api_version, kind);
         }
-        Box::pin(in_time(self.call_both(&attributes, object, None))).await
+        Box::pin(in_time(self.call_both(&attributes, object, None, part))).await
     }
 
-    /// All webhooks, one kind after the other, for an object with nothing else to be done in between.
+    /// All webhooks, one kind after the other, for an object with nothing but policies to be asked in between.
     async fn call_both(
         &mut self,
         attributes: &Attributes,
         mut object: Value,
         old: Option<&Value>,
+        part: Option<Part>,
     ) -> Result<Value, Status> {
         self.call_mutating(attributes, &mut object, old, |_, _| Ok(()))
             .await?;
+        if let Some(part) = part {
+            self.validate_part(part, &object, None)?;
+        }
         let shown = (!object.is_null()).then_some(&object);
         self.call_validating(attributes, shown, old).await?;
         Ok(object)

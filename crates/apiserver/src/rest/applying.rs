@@ -63,18 +63,12 @@ impl Context {
         Ok(read)
     }
 
-    /// UPSTREAM: a field that the schema does not have cannot be owned, whatever fieldValidation says,
-    /// nor can an item that is in a list twice.
+    /// UPSTREAM: what does not fit its type cannot be owned, whatever fieldValidation says.
     fn check_declared(&self, config: &Value) -> Result<(), Status> {
-        let (_, unknown) = semantics::decode(&self.kind, config.clone())?;
-        let fault = match unknown.first() {
-            Some(first) => undeclared(first),
-            None => match apply::repeated_item(&self.kind, config) {
-                Some(fault) => fault,
-                None => return Ok(()),
-            },
-        };
-        Err(untyped(config, &fault))
+        match apply::faults(&self.kind, config) {
+            Some(fault) => Err(untyped(config, &fault)),
+            None => Ok(()),
+        }
     }
 
     fn propose_apply(
@@ -95,7 +89,12 @@ impl Context {
         let force = self.info.query.flag("force");
         let merged = apply::apply(&self.kind, live.as_ref(), config, &manager, force, reset)?;
         self.applying = true;
+        let nulls = self.kind.custom().is_some().then(|| merged.clone());
         let mut value = self.read_typed(merged, duplicates)?;
+        if let Some(applied) = nulls {
+            // UPSTREAM: an applied null is a value, which stays unless a default takes its place.
+            keep_nulls(&mut value, &applied);
+        }
         let (Some(old), Some(before)) = (old, before) else {
             let uid = text(config, "uid");
             if !uid.is_empty() {
@@ -182,6 +181,29 @@ impl Context {
             let manager = self.manager(Operation::Update);
             apply::update(kind, new, old, &manager, self.unwritten());
         }
+    }
+}
+
+/// Puts back the nulls of custom objects that reading dropped.
+fn keep_nulls(value: &mut Value, applied: &Value) {
+    match (value, applied) {
+        (Value::Object(members), Value::Object(applied)) => {
+            for (name, applied) in applied {
+                match members.get_mut(name) {
+                    Some(member) => keep_nulls(member, applied),
+                    None if applied.is_null() => {
+                        members.insert(name.clone(), Value::Null);
+                    }
+                    None => {}
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(applied)) => {
+            for (item, applied) in items.iter_mut().zip(applied) {
+                keep_nulls(item, applied);
+            }
+        }
+        _ => {}
     }
 }
 

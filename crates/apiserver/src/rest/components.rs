@@ -1,7 +1,7 @@
 //! Component statuses: deprecated for years, but people still type `kubectl get cs`.
 //!
 //! Upstream asks etcd, and a scheduler and a controller manager on ports of the same machine. Here the store is
-//! within the server, and who else runs in a cluster is not its business.
+//! within the server, and so is what the server was told to run beside; anything else is not its business.
 
 use super::{Context, negotiate};
 use crate::Body;
@@ -17,15 +17,21 @@ const STORE: &str = "etcd-0";
 impl Context {
     /// Answers get and list.
     pub(super) fn components(&self) -> Result<Response<Body>, Status> {
-        let store = self.store_status();
         match (self.info.verb, self.info.name.as_str()) {
             ("list", "") => {
                 let selector = self.selector()?;
-                let shown = selector.matches(&self.kind, &store);
-                let items: Vec<_> = shown.then_some(store).into_iter().collect();
+                let mut names: Vec<&str> = self.shared.components.to_vec();
+                names.push(STORE);
+                names.sort_unstable();
+                let all = names.into_iter().map(|name| self.component(name));
+                let items: Vec<_> = all
+                    .filter(|component| selector.matches(&self.kind, component))
+                    .collect();
                 self.listed(negotiate::shape(&self.headers)?, &items, json!({}))
             }
-            ("get", STORE) => self.show(200, &store),
+            ("get", name) if name == STORE || self.shared.components.contains(&name) => {
+                self.show(200, &self.component(name))
+            }
             ("get", name) => {
                 // UPSTREAM: named by its kind.
                 let subject = Subject {
@@ -39,11 +45,11 @@ impl Context {
         }
     }
 
-    /// That the server answers shows that its store does.
-    fn store_status(&self) -> Arc<Stored> {
+    /// That the server answers shows that its store does, and whatever shares its process.
+    fn component(&self, name: &str) -> Arc<Stored> {
         let healthy = json!({"type": "Healthy", "status": "True", "message": "ok"});
-        let value = json!({"metadata": {"name": STORE}, "conditions": [healthy]});
+        let value = json!({"metadata": {"name": name}, "conditions": [healthy]});
         let body = encode_body(&value, None);
-        Arc::new(Stored::new(&self.kind, STORE.into(), 0, &value, body))
+        Arc::new(Stored::new(&self.kind, name.into(), 0, &value, body))
     }
 }

@@ -96,11 +96,6 @@ impl Context {
         }
         let kind = self.stored_kind.clone();
         semantics::default(&self.kind, &mut value);
-        if !text(&value, "resourceVersion").is_empty() {
-            return Err(Status::unexpected(
-                "resourceVersion should not be set on objects to be created",
-            ));
-        }
         remove_server_metadata(&kind, &mut value);
         self.manage_new(&mut value);
         convert::to_storage(&self.kind, &mut value);
@@ -127,6 +122,7 @@ impl Context {
             namespaces,
         } = proposed;
         let kind = self.stored_kind.clone();
+        let revision = text(&value, "resourceVersion").to_owned();
         let mut allocated = None;
         if admission::allocates(&kind) {
             let asked = asked_name(&value).to_owned();
@@ -149,7 +145,18 @@ impl Context {
             rbac.check_verb(shared, &self.identity, info, "create")?;
         }
         let verdict = self.verdict(&admission, &value, None)?;
+        if self.shared.mounts.kubelets.read().is_some() {
+            let idle = crate::warnings::in_a_box(&kind);
+            self.warnings.extend(idle);
+        }
+        convert::settle_custom(&self.kind, &mut value);
         if !dry_run {
+            // UPSTREAM: its storage says so, and a dry run does not get there.
+            if revision.parse::<u64>().is_ok_and(|revision| revision > 0) {
+                let why = "resourceVersion should not be set on objects to be created";
+                return Err(Status::unexpected(why));
+            }
+            metadata_mut(&mut value).remove("resourceVersion");
             self.check_size(&mut value, 0)?;
         }
         Ok(Checked {
@@ -256,7 +263,6 @@ impl Context {
 pub(super) fn remove_server_metadata(kind: &Kind, value: &mut Value) {
     for member in [
         "uid",
-        "resourceVersion",
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
         "selfLink",

@@ -8,7 +8,7 @@ use super::body::parse;
 use super::metadata::{finalizers, is_deleting, metadata_mut, text};
 use super::{Context, response};
 use crate::admission::Operation;
-use crate::kinds::{Kind, Subresource};
+use crate::kinds::Kind;
 use crate::semantics::Admission;
 use crate::status::{Details, Status, Subject};
 use crate::storage::{Draft, Stored, Transaction};
@@ -166,9 +166,7 @@ impl Context {
         self.check_delete_preconditions(&value, &name, options)?;
         let admission = deletion(&kind, &name, options);
         self.mutate(&admission, &mut Value::Null, Some(&value))?;
-        // UPSTREAM: an eviction is admitted as what it is, not as the deletion that it leads to.
-        let is_reviewed = self.subresource == Some(Subresource::Eviction)
-            || self.reviewed == Some((old.key.clone(), old.revision));
+        let is_reviewed = self.reviewed == Some((old.key.clone(), old.revision));
         if !is_reviewed {
             self.review_deletion(&admission, &value)?;
         }

@@ -1,4 +1,4 @@
-//! Events do not last: each is deleted an hour after its last write, as etcd's leases do upstream.
+//! Events do not last: each is deleted an hour (`--event-ttl`) after its last write, as etcd's leases do upstream.
 //!
 //! There is no timer. Every write of an event removes those whose time has come, which bounds how many there
 //! are by how many an hour brings.
@@ -9,9 +9,6 @@ use crate::storage::Transaction;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// UPSTREAM: `--event-ttl`.
-const LIFETIME_SECONDS: i64 = 3600;
 
 /// How many go at once: more than one write adds, so that a backlog shrinks.
 const REMOVED_AT_ONCE: usize = 8;
@@ -33,7 +30,11 @@ impl Expiry {
     ) {
         let now = shared.now_seconds();
         let mut queue = self.queue.lock();
-        queue.push_back((now + LIFETIME_SECONDS, key.clone(), revision));
+        queue.push_back((
+            now + shared.settings.event_lifetime_seconds,
+            key.clone(),
+            revision,
+        ));
         let Some(kind) = kinds::find("", "Event") else {
             return;
         };
@@ -60,7 +61,7 @@ impl Expiry {
         let Some(kind) = kinds::find("", "Event") else {
             return;
         };
-        let ends = shared.now_seconds() + LIFETIME_SECONDS;
+        let ends = shared.now_seconds() + shared.settings.event_lifetime_seconds;
         let mut queue = self.queue.lock();
         queue.extend(
             shared

@@ -10,6 +10,7 @@ use crate::{Body, convert};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Response;
+use ring::hmac;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -54,7 +55,7 @@ impl Context {
     pub(crate) fn selector(&self) -> Result<Selector, Status> {
         let query = &self.info.query;
         Selector::parse(
-            &self.stored_kind,
+            &self.kind,
             query.get("labelSelector"),
             query.get("fieldSelector"),
         )
@@ -106,22 +107,32 @@ impl Context {
                     "specifying resource version is not allowed when using continue",
                 ));
             }
-            let token = Token::decode(token)?;
+            let token = Token::decode(token, &self.seal())?;
             // -1 is a token that was given out with an expired one: continue with whatever is there now.
             let at = u64::try_from(token.rv).ok();
             (format!("{prefix}{}", token.start), at, limit)
         };
         let page = store.list(&self.stored_kind, &prefix, &start, limit, at, &keep);
-        let page = page.map_err(|error| expired(&error, query.get("continue")))?;
+        let page = page.map_err(|error| expired(&error, query.get("continue"), &self.seal()))?;
         let next = (page.remaining > 0).then(|| page.items.last()).flatten();
         let mut metadata = json!({"resourceVersion": page.revision.to_string()});
         if let Some(last) = next {
-            metadata["continue"] = json!(Token::after(&prefix, last, page.revision).encode());
+            metadata["continue"] =
+                json!(Token::after(&prefix, last, page.revision).encode(&self.seal()));
             if selector.is_empty() {
                 metadata["remainingItemCount"] = json!(page.remaining);
             }
         }
         Ok((page, metadata))
+    }
+
+    /// What tokens of this list are sealed with: one of another resource or namespace is none of ours.
+    fn seal(&self) -> Seal<'_> {
+        let (group, plural) = &self.stored_kind.storage;
+        Seal {
+            key: &self.shared.continue_key,
+            scope: [&**group, &**plural, &*self.info.namespace].join("\0"),
+        }
     }
 
     /// The list's JSON, put together from the stored objects' bytes.
@@ -215,7 +226,7 @@ fn check_options(query: &Query) -> Result<(), Status> {
     }
 }
 
-fn expired(error: &Unreadable, token: &str) -> Status {
+fn expired(error: &Unreadable, token: &str, seal: &Seal<'_>) -> Status {
     let Unreadable::Compacted { floor } = error;
     if token.is_empty() {
         return Status::expired(format!(
@@ -227,14 +238,26 @@ fn expired(error: &Unreadable, token: &str) -> Status {
                    remainder of the results. Continuing with the provided token results in an inconsistent list - \
                    objects that were created, modified, or deleted between the time the first chunk was returned and \
                    now may show up in the list.";
-    let fresh = Token::decode(token).map(|token| Token { rv: -1, ..token }.encode());
+    let fresh = Token::decode(token, seal).map(|token| Token { rv: -1, ..token }.encode(seal));
     Status {
         continue_token: fresh.ok(),
         ..Status::expired(message)
     }
 }
 
-/// Where the next page starts, in upstream's form.
+/// Says which tokens are ours.
+struct Seal<'a> {
+    key: &'a hmac::Key,
+    scope: String,
+}
+
+impl Seal<'_> {
+    fn text(&self, token: &Token) -> Vec<u8> {
+        format!("{}\0{}\0{}", self.scope, token.rv, token.start).into_bytes()
+    }
+}
+
+/// Where the next page starts, in upstream's form, with a seal: what a client makes up is no place to go on from.
 #[derive(Debug, Serialize, Deserialize, PartialEq)]
 struct Token {
     #[serde(default)]
@@ -243,6 +266,8 @@ struct Token {
     rv: i64,
     #[serde(default)]
     start: String,
+    #[serde(default)]
+    seal: String,
 }
 
 impl Token {
@@ -253,14 +278,17 @@ impl Token {
             v: "meta.k8s.io/v1".into(),
             rv,
             start: format!("{key}\0"),
+            seal: String::new(),
         }
     }
 
-    fn encode(&self) -> String {
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
+    fn encode(mut self, seal: &Seal<'_>) -> String {
+        let tag = hmac::sign(seal.key, &seal.text(&self));
+        self.seal = URL_SAFE_NO_PAD.encode(tag);
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&self).unwrap_or_default())
     }
 
-    fn decode(text: &str) -> Result<Token, Status> {
+    fn decode(text: &str, seal: &Seal<'_>) -> Result<Token, Status> {
         let invalid = |why: &str| {
             let message = format!("invalid continue token: continue key is not valid: {why}");
             Status::bad_request(message)
@@ -277,6 +305,10 @@ impl Token {
         if token.rv == 0 || token.start.is_empty() {
             return Err(invalid("it does not say where to continue"));
         }
+        let tag = URL_SAFE_NO_PAD.decode(&token.seal).unwrap_or_default();
+        if hmac::verify(seal.key, &seal.text(&token), &tag).is_err() {
+            return Err(invalid("it was not given out by this server for this list"));
+        }
         Ok(token)
     }
 }
@@ -285,17 +317,57 @@ impl Token {
 mod tests {
     use super::*;
 
-    #[test]
-    fn tokens_round_trip_and_look_like_upstreams() {
-        let token = Token {
+    fn key(secret: &str) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes())
+    }
+
+    fn seal<'a>(key: &'a hmac::Key, scope: &str) -> Seal<'a> {
+        let scope = scope.to_owned();
+        Seal { key, scope }
+    }
+
+    fn token() -> Token {
+        Token {
             v: "meta.k8s.io/v1".into(),
             rv: 95,
             start: "c1\0".into(),
-        };
-        let text = token.encode();
+            seal: String::new(),
+        }
+    }
+
+    #[test]
+    fn tokens_round_trip_and_look_like_upstreams() {
+        let key = key("ours");
+        let seal = seal(&key, "configmaps");
+        let text = token().encode(&seal);
         let json = String::from_utf8(URL_SAFE_NO_PAD.decode(&text).unwrap()).unwrap();
-        assert_eq!(json, r#"{"v":"meta.k8s.io/v1","rv":95,"start":"c1\u0000"}"#);
-        assert_eq!(Token::decode(&text), Ok(token));
-        assert_eq!(Token::decode("%%%").unwrap_err().code, 400);
+        let upstream = r#"{"v":"meta.k8s.io/v1","rv":95,"start":"c1\u0000","seal":""#;
+        assert!(json.starts_with(upstream), "{json}");
+        let read = Token::decode(&text, &seal).unwrap();
+        assert_eq!((read.rv, read.start), (95, "c1\0".to_owned()));
+        assert_eq!(Token::decode("%%%", &seal).unwrap_err().code, 400);
+    }
+
+    // Issue 21, point 14.
+    #[test]
+    fn forged_tokens_and_those_of_another_list_are_refused() {
+        let (ours, theirs) = (key("ours"), key("theirs"));
+        let here = seal(&ours, "configmaps\0a");
+        let refused = |text: &str| {
+            let status = Token::decode(text, &here).expect_err("must be refused");
+            assert_eq!(status.code, 400);
+            assert!(
+                status.message.contains("not given out"),
+                "{}",
+                status.message
+            );
+        };
+        let plain = serde_json::to_vec(&token()).unwrap();
+        refused(&URL_SAFE_NO_PAD.encode(plain));
+        refused(&token().encode(&seal(&theirs, "configmaps\0a")));
+        refused(&token().encode(&seal(&ours, "configmaps\0b")));
+        let mut moved = Token::decode(&token().encode(&here), &here).unwrap();
+        moved.rv = 94;
+        refused(&URL_SAFE_NO_PAD.encode(serde_json::to_vec(&moved).unwrap()));
     }
 }

@@ -107,6 +107,18 @@ impl Context {
         Err(self.invalid(&self.info.name, vec![cause]))
     }
 
+    fn unrestorable(&self, why: &str) -> Status {
+        // Read again, because the patch has become part of the object.
+        let changes = parse_patch(&self.body).map(|read| read.value);
+        let printed = api::syntax::go_quote(&patch::go_print(&changes.unwrap_or_default()));
+        let message = format!("Invalid value: {printed}: {why}");
+        let cause = Cause::new("patch", "FieldValueInvalid", message);
+        let message = format!(" \"\" is invalid: patch: {}", cause.message);
+        let mut status = Status::new(422, "Invalid", message);
+        status.details.causes.push(cause);
+        status
+    }
+
     /// Applies a patch of the request's type to a value.
     pub(crate) fn change(&self, value: &mut Value, changes: Value) -> Result<(), Status> {
         match content_type(&self.headers) {
@@ -118,6 +130,9 @@ impl Context {
             "application/strategic-merge-patch+json" if self.kind.custom().is_none() => {
                 let ty = schema::type_for(&self.kind.group, &self.kind.version, &self.kind.kind);
                 patch::strategic(value, changes, ty)?;
+                if let Some(why) = ty.and_then(|ty| patch::check_shapes(value, ty).err()) {
+                    return Err(self.unrestorable(&why));
+                }
             }
             "application/strategic-merge-patch+json" => {
                 let message = "the body of the request was in an unknown format - accepted media types include: \

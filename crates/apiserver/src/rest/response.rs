@@ -16,6 +16,11 @@ pub(crate) fn value(code: u16, value: &Value) -> Response<Body> {
     json(code, value.to_string())
 }
 
+/// In the order of upstream's structs.
+pub(crate) fn ordered(code: u16, value: &Value) -> Response<Body> {
+    json(code, crate::ordered::print(value))
+}
+
 pub(crate) fn text(code: u16, body: impl Into<Bytes>) -> Response<Body> {
     typed(code, "text/plain; charset=utf-8", body)
 }

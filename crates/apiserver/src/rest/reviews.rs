@@ -74,7 +74,7 @@ impl Context {
         if let Some(map) = review.as_object_mut() {
             map.insert("status".into(), status);
         }
-        Ok(response::value(201, &review))
+        Ok(response::ordered(201, &review))
     }
 
     /// UPSTREAM: an invalid review of access does not say of which kind it is.

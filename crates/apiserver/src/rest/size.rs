@@ -5,6 +5,7 @@ use super::body::content_type;
 use super::metadata::metadata_mut;
 use crate::kinds::Kind;
 use crate::status::Status;
+use crate::storage::is_modest;
 use serde_json::Value;
 use std::io;
 
@@ -15,8 +16,15 @@ pub(crate) const MAX_OBJECT: usize = 1_572_864;
 const SURELY_SMALL: usize = 128 * 1024;
 
 impl Context {
-    /// 413 if an object that is to be stored is too large, where one was of that length.
+    /// 413 if an object that is to be stored is too large, where one was of that length; 500 if the disk has no room.
     pub(super) fn check_size(&self, new: &mut Value, before: usize) -> Result<(), Status> {
+        if let Some(why) = self.shared.store.is_short()
+            && !is_modest(before, json_bytes(new))
+        {
+            // UPSTREAM: what etcd says when its space is used up, which still deletes then.
+            let why = format!("database space exceeded, delete something or free the disk: {why}");
+            return Err(Status::internal(why));
+        }
         // Aliases of YAML and copies of a JSON patch make much out of little.
         let is_plain = matches!(
             content_type(&self.headers),

@@ -1,13 +1,13 @@
 //! Subresources: those that show the object itself, and those with kinds of their own.
 
 mod binding;
+mod containers;
 mod eviction;
 mod scale;
 mod token;
 
 use super::Context;
 use crate::Body;
-use crate::admission::Operation;
 use crate::kinds::Subresource;
 use crate::status::Status;
 use http::Response;
@@ -39,19 +39,7 @@ impl Context {
                 | Subresource::Log
                 | Subresource::Proxy,
                 _,
-            ) => {
-                self.find()?;
-                if let Some((kind, options)) = self.connect_options(subresource) {
-                    let shown = Some(("v1", kind));
-                    self.admit_unstored(Operation::Connect, shown, options, false)
-                        .await?;
-                }
-                let what = subresource.name();
-                let why = format!(
-                    "{what} is not implemented: the nodes of this cluster are simulated and run no containers"
-                );
-                Err(Status::new(501, "NotImplemented", why))
-            }
+            ) => self.container_subresource(subresource).await,
             _ => Err(self.unsupported()),
         }
     }

@@ -114,7 +114,7 @@ impl Context {
         let changes_metadata = new["metadata"] != before["metadata"];
         if changes_metadata {
             self.check_preconditions(&before, &new)?;
-            keep_server_metadata(&mut new, &before);
+            keep_server_metadata(&mut new, &before, self.applying);
         }
         // UPSTREAM: what admission and the strategy change after this belongs to nobody.
         self.manage_fields(&kind, &mut new, Some(&before));
@@ -156,6 +156,7 @@ impl Context {
         }
         // UPSTREAM: also what changes nothing, or what ends the object, can be refused.
         let verdict = self.verdict(&admission, &new, Some(&before))?;
+        convert::settle_custom(&self.kind, &mut new);
         let old_body = old.body();
         let opaque = opaque.or_else(|| opaque::text_of(&kind, &old_body));
         if is_finished(&kind, &new) {
@@ -261,7 +262,7 @@ pub(super) fn replacing<'a>(kind: &'a Kind, old: &'a Stored, dry_run: bool) -> A
     }
 }
 
-pub(super) fn keep_server_metadata(new: &mut Value, old: &Value) {
+pub(super) fn keep_server_metadata(new: &mut Value, old: &Value, applying: bool) {
     let (metadata, before) = (metadata_mut(new), &old["metadata"]);
     metadata.remove("selfLink");
     for member in SERVER_METADATA {
@@ -276,8 +277,9 @@ pub(super) fn keep_server_metadata(new: &mut Value, old: &Value) {
             }
         }
     }
-    // UPSTREAM: leaving managedFields out keeps them; an empty list clears them.
-    if !metadata.contains_key("managedFields")
+    // UPSTREAM: leaving managedFields out keeps them; an empty list clears them. An apply says who manages what.
+    if !applying
+        && !metadata.contains_key("managedFields")
         && let Some(fields) = before.get("managedFields")
     {
         metadata.insert("managedFields".into(), fields.clone());

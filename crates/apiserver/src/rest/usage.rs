@@ -2,13 +2,19 @@
 //! to read.
 //!
 //! Nobody measures a pod that does not run. What each of its containers uses is what the annotations
-//! `steersman.dev/cpu-use` and `steersman.dev/memory-use` of the pod say, and without them half of what the container
-//! requests. A node uses what its pods use.
+//! `steersman.dev/cpu-use` and `steersman.dev/memory-use` of the pod say; else its part of what its owner declares by
+//! `steersman.dev/cpu-load` and `steersman.dev/memory-load`, divided among the pods that are ready; else half of what
+//! the container requests. All of them may change over time ([`Curve`]). A node uses what its pods use.
+
+mod curve;
+mod declared;
+mod load;
 
 use super::{Context, negotiate};
 use crate::Body;
 use crate::fields::{at, list, text};
 use crate::resources::amounts;
+use crate::server::Shared;
 use crate::status::Status;
 use crate::storage::{Stored, encode_body};
 use api::Istr;
@@ -19,17 +25,57 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use curve::Curve;
+pub(crate) use declared::{IS_EXTERNAL, LOAD, METRIC, answer, is_served};
+pub(crate) use load::SINCE;
+
 /// The group whose kinds are made from pods when they are asked for.
 pub(crate) const GROUP: &str = "metrics.k8s.io";
 
 /// Over which time a metrics server measures, if it is not told otherwise.
 const WINDOW: &str = "15s";
 
-/// What a container is said to use that neither says nor requests anything: a little.
-const LEAST: [(&str, &str, &str); 2] = [
-    ("cpu", "steersman.dev/cpu-use", "1m"),
-    ("memory", "steersman.dev/memory-use", "16Mi"),
+/// What is measured: the annotations of a pod and of its owner, and what a container is said to use that neither says
+/// nor requests anything: a little.
+const MEASURED: [Measured; 2] = [
+    Measured {
+        resource: "cpu",
+        own: "steersman.dev/cpu-use",
+        load: "steersman.dev/cpu-load",
+        least: "1m",
+    },
+    Measured {
+        resource: "memory",
+        own: "steersman.dev/memory-use",
+        load: "steersman.dev/memory-load",
+        least: "16Mi",
+    },
 ];
+
+struct Measured {
+    resource: &'static str,
+    own: &'static str,
+    load: &'static str,
+    least: &'static str,
+}
+
+/// What is wrong with an annotation that declares usage; `None` for all others.
+pub(crate) fn problem_of(annotation: &str, value: &str) -> Option<String> {
+    let is_own = MEASURED
+        .iter()
+        .any(|one| annotation == one.own || annotation == one.load);
+    let is_metric = [METRIC, LOAD]
+        .iter()
+        .any(|prefix| annotation.starts_with(prefix));
+    if annotation == SINCE {
+        let is_time = api::Time::parse(value).is_some();
+        return (!is_time).then(|| format!("{value:?} is not a time such as 2026-01-01T12:00:00Z"));
+    }
+    match is_own || is_metric {
+        true => Curve::parse(value).err(),
+        false => None,
+    }
+}
 
 impl Context {
     /// Answers get and list.
@@ -63,26 +109,31 @@ impl Context {
     }
 
     fn of_pods(&self, prefix: &str) -> Vec<Arc<Stored>> {
-        let pods = self.running(prefix).into_iter();
-        pods.map(|pod| {
-            let containers: Vec<Value> = used(&pod)
-                .map(|(name, usage)| json!({"name": name, "usage": usage}))
-                .collect();
-            let metadata = at(&pod, "metadata");
-            let (namespace, name) = (text(metadata, "namespace"), text(metadata, "name"));
-            let object = json!({"metadata": self.named(metadata), "containers": containers});
-            self.stored(format!("{namespace}/{name}"), object)
-        })
-        .collect()
+        let pods = running(&self.shared, prefix);
+        let usage = Usage::of(&self.shared, &pods);
+        pods.iter()
+            .map(|pod| {
+                let containers: Vec<Value> = usage
+                    .of_containers(pod)
+                    .map(|(name, usage)| json!({"name": name, "usage": usage}))
+                    .collect();
+                let metadata = at(pod, "metadata");
+                let object = json!({"metadata": self.named(metadata), "containers": containers});
+                self.stored(load::key_of(pod), object)
+            })
+            .collect()
     }
 
     fn of_nodes(&self) -> Vec<Arc<Stored>> {
         let mut by_node: BTreeMap<String, Amounts> = BTreeMap::new();
-        for pod in self.running("") {
+        let pods = running(&self.shared, "");
+        let used = Usage::of(&self.shared, &pods);
+        for pod in &pods {
             let total = by_node
-                .entry(text(&pod, "spec.nodeName").to_owned())
+                .entry(text(pod, "spec.nodeName").to_owned())
                 .or_default();
-            used(&pod).for_each(|(_, usage)| add(total, &usage));
+            used.of_containers(pod)
+                .for_each(|(_, usage)| add(total, &usage));
         }
         let Some(kind) = crate::kinds::find("", "Node") else {
             return Vec::new();
@@ -94,23 +145,12 @@ impl Context {
                 let metadata = at(&node, "metadata");
                 let name = text(metadata, "name");
                 let mut usage = by_node.remove(name).unwrap_or_default();
-                for (resource, _, _) in LEAST {
-                    usage.entry(Istr::new(resource)).or_default();
+                for measured in MEASURED {
+                    usage.entry(Istr::new(measured.resource)).or_default();
                 }
                 let object = json!({"metadata": self.named(metadata), "usage": usage});
                 self.stored(name.to_owned(), object)
             })
-            .collect()
-    }
-
-    /// Pods that run, and so can be measured.
-    fn running(&self, prefix: &str) -> Vec<Value> {
-        let Some(kind) = crate::kinds::find("", "Pod") else {
-            return Vec::new();
-        };
-        let pods = self.shared.store.list_newest(kind, prefix);
-        let pods = pods.iter().map(|stored| stored.value(kind));
-        pods.filter(|pod| text(pod, "status.phase") == "Running")
             .collect()
     }
 
@@ -133,22 +173,52 @@ impl Context {
     }
 }
 
-/// The containers of a pod, and what each is said to use.
-fn used(pod: &Value) -> impl Iterator<Item = (&str, Amounts)> {
-    let annotations = &pod["metadata"]["annotations"];
-    list(pod, "spec.containers").iter().map(move |container| {
-        let requests = amounts(container, "resources.requests");
-        let usage = LEAST.iter().map(|(resource, annotation, least)| {
-            let said = annotations[*annotation].as_str();
-            let said = said.and_then(|said| Quantity::parse(said).ok());
-            let said = said.filter(|said| said.sign() >= 0);
-            let half = || requests.get(*resource).map(half_of);
-            let least = || Quantity::parse(least).unwrap_or_default();
-            let usage = said.or_else(half).unwrap_or_else(least);
-            (Istr::new(resource), usage)
-        });
-        (text(container, "name"), usage.collect())
-    })
+/// Pods that run, and so can be measured.
+fn running(shared: &Shared, prefix: &str) -> Vec<Value> {
+    let Some(kind) = crate::kinds::find("", "Pod") else {
+        return Vec::new();
+    };
+    let pods = shared.store.list_newest(kind, prefix);
+    let pods = pods.iter().map(|stored| stored.value(kind));
+    pods.filter(|pod| text(pod, "status.phase") == "Running")
+        .collect()
+}
+
+/// What pods use at one moment.
+struct Usage<'a> {
+    shared: &'a Shared,
+    /// For each of [`MEASURED`] what each pod has of a load.
+    loads: [BTreeMap<String, Quantity>; MEASURED.len()],
+}
+
+impl Usage<'_> {
+    fn of<'a>(shared: &'a Shared, pods: &[Value]) -> Usage<'a> {
+        Usage {
+            shared,
+            loads: MEASURED.map(|measured| load::shares(shared, pods, measured.load)),
+        }
+    }
+
+    /// The containers of a pod, and what each is said to use.
+    fn of_containers<'b>(&'b self, pod: &'b Value) -> impl Iterator<Item = (&'b str, Amounts)> {
+        let containers = list(pod, "spec.containers");
+        let key = load::key_of(pod);
+        containers.iter().map(move |container| {
+            let requests = amounts(container, "resources.requests");
+            let usage = MEASURED.iter().zip(&self.loads).map(|(measured, loads)| {
+                let said = load::declared(self.shared, pod, measured.own);
+                let load = || {
+                    let load = loads.get(&key)?;
+                    Some(curve::shared(load, containers.len()))
+                };
+                let half = || requests.get(measured.resource).map(half_of);
+                let least = || Quantity::parse(measured.least).unwrap_or_default();
+                let usage = said.or_else(load).or_else(half).unwrap_or_else(least);
+                (Istr::new(measured.resource), usage)
+            });
+            (text(container, "name"), usage.collect())
+        })
+    }
 }
 
 fn half_of(amount: &Quantity) -> Quantity {

@@ -142,6 +142,8 @@ impl Context {
             applying: false,
             reviewed: None,
             converted: None,
+            upgrade: None,
+            is_admitted: false,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The data folder: one redb file with all objects.
 
 use super::record::{self, Row};
+use super::reserve::{Reserve, is_reserve};
 use crate::private_file;
 use bytes::Bytes;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
@@ -128,7 +129,8 @@ pub fn stranger(dir: &Path) -> io::Result<Option<String>> {
         ];
         let is_ours = ours.contains(&name.as_str())
             || name.ends_with(".kubeconfig")
-            || name.ends_with(".partial");
+            || name.ends_with(".partial")
+            || is_reserve(&name);
         if !is_ours {
             return Ok(Some(name));
         }
@@ -353,6 +355,15 @@ impl Data {
         self.database = Some(database);
         self.revision = revision;
         Ok(())
+    }
+
+    /// Whether a commit works, which changes nothing.
+    pub(super) fn probe(&mut self) -> Result<(), redb::Error> {
+        self.write(std::iter::empty(), self.revision)
+    }
+
+    pub(super) fn reserve(&self) -> Reserve {
+        Reserve::beside(&self.path)
     }
 
     /// After a failure. What failed was undone in memory, so it must not be in the file either.

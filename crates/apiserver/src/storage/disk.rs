@@ -2,10 +2,13 @@
 //!
 //! A write is applied in memory at once, where later writes see it, and queued. One thread takes whatever is
 //! queued, commits it in one durable transaction, and only then makes it visible to readers and watchers. If a commit
-//! fails (a full disk), everything that was not yet durable is undone and its writers are told.
+//! fails (a full disk), everything that was not yet durable is undone and its writers are told. From then on the server
+//! is not ready and takes only what needs no more room, such as deletions, for which a reserve is given up; once that
+//! can be held again, it takes everything.
 
 use super::database::{Data, Found, Write};
 use super::record;
+use super::reserve::{Reserve, is_modest};
 use super::table::TableKey;
 use super::{Core, Stored, lock};
 use crate::kinds::Kind;
@@ -13,10 +16,14 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// How many failed ranges are remembered for writers that have not yet looked: they look at once.
 const FAILURES_KEPT: usize = 1024;
+
+/// How often it is tried whether there is room again.
+const PROBE_PERIOD: Duration = Duration::from_secs(1);
 
 pub(crate) enum Durability {
     /// Everything is gone when the process ends.
@@ -30,6 +37,7 @@ pub(crate) struct WriteFailed(String);
 
 pub(crate) struct Disk {
     queue: Arc<Queue>,
+    reserve: Arc<Reserve>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -53,6 +61,16 @@ struct QueueState {
     closed: bool,
     /// Revisions (after, up to and including) that were undone, and why.
     failures: Vec<(u64, u64, WriteFailed)>,
+    /// Why the last commit failed, until there is room for more again.
+    short: Option<WriteFailed>,
+}
+
+/// What the committer has to do next.
+enum Work {
+    /// Operations of complete transactions, and the revision of the last one.
+    Commit(Vec<Operation>, u64),
+    /// Try whether there is room again.
+    Probe,
 }
 
 /// One put or removal, with what it takes to undo it.
@@ -139,6 +157,23 @@ impl Durability {
         })
     }
 
+    /// Why only writes that need no more room are taken.
+    pub(crate) fn is_short(&self) -> Option<String> {
+        let Durability::Disk(disk) = self else {
+            return None;
+        };
+        let state = lock(&disk.queue.state);
+        state.short.as_ref().map(ToString::to_string)
+    }
+
+    /// Why nothing can be written any more, or soon.
+    pub(super) fn shortage(&self) -> Option<String> {
+        let Durability::Disk(disk) = self else {
+            return None;
+        };
+        self.is_short().or_else(|| disk.reserve.shortage())
+    }
+
     /// Whether a revision was undone.
     pub(super) fn check(&self, revision: u64) -> Result<(), WriteFailed> {
         let Durability::Disk(disk) = self else {
@@ -155,11 +190,18 @@ impl Durability {
 
 impl Disk {
     /// Ready to commit to what was found; [`Disk::start`] must follow.
-    pub(crate) fn new() -> Disk {
+    pub(super) fn new(reserve: Reserve) -> Disk {
         Disk {
             queue: Arc::new(Queue::default()),
+            reserve: Arc::new(reserve),
             thread: Mutex::new(None),
         }
+    }
+
+    /// Without a disk, for tests.
+    #[cfg(test)]
+    pub(crate) fn detached() -> Disk {
+        Disk::new(Reserve::beside(std::path::Path::new("/nonexistent/file")))
     }
 
     /// Starts the thread that commits for a store.
@@ -173,7 +215,12 @@ impl Disk {
             queue,
             core,
             data: found.data,
+            reserve: self.reserve.clone(),
         };
+        // A server starts on a full disk too: how else would anyone delete something.
+        if let Err(error) = self.reserve.hold() {
+            committer.refuse_growth(WriteFailed(error.to_string()));
+        }
         let thread = std::thread::spawn(move || committer.run());
         *lock(&self.thread) = Some(thread);
     }
@@ -195,27 +242,63 @@ struct Committer {
     queue: Arc<Queue>,
     core: Arc<Core>,
     data: Data,
+    reserve: Arc<Reserve>,
 }
 
 impl Committer {
     fn run(&mut self) {
-        while let Some((batch, revision)) = self.next_batch() {
-            match self.data.write(rows(&batch), revision) {
-                Ok(()) => {
-                    self.core.modify().advance(revision);
-                    let ended = lock(&self.queue.state).committing.clone();
-                    ended.notify_waiters();
-                }
-                Err(error) => {
-                    let why = WriteFailed(error.to_string());
-                    undo(&self.core, &self.queue, batch, &why);
-                }
+        while let Some(work) = self.next() {
+            match work {
+                Work::Commit(batch, revision) => self.commit(batch, revision),
+                Work::Probe => self.probe(),
             }
         }
     }
 
+    fn commit(&mut self, batch: Vec<Operation>, revision: u64) {
+        let mut written = self.data.write(rows(&batch), revision);
+        if written.is_err() && is_modest_batch(&batch) && self.reserve.release() {
+            written = self.data.write(rows(&batch), revision);
+        }
+        match written {
+            Ok(()) => {
+                self.core.modify().advance(revision);
+                let ended = lock(&self.queue.state).committing.clone();
+                ended.notify_waiters();
+            }
+            Err(error) => {
+                let why = WriteFailed(error.to_string());
+                self.refuse_growth(why.clone());
+                undo(&self.core, &self.queue, batch, &why);
+            }
+        }
+    }
+
+    fn refuse_growth(&mut self, why: WriteFailed) {
+        let before = lock(&self.queue.state).short.replace(why.clone());
+        if before.is_none() {
+            tracing::error!(
+                error = %why,
+                "The disk is full or does not work: only deletions and changes that need no more room are taken"
+            );
+        }
+    }
+
+    /// Takes everything again if the reserve can be held and a commit works.
+    fn probe(&mut self) {
+        let held = self.reserve.hold().map_err(|error| error.to_string());
+        let works = held.and_then(|()| self.data.probe().map_err(|error| error.to_string()));
+        match works {
+            Ok(()) => {
+                lock(&self.queue.state).short = None;
+                tracing::info!("The disk has room again: everything is taken");
+            }
+            Err(error) => tracing::debug!(error, "The disk is still full or does not work"),
+        }
+    }
+
     /// Waits for complete transactions; `None` when the store is gone and nothing is left.
-    fn next_batch(&mut self) -> Option<(Vec<Operation>, u64)> {
+    fn next(&mut self) -> Option<Work> {
         let mut state = lock(&self.queue.state);
         loop {
             let submitted = state.submitted;
@@ -227,14 +310,32 @@ impl Committer {
                 let batch = std::mem::replace(&mut state.operations, later);
                 state.taken = submitted;
                 state.committing = std::mem::take(&mut state.gathering);
-                return Some((batch, submitted));
+                return Some(Work::Commit(batch, submitted));
             }
             if state.closed {
                 return None;
             }
-            self.queue.wake.wait(&mut state);
+            if state.short.is_none() {
+                self.queue.wake.wait(&mut state);
+            } else if self
+                .queue
+                .wake
+                .wait_for(&mut state, PROBE_PERIOD)
+                .timed_out()
+            {
+                return Some(Work::Probe);
+            }
         }
     }
+}
+
+/// Whether all of it takes hardly more room than it gives back.
+fn is_modest_batch(batch: &[Operation]) -> bool {
+    let bytes =
+        |object: &Option<Arc<Stored>>| object.as_ref().map_or(0, |object| object.body_len());
+    batch
+        .iter()
+        .all(|operation| is_modest(bytes(&operation.previous), bytes(&operation.object)))
 }
 
 /// The last state of each object of a batch, in the order of keys: that touches every page of the database once.
@@ -286,7 +387,7 @@ mod tests {
     #[test]
     fn what_cannot_be_committed_is_undone_and_its_writers_are_told() {
         // No thread commits here, so that the test decides how it goes.
-        let store = Store::new(Durability::Disk(Disk::new()), 100, 1, 1);
+        let store = Store::new(Durability::Disk(Disk::detached()), 100, 1, 1);
         let kind = crate::kinds::find("", "ConfigMap").expect("it is built in");
         let put = |name: &str, text: &str| {
             let value = json!({"metadata": {"name": name}, "data": {"k": text}});

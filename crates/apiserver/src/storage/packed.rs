@@ -9,11 +9,17 @@ pub(crate) enum Packed {
     Compressed { bytes: Box<[u8]>, length: usize },
 }
 
+impl Default for Packed {
+    fn default() -> Packed {
+        Packed::Plain(Bytes::new())
+    }
+}
+
 /// Below it there is little to gain.
 const SHORTEST: usize = 200;
 
 impl Packed {
-    pub(super) fn pack(body: Bytes) -> Packed {
+    pub(crate) fn pack(body: Bytes) -> Packed {
         if body.len() < SHORTEST {
             return Packed::Plain(body);
         }
@@ -35,6 +41,14 @@ impl Packed {
                 let body = lz4_flex::block::decompress(bytes, *length);
                 Bytes::from(body.expect("it was packed here"))
             }
+        }
+    }
+
+    /// How many bytes it takes as it is.
+    pub(crate) fn held(&self) -> usize {
+        match self {
+            Packed::Plain(body) => body.len(),
+            Packed::Compressed { bytes, .. } => bytes.len(),
         }
     }
 

@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn what_fails_does_not_reach_the_disk_either() {
-        let disk = super::super::Durability::Disk(disk::Disk::new());
+        let disk = super::super::Durability::Disk(disk::Disk::detached());
         let store = Store::new(disk, 100, 1, 1);
         check(&store, |revision| store.modify().advance(revision));
         assert_eq!(store.durability.queued(), ["kept", "last"]);

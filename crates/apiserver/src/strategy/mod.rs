@@ -5,8 +5,10 @@
 //! one of these functions, validation, validating admission. A uid is needed before
 //! [`prepare_create`], because a Job's selector holds it. `now` is the time as objects spell it.
 
+mod devices;
 mod generation;
 mod pod;
+mod pod_groups;
 pub(crate) mod services;
 #[cfg(test)]
 mod tests;
@@ -72,6 +74,8 @@ pub fn prepare_create(kind: &Kind, new: &mut Value, now: &str) {
                     "message": "Local APIServices are always available", "lastTransitionTime": now}]),
             );
         }
+        ("resource.k8s.io", "ResourceSlice" | "DeviceTaintRule") => devices::stamp_taints(new, now),
+        ("scheduling.k8s.io", "PodGroup" | "Workload") => pod_groups::drop_disabled(new, None),
         _ => {}
     }
     if kind.is("", "Pod") {
@@ -92,7 +96,7 @@ fn assert_has_defaults(kind: &Kind, object: &Value) {
 }
 
 /// Prepares an object that replaces `old`.
-pub fn prepare_update(kind: &Kind, new: &mut Value, old: &Value) {
+pub fn prepare_update(kind: &Kind, new: &mut Value, old: &Value, now: &str) {
     carry_over(new, old);
     if has_status(kind) {
         copy(new, old, "status");
@@ -112,6 +116,11 @@ pub fn prepare_update(kind: &Kind, new: &mut Value, old: &Value) {
         ("certificates.k8s.io", "CertificateSigningRequest") => copy(new, old, "spec"),
         ("coordination.k8s.io", "Lease") => drop_coordination(new),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => add_stored_version(new),
+        ("resource.k8s.io", "ResourceSlice") => devices::stamp_taints(new, now),
+        ("resource.k8s.io", "DeviceTaintRule") => devices::prepare_rule_update(new, old, now),
+        ("scheduling.k8s.io", "PodGroup" | "Workload") => {
+            pod_groups::drop_disabled(new, Some(old));
+        }
         _ => {}
     }
     defaults::apply(kind, new);
@@ -240,7 +249,10 @@ fn keep_all_but(new: &mut Value, old: &Value, changing: &[&str]) {
 fn resets_metadata(kind: &Kind) -> bool {
     matches!(
         (&*kind.group, &*kind.kind),
-        ("resource.k8s.io", "ResourceClaim")
+        (
+            "resource.k8s.io",
+            "ResourceClaim" | "DeviceTaintRule" | "ResourcePoolStatusRequest"
+        ) | ("scheduling.k8s.io", "PodGroup")
             | ("storage.k8s.io", "VolumeAttachment")
             | ("networking.k8s.io", "ServiceCIDR")
             | ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")

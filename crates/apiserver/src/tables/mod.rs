@@ -9,6 +9,7 @@ mod custom;
 mod event;
 mod network;
 mod pod;
+mod previews;
 #[cfg(test)]
 mod tests;
 mod workload;
@@ -178,6 +179,7 @@ fn computed(name: &str) -> Option<fn(&Value, i64) -> Value> {
         network::named,
         workload::named,
         event::named,
+        previews::named,
     ];
     places.into_iter().find_map(|named| named(name))
 }

@@ -2,7 +2,7 @@
 
 use super::durable::{Dir, open};
 use super::*;
-use crate::pki::Pki;
+use crate::pki::{Pki, Validity};
 use crate::repair;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -170,7 +170,7 @@ async fn what_a_killed_first_start_may_leave_is_finished() {
     }
     std::fs::create_dir(dir.0.join("pki")).unwrap();
     std::fs::write(dir.0.join("pki/sa.key.partial"), "-----BEG").unwrap();
-    Pki::load_or_generate(&dir.0.join("pki"), &[]).unwrap();
+    Pki::load_or_generate(&dir.0.join("pki"), &[], Validity::for_tests()).unwrap();
     drop(open(&dir.0).unwrap());
     assert!(!dir.0.join("steersman.redb.partial").exists());
     assert!(!dir.0.join("pki/sa.key.partial").exists());
@@ -182,7 +182,7 @@ const CHILD: &str = "STEERSMAN_TEST_FIRST_START";
 #[tokio::test]
 async fn child_that_starts() {
     if let Ok(dir) = std::env::var(CHILD) {
-        Pki::load_or_generate(&Path::new(&dir).join("pki"), &[]).unwrap();
+        Pki::load_or_generate(&Path::new(&dir).join("pki"), &[], Validity::for_tests()).unwrap();
         drop(open(Path::new(&dir)).unwrap());
     }
 }
@@ -201,7 +201,7 @@ async fn a_first_start_can_be_killed_at_any_moment() {
         tokio::time::sleep(Duration::from_micros(run * 750)).await;
         child.kill().unwrap();
         child.wait().unwrap();
-        Pki::load_or_generate(&dir.0.join("pki"), &[]).unwrap();
+        Pki::load_or_generate(&dir.0.join("pki"), &[], Validity::for_tests()).unwrap();
         let started = open(&dir.0);
         assert!(started.is_ok(), "{:?}", started.err());
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::auth::{Identity, StaticToken};
-use crate::pki::Pki;
+use crate::pki::{Pki, Validity};
 use crate::serve::{Limits, Spawner, serve};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -16,7 +16,8 @@ use tokio_rustls::client::TlsStream;
 const BEARER: &str = "authorization: Bearer let-me-in\r\n";
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-struct Port {
+pub(super) struct Port {
+    pub(super) server: ApiServer,
     address: SocketAddr,
     pki: Pki,
     tasks: Arc<parking_lot::Mutex<Vec<tokio::task::AbortHandle>>>,
@@ -26,7 +27,7 @@ struct Port {
     clippy::disallowed_methods,
     reason = "a test of real sockets has tasks of its own"
 )]
-async fn port(limits: Limits) -> Port {
+pub(super) async fn port(limits: Limits) -> Port {
     let options = |options: &mut Options| {
         options.static_tokens = vec![StaticToken {
             token: "let-me-in".to_owned(),
@@ -34,7 +35,7 @@ async fn port(limits: Limits) -> Port {
         }];
     };
     let Server { server } = Server::with(options);
-    let pki = Pki::generate(&[]).unwrap();
+    let pki = Pki::generate(&[], Validity::for_tests()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let tasks = Arc::new(parking_lot::Mutex::new(Vec::new()));
@@ -42,10 +43,12 @@ async fn port(limits: Limits) -> Port {
     let spawner = Spawner::new(move |future| {
         started.lock().push(tokio::spawn(future).abort_handle());
     });
-    let keys = pki.clone();
+    let tls = pki.tls().unwrap();
+    let held = server.clone();
     let forever = std::future::pending();
-    tokio::spawn(async move { serve(server, listener, &keys, spawner, limits, forever).await });
+    tokio::spawn(async move { serve(server, listener, tls, spawner, limits, forever).await });
     Port {
+        server: held,
         address,
         pki,
         tasks,
@@ -53,7 +56,7 @@ async fn port(limits: Limits) -> Port {
 }
 
 impl Port {
-    async fn connect(&self, protocol: &str) -> TlsStream<TcpStream> {
+    pub(super) async fn connect(&self, protocol: &str) -> TlsStream<TcpStream> {
         let mut roots = rustls::RootCertStore::empty();
         let authority = CertificateDer::from_pem_slice(self.pki.ca_certificate.as_bytes());
         roots.add(authority.unwrap()).unwrap();
@@ -129,7 +132,7 @@ async fn half_a_body_is_not_waited_for_long() {
         format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n{BEARER}\r\n{{");
     let mut stream = port.connect("http/1.1").await;
     stream.write_all(head.as_bytes()).await.unwrap();
-    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     tokio::time::pause();
     assert_eq!(
         first_line(&mut stream).await,

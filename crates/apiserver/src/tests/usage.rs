@@ -5,7 +5,7 @@ use super::*;
 const METRICS: &str = "/apis/metrics.k8s.io/v1beta1";
 
 async fn server() -> Server {
-    let server = Server::with(|options| options.serves_usage = true);
+    let server = Server::with(|options| options.serves.usage = true);
     server.service_account().await;
     let node = json!({"metadata": {"name": "n", "labels": {"zone": "a"}}});
     server.post("/api/v1/nodes", node).await;
@@ -127,4 +127,178 @@ async fn usage_is_discovered_and_can_only_be_read() {
     assert_eq!(server.post(definitions, definition).await.0, 201);
     assert_eq!(server.get(METRICS).await.0, 200);
     assert_eq!(Server::new().get(METRICS).await.0, 404, "unless asked for");
+}
+
+/// A ready pod of the ReplicaSet `web-1`, which the Deployment `web` controls.
+async fn pod_of_web(server: &Server, name: &str) {
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "s", "controller": true}]);
+    let pod = json!({
+        "metadata": {"name": name, "labels": {"app": "web"}, "ownerReferences": owner},
+        "spec": {"nodeName": "n", "containers": [{"name": "main", "image": "i"}, {"name": "proxy", "image": "i"}]},
+    });
+    let (code, mut pod) = server.post(PODS, pod).await;
+    assert_eq!(code, 201, "{pod}");
+    pod["status"] =
+        json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    server.put(&format!("{PODS}/{name}/status"), pod).await;
+}
+
+/// A Deployment and its ReplicaSet; the Deployment declares a load.
+async fn web(server: &Server, annotations: Value) {
+    let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "template": {
+        "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "i"}]}}});
+    let apps = "/apis/apps/v1/namespaces/default";
+    let deployment = json!({"metadata": {"name": "web", "annotations": annotations}, "spec": spec});
+    assert_eq!(
+        server
+            .post(&format!("{apps}/deployments"), deployment)
+            .await
+            .0,
+        201
+    );
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": true}]);
+    let set = json!({"metadata": {"name": "web-1", "ownerReferences": owner}, "spec": spec});
+    assert_eq!(
+        server.post(&format!("{apps}/replicasets"), set).await.0,
+        201
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_share_the_load_of_their_owner_as_it_changes() {
+    let server = server().await;
+    let load =
+        json!({"steersman.dev/cpu-load": "0s=1,100s=3", "load.metrics.steersman.dev/qps": "300"});
+    web(&server, load).await;
+    let cpu = async || {
+        let (_, list) = server
+            .get(&format!("{METRICS}/namespaces/default/pods"))
+            .await;
+        let items = list["items"].as_array().unwrap().clone();
+        let of = |item: &Value| {
+            item["containers"][0]["usage"]["cpu"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        };
+        items.iter().map(of).collect::<Vec<_>>()
+    };
+    pod_of_web(&server, "a").await;
+    assert_eq!(cpu().await, ["500m"], "two containers");
+    pod_of_web(&server, "b").await;
+    assert_eq!(cpu().await, ["250m", "250m"]);
+    tokio::time::sleep(std::time::Duration::from_secs(50)).await;
+    assert_eq!(cpu().await, ["500m", "500m"], "half way to three");
+    let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default";
+    let (code, list) = server
+        .get(&format!("{custom}/pods/*/qps?labelSelector=app%3Dweb"))
+        .await;
+    assert_eq!((code, &list["kind"]), (200, &json!("MetricValueList")));
+    let values: Vec<&Value> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| &item["value"])
+        .collect();
+    assert_eq!(values, [&json!("150"), &json!("150")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_declare_metrics_of_their_own() {
+    let server = server().await;
+    let said = json!({"metrics.steersman.dev/qps": "20"});
+    pod(&server, "says", said, json!({}), "Running").await;
+    pod(&server, "silent", json!({}), json!({}), "Running").await;
+    let service = json!({"metadata": {"name": "s", "annotations": {"metrics.steersman.dev/hits": "1500m"}},
+        "spec": {"ports": [{"port": 80}]}});
+    assert_eq!(
+        server
+            .post("/api/v1/namespaces/default/services", service)
+            .await
+            .0,
+        201
+    );
+    let custom = "/apis/custom.metrics.k8s.io";
+    let (_, group) = server.get(custom).await;
+    assert_eq!(group["preferredVersion"]["version"], "v1beta2");
+    let old = format!("{custom}/v1beta1/namespaces/default");
+    let (_, list) = server.get(&format!("{old}/pods/*/qps")).await;
+    let item = &list["items"][0];
+    assert_eq!(
+        (list["items"].as_array().unwrap().len(), &item["metricName"]),
+        (1, &json!("qps"))
+    );
+    assert_eq!(
+        item["describedObject"],
+        json!({"kind": "Pod", "apiVersion": "v1", "namespace": "default", "name": "says"})
+    );
+    let (_, list) = server.get(&format!("{old}/services/s/hits")).await;
+    assert_eq!(list["items"][0]["value"], "1500m");
+    let (code, status) = server.get(&format!("{old}/services/s/misses")).await;
+    assert_eq!(
+        (code, &status["message"]),
+        (
+            404,
+            &json!("the server could not find the metric misses for services s")
+        )
+    );
+    assert_eq!(server.get(&format!("{old}/gadgets/s/hits")).await.0, 404);
+    assert_eq!(
+        server.post(&format!("{old}/pods/*/qps"), json!({})).await.0,
+        405
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_from_outside_are_kept_in_config_maps() {
+    let server = server().await;
+    for (name, queue, depth) in [("a", "orders", "30"), ("b", "mail", "0s=0,10s=10")] {
+        let map = json!({"metadata": {"name": name, "labels": {"steersman.dev/external-metrics": "true", "queue": queue}},
+            "data": {"depth": depth}});
+        assert_eq!(
+            server
+                .post("/api/v1/namespaces/default/configmaps", map)
+                .await
+                .0,
+            201
+        );
+    }
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default";
+    let (code, list) = server.get(&format!("{external}/depth")).await;
+    assert_eq!(
+        (code, &list["kind"]),
+        (200, &json!("ExternalMetricValueList"))
+    );
+    let told: Vec<String> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| format!("{} {}", item["metricLabels"], item["value"]))
+        .collect();
+    assert_eq!(
+        told,
+        [r#"{"queue":"orders"} "30""#, r#"{"queue":"mail"} "5""#]
+    );
+    let (_, list) = server
+        .get(&format!("{external}/depth?labelSelector=queue%3Dmail"))
+        .await;
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    let (_, list) = server.get(&format!("{external}/other")).await;
+    assert_eq!(list["items"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn usage_that_cannot_be_read_is_warned_of() {
+    let kind = crate::kinds::find("", "Pod").unwrap();
+    let pod = json!({"metadata": {"annotations": {"steersman.dev/cpu-use": "lots", "metrics.steersman.dev/qps": "5m=1,1m=2", "other": "x"}}});
+    let mut said = crate::warnings::of(kind, &pod, Some(&pod));
+    said.sort();
+    assert_eq!(
+        said,
+        [
+            "metadata.annotations[metrics.steersman.dev/qps]: has points that are not in the order of time; it has no effect",
+            "metadata.annotations[steersman.dev/cpu-use]: \"lots\" is not an amount; it has no effect",
+        ]
+    );
 }

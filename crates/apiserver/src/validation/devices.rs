@@ -55,6 +55,9 @@ pub(super) fn slice(errors: &mut Errors, root: &Place<'_>) {
             // UPSTREAM: it is the device that is the duplicate, not its name.
             errors.duplicate(&device.showing(name.value));
         }
+        for held in device.field("taints").items() {
+            taint(errors, &held);
+        }
         for (_, attribute) in device.field("attributes").entries() {
             let given = attribute.value.as_object().map_or(0, serde_json::Map::len);
             if given != 1 {
@@ -184,7 +187,77 @@ fn device_request(errors: &mut Errors, request: &Place<'_>) {
     if mode.text() == "ExactCount" && count.integer().unwrap_or_default() <= 0 {
         errors.invalid(&count, "must be greater than zero");
     }
+    tolerations(errors, request);
     if mode.text() == "All" && count.integer().is_some_and(|count| count != 0) {
         errors.invalid(&count, "must not be specified when allocationMode is 'All'");
+    }
+}
+
+const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
+
+/// A rule that taints the devices that it selects.
+pub(super) fn taint_rule(errors: &mut Errors, root: &Place<'_>) {
+    let spec = root.field("spec");
+    let selector = spec.field("deviceSelector");
+    if selector.field("driver").is_set() {
+        driver(errors, &selector.field("driver"));
+    }
+    if selector.field("pool").is_set() {
+        errors.need(&selector.field("pool"));
+    }
+    if selector.field("device").is_set() {
+        errors.name(&selector.field("device"), syntax::validate_dns1123_label);
+    }
+    taint(errors, &spec.field("taint"));
+}
+
+fn taint(errors: &mut Errors, taint: &Place<'_>) {
+    errors.name(&taint.field("key"), syntax::validate_qualified_name);
+    if !taint.field("value").text().is_empty() {
+        errors.syntax(&taint.field("value"), syntax::validate_label_value);
+    }
+    errors.one_of(&taint.field("effect"), &EFFECTS);
+}
+
+fn tolerations(errors: &mut Errors, request: &Place<'_>) {
+    for toleration in request.field("tolerations").items() {
+        if !toleration.field("key").text().is_empty() {
+            errors.syntax(&toleration.field("key"), syntax::validate_qualified_name);
+        }
+        let value = toleration.field("value");
+        match toleration.field("operator").text() {
+            "Exists" if !value.text().is_empty() => {
+                errors.invalid(&value, "must be empty for operator `Exists`");
+            }
+            "Equal" => errors.syntax(&value, syntax::validate_label_value),
+            _ => errors.one_of(&toleration.field("operator"), &["Equal", "Exists"]),
+        }
+        if !toleration.field("effect").text().is_empty() {
+            errors.one_of(&toleration.field("effect"), &EFFECTS);
+        }
+    }
+}
+
+/// Asks how many devices the pools of a driver have.
+pub(super) fn pool_request(errors: &mut Errors, root: &Place<'_>) {
+    let spec = root.field("spec");
+    driver(errors, &spec.field("driver"));
+    if spec.field("poolName").is_set() {
+        errors.need(&spec.field("poolName"));
+    }
+    let limit = spec.field("limit");
+    if limit.is_set() {
+        // UPSTREAM: a page of answers has at most this many.
+        errors.within(&limit, 1, 1000);
+    }
+}
+
+/// An answer is given once.
+pub(super) fn pool_status(errors: &mut Errors, root: &Place<'_>, old: &Value) {
+    let status = root.field("status");
+    if !old["status"].is_null() {
+        errors.immutable(&status, &old["status"]);
+    } else if status.is_set() && !status.field("poolCount").is_set() {
+        errors.required(&status.field("poolCount"), "");
     }
 }

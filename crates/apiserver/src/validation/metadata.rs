@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::place::{Errors, Place};
 use crate::kinds::Kind;
+use crate::status::Cause;
 
 /// Annotations may be large but not without bound.
 pub(crate) const ANNOTATIONS_MAX: usize = 256 * 1024;
@@ -80,6 +81,27 @@ pub(super) fn create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
         errors.forbidden(&namespace, "not allowed on this type");
     }
     common(errors, &metadata, qualifies_finalizers(root));
+}
+
+/// The metadata of an object within a custom object: any name that can be part of a path will do, or none.
+pub(crate) fn embedded(metadata: &Value, path: &str) -> Vec<Cause> {
+    let mut errors = Errors::default();
+    let place = Place::root(metadata);
+    for member in ["generateName", "name"] {
+        let name = place.field(member);
+        if !name.text().is_empty() {
+            errors.syntax(&name, syntax::validate_path_segment);
+        }
+    }
+    let namespace = place.field("namespace");
+    if !namespace.text().is_empty() {
+        errors.syntax(&namespace, syntax::validate_dns1123_label);
+    }
+    common(&mut errors, &place, false);
+    for cause in &mut errors.0 {
+        cause.field = format!("{path}.{}", cause.field);
+    }
+    errors.0
 }
 
 pub(super) fn update(errors: &mut Errors, root: &Place<'_>, old: &Value) {

@@ -15,6 +15,7 @@ mod metadata;
 mod networking;
 mod place;
 mod pod;
+mod pod_groups;
 mod pod_os;
 mod policies;
 mod rbac;
@@ -29,7 +30,7 @@ mod volumes;
 mod webhooks;
 mod workloads;
 
-pub(crate) use metadata::ANNOTATIONS_MAX;
+pub(crate) use metadata::{ANNOTATIONS_MAX, embedded as embedded_metadata};
 use serde_json::Value;
 
 use crate::kinds::Kind;
@@ -50,12 +51,18 @@ pub fn create(kind: &Kind, new: &Value) -> Vec<Cause> {
 /// What is wrong with how a definition converts its objects.
 pub(crate) fn conversion(definition: &Value) -> Vec<Cause> {
     let mut errors = Errors::default();
-    let root = Place::root(definition);
-    let spec = root.field("spec");
-    let conversion = spec.field("conversion");
-    if conversion.is_set() {
-        webhooks::conversion(&mut errors, &conversion);
+    let given = &definition["spec"]["conversion"];
+    if given.is_null() {
+        return errors.0;
     }
+    let webhook = &given["webhook"];
+    let internal = serde_json::json!({"spec": {"conversion": {
+        "strategy": given["strategy"], "webhookClientConfig": webhook["clientConfig"],
+        "conversionReviewVersions": webhook["conversionReviewVersions"],
+    }}});
+    let root = Place::root(&internal);
+    let spec = root.field("spec");
+    webhooks::conversion(&mut errors, &spec.field("conversion"));
     errors.0
 }
 
@@ -84,6 +91,10 @@ pub fn status_update(kind: &Kind, new: &Value, old: &Value) -> Vec<Cause> {
         ("", "Service") => services::service_status(&mut errors, &root),
         ("policy", "PodDisruptionBudget") => groups::disruption_budget_status(&mut errors, &root),
         ("resource.k8s.io", "ResourceClaim") => devices::claim_status(&mut errors, &root, old),
+        ("resource.k8s.io", "ResourcePoolStatusRequest") => {
+            devices::pool_status(&mut errors, &root, old);
+        }
+        ("scheduling.k8s.io", "PodGroup") => pod_groups::group_status(&mut errors, &root),
         _ => {}
     }
     errors.0
@@ -137,6 +148,10 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
         ("resource.k8s.io", "ResourceClaimTemplate") => {
             devices::claim(errors, &root.field("spec").field("spec"))
         }
+        ("resource.k8s.io", "DeviceTaintRule") => devices::taint_rule(errors, root),
+        ("resource.k8s.io", "ResourcePoolStatusRequest") => devices::pool_request(errors, root),
+        ("scheduling.k8s.io", "PodGroup") => pod_groups::group(errors, &root.field("spec")),
+        ("scheduling.k8s.io", "Workload") => pod_groups::workload(errors, &root.field("spec")),
         ("apiregistration.k8s.io", "APIService") => cluster::api_service(errors, root),
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => cluster::flow_schema(errors, root),
         ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => {
@@ -149,10 +164,10 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
             webhooks::configuration(errors, root);
         }
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
-            policies::validating(errors, root)
+            policies::validating(errors, root, None)
         }
         ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => {
-            policies::mutating(errors, root)
+            policies::mutating(errors, root, None)
         }
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
             policies::validating_binding(errors, root)
@@ -213,8 +228,19 @@ fn check_update(errors: &mut Errors, kind: &Kind, root: &Place<'_>, old: &Value)
         ("resource.k8s.io", "ResourceClaimTemplate") => {
             errors.immutable(&root.field("spec"), &old["spec"])
         }
+        ("resource.k8s.io", "ResourcePoolStatusRequest") => {
+            errors.immutable(&root.field("spec"), &old["spec"]);
+        }
+        ("scheduling.k8s.io", "PodGroup") => pod_groups::group_update(errors, root, old),
+        ("scheduling.k8s.io", "Workload") => pod_groups::workload_update(errors, root, old),
         ("scheduling.k8s.io", "PriorityClass") => groups::priority_class_update(errors, root, old),
         ("node.k8s.io", "RuntimeClass") => groups::runtime_class(errors, root, Some(old)),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
+            policies::validating(errors, root, Some(old))
+        }
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => {
+            policies::mutating(errors, root, Some(old))
+        }
         _ => check_create(errors, kind, root),
     }
 }

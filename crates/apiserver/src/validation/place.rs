@@ -213,6 +213,15 @@ impl Errors {
         );
     }
 
+    /// Nothing that the user wrote is to blame.
+    pub(super) fn internal(&mut self, place: &Place<'_>, detail: &str) {
+        self.push(
+            place,
+            "InternalError",
+            with_detail("Internal error", detail),
+        );
+    }
+
     fn push(&mut self, place: &Place<'_>, reason: &str, message: String) {
         self.0.push(Cause::new(place.path(), reason, message));
     }

@@ -23,7 +23,24 @@ pub(crate) fn of(kind: &Kind, object: &Value) -> Vec<String> {
         {
             "spec.auditAnnotations: this server writes no audit log"
         }
+        ("flowcontrol.apiserver.k8s.io", _) => {
+            "spec: requests are not sorted by priority and fairness by this server"
+        }
         _ => return Vec::new(),
     };
     vec![format!("{what}; what is written is kept and has no effect")]
+}
+
+/// The same for what nobody acts upon where nodes are simulated: elsewhere somebody may.
+pub(crate) fn in_a_box(kind: &Kind) -> Option<String> {
+    let what = match (&*kind.group, &*kind.kind) {
+        ("networking.k8s.io", "NetworkPolicy") => {
+            "spec: nodes are simulated and no traffic flows between pods, so nothing is let through or held back"
+        }
+        ("storage.k8s.io", "CSIStorageCapacity") => {
+            "capacity: the simulated scheduler does not look at the capacity of storage"
+        }
+        _ => return None,
+    };
+    Some(format!("{what}; what is written is kept and has no effect"))
 }

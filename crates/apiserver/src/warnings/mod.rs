@@ -1,6 +1,7 @@
 //! What is allowed but unwise or on its way out, said in `Warning` headers. Mirrors `WarningsOnCreate`
 //! of upstream's strategies and `pkg/api/*/warnings.go`.
 
+mod definitions;
 mod idle;
 mod pod;
 #[cfg(test)]
@@ -10,20 +11,48 @@ use std::fmt::Arguments;
 
 use serde_json::Value;
 
-pub(crate) use idle::of as without_effect;
+pub(crate) use idle::{in_a_box, of as without_effect};
 
 use crate::fields::{at, entry, integer, list, text};
 use crate::kinds::Kind;
 
 const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
+/// Usage that cannot be read would be taken for none at all.
+fn usage(kind: &Kind, new: &Value, said: &mut Vec<String>) {
+    let template = kind
+        .pod_template()
+        .map(|path| format!("{path}.metadata.annotations"));
+    let places = std::iter::once("metadata.annotations".to_owned()).chain(template);
+    for place in places {
+        for (key, value) in crate::fields::entries(new, &place) {
+            let value = value.as_str().unwrap_or_default();
+            if let Some(why) = crate::rest::usage::problem_of(key, value) {
+                said.push(format!("{place}[{key}]: {why}; it has no effect"));
+            }
+        }
+    }
+    if kind.is("", "ConfigMap") {
+        let is_external = at(new, "metadata.labels")[crate::rest::usage::IS_EXTERNAL] == "true";
+        for (key, value) in crate::fields::entries(new, "data").filter(|_| is_external) {
+            let value = value.as_str().unwrap_or_default();
+            if let Err(why) = crate::rest::usage::Curve::parse(value) {
+                said.push(format!("data[{key}]: {why}; it is no metric"));
+            }
+        }
+    }
+}
+
 /// The warnings for an object that is created, or that replaces `old`.
 pub fn of(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
     let mut said = Vec::new();
     if let Some(version) = kind.custom() {
+        said = definitions::finalizers(new, old);
         // What rules find wrong and nobody has touched is only spoken of.
         if let Some(old) = old {
-            said = crate::crd::rules::validate(version, new, Some(old)).warnings;
+            let found =
+                crate::crd::rules::validate(&version.schema.ready(), new, Some(old)).warnings;
+            said.extend(found);
         }
         return said;
     }
@@ -37,7 +66,11 @@ pub fn of(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
     if old.is_none() {
         name(kind, new, &mut said);
     }
+    usage(kind, new, &mut said);
     match (&*kind.group, &*kind.kind) {
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            said.extend(definitions::formats(new, old));
+        }
         ("", "Pod") => pod::pod(&mut said, new, old),
         ("", _) => core(kind, new, &mut said),
         ("apps", "StatefulSet")

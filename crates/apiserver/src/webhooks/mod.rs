@@ -19,7 +19,7 @@ pub(crate) use call::{CallFailure, post, read as read_answer};
 pub(crate) use configuration::ClientConfig;
 pub(crate) use service::resolve as resolve_service;
 
-use crate::admission::Operation;
+use crate::admission::{Operation, Plugin, Plugins};
 use crate::kinds::{self, Kind};
 use crate::rest::Context;
 use crate::storage::Store;
@@ -103,14 +103,19 @@ fn configurations() -> Option<[&'static Arc<Kind>; 2]> {
 
 impl Webhooks {
     /// The webhooks as they are configured now, if there are any.
-    fn current(&self, store: &Store) -> Option<Hooks> {
+    fn current(&self, store: &Store, plugins: &Plugins) -> Option<Hooks> {
         let kinds = configurations()?;
         let revisions = kinds.map(|kind| store.last_change(kind));
         let held = self.0.read().clone();
         let current = match held.filter(|held| held.revisions == revisions) {
             Some(held) => held,
             None => {
-                let [mutating, validating] = kinds.map(|kind| configuration::read(store, kind));
+                let read = |kind, plugin| match plugins.has(plugin) {
+                    true => configuration::read(store, kind),
+                    false => Vec::new(),
+                };
+                let mutating = read(kinds[0], Plugin::MutatingAdmissionWebhook);
+                let validating = read(kinds[1], Plugin::ValidatingAdmissionWebhook);
                 let configured = Arc::new(Configured {
                     revisions,
                     mutating,
@@ -129,7 +134,8 @@ impl Context {
     /// The webhooks, if any of them could concern one of these operations on what the request names. Every write
     /// asks this, so it is no more than a look at two numbers as long as there are none.
     pub(crate) fn webhooks(&self, operations: &[Operation]) -> Option<Hooks> {
-        let configured = self.shared.webhooks.current(&self.shared.store)?;
+        let plugins = &self.shared.settings.plugins;
+        let configured = self.shared.webhooks.current(&self.shared.store, plugins)?;
         if is_exempt(&self.kind) {
             return None;
         }

@@ -19,13 +19,13 @@
 //! deletes finished jobs, asks the API server where caches and the active list disagree, plans, starts, and writes the
 //! status once.
 //!
-//! **Deliberate differences**: a schedule without a time zone is in UTC, not in the zone of the machine; jobs belong to
-//! the CronJob whose uid they carry, not to any of its name; deletions carry the job's uid as a precondition; a job that
+//! **Deliberate differences**: jobs belong to the CronJob whose uid they carry, not to any of its name; deletions carry the job's uid as a precondition; a job that
 //! ended before the status knew of it is not deleted until it does, and so not started again; where somebody else's job
 //! has the name, the next time is waited for; a job that is gone already is no failure to delete it; what the API server
 //! said about the active list is what the status is written on, so that there is no conflict. `MissSchedule` is not
 //! emitted: what is due is never past its deadline, in upstream neither. A start that the deadline forbids is a decision.
 
+mod actions;
 mod apply;
 mod invariants;
 mod new_job;
@@ -72,9 +72,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     metrics: &["cronjob_controller_"],
     in_preview: true,
     oracle: Some(|| Box::<CronJobOracle>::default()),
+    actions: &actions::ACTIONS,
     build: Some(|ctx| {
         let workers = ctx.workers(ctx.config.cron_job_controller.concurrent_syncs);
-        Some(controller(ctx, workers, Zone::UTC).into())
+        Some(controller(ctx, workers, ctx.config.local_zone.clone()).into())
     }),
     ..Descriptor::named("cronjob-controller", "cronjob", "cronjob-controller")
 };

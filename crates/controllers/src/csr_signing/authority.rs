@@ -16,7 +16,7 @@ use yasna::{DERWriter, DERWriterSeq, Tag};
 
 use super::usages::{UnrecognizedUsages, Usages};
 use crate::certificates::Request;
-use crate::private_key::{Curve, Key, KeyError, PrivateKey};
+use keys::{Curve, Key, KeyError, PrivateKey};
 
 /// Clocks of clients may be behind.
 const BACKDATE: Duration = Duration::from_secs(5 * 60);

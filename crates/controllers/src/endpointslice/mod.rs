@@ -229,11 +229,12 @@ impl EndpointSlices {
         let mut selects = api::labels::Matcher::new(|labels| service.selects(labels));
         let selected = |pod: &Pod| selects.of(&pod.metadata.labels);
         let pods = self.pods.select(&key.namespace, selected);
-        let zones = match Closeness::of(&service) {
+        let zones = match Closeness::of(&service, self.context.gates) {
             Closeness::Proportional => self.topology.zones(&self.nodes),
             _ => Arc::default(),
         };
         Ok(Snapshot {
+            gates: self.context.gates,
             triggered_at: self.trigger_times.observe(&service, &pods),
             nodes: self.nodes_of(&pods),
             hinted: self.topology.hinted(key),

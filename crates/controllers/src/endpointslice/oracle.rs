@@ -55,6 +55,7 @@ fn snapshot(world: &World, service: Arc<Service>, max_endpoints: usize) -> Snaps
         (name, Istr::new(node.zone()))
     });
     Snapshot {
+        gates: api::Gates::default(),
         nodes: zones.collect::<HashMap<_, _>>(),
         triggered_at: None,
         max_endpoints,

@@ -67,7 +67,7 @@ impl Plan<'_> {
 
 pub fn plan(snapshot: &Snapshot) -> Plan<'_> {
     let families = families(&snapshot.service);
-    let closeness = Closeness::of(&snapshot.service);
+    let closeness = Closeness::of(&snapshot.service, snapshot.gates);
     let labels = slice_labels(&snapshot.service);
     let mut hinted = snapshot.hinted.clone();
     let mut other_families = Vec::new();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::collections::HashMap;
 use api::kinds::{EndpointSlice, Pod, Service, TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE};
-use api::{Istr, Time};
+use api::{Gate, Gates, Istr, Time};
 
 use super::topology::{Hinted, Zones};
 
@@ -23,6 +23,7 @@ pub struct Snapshot {
     pub zones: Arc<Zones>,
     /// The hints that its last sync gave by that.
     pub hinted: Hinted,
+    pub gates: Gates,
 }
 
 /// How an endpoint's traffic is to be kept close.
@@ -37,13 +38,15 @@ pub enum Closeness {
 }
 
 impl Closeness {
-    pub fn of(service: &Service) -> Closeness {
+    pub fn of(service: &Service, gates: Gates) -> Closeness {
         if asks_for_topology(service) {
             return Closeness::Proportional;
         }
+        let has_newer = gates.enabled(Gate::PreferSameTrafficDistribution);
         match service.spec.traffic_distribution.as_deref() {
-            Some("PreferClose" | "PreferSameZone") => Closeness::Zone,
-            Some("PreferSameNode") => Closeness::Node,
+            Some("PreferClose") => Closeness::Zone,
+            Some("PreferSameZone") if has_newer => Closeness::Zone,
+            Some("PreferSameNode") if has_newer => Closeness::Node,
             _ => Closeness::Nowhere,
         }
     }

@@ -6,6 +6,7 @@ use api::decision::Line;
 use api::{Istr, Meta, OwnerRef, ResourceType, Uid};
 use futures_util::{StreamExt, stream};
 use runtime::{Error, Next, Report};
+use tokio::time::Instant;
 
 use super::Collector;
 use super::decide::{self, Action, OwnerState, Reason};
@@ -26,7 +27,7 @@ enum Asked {
 
 impl Collector {
     pub(super) async fn attempt_to_delete(
-        &self,
+        self: &Arc<Collector>,
         uid: &Uid,
         report: &Report<'_>,
     ) -> Result<Next, Error> {
@@ -37,7 +38,9 @@ impl Collector {
             self.apply(&item, action, &reason, None, report).await?;
             return Ok(Next::AwaitChange);
         }
-        let resource = self.resource(&item.identity.api_version, &item.identity.kind)?;
+        let resource = self
+            .resource(&item.identity.api_version, &item.identity.kind)
+            .await?;
         if resource.namespaced && item.identity.namespace.is_empty() {
             return Ok(Next::AwaitChange);
         }
@@ -60,7 +63,7 @@ impl Collector {
     }
 
     /// Takes the owner off the lists of its dependents, and then lets it go.
-    pub(super) async fn attempt_to_orphan(&self, uid: &Uid) -> Result<Next, Error> {
+    pub(super) async fn attempt_to_orphan(self: &Arc<Collector>, uid: &Uid) -> Result<Next, Error> {
         let (item, dependents) = {
             let graph = self.graph.lock();
             match graph.item(uid) {
@@ -78,8 +81,10 @@ impl Collector {
         Ok(Next::AwaitChange)
     }
 
-    async fn orphan(&self, dependent: Identity, owner: &Uid) -> Result<(), Error> {
-        let resource = self.resource(&dependent.api_version, &dependent.kind)?;
+    async fn orphan(self: &Arc<Collector>, dependent: Identity, owner: &Uid) -> Result<(), Error> {
+        let resource = self
+            .resource(&dependent.api_version, &dependent.kind)
+            .await?;
         let target = self.target(&resource, &dependent);
         target
             .remove_owners(std::slice::from_ref(owner))
@@ -109,7 +114,7 @@ impl Collector {
 
     /// The state of each owner; `None` when one is out of reach.
     async fn classify(
-        &self,
+        self: &Arc<Collector>,
         namespace: &Istr,
         latest: &Meta,
     ) -> Result<Option<Vec<(OwnerRef, OwnerState)>>, Error> {
@@ -133,8 +138,12 @@ impl Collector {
     }
 
     /// Asks the server whether an owner exists.
-    async fn ask(&self, owner: &OwnerRef, namespace: &Istr) -> Result<Asked, Error> {
-        let resource = self.resource(&owner.api_version, &owner.kind)?;
+    async fn ask(
+        self: &Arc<Collector>,
+        owner: &OwnerRef,
+        namespace: &Istr,
+    ) -> Result<Asked, Error> {
+        let resource = self.resource(&owner.api_version, &owner.kind).await?;
         if resource.namespaced && namespace.is_empty() {
             return Ok(Asked::OutOfReach);
         }
@@ -158,7 +167,7 @@ impl Collector {
     }
 
     async fn apply(
-        &self,
+        self: &Arc<Collector>,
         item: &Item,
         action: Action,
         reason: &Reason,
@@ -179,7 +188,9 @@ impl Collector {
                 Ok(())
             }
             Action::RemoveReferences(owners) => {
-                let resource = self.resource(&item.identity.api_version, &item.identity.kind)?;
+                let resource = self
+                    .resource(&item.identity.api_version, &item.identity.kind)
+                    .await?;
                 self.target(&resource, &item.identity)
                     .remove_owners(&owners)
                     .await?;
@@ -189,7 +200,9 @@ impl Collector {
                 propagation,
                 unblock,
             } => {
-                let resource = self.resource(&item.identity.api_version, &item.identity.kind)?;
+                let resource = self
+                    .resource(&item.identity.api_version, &item.identity.kind)
+                    .await?;
                 let target = self.target(&resource, &item.identity);
                 let mut latest = latest.cloned().unwrap_or_default();
                 if unblock {
@@ -206,8 +219,14 @@ impl Collector {
         }
     }
 
-    async fn remove_finalizer(&self, item: &Item, finalizer: &str) -> Result<(), Error> {
-        let resource = self.resource(&item.identity.api_version, &item.identity.kind)?;
+    async fn remove_finalizer(
+        self: &Arc<Collector>,
+        item: &Item,
+        finalizer: &str,
+    ) -> Result<(), Error> {
+        let resource = self
+            .resource(&item.identity.api_version, &item.identity.kind)
+            .await?;
         let known = self.cached(&item.identity, &resource);
         let target = self.target(&resource, &item.identity);
         if target.remove_finalizer(known, finalizer).await? == Written::Gone {
@@ -222,13 +241,31 @@ impl Collector {
         self.wake(wakes);
     }
 
-    fn resource(&self, api_version: &str, kind: &str) -> Result<ResourceType, Error> {
-        let served = Arc::clone(&self.served.lock().found);
-        served.find(api_version, kind).cloned().ok_or_else(|| {
+    /// The resource of a kind. One that nobody knows may have come since discovery was asked.
+    async fn resource(
+        self: &Arc<Collector>,
+        api_version: &str,
+        kind: &str,
+    ) -> Result<ResourceType, Error> {
+        if let Some(known) = self.known_resource(api_version, kind) {
+            return Ok(known);
+        }
+        self.sync_soon().await;
+        let found = self.known_resource(api_version, kind);
+        found.ok_or_else(|| {
             Error::Retry(format!(
                 "unable to get REST mapping for {api_version}/{kind}."
             ))
         })
+    }
+
+    fn known_resource(&self, api_version: &str, kind: &str) -> Option<ResourceType> {
+        let served = Arc::clone(&self.served.lock().found);
+        let departed = || {
+            let departed = self.departed.lock();
+            departed.find(api_version, kind, Instant::now())
+        };
+        served.find(api_version, kind).cloned().or_else(departed)
     }
 
     fn target<'a>(&'a self, resource: &'a ResourceType, identity: &'a Identity) -> Target<'a> {

@@ -175,6 +175,19 @@ impl Graph {
         }
     }
 
+    /// Objects of a kind that no informer has shown.
+    pub fn unseen_of(&self, api_version: &str, kind: &str) -> Vec<Uid> {
+        let key = (Istr::new(api_version), Istr::new(kind));
+        let Some(number) = self.kind_numbers.get(&key) else {
+            return Vec::new();
+        };
+        let nodes = self.slots.iter().flatten();
+        nodes
+            .filter(|node| node.is_virtual && node.kind == *number)
+            .map(|node| node.uid.clone())
+            .collect()
+    }
+
     /// The API server has denied that this owner exists.
     pub fn note_absent(&mut self, owner: Identity) {
         self.absent.add(owner);

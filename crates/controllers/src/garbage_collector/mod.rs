@@ -5,7 +5,7 @@
 //! `foregroundDeletion` or `orphan` finalizer on an object whose dependents are dealt with.
 //!
 //! **Woken by**: every change of every deletable resource that discovery finds, custom ones included;
-//! discovery is asked again every 30 seconds.
+//! discovery is asked again every 30 seconds, and at once when somebody is owned by a kind that nobody knows.
 //!
 //! **Writes**: deletes with the uid and the revision as preconditions, patches owner references and
 //! finalizers, emits `OwnerRefInvalidNamespace`.
@@ -25,6 +25,7 @@ mod actions;
 mod attempt;
 mod changes;
 mod decide;
+mod departed;
 mod dot;
 mod graph;
 mod identity;
@@ -49,6 +50,7 @@ use runtime::informer::{MetadataChange, MetadataListener};
 use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
 use runtime::{Context, Error, Loop, Next, Queue, Reconcile, Report, Runnable};
+use tokio::time::Instant;
 use tracing::warn;
 
 use crate::{Descriptor, discovery};
@@ -60,6 +62,7 @@ pub use identity::Identity;
 pub use invariants::{GarbageCollectorOracle, converged, kept_its_word, safe};
 pub use memory::{GraphHandle, Memory};
 
+use departed::Departed;
 use monitors::Monitors;
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -90,6 +93,9 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// How often discovery is asked for kinds that came or went. Upstream's number.
 const DISCOVERY_PERIOD: Duration = Duration::from_secs(30);
 
+/// An unknown kind is a reason to ask discovery at once, but not more often than this, whatever owners people make up.
+const DISCOVERY_AT_MOST: Duration = Duration::from_secs(2);
+
 /// How long the workers wait for all first listings; a kind that cannot be listed must not stop the rest.
 const INITIAL_SYNC: Duration = Duration::from_secs(30);
 
@@ -115,6 +121,8 @@ pub fn controller(context: &Context, memory: &Memory, workers: usize) -> Runnabl
         graph: memory.graph(),
         memory: memory.clone(),
         served: Mutex::default(),
+        departed: Mutex::default(),
+        discovering: tokio::sync::Mutex::new(None),
         monitors: Mutex::new(Monitors::new(memory.clone(), context.informers.clone())),
         to_delete: deleting.handle(),
         to_orphan: orphaning.handle(),
@@ -141,6 +149,10 @@ struct Collector {
     memory: Memory,
     graph: GraphHandle,
     served: Mutex<discovery::Known>,
+    /// Kinds that were served a short while ago.
+    departed: Mutex<Departed>,
+    /// When discovery was asked last; held while it is.
+    discovering: tokio::sync::Mutex<Option<Instant>>,
     monitors: Mutex<Monitors>,
     to_delete: Arc<Queue<Uid>>,
     to_orphan: Arc<Queue<Uid>>,
@@ -174,8 +186,8 @@ impl Collector {
     /// Finds out what there is, and waits until it is listed, but not forever.
     async fn begin(self: &Arc<Collector>) {
         self.memory.begin();
-        let deadline = tokio::time::Instant::now() + INITIAL_SYNC;
-        while !self.sync_monitors().await && tokio::time::Instant::now() < deadline {
+        let deadline = Instant::now() + INITIAL_SYNC;
+        while !self.sync_monitors().await && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         let synced = self.monitors.lock().synced();
@@ -189,8 +201,22 @@ impl Collector {
         }
     }
 
+    /// Asks discovery out of turn, unless that was done a moment ago.
+    async fn sync_soon(self: &Arc<Collector>) {
+        let mut last = self.discovering.lock().await;
+        if last.is_none_or(|last| last.elapsed() >= DISCOVERY_AT_MOST) {
+            self.sync_monitors_at(&mut last).await;
+        }
+    }
+
     /// Brings the streams in step with discovery; false when it could not be asked.
     async fn sync_monitors(self: &Arc<Collector>) -> bool {
+        let mut last = self.discovering.lock().await;
+        self.sync_monitors_at(&mut last).await
+    }
+
+    async fn sync_monitors_at(self: &Arc<Collector>, last: &mut Option<Instant>) -> bool {
+        *last = Some(Instant::now());
         let before = self.served.lock().clone();
         let known = match discovery::refresh(&self.context.client, &before).await {
             Ok(known) if !known.found.resources.is_empty() => known,
@@ -219,9 +245,26 @@ impl Collector {
             })
         };
         wanted.extend(monitors.resources().into_iter().filter(unknown));
+        let gone = before.found.missing_from(&found);
         *self.served.lock() = known;
         monitors.sync(&wanted, |resource| self.listener(resource));
+        drop(monitors);
+        self.part_with(gone);
         true
+    }
+
+    /// Owners of kinds that are gone are asked for once more, by the name that their kind had.
+    fn part_with(&self, gone: Vec<ResourceType>) {
+        let graph = self.graph.lock();
+        let waiting: Vec<Uid> = gone
+            .iter()
+            .flat_map(|kind| graph.unseen_of(&kind.api_version(), &kind.kind))
+            .collect();
+        drop(graph);
+        self.departed.lock().add(gone, Instant::now());
+        for uid in waiting {
+            self.to_delete.add(uid);
+        }
     }
 
     fn sync_failed(&self, reason: &str) -> bool {

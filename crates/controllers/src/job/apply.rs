@@ -150,7 +150,7 @@ impl Jobs {
         }
         let now = self.context.clock.now();
         let end = tracking.end.as_ref().filter(|_| !tracking.more);
-        let end = end.filter(|end| finish(&mut tracking.status, end, now));
+        let end = end.filter(|end| finish(&mut tracking.status, tracking.awaited, end, now));
         if counted || end.is_some() {
             self.put(key, job, &mut written, &tracking.status).await?;
         }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use api::Gates;
 use api::kinds::{Job, Phase, Pod};
 
 use super::assess::all_failures;
@@ -15,7 +16,7 @@ use super::status::COMPLETE;
 /// pods there should be is not asked: a job may wait to replace those that failed.
 pub fn converged(job: &Job, pods: &[Arc<Pod>]) -> Result<(), String> {
     let key = job.metadata.key();
-    if job.metadata.is_terminating() || job.external_manager().is_some() {
+    if job.metadata.is_terminating() || job.external_manager(Gates::default()).is_some() {
         return Ok(());
     }
     let own = || own(job, pods);
@@ -72,7 +73,10 @@ pub fn came_to_an_end(job: &Job) -> Result<(), String> {
     let key = job.metadata.key();
     let idle = job.spec.suspend || job.parallelism() == 0;
     let Some(end) = job.finished() else {
-        return match idle || job.metadata.is_terminating() || job.external_manager().is_some() {
+        return match idle
+            || job.metadata.is_terminating()
+            || job.external_manager(Gates::default()).is_some()
+        {
             true => Ok(()),
             false => Err(format!("{key} does not come to an end")),
         };

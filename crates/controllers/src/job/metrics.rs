@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use api::Gate;
 use api::conditions::Condition;
 use api::kinds::{Job, JobStatus, Pod};
 use prometheus::{HistogramVec, IntCounterVec};
@@ -179,7 +180,9 @@ impl JobMetrics {
 
     pub fn pods_created(&self, snapshot: &Snapshot, failures: i32, created: u64, refused: u64) {
         let terminating = snapshot.terminating().next().is_some();
-        let reason = if snapshot.job.spec.pod_replacement_policy == "Failed" && failures > 0 {
+        let reason = if !snapshot.gates.enabled(Gate::JobPodReplacementPolicy) {
+            "new"
+        } else if snapshot.job.spec.pod_replacement_policy == "Failed" && failures > 0 {
             "recreate_failed"
         } else if failures > 0 || terminating {
             "recreate_terminating_or_failed"

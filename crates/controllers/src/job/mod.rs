@@ -53,7 +53,7 @@ use std::time::Duration;
 use api::decision::{Explain, Line};
 use api::kinds::{JOB_TRACKING, Job, Pod};
 use api::labels::Matcher;
-use api::{Gate, Key, LabelSelector, LabelSet, MicroTime, Resource};
+use api::{Gate, Gates, Key, LabelSelector, LabelSet, MicroTime, Resource};
 use runtime::events::{EventType, ObjectRef};
 use runtime::rate_limit::Backoff;
 use runtime::{
@@ -135,10 +135,11 @@ pub fn controller(context: &Context, workers: usize) -> Controllers {
         metrics: metrics.clone(),
     });
     let (of_jobs, of_pods, counted) = (finalizers.clone(), finalizers, metrics.clone());
+    let gates = context.gates;
     let jobs_loop = Loop::on_objects::<Job>(context, RETRIES)
         .queue("job")
         .watches::<Job>(move |change, queue| {
-            wake(&change, queue, &counted);
+            wake(&change, queue, &counted, gates);
             of_jobs.on_job(change);
         })
         .owns(
@@ -174,10 +175,10 @@ pub fn controller(context: &Context, workers: usize) -> Controllers {
 
 /// A change of the spec wakes a job at once; its status, only after a moment, so that many pods that end together are
 /// counted together. A finished job needs nothing more.
-fn wake(change: &Change<'_, Job>, queue: &Queue, metrics: &JobMetrics) {
+fn wake(change: &Change<'_, Job>, queue: &Queue, metrics: &JobMetrics, gates: Gates) {
     match change {
         Change::Added(job) => {
-            if let Some(manager) = job.external_manager() {
+            if let Some(manager) = job.external_manager(gates) {
                 metrics.managed_by_others(manager);
             }
             queue.add(job.key());
@@ -247,7 +248,9 @@ impl Workload for Jobs {
         may_act: bool,
     ) -> Result<Observed<Snapshot>, Error> {
         let cached = self.jobs.resource_version();
-        if job.external_manager().is_some() || self.states.is_finished(&job, cached) {
+        if job.external_manager(self.context.gates).is_some()
+            || self.states.is_finished(&job, cached)
+        {
             return Ok(Observed::done(None));
         }
         if job.finished().is_some() {

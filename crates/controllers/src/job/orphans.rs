@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::kinds::{Job, Pod};
-use api::{Key, Resource};
+use api::{Gates, Key, Resource};
 use runtime::triggers::resolve_owner;
 use runtime::{Context, Error, Next, Reconcile, Report, Store};
 
@@ -19,7 +19,7 @@ pub struct OrphanPods {
 impl Reconcile for OrphanPods {
     async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
         if let Some(pod) = self.pods.get(key)
-            && is_held_in_vain(&self.jobs, &pod)
+            && is_held_in_vain(&self.jobs, &pod, self.context.gates)
         {
             match remove_finalizer(&self.context.client, &pod).await {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
@@ -31,7 +31,7 @@ impl Reconcile for OrphanPods {
 }
 
 /// Pure: has the pod a finalizer that no job will remove?
-fn is_held_in_vain(jobs: &Store<Job>, pod: &Pod) -> bool {
+fn is_held_in_vain(jobs: &Store<Job>, pod: &Pod, gates: Gates) -> bool {
     if !is_tracked(pod) {
         return false;
     }
@@ -43,7 +43,7 @@ fn is_held_in_vain(jobs: &Store<Job>, pod: &Pod) -> bool {
     }
     // A job that another controller manages is that controller's business.
     resolve_owner(jobs, &pod.metadata.namespace, owner)
-        .is_none_or(|job| job.external_manager().is_none() && job.finished().is_some())
+        .is_none_or(|job| job.external_manager(gates).is_none() && job.finished().is_some())
 }
 
 #[cfg(test)]
@@ -74,7 +74,7 @@ mod tests {
                 "finalizers": ["batch.kubernetes.io/job-tracking"],
             });
             let pod = Pod::decode(json!({"metadata": meta}).to_string().as_bytes()).unwrap();
-            is_held_in_vain(&jobs, &pod)
+            is_held_in_vain(&jobs, &pod, Gates::default())
         };
         assert!(!held("batch/v1", "Job", "runs", true));
         assert!(held("batch/v1", "Job", "runs", false), "nobody controls it");
@@ -84,6 +84,9 @@ mod tests {
         assert!(!held("batch/v1", "CronJob", "gone", true));
         assert!(!held("example/v1", "Job", "gone", true));
         let free = Pod::decode(br#"{"metadata":{"name":"p"}}"#).unwrap();
-        assert!(!is_held_in_vain(&jobs, &free), "has no finalizer");
+        assert!(
+            !is_held_in_vain(&jobs, &free, Gates::default()),
+            "has no finalizer"
+        );
     }
 }

@@ -94,7 +94,7 @@ pub fn plan(snapshot: &Snapshot, assessed: &Assessment, now: MicroTime) -> Plan 
         };
         return plan(Act::Delete(pods), reason);
     }
-    let awaited = match job.replaces_failed_pods_only() {
+    let awaited = match job.replaces_failed_pods_only(snapshot.gates) {
         true => snapshot.terminating().count(),
         false => 0,
     };
@@ -200,7 +200,7 @@ fn pending_indexes(snapshot: &Snapshot, assessed: &Assessment, wanted: usize) ->
         return Vec::new();
     };
     let mut taken = indexes_of(job, &snapshot.active);
-    if job.replaces_failed_pods_only() {
+    if job.replaces_failed_pods_only(snapshot.gates) {
         taken.extend(indexes_of(job, snapshot.terminating()));
     }
     let mut taken = state.succeeded.merge(&Indexes::of(taken));

@@ -72,7 +72,7 @@ impl Snapshot {
         match pod.status.phase {
             Phase::Failed => true,
             Phase::Succeeded => false,
-            _ => pod.metadata.is_terminating() && !self.job.replaces_failed_pods_only(),
+            _ => pod.metadata.is_terminating() && !self.job.replaces_failed_pods_only(self.gates),
         }
     }
 

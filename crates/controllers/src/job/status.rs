@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::MicroTime;
 use api::conditions::{Condition, ConditionStatus, ExtraTime};
 use api::kinds::JobStatus;
-use api::{Gate, Istr};
+use api::{Gate, Gates, Istr};
 
 use super::Outcome;
 use super::assess::Assessment;
@@ -27,6 +27,8 @@ pub struct Concluded {
     pub ending: Option<Condition>,
     /// The job was suspended or resumed: reason and message of the event.
     pub news: Option<(&'static str, &'static str)>,
+    /// Pods that are being deleted, if the job's end waits for them.
+    pub awaited: i32,
 }
 
 pub fn conclude(
@@ -46,7 +48,9 @@ pub fn conclude(
     let ready = count(snapshot.active.iter().filter(|pod| pod.is_ready()).count());
     status.active = have + outcome.created - outcome.deleted;
     status.ready = Some(ready - outcome.deleted_ready);
-    status.terminating = Some(count(snapshot.terminating().count()) + outcome.deleted);
+    let terminating = count(snapshot.terminating().count()) + outcome.deleted;
+    let is_told = snapshot.gates.enabled(Gate::JobPodReplacementPolicy);
+    status.terminating = is_told.then_some(terminating);
     let mut news = None;
     let ending = if let Some(ending) = &assessed.ending {
         // Pods that could not be deleted, or are not in the cache yet, may still have a finalizer.
@@ -66,12 +70,17 @@ pub fn conclude(
         }
         None
     };
+    let awaited = match waits_for_terminating(snapshot.gates) {
+        true => terminating,
+        false => 0,
+    };
     let counts = |status: &JobStatus| (status.active, status.ready, status.terminating);
     Concluded {
         changed: news.is_some() || counts(&status) != counts(held),
         status,
         ending,
         news,
+        awaited,
     }
 }
 
@@ -114,10 +123,10 @@ fn set_suspended(
 
 /// The pods that finished are counted and nothing holds the job any more: says so in its status. False
 /// if it has to wait.
-pub fn finish(status: &mut JobStatus, end: &Condition, now: MicroTime) -> bool {
+pub fn finish(status: &mut JobStatus, awaited: i32, end: &Condition, now: MicroTime) -> bool {
     let uncounted = status.uncounted_terminated_pods.as_ref();
     let waits = uncounted.is_some_and(|held| !held.succeeded.is_empty() || !held.failed.is_empty())
-        || status.terminating.is_some_and(|pods| pods > 0);
+        || awaited > 0;
     if waits {
         return false;
     }
@@ -132,6 +141,11 @@ pub fn finish(status: &mut JobStatus, end: &Condition, now: MicroTime) -> bool {
     }
     ensure(&mut status.conditions, end);
     true
+}
+
+/// Does a job end only when the last of its pods is gone?
+fn waits_for_terminating(gates: Gates) -> bool {
+    gates.enabled(Gate::JobManagedBy) || gates.enabled(Gate::JobPodReplacementPolicy)
 }
 
 /// A condition that is true from now on.

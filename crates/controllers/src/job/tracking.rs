@@ -40,6 +40,8 @@ pub struct Tracking {
     pub more: bool,
     /// What the pod failure policy did to pods of this round.
     pub actions: BTreeMap<Action, u64>,
+    /// Pods that are being deleted, if the job's end waits for them.
+    pub awaited: i32,
 }
 
 pub fn track(
@@ -63,6 +65,7 @@ pub fn track(
         end: None,
         more: false,
         actions: BTreeMap::new(),
+        awaited: concluded.awaited,
     };
     tracking.flush |= count_released(&mut tracking.status, &tracking.tracked);
     let new_indexes = tracking.count(snapshot, assessed, concluded.ending.as_ref());

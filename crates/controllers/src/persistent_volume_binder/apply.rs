@@ -131,7 +131,8 @@ impl Binder {
         phase: &'static str,
         volume: Option<&PersistentVolume>,
     ) -> Result<(), Error> {
-        let change = status_change(claim, phase, volume).map_err(Error::Retry)?;
+        let change =
+            status_change(claim, phase, volume, self.context.gates).map_err(Error::Retry)?;
         if change.is_empty() {
             return Ok(());
         }

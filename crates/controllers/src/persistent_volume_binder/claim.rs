@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::decision::Line;
 use api::kinds::{PersistentVolume, PersistentVolumeClaim, StorageClass, migrated_to};
-use api::{Istr, Quantity};
+use api::{Gate, Gates, Istr, Quantity};
 use runtime::events::EventType;
 
 use super::annotations::{BIND_COMPLETED, BOUND_BY_CONTROLLER, PRE_RESIZE_CAPACITY, SELECTED_NODE};
@@ -74,6 +74,7 @@ pub struct Surroundings<'a> {
     pub unscheduled: &'a dyn Fn() -> Vec<String>,
     /// --enable-dynamic-provisioning
     pub is_dynamic: bool,
+    pub gates: Gates,
 }
 
 pub fn plan(claim: &PersistentVolumeClaim, around: &Surroundings<'_>) -> Plan {
@@ -247,7 +248,7 @@ fn plan_named(claim: &PersistentVolumeClaim, name: &str, around: &Surroundings<'
         };
     };
     let Some(held) = &volume.spec.claim_ref else {
-        return match mismatch(&volume, claim) {
+        return match mismatch(&volume, claim, around.gates) {
             None => bind(volume),
             Some(why) => {
                 let message = format!("Cannot bind to requested volume \"{name}\": {why}");
@@ -362,6 +363,7 @@ pub fn status_change(
     claim: &PersistentVolumeClaim,
     phase: &'static str,
     volume: Option<&PersistentVolume>,
+    gates: Gates,
 ) -> Result<StatusChange, String> {
     let status = &claim.status;
     let is_news = status.phase != phase;
@@ -395,7 +397,11 @@ pub fn status_change(
         }
     }
     let class = &volume.spec.volume_attributes_class_name;
-    if status.phase == "Pending" && *class != status.current_volume_attributes_class_name {
+    let has_classes = gates.enabled(Gate::VolumeAttributesClass);
+    if has_classes
+        && status.phase == "Pending"
+        && *class != status.current_volume_attributes_class_name
+    {
         change.attributes_class = Some(class.clone());
     }
     Ok(change)

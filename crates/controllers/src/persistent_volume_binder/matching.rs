@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use api::collections::HashMap;
 use api::kinds::{PersistentVolume, PersistentVolumeClaim};
-use api::{Istr, Key, Quantity, Selector};
+use api::{Gate, Gates, Istr, Key, Quantity, Selector};
 use parking_lot::Mutex;
 use runtime::{Change, Index, IndexValue};
 
@@ -120,6 +120,7 @@ pub struct Volumes<'a> {
     pub get: &'a dyn Fn(&str) -> Option<Arc<PersistentVolume>>,
     /// Volumes whose reference names the claim.
     pub naming: &'a dyn Fn(&Key) -> Vec<Arc<PersistentVolume>>,
+    pub gates: Gates,
 }
 
 /// The volume that suits best: one that names the claim, or the smallest that is free. With `delayed`, nobody but the
@@ -134,7 +135,9 @@ pub fn find(
         return Ok(None);
     };
     let mut naming = (volumes.naming)(&claim.metadata.key());
-    naming.retain(|volume| is_bound_to(volume, claim) && suits_when_named(volume, claim));
+    naming.retain(|volume| {
+        is_bound_to(volume, claim) && suits_when_named(volume, claim, volumes.gates)
+    });
     naming.sort_by(|one, two| one.metadata.name.cmp(&two.metadata.name));
     let class = Istr::new(class::of_claim(claim));
     // UPSTREAM: fewer modes come first, also before a volume that names the claim and has more.
@@ -150,7 +153,7 @@ pub fn find(
         }
         let take = |name: &str| {
             let volume = (volumes.get)(name)?;
-            let suits = passed_over(&volume, claim, selector.as_ref()).is_none();
+            let suits = passed_over(&volume, claim, selector.as_ref(), volumes.gates).is_none();
             suits.then_some(volume)
         };
         let place = (class.clone(), set);
@@ -181,11 +184,15 @@ pub fn is_bound_to(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> 
     })
 }
 
-fn suits_when_named(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+fn suits_when_named(
+    volume: &PersistentVolume,
+    claim: &PersistentVolumeClaim,
+    gates: Gates,
+) -> bool {
     let size = volume.spec.storage.clone().unwrap_or_default();
     size >= claim.spec.storage
         && has_same_mode(volume, claim)
-        && attributes_class(volume, claim)
+        && attributes_class(volume, claim, gates)
         && !volume.metadata.is_terminating()
 }
 
@@ -201,10 +208,16 @@ fn mode(given: &str) -> &str {
     }
 }
 
-fn attributes_class(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+/// Without the gate, nobody knows what a class asks for, so none may be named.
+fn attributes_class(
+    volume: &PersistentVolume,
+    claim: &PersistentVolumeClaim,
+    gates: Gates,
+) -> bool {
     let name = |given: &Option<Istr>| given.clone().unwrap_or_default();
     let wanted = name(&claim.spec.volume_attributes_class_name);
-    name(&volume.spec.volume_attributes_class_name) == wanted
+    let is_known = wanted.is_empty() || gates.enabled(Gate::VolumeAttributesClass);
+    is_known && name(&volume.spec.volume_attributes_class_name) == wanted
 }
 
 /// Why a volume does not suit a claim that names none.
@@ -212,6 +225,7 @@ pub fn passed_over(
     volume: &PersistentVolume,
     claim: &PersistentVolumeClaim,
     selector: Option<&Selector>,
+    gates: Gates,
 ) -> Option<String> {
     let spec = &volume.spec;
     if let Some(held) = &spec.claim_ref {
@@ -236,7 +250,7 @@ pub fn passed_over(
     if !has_same_mode(volume, claim) {
         return Some(format!("its mode is {}", mode(&spec.volume_mode)));
     }
-    if !attributes_class(volume, claim) {
+    if !attributes_class(volume, claim, gates) {
         return Some("it is of another attributes class".to_owned());
     }
     if volume.metadata.is_terminating() {
@@ -258,17 +272,22 @@ const TOLD: usize = 5;
 pub fn explain(
     claim: &PersistentVolumeClaim,
     volumes: &[Arc<PersistentVolume>],
+    gates: Gates,
 ) -> Vec<(Istr, String)> {
     let selector = selector(claim).ok().flatten();
     let told = volumes.iter().filter_map(|volume| {
-        let why = passed_over(volume, claim, selector.as_ref())?;
+        let why = passed_over(volume, claim, selector.as_ref(), gates)?;
         Some((Istr::new(&volume.metadata.name), why))
     });
     told.collect()
 }
 
 /// Why a volume that a claim names cannot be its; in upstream's words.
-pub fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
+pub fn mismatch(
+    volume: &PersistentVolume,
+    claim: &PersistentVolumeClaim,
+    gates: Gates,
+) -> Option<String> {
     let size = volume.spec.storage.clone().unwrap_or_default();
     let missing = |mode: &Istr| !volume.spec.access_modes.contains(mode);
     if volume.metadata.is_terminating() {
@@ -278,8 +297,12 @@ pub fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Opt
         Some("requested PV is too small".to_owned())
     } else if class::of_volume(volume) != class::of_claim(claim) {
         Some("storageClassName does not match".to_owned())
-    } else if !attributes_class(volume, claim) {
-        Some("volumeAttributesClassName does not match".to_owned())
+    } else if !attributes_class(volume, claim, gates) {
+        let why = match gates.enabled(Gate::VolumeAttributesClass) {
+            true => "does not match",
+            false => "is not supported when the feature-gate VolumeAttributesClass is disabled",
+        };
+        Some(format!("volumeAttributesClassName {why}"))
     } else if !has_same_mode(volume, claim) {
         Some("incompatible volumeMode".to_owned())
     } else if claim.spec.access_modes.iter().any(missing) {

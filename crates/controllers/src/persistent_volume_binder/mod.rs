@@ -278,6 +278,7 @@ impl Binder {
         let volume = |name: &str| self.volumes.get(&Key::new("", name));
         let naming = |key: &Key| self.volumes_naming(key);
         let volumes = Volumes {
+            gates: self.context.gates,
             free: &self.free,
             get: &volume,
             naming: &naming,
@@ -285,6 +286,7 @@ impl Binder {
         claim::plan(
             claim,
             &Surroundings {
+                gates: self.context.gates,
                 class: self.classes.find("", class::of_claim(claim)),
                 default_class: &|| {
                     let classes = self.classes.list();
@@ -330,7 +332,7 @@ impl Binder {
         let some = self.free.some(class::of_claim(claim));
         let some = some.iter().map(|name| Key::new("", name));
         let some: Vec<_> = some.filter_map(|key| self.volumes.get(&key)).collect();
-        let told = matching::explain(claim, &some);
+        let told = matching::explain(claim, &some, self.context.gates);
         let line = |(volume, why): (Istr, String)| {
             Line::states("PassedOver", format!("volume {volume} is passed over")).because(why)
         };

@@ -95,7 +95,8 @@ fn suitable(
     }
     let selector = claim.spec.selector.as_ref();
     let selector = selector.and_then(|selector| selector.compile().ok());
-    let suits =
-        |volume: &&Arc<PersistentVolume>| passed_over(volume, claim, selector.as_ref()).is_none();
+    let suits = |volume: &&Arc<PersistentVolume>| {
+        passed_over(volume, claim, selector.as_ref(), api::Gates::default()).is_none()
+    };
     volumes.iter().find(suits).cloned()
 }

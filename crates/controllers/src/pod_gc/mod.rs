@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use api::decision::Line;
 use api::kinds::{Node, Pod};
-use api::{Istr, MicroTime, ObjectId, Resource};
+use api::{Gates, Istr, MicroTime, ObjectId, Resource};
 use client::{DeleteOptions, Patch};
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
@@ -38,7 +38,7 @@ use tokio::time::Instant;
 
 use crate::Descriptor;
 use crate::oracle::View;
-use crate::workload::disruption::disruption_target;
+use crate::workload::disruption::{disruption_target, told_generation};
 
 pub use invariants::{PodGcOracle, converged, safe};
 pub use plan::{Collect, Reason, plan};
@@ -218,7 +218,11 @@ impl PodCollector {
     ) -> Result<(), client::Error> {
         let (client, meta) = (&self.context.client, &pod.metadata);
         if !pod.is_finished() {
-            let patch = Patch::Strategic(failed_status(pod, reason, now).to_string().into());
+            let patch = Patch::Strategic(
+                failed_status(pod, reason, now, self.context.gates)
+                    .to_string()
+                    .into(),
+            );
             client
                 .patch(
                     &Pod::TYPE,
@@ -245,15 +249,20 @@ impl PodCollector {
 }
 
 /// The patch that says that the pod has failed, and why where there is more to say.
-fn failed_status(pod: &Pod, reason: Reason, now: MicroTime) -> serde_json::Value {
-    let generation = pod.metadata.generation;
+fn failed_status(pod: &Pod, reason: Reason, now: MicroTime, gates: Gates) -> serde_json::Value {
     let mut status = json!({"phase": "Failed"});
-    if generation > 0 {
+    if let Some(generation) = told_generation(pod, gates) {
         status["observedGeneration"] = json!(generation);
     }
     if reason == Reason::NodeGone {
         let message = "PodGC: node no longer exists";
-        status["conditions"] = json!([disruption_target(pod, "DeletionByPodGC", message, now)]);
+        status["conditions"] = json!([disruption_target(
+            pod,
+            "DeletionByPodGC",
+            message,
+            now,
+            gates
+        )]);
     }
     json!({"metadata": {"uid": pod.metadata.uid}, "status": status})
 }

@@ -6,7 +6,7 @@ use api::amounts::{self, Amounts};
 use api::kinds::{DeviceClass, ResourceClaim, ResourceQuota};
 use api::quantity::Format;
 use api::quota::{self, DeviceClasses, Evaluator, Item};
-use api::{Istr, MicroTime, Quantity, Resource, ResourceType};
+use api::{Gates, Istr, MicroTime, Quantity, Resource, ResourceType};
 use runtime::Store;
 use runtime::informer::MetadataInformer;
 
@@ -69,6 +69,7 @@ impl Quotas {
         }
         let namespace = &quota.metadata.namespace;
         let tally = Tally {
+            gates: self.context.gates,
             quota,
             classes: &classes,
             now,
@@ -128,6 +129,7 @@ struct Tally<'a> {
     quota: &'a ResourceQuota,
     classes: &'a DeviceClasses,
     now: MicroTime,
+    gates: Gates,
 }
 
 impl Tally<'_> {
@@ -140,7 +142,7 @@ impl Tally<'_> {
     ) -> Count {
         let objects = store.in_namespace(&self.quota.metadata.namespace);
         self.sum(
-            Evaluator::of("", plural),
+            Evaluator::of("", plural).gated(self.gates),
             plural,
             store.resource_version(),
             objects.iter(),
@@ -173,7 +175,7 @@ impl Tally<'_> {
         if !tracked.is_empty() {
             for object in objects {
                 let (item, until) = read(&object);
-                if !quota::matches(self.quota, &item) {
+                if !quota::matches_gated(self.quota, &item, self.gates) {
                     continue;
                 }
                 let usage = evaluator.usage(&item, self.now);

@@ -165,7 +165,10 @@ fn on_change<K: Resource>(
     plural: &str,
     item: fn(&K) -> Item<'_>,
 ) -> impl Fn(Change<'_, K>, &Queue) + Send + Sync + 'static {
-    let (quotas, evaluator) = (Arc::downgrade(quotas), Evaluator::of("", plural));
+    let (quotas, evaluator) = (
+        Arc::downgrade(quotas),
+        Evaluator::of("", plural).gated(quotas.context.gates),
+    );
     move |change, _| {
         let Some(quotas) = quotas.upgrade() else {
             return;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use super::{Signer, controller, owner};
-use crate::private_key::{Curve, Key};
+use keys::{Curve, Key};
 
 // Made for these tests and used nowhere else.
 const RSA_PKCS1: &[u8] = include_bytes!("testdata/rsa_pkcs1.pem");

@@ -274,7 +274,13 @@ impl TaintEviction {
         let (namespace, name) = (&meta.namespace, &meta.name);
         if !is_marked {
             let message = "Taint manager: deleting due to NoExecute taint";
-            let condition = disruption_target(pod, MARK, message, self.context.clock.now());
+            let condition = disruption_target(
+                pod,
+                MARK,
+                message,
+                self.context.clock.now(),
+                self.context.gates,
+            );
             let patch =
                 json!({"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}});
             let patch = Patch::Strategic(patch.to_string().into());

@@ -1,7 +1,7 @@
 //! The condition that tells a pod's owner that the pod did not fail by itself.
 
-use api::MicroTime;
 use api::kinds::Pod;
+use api::{Gate, Gates, MicroTime};
 use serde_json::{Value, json};
 
 /// Is the pod marked for this reason already?
@@ -11,7 +11,13 @@ pub fn is_marked(pod: &Pod, reason: &str) -> bool {
 }
 
 /// `DisruptionTarget` for a pod that is about to be taken away.
-pub fn disruption_target(pod: &Pod, reason: &str, message: &str, now: MicroTime) -> Value {
+pub fn disruption_target(
+    pod: &Pod,
+    reason: &str,
+    message: &str,
+    now: MicroTime,
+    gates: Gates,
+) -> Value {
     let since = pod
         .condition(TYPE)
         .filter(|held| held.status == "True")
@@ -21,10 +27,35 @@ pub fn disruption_target(pod: &Pod, reason: &str, message: &str, now: MicroTime)
         "type": TYPE, "status": "True", "reason": reason, "message": message,
         "lastProbeTime": null, "lastTransitionTime": since,
     });
-    if pod.metadata.generation > 0 {
-        condition["observedGeneration"] = json!(pod.metadata.generation);
+    if let Some(generation) = told_generation(pod, gates) {
+        condition["observedGeneration"] = json!(generation);
     }
     condition
 }
 
+/// The generation of the pod that a status or a condition is about, if it is told.
+pub fn told_generation(pod: &Pod, gates: Gates) -> Option<i64> {
+    let generation = pod.metadata.generation;
+    let is_told = generation > 0 && gates.enabled(Gate::PodObservedGenerationTracking);
+    is_told.then_some(generation)
+}
+
 const TYPE: &str = "DisruptionTarget";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::Resource;
+
+    // Issue 21, point 18: versions that still have the gate.
+    #[test]
+    fn without_its_gate_no_generation_is_told() {
+        let pod = Pod::decode(br#"{"metadata":{"name":"a","generation":3}}"#).unwrap();
+        let now = MicroTime::from_unix_micros(1);
+        let told =
+            |gates| disruption_target(&pod, "r", "m", now, gates)["observedGeneration"].clone();
+        assert_eq!(told(Gates::default()), 3);
+        let off = Gates::default().with(Gate::PodObservedGenerationTracking, false);
+        assert_eq!(told(off), Value::Null);
+    }
+}

@@ -77,7 +77,6 @@ lines: [{class: acts, reason: Taints, what: 'taints it with node.kubernetes.io/u
             did         2m ago    taints it with node.kubernetes.io/unreachable:NoExecute: its kubelet stopped posting status
 
             in the way  node/node-1: is short of memory (for 10m)
-                        node/node-1: kubelet stopped posting status 5m ago (2026-01-01T11:55:00Z) (for 4m)
 
             would help  kubectl describe node node-1
                         shows what it reported last; if it is gone for good, delete the Node

@@ -210,7 +210,7 @@ status: {{phase: Running}}"
     };
     check_verdict(
         &going("[]", "2026-01-01T12:00:20Z"),
-        expect!["is stopping; its grace period ends at 2026-01-01T12:00:20Z (in 20s) (for 10s)"],
+        expect!["is stopping; its grace period ends in 20s (12:00:20Z)"],
     );
     check_verdict(
         &going("[]", "2026-01-01T11:55:00Z"),
@@ -244,7 +244,7 @@ status: {phase: Running, conditions: [{type: Ready, status: 'True', lastTransiti
 kind: ReplicaSet
 metadata: {name: web, namespace: shop, uid: u}
 spec: {minReadySeconds: 30}",
-        expect!["is ready, and available at 2026-01-01T12:00:20Z (in 20s): minReadySeconds is 30 (for 10s)"],
+        expect!["is ready, and available in 20s (12:00:20Z): minReadySeconds is 30"],
     );
 }
 
@@ -274,7 +274,46 @@ status:
     check_verdict(
         yaml,
         expect![
-            "is stopping (Taint manager: deleting due to NoExecute taint); its grace period ends at 2026-01-01T12:00:20Z (in 20s) (for 10s)"
+            "is stopping (Taint manager: deleting due to NoExecute taint); its grace period ends in 20s (12:00:20Z)"
         ],
+    );
+}
+
+#[test]
+fn whom_a_pod_keeps_away_from_is_named() {
+    check_verdict(
+        "
+kind: Pod
+metadata: {name: web, namespace: shop, creationTimestamp: '2026-01-01T11:50:00Z'}
+spec:
+  affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{labelSelector: {matchLabels: {app: web}}, topologyKey: kubernetes.io/hostname}]}}
+status: {phase: Pending, conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: '0/3 nodes are available: 3 node(s) did not match pod anti-affinity rules.', lastTransitionTime: '2026-01-01T11:50:00Z'}]}",
+        expect![[r#"
+            cannot be scheduled: 0/3 nodes are available: 3 node(s) did not match pod anti-affinity rules. (it keeps away from pods with app=web on the same kubernetes.io/hostname) (for 10m)
+            kubectl get nodes --show-labels"#]],
+    );
+}
+
+#[test]
+fn who_preempts_whom_is_named_on_both_sides() {
+    let big = "
+kind: Pod
+metadata: {name: big, namespace: shop, creationTimestamp: '2026-01-01T11:59:00Z'}
+spec: {priority: 1000}
+status: {phase: Pending, nominatedNodeName: n1, conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: '0/3 nodes are available: 3 Insufficient cpu.'}]}";
+    let small = "
+kind: Pod
+metadata: {name: small, namespace: shop, creationTimestamp: '2026-01-01T11:00:00Z', deletionTimestamp: '2026-01-01T12:00:20Z', deletionGracePeriodSeconds: 30}
+spec: {nodeName: n1, priority: 1}
+status: {phase: Running, conditions: [{type: DisruptionTarget, status: 'True', reason: PreemptionByScheduler, message: 'default-scheduler: preempting to accommodate a higher priority pod'}]}";
+    check_verdict(
+        &format!("{big}\n---{small}"),
+        expect![
+            "is to run on n1 once those that it preempts there have stopped: pod/small (for 60s)"
+        ],
+    );
+    check_verdict(
+        &format!("{small}\n---{big}"),
+        expect!["is stopping (preempted for pod/big); its grace period ends in 20s (12:00:20Z)"],
     );
 }

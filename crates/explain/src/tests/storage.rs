@@ -165,7 +165,7 @@ fn a_pod_says_who_has_its_volume_and_until_when() {
     check_waiting(
         "{class: waits, reason: MultiAttach, what: waits to attach volume v to n2, why: 'only one node may have it, and n1 does', until: '2026-01-01T12:04:00Z'}",
         expect![[r#"
-            cannot start: waits to attach volume v to n2 at 2026-01-01T12:04:00Z: only one node may have it, and n1 does (in 4m) (for 10m)
+            cannot start: waits to attach volume v to n2 in 4m (12:04:00Z): only one node may have it, and n1 does
             kubectl describe pod db -n shop"#]],
     );
     check_waiting(

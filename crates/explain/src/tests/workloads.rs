@@ -2,7 +2,7 @@
 
 use super::{check, check_verdict, facts};
 use crate::facts::Source;
-use expect_test::expect;
+use expect_test::{Expect, expect};
 
 /// A rollout that is held up by two pods of a bad image.
 const STUCK: &str = "
@@ -490,5 +490,65 @@ lines: [{{class: acts, reason: A, what: decides about the Job}}]"
     check_verdict(
         &asked("example.com/v1", "Job", "j"),
         expect!["no controller of this manager has decided anything about it"],
+    );
+}
+
+#[test]
+fn a_daemon_set_that_matches_no_node_says_which_label_is_missing() {
+    let check = |selector: &str, labels: &str, expected: Expect| {
+        let yaml = format!(
+            "
+kind: DaemonSet
+metadata: {{name: agent, namespace: shop, generation: 1}}
+spec: {{template: {{spec: {{{selector} containers: [{{name: main, image: 'agent:1'}}]}}}}}}
+status: {{observedGeneration: 1, desiredNumberScheduled: 0}}
+---
+kind: Node
+metadata: {{name: n1, labels: {labels}}}
+---
+kind: Node
+metadata: {{name: n2, labels: {{disk: hdd, zone: a}}}}"
+        );
+        super::check_verdict(&yaml, expected);
+    };
+    check(
+        "nodeSelector: {disk: ssd},",
+        "{disk: hdd}",
+        expect![[r#"
+        matches no node: its nodeSelector wants disk=ssd, which no node has
+        kubectl get nodes --show-labels"#]],
+    );
+    check(
+        "nodeSelector: {disk: ssd, zone: a},",
+        "{disk: ssd}",
+        expect![[r#"
+        matches no node: no node has all labels of its nodeSelector, disk=ssd,zone=a
+        kubectl get nodes --show-labels"#]],
+    );
+    check(
+        "",
+        "{disk: ssd}",
+        expect![[r#"
+        matches no node: its tolerations let it onto none of the 2
+        kubectl get nodes --show-labels"#]],
+    );
+}
+
+#[test]
+fn every_violation_of_pod_security_is_in_the_first_line() {
+    super::check_verdict(
+        "
+kind: Deployment
+metadata: {name: web, namespace: shop, uid: d, generation: 1, annotations: {deployment.kubernetes.io/revision: '1'}}
+spec: {replicas: 1, template: {spec: {containers: [{name: main, image: 'web:1'}]}}}
+status: {observedGeneration: 1, unavailableReplicas: 1}
+---
+kind: ReplicaSet
+metadata: {name: web-1, namespace: shop, uid: s, ownerReferences: [{kind: Deployment, name: web, uid: d, controller: true}], annotations: {deployment.kubernetes.io/revision: '1'}}
+spec: {replicas: 1, template: {spec: {containers: [{name: main, image: 'web:1'}]}}}
+status: {replicas: 0, conditions: [{type: ReplicaFailure, status: 'True', reason: FailedCreate, message: 'pods \"web-1\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \"main\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container \"main\" must set securityContext.capabilities.drop=[\"ALL\"]), runAsNonRoot != true (pod or container \"main\" must set securityContext.runAsNonRoot=true)'}]}",
+        expect![[r#"
+            is stuck: 0 of 1 pod updated, 0 available; replicaset/web-1 cannot create pods: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false, unrestricted capabilities, runAsNonRoot != true
+            kubectl get ns shop --show-labels"#]],
     );
 }

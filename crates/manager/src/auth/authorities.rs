@@ -11,11 +11,11 @@ use futures_util::StreamExt;
 use serde::Deserialize;
 use tracing::{info, warn};
 
-use super::certificate::{self, Roots};
-use super::request_header::{HeaderNames, RequestHeader};
 use crate::error::Error;
 use crate::files;
 use crate::options::AuthenticationOptions;
+use connections::certificate::{self, Roots};
+use connections::request_header::{HeaderNames, RequestHeader};
 
 /// The settings in force, kept up to date by [`Authorities::follow`].
 pub struct Authorities {

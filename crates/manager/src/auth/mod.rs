@@ -6,15 +6,13 @@
 
 mod authorities;
 mod cache;
-mod certificate;
 mod metrics;
-mod request_header;
 mod reviews;
 
-use std::collections::BTreeMap;
-
+pub use connections::User;
+use connections::{certificate, request_header};
 use http::HeaderMap;
-use rustls_pki_types::CertificateDer;
+use rustls_pki_types::{CertificateDer, UnixTime};
 use tokio::time::Instant;
 
 pub use authorities::{Authorities, AuthoritySource};
@@ -23,15 +21,6 @@ use metrics::AuthMetrics;
 use reviews::Reviews;
 
 use crate::options::{AuthenticationOptions, AuthorizationOptions};
-
-/// Who makes a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct User {
-    pub name: String,
-    pub uid: String,
-    pub groups: Vec<String>,
-    pub extra: BTreeMap<String, Vec<String>>,
-}
 
 /// Why a request was not let in.
 #[derive(Debug, thiserror::Error)]
@@ -169,14 +158,14 @@ impl Auth {
         let mut failures = Vec::new();
         if !peer.is_empty() {
             if let Some(proxy) = &settings.request_header {
-                match request_header::user(proxy, peer, headers, now) {
+                match request_header::user(proxy, peer, headers, as_tls(now)) {
                     Ok(Some(user)) => return Ok(authenticated(user)),
                     Ok(None) => {}
                     Err(failure) => failures.push(failure),
                 }
             }
             if let Some(roots) = &settings.client_ca {
-                match certificate::verify(roots, peer, now) {
+                match certificate::verify(roots, peer, as_tls(now)) {
                     Ok(()) => {
                         self.measure_expiration(&peer[0], now);
                         let user = certificate::user(&peer[0], self.certificate_uids);
@@ -235,7 +224,7 @@ impl Auth {
         let Some(access) = &self.access else {
             return Err(forbidden(String::new()));
         };
-        let key = user.cache_key(verb, path);
+        let key = cache_key(user, verb, path);
         if self.allowed.get(&key).is_some() {
             return Ok(());
         }
@@ -268,19 +257,23 @@ impl Auth {
     }
 }
 
-impl User {
-    /// Everything that an access review depends on.
-    fn cache_key(&self, verb: &str, path: &str) -> cache::CacheKey {
-        let mut parts = vec![verb, path, self.name.as_str(), self.uid.as_str()];
-        parts.extend(self.groups.iter().map(String::as_str));
-        for (key, values) in &self.extra {
-            // A part that no group can be, so that groups and extras cannot be confused.
-            parts.push("\u{0}");
-            parts.push(key);
-            parts.extend(values.iter().map(String::as_str));
-        }
-        cache::key(&parts)
+/// Everything that an access review depends on.
+fn cache_key(user: &User, verb: &str, path: &str) -> cache::CacheKey {
+    let mut parts = vec![verb, path, user.name.as_str(), user.uid.as_str()];
+    parts.extend(user.groups.iter().map(String::as_str));
+    for (key, values) in &user.extra {
+        // A part that no group can be, so that groups and extras cannot be confused.
+        parts.push("\u{0}");
+        parts.push(key);
+        parts.extend(values.iter().map(String::as_str));
     }
+    cache::key(&parts)
+}
+
+/// The time as TLS counts it.
+fn as_tls(now: api::MicroTime) -> UnixTime {
+    let micros = u64::try_from(now.unix_micros()).unwrap_or(0);
+    UnixTime::since_unix_epoch(std::time::Duration::from_micros(micros))
 }
 
 /// One sample of each family, so that a test can compare them with upstream's.

@@ -2,57 +2,44 @@
 
 use std::fmt::Write;
 
-use super::{Flag, Kind, table};
+use super::{Flag, Kind, Table};
 
-/// What the help says about this build, filled into the table's texts.
+/// What a program says beside its flags.
 #[derive(Clone, Debug, Default)]
-pub struct HelpFacts {
-    pub controllers: String,
-    pub disabled: String,
-    pub not_built: String,
-    pub gates: String,
-    pub emulation: String,
-    pub compatibility: String,
-    pub ciphers: String,
+pub struct Help<'a> {
+    pub program: &'a str,
+    pub introduction: &'a str,
+    /// What is filled into the table's texts: `{name}` and its text.
+    pub facts: Vec<(&'static str, String)>,
+    /// The last paragraph; "" for none.
+    pub closing: String,
 }
 
 /// The help text, wrapped to `width` columns.
-pub fn help(program: &str, facts: &HelpFacts, width: usize) -> String {
+pub fn help(table: &Table, about: &Help<'_>, width: usize) -> String {
     let mut text = String::new();
-    wrap(&mut text, INTRODUCTION, 0, width);
+    wrap(&mut text, about.introduction, 0, width);
     // Writing to a String cannot fail, here and below.
-    let _ = write!(text, "\nUsage:\n  {program} [flags]\n");
+    let _ = write!(text, "\nUsage:\n  {} [flags]\n", about.program);
     let mut section = "";
-    for flag in table().iter().filter(|flag| flag.deprecated.is_none()) {
+    for flag in table.iter().filter(|flag| flag.deprecated.is_none()) {
         if flag.section != section {
             section = flag.section;
             let _ = write!(text, "\n{} flags:\n\n", capitalized(section));
         }
-        describe(&mut text, flag, facts, width);
+        describe(&mut text, flag, &about.facts, width);
     }
-    if !facts.not_built.is_empty() {
+    if !about.closing.is_empty() {
         text.push('\n');
-        wrap(
-            &mut text,
-            &format!(
-                "Controllers that this build does not have yet: {}",
-                facts.not_built
-            ),
-            0,
-            width,
-        );
+        wrap(&mut text, &about.closing, 0, width);
     }
     text
 }
 
-const INTRODUCTION: &str = "Steersman's controller manager runs the control loops that turn the state of a Kubernetes \
-    cluster into the state its objects ask for. It takes the place of kube-controller-manager: same controllers, \
-    same flags, same lease.";
-
 /// Columns before the text of a flag: enough to tell it from the flag's name.
 const INDENT: usize = 16;
 
-fn describe(text: &mut String, flag: &Flag, facts: &HelpFacts, width: usize) {
+fn describe(text: &mut String, flag: &Flag, facts: &[(&str, String)], width: usize) {
     let shorthand = match flag.name {
         "help" => "-h, ",
         "v" => "-v, ",
@@ -80,19 +67,18 @@ fn describe(text: &mut String, flag: &Flag, facts: &HelpFacts, width: usize) {
         }
     }
     text.push('\n');
-    let filled = flag
-        .help
-        .replace("{controllers}", &facts.controllers)
-        .replace("{disabled}", &facts.disabled)
-        .replace("{gates}", &facts.gates)
-        .replace("{emulation}", &facts.emulation)
-        .replace("{compatibility}", &facts.compatibility)
-        .replace("{ciphers}", &facts.ciphers);
+    let mut filled = flag.help.to_owned();
+    for (name, fact) in facts {
+        filled = filled.replace(&format!("{{{name}}}"), fact);
+    }
     for paragraph in filled.split("\\n") {
         wrap(text, paragraph, INDENT, width);
     }
     if let Some(reason) = flag.no_effect {
         wrap(text, &format!("No effect here: {reason}"), INDENT, width);
+    }
+    if let Some(reason) = flag.refused {
+        wrap(text, &format!("Refused here: {reason}"), INDENT, width);
     }
 }
 
@@ -131,15 +117,24 @@ fn capitalized(section: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table;
     use super::*;
 
     #[test]
     fn shows_every_visible_flag_in_its_section() {
-        let facts = HelpFacts {
-            gates: "A=true|false (ALPHA - default=false)\nB".into(),
-            ..HelpFacts::default()
+        let filled = [
+            ("gates", "A=true|false (ALPHA - default=false)\nB"),
+            ("controllers", ""),
+            ("disabled", ""),
+            ("emulation", ""),
+            ("compatibility", ""),
+            ("ciphers", ""),
+        ];
+        let about = Help {
+            facts: filled.map(|(name, text)| (name, text.to_owned())).to_vec(),
+            ..Help::default()
         };
-        let text = help("kube-controller-manager", &facts, 100);
+        let text = help(table(), &about, 100);
         for flag in table() {
             let shown = text.contains(&format!("--{}\n", flag.name))
                 || text.contains(&format!("--{} ", flag.name));
@@ -155,7 +150,7 @@ mod tests {
 
     #[test]
     fn lines_fit() {
-        let text = help("kube-controller-manager", &HelpFacts::default(), 80);
+        let text = help(table(), &Help::default(), 80);
         let too_long = |line: &&str| {
             line.len() > 80 && line.starts_with("        ") && line.trim().contains(' ')
         };

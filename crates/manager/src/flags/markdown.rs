@@ -2,14 +2,19 @@
 
 use std::fmt::Write;
 
-use super::table;
+use super::{Table, table};
 
 /// `docs/flags.md`.
 pub fn markdown() -> String {
-    let mut page = String::from(INTRODUCTION);
+    page(INTRODUCTION, table())
+}
+
+/// A page on the flags of a table.
+pub fn page(introduction: &str, table: &Table) -> String {
+    let mut page = String::from(introduction);
     let mut section = "";
     // Writing to a String cannot fail, here and below.
-    for flag in table() {
+    for flag in table {
         if flag.section != section {
             section = flag.section;
             let _ = write!(
@@ -33,6 +38,9 @@ pub fn markdown() -> String {
             .replace('|', "\\|");
         if let Some(reason) = flag.no_effect {
             let _ = write!(text, " *No effect here: {reason}*");
+        }
+        if let Some(reason) = flag.refused {
+            let _ = write!(text, " *Refused here: {reason}*");
         }
         if let Some(reason) = flag.deprecated {
             let _ = write!(text, " *Deprecated: {reason}.*");

@@ -1,4 +1,4 @@
-//! The command line of kube-controller-manager, as data.
+//! Command lines of Kubernetes components, as data: kube-controller-manager's here, others bring a table of their own.
 //!
 //! `table.txt` is the one list of flags. Parsing, `--help`, `/flagz`, `/configz` and the documentation all come
 //! from it, so a flag cannot exist in one and be missing in another. The rules of the command line itself
@@ -12,12 +12,12 @@ mod value;
 
 use std::sync::LazyLock;
 
-pub use help::{HelpFacts, help};
-pub use markdown::markdown;
-pub use parse::{ParseError, Parsed, parse};
+pub use help::{Help, help};
+pub use markdown::{markdown, page};
+pub use parse::{ParseError, Parsed};
 pub use value::{
-    Kind, NamedCertKey, Value, parse_feature_gates, parse_named_cert_key, parse_quantity,
-    parse_vmodule,
+    Kind, NamedCertKey, Value, parse_feature_gates, parse_named_cert_key, parse_port_range,
+    parse_quantity, parse_vmodule,
 };
 
 /// One flag.
@@ -33,18 +33,52 @@ pub struct Flag {
     pub deprecated: Option<&'static str>,
     /// Why the flag has no effect here, although it is accepted.
     pub no_effect: Option<&'static str>,
+    /// Why no other value than the default is accepted: going on without it would mislead.
+    pub refused: Option<&'static str>,
 }
 
-/// All flags, in the order of the help.
-pub fn table() -> &'static [Flag] {
-    static TABLE: LazyLock<Vec<Flag>> = LazyLock::new(|| read_table(include_str!("table.txt")));
+/// The flags of one program, in the order of its help.
+#[derive(Debug)]
+pub struct Table(Vec<Flag>);
+
+/// kube-controller-manager's flags.
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| Table::read(include_str!("table.txt")));
     &TABLE
 }
 
-/// The index of the flag with this name, where `_` and `-` are the same.
-pub(crate) fn position(name: &str) -> Option<usize> {
-    let name = name.replace('_', "-");
-    table().iter().position(|flag| flag.name == name)
+impl Table {
+    /// Reads a table. A broken one is a mistake of this program, which its tests find.
+    pub fn read(text: &'static str) -> Table {
+        Table(read_table(text))
+    }
+
+    pub fn iter(&self) -> std::slice::Iter<'_, Flag> {
+        self.0.iter()
+    }
+
+    /// Reads the arguments that follow the program's (or subcommand's) name.
+    pub fn parse<I: IntoIterator<Item = S>, S: Into<String>>(
+        &'static self,
+        arguments: I,
+    ) -> Result<Parsed, ParseError> {
+        parse::parse(self, arguments)
+    }
+
+    /// The index of the flag with this name, where `_` and `-` are the same.
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        let name = name.replace('_', "-");
+        self.0.iter().position(|flag| flag.name == name)
+    }
+}
+
+impl<'a> IntoIterator for &'a Table {
+    type Item = &'a Flag;
+    type IntoIter = std::slice::Iter<'a, Flag>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
 }
 
 fn read_table(text: &'static str) -> Vec<Flag> {
@@ -69,6 +103,7 @@ fn read_table(text: &'static str) -> Vec<Flag> {
         };
         let (name, kind, default, text) = (column(), column(), column(), column());
         let (text, deprecated) = split_note(text, " !deprecated ");
+        let (text, refused) = split_note(text, " !refused ");
         let (help, no_effect) = split_note(text, " ~");
         let kind = Kind::read(kind).expect("each line of the flag table names a known type");
         flags.push(Flag {
@@ -79,6 +114,7 @@ fn read_table(text: &'static str) -> Vec<Flag> {
             help,
             deprecated,
             no_effect,
+            refused,
         });
     }
     flags
@@ -120,15 +156,15 @@ mod tests {
         let mut names: Vec<_> = table().iter().map(|flag| flag.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), table().len());
+        assert_eq!(names.len(), table().iter().count());
     }
 
     #[test]
     fn underscores_are_hyphens() {
         assert_eq!(
-            position("concurrent_rc_syncs"),
-            position("concurrent-rc-syncs")
+            table().position("concurrent_rc_syncs"),
+            table().position("concurrent-rc-syncs")
         );
-        assert!(position("concurrent_rc_syncs").is_some());
+        assert!(table().position("concurrent_rc_syncs").is_some());
     }
 }

@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use super::{Flag, Kind, Value, position, table};
+use super::{Flag, Kind, Table, Value};
 use api::GoDuration;
 
-/// Reads the arguments that follow the program's (or subcommand's) name.
-pub fn parse<I: IntoIterator<Item = S>, S: Into<String>>(
+pub(super) fn parse<I: IntoIterator<Item = S>, S: Into<String>>(
+    table: &'static Table,
     arguments: I,
 ) -> Result<Parsed, ParseError> {
-    let mut parsed = Parsed::defaults();
+    let mut parsed = Parsed::defaults(table);
     let mut arguments = arguments.into_iter().map(Into::into);
     while let Some(argument) = arguments.next() {
         match argument.as_bytes() {
@@ -31,8 +31,8 @@ pub fn parse<I: IntoIterator<Item = S>, S: Into<String>>(
 /// What is wrong with a command line. Each sentence names the flag.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum ParseError {
-    #[error("unknown flag: --{name}{}", suggest(.name))]
-    Unknown { name: String },
+    #[error("unknown flag: --{name}{suggestion}")]
+    Unknown { name: String, suggestion: String },
     #[error("unknown shorthand flag: {letter:?} in {argument}; long flags take two hyphens")]
     UnknownShorthand { letter: char, argument: String },
     #[error("bad flag syntax: {0}; write --flag=value")]
@@ -54,20 +54,23 @@ pub enum ParseError {
 /// All flags with their values; the defaults where none was given.
 #[derive(Clone, Debug)]
 pub struct Parsed {
+    table: &'static Table,
     values: Vec<Value>,
     given: Vec<bool>,
 }
 
 impl Parsed {
-    fn defaults() -> Parsed {
+    fn defaults(table: &'static Table) -> Parsed {
         let default = |flag: &Flag| {
             flag.kind
                 .default_value(flag.default)
                 .expect("defaults of the flag table parse")
         };
+        let values: Vec<Value> = table.iter().map(default).collect();
         Parsed {
-            values: table().iter().map(default).collect(),
-            given: vec![false; table().len()],
+            table,
+            given: vec![false; values.len()],
+            values,
         }
     }
 
@@ -84,8 +87,10 @@ impl Parsed {
         if name.is_empty() || name.starts_with('-') {
             return Err(ParseError::Syntax(argument.to_owned()));
         }
-        let index = position(name).ok_or_else(|| ParseError::Unknown {
+        let found = self.table.position(name);
+        let index = found.ok_or_else(|| ParseError::Unknown {
             name: name.to_owned(),
+            suggestion: suggest(self.table, name),
         })?;
         self.set(index, value, rest)
     }
@@ -102,7 +107,7 @@ impl Parsed {
         let after = &argument[1 + letter.len_utf8()..];
         match letter {
             'h' => {
-                let index = position("help").expect("--help is in the flag table");
+                let index = self.known("help");
                 self.set(index, Some("true".into()), rest)?;
                 if after.is_empty() {
                     Ok(())
@@ -111,7 +116,7 @@ impl Parsed {
                 }
             }
             'v' => {
-                let index = position("v").expect("--v is in the flag table");
+                let index = self.known("v");
                 let value = (!after.is_empty())
                     .then(|| after.strip_prefix('=').unwrap_or(after).to_owned());
                 self.set(index, value, rest)
@@ -129,7 +134,7 @@ impl Parsed {
         value: Option<String>,
         rest: &mut impl Iterator<Item = String>,
     ) -> Result<(), ParseError> {
-        let flag = &table()[index];
+        let flag = &self.table.0[index];
         let text = match (value, flag.kind.implied()) {
             (Some(value), _) => value,
             (None, Some(implied)) => implied.to_owned(),
@@ -157,16 +162,12 @@ impl Parsed {
 
     /// Every flag with its value, in the order of the table.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Flag, &Value)> {
-        table().iter().zip(&self.values)
+        self.table.iter().zip(&self.values)
     }
 
     /// What to tell the operator once about flags that do nothing here or will go away.
     pub fn warnings(&self) -> Vec<String> {
-        let given = table()
-            .iter()
-            .zip(&self.given)
-            .filter(|(_, given)| **given)
-            .map(|(flag, _)| flag);
+        let given = self.given();
         let warning = |flag: &Flag| match (flag.deprecated, flag.no_effect) {
             (Some(reason), _) => Some(format!(
                 "Flag --{} has been deprecated: {reason}",
@@ -182,8 +183,28 @@ impl Parsed {
         given.filter_map(warning).collect()
     }
 
+    /// Flags that were given a value which this program cannot honour.
+    pub fn refusals(&self) -> Vec<ParseError> {
+        let refused = |flag: &'static Flag| {
+            let value = self.value(flag.name);
+            let reason = flag.refused?;
+            let is_default = flag.kind.default_value(flag.default).as_ref() == Ok(value);
+            (!is_default).then(|| ParseError::Invalid {
+                flag: flag.name,
+                value: value.to_string(),
+                reason: reason.trim_end_matches('.').to_owned(),
+            })
+        };
+        self.given().filter_map(refused).collect()
+    }
+
+    fn given(&self) -> impl Iterator<Item = &'static Flag> {
+        let flags = self.table.iter().zip(&self.given);
+        flags.filter(|(_, given)| **given).map(|(flag, _)| flag)
+    }
+
     pub fn is_given(&self, name: &str) -> bool {
-        self.given[known(name)]
+        self.given[self.known(name)]
     }
 
     pub fn bool(&self, name: &str) -> bool {
@@ -243,13 +264,23 @@ impl Parsed {
         }
     }
 
-    fn value(&self, name: &str) -> &Value {
-        &self.values[known(name)]
+    /// An address that may be left out.
+    pub fn optional_ip(&self, name: &str) -> Option<IpAddr> {
+        match self.value(name) {
+            Value::Ip(address) => Some(*address),
+            Value::Text(text) if text.is_empty() => None,
+            _ => wrong_type(name),
+        }
     }
-}
 
-fn known(name: &str) -> usize {
-    position(name).unwrap_or_else(|| panic!("--{name} is not in the flag table"))
+    fn value(&self, name: &str) -> &Value {
+        &self.values[self.known(name)]
+    }
+
+    fn known(&self, name: &str) -> usize {
+        let found = self.table.position(name);
+        found.unwrap_or_else(|| panic!("--{name} is not in the flag table"))
+    }
 }
 
 /// A mistake in this program, not in its input: a test reads every flag of the options.
@@ -258,9 +289,9 @@ fn wrong_type(name: &str) -> ! {
 }
 
 /// `; did you mean --x?` if a flag is within a few typing mistakes.
-fn suggest(name: &str) -> String {
+fn suggest(table: &Table, name: &str) -> String {
     const MOST_MISTAKES: usize = 3;
-    let visible = table().iter().filter(|flag| flag.deprecated.is_none());
+    let visible = table.iter().filter(|flag| flag.deprecated.is_none());
     let nearest = visible
         .map(|flag| (distance(name, flag.name), flag.name))
         .min();
@@ -289,15 +320,19 @@ fn distance(a: &str, b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table;
     use super::*;
 
     fn ok(arguments: &[&str]) -> Parsed {
-        parse(arguments.iter().copied()).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
+        table()
+            .parse(arguments.iter().copied())
+            .unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
     }
 
     fn check_error(arguments: &[&str], expected: &str) {
         assert_eq!(
-            parse(arguments.iter().copied())
+            table()
+                .parse(arguments.iter().copied())
                 .expect_err("must be refused")
                 .to_string(),
             expected
@@ -399,9 +434,12 @@ mod tests {
             &["-kubeconfig=x"],
             "unknown shorthand flag: 'k' in -kubeconfig=x; long flags take two hyphens",
         );
-        assert!(matches!(parse(["run"]), Err(ParseError::Positional(_))));
         assert!(matches!(
-            parse(["--", "run"]),
+            table().parse(["run"]),
+            Err(ParseError::Positional(_))
+        ));
+        assert!(matches!(
+            table().parse(["--", "run"]),
             Err(ParseError::Positional(_))
         ));
     }
@@ -410,12 +448,13 @@ mod tests {
     fn every_flag_with_a_wrong_value_is_refused_by_name() {
         for flag in table() {
             let wrong = match flag.kind {
-                Kind::Text => continue,
+                Kind::Text | Kind::Array | Kind::Settings => continue,
                 Kind::List => "\"",
                 Kind::Pairs | Kind::FeatureGates | Kind::NamedCertKey | Kind::VModule => "x",
                 _ => "?",
             };
-            let error = parse([format!("--{}={wrong}", flag.name)])
+            let error = table()
+                .parse([format!("--{}={wrong}", flag.name)])
                 .expect_err(flag.name)
                 .to_string();
             assert!(error.contains(&format!("--{}", flag.name)), "{error}");

@@ -21,8 +21,14 @@ pub enum Kind {
     },
     Text,
     List,
+    /// A list whose items are given one by one: a comma is part of an item.
+    Array,
     IntList,
     Ip,
+    /// `key=value` or `key` items.
+    Settings,
+    /// `first-last`, or `first+more`.
+    PortRange,
     /// `key=value` pairs.
     Pairs,
     FeatureGates,
@@ -69,9 +75,14 @@ impl Kind {
         };
         Some(match name {
             "bool" => Kind::Bool,
-            "int" => Kind::Int {
+            "int" | "int64" => Kind::Int {
                 name,
                 min: i64::MIN,
+                max: i64::MAX,
+            },
+            "uint" => Kind::Int {
+                name,
+                min: 0,
                 max: i64::MAX,
             },
             "int32" => Kind::Int {
@@ -79,7 +90,7 @@ impl Kind {
                 min: bound(bounds.0, i64::from(i32::MIN))?,
                 max: bound(bounds.1, i64::from(i32::MAX))?,
             },
-            "float" | "float32" => Kind::Float { name },
+            "float" | "float32" | "float64" => Kind::Float { name },
             "duration" if bounds.0.is_empty() => Kind::Duration {
                 min: GoDuration::from_nanos(i64::MIN),
             },
@@ -88,6 +99,9 @@ impl Kind {
             },
             "string" => Kind::Text,
             "strings" => Kind::List,
+            "stringArray" => Kind::Array,
+            "mapStringString" => Kind::Settings,
+            "portRange" => Kind::PortRange,
             "int32Slice" => Kind::IntList,
             "ip" => Kind::Ip,
             "stringToString" => Kind::Pairs,
@@ -109,6 +123,9 @@ impl Kind {
             Kind::Duration { .. } => "duration",
             Kind::Text => "string",
             Kind::List => "strings",
+            Kind::Array => "stringArray",
+            Kind::Settings => "mapStringString",
+            Kind::PortRange => "portRange",
             Kind::IntList => "int32Slice",
             Kind::Ip => "ip",
             Kind::Pairs => "stringToString",
@@ -130,7 +147,13 @@ impl Kind {
     pub(super) fn accumulates(self) -> bool {
         matches!(
             self,
-            Kind::List | Kind::IntList | Kind::Pairs | Kind::FeatureGates | Kind::NamedCertKey
+            Kind::List
+                | Kind::Array
+                | Kind::Settings
+                | Kind::IntList
+                | Kind::Pairs
+                | Kind::FeatureGates
+                | Kind::NamedCertKey
         )
     }
 
@@ -139,6 +162,8 @@ impl Kind {
             _ if self.accumulates() && (text.is_empty() || text == "[]") => {
                 Ok(Value::List(Vec::new()))
             }
+            // An address that may be left out.
+            Kind::Ip if text.is_empty() => Ok(Value::Text(String::new())),
             _ => self.parse(text),
         }
     }
@@ -159,6 +184,13 @@ impl Kind {
             }
             Kind::Text => Ok(Value::Text(text.to_owned())),
             Kind::List => split_csv(text).map(Value::List),
+            Kind::Array => Ok(Value::List(vec![text.to_owned()])),
+            Kind::Settings => {
+                let items = text.split(',').map(str::trim);
+                let items = items.filter(|item| !item.is_empty());
+                Ok(Value::List(items.map(str::to_owned).collect()))
+            }
+            Kind::PortRange => parse_port_range(text).map(|_| Value::Text(text.to_owned())),
             Kind::IntList => {
                 let items: Vec<String> =
                     text.split(',').map(|item| item.trim().to_owned()).collect();
@@ -337,6 +369,24 @@ pub fn parse_named_cert_key(text: &str) -> Result<NamedCertKey, String> {
             "expected comma separated certificate and key file paths, optionally with :name,name"
                 .into(),
         ),
+    }
+}
+
+/// `30000-32767`, or `30000+2767`, or one port: the first and the last one.
+pub fn parse_port_range(text: &str) -> Result<(u16, u16), String> {
+    const WRONG: &str = "must be a range of ports such as 30000-32767";
+    let port = |text: &str| text.trim().parse::<u16>().map_err(|_| WRONG.to_owned());
+    let (first, last) = match (text.split_once('-'), text.split_once('+')) {
+        (Some((first, last)), _) => (port(first)?, port(last)?),
+        (None, Some((first, more))) => {
+            let first = port(first)?;
+            (first, first.checked_add(port(more)?).ok_or(WRONG)?)
+        }
+        (None, None) => (port(text)?, port(text)?),
+    };
+    match first <= last {
+        true => Ok((first, last)),
+        false => Err(WRONG.to_owned()),
     }
 }
 

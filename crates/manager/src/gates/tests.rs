@@ -103,6 +103,110 @@ fn all_mistakes_are_told_at_once() {
     );
 }
 
+/// Gates that the manager itself asks for by name.
+const OF_THE_MANAGER: [&str; 9] = [
+    "AllowParsingUserUIDFromCertAuth",
+    "ComponentFlagz",
+    "ComponentStatusz",
+    "ContextualLogging",
+    "CoordinatedLeaderElection",
+    "LoggingAlphaOptions",
+    "LoggingBetaOptions",
+    "RemoteRequestHeaderUID",
+    "ControllerManagerReleaseLeaderElectionLockOnExit",
+];
+
+/// Gates that upstream's manager reads and ours does not, and why. Each is in docs/differences.md.
+const NOT_READ: [(&str, &str); 6] = [
+    ("ClientsAllowCBOR", "the client speaks JSON"),
+    ("ClientsPreferCBOR", "the client speaks JSON"),
+    (
+        "WatchListClient",
+        "informers stream their lists where the server can",
+    ),
+    (
+        "InPlacePodVerticalScaling",
+        "quotas count what a resize has got as far as",
+    ),
+    ("WorkloadWithJob", "not built"),
+    ("DRADeviceTaintRules", "its controller is not built"),
+];
+
+// Issue 21, point 18.
+#[test]
+fn every_gate_that_an_emulated_version_leaves_open_is_read_by_whom_it_concerns() {
+    let elsewhere: Vec<&str> = include_str!("elsewhere.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .flat_map(str::split_whitespace)
+        .collect();
+    let mut versions = vec![Version::BINARY];
+    while let Some(&last) = versions.last().filter(|last| **last > Version::FLOOR) {
+        versions.push(Version::new(last.major, last.minor - 1));
+    }
+    let all: Vec<FeatureGates> = versions
+        .iter()
+        .map(|version| gates(&version.to_string(), "").unwrap())
+        .collect();
+    let mut wrong = Vec::new();
+    for gate in table() {
+        let is_open = |gates: &FeatureGates| gates.state(gate).is_some_and(|state| !state.locked);
+        let name = gate.name;
+        let is_asked_for = |descriptor: &&controllers::Descriptor| descriptor.gates.contains(&name);
+        let homes = [
+            api::Gate::ALL.iter().any(|read| read.name() == name)
+                || OF_THE_MANAGER.contains(&name)
+                || controllers::ALL.iter().any(|it| is_asked_for(&it)),
+            elsewhere.contains(&name),
+            NOT_READ.iter().any(|(not_read, _)| *not_read == name),
+        ];
+        let count = homes.iter().filter(|is_home| **is_home).count();
+        let is_open = all.iter().any(is_open);
+        if is_open && count != 1 || !is_open && (homes[1] || homes[2]) {
+            wrong.push((name, is_open, homes));
+        }
+    }
+    assert_eq!(wrong, [], "gate, open, [read here, elsewhere, not read]");
+}
+
+/// A gate in the list of those that controllers read is named by some controller's code, not just by a test's.
+#[test]
+fn gates_of_controllers_are_read_by_controllers() {
+    let mut code = String::new();
+    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folders = [
+        "controllers/src",
+        "manager/src",
+        "api/src/kinds",
+        "api/src/quota",
+    ];
+    let mut open: Vec<_> = folders.iter().map(|folder| crates.join(folder)).collect();
+    while let Some(path) = open.pop() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("tests") {
+            continue;
+        }
+        if path.is_dir() {
+            open.extend(
+                std::fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+        } else if name.ends_with(".rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            code.push_str(
+                text.split("#[cfg(test)]\nmod tests {")
+                    .next()
+                    .unwrap_or_default(),
+            );
+        }
+    }
+    for gate in api::Gate::ALL {
+        let read = format!("Gate::{}", gate.name());
+        assert!(code.contains(&read), "nobody reads {}", gate.name());
+    }
+}
+
 #[test]
 fn settled_features_are_warned_about() {
     let gates = gates("1.36", "JobManagedBy=true,HPAScaleToZero=true").unwrap();

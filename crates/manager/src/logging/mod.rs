@@ -18,7 +18,7 @@ pub use layer::KlogLayer;
 pub use verbosity::Verbosity;
 pub use writer::{Sink, Writer};
 
-use crate::options::LoggingOptions;
+pub use crate::options::LoggingOptions;
 
 /// What the rest of the process holds of the log: the dial and the buffer.
 #[derive(Clone)]

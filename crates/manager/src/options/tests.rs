@@ -14,7 +14,7 @@ fn check_error(arguments: &[&str], expected: &str) {
 
 #[test]
 fn configz_is_upstreams() {
-    let flags = flags::parse([
+    let flags = flags::table().parse([
         "--kubeconfig=kcm.kubeconfig",
         "--use-service-account-credentials",
         "--cluster-cidr=10.244.0.0/16",

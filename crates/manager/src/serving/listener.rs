@@ -12,7 +12,7 @@ use crate::options::ServingOptions;
 const BACKLOG: u32 = 128;
 
 /// Listens on the address. Must be called inside a runtime.
-pub(super) fn bind(options: &ServingOptions, address: SocketAddr) -> Result<TcpListener, Error> {
+pub fn bind(options: &ServingOptions, address: SocketAddr) -> Result<TcpListener, Error> {
     let failed = |source| Error::Listen { address, source };
     // UPSTREAM: 0.0.0.0 means every address of both families where the system has both.
     if address.ip() == IpAddr::from([0, 0, 0, 0]) {

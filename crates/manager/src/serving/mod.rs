@@ -6,12 +6,11 @@
 
 mod controllers;
 mod health;
-mod listener;
+pub mod listener;
 mod pages;
-mod peer;
 mod profile;
 mod router;
-mod tls;
+pub mod tls;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

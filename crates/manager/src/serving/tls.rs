@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use connections::AnyClientCertificate;
 use rcgen::{CertificateParams, KeyPair, SanType};
 use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig};
@@ -14,14 +15,13 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tracing::{error, info, warn};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use super::peer::AnyClientCertificate;
 use crate::error::Error;
 use crate::options::ServingOptions;
 use crate::{files, tls_names};
 
 /// All serving certificates.
 #[derive(Debug)]
-pub(super) struct Certificates {
+pub struct Certificates {
     default: Slot,
     /// --tls-sni-cert-key, in order.
     named: Vec<Slot>,
@@ -50,11 +50,8 @@ type Fingerprint = Vec<Option<(u64, SystemTime)>>;
 /// Certificate files are looked at this often.
 const RELOAD_PERIOD: Duration = Duration::from_secs(10);
 
-/// The name of the pair in --cert-dir.
-const PAIR_NAME: &str = "kube-controller-manager";
-
 /// The TLS settings for the secure port, and the certificates behind them to keep up to date.
-pub(super) fn configure(
+pub fn configure(
     options: &ServingOptions,
     clock: &api::Clock,
 ) -> Result<(Arc<ServerConfig>, Arc<Certificates>), Error> {
@@ -91,8 +88,8 @@ impl Certificates {
             (Some(pair), _) => Slot::from_files("tls-cert-file", pair.clone(), Vec::new(), clock)?,
             (None, Some(directory)) => {
                 let pair = (
-                    directory.join(format!("{PAIR_NAME}.crt")),
-                    directory.join(format!("{PAIR_NAME}.key")),
+                    directory.join(format!("{}.crt", options.pair_name)),
+                    directory.join(format!("{}.key", options.pair_name)),
                 );
                 if !(pair.0.exists() && pair.1.exists()) {
                     write_self_signed(options, clock, &pair)?;
@@ -117,7 +114,7 @@ impl Certificates {
     }
 
     /// Reads changed files again, for ever. A pair that does not work leaves the old one in place.
-    pub(super) async fn follow(&self, clock: &api::Clock) {
+    pub async fn follow(&self, clock: &api::Clock) {
         loop {
             tokio::time::sleep(RELOAD_PERIOD).await;
             for slot in self.named.iter().chain([&self.default]) {

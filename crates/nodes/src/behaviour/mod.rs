@@ -6,15 +6,17 @@
 
 mod command;
 mod duration;
+mod probe;
 
 use std::time::Duration;
 
 use api::{Quantity, Time};
 
-use crate::pod::{Container, Pod, RestartPolicy};
+use crate::pod::{Container, Pod, Probe, RestartPolicy};
 use crate::stages::Stages;
 
 pub use duration::parse_duration;
+pub use probe::{Answer, ProbeKind, failure};
 
 pub const PREFIX: &str = "steersman.dev/";
 
@@ -34,6 +36,9 @@ pub(crate) const NOW: &str = "now";
 /// How long containers of pods run that are meant to end, unless they say otherwise.
 // Long enough to be seen by `kubectl get -w`, short enough to wait for.
 const SHORT_RUN: Duration = Duration::from_secs(1);
+
+/// The user that images without root run as: 65532 is what distroless images have.
+const NOBODY: i64 = 65532;
 
 /// Everything that can be asked of one pod.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,6 +64,14 @@ pub struct Behaviour {
     /// What each container is said to use, for whoever scales by it.
     pub cpu_use: Option<Quantity>,
     pub memory_use: Option<Quantity>,
+    /// How probes are answered, where it is not left to the probe itself.
+    pub startup_probe: Option<Answer>,
+    pub liveness_probe: Option<Answer>,
+    pub readiness_probe: Option<Answer>,
+    /// What containers print, and how long after their start, besides what their commands do.
+    pub log: Vec<(Duration, String)>,
+    /// Whom images run as, unless the pod says.
+    pub image_user: Option<i64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +113,7 @@ impl Behaviour {
         let duration = || parse_duration(value).ok_or(DURATION);
         let truth = || value.parse::<bool>().map_err(|_| TRUTH);
         let amount = || Quantity::parse(value).map_err(|_| AMOUNT);
+        let answer = || Answer::parse(value).ok_or(Answer::EXPECTED);
         match name {
             "start-delay" => self.start_delay = duration()?,
             "ready-delay" => self.ready_delay = duration()?,
@@ -135,6 +149,14 @@ impl Behaviour {
             "delete-after" => self.delete_after = Some(duration()?),
             "cpu-use" => self.cpu_use = Some(amount()?),
             "memory-use" => self.memory_use = Some(amount()?),
+            "startup-probe" => self.startup_probe = Some(answer()?),
+            "liveness-probe" => self.liveness_probe = Some(answer()?),
+            "readiness-probe" => self.readiness_probe = Some(answer()?),
+            "log" => self.log.push((Duration::ZERO, value.to_owned())),
+            "image-user" => {
+                let user = value.parse().ok().filter(|user| *user >= 0);
+                self.image_user = Some(user.ok_or("a user id such as 1000")?);
+            }
             // Others may annotate under our prefix too: the kubelet has no say in it.
             _ => {}
         }
@@ -150,6 +172,43 @@ impl Behaviour {
     pub fn fails_to_pull(&self, container: &Container) -> bool {
         (self.image_pull_failure && self.concerns(container))
             || container.image.ends_with(":missing")
+    }
+
+    /// How the container answers this probe.
+    pub fn answer(&self, container: &Container, kind: ProbeKind, probe: &Probe) -> Answer {
+        let asked = match kind {
+            ProbeKind::Startup => self.startup_probe,
+            ProbeKind::Liveness => self.liveness_probe,
+            ProbeKind::Readiness if self.never_ready => Some(Answer::FAILS),
+            ProbeKind::Readiness => self.readiness_probe,
+        };
+        asked
+            .filter(|_| self.concerns(container))
+            .unwrap_or_else(|| Answer::of_probe(probe))
+    }
+
+    /// What a container prints besides what its command does.
+    pub fn log_of(&self, container: &str) -> Vec<(Duration, String)> {
+        let concerns = self
+            .container
+            .as_deref()
+            .is_none_or(|name| name == container);
+        match concerns {
+            true => self.log.clone(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Whom the image runs as. Most run as root; those that do not often say so by their name.
+    pub fn image_user(&self, container: &Container) -> i64 {
+        let says_otherwise = ["nonroot", "non-root", "unprivileged", "rootless"]
+            .iter()
+            .any(|word| container.image.contains(word));
+        match self.image_user.filter(|_| self.concerns(container)) {
+            Some(user) => user,
+            None if says_otherwise => NOBODY,
+            None => 0,
+        }
     }
 
     /// When the present run of a main container or sidecar ends; never, for most.

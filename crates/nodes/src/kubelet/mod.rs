@@ -8,8 +8,10 @@
 //! A kubelet keeps no state of its own that matters: after a restart everything follows from the objects.
 
 mod addresses;
+mod admission;
 mod lifecycle;
 pub(crate) mod node;
+mod sources;
 pub(crate) mod volumes;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -17,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Clock, Istr, Key, Resource};
+use api::{Clock, Istr, Key, MicroTime, Resource};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Patch};
 use runtime::controller::Controller;
@@ -28,12 +30,14 @@ use runtime::{
 };
 
 use crate::behaviour::{Behaviour, NODE_GONE, NODE_SILENT, NOW, POD_CRASH_AT};
+use crate::config::Config;
 use crate::node::Node;
 use crate::pod::{ContainerState, Pod};
 use crate::stages::Stages;
 use crate::storage::PersistentVolumeClaim;
 use addresses::Addresses;
-use lifecycle::{Advance, Facts, PodEvent};
+use lifecycle::{Advance, Facts, PodEvent, Rejection};
+use sources::Sources;
 use volumes::Volumes;
 
 /// Plays the kubelets of all nodes.
@@ -47,6 +51,8 @@ pub(crate) struct Kubelets {
     nodes: Arc<Store<Node>>,
     /// None where nobody makes volumes: then none is waited for.
     volumes: Option<Arc<Volumes>>,
+    /// None where ConfigMaps and Secrets are taken to be there.
+    sources: Option<Sources>,
     queue: Arc<Queue>,
     written: Written,
     local: Mutex<Local>,
@@ -59,6 +65,8 @@ struct Local {
     images: BTreeMap<Istr, BTreeSet<Istr>>,
     /// Pods whose annotations have been complained about, by key, with the complaint.
     complaints: BTreeMap<Key, Vec<String>>,
+    /// When pods with something to tell each time that it happens were looked at.
+    looks: BTreeMap<Key, MicroTime>,
 }
 
 /// Pods by the node they are bound to.
@@ -96,21 +104,27 @@ impl Kubelets {
         client: Client,
         clock: Clock,
         recorders: Vec<Recorder>,
-        stages: Stages,
+        config: &Config,
         volumes: Option<Arc<Volumes>>,
         informers: &Informers,
     ) -> Controller {
         let (pods, nodes) = (informers.of::<Pod>(), informers.of::<Node>());
         pods.add_index(&BY_NODE);
         let queue = Arc::new(Queue::new(RETRY));
+        let sources = config
+            .waits_for_sources
+            .then(|| Sources::new(informers, &queue));
+        let mut waits_for = vec![pods.synced(), nodes.synced()];
+        waits_for.extend(sources.iter().flat_map(Sources::synced));
         let kubelets = Arc::new(Kubelets {
             client,
             clock,
             recorders,
-            stages,
+            stages: config.stages.clone(),
             pods: pods.store().clone(),
             nodes: nodes.store().clone(),
             volumes: volumes.clone(),
+            sources,
             queue: queue.clone(),
             written: Written::default(),
             local: Mutex::default(),
@@ -119,7 +133,6 @@ impl Kubelets {
         pods.on_change(move |change| told.pod_changed(&change));
         let told = kubelets.clone();
         nodes.on_change(move |change| told.node_changed(&change));
-        let mut waits_for = vec![pods.synced(), nodes.synced()];
         if let Some(volumes) = volumes {
             let (claims, woken) = (informers.of::<PersistentVolumeClaim>(), queue.clone());
             waits_for.push(claims.synced());
@@ -147,6 +160,7 @@ impl Kubelets {
             let mut local = self.lock();
             local.addresses.release(&key);
             local.complaints.remove(&key);
+            local.looks.remove(&key);
             return;
         }
         if let Some(node) = self.nodes.find("", &pod.node_name) {
@@ -210,24 +224,46 @@ impl Kubelets {
         self.complain(&pod, problems);
         let pod_ip = self.pod_ip(key, &pod, &node);
         let volumes = self.volumes.as_ref();
+        let sources = self.sources.as_ref();
+        let now = self.clock.now();
+        let mount_errors = sources.map(|sources| sources.mount_errors(&pod));
+        let last_look = self.lock().looks.get(key).copied();
         let advance = lifecycle::advance(
             &pod,
             &Facts {
-                now: self.clock.now(),
+                now,
                 behaviour: &behaviour,
                 pod_ip: &pod_ip,
                 is_busy: self.queue.len() > BUSY,
                 has_volumes: volumes.is_none_or(|volumes| volumes.are_there(&pod, &node)),
                 has_image: &|image| self.has_image(&pod.node_name, image),
+                mount_errors: &mount_errors.unwrap_or_default(),
+                config_error: &|container| sources?.config_error(&pod, container),
+                rejection: self.rejection(&pod, &node),
+                last_look,
             },
         );
-        let wake_at = advance.wake_at;
+        let (wake_at, is_remembered) = (advance.wake_at, advance.is_remembered);
         self.apply(key, &pod, &node, advance).await?;
+        match is_remembered {
+            true => drop(self.lock().looks.insert(key.clone(), now)),
+            false if last_look.is_some() => drop(self.lock().looks.remove(key)),
+            false => {}
+        }
         let now = self.clock.now();
         Ok(match wake_at {
             Some(at) => Next::After(at.since(now).max(Duration::from_millis(1))),
             None => Next::AwaitChange,
         })
+    }
+
+    /// Asked once, before anything of the pod runs.
+    fn rejection(&self, pod: &Pod, node: &Node) -> Option<Rejection> {
+        if pod.status.start_time.is_some() {
+            return None;
+        }
+        let value = IndexValue::Text(pod.node_name.clone());
+        admission::reject(pod, node, &self.pods.by(&BY_NODE, &value))
     }
 
     /// Puts the time in the place of `now`: only the kubelet's own clock will do for it.

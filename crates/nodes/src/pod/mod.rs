@@ -4,7 +4,9 @@
 //! there may be 50,000 of them: so everything that comes from the template is one shared [`PodSpec`], and
 //! what admission or the owner makes unique (the node, the claims) is kept beside it.
 
+mod probe;
 mod requests;
+mod sources;
 mod spec;
 mod status;
 
@@ -15,9 +17,11 @@ use api::meta::or_default;
 use api::{DecodeError, Istr, Meta, Resource, ResourceType};
 use serde::Deserialize;
 
+pub use probe::{Check, Probe};
 pub use requests::{Amounts, Requests};
+pub use sources::{Source, SourceKind, SourceVolume};
 pub use spec::{
-    Container, HostPort, PodSpec, Probe, PullPolicy, RestartPolicy, SpreadConstraint, Unsatisfiable,
+    Container, HostPort, PodSpec, PullPolicy, RestartPolicy, SpreadConstraint, Unsatisfiable,
 };
 pub use status::{ContainerState, ContainerStatus, Phase, PodStatus, Terminated};
 
@@ -85,6 +89,9 @@ struct WireVolume {
     name: Box<str>,
     persistent_volume_claim: Option<WireClaim>,
     ephemeral: Option<serde::de::IgnoredAny>,
+    config_map: Option<sources::WireReference>,
+    secret: Option<sources::WireReference>,
+    projected: Option<sources::WireProjected>,
 }
 
 #[derive(Deserialize, Default)]
@@ -98,25 +105,29 @@ static SPECS: Pool<PodSpec> = Pool::new();
 impl WirePod {
     fn into_pod(mut self) -> Pod {
         let pod_name = self.metadata.name.clone();
-        let claims = std::mem::take(&mut self.spec.volumes)
-            .into_iter()
-            .filter_map(|volume| {
-                if let Some(claim) = volume.persistent_volume_claim {
-                    Some(Claim {
-                        name: claim.claim_name,
-                        ephemeral: false,
-                    })
-                } else {
-                    volume.ephemeral.map(|_| Claim {
-                        name: Istr::from(format!("{pod_name}-{}", volume.name)),
-                        ephemeral: true,
-                    })
-                }
-            });
+        let volumes = std::mem::take(&mut self.spec.volumes);
+        let filled = volumes.iter().filter_map(|volume| {
+            let (map, secret) = (volume.config_map.as_ref(), volume.secret.as_ref());
+            sources::of_volume(&volume.name, map, secret, volume.projected.as_ref())
+        });
+        let source_volumes = filled.collect();
+        let claims = volumes.into_iter().filter_map(|volume| {
+            if let Some(claim) = volume.persistent_volume_claim {
+                Some(Claim {
+                    name: claim.claim_name,
+                    ephemeral: false,
+                })
+            } else {
+                volume.ephemeral.map(|_| Claim {
+                    name: Istr::from(format!("{pod_name}-{}", volume.name)),
+                    ephemeral: true,
+                })
+            }
+        });
         Pod {
             claims: claims.collect(),
             node_name: std::mem::take(&mut self.spec.node_name),
-            spec: SPECS.intern(self.spec.into_spec()),
+            spec: SPECS.intern(self.spec.into_spec(source_volumes)),
             status: self.status,
             metadata: self.metadata,
         }

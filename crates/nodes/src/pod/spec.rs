@@ -1,17 +1,23 @@
 //! The part of a pod that comes from its template.
 
+use std::borrow::Cow;
+
 use api::intern::Istr;
 use api::meta::or_default;
 use api::{Affinity, LabelSelector, LabelSet, Toleration};
 use serde::Deserialize;
 
+use super::Probe;
 use super::requests::{Amounts, Asks, Requests, WireAmounts};
+use super::sources::{self, Source, SourceVolume, WireEnv, WireEnvFrom};
 
 /// Shared by all pods of one template.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodSpec {
     pub init_containers: Box<[Container]>,
     pub containers: Box<[Container]>,
+    /// Added to a pod that runs, to look at it.
+    pub ephemeral_containers: Box<[Container]>,
     pub restart_policy: RestartPolicy,
     pub scheduler_name: Istr,
     pub priority: i32,
@@ -27,6 +33,10 @@ pub struct PodSpec {
     pub active_deadline_seconds: Option<i64>,
     pub host_ports: Box<[HostPort]>,
     pub requests: Requests,
+    /// How long its containers may take to end when a probe has failed.
+    pub termination_grace_period_seconds: Option<i64>,
+    /// Volumes that are filled from ConfigMaps and Secrets.
+    pub source_volumes: Box<[SourceVolume]>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -40,16 +50,21 @@ pub struct Container {
     pub startup: Option<Probe>,
     pub readiness: Option<Probe>,
     pub liveness: Option<Probe>,
+    /// What its environment is taken from, in the order in which a kubelet looks for it.
+    pub sources: Box<[Source]>,
+    /// The container's own word or else the pod's.
+    pub run_as_non_root: bool,
+    pub run_as_user: Option<i64>,
+    /// Ports that have names, for probes that use them.
+    pub named_ports: Box<[(Istr, i32)]>,
 }
 
-/// When a probe first succeeds, and how it would fail.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Probe {
-    pub initial_delay_seconds: i32,
-    pub period_seconds: i32,
-    pub success_threshold: i32,
-    pub failure_threshold: i32,
+impl Container {
+    /// The number of a port that a probe names, or what it says if it is one already.
+    pub fn port<'a>(&'a self, said: &'a str) -> Cow<'a, str> {
+        let named = self.named_ports.iter().find(|(name, _)| *name == *said);
+        named.map_or(Cow::Borrowed(said), |(_, port)| port.to_string().into())
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -126,6 +141,8 @@ pub(super) struct WireSpec {
     init_containers: Vec<WireContainer>,
     #[serde(deserialize_with = "or_default")]
     containers: Vec<WireContainer>,
+    #[serde(deserialize_with = "or_default")]
+    ephemeral_containers: Vec<WireContainer>,
     restart_policy: RestartPolicy,
     scheduler_name: Istr,
     priority: Option<i32>,
@@ -144,6 +161,16 @@ pub(super) struct WireSpec {
     active_deadline_seconds: Option<i64>,
     #[serde(deserialize_with = "or_default")]
     overhead: WireAmounts,
+    termination_grace_period_seconds: Option<i64>,
+    #[serde(deserialize_with = "or_default")]
+    security_context: WireSecurity,
+}
+
+#[derive(Deserialize, Default, Clone, Copy)]
+#[serde(rename_all = "camelCase", default)]
+struct WireSecurity {
+    run_as_non_root: Option<bool>,
+    run_as_user: Option<i64>,
 }
 
 #[derive(Deserialize, Default)]
@@ -176,6 +203,12 @@ struct WireContainer {
     startup_probe: Option<Probe>,
     readiness_probe: Option<Probe>,
     liveness_probe: Option<Probe>,
+    #[serde(deserialize_with = "or_default")]
+    env: Vec<WireEnv>,
+    #[serde(deserialize_with = "or_default")]
+    env_from: Vec<WireEnvFrom>,
+    #[serde(deserialize_with = "or_default")]
+    security_context: WireSecurity,
 }
 
 #[derive(Deserialize, Default)]
@@ -188,6 +221,8 @@ struct WireResources {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct WirePort {
+    name: Istr,
+    container_port: i32,
     host_port: i32,
     protocol: Istr,
     #[serde(rename = "hostIP")]
@@ -195,7 +230,8 @@ struct WirePort {
 }
 
 impl WireSpec {
-    pub(super) fn into_spec(self) -> PodSpec {
+    pub(super) fn into_spec(self, source_volumes: Box<[SourceVolume]>) -> PodSpec {
+        let security = self.security_context;
         let asks = |containers: &[WireContainer]| -> Vec<Asks> {
             containers.iter().map(WireContainer::asks).collect()
         };
@@ -213,12 +249,17 @@ impl WireSpec {
             init_containers: self
                 .init_containers
                 .into_iter()
-                .map(WireContainer::slim)
+                .map(|one| one.slim(security))
                 .collect(),
             containers: self
                 .containers
                 .into_iter()
-                .map(WireContainer::slim)
+                .map(|one| one.slim(security))
+                .collect(),
+            ephemeral_containers: self
+                .ephemeral_containers
+                .into_iter()
+                .map(|one| one.slim(security))
                 .collect(),
             restart_policy: self.restart_policy,
             scheduler_name: self.scheduler_name,
@@ -240,6 +281,8 @@ impl WireSpec {
             tolerations: self.tolerations.into(),
             spread: self.topology_spread_constraints.into(),
             active_deadline_seconds: self.active_deadline_seconds,
+            termination_grace_period_seconds: self.termination_grace_period_seconds,
+            source_volumes,
         }
     }
 }
@@ -256,8 +299,17 @@ impl WireContainer {
         }
     }
 
-    fn slim(self) -> Container {
+    fn slim(self, pod: WireSecurity) -> Container {
+        let own = self.security_context;
+        let non_root = own.run_as_non_root.or(pod.run_as_non_root);
+        let named = self.ports.iter().filter(|port| !port.name.is_empty());
         Container {
+            named_ports: named
+                .map(|port| (port.name.clone(), port.container_port))
+                .collect(),
+            sources: sources::of_environment(&self.env_from, &self.env),
+            run_as_non_root: non_root.unwrap_or(false),
+            run_as_user: own.run_as_user.or(pod.run_as_user),
             is_sidecar: self.is_sidecar(),
             name: self.name,
             image: self.image,

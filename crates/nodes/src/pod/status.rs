@@ -9,6 +9,7 @@ use serde::Deserialize;
 pub struct PodStatus {
     pub phase: Phase,
     pub reason: Istr,
+    pub message: Istr,
     #[serde(deserialize_with = "or_default")]
     pub conditions: Vec<Condition>,
     pub start_time: Option<Time>,
@@ -19,6 +20,17 @@ pub struct PodStatus {
     pub init_containers: Vec<ContainerStatus>,
     #[serde(rename = "containerStatuses", deserialize_with = "or_default")]
     pub containers: Vec<ContainerStatus>,
+    #[serde(rename = "ephemeralContainerStatuses", deserialize_with = "or_default")]
+    pub ephemeral_containers: Vec<ContainerStatus>,
+}
+
+impl PodStatus {
+    /// Of containers of whatever kind.
+    pub fn all_containers(&self) -> impl Iterator<Item = &ContainerStatus> {
+        let init = self.init_containers.iter();
+        init.chain(&self.containers)
+            .chain(&self.ephemeral_containers)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize)]

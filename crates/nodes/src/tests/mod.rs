@@ -1,8 +1,10 @@
 //! The whole simulated cluster against the embedded API server, under virtual time.
 
+mod containers;
 mod life;
 mod load_balancers;
 mod scheduling;
+mod sources;
 mod storage;
 
 use std::time::Duration;

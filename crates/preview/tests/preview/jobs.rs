@@ -92,13 +92,15 @@ fn the_timeline_and_the_chart_of_a_job() {
     // The bars keep the blanks at the beginning of lines.
     let printed: Vec<String> = printed.lines().map(|line| format!(">{line}")).collect();
     expect![[r#"
+        >From an empty cluster of 3 nodes.
         >Does not complete: job/once fails after 11s.
         >
         >job/once in default: fails after 11s (BackoffLimitExceeded), at most 1 pod, 2 fail
         >   2 |                                        xx
         >   1 | +xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
-        >   0 +------------------------------------------
-        >       0s                  5.3s              11s
+        >   0 +--------+-------+-------+-------+-------+-
+        >       0s     2s      4s      6s      8s     10s
+        >         fails: BackoffLimitExceeded after 11s ^
         >       + new, not ready   x failed
         >
         >      0s  job/once  you apply it; it is new
@@ -114,6 +116,6 @@ fn the_timeline_and_the_chart_of_a_job() {
         >
         >warning: job/once fails after 11s: BackoffLimitExceeded: Job has reached the specified backoff limit
         >
-        >Assumed: pods are ready 10s after their containers start; image web:bad cannot be pulled; an empty cluster of 3 nodes."#]].assert_eq(&printed.join("\n"));
+        >Assumed: pods are ready 10s after their containers start; image web:bad cannot be pulled."#]].assert_eq(&printed.join("\n"));
     assert!(svg(&preview).contains("job/once fails after"));
 }

@@ -137,7 +137,7 @@ pub enum ReconcileResult {
     /// Failed in a way that only a change of the object can fix.
     Terminal,
     Panicked,
-    /// The controller undoes what it did, again and again: put back with a growing delay.
+    /// The controller undoes its own writes repeatedly: put back with a growing delay.
     Undoes,
 }
 

@@ -51,8 +51,9 @@ const CA_CERTIFICATE: &str = include_str!("../../../controllers/src/certificates
 const CA_KEY: &str = include_str!("../../../controllers/src/certificates/testdata/ca.key");
 
 /// Old tokens go after a day: runs of a year are for others. Nodes come without ranges of addresses, and get them.
-const FLAGS: [&str; 4] = [
+const FLAGS: [&str; 5] = [
     "--controllers=*,bootstrapsigner,tokencleaner",
+    "--feature-gates=DRADeviceTaintRules=true,DRAResourcePoolStatus=true,GenericWorkload=true",
     "--legacy-service-account-token-clean-up-period=24h",
     "--allocate-node-cidrs",
     "--cluster-cidr=10.64.0.0/16",

@@ -35,9 +35,29 @@ const KINDS: [&str; 21] = [
     "pods",
 ];
 
+/// Kinds that are read where the preview is about them: they act by themselves, and by metrics that nobody knows here.
+#[derive(Clone, Copy)]
+pub(crate) struct Kinds {
+    pub(crate) cron_jobs: bool,
+    pub(crate) autoscalers: bool,
+}
+
+impl Kinds {
+    fn all(self) -> impl Iterator<Item = &'static str> {
+        let more = [
+            ("cronjobs", self.cron_jobs),
+            ("horizontalpodautoscalers", self.autoscalers),
+        ];
+        let more = more.into_iter().filter(|(_, is_read)| *is_read);
+        KINDS.into_iter().chain(more.map(|(kind, _)| kind))
+    }
+}
+
 /// What was read.
 #[derive(Default)]
 pub(crate) struct State {
+    /// In words; empty for nothing.
+    pub(crate) from: String,
     pub(crate) objects: Vec<Manifest>,
     /// What could not be read.
     pub(crate) missing: Vec<String>,
@@ -52,6 +72,7 @@ pub(crate) fn read(
     arguments: &ConnectionArguments,
     namespace: Option<&str>,
     manifests: &[Manifest],
+    kinds: Kinds,
 ) -> Result<State> {
     let tokio = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -61,8 +82,9 @@ pub(crate) fn read(
     let namespaces = manifests
         .iter()
         .map(|manifest| namespace_of(manifest).unwrap_or(own));
-    let namespaces = namespaces.collect();
-    tokio.block_on(read_all(&connection, &namespaces))
+    // Whoever applies nothing means their own namespace.
+    let namespaces = namespaces.chain([own]).collect();
+    tokio.block_on(read_all(&connection, &namespaces, kinds))
 }
 
 /// The namespace that an object names.
@@ -71,12 +93,16 @@ pub(crate) fn namespace_of(manifest: &Manifest) -> Option<&str> {
     Some(named).filter(|named| !named.is_empty())
 }
 
-async fn read_all(connection: &Connection, namespaces: &BTreeSet<&str>) -> Result<State> {
+async fn read_all(
+    connection: &Connection,
+    namespaces: &BTreeSet<&str>,
+    kinds: Kinds,
+) -> Result<State> {
     let discovery = read_discovery(connection).await?;
     let now = connection.now().await;
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     let mut nothing_read = true;
-    for kind in KINDS {
+    for kind in kinds.all() {
         let Some(resource) = discovery.named(kind) else {
             continue;
         };
@@ -110,6 +136,7 @@ async fn read_all(connection: &Connection, namespaces: &BTreeSet<&str>) -> Resul
         object,
     };
     Ok(State {
+        from: format!("the cluster at {}", connection.server),
         objects: found.into_iter().map(manifest).collect(),
         missing,
         namespace: Some(connection.namespace.clone()),

@@ -13,22 +13,24 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use api::Time;
 use clap::{Args, ValueEnum};
 use preview::{self, BEGIN, Manifest, Preview, Setup, Style};
 
 use crate::connect::ConnectionArguments;
 
-/// Without either of them no cluster is asked, whatever the environment says.
-const KUBECONFIG_HELP: &str = "Start from the state of this kubeconfig's cluster [default: an empty cluster; with --context: $KUBECONFIG, or else ~/.kube/config]";
-const CONTEXT_HELP: &str = "Start from the state of this context's cluster [default: an empty cluster; with --kubeconfig: its current one]";
+const KUBECONFIG_HELP: &str = "Start from the state of this kubeconfig's cluster [default: $KUBECONFIG, or else ~/.kube/config]";
+const CONTEXT_HELP: &str =
+    "Start from the state of this context's cluster [default: the current one]";
 
 /// Runs the real controllers on manifests, on a virtual clock: how does this rollout behave, before I apply it?
 ///
-/// Starts from an empty cluster, or from the state of a real one (--context, or --kubeconfig), or from a file
-/// (--snapshot: what `kubectl get ... -o yaml` printed, or plain manifests). Nothing is ever written to a
-/// cluster. Exits with 0 if everything completes, 2 if something does not, 1 if the input is wrong.
+/// Starts from the state of the current context's cluster where there is one (--context and --kubeconfig name
+/// another), or from a file (--snapshot: what `kubectl get ... -o yaml` printed, or plain manifests), or from an
+/// empty cluster (--empty); the first line says which. Nothing is ever written to a cluster. CronJobs and
+/// autoscalers are followed for all of --for; `drain NODE` evicts what is on a node. Exits with 0 if everything
+/// completes, 2 if something does not, 1 if the input is wrong.
 #[derive(Args)]
 #[command(
     mut_arg("kubeconfig", |argument| argument.help(KUBECONFIG_HELP)),
@@ -37,12 +39,18 @@ const CONTEXT_HELP: &str = "Start from the state of this context's cluster [defa
   steersman preview -f web.yaml
   steersman preview -f new/ --snapshot old.yaml --ready-after 30s
   steersman preview -f web.yaml --context production --fail-image web:2.0
+  steersman preview drain node-1
+  steersman preview -f backup.yaml --for 24h
+  steersman preview -f hpa.yaml --for 1h --load deploy/web:cpu=0s=1,10m=8,40m=1
   kustomize build . | steersman preview -f - --output svg > rollout.svg
   steersman preview -f web.yaml --output html > rollout.html"
 )]
 pub(crate) struct Arguments {
+    /// Drain nodes, once what -f names is applied
+    #[arg(value_name = "drain NODE", num_args = 2..)]
+    action: Vec<String>,
     /// What to apply: a file, a folder (its .yaml, .yml and .json files), or - for standard input
-    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true)]
+    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required_unless_present_any = ["action", "load"])]
     filenames: Vec<PathBuf>,
     #[command(flatten)]
     connection: ConnectionArguments,
@@ -52,6 +60,13 @@ pub(crate) struct Arguments {
     /// Start from the objects of this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["context", "kubeconfig"])]
     snapshot: Option<PathBuf>,
+    /// Start from an empty cluster
+    #[arg(long, conflicts_with_all = ["context", "kubeconfig", "snapshot"])]
+    empty: bool,
+    /// A metric over time that autoscalers read, such as deploy/web:cpu=0s=1,10m=8 (what all pods of web use together),
+    /// or external:queue_depth=0s=0,5m=100; can be given several times
+    #[arg(long, value_name = "KIND/NAME:METRIC=CURVE", value_parser = preview::Load::parse)]
+    load: Vec<preview::Load>,
     /// How long pods take to become ready once their containers run
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     ready_after: Duration,
@@ -86,7 +101,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         bail!("standard input can be read once only: give - once, and a file for the rest");
     }
     let manifests = input::read(&arguments.filenames)?;
-    if manifests.is_empty() {
+    if manifests.is_empty() && !arguments.filenames.is_empty() {
         bail!("there is no object in what was given by -f");
     }
     if let Some(namespace) = &arguments.namespace {
@@ -124,18 +139,21 @@ fn check_namespaces(manifests: &[Manifest], asked: &str) -> Result<()> {
     Ok(())
 }
 
+/// The nodes of `drain NODE...`.
+fn drained(action: &[String]) -> Result<Vec<String>> {
+    match action {
+        [] => Ok(Vec::new()),
+        [word, nodes @ ..] if word == "drain" && !nodes.is_empty() => Ok(nodes.to_vec()),
+        other => bail!(
+            "{:?} is nothing to preview; write drain NODE, or -f FILE",
+            other.join(" ")
+        ),
+    }
+}
+
 fn setup(arguments: &Arguments, manifests: Vec<Manifest>) -> Result<Setup> {
-    let asked = &arguments.connection;
-    let state = match &arguments.snapshot {
-        Some(file) => cluster::State {
-            objects: input::read(std::slice::from_ref(file))?,
-            ..cluster::State::default()
-        },
-        None if asked.context.is_some() || asked.kubeconfig.is_some() => {
-            cluster::read(asked, arguments.namespace.as_deref(), &manifests)?
-        }
-        None => cluster::State::default(),
-    };
+    let drain = drained(&arguments.action)?;
+    let state = state(arguments, &manifests)?;
     // Times in objects of a cluster are of today; without any, the same input gives the same preview.
     let lived = |manifest: &Manifest| manifest.object["metadata"]["uid"].is_string();
     let begin = match (state.objects.iter().any(lived), state.now) {
@@ -159,7 +177,41 @@ fn setup(arguments: &Arguments, manifests: Vec<Manifest>) -> Result<Setup> {
             .and_then(|count| usize::try_from(count).ok()),
         length: arguments.length,
         missing: state.missing,
+        from: state.from,
+        drain,
+        loads: arguments.load.clone(),
     })
+}
+
+/// What is there: of a file, of a cluster that was named, of the current context's cluster if there is one.
+fn state(arguments: &Arguments, manifests: &[Manifest]) -> Result<cluster::State> {
+    let asked = &arguments.connection;
+    let namespace = arguments.namespace.as_deref();
+    if let Some(file) = &arguments.snapshot {
+        return Ok(cluster::State {
+            objects: input::read(std::slice::from_ref(file))?,
+            from: file.display().to_string(),
+            ..cluster::State::default()
+        });
+    }
+    let is_named = asked.context.is_some() || asked.kubeconfig.is_some();
+    if arguments.empty || !is_named && !asked.has_cluster() {
+        return Ok(cluster::State::default());
+    }
+    let kinds = cluster::Kinds {
+        cron_jobs: manifests.iter().any(|one| one.object["kind"] == "CronJob"),
+        autoscalers: !arguments.load.is_empty()
+            || manifests
+                .iter()
+                .any(|one| one.object["kind"] == "HorizontalPodAutoscaler"),
+    };
+    let read = cluster::read(asked, namespace, manifests, kinds);
+    match is_named {
+        true => read,
+        false => read.context(
+            "the current context's cluster cannot be read; --empty starts from an empty one",
+        ),
+    }
 }
 
 fn print(preview: &Preview, output: Output) -> Result<()> {

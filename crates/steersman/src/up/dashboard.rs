@@ -317,6 +317,9 @@ impl InTheBox {
             nodes: self.nodes,
             length: Duration::from_secs(600),
             missing: Vec::new(),
+            from: String::new(),
+            drain: Vec::new(),
+            loads: Vec::new(),
         };
         let previewed = tokio::task::spawn_blocking(move || preview::preview(&setup).ok());
         let preview = previewed.await.ok()??;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stderr, reason = "this is where users are spoken to")]
 
+mod containers;
 pub(crate) mod dashboard;
 mod detach;
 pub(crate) mod instance;
@@ -11,18 +12,15 @@ mod time;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use ::dashboard::Feed;
 use anyhow::{Context, Result, bail};
 use api::{Clock, Rng};
+use apiserver::Extra;
 use clap::{Args, ValueEnum};
 use client::Client;
-use controllers::csr_signing::CaSource;
-use manager::run::Manager;
-use manager::serving::{DECISIONS, Request, Router, register_decisions};
-use manager::{Command, Options};
+use manager::Options;
 use nodes::Registered;
 use nodes::stages::Stages;
 use runtime::{Decisions, Stop, Task, spawn};
@@ -76,6 +74,10 @@ pub(crate) struct Arguments {
     /// Which controllers to run, as in kube-controller-manager's --controllers
     #[arg(long, default_value = "*", value_delimiter = ',')]
     controllers: Vec<String>,
+    /// Features to turn on or off, as in kube-controller-manager's --feature-gates. The API server serves the kinds that
+    /// are not stable yet for those that need them
+    #[arg(long, value_name = "NAME=BOOL", value_delimiter = ',')]
+    feature_gates: Vec<String>,
     /// Let the node IPAM controller give nodes the ranges that pods get addresses from
     #[arg(long)]
     allocate_node_cidrs: bool,
@@ -127,6 +129,7 @@ fn parse_speed(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn main(arguments: Arguments) -> Result<()> {
+    api::collections::key_hashes(manager::process::random_seed());
     // What is wrong with the arguments is said before anything is written.
     let setup = Setup::new(&arguments)?;
     if arguments.detach {
@@ -209,8 +212,17 @@ async fn run(arguments: Arguments, setup: Setup, instance: &mut Option<Instance>
         &place,
         listener,
         time.clock.clone(),
+        // As fast as it may ever be made to pass: certificates are good for a year of the wall's time.
+        if time.speed.is_some() {
+            FASTEST as u32
+        } else {
+            1
+        },
         apiserver::serve::default_limits(),
-        true,
+        Extra {
+            usage: true,
+            previews: serves_previews(&setup.manager),
+        },
         &stop,
     )?;
     let kubeconfig = kubeconfig_path(&arguments, instance.as_ref())?;
@@ -305,13 +317,17 @@ fn start(
     let rng = Rng::from_seed(manager::process::random_seed());
     let mut tasks: Vec<Task<()>> = Vec::new();
     if arguments.controller_manager == Who::Embedded {
-        let manager = manager(&setup.manager, served, clock, &rng, decisions.clone());
+        let (options, decisions) = (&setup.manager, decisions.clone());
+        let keys = served.keys();
+        let manager =
+            envtest::controllers::manager(options, &served.server, keys, clock, &rng, decisions);
         let count = manager.selected.len();
         tasks.push(spawn(manager.run(None, stop.clone())));
         screen.step("controllers", &format!("{count} running"));
     } else {
         screen.step("controllers", "left to another process");
     }
+    containers::connect(served, clock, &setup.nodes.stages);
     let client = Client::new(served.server.transport()).with_user_agent("steersman-nodes");
     let cluster = nodes::Cluster::new(client, setup.nodes, clock.clone(), rng.fork());
     let registration = cluster.registration();
@@ -376,51 +392,31 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
+/// Is a feature on whose kinds are not stable yet?
+fn serves_previews(options: &Options) -> bool {
+    let gates = [
+        "DRADeviceTaintRules",
+        "DRAResourcePoolStatus",
+        "GenericWorkload",
+    ];
+    gates.iter().any(|gate| options.gates.enabled(gate))
+}
+
 /// The controller manager's own defaults, with the controllers that were asked for.
 fn manager_options(arguments: &Arguments) -> Result<Box<Options>> {
-    let mut flags = vec![format!("--controllers={}", arguments.controllers.join(","))];
+    let mut flags = Vec::new();
+    if !arguments.feature_gates.is_empty() {
+        flags.push(format!(
+            "--feature-gates={}",
+            arguments.feature_gates.join(",")
+        ));
+    }
     if arguments.allocate_node_cidrs {
         let (network, prefix) = (nodes::Config::POD_CIDR, nodes::Config::NODE_PREFIX);
         flags.push("--allocate-node-cidrs".to_owned());
         flags.push(format!("--cluster-cidr={network}"));
         flags.push(format!("--node-cidr-mask-size={prefix}"));
     }
-    match Options::parse(flags, "steersman up") {
-        Ok(Command::Run(options)) => Ok(options),
-        Ok(Command::Print(_)) => bail!("--controllers takes names of controllers"),
-        Err(errors) => bail!("{errors}"),
-    }
-}
-
-/// All built controllers, in this process, called directly. What they decide can be asked for on the API
-/// server's own port, so that one kubeconfig is enough for `steersman why`.
-fn manager(
-    options: &Options,
-    served: &Served,
-    clock: &Clock,
-    rng: &Rng,
-    decisions: Decisions,
-) -> Manager {
-    let router = Arc::new(Router::default());
-    register_decisions(&router, decisions.clone());
-    let answer: ::apiserver::Handler = Arc::new(move |request| {
-        let router = router.clone();
-        let target = request.uri().path_and_query().map(ToString::to_string);
-        Box::pin(async move {
-            let request = Request::get(&target.unwrap_or_default());
-            router.answer(request).await
-        })
-    });
-    served.server.mount(DECISIONS, answer);
-    let transport = served.server.transport();
-    let mut manager = Manager::in_process(transport, options, clock.clone(), rng.fork(), decisions);
-    manager.environment.root_ca = Some(served.pki.ca_certificate.clone());
-    manager.environment.service_account_key =
-        Some(served.pki.service_account_key.clone().into_bytes());
-    // The server trusts clients of the same authority: what is signed here is good there.
-    manager.environment.cluster_ca = Some(CaSource::Fixed {
-        certificate: served.pki.ca_certificate.as_str().into(),
-        key: served.pki.ca_key.as_str().into(),
-    });
-    manager
+    let options = envtest::controllers::options(&arguments.controllers, &flags, "steersman up");
+    Ok(options?)
 }

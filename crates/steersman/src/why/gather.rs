@@ -40,6 +40,8 @@ impl Gatherer<'_> {
             "PodDisruptionBudget" => self.under_budget(&mut facts).await,
             "PersistentVolumeClaim" => self.add("pods", None, &mut facts).await,
             "PersistentVolume" => self.claim_of(&mut facts).await,
+            "Service" => self.behind_service(None, &mut facts).await,
+            "Ingress" => self.behind_ingress(&mut facts).await,
             // Who may approve it.
             "CertificateSigningRequest" => {
                 self.add("clusterroles", None, &mut facts).await;
@@ -120,6 +122,14 @@ impl Gatherer<'_> {
             }
         }
         if explain::kind_of(&facts.object) == "Pod" {
+            let is_nominated = !text(&facts.object, "/status/nominatedNodeName").is_empty();
+            let conditions = facts.object["status"]["conditions"].as_array();
+            let is_disrupted = conditions
+                .is_some_and(|all| all.iter().any(|one| one["type"] == "DisruptionTarget"));
+            // Who preempts whom is shown by the pods of the same node.
+            if is_nominated || is_disrupted {
+                self.add("pods", None, facts).await;
+            }
             self.add("persistentvolumeclaims", None, facts).await;
             self.budgets(facts).await;
         }
@@ -166,6 +176,53 @@ impl Gatherer<'_> {
             self.add("pods", selector, facts).await;
         }
         self.add("poddisruptionbudgets", None, facts).await;
+    }
+
+    /// The pods and slices of a Service: the one that is asked about, or one behind it. Where nobody is selected, the
+    /// pods that are there and the owners that may make others, one of which may be what was meant.
+    async fn behind_service(&self, service: Option<&Value>, facts: &mut Facts) {
+        let service = service.unwrap_or(&facts.object).clone();
+        let name = text(&service, "/metadata/name");
+        let slices = format!("kubernetes.io/service-name={name}");
+        self.add("endpointslices", Some(&slices), facts).await;
+        let selector = explain::selector_of(&service);
+        let Some(selector) = selector.map(|selector| selector.to_string()) else {
+            return;
+        };
+        let known = facts.related.len();
+        self.add("pods", Some(&selector), facts).await;
+        if facts.related.len() == known {
+            for plural in ["pods", "deployments", "statefulsets", "daemonsets"] {
+                self.add(plural, None, facts).await;
+            }
+        }
+    }
+
+    /// The class of an Ingress, and the Services that it leads to with what is behind them.
+    async fn behind_ingress(&self, facts: &mut Facts) {
+        self.add("ingressclasses", None, facts).await;
+        let Some(resource) = self.discovery.named("services") else {
+            return;
+        };
+        let names = explain::backends(&facts.object);
+        for name in names.iter().take(BACKENDS_MAX) {
+            match self.connection.get(resource, self.namespace, name).await {
+                Ok(service) => {
+                    self.behind_service(Some(&service), facts).await;
+                    facts.related.push(service);
+                }
+                Err(error) if error.is_not_found() => {}
+                Err(error) => {
+                    let why = self.cannot_read(resource, name, &error);
+                    facts.could_not_read(&resource.kind, why);
+                }
+            }
+        }
+        if names.len() > BACKENDS_MAX {
+            let left = names.len() - BACKENDS_MAX;
+            let why = format!("services: {left} more than the first {BACKENDS_MAX} behind it");
+            facts.could_not_read(&resource.kind, why);
+        }
     }
 
     /// When its kubelet posted status last, and what keeps its pods from being evicted once somebody drains it.
@@ -279,6 +336,9 @@ impl Gatherer<'_> {
 
 /// More nodes than this need not be named to know what is wrong.
 const NODES_MAX: usize = 8;
+
+/// More Services than this behind one Ingress are not read.
+const BACKENDS_MAX: usize = 16;
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     let found = object.pointer(pointer).and_then(Value::as_str);

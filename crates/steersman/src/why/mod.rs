@@ -26,11 +26,12 @@ pub(crate) use gather::{Gatherer, cannot_list, decided_about};
   steersman why deploy/web
   steersman why sts/db -n shop
   steersman why pod web-5d4f8-x2x7k
+  steersman why deploy/web svc/web ingress/shop
   steersman why ns/old
   steersman why ds/agent --manager https://10.0.0.1:10257 --output json")]
 pub(crate) struct Arguments {
-    /// What to explain: `deploy/web`, or `deploy web`; kubectl's names and short names
-    #[arg(value_name = "KIND/NAME", required = true, num_args = 1..=2)]
+    /// What to explain: `deploy/web svc/web`, or `deploy web`; kubectl's names and short names
+    #[arg(value_name = "KIND/NAME", required = true, num_args = 1..)]
     object: Vec<String>,
     /// The namespace of the object [default: the context's]
     #[arg(short, long)]
@@ -57,18 +58,46 @@ pub(crate) fn main(arguments: &Arguments) -> Result<()> {
     let tokio = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let (facts, gathered) = tokio.block_on(gather_facts(arguments))?;
-    let facts = ask::complete(facts, gathered);
-    let explanation = explain::explain(&facts);
-    match arguments.output {
-        Output::Text => print!("{}", explanation.text(facts.now)),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&explanation)?),
+    let targets = targets(&arguments.object)?;
+    let gathered = tokio.block_on(gather_facts(arguments, &targets))?;
+    let mut failures = Vec::new();
+    let mut told = Vec::new();
+    for one in gathered {
+        match one {
+            Ok((facts, answer)) => {
+                // Plans on a copy have a time of their own: this is outside of any runtime.
+                let facts = ask::complete(facts, answer);
+                told.push((explain::explain(&facts), facts.now));
+            }
+            Err(error) => failures.push(format!("{error:#}")),
+        }
     }
-    Ok(())
+    match (arguments.output, &*told) {
+        (Output::Text, all) => {
+            let all: Vec<String> = all.iter().map(|(one, now)| one.text(*now)).collect();
+            print!("{}", all.join("\n\n"));
+        }
+        (Output::Json, [(one, _)]) if targets.len() == 1 => {
+            println!("{}", serde_json::to_string_pretty(one)?);
+        }
+        (Output::Json, all) => {
+            let all: Vec<&explain::Explanation> = all.iter().map(|(one, _)| one).collect();
+            if !all.is_empty() {
+                println!("{}", serde_json::to_string_pretty(&all)?);
+            }
+        }
+    }
+    match failures.is_empty() {
+        true => Ok(()),
+        // What could be explained was.
+        false => bail!("{}", failures.join("; ")),
+    }
 }
 
-async fn gather_facts(arguments: &Arguments) -> Result<(explain::Facts, ask::Answer)> {
-    let (kind, name) = target(&arguments.object)?;
+type Gathered = Result<(explain::Facts, ask::Answer)>;
+
+/// The facts about each object, or why there are none.
+async fn gather_facts(arguments: &Arguments, targets: &[(&str, &str)]) -> Result<Vec<Gathered>> {
     let connection = Connection::open(&arguments.connection)?;
     let manager = Manager::reach(
         &connection,
@@ -76,12 +105,6 @@ async fn gather_facts(arguments: &Arguments) -> Result<(explain::Facts, ask::Ans
         arguments.manager_certificate_authority.clone(),
     )?;
     let discovery = read_discovery(&connection).await?;
-    let Some(resource) = discovery.named(kind) else {
-        bail!(
-            "the server at {} has no resource {kind:?}",
-            connection.server
-        );
-    };
     let gatherer = Gatherer {
         connection: &connection,
         discovery: &discovery,
@@ -89,6 +112,20 @@ async fn gather_facts(arguments: &Arguments) -> Result<(explain::Facts, ask::Ans
             .namespace
             .as_deref()
             .unwrap_or(&connection.namespace),
+    };
+    let mut found = Vec::new();
+    for (kind, name) in targets {
+        found.push(about(&gatherer, &manager, kind, name).await);
+    }
+    Ok(found)
+}
+
+async fn about(gatherer: &Gatherer<'_>, manager: &Manager, kind: &str, name: &str) -> Gathered {
+    let Some(resource) = gatherer.discovery.named(kind) else {
+        bail!(
+            "the server at {} has no resource {kind:?}",
+            gatherer.connection.server
+        );
     };
     let facts = gatherer.facts(resource, name).await?;
     let answer = manager.ask(&facts).await?;
@@ -110,17 +147,21 @@ pub(crate) async fn read_discovery(connection: &Connection) -> Result<Discovery>
     }
 }
 
-/// `deploy/web`, or `deploy web`.
-fn target(words: &[String]) -> Result<(&str, &str)> {
-    let found = match words {
-        [one] => one.split_once('/'),
-        [kind, name] => Some((kind.as_str(), name.as_str())),
-        _ => None,
+/// `deploy/web svc/web`, or `deploy web`, or `pods a b`.
+fn targets(words: &[String]) -> Result<Vec<(&str, &str)>> {
+    let found: Option<Vec<(&str, &str)>> = match words {
+        [kind, names @ ..] if !kind.contains('/') && !names.is_empty() => Some(
+            names
+                .iter()
+                .map(|name| (kind.as_str(), name.as_str()))
+                .collect(),
+        ),
+        all => all.iter().map(|one| one.split_once('/')).collect(),
     };
+    let is_good =
+        |(kind, name): &(&str, &str)| !kind.is_empty() && !name.is_empty() && !name.contains('/');
     match found {
-        Some((kind, name)) if !kind.is_empty() && !name.is_empty() && !name.contains('/') => {
-            Ok((kind, name))
-        }
+        Some(found) if found.iter().all(is_good) => Ok(found),
         _ => bail!(
             "{:?} names no object; write KIND/NAME, such as deploy/web",
             words.join(" ")
@@ -136,14 +177,25 @@ mod tests {
     fn objects_are_named_as_in_kubectl() {
         let check = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            target(&words).map_or_else(
+            targets(&words).map_or_else(
                 |error| error.to_string(),
-                |(kind, name)| format!("{kind} {name}"),
+                |all| {
+                    let all = all.iter().map(|(kind, name)| format!("{kind} {name}"));
+                    all.collect::<Vec<_>>().join(", ")
+                },
             )
         };
         assert_eq!(check(&["deploy/web"]), "deploy web");
         assert_eq!(check(&["deployments.apps", "web"]), "deployments.apps web");
-        for bad in [&["web"][..], &["deploy/"], &["/web"], &["deploy", "a/b"]] {
+        assert_eq!(check(&["deploy/web", "svc/web"]), "deploy web, svc web");
+        assert_eq!(check(&["pods", "a", "b"]), "pods a, pods b");
+        for bad in [
+            &["web"][..],
+            &["deploy/"],
+            &["/web"],
+            &["deploy", "a/b"],
+            &["deploy/web", "db"],
+        ] {
             let expected = format!(
                 "{:?} names no object; write KIND/NAME, such as deploy/web",
                 bad.join(" ")

@@ -32,9 +32,18 @@ pub fn chromium() -> Option<PathBuf> {
         .flat_map(|dir| names.map(|name| dir.join(name)))
         .find(|path| path.is_file());
     if found.is_none() {
-        eprintln!("SKIPPED: there is no Chromium here; Debian's package is `chromium`");
+        skip("there is no Chromium here; Debian's package is `chromium`");
     }
     found
+}
+
+/// A line for people; continuous integration has everything that a test needs, or fails.
+pub fn skip(reason: &str) {
+    assert!(
+        std::env::var("CI").is_err(),
+        "{reason}; .ci/tools installs it"
+    );
+    eprintln!("SKIPPED: {reason}");
 }
 
 impl Browser {

@@ -47,7 +47,8 @@ fn the_exit_code_says_whether_it_completes() {
     let output = steersman(&["preview", "-f", &new, "--snapshot", &old]);
     let told = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.starts_with("Completes in 20s.\n"), "{told}");
+    assert!(told.starts_with("From "), "{told}");
+    assert!(told.contains("\nCompletes in 20s.\n"), "{told}");
     assert!(told.contains("never fewer than 3 of 4 available"), "{told}");
     assert!(
         !told.contains('\u{1b}'),
@@ -68,7 +69,7 @@ fn the_exit_code_says_whether_it_completes() {
     let output = steersman(&arguments);
     let told = text(&output.stdout);
     assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.starts_with("Does not complete within 5m.\n"), "{told}");
+    assert!(told.contains("\nDoes not complete within 5m.\n"), "{told}");
 
     let output = steersman(&[
         "preview",
@@ -199,7 +200,7 @@ fn a_running_cluster_is_read_and_never_written() {
         text(&output.stderr)
     );
     assert!(told.contains("you apply a change"), "{told}");
-    assert!(told.contains("the given state on 3 nodes"), "{told}");
+    assert!(told.contains(", on 3 nodes."), "{told}");
     let after = cluster.get(&DEPLOYMENTS, "default", "web");
     assert_eq!(after["metadata"]["generation"], 1);
     assert_eq!(
@@ -299,7 +300,64 @@ spec:
     let told = text(&output.stdout);
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(
-        told.starts_with("Does not complete: job/once fails after 1s.\n"),
+        told.contains("\nDoes not complete: job/once fails after 1s.\n"),
         "{told}"
     );
+}
+
+#[test]
+fn it_starts_from_the_cluster_at_hand_and_says_so() {
+    let cluster = Cluster::start("preview-drain");
+    cluster.apply(&DEPLOYMENTS, "default", "web", &deployment("web:1"));
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    let run = |arguments: &[&str]| {
+        let output = Command::new(crate::cluster::BINARY)
+            .arg("preview")
+            .args(arguments)
+            .env("KUBECONFIG", &kubeconfig)
+            .output()
+            .expect("the binary runs");
+        (
+            output.status.code(),
+            text(&output.stdout) + &text(&output.stderr),
+        )
+    };
+    let new = cluster.file("new.yaml", &deployment("web:2"));
+    let (code, told) = run(&["-f", &new]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(
+        told.starts_with("From the cluster at https://127.0.0.1:"),
+        "{told}"
+    );
+    assert!(told.contains("you apply a change"), "{told}");
+    let (_, told) = run(&["-f", &new, "--empty"]);
+    assert!(
+        told.starts_with("From an empty cluster of 3 nodes.\n"),
+        "{told}"
+    );
+
+    let (code, told) = run(&["drain", "node-0"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("node/node-0 is drained after"), "{told}");
+    let (code, told) = run(&["drain", "node-7"]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(
+        told.contains("there is no node \"node-7\" to drain"),
+        "{told}"
+    );
+    let (code, told) = run(&["sink", "node-0"]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(
+        told.contains("\"sink node-0\" is nothing to preview"),
+        "{told}"
+    );
+    let nobody = unreachable(&cluster.directory);
+    let output = Command::new(crate::cluster::BINARY)
+        .args(["preview", "-f", &new])
+        .env("KUBECONFIG", nobody)
+        .output()
+        .expect("the binary runs");
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("--empty starts from an empty one"), "{told}");
 }

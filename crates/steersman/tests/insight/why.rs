@@ -125,6 +125,72 @@ fn source(json: &str) -> String {
 }
 
 #[test]
+fn a_service_and_its_ingress_say_who_takes_traffic() {
+    const INGRESSES: ResourceType =
+        ResourceType::namespaced("networking.k8s.io", "v1", "ingresses", "Ingress");
+    let cluster = Cluster::start("why-service");
+    cluster.apply(&DEPLOYMENTS, "default", "web", &deployment("web:1"));
+    let service = |app: &str| {
+        let spec = format!("{{selector: {{app: {app}}}, ports: [{{port: 80}}]}}");
+        let yaml =
+            format!("{{apiVersion: v1, kind: Service, metadata: {{name: web}}, spec: {spec}}}");
+        cluster.apply(&SERVICES, "default", "web", &yaml);
+    };
+    service("web");
+    let ingress = "
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: shop}
+spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}";
+    cluster.apply(&INGRESSES, "default", "shop", ingress);
+    ask(
+        &cluster,
+        &["svc/web"],
+        &[
+            "service/web in default: publishes all 3 pods that it selects",
+            "endpointslice-controller.k8s.io publishes 3 ready endpoints in 1 slice",
+        ],
+    );
+    ask(
+        &cluster,
+        &["ing/shop"],
+        &[
+            "its Service has endpoints",
+            "served by steersman.dev/simulated",
+        ],
+    );
+    let told = ask(
+        &cluster,
+        &["svc/web", "ing/shop"],
+        &["service/web in", "ingress/shop in"],
+    );
+    assert_eq!(told.matches("Source: ").count(), 2, "{told}");
+    let json = ask(
+        &cluster,
+        &["svc/web", "deploy/none", "-o", "json"],
+        &["there is no deployment/none"],
+    );
+    assert!(json.starts_with("[\n"), "{json}");
+    service("wep");
+    ask(
+        &cluster,
+        &["svc/web"],
+        &[
+            "selects no pods: none has app=wep",
+            "and 2 more: has app=web instead of app=wep",
+        ],
+    );
+    ask(
+        &cluster,
+        &["ing/shop"],
+        &[
+            "service/web selects no pods",
+            "steersman why service/web -n default",
+        ],
+    );
+}
+
+#[test]
 fn a_service_does_not_show_the_decisions_about_its_namesake() {
     let cluster = Cluster::start("why-namesake");
     cluster.apply(&DEPLOYMENTS, "default", "web", &deployment("web:1"));

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::home::{Api, Home, signal, wait};
 
@@ -61,4 +61,48 @@ fn in_memory_it_serves_ends_well_and_leaves_nothing_behind() {
             .collect();
         assert_eq!(left, ["config"]);
     }
+}
+
+#[test]
+fn it_logs_as_the_manager_does() {
+    let home = Home::new("apiserver-log");
+    let mut child = home
+        .command(&[
+            "apiserver",
+            "--in-memory",
+            "--port=0",
+            "--kubeconfig=config",
+            "--logging-format=json",
+            "-v=4",
+        ])
+        .current_dir(&home.0)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let output = child.stdout.take().expect("it is piped");
+    BufReader::new(output).read_line(&mut said).unwrap();
+    let api = Api::new(&home.0.join("config"));
+    api.get("/api/v1/namespaces/default");
+    drop(api);
+    signal(child.id(), "TERM");
+    let log = child.stderr.take().expect("it is piped");
+    let lines: Vec<Value> = BufReader::new(log)
+        .lines()
+        .map(|line| serde_json::from_str(&line.unwrap()).expect("each line is JSON"))
+        .collect();
+    assert_eq!(wait(&mut child).code(), Some(0));
+    let find = |message: &str| {
+        let found = lines.iter().find(|line| {
+            let text = line["msg"].as_str().unwrap_or_default();
+            text.starts_with(message)
+        });
+        found.unwrap_or_else(|| panic!("{message} is not in {lines:#?}"))
+    };
+    find("Serving securely on 127.0.0.1:");
+    let request = find("HTTP");
+    assert_eq!(request["verb"], "GET");
+    assert_eq!(request["URI"], "/api/v1/namespaces/default");
+    assert_eq!(request["resp"], 200);
 }

@@ -49,7 +49,8 @@ fn template(short: &str) -> Value {
     })
 }
 
-fn substitute(value: &Value, namespace: &str) -> Value {
+/// `$NS` becomes the namespace, wherever it stands.
+pub(crate) fn substitute(value: &Value, namespace: &str) -> Value {
     match value {
         Value::String(text) => Value::String(text.replace("$NS", namespace)),
         Value::Array(items) => items

@@ -121,6 +121,18 @@ const CLUSTER_KINDS: &[(&str, &str, &str, &str)] = &[
         "certificatesigningrequests",
     ),
     (
+        "resourceslice",
+        "ResourceSlice",
+        "/apis/resource.k8s.io/v1",
+        "resourceslices",
+    ),
+    (
+        "validatingadmissionpolicy",
+        "ValidatingAdmissionPolicy",
+        "/apis/admissionregistration.k8s.io/v1",
+        "validatingadmissionpolicies",
+    ),
+    (
         "servicecidr",
         "ServiceCIDR",
         "/apis/networking.k8s.io/v1",
@@ -158,6 +170,7 @@ pub(crate) const RECORDED_OF_CLUSTER: &[&str] = &[
     "vac",
     "csr",
     "servicecidr",
+    "validatingadmissionpolicy",
 ];
 
 /// The path of all objects of a kind in a namespace, or of a kind that has none.

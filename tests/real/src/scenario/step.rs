@@ -401,6 +401,7 @@ impl<'a> Player<'a> {
             let object = self.api.find(&path)?.unwrap_or(Value::Null);
             let differs = fields.iter().find_map(|(pointer, expected)| {
                 let actual = object.pointer(pointer).unwrap_or(&Value::Null);
+                let expected = &expand::substitute(expected, self.namespace);
                 (actual != expected).then(|| format!("{pointer} is {actual}, not {expected}"))
             });
             Ok(differs.map_or(Seen::Ready(()), Seen::NotYet))

@@ -14,6 +14,7 @@ mod go_manager;
 mod informers;
 mod kubectl;
 mod process;
+mod projects;
 mod rbac;
 mod swap;
 mod templates;

@@ -5,7 +5,7 @@ use cel::{Activation, Decl, Evaluated, Fault, PER_CALL_LIMIT, Value as CelValue}
 use serde_json::Value;
 
 use super::{Node, Rule};
-use crate::crd::CustomVersion;
+use crate::crd::schema::Ready;
 use crate::status::Cause;
 
 /// What all rules of one request may cost together.
@@ -24,13 +24,13 @@ pub(crate) struct Findings {
     pub warnings: Vec<String>,
 }
 
-/// Evaluates all rules of a version on an object that is created, or that replaces `old`.
-pub(crate) fn validate(version: &CustomVersion, object: &Value, old: Option<&Value>) -> Findings {
+/// Evaluates all rules of a schema on an object that is created, or that replaces `old`.
+pub(crate) fn validate(schema: &Ready, object: &Value, old: Option<&Value>) -> Findings {
     let mut run = Run {
         findings: Findings::default(),
         budget: BUDGET,
     };
-    if let Some(root) = version.rules.root(&version.schema) {
+    if let Some(root) = schema.rules.root(&schema.value) {
         let place = Place {
             path: String::new(),
             old,

@@ -40,6 +40,7 @@ impl Context {
         self.settle_namespace(&mut eviction)?;
         self.check_node(&eviction)?;
         let dry_run = self.info.query.dry_run("CreateOptions")?;
+        // UPSTREAM: an eviction is admitted as what it is, not as the deletion that it leads to.
         let shown = Some(("policy/v1", "Eviction"));
         let eviction = self
             .admit_unstored(Operation::Create, shown, eviction, dry_run)

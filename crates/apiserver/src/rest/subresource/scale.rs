@@ -1,7 +1,8 @@
 //! The scale subresource: replicas of anything that has them, as `autoscaling/v1` Scale.
 
+use crate::admission;
 use crate::apply::{self, Operation};
-use crate::kinds::Kind;
+use crate::kinds::{Kind, Subresource};
 use crate::rest::admitted::ADMITTED_ATTEMPTS;
 use crate::rest::applying::{APPLY_PATCH, undeclared, untyped};
 use crate::rest::body::{content_type, parse, settle_type};
@@ -9,6 +10,7 @@ use crate::rest::metadata::{metadata_mut, text};
 use crate::rest::prepared::{Proposed, Written};
 use crate::rest::update::MODIFIED;
 use crate::rest::{Context, response};
+use crate::semantics::Part;
 use crate::status::{Cause, Status};
 use crate::storage::Stored;
 use crate::webhooks::Hooks;
@@ -95,17 +97,13 @@ impl Context {
             Some(hooks) => Box::pin(self.write_scale_admitted(&hooks, dry_run, change)).await?,
             None if self.conversion().is_some() => {
                 let write = self.write_admitted(None, dry_run, |context| {
-                    let old = context.scaled()?;
-                    let (scale, value) = change(context, &old)?;
-                    context.propose_scale(old, value, &scale, dry_run)
+                    context.change_scale(&change, dry_run)
                 });
                 Box::pin(write).await?
             }
-            None => self.write_at_once(dry_run, |context| {
-                let old = context.scaled()?;
-                let (scale, value) = change(context, &old)?;
-                context.propose_scale(old, value, &scale, dry_run)
-            })?,
+            None => {
+                self.write_at_once(dry_run, |context| context.change_scale(&change, dry_run))?
+            }
         };
         self.settle(revision).await?;
         Ok(response::value(200, &scale_of(&self.kind, &object)?))
@@ -121,15 +119,17 @@ impl Context {
         let warnings = self.warnings.len();
         let subject = self.attributes(hooks, crate::admission::Operation::Update, dry_run);
         let subject = subject.shown_as(SCALE_VERSION, "Scale");
+        let part = scale_part(dry_run);
         for _ in 0..ADMITTED_ATTEMPTS {
             self.read_current().await?;
             let old = self.scaled()?;
-            let (mut scale, value) = change(self, &old)?;
             let before = old.scale.clone();
+            let (mut scale, value) = self.changed(&old, &change, part)?;
             self.call_mutating(&subject, &mut scale, Some(&before), |_, _| Ok(()))
                 .await?;
             let proposed = self.propose_scale(old, value, &scale, dry_run)?;
             let prepared = self.admit_by_webhooks(None, proposed, dry_run).await?;
+            self.validate_part(part, &scale, Some(&before))?;
             self.call_validating(&subject, Some(&scale), Some(&before))
                 .await?;
             let is_stored = !dry_run && prepared.is_written();
@@ -146,6 +146,33 @@ impl Context {
             self.warnings.truncate(warnings);
         }
         Err(Status::conflict(self.subject(), MODIFIED))
+    }
+
+    /// The same where only policies are asked.
+    fn change_scale(
+        &mut self,
+        change: impl Fn(&Context, &Scaled) -> Result<(Value, Value), Status>,
+        dry_run: bool,
+    ) -> Result<Proposed, Status> {
+        let part = scale_part(dry_run);
+        let old = self.scaled()?;
+        let (scale, value) = self.changed(&old, change, part)?;
+        self.validate_part(part, &scale, Some(&old.scale))?;
+        self.propose_scale(old, value, &scale, dry_run)
+    }
+
+    /// UPSTREAM: admission sees the Scale, and not the object that it is a view of.
+    fn changed(
+        &mut self,
+        old: &Scaled,
+        change: impl Fn(&Context, &Scaled) -> Result<(Value, Value), Status>,
+        part: Part,
+    ) -> Result<(Value, Value), Status> {
+        // A write that lost a race comes here again.
+        self.subresource = Some(Subresource::Scale);
+        let (mut scale, value) = change(self, old)?;
+        self.mutate_part(part, &mut scale, Some(&old.scale))?;
+        Ok((scale, value))
     }
 
     /// The object that the path names, and its Scale.
@@ -317,6 +344,14 @@ fn selector_text(selector: &Value) -> String {
         .map(|(_, text)| text)
         .collect::<Vec<_>>()
         .join(",")
+}
+
+fn scale_part(dry_run: bool) -> Part {
+    Part {
+        operation: admission::Operation::Update,
+        object_type: (SCALE_VERSION, "Scale"),
+        dry_run,
+    }
 }
 
 #[cfg(test)]

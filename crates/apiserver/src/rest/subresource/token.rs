@@ -46,6 +46,7 @@ impl Context {
                 vec![cause],
             ));
         }
+        let seconds = self.shared.tokens.limit(seconds);
         let mut audiences: Vec<String> = spec["audiences"]
             .as_array()
             .into_iter()
@@ -53,7 +54,7 @@ impl Context {
             .filter_map(|item| item.as_str().map(str::to_owned))
             .collect();
         if audiences.is_empty() {
-            audiences.push(self.shared.tokens.issuer.clone());
+            audiences.extend_from_slice(self.shared.tokens.audiences());
         }
         let bound = self.bound(&spec["boundObjectRef"], text(&account, "name"))?;
         let now = self.shared.now_seconds();

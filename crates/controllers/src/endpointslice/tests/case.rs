@@ -35,6 +35,7 @@ pub(super) fn case(pods: &str) -> Case {
     let pods: Vec<Arc<Pod>> = pods.split_whitespace().map(pod).collect();
     Case {
         snapshot: Snapshot {
+            gates: api::Gates::default(),
             service: Arc::new(decode(&service)),
             pods: pods.clone(),
             nodes: nodes.into_iter().collect(),

@@ -27,7 +27,7 @@ fn hinted(mut case: Case) -> Case {
 fn the_annotation_says_so_and_the_older_one_first() {
     let asks = |annotations: Value| {
         let case = case("").service(json!({"metadata": {"annotations": annotations}}));
-        super::super::snapshot::Closeness::of(&case.snapshot.service)
+        super::super::snapshot::Closeness::of(&case.snapshot.service, case.snapshot.gates)
             == super::super::snapshot::Closeness::Proportional
     };
     let (old, new) = (
@@ -39,6 +39,21 @@ fn the_annotation_says_so_and_the_older_one_first() {
     assert!(
         !asks(json!({old: "disabled", new: "Auto"})) && asks(json!({old: "Auto", new: "disabled"}))
     );
+}
+
+// Issue 21, point 18: versions that still have the gate.
+#[test]
+fn without_its_gate_only_prefer_close_distributes_traffic() {
+    use super::super::snapshot::Closeness;
+    let off = api::Gates::default().with(api::Gate::PreferSameTrafficDistribution, false);
+    let of = |distribution: &str, gates: api::Gates| {
+        let case = case("").service(json!({"spec": {"trafficDistribution": distribution}}));
+        Closeness::of(&case.snapshot.service, gates)
+    };
+    assert_eq!(of("PreferClose", off), Closeness::Zone);
+    assert_eq!(of("PreferSameZone", off), Closeness::Nowhere);
+    assert_eq!(of("PreferSameNode", off), Closeness::Nowhere);
+    assert_eq!(of("PreferSameNode", api::Gates::default()), Closeness::Node);
 }
 
 // Upstream: TestAddHints, TestReconcileTopology, Test_redistributeHints, Test_getHintsByZone, Test_getTotalReadyEndpoints.

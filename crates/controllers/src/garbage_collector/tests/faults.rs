@@ -14,6 +14,7 @@ use testkit::{WIDGET, World};
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
+use super::odd::counting;
 use super::sync::{CONFIG_MAP, by, config_map, names, start_with, world};
 
 const SECRET: ResourceType = ResourceType::namespaced("", "v1", "secrets", "Secret");
@@ -134,6 +135,44 @@ async fn custom_kinds_come_and_are_collected() {
     world.delete(&CONFIG_MAP, "owner").await;
     world.settle().await;
     assert!(world.get(&WIDGET, "leaf").await.is_none());
+}
+
+// Issue 21: a definition that came after the manager started and went before discovery was asked the next time.
+#[tokio::test(start_paused = true)]
+async fn dependents_of_a_kind_that_was_there_for_ten_seconds_go() {
+    let (world, _) = world().await;
+    world.define_widgets().await;
+    let mut widget = config_map("owner", &[]);
+    widget["apiVersion"] = json!("example.com/v1");
+    widget["kind"] = json!("Widget");
+    let owner = world.create(&WIDGET, widget).await;
+    world
+        .create(&CONFIG_MAP, config_map("leaf", &[&owner]))
+        .await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(names(&world).await, ["leaf"], "its owner lives");
+    world.undefine_widgets().await;
+    tokio::time::sleep(Duration::from_secs(70)).await;
+    assert!(names(&world).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_owners_do_not_ask_discovery_more_often_than_every_two_seconds() {
+    let mut world = World::new().await;
+    let (acting, asked) = counting(&world, "/apis");
+    let watching = world.client.clone();
+    start_with(&mut world, acting, watching).await;
+    for number in 0..50 {
+        let alien = json!({"apiVersion": "example.com/v1", "kind": "Alien",
+            "metadata": {"name": "x", "uid": format!("u-{number}")}});
+        let leaf = config_map(&format!("leaf-{number}"), &[&alien]);
+        world.create(&CONFIG_MAP, leaf).await;
+    }
+    let before = asked.load(Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let asked = asked.load(Ordering::Relaxed) - before;
+    assert!((2..=32).contains(&asked), "{asked} times in a minute");
+    assert_eq!(names(&world).await.len(), 50);
 }
 
 /// A leaf under a root.

@@ -201,7 +201,7 @@ pub fn round(text: &str) -> String {
     }
     let counted = count_released(&mut tracking.status, &tracking.tracked);
     let end = tracking.end.as_ref().filter(|_| !tracking.more);
-    let ended = end.is_some_and(|end| finish(&mut tracking.status, end, now()));
+    let ended = end.is_some_and(|end| finish(&mut tracking.status, tracking.awaited, end, now()));
     if counted || ended {
         lines.push(format!("write {}", told(&tracking.status)));
     }

@@ -45,6 +45,7 @@ fn check(case: &Case<'_>, expected: &str) {
     let plan = plan(
         &claim(case.claim),
         &Surroundings {
+            gates: api::Gates::default(),
             class,
             default_class: &|| case.default.map(Istr::new),
             volume: &|name| exists.clone().filter(|held| *held.metadata.name == *name),
@@ -394,7 +395,13 @@ fn a_bound_claim_keeps_its_volume_or_is_lost() {
 fn the_status_says_what_the_volume_is() {
     let status = |claim_text: &str, phase, volume_text: Option<&str>| {
         let volume = volume_text.map(volume);
-        let change = status_change(&claim(claim_text), phase, volume.as_deref()).unwrap();
+        let change = status_change(
+            &claim(claim_text),
+            phase,
+            volume.as_deref(),
+            api::Gates::default(),
+        )
+        .unwrap();
         let storage = change.storage.flatten().map(|size| size.to_string());
         (
             change.phase,
@@ -418,7 +425,7 @@ fn the_status_says_what_the_volume_is() {
     let (phase, storage, ..) = status("data phase=Bound", "Bound", Some("v size=9Gi"));
     assert_eq!((phase, storage), (None, None));
     assert!(
-        status_change(&claim("data"), "Pending", None)
+        status_change(&claim("data"), "Pending", None, api::Gates::default())
             .unwrap()
             .is_empty()
     );

@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
-use api::Key;
-use api::kinds::PersistentVolume;
+use api::kinds::{PersistentVolume, PersistentVolumeClaim};
+use api::{Istr, Key};
 use runtime::Change;
 
-use super::super::matching::{FreeVolumes, Volumes, explain, find};
+use super::super::claim::status_change;
+use super::super::matching::{FreeVolumes, Volumes, explain, find, mismatch};
 use super::{claim, volume};
 
 fn find_in(claim_text: &str, volumes: &[Arc<PersistentVolume>], delayed: bool) -> String {
@@ -30,6 +31,7 @@ fn find_in(claim_text: &str, volumes: &[Arc<PersistentVolume>], delayed: bool) -
         volumes.iter().filter(names).cloned().collect()
     };
     let around = Volumes {
+        gates: api::Gates::default(),
         free: &free,
         get: &named,
         naming: &naming,
@@ -139,6 +141,7 @@ fn ten_thousand_claims_for_ten_thousand_volumes_look_at_one_each() {
     for number in 0..10_000 {
         let claim = claim(&format!("data size={number}Mi"));
         let around = Volumes {
+            gates: api::Gates::default(),
             free: &free,
             get: &named,
             naming: &|_| Vec::new(),
@@ -147,6 +150,28 @@ fn ten_thousand_claims_for_ten_thousand_volumes_look_at_one_each() {
         assert_eq!(*found.metadata.name, *format!("v{number}"));
     }
     assert_eq!(looked_at.get(), 10_000);
+}
+
+// Issue 21, point 18: versions that still have the gate.
+#[test]
+fn without_its_gate_no_attributes_class_matches() {
+    let mut wanted = PersistentVolumeClaim::clone(&claim("data"));
+    wanted.spec.volume_attributes_class_name = Some(Istr::new("fast"));
+    let mut has = PersistentVolume::clone(&volume("a"));
+    has.spec.volume_attributes_class_name = Some(Istr::new("fast"));
+    let on = api::Gates::default();
+    let off = on.with(api::Gate::VolumeAttributesClass, false);
+    assert_eq!(mismatch(&has, &wanted, on), None);
+    let refused = mismatch(&has, &wanted, off).expect("classes are not known");
+    assert!(refused.contains("is not supported when the feature-gate VolumeAttributesClass"));
+    let plain = volume("a");
+    assert_eq!(mismatch(&plain, &claim("data"), off), None);
+    let bound = |gates| {
+        let change = status_change(&wanted, "Bound", Some(&has), gates).unwrap();
+        change.attributes_class
+    };
+    assert_eq!(bound(on), Some(Some(Istr::new("fast"))));
+    assert_eq!(bound(off), None);
 }
 
 #[test]
@@ -160,6 +185,7 @@ fn volumes_leave_the_index_when_they_are_bound_or_gone() {
     });
     let none = |_: &str| -> Option<Arc<PersistentVolume>> { panic!("nothing is left") };
     let around = Volumes {
+        gates: api::Gates::default(),
         free: &free,
         get: &none,
         naming: &|_| Vec::new(),
@@ -190,7 +216,7 @@ fn says_why_each_volume_is_passed_over() {
     }
     assert_eq!(free.some("slow")[0], *"b", "of its class first");
     assert_eq!(free.some("").len(), 5);
-    let told = explain(&claim("data"), &volumes);
+    let told = explain(&claim("data"), &volumes, api::Gates::default());
     let told: Vec<String> = told
         .iter()
         .map(|(name, why)| format!("{name}: {why}"))

@@ -403,7 +403,6 @@ async fn the_claim_of_extended_resources_is_released_with_its_pod() {
 #[tokio::test(start_paused = true)]
 async fn pods_share_the_claims_of_their_group() {
     let mut world = World::new().await;
-    crate::test_definition(&world, &PodGroup::TYPE, &["v1alpha2"]).await;
     let gates = Gates::default().with(Gate::DRAWorkloadResourceClaims, true);
     let context = Context {
         gates,
@@ -418,7 +417,7 @@ async fn pods_share_the_claims_of_their_group() {
         .await;
     let group = json!({
         "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "g"},
-        "spec": {"resourceClaims": entries},
+        "spec": {"schedulingPolicy": {"basic": {}}, "resourceClaims": entries},
     });
     let made = world.create(&PodGroup::TYPE, group).await;
     world.settle().await;

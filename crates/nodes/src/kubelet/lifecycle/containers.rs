@@ -4,15 +4,12 @@ use std::time::Duration;
 
 use api::{Istr, MicroTime, Time};
 
+use super::attempts::{Attempts, BACKOFF_BASE_S, BACKOFF_MAX_S};
 use super::{Course, Progress};
 use crate::behaviour::Exit;
 use crate::pod::{
-    Container, ContainerState, ContainerStatus, Probe, PullPolicy, RestartPolicy, Terminated,
+    Container, ContainerState, ContainerStatus, PullPolicy, RestartPolicy, Terminated,
 };
-
-/// UPSTREAM: the kubelet's back-off for crashing containers and failing pulls: 10 s doubling to 5 min.
-const BACKOFF_BASE_S: u64 = 10;
-const BACKOFF_MAX_S: u64 = 300;
 
 /// UPSTREAM: a container that ran this long (twice the longest back-off) has its crashes forgotten.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
@@ -25,10 +22,11 @@ const IMAGE_BYTES: u64 = 50_000_000;
 
 /// Where in the spec a container is.
 #[derive(Clone, Copy, PartialEq)]
-enum Role {
+pub(super) enum Role {
     Init,
     Sidecar,
     Main,
+    Ephemeral,
 }
 
 impl Course<'_> {
@@ -79,15 +77,28 @@ impl Course<'_> {
         self.status.containers[index] = status;
     }
 
+    /// Containers that were added to look at the others: they run once, and nothing depends on them.
+    pub(super) fn run_ephemeral_containers(&mut self) {
+        let pod = self.pod;
+        let containers = &pod.spec.ephemeral_containers;
+        let statuses = &mut self.status.ephemeral_containers;
+        statuses.resize_with(containers.len(), ContainerStatus::default);
+        for (index, container) in containers.iter().enumerate() {
+            let mut status = std::mem::take(&mut self.status.ephemeral_containers[index]);
+            self.step(container, &mut status, Role::Ephemeral);
+            self.status.ephemeral_containers[index] = status;
+        }
+    }
+
     /// Takes one container as far as the time allows.
     fn step(&mut self, container: &Container, status: &mut ContainerStatus, role: Role) {
         status.name = container.name.clone();
-        if let ContainerState::Waiting { reason, .. } = &status.state {
-            let restarting = reason == "CrashLoopBackOff";
+        if let ContainerState::Waiting { .. } = &status.state {
+            let restarting = status.last.is_some();
             if restarting && !self.backoff_is_over(status) {
                 return;
             }
-            if !self.pull(container, status, role) {
+            if !self.create(container, status, role) {
                 return;
             }
             self.start(container, status, restarting, role);
@@ -108,6 +119,7 @@ impl Course<'_> {
         let policy = self.pod.spec.restart_policy;
         match role {
             Role::Sidecar => true,
+            Role::Ephemeral => false,
             Role::Init => exit_code != 0 && policy != RestartPolicy::Never,
             Role::Main => match policy {
                 RestartPolicy::Always => true,
@@ -157,6 +169,7 @@ impl Course<'_> {
         let policy = self.pod.spec.restart_policy;
         let exit = match role {
             Role::Init => behaviour.init_exit(container, started_at),
+            Role::Ephemeral => behaviour.exit(container, RestartPolicy::Never, started_at),
             _ => behaviour.exit(container, policy, started_at),
         };
         if let Some(Exit { after, code }) = exit {
@@ -166,61 +179,11 @@ impl Course<'_> {
             }
             self.wake_at(due);
         }
-        let started_due = started_at
-            .micro()
-            .plus(container.startup.map_or(Duration::ZERO, first_success));
-        if !self.is_due(started_due) {
-            return;
-        }
-        status.started = true;
-        if role != Role::Init {
-            self.probe_readiness(container, status, role, started_at, started_due);
-        }
-    }
-
-    fn probe_readiness(
-        &mut self,
-        container: &Container,
-        status: &mut ContainerStatus,
-        role: Role,
-        started_at: Time,
-        started_due: MicroTime,
-    ) {
-        let behaviour = self.facts.behaviour;
-        let probed = started_at
-            .micro()
-            .plus(container.readiness.map_or(Duration::ZERO, first_success));
-        let asked = started_at.micro().plus(behaviour.ready_delay);
-        let ready_due = probed.max(started_due).max(asked);
-        let was_ready = status.ready;
-        let unready_due = behaviour.unready_after.map(|after| ready_due.plus(after));
-        if behaviour.never_ready {
-            status.ready = false;
-            // Told once, when the first probe fails: the status has no place to count more.
-            if self.facts.now.time() == probed.time() {
-                self.tell_unhealthy(container, role);
-            }
-        } else if self.is_due(ready_due) {
-            status.ready = match unready_due {
-                Some(due) => !self.is_due(due),
-                None => true,
-            };
-        }
-        if was_ready && !status.ready {
-            self.tell_unhealthy(container, role);
-        }
-    }
-
-    fn tell_unhealthy(&mut self, container: &Container, role: Role) {
-        if container.readiness.is_some() {
-            let message =
-                "Readiness probe failed: HTTP probe failed with statuscode: 503".to_owned();
-            self.tell(true, "Unhealthy", message, field_path(container, role));
-        }
+        self.probe(container, status, role, started_at);
     }
 
     /// Has the moment come? If not, asks to be woken then.
-    fn is_due(&mut self, due: MicroTime) -> bool {
+    pub(super) fn is_due(&mut self, due: MicroTime) -> bool {
         let is_due = self.facts.now >= due;
         if !is_due {
             self.wake_at(due);
@@ -228,7 +191,12 @@ impl Course<'_> {
         is_due
     }
 
-    fn exited(&mut self, status: &mut ContainerStatus, started_at: Time, exit_code: i32) {
+    pub(super) fn exited(
+        &mut self,
+        status: &mut ContainerStatus,
+        started_at: Time,
+        exit_code: i32,
+    ) {
         status.state = ContainerState::Terminated(Terminated {
             exit_code,
             reason: Istr::from(if exit_code == 0 { "Completed" } else { "Error" }),
@@ -259,7 +227,7 @@ impl Course<'_> {
         };
         if self.backoff_is_over(status) {
             // UPSTREAM: the first restart comes at once.
-            if self.pull(container, status, role) {
+            if self.create(container, status, role) {
                 self.start(container, status, true, role);
             }
             // Probes and an exit that is due at once wait for the next look, so that a container which
@@ -281,6 +249,48 @@ impl Course<'_> {
         };
         let delay = restart_delay(status.restart_count, last);
         self.is_due(last.finished_at.micro().plus(delay))
+    }
+
+    /// Pulls the image and puts the container's configuration together; false where one of them fails.
+    fn create(&mut self, container: &Container, status: &mut ContainerStatus, role: Role) -> bool {
+        let error = match self.facts.behaviour.fails_to_pull(container) {
+            true => None,
+            false => self.config_error(container),
+        };
+        let Some(error) = error else {
+            return self.pull(container, status, role);
+        };
+        let (attempt_at, next_at) = Attempts::TO_CONFIGURE.around(self.starts_at(), self.facts.now);
+        if self.is_news(attempt_at) {
+            self.pull(container, status, role);
+            let path = field_path(container, role);
+            self.tell(true, "Failed", format!("Error: {error}"), path);
+        }
+        status.state = ContainerState::Waiting {
+            reason: Istr::from("CreateContainerConfigError"),
+            message: Istr::from(error),
+        };
+        self.wake_at(next_at);
+        false
+    }
+
+    fn config_error(&self, container: &Container) -> Option<String> {
+        (self.facts.config_error)(container).or_else(|| self.root_error(container))
+    }
+
+    /// Why a container that must not run as root would.
+    fn root_error(&self, container: &Container) -> Option<String> {
+        let behaviour = self.facts.behaviour;
+        let why = match container.run_as_user {
+            _ if !container.run_as_non_root => return None,
+            Some(0) => "container's runAsUser breaks non-root policy",
+            None if behaviour.image_user(container) == 0 => {
+                "container has runAsNonRoot and image will run as root"
+            }
+            _ => return None,
+        };
+        let (pod, name) = (self.pod.formatted(), &container.name);
+        Some(format!("{why} (pod: {pod:?}, container: {name})"))
     }
 
     /// Is the image there? If not, pulls it; says what it says when that fails.
@@ -325,7 +335,7 @@ impl Course<'_> {
 
     /// Attempts come 10, 20, 40... seconds after each other, counted from when the pod could start.
     fn fail_to_pull(&mut self, image: &str, status: &mut ContainerStatus, path: String) {
-        let (attempt_at, next_at) = attempts_around(self.starts_at(), self.facts.now);
+        let (attempt_at, next_at) = Attempts::TO_PULL.around(self.starts_at(), self.facts.now);
         let error = format!(
             "rpc error: code = NotFound desc = failed to pull and unpack image \"{image}\": not found"
         );
@@ -369,26 +379,6 @@ impl Course<'_> {
     }
 }
 
-/// The last attempt at or before `now`, and the one after it.
-fn attempts_around(first: MicroTime, now: MicroTime) -> (MicroTime, MicroTime) {
-    let mut attempt = first;
-    let mut wait = BACKOFF_BASE_S;
-    loop {
-        let next = attempt.plus(Duration::from_secs(wait));
-        if next > now {
-            return (attempt, next);
-        }
-        if wait == BACKOFF_MAX_S {
-            // From here on attempts are evenly spaced: no need to walk through days of them.
-            let rounds = now.since(next).as_secs() / BACKOFF_MAX_S;
-            attempt = next.plus(Duration::from_secs(rounds * BACKOFF_MAX_S));
-        } else {
-            attempt = next;
-        }
-        wait = (wait * 2).min(BACKOFF_MAX_S);
-    }
-}
-
 /// How long a container that ended waits for its next run.
 pub(super) fn restart_delay(restart_count: i32, end: &Terminated) -> Duration {
     let ran = end.finished_at.micro().since(end.started_at);
@@ -400,20 +390,11 @@ pub(super) fn restart_delay(restart_count: i32, end: &Terminated) -> Duration {
     Duration::from_secs(doubled.min(BACKOFF_MAX_S))
 }
 
-/// When a probe that always succeeds has succeeded often enough.
-fn first_success(probe: Probe) -> Duration {
-    let seconds = |number: i32| u64::try_from(number).unwrap_or(0);
-    let more = seconds(probe.success_threshold).saturating_sub(1);
-    Duration::from_secs(
-        seconds(probe.initial_delay_seconds) + more * seconds(probe.period_seconds.max(1)),
-    )
-}
-
-fn field_path(container: &Container, role: Role) -> String {
-    let list = if role == Role::Main {
-        "containers"
-    } else {
-        "initContainers"
+pub(super) fn field_path(container: &Container, role: Role) -> String {
+    let list = match role {
+        Role::Main => "containers",
+        Role::Ephemeral => "ephemeralContainers",
+        Role::Init | Role::Sidecar => "initContainers",
     };
     format!("spec.{list}{{{}}}", container.name)
 }

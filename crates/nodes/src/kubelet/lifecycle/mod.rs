@@ -5,16 +5,21 @@
 //! has to be remembered is in the pod's status, so a process that starts anew goes on where the last one
 //! ended.
 
+mod attempts;
 mod conditions;
 mod containers;
 mod patch;
+mod probes;
+mod schedule;
 mod termination;
 
 #[cfg(test)]
 mod tests;
 
-use api::{Istr, MicroTime, Time};
+use std::borrow::Cow;
 use std::time::Duration;
+
+use api::{Istr, MicroTime, Time};
 
 use crate::behaviour::Behaviour;
 use crate::pod::{
@@ -35,6 +40,21 @@ pub(crate) struct Facts<'a> {
     pub(crate) has_volumes: bool,
     /// Is the image on the node already?
     pub(crate) has_image: &'a dyn Fn(&str) -> bool,
+    /// Why volumes cannot be mounted, a line for each.
+    pub(crate) mount_errors: &'a [String],
+    /// Why a container's environment cannot be made.
+    pub(crate) config_error: &'a dyn Fn(&Container) -> Option<String>,
+    /// Why the node does not take the pod.
+    pub(crate) rejection: Option<Rejection>,
+    /// When the pod was looked at before, where that was asked to be remembered.
+    pub(crate) last_look: Option<MicroTime>,
+}
+
+/// Why a kubelet refuses a pod that was bound to its node.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rejection {
+    pub(crate) reason: String,
+    pub(crate) message: String,
 }
 
 /// What comes of a look at a pod.
@@ -49,12 +69,14 @@ pub(crate) struct Advance {
     pub(crate) events: Vec<PodEvent>,
     /// When time alone will change something.
     pub(crate) wake_at: Option<MicroTime>,
+    /// Something is told each time that it happens: the next look must know of this one.
+    pub(crate) is_remembered: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PodEvent {
     pub(crate) warning: bool,
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Cow<'static, str>,
     pub(crate) message: String,
     /// `spec.containers{web}`, or empty for the pod as a whole.
     pub(crate) field_path: String,
@@ -65,16 +87,20 @@ pub(crate) fn advance(pod: &Pod, facts: &Facts<'_>) -> Advance {
     if pod.is_finished() || pod.metadata.is_terminating() {
         course.terminate();
     } else if pod.status.start_time.is_none() {
-        course.admit();
-        if facts.is_busy && facts.has_volumes {
-            course.run();
+        if let Some(rejection) = &facts.rejection {
+            course.reject(rejection);
+        } else {
+            course.admit();
+            if facts.is_busy && facts.has_volumes && course.mounts() {
+                course.run();
+            }
         }
     } else if let Some(deadline) = course.deadline_passed() {
         course.fail_by_deadline(deadline);
     } else {
         course.evict_when_asked();
         // What runs goes on: a volume that is mounted stays so, whatever lists say.
-        if facts.has_volumes || course.is_under_way() {
+        if course.is_under_way() || facts.has_volumes && course.mounts() {
             course.run();
         }
     }
@@ -143,6 +169,17 @@ impl<'a> Course<'a> {
         self.set_conditions(false);
     }
 
+    /// UPSTREAM: nothing of a pod that is refused is known but why.
+    fn reject(&mut self, rejection: &Rejection) {
+        let Rejection { reason, message } = rejection;
+        self.status.phase = Phase::Failed;
+        self.status.reason = Istr::from(reason.as_str());
+        self.status.message = Istr::from(format!("Pod was rejected: {message}"));
+        self.status.start_time = Some(self.now);
+        self.tell(true, reason.clone(), message.clone(), String::new());
+        self.set_conditions(false);
+    }
+
     /// Brings everything up to date with the time.
     fn run(&mut self) {
         let starts_at = self.starts_at();
@@ -155,6 +192,7 @@ impl<'a> Course<'a> {
             for index in 0..self.pod.spec.containers.len() {
                 self.run_container(index);
             }
+            self.run_ephemeral_containers();
         }
         self.status.phase = self.phase(&progress);
         if matches!(self.status.phase, Phase::Succeeded | Phase::Failed) {
@@ -255,10 +293,16 @@ impl<'a> Course<'a> {
         self.outcome.wake_at = Some(soonest);
     }
 
-    fn tell(&mut self, warning: bool, reason: &'static str, message: String, field_path: String) {
+    fn tell(
+        &mut self,
+        warning: bool,
+        reason: impl Into<Cow<'static, str>>,
+        message: String,
+        field_path: String,
+    ) {
         self.outcome.events.push(PodEvent {
             warning,
-            reason,
+            reason: reason.into(),
             message,
             field_path,
         });

@@ -32,16 +32,17 @@ pub(crate) fn status_patch(pod: &Pod, status: &PodStatus, host_ip: &str) -> Byte
                 &pod.spec.init_containers,
                 &status.init_containers,
             ),
+            ephemeral_container_statuses: statuses(
+                pod,
+                &pod.spec.ephemeral_containers,
+                &status.ephemeral_containers,
+            ),
             host_ip,
             host_ips: Address::list(host_ip),
             pod_ip: &status.pod_ip,
             pod_ips: Address::list(&status.pod_ip),
             reason,
-            message: if reason == "DeadlineExceeded" {
-                "Pod was active on the node longer than the specified deadline"
-            } else {
-                ""
-            },
+            message: &status.message,
         },
     };
     let text = serde_json::to_vec(&patch).expect("a status prints into memory");
@@ -77,6 +78,8 @@ struct Status<'a> {
     container_statuses: Vec<One<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     init_container_statuses: Vec<One<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ephemeral_container_statuses: Vec<One<'a>>,
     #[serde(rename = "hostIP", skip_serializing_if = "str::is_empty")]
     host_ip: &'a str,
     #[serde(rename = "hostIPs", skip_serializing_if = "Option::is_none")]

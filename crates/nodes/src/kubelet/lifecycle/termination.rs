@@ -8,7 +8,9 @@ use super::Course;
 use crate::pod::{ContainerState, Phase, Terminated};
 
 /// UPSTREAM: what a process that had to be killed exits with (128 + SIGKILL).
-const KILLED: i32 = 137;
+pub(super) const KILLED: i32 = 137;
+
+const DEADLINE_EXCEEDED: &str = "Pod was active on the node longer than the specified deadline";
 
 impl Course<'_> {
     pub(super) fn terminate(&mut self) {
@@ -117,11 +119,12 @@ impl Course<'_> {
     /// Every container that still runs ends now; those that wait never will run.
     pub(super) fn stop_everything(&mut self, exit_code: i32) {
         let now = self.now;
-        let statuses = self
-            .status
+        let status = &mut self.status;
+        let statuses = status
             .init_containers
             .iter_mut()
-            .chain(&mut self.status.containers);
+            .chain(&mut status.containers)
+            .chain(&mut status.ephemeral_containers);
         for status in statuses {
             if let ContainerState::Running { started_at } = status.state {
                 status.state = ContainerState::Terminated(Terminated {
@@ -155,10 +158,11 @@ impl Course<'_> {
         self.stop_everything(KILLED);
         self.status.phase = Phase::Failed;
         self.status.reason = Istr::from("DeadlineExceeded");
+        self.status.message = Istr::from(DEADLINE_EXCEEDED);
         self.tell(
             false,
             "DeadlineExceeded",
-            "Pod was active on the node longer than the specified deadline".to_owned(),
+            DEADLINE_EXCEEDED.to_owned(),
             String::new(),
         );
         self.set_conditions(true);

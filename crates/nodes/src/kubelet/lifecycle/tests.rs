@@ -23,7 +23,7 @@ fn follow(pod: Value, seconds: i64, deleted_at: Option<i64>) -> String {
     let mut lines = Vec::new();
     let mut now = Time::from_unix(0).micro();
     let end = Time::from_unix(seconds).micro();
-    let mut looks = 0;
+    let (mut looks, mut last_look) = (0, None);
     loop {
         looks += 1;
         assert!(looks < 1000, "never comes to rest: {lines:#?}");
@@ -41,8 +41,13 @@ fn follow(pod: Value, seconds: i64, deleted_at: Option<i64>) -> String {
             is_busy: false,
             has_volumes: true,
             has_image: &|_| false,
+            mount_errors: &[],
+            config_error: &|_| None,
+            rejection: None,
+            last_look,
         };
         let advance = advance(&view, &facts);
+        last_look = advance.is_remembered.then_some(now);
         if let Some(status) = &advance.status {
             let patch: Value =
                 serde_json::from_slice(&status_patch(&view, status, "1.2.3.4")).unwrap();
@@ -88,7 +93,7 @@ fn line(now: MicroTime, object: &Value, advance: &Advance) -> String {
     let ready = conditions
         .iter()
         .any(|one| one["type"] == "Ready" && one["status"] == "True");
-    let mut events: Vec<&str> = advance.events.iter().map(|event| event.reason).collect();
+    let mut events: Vec<&str> = advance.events.iter().map(|event| &*event.reason).collect();
     if advance.delete {
         events.push("DELETE");
     }
@@ -173,6 +178,10 @@ fn a_busy_kubelet_writes_the_start_at_once() {
         is_busy: true,
         has_volumes: true,
         has_image: &|_| true,
+        mount_errors: &[],
+        config_error: &|_| None,
+        rejection: None,
+        last_look: None,
     };
     let status = advance(&pod, &facts).status.expect("a new status");
     assert_eq!(
@@ -485,6 +494,10 @@ fn a_finished_pod_that_is_deleted_goes_once() {
             is_busy: false,
             has_volumes: true,
             has_image: &|_| false,
+            mount_errors: &[],
+            config_error: &|_| None,
+            rejection: None,
+            last_look: None,
         };
         advance(&pod, &facts).delete
     };
@@ -507,6 +520,10 @@ fn looking_again_changes_nothing() {
             is_busy: false,
             has_volumes: true,
             has_image: &|_| true,
+            mount_errors: &[],
+            config_error: &|_| None,
+            rejection: None,
+            last_look: None,
         };
         pod.status = advance(&pod, &facts).status.expect("two steps to running");
         let again = advance(&pod, &facts);
@@ -515,4 +532,146 @@ fn looking_again_changes_nothing() {
         }
     }
     assert_eq!(pod.status.phase, Phase::Running);
+}
+
+fn probed(kind: &str, probe: Value, annotations: Value) -> Value {
+    let mut container = json!({"name": "main", "image": "nginx"});
+    container[kind] = json!({"initialDelaySeconds": 5, "periodSeconds": 10, "failureThreshold": 2, "successThreshold": 1});
+    merge(&mut container[kind], probe);
+    json!({"metadata": {"annotations": annotations}, "spec": {"containers": [container]}})
+}
+
+#[test]
+fn a_liveness_probe_that_fails_restarts_the_container() {
+    let exec = json!({"exec": {"command": ["false"]}});
+    check(
+        probed("livenessProbe", exec, json!({})),
+        40,
+        expect![[r#"
+            0s Pending main:ContainerCreating
+            0s Running ready main:Running+ready | Pulling Pulled Created Started
+            5s Running ready main:Running+ready | Unhealthy
+            15s Running main:Runningx1 | Unhealthy Killing Pulling Pulled Created Started
+            15s Running ready main:Running+readyx1
+            20s Running ready main:Running+readyx1 | Unhealthy
+            30s Running main:CrashLoopBackOffx1 | Unhealthy Killing BackOff
+            40s Running ready main:Running+readyx2 | Pulling Pulled Created Started"#]],
+    );
+}
+
+#[test]
+fn a_container_that_fails_its_probe_has_its_grace_period() {
+    let probe = json!({"httpGet": {"port": 80}, "terminationGracePeriodSeconds": 3});
+    let slow = json!({"steersman.dev/stop-delay": "1m", "steersman.dev/liveness-probe": "fails after 20s"});
+    check(
+        probed("livenessProbe", probe, slow),
+        40,
+        expect![[r#"
+        0s Pending main:ContainerCreating
+        0s Running ready main:Running+ready | Pulling Pulled Created Started
+        25s Running ready main:Running+ready | Unhealthy
+        35s Running ready main:Running+ready | Unhealthy Killing
+        38s Running main:Runningx1 | Pulling Pulled Created Started
+        38s Running ready main:Running+readyx1"#]],
+    );
+}
+
+#[test]
+fn a_startup_probe_holds_back_the_others_and_kills() {
+    let slow = json!({"steersman.dev/startup-probe": "fails for 10s"});
+    check(
+        probed("startupProbe", json!({"grpc": {"port": 1}}), slow),
+        60,
+        expect![[r#"
+            0s Pending main:ContainerCreating
+            0s Running main:Running | Pulling Pulled Created Started
+            5s Running main:Running | Unhealthy
+            15s Running ready main:Running+ready"#]],
+    );
+    let never = json!({"steersman.dev/startup-probe": "fails"});
+    check(
+        probed("startupProbe", json!({"grpc": {"port": 1}}), never),
+        20,
+        expect![[r#"
+            0s Pending main:ContainerCreating
+            0s Running main:Running | Pulling Pulled Created Started
+            5s Running main:Running | Unhealthy
+            15s Running main:Runningx1 | Unhealthy Killing Pulling Pulled Created Started
+            20s Running main:Runningx1 | Unhealthy"#]],
+    );
+}
+
+#[test]
+fn a_readiness_probe_takes_a_container_out_and_in_again() {
+    let annotations = json!({"steersman.dev/readiness-probe": "fails after 10s for 20s"});
+    check(
+        probed(
+            "readinessProbe",
+            json!({"tcpSocket": {"port": "http"}}),
+            annotations,
+        ),
+        100,
+        expect![[r#"
+            0s Pending main:ContainerCreating
+            0s Running main:Running | Pulling Pulled Created Started
+            5s Running ready main:Running+ready
+            15s Running ready main:Running+ready | Unhealthy
+            25s Running main:Running | Unhealthy
+            35s Running ready main:Running+ready"#]],
+    );
+}
+
+#[test]
+fn probes_fail_in_the_kubelets_words() {
+    let messages = |check: Value| {
+        let pod = json!({
+            "metadata": {"name": "web", "uid": "u1", "annotations": {"steersman.dev/readiness-probe": "fails"}},
+            "spec": {"nodeName": "n", "containers": [{
+                "name": "main", "image": "nginx", "ports": [{"name": "http", "containerPort": 8080}],
+                "readinessProbe": check,
+            }]},
+            "status": {"startTime": "1970-01-01T00:00:00Z", "containerStatuses": [
+                {"name": "main", "state": {"running": {"startedAt": "1970-01-01T00:00:00Z"}}}]},
+        });
+        let pod = Pod::decode(pod.to_string().as_bytes()).unwrap();
+        let (behaviour, _) = Behaviour::of(&pod, &Stages::default());
+        let facts = Facts {
+            now: Time::from_unix(9).micro(),
+            behaviour: &behaviour,
+            pod_ip: "10.0.0.2",
+            is_busy: false,
+            has_volumes: true,
+            has_image: &|_| true,
+            mount_errors: &[],
+            config_error: &|_| None,
+            rejection: None,
+            last_look: None,
+        };
+        let advance = advance(&pod, &facts);
+        advance.events[0].message.clone()
+    };
+    for (check, expected) in [
+        (
+            json!({"httpGet": {"port": 80}}),
+            "Readiness probe failed: HTTP probe failed with statuscode: 503",
+        ),
+        (
+            json!({"tcpSocket": {"port": "http"}}),
+            "Readiness probe failed: dial tcp 10.0.0.2:8080: connect: connection refused",
+        ),
+        (
+            json!({"grpc": {"port": 1}}),
+            "Readiness probe failed: service unhealthy (responded with \"NOT_SERVING\")",
+        ),
+        (
+            json!({"exec": {"command": ["cat", "/tmp/healthy"]}}),
+            "Readiness probe failed: cat: can't open '/tmp/healthy': No such file or directory\n",
+        ),
+        (
+            json!({"exec": {"command": ["sleep", "5"]}}),
+            "Readiness probe failed: command timed out: \"sleep 5\" timed out after 1s",
+        ),
+    ] {
+        assert_eq!(messages(check), expected);
+    }
 }

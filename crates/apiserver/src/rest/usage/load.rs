@@ -1,0 +1,123 @@
+//! What pods share: a load that their owner declares, divided among those that are ready.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use api::Time;
+use api::quantity::Quantity;
+use serde_json::Value;
+
+use super::curve::{self, Curve};
+use crate::fields::{at, list, text};
+use crate::server::Shared;
+
+/// When a load begins, on the object that declares it; without it, when the object was created.
+pub(crate) const SINCE: &str = "steersman.dev/load-since";
+
+/// Deployment, ReplicaSet, Pod: the longest line of owners there is, and one more.
+const OWNERS_MAX: usize = 4;
+
+/// What an annotation of an object says now; `None` where it says nothing that can be read.
+pub(super) fn declared(shared: &Shared, object: &Value, annotation: &str) -> Option<Quantity> {
+    let curve = object["metadata"]["annotations"][annotation].as_str()?;
+    let since = [
+        object["metadata"]["annotations"][SINCE].as_str(),
+        Some(text(object, "status.startTime")),
+        Some(text(object, "metadata.creationTimestamp")),
+    ];
+    let since = since.into_iter().flatten().find_map(Time::parse);
+    value(shared, curve, since)
+}
+
+/// What a curve that began then is at now.
+pub(super) fn value(shared: &Shared, curve: &str, since: Option<Time>) -> Option<Quantity> {
+    let curve = Curve::parse(curve).ok()?;
+    let elapsed = since.map_or(0, |since| shared.now_seconds() - since.unix());
+    let elapsed = Duration::from_secs(u64::try_from(elapsed).unwrap_or(0));
+    Some(curve.at(elapsed))
+}
+
+/// What each pod has of the loads that owners declare by this annotation, by namespace and name.
+pub(super) fn shares(
+    shared: &Shared,
+    pods: &[Value],
+    annotation: &str,
+) -> BTreeMap<String, Quantity> {
+    let mut owners = Owners {
+        shared,
+        known: BTreeMap::new(),
+    };
+    let mut by_owner: BTreeMap<String, (Quantity, Vec<&Value>)> = BTreeMap::new();
+    for pod in pods {
+        if let Some((owner, load)) = owners.load_over(pod, annotation) {
+            let held = by_owner.entry(owner).or_insert_with(|| (load, Vec::new()));
+            held.1.push(pod);
+        }
+    }
+    let mut found = BTreeMap::new();
+    for (load, pods) in by_owner.into_values() {
+        // Traffic goes to pods that are ready; where none is, all of them are busy becoming so.
+        let ready = pods.iter().filter(|pod| is_ready(pod)).count();
+        let each = curve::shared(&load, if ready == 0 { pods.len() } else { ready });
+        for pod in pods {
+            let has_part = ready == 0 || is_ready(pod);
+            let part = match has_part {
+                true => each.clone(),
+                false => Quantity::new(0, load.format()),
+            };
+            found.insert(key_of(pod), part);
+        }
+    }
+    found
+}
+
+pub(super) fn key_of(object: &Value) -> String {
+    let metadata = at(object, "metadata");
+    format!("{}/{}", text(metadata, "namespace"), text(metadata, "name"))
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let mut conditions = list(pod, "status.conditions").iter();
+    conditions.any(|held| text(held, "type") == "Ready" && text(held, "status") == "True")
+}
+
+struct Owners<'a> {
+    shared: &'a Shared,
+    /// By kind and key: an owner of many pods is read once.
+    known: BTreeMap<String, Option<Value>>,
+}
+
+impl Owners<'_> {
+    /// The nearest owner that declares a load, and the load.
+    fn load_over(&mut self, pod: &Value, annotation: &str) -> Option<(String, Quantity)> {
+        let namespace = text(pod, "metadata.namespace").to_owned();
+        let mut reference = controller(pod)?.clone();
+        for _ in 0..OWNERS_MAX {
+            let (name, owner) = self.read(&namespace, &reference)?;
+            if let Some(load) = declared(self.shared, &owner, annotation) {
+                return Some((name, load));
+            }
+            reference = controller(&owner)?.clone();
+        }
+        None
+    }
+
+    fn read(&mut self, namespace: &str, reference: &Value) -> Option<(String, Value)> {
+        let (version, kind) = (text(reference, "apiVersion"), text(reference, "kind"));
+        let name = format!("{version} {kind} {namespace}/{}", text(reference, "name"));
+        let found = self.known.entry(name.clone()).or_insert_with(|| {
+            let registry = self.shared.registry();
+            let kind = registry.kind(version, kind)?;
+            let stored_kind = crate::convert::storage_kind(&registry, kind);
+            let key = format!("{namespace}/{}", text(reference, "name"));
+            let stored = self.shared.store.get(&stored_kind, &key)?;
+            Some(stored.value(&stored_kind))
+        });
+        found.clone().map(|owner| (name, owner))
+    }
+}
+
+fn controller(object: &Value) -> Option<&Value> {
+    let mut owners = list(object, "metadata.ownerReferences").iter();
+    owners.find(|owner| owner["controller"] == true)
+}

@@ -1,0 +1,115 @@
+use expect_test::{expect, expect_file};
+
+use super::*;
+
+fn run(arguments: &[&str]) -> Box<Options> {
+    match Options::parse(arguments.iter().copied(), "kube-apiserver", None) {
+        Ok(Command::Run(options)) => options,
+        Ok(Command::Print(text)) => panic!("{text}"),
+        Err(errors) => panic!("{errors}"),
+    }
+}
+
+fn refused(arguments: &[&str]) -> String {
+    match Options::parse(arguments.iter().copied(), "kube-apiserver", None) {
+        Ok(_) => panic!("{arguments:?} must be refused"),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+#[test]
+fn the_page_is_up_to_date() {
+    expect_file!["../../../../docs/kube-apiserver-flags.md"].assert_eq(&markdown());
+}
+
+#[test]
+fn has_every_flag_of_upstream() {
+    let own = table()
+        .iter()
+        .filter(|flag| flag.section == "steersman")
+        .count();
+    // kube-apiserver --help, and six that are deprecated and hidden.
+    assert_eq!(table().iter().count() - own, 177);
+    assert!(table().iter().all(|flag| flag.help.ends_with(['.', '}'])));
+}
+
+#[test]
+fn help_has_no_flag_that_envtest_would_then_give() {
+    let text = help("kube-apiserver");
+    assert!(
+        text.lines()
+            .any(|line| line.trim_start().starts_with("--secure-port"))
+    );
+    assert!(!text.contains("--insecure-port"));
+    assert!(!text.contains("{plugins}") && !text.contains("{gates}"));
+}
+
+#[test]
+fn the_defaults_are_upstreams() {
+    use apiserver::admission::Plugin;
+    use apiserver::auth::Authorizer;
+    use apiserver::settings::Anonymous;
+    let options = run(&[]);
+    assert_eq!(options.address.to_string(), "0.0.0.0:6443");
+    assert_eq!(options.settings.authorizers, [Authorizer::AlwaysAllow]);
+    assert_eq!(options.settings.anonymous, Anonymous::Refused);
+    assert!(!options.settings.plugins.has(Plugin::NodeRestriction));
+    assert!(!options.settings.allow_privileged);
+    assert!(options.manager.is_none());
+    let options = run(&["--authorization-mode=Node,RBAC"]);
+    assert_eq!(options.settings.anonymous, Anonymous::Allowed);
+}
+
+#[test]
+fn what_has_no_effect_is_said() {
+    let options = run(&["--etcd-servers=http://127.0.0.1:2379"]);
+    expect![[r#"
+        [
+            "Flag --etcd-servers is accepted but has no effect: Objects are kept by this process",
+        ]
+    "#]]
+    .assert_debug_eq(&options.warnings);
+}
+
+#[test]
+fn mistakes_are_all_named_at_once() {
+    let wrong = refused(&[
+        "--authorization-mode=RBAC,ABAC,Nothing",
+        "--enable-admission-plugins=PodNodeSelector",
+        "--secure-port=0",
+        "--service-cluster-ip-range=10.0.0.0",
+        "--client-ca-file=/nowhere/ca.crt",
+        "--oidc-issuer-url=https://example.com",
+    ]);
+    expect![[r#"invalid argument "https://example.com" for "--oidc-issuer-url" flag: OpenID Connect is not built yet; use --token-auth-file or client certificates
+--authorization-mode: ABAC is not built yet; use RBAC
+--authorization-mode: "Nothing" is not a valid mode
+--enable-admission-plugins: admission plugin "PodNodeSelector" is not built yet: what it would refuse or change would pass as it is
+--service-cluster-ip-range: "10.0.0.0" is not an address range such as 10.0.0.0/24
+--client-ca-file: cannot read /nowhere/ca.crt: No such file or directory (os error 2)
+--secure-port: 0 must be between 1 and 65535, inclusive. It cannot be turned off with 0"#]]
+    .assert_eq(&wrong.replace("; --", "\n--"));
+    assert_eq!(
+        refused(&["--secure-prot=1"]),
+        "unknown flag: --secure-prot; did you mean --secure-port?"
+    );
+}
+
+#[test]
+fn controllers_come_from_the_flag_or_else_from_the_environment() {
+    let parse = |arguments: &[&str], environment: Option<&str>| {
+        let environment = environment.map(str::to_owned);
+        match Options::parse(arguments.iter().copied(), "kube-apiserver", environment) {
+            Ok(Command::Run(options)) => options
+                .manager
+                .map(|manager| manager.config.generic.controllers),
+            _ => panic!("must run"),
+        }
+    };
+    assert_eq!(parse(&[], None), None);
+    assert_eq!(parse(&[], Some("")), None);
+    assert_eq!(parse(&[], Some("*")), Some(vec!["*".to_owned()]));
+    let chosen = parse(&["--controllers=namespace-controller"], Some("*"));
+    assert_eq!(chosen, Some(vec!["namespace-controller".to_owned()]));
+    assert!(refused(&["--controllers=nothing"]).contains("nothing"));
+}

@@ -1,0 +1,299 @@
+//! What a container finds around it: variables, and the files of the ConfigMaps and Secrets that are mounted.
+
+use std::collections::BTreeMap;
+
+use api::ResourceType;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use client::Client;
+use serde_json::Value;
+
+use crate::script::Surroundings;
+
+const CONFIG_MAPS: ResourceType = ResourceType::namespaced("", "v1", "configmaps", "ConfigMap");
+const SECRETS: ResourceType = ResourceType::namespaced("", "v1", "secrets", "Secret");
+const SERVICES: ResourceType = ResourceType::namespaced("", "v1", "services", "Service");
+
+/// Contents by key.
+type Data = BTreeMap<String, String>;
+
+/// Reads ConfigMaps and Secrets as they are needed, each once.
+struct Sources<'a> {
+    client: &'a Client,
+    namespace: &'a str,
+    read: BTreeMap<(&'static str, String), Data>,
+}
+
+pub(super) async fn surroundings(client: &Client, pod: &Value, container: &Value) -> Surroundings {
+    let namespace = text(&pod["metadata"]["namespace"]);
+    let mut sources = Sources {
+        client,
+        namespace,
+        read: BTreeMap::new(),
+    };
+    let hostname = match text(&pod["spec"]["hostname"]) {
+        "" => text(&pod["metadata"]["name"]),
+        given => given,
+    };
+    let mut around = Surroundings {
+        hostname: hostname.to_owned(),
+        ..Surroundings::default()
+    };
+    let host = [("HOSTNAME", hostname), ("HOME", "/root"), ("PATH", PATH)];
+    for (name, value) in host {
+        around.environment.insert(name.to_owned(), value.to_owned());
+    }
+    around.environment.extend(api_server(client).await);
+    sources
+        .fill_environment(pod, container, &mut around.environment)
+        .await;
+    let ip = text(&pod["status"]["podIP"]);
+    let files = [
+        ("/etc/hostname", format!("{hostname}\n")),
+        (
+            "/etc/hosts",
+            format!("127.0.0.1\tlocalhost\n{ip}\t{hostname}\n"),
+        ),
+    ];
+    for (path, contents) in files {
+        around.files.insert(path.to_owned(), Ok(contents));
+    }
+    sources.fill_files(pod, container, &mut around.files).await;
+    around
+}
+
+/// What images have.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The command with its arguments, and with variables in the place of `$(NAME)`.
+pub(super) fn command(container: &Value, environment: &Data) -> Vec<String> {
+    let list = |field: &str| container[field].as_array().into_iter().flatten();
+    list("command")
+        .chain(list("args"))
+        .map(|word| expand(text(word), environment))
+        .collect()
+}
+
+/// UPSTREAM: `$(NAME)` is the variable, `$$` a dollar, and what is not known stays.
+fn expand(text: &str, variables: &Data) -> String {
+    let mut expanded = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        expanded.push_str(before);
+        rest = after;
+        if let Some(after) = rest.strip_prefix('$') {
+            expanded.push('$');
+            rest = after;
+        } else if let Some((name, after)) =
+            rest.strip_prefix('(').and_then(|one| one.split_once(')'))
+        {
+            match variables.get(name) {
+                Some(value) => expanded.push_str(value),
+                None => expanded.push_str(&format!("$({name})")),
+            }
+            rest = after;
+        } else {
+            expanded.push('$');
+        }
+    }
+    expanded + rest
+}
+
+/// The only Service that every container knows of.
+async fn api_server(client: &Client) -> Vec<(String, String)> {
+    let Ok(answer) = client.get(&SERVICES, "default", "kubernetes").await else {
+        return Vec::new();
+    };
+    let service: Value = serde_json::from_slice(&answer).unwrap_or_default();
+    let address = text(&service["spec"]["clusterIP"]).to_owned();
+    let port = service["spec"]["ports"][0]["port"].to_string();
+    vec![
+        ("KUBERNETES_SERVICE_HOST".to_owned(), address),
+        ("KUBERNETES_SERVICE_PORT".to_owned(), port),
+    ]
+}
+
+impl Sources<'_> {
+    async fn fill_environment(&mut self, pod: &Value, container: &Value, variables: &mut Data) {
+        for from in list(container, "envFrom") {
+            let prefix = text(&from["prefix"]);
+            for (kind, field) in [("configMap", "configMapRef"), ("secret", "secretRef")] {
+                for (key, value) in self.data(kind, text(&from[field]["name"])).await {
+                    variables.insert(format!("{prefix}{key}"), value);
+                }
+            }
+        }
+        for variable in list(container, "env") {
+            let name = text(&variable["name"]).to_owned();
+            let from = &variable["valueFrom"];
+            let (map, secret) = (&from["configMapKeyRef"], &from["secretKeyRef"]);
+            let value = if map.is_object() {
+                let data = self.data("configMap", text(&map["name"])).await;
+                data.get(text(&map["key"])).cloned()
+            } else if secret.is_object() {
+                let data = self.data("secret", text(&secret["name"])).await;
+                data.get(text(&secret["key"])).cloned()
+            } else if from["fieldRef"].is_object() {
+                Some(field(pod, text(&from["fieldRef"]["fieldPath"])))
+            } else if from["resourceFieldRef"].is_object() {
+                Some(resource(container, &from["resourceFieldRef"]))
+            } else {
+                Some(expand(text(&variable["value"]), variables))
+            };
+            if let Some(value) = value {
+                variables.insert(name, value);
+            }
+        }
+    }
+
+    async fn fill_files(
+        &mut self,
+        pod: &Value,
+        container: &Value,
+        files: &mut BTreeMap<String, Result<String, String>>,
+    ) {
+        for mount in list(container, "volumeMounts") {
+            let name = &mount["name"];
+            let Some(volume) = list(&pod["spec"], "volumes").find(|one| one["name"] == *name)
+            else {
+                continue;
+            };
+            let place = text(&mount["mountPath"]).trim_end_matches('/');
+            for (path, contents) in self.volume(pod, volume).await {
+                match text(&mount["subPath"]) {
+                    "" => drop(files.insert(format!("{place}/{path}"), contents)),
+                    part if part == path => drop(files.insert(place.to_owned(), contents)),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The files of a volume, by their paths in it.
+    async fn volume(
+        &mut self,
+        pod: &Value,
+        volume: &Value,
+    ) -> BTreeMap<String, Result<String, String>> {
+        let mut files = BTreeMap::new();
+        let own = [volume.clone()];
+        let sources = volume["projected"]["sources"].as_array();
+        for source in sources.map_or(&own[..], |sources| sources) {
+            for (kind, name) in [("configMap", "name"), ("secret", "secretName")] {
+                let part = &source[kind];
+                let name = match text(&part["name"]) {
+                    "" => text(&part[name]),
+                    given => given,
+                };
+                let data = self.data(kind, name).await;
+                let items: Vec<&Value> = list(part, "items").collect();
+                if items.is_empty() {
+                    files.extend(data.into_iter().map(|(key, value)| (key, Ok(value))));
+                    continue;
+                }
+                for item in items {
+                    if let Some(value) = data.get(text(&item["key"])) {
+                        files.insert(text(&item["path"]).to_owned(), Ok(value.clone()));
+                    }
+                }
+            }
+            for item in list(&source["downwardAPI"], "items") {
+                let value = field(pod, text(&item["fieldRef"]["fieldPath"]));
+                files.insert(text(&item["path"]).to_owned(), Ok(value));
+            }
+            if let Some(path) = source["serviceAccountToken"]["path"].as_str() {
+                let why = "simulated containers are given no token".to_owned();
+                files.insert(path.to_owned(), Err(why));
+            }
+        }
+        files
+    }
+
+    /// What a ConfigMap or Secret holds; nothing where there is none.
+    async fn data(&mut self, kind: &'static str, name: &str) -> Data {
+        if name.is_empty() {
+            return Data::new();
+        }
+        let known = (kind, name.to_owned());
+        if let Some(held) = self.read.get(&known) {
+            return held.clone();
+        }
+        let resource = if kind == "secret" {
+            &SECRETS
+        } else {
+            &CONFIG_MAPS
+        };
+        let answer = self.client.get(resource, self.namespace, name).await;
+        let object: Value = answer
+            .ok()
+            .and_then(|answer| serde_json::from_slice(&answer).ok())
+            .unwrap_or_default();
+        let entries = |field: &str| object[field].as_object().into_iter().flatten();
+        let decoded = |value: &Value| {
+            let bytes = STANDARD.decode(text(value)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let plain = entries("data").map(|(key, value)| match kind {
+            "secret" => (key.clone(), decoded(value)),
+            _ => (key.clone(), text(value).to_owned()),
+        });
+        let binary = entries("binaryData").map(|(key, value)| (key.clone(), decoded(value)));
+        let data: Data = plain.chain(binary).collect();
+        self.read.insert(known, data.clone());
+        data
+    }
+}
+
+/// A field of the pod, as the downward API names it.
+fn field(pod: &Value, path: &str) -> String {
+    if let Some((map, key)) = path
+        .strip_suffix("']")
+        .and_then(|path| path.split_once("['"))
+    {
+        let map = map.rsplit('.').next().unwrap_or_default();
+        return text(&pod["metadata"][map][key]).to_owned();
+    }
+    let pairs = |map: &Value| {
+        let entries = map.as_object().into_iter().flatten();
+        let lines = entries.map(|(key, value)| format!("{key}={value}"));
+        lines.collect::<Vec<String>>().join("\n")
+    };
+    match path {
+        "metadata.labels" => pairs(&pod["metadata"]["labels"]),
+        "metadata.annotations" => pairs(&pod["metadata"]["annotations"]),
+        "status.podIPs" | "status.hostIPs" => {
+            let list = path.trim_start_matches("status.");
+            let addresses = pod["status"][list].as_array().into_iter().flatten();
+            let addresses: Vec<&str> = addresses.map(|one| text(&one["ip"])).collect();
+            addresses.join(",")
+        }
+        path => {
+            let pointer = format!("/{}", path.replace('.', "/"));
+            pod.pointer(&pointer)
+                .map(text)
+                .unwrap_or_default()
+                .to_owned()
+        }
+    }
+}
+
+/// What the container asks for, in units of the divisor, rounded up.
+fn resource(container: &Value, reference: &Value) -> String {
+    let parse = |value: &Value| api::Quantity::parse(text(value)).ok();
+    let name = text(&reference["resource"]);
+    let asked = name
+        .split_once('.')
+        .and_then(|(list, name)| parse(&container["resources"][list][name]));
+    let divisor = parse(&reference["divisor"]).map_or(0, |divisor| divisor.milli_value());
+    let divisor = if divisor <= 0 { 1000 } else { divisor };
+    let milli = asked.map_or(0, |asked| asked.milli_value());
+    (milli / divisor + i64::from(milli % divisor > 0)).to_string()
+}
+
+fn list<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    value[field].as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

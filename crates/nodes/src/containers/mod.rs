@@ -1,0 +1,146 @@
+//! What simulated containers can be asked for: what they printed, and to run one of the few commands that they know.
+//!
+//! Nothing is kept. What a container printed follows from its command, its status and the time, so a log needs no memory
+//! and is the same after a restart.
+
+mod environment;
+mod log;
+mod playback;
+
+use std::sync::Arc;
+
+use api::{Clock, MicroTime, Resource};
+use bytes::Bytes;
+use client::Client;
+use futures_util::stream::{self, BoxStream, StreamExt};
+use serde_json::Value;
+
+use crate::behaviour::Behaviour;
+use crate::pod::Pod;
+use crate::script::{Printed, Script};
+use crate::stages::Stages;
+use log::Run;
+use playback::Playback;
+
+/// Speaks for the containers of all simulated nodes.
+#[derive(Clone)]
+pub struct Containers {
+    client: Client,
+    clock: Clock,
+    stages: Arc<Stages>,
+}
+
+/// Which part of which log is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct LogRequest {
+    pub pod: Value,
+    pub container: String,
+    pub follow: bool,
+    pub previous: bool,
+    pub timestamps: bool,
+    pub since: Option<MicroTime>,
+    pub tail_lines: Option<usize>,
+    pub limit_bytes: Option<usize>,
+    /// Only what went to this one.
+    pub stream: Option<Stream>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// A command to run in a container.
+#[derive(Clone, Debug, Default)]
+pub struct ExecRequest {
+    pub pod: Value,
+    pub container: String,
+    pub command: Vec<String>,
+}
+
+/// What comes of a command, in this order; the exit code is the last.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    Stdout(Bytes),
+    Stderr(Bytes),
+    Exit(i32),
+}
+
+/// What a command exits with that is not there.
+const NOT_FOUND: i32 = 127;
+
+impl Containers {
+    pub fn new(client: Client, clock: Clock, stages: Stages) -> Containers {
+        Containers {
+            client,
+            clock,
+            stages: Arc::new(stages),
+        }
+    }
+
+    /// The log of a container, or why there is none, in the kubelet's words.
+    pub async fn log(&self, request: LogRequest) -> Result<BoxStream<'static, Bytes>, String> {
+        let pod = decode(&request.pod)?;
+        let run = Run::find(&pod, &request.container, request.previous)?;
+        let spec = container_of(&request.pod, &request.container);
+        let around = environment::surroundings(&self.client, &request.pod, &spec).await;
+        let (behaviour, _) = Behaviour::of(&pod, &self.stages);
+        let source = log::Source::new(&spec, around, &behaviour, run);
+        Ok(log::stream(
+            self.client.clone(),
+            self.clock.clone(),
+            source,
+            request,
+        ))
+    }
+
+    /// Runs a command as far as there is anything to run.
+    pub async fn exec(&self, request: ExecRequest) -> Result<BoxStream<'static, Output>, String> {
+        let pod = decode(&request.pod)?;
+        let (name, container) = (&pod.metadata.name, &request.container);
+        if !log::is_running(&pod, container) {
+            return Err(format!(
+                "container not found (\"{container}\") in pod {name:?}"
+            ));
+        }
+        let script = match Script::parse(&request.command) {
+            Ok(script) => script,
+            Err(error) => {
+                let text = format!("{error}; no process runs here. It knows {KNOWN}.\n");
+                let outputs = [Output::Stderr(Bytes::from(text)), Output::Exit(NOT_FOUND)];
+                return Ok(stream::iter(outputs).boxed());
+            }
+        };
+        let spec = container_of(&request.pod, container);
+        let around = environment::surroundings(&self.client, &request.pod, &spec).await;
+        Ok(Playback::new(script, around, self.clock.clone()).outputs())
+    }
+}
+
+const KNOWN: &str = "echo, env, printenv, hostname, cat and ls of mounted ConfigMaps and Secrets, date, pwd, whoami, sleep, true, false, and sh -c of these";
+
+impl From<Printed> for Output {
+    fn from(printed: Printed) -> Output {
+        let text = Bytes::from(printed.text);
+        match printed.to_stderr {
+            true => Output::Stderr(text),
+            false => Output::Stdout(text),
+        }
+    }
+}
+
+fn decode(pod: &Value) -> Result<Pod, String> {
+    Pod::decode(pod.to_string().as_bytes()).map_err(|error| error.to_string())
+}
+
+/// The container of this name, of whatever kind.
+fn container_of(pod: &Value, name: &str) -> Value {
+    ["containers", "initContainers", "ephemeralContainers"]
+        .iter()
+        .filter_map(|list| pod["spec"][list].as_array())
+        .flatten()
+        .find(|container| container["name"] == name)
+        .cloned()
+        .unwrap_or_default()
+}

@@ -1,0 +1,336 @@
+//! What a script prints, and when it ends: played through in no time.
+
+use std::time::Duration;
+
+use api::MicroTime;
+
+use super::words::{Word, date};
+use super::{Performance, Printed, Run, Script, Statement, Surroundings, When};
+
+/// Rounds of a loop that are played: older ones are forgotten, as a log that is rotated forgets.
+const MOST_ROUNDS: u32 = 2_000;
+
+/// What is kept of one stretch of time.
+const MOST_PRINTED: usize = 10_000;
+
+/// Longer than any cluster runs.
+const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+impl Script {
+    /// How long the script runs and what it ends with; none where it never ends.
+    pub fn outline(&self) -> Option<(Duration, i32)> {
+        if has_loop(&self.0) {
+            // Only an `exit` before the loop would end it.
+            let before: Vec<Statement> = self
+                .0
+                .iter()
+                .take_while(|one| !matches!(one.run, Run::Loop(_)))
+                .cloned()
+                .collect();
+            let exits = before.iter().any(|one| matches!(one.run, Run::Exit(_)));
+            return exits.then(|| Script(before).outline()).flatten();
+        }
+        let start = MicroTime::default();
+        let around = Surroundings {
+            files: std::collections::BTreeMap::new(),
+            ..Surroundings::default()
+        };
+        let mut player = Player::new(&around, start, start, start.plus(FAR));
+        player.takes_files_for_granted = true;
+        let played = player.play(&self.0);
+        let (at, code) = player.finish(played).ended?;
+        Some((at.since(start), code))
+    }
+
+    /// What it does in the time after `from` and up to `to`, having been started at `start`.
+    pub fn perform(
+        &self,
+        around: &Surroundings,
+        start: MicroTime,
+        from: MicroTime,
+        to: MicroTime,
+    ) -> Performance {
+        let mut player = Player::new(around, start, from, to);
+        let played = player.play(&self.0);
+        player.finish(played)
+    }
+}
+
+fn has_loop(statements: &[Statement]) -> bool {
+    statements
+        .iter()
+        .any(|statement| matches!(statement.run, Run::Loop(_)))
+}
+
+struct Player {
+    around: Surroundings,
+    now: MicroTime,
+    from: MicroTime,
+    to: MicroTime,
+    code: i32,
+    printed: Vec<Printed>,
+    takes_files_for_granted: bool,
+}
+
+/// How a list of statements came to its end.
+enum Played {
+    Through,
+    Exited,
+    /// The time is over.
+    Cut,
+}
+
+impl Player {
+    fn new(around: &Surroundings, start: MicroTime, from: MicroTime, to: MicroTime) -> Player {
+        Player {
+            around: around.clone(),
+            now: start,
+            from,
+            to,
+            code: 0,
+            printed: Vec::new(),
+            takes_files_for_granted: false,
+        }
+    }
+
+    fn finish(self, played: Played) -> Performance {
+        let is_over = !matches!(played, Played::Cut);
+        Performance {
+            printed: self.printed,
+            ended: is_over.then_some((self.now, self.code)),
+        }
+    }
+
+    fn play(&mut self, statements: &[Statement]) -> Played {
+        for statement in statements {
+            let is_due = match statement.when {
+                When::Always => true,
+                When::Succeeded => self.code == 0,
+                When::Failed => self.code != 0,
+            };
+            if !is_due {
+                continue;
+            }
+            match self.step(statement) {
+                Played::Through => {}
+                other => return other,
+            }
+        }
+        Played::Through
+    }
+
+    fn step(&mut self, statement: &Statement) -> Played {
+        let mut code = 0;
+        let to_stderr = statement.to_stderr;
+        match &statement.run {
+            Run::Sleep(time) => {
+                let ends_at = self.now.plus(*time);
+                if ends_at > self.to {
+                    return Played::Cut;
+                }
+                self.now = ends_at;
+            }
+            Run::Forever => return Played::Cut,
+            Run::Exit(asked) => {
+                self.code = asked.unwrap_or(self.code);
+                return Played::Exited;
+            }
+            Run::Status(status) => code = *status,
+            Run::Assign(name, value) => {
+                let value = self.expand(value);
+                self.around.environment.insert(name.clone(), value);
+            }
+            Run::Echo { words, newline } => {
+                let words: Vec<String> = words.iter().map(|word| self.expand(word)).collect();
+                let end = if *newline { "\n" } else { "" };
+                self.print(to_stderr, format!("{}{end}", words.join(" ")));
+            }
+            Run::Date(format) => {
+                let text = match format {
+                    None => date(self.now),
+                    Some(format) => formatted(&self.expand(format), self.now),
+                };
+                self.print(to_stderr, format!("{text}\n"));
+            }
+            Run::Hostname => self.print(to_stderr, format!("{}\n", self.around.hostname)),
+            Run::WorkingDirectory => self.print(to_stderr, "/\n".to_owned()),
+            Run::User => self.print(to_stderr, "root\n".to_owned()),
+            Run::Environment(names) => code = self.print_environment(names, to_stderr),
+            Run::Cat(paths) => code = self.cat(paths, to_stderr),
+            Run::List(paths) => code = self.list(paths, to_stderr),
+            Run::Loop(body) => return self.play_loop(body),
+        }
+        self.code = code;
+        Played::Through
+    }
+
+    /// Rounds that are over before the stretch begins are not played.
+    fn play_loop(&mut self, body: &[Statement]) -> Played {
+        let round: Duration = body.iter().map(|one| length(&one.run)).sum();
+        if round.is_zero() {
+            // It would print for ever without a pause: once is enough to see what.
+            let played = self.play(body);
+            return match played {
+                Played::Through => Played::Cut,
+                other => other,
+            };
+        }
+        let rounds_until = |at: MicroTime, now: MicroTime| {
+            let rounds = at.since(now).as_micros() / round.as_micros();
+            u32::try_from(rounds).unwrap_or(u32::MAX)
+        };
+        let over = rounds_until(self.from, self.now).saturating_sub(1);
+        let too_many = rounds_until(self.to, self.now).saturating_sub(MOST_ROUNDS);
+        self.now = self.now.plus(round.saturating_mul(over.max(too_many)));
+        while self.now <= self.to && self.printed.len() < MOST_PRINTED {
+            match self.play(body) {
+                Played::Through => {}
+                other => return other,
+            }
+        }
+        Played::Cut
+    }
+
+    fn print_environment(&mut self, names: &[Word], to_stderr: bool) -> i32 {
+        if names.is_empty() {
+            let lines = self.around.environment.iter();
+            let text: String = lines
+                .map(|(name, value)| format!("{name}={value}\n"))
+                .collect();
+            self.print(to_stderr, text);
+            return 0;
+        }
+        let mut code = 0;
+        for name in names {
+            let name = self.expand(name);
+            match self.around.environment.get(&name).cloned() {
+                Some(value) => self.print(to_stderr, format!("{value}\n")),
+                None => code = 1,
+            }
+        }
+        code
+    }
+
+    fn cat(&mut self, paths: &[Word], to_stderr: bool) -> i32 {
+        let mut code = 0;
+        for path in paths {
+            let path = self.expand(path);
+            match self.around.files.get(&normal(&path)).cloned() {
+                Some(Ok(text)) => self.print(to_stderr, text),
+                Some(Err(why)) => {
+                    self.print(true, format!("cat: can't open '{path}': {why}\n"));
+                    code = 1;
+                }
+                None if self.takes_files_for_granted => {}
+                None => {
+                    let why = match self.around.entries(&normal(&path)).is_empty() {
+                        true => format!("cat: can't open '{path}': No such file or directory\n"),
+                        false => "cat: read error: Is a directory\n".to_owned(),
+                    };
+                    self.print(true, why);
+                    code = 1;
+                }
+            }
+        }
+        code
+    }
+
+    fn list(&mut self, paths: &[Word], to_stderr: bool) -> i32 {
+        let mut paths: Vec<String> = paths.iter().map(|path| self.expand(path)).collect();
+        if paths.is_empty() {
+            paths.push("/".to_owned());
+        }
+        let mut code = 0;
+        for path in paths {
+            let entries = self.around.entries(&normal(&path));
+            if !entries.is_empty() {
+                let text: String = entries.iter().map(|entry| format!("{entry}\n")).collect();
+                self.print(to_stderr, text);
+            } else if self.around.files.contains_key(&normal(&path)) {
+                self.print(to_stderr, format!("{path}\n"));
+            } else if !self.takes_files_for_granted {
+                self.print(true, format!("ls: {path}: No such file or directory\n"));
+                code = 1;
+            }
+        }
+        code
+    }
+
+    fn expand(&self, word: &Word) -> String {
+        word.expand(&self.around, self.now)
+    }
+
+    fn print(&mut self, to_stderr: bool, text: String) {
+        if self.now > self.from && self.now <= self.to && self.printed.len() < MOST_PRINTED {
+            self.printed.push(Printed {
+                at: self.now,
+                to_stderr,
+                text,
+            });
+        }
+    }
+}
+
+impl Surroundings {
+    /// What a directory holds: what is mounted below it.
+    fn entries(&self, directory: &str) -> Vec<String> {
+        let prefix = match directory {
+            "/" => "/".to_owned(),
+            other => format!("{other}/"),
+        };
+        let below = self
+            .files
+            .keys()
+            .filter_map(|path| path.strip_prefix(&prefix));
+        let mut entries: Vec<String> = below
+            .filter_map(|rest| rest.split('/').next())
+            .filter(|entry| !entry.is_empty())
+            .map(str::to_owned)
+            .collect();
+        if directory == "/" {
+            let usual = [
+                "bin", "dev", "etc", "home", "proc", "root", "sys", "tmp", "usr", "var",
+            ];
+            entries.extend(usual.map(str::to_owned));
+        }
+        entries.sort();
+        entries.dedup();
+        entries
+    }
+}
+
+/// A path from the root, without what makes no difference.
+fn normal(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+fn length(run: &Run) -> Duration {
+    match run {
+        Run::Sleep(time) => *time,
+        _ => Duration::ZERO,
+    }
+}
+
+/// `date +FORMAT`, as far as scripts use it.
+fn formatted(format: &str, at: MicroTime) -> String {
+    let text = at.time().to_string();
+    let (day, time) = text
+        .trim_end_matches('Z')
+        .split_once('T')
+        .unwrap_or((&text, ""));
+    format
+        .trim_start_matches('+')
+        .replace("%s", &at.time().unix().to_string())
+        .replace("%F", day)
+        .replace("%T", time)
+        .replace("%Y-%m-%d", day)
+        .replace("%H:%M:%S", time)
+}

@@ -1,0 +1,173 @@
+//! Pods that need ConfigMaps and Secrets, and pods that a kubelet refuses.
+
+use super::*;
+
+const MAPS: ResourceType = ResourceType::namespaced("", "v1", "configmaps", "ConfigMap");
+const SECRETS: ResourceType = ResourceType::namespaced("", "v1", "secrets", "Secret");
+
+fn waiting(pod: &Value) -> (String, String) {
+    let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
+    let text = |field: &str| waiting[field].as_str().unwrap_or_default().to_owned();
+    (text("reason"), text("message"))
+}
+
+async fn warnings(world: &World) -> Vec<String> {
+    let mut events = world.events().await;
+    events.retain(|event| event.starts_with("Warning"));
+    events
+}
+
+fn map(kind: &str, name: &str, data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "data": data})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_config_map_in_the_environment_is_waited_for() {
+    let world = world(Config::with_nodes(1)).await;
+    let env = json!([{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "app", "key": "a"}}}]);
+    let container = json!({"name": "web", "image": "nginx", "env": env});
+    let spec = json!({"spec": {"containers": [container]}});
+    world.create(&PODS, pod("web", spec)).await;
+    pass(&world, 2).await;
+    let held = world.get(&PODS, "web").await.unwrap();
+    let expected = (
+        "CreateContainerConfigError".to_owned(),
+        "configmap \"app\" not found".to_owned(),
+    );
+    assert_eq!(waiting(&held), expected);
+    assert_eq!(
+        warnings(&world).await,
+        ["Warning Failed Error: configmap \"app\" not found"]
+    );
+
+    world
+        .create(&MAPS, map("ConfigMap", "app", json!({"b": "1"})))
+        .await;
+    pass(&world, 1).await;
+    let held = world.get(&PODS, "web").await.unwrap();
+    assert_eq!(
+        waiting(&held).1,
+        "couldn't find key a in ConfigMap default/app"
+    );
+    world.patch(&MAPS, "app", json!({"data": {"a": "2"}})).await;
+    pass(&world, 1).await;
+    let runs = world.get(&PODS, "web").await.unwrap();
+    assert_eq!(condition(&runs, "Ready")["status"], "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_volume_source_keeps_the_pod_creating() {
+    let world = world(Config::with_nodes(1)).await;
+    let volumes = json!([
+        {"name": "one", "secret": {"secretName": "db"}},
+        {"name": "two", "projected": {"sources": [
+            {"configMap": {"name": "gone", "optional": true}},
+            {"secret": {"name": "db", "items": [{"key": "user", "path": "u"}]}},
+            {"configMap": {"name": "app"}},
+        ]}},
+    ]);
+    world
+        .create(&PODS, pod("web", json!({"spec": {"volumes": volumes}})))
+        .await;
+    pass(&world, 0).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let held = world.get(&PODS, "web").await.unwrap();
+    assert_eq!(waiting(&held).0, "ContainerCreating");
+    assert_eq!(
+        warnings(&world).await,
+        [
+            "Warning FailedMount MountVolume.SetUp failed for volume \"one\" : secret \"db\" not found",
+            "Warning FailedMount MountVolume.SetUp failed for volume \"two\" : [secret \"db\" not found, configmap \"app\" not found]",
+        ]
+    );
+    world
+        .create(&SECRETS, map("Secret", "db", json!({"pass": "eA=="})))
+        .await;
+    world
+        .create(&MAPS, map("ConfigMap", "app", json!({})))
+        .await;
+    pass(&world, 10).await;
+    assert!(
+        warnings(&world).await.contains(
+            &"Warning FailedMount MountVolume.SetUp failed for volume \"two\" : references non-existent secret key: user"
+                .to_owned()
+        )
+    );
+    world
+        .patch(&SECRETS, "db", json!({"data": {"user": "eA=="}}))
+        .await;
+    pass(&world, 1).await;
+    let runs = world.get(&PODS, "web").await.unwrap();
+    assert_eq!(runs["status"]["phase"], "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_optional_is_not_waited_for() {
+    let world = world(Config::with_nodes(1)).await;
+    let container = json!({
+        "name": "web", "image": "nginx",
+        "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "a", "optional": true}}}],
+        "envFrom": [{"configMapRef": {"name": "m", "optional": true}}],
+    });
+    let volume = json!({"name": "v", "configMap": {"name": "m", "optional": true}});
+    let spec = json!({"spec": {"containers": [container], "volumes": [volume]}});
+    world.create(&PODS, pod("web", spec)).await;
+    pass(&world, 1).await;
+    let runs = world.get(&PODS, "web").await.unwrap();
+    assert_eq!(runs["status"]["phase"], "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_must_not_run_as_root_is_not_created() {
+    let world = world(Config::with_nodes(1)).await;
+    let secured = json!({"spec": {"securityContext": {"runAsNonRoot": true}}});
+    world.create(&PODS, pod("root", secured.clone())).await;
+    let mut told = secured;
+    merge(
+        &mut told,
+        json!({"metadata": {"annotations": {"steersman.dev/image-user": "101"}}}),
+    );
+    world.create(&PODS, pod("user", told)).await;
+    pass(&world, 2).await;
+    let held = world.get(&PODS, "root").await.unwrap();
+    let (reason, message) = waiting(&held);
+    assert_eq!(reason, "CreateContainerConfigError");
+    let uid = held["metadata"]["uid"].as_str().unwrap();
+    assert_eq!(
+        message,
+        format!(
+            "container has runAsNonRoot and image will run as root (pod: \"root_default({uid})\", container: web)"
+        )
+    );
+    let runs = world.get(&PODS, "user").await.unwrap();
+    assert_eq!(runs["status"]["phase"], "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_refuses_what_it_has_no_room_for() {
+    let world = world(Config::with_nodes(1)).await;
+    let container =
+        json!({"name": "web", "image": "nginx", "ports": [{"containerPort": 80, "hostPort": 80}]});
+    let port = json!({"spec": {"nodeName": "node-0", "containers": [container]}});
+    world.create(&PODS, pod("first", port.clone())).await;
+    pass(&world, 1).await;
+    world.create(&PODS, pod("second", port)).await;
+    let container =
+        json!({"name": "web", "image": "nginx", "resources": {"requests": {"cpu": "64"}}});
+    let huge = json!({"spec": {"nodeName": "node-0", "containers": [container]}});
+    world.create(&PODS, pod("huge", huge)).await;
+    pass(&world, 1).await;
+    let refused = |pod: Value| {
+        let status = &pod["status"];
+        let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
+        [text("phase"), text("reason"), text("message")].join(" | ")
+    };
+    assert_eq!(
+        refused(world.get(&PODS, "second").await.unwrap()),
+        "Failed | NodePorts | Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+    );
+    assert_eq!(
+        refused(world.get(&PODS, "huge").await.unwrap()),
+        "Failed | OutOfcpu | Pod was rejected: Node didn't have enough resource: cpu, requested: 64000, used: 0, capacity: 32000"
+    );
+}

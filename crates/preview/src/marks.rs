@@ -1,0 +1,83 @@
+//! Moments that a chart points at: when a rollout began to fail, and when it was given up. Pure.
+
+use api::{Time, Uid};
+use serde::Serialize;
+
+use crate::facts::{Gathered, text};
+use crate::log::Noted;
+use crate::report::{Workload, seconds, top_owner};
+use crate::run::Run;
+use crate::timeline::REPORTED;
+
+/// A moment and what happens in it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Mark {
+    /// Seconds from the moment of applying.
+    pub at: f64,
+    pub text: String,
+}
+
+/// The cause of a rollout that does not complete, and its deadline.
+pub(crate) fn marks(
+    run: &Run,
+    gathered: &Gathered,
+    noted: &Noted,
+    workload: &Workload,
+) -> Vec<Mark> {
+    let mut found = Vec::new();
+    if !workload.completes {
+        found.extend(cause(run, gathered, noted, workload));
+    }
+    let deadline = noted.timed_out.iter().find(|(key, at)| {
+        let is_own = workload.object == format!("deployment/{}", key.name)
+            && workload.namespace == key.namespace.as_str();
+        is_own && **at >= run.start
+    });
+    if let Some((_, at)) = deadline {
+        found.push(Mark {
+            at: seconds(run.start, *at),
+            text: "progress deadline exceeded".to_owned(),
+        });
+    }
+    if let Some(failure) = &workload.failure {
+        found.push(Mark {
+            at: failure.at,
+            text: format!("fails: {}", failure.reason),
+        });
+    }
+    found
+}
+
+/// The first warning about a pod of the workload.
+fn cause(run: &Run, gathered: &Gathered, noted: &Noted, workload: &Workload) -> Option<Mark> {
+    let is_own = |uid: &str| {
+        let life = noted.pods.get(&Uid::parse(uid));
+        let owner = life.and_then(|life| life.owner.as_ref());
+        let owner = owner.and_then(|owner| top_owner(noted, owner));
+        owner.map_or(uid.to_owned(), ToString::to_string) == workload.uid
+    };
+    let events = gathered.events.iter().filter(|event| {
+        text(event, "/type") == "Warning"
+            && REPORTED.contains(&text(event, "/reason"))
+            && is_own(text(event, "/involvedObject/uid"))
+    });
+    let timed = events.filter_map(|event| {
+        let at = Time::parse(text(event, "/firstTimestamp"))?.micro();
+        (at >= run.start.time().micro()).then_some((at.max(run.start), event))
+    });
+    let (at, event) = timed.min_by_key(|(at, _)| *at)?;
+    Some(Mark {
+        at: seconds(run.start, at),
+        text: shortened(text(event, "/message")),
+    })
+}
+
+/// As much of a message as fits beside a chart.
+fn shortened(message: &str) -> String {
+    const LENGTH_MAX: usize = 60;
+    let first = message.split(": rpc error").next().unwrap_or(message);
+    match first.char_indices().nth(LENGTH_MAX) {
+        Some((end, _)) => format!("{}...", first[..end].trim_end()),
+        None => first.to_owned(),
+    }
+}
