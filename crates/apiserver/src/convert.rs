@@ -39,6 +39,10 @@ pub(crate) fn settle_custom(kind: &Kind, value: &mut Value) {
     let Some(version) = kind.custom() else {
         return;
     };
+    if version.conversion.is_some() {
+        // A webhook makes it that, and nothing may be lost before it does.
+        return;
+    }
     let schema = version.storage_schema.ready();
     if version.converts {
         structural::prune(&schema.value, value);

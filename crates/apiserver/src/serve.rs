@@ -57,6 +57,9 @@ const LONG_AT_ONCE: usize = 4;
 /// How many requests one HTTP/2 connection may have open: an informer is one, and a manager has a hundred.
 const MAX_STREAMS: u32 = 1000;
 
+/// How long publishing the certificate authority may hold up the start.
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// How long requests in progress may take when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -125,9 +128,15 @@ pub async fn serve(
 ) {
     let acceptor = TlsAcceptor::from(tls.config);
     let front_proxy = tls.front_proxy.as_ref();
-    server
-        .publish_authorities(&tls.trust.authorities(), front_proxy)
-        .await;
+    // A webhook that this would have to wait for may itself wait for this server.
+    let authorities = tls.trust.authorities();
+    let publish = server.publish_authorities(&authorities, front_proxy);
+    if tokio::time::timeout(PUBLISH_TIMEOUT, publish)
+        .await
+        .is_err()
+    {
+        tracing::warn!("a webhook holds up the certificate authority, which is not published");
+    }
     let shared = server.shared().clone();
     if let Some(proxy) = front_proxy {
         shared.aggregation.identify(&proxy.certificate, &proxy.key);

@@ -14,7 +14,7 @@ use http::uri::{Authority, Scheme};
 use http::{Request, Response};
 use parking_lot::Mutex;
 
-/// So many places are called at the same time by any sensible configuration; beyond that, connections are made anew.
+/// So many places are called at the same time by any sensible configuration; beyond that, connections are recreated.
 const MAX_TRANSPORTS: usize = 64;
 
 /// Keeps a transport for each place that is called.
@@ -127,5 +127,143 @@ fn reason(error: &std::io::Error) -> String {
         ErrorKind::NetworkUnreachable => "network is unreachable".to_owned(),
         ErrorKind::TimedOut => "connection timed out".to_owned(),
         _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::Rng;
+    use apiserver::pki::{Pki, Validity};
+    use apiserver::serve::{Limits, Spawner, serve};
+    use apiserver::{ApiServer, Options};
+    use http_body_util::BodyExt;
+    use serde_json::{Value, json};
+    use tokio::net::TcpListener;
+
+    /// A server of our own over TLS, until the test ends.
+    async fn served(pki: &Pki, change: impl FnOnce(&mut Options)) -> (ApiServer, String) {
+        let mut options = Options::in_memory(runtime::clock::wall(), Rng::from_seed(1));
+        options.outbound = Some(Caller::new(runtime::clock::wall()));
+        change(&mut options);
+        let server = ApiServer::open(options).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let authority = listener.local_addr().unwrap().to_string();
+        let (serving, tls) = (server.clone(), pki.tls().unwrap());
+        let limits = Limits {
+            total: 100,
+            per_peer: 100,
+        };
+        let spawner = Spawner::new(|connection| runtime::spawn(connection).detach());
+        let running = async move {
+            let end = std::future::pending();
+            serve(serving, listener, tls, spawner, limits, end).await;
+        };
+        runtime::spawn(running).detach();
+        (server, authority)
+    }
+
+    fn target(pki: &Pki, authority: &str) -> Target {
+        Target {
+            is_https: true,
+            authority: authority.to_owned(),
+            authorities: Some(Bytes::from(pki.ca_certificate.clone())),
+            ..Target::default()
+        }
+    }
+
+    async fn get(caller: &Caller, target: Target) -> String {
+        let request = Request::get("/healthz").body(Bytes::new()).unwrap();
+        match caller.call(target, request).await {
+            Ok(answer) => {
+                let body = answer.into_body().collect().await.unwrap().to_bytes();
+                String::from_utf8_lossy(&body).into_owned()
+            }
+            Err(why) => why.to_string(),
+        }
+    }
+
+    #[tokio::test]
+    async fn failures_are_told_as_go_tells_them() {
+        let pki = Pki::generate(&[], Validity::for_tests()).unwrap();
+        let (_, authority) = served(&pki, |_| {}).await;
+        let caller = Caller::new(runtime::clock::wall());
+        assert_eq!(get(&caller, target(&pki, &authority)).await, "ok");
+        let other = Pki::generate(&[], Validity::for_tests()).unwrap();
+        assert_eq!(
+            get(&caller, target(&other, &authority)).await,
+            "tls: failed to verify certificate: x509: certificate signed by unknown authority"
+        );
+        let mut trusting = target(&other, &authority);
+        trusting.insecure = true;
+        assert_eq!(get(&caller, trusting).await, "ok");
+        let mut named = target(&pki, &authority);
+        named.server_name = Some("hooks.default.svc".to_owned());
+        assert_eq!(
+            get(&caller, named).await,
+            "tls: failed to verify certificate: x509: certificate is not valid for hooks.default.svc"
+        );
+        // Nobody listens on a port that was free a moment ago.
+        let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let closed = closed.local_addr().unwrap().to_string();
+        assert_eq!(
+            get(&caller, target(&pki, &closed)).await,
+            format!("dial tcp {closed}: connect: connection refused")
+        );
+    }
+
+    async fn send(server: &ApiServer, method: &str, path: &str, body: Value) -> (u16, Value) {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("content-type", "application/json");
+        let request = request.body(Bytes::from(body.to_string())).unwrap();
+        let admin = apiserver::auth::Identity::admin();
+        let answer = server.handle(request, admin).await;
+        let code = answer.status().as_u16();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        (code, serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    /// One server behind another: over TLS, by an APIService and a Service that leads here.
+    #[tokio::test]
+    async fn a_server_stands_behind_another() {
+        let names = ["behind.default.svc".to_owned()];
+        let pki = Pki::generate(&names, Validity::for_tests()).unwrap();
+        let (behind, authority) = served(&pki, |_| {}).await;
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "flunders.wardle.example.com"},
+            "spec": {"group": "wardle.example.com", "scope": "Cluster",
+                "names": {"plural": "flunders", "singular": "flunder", "kind": "Flunder", "listKind": "FlunderList"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
+        let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        assert_eq!(send(&behind, "POST", definitions, definition).await.0, 201);
+        let binding = json!({"metadata": {"name": "front-proxy"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "front-proxy-client"}]});
+        let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+        assert_eq!(send(&behind, "POST", bindings, binding).await.0, 201);
+        let (front, _) = served(&pki, |_| {}).await;
+        let service = json!({"metadata": {"name": "behind"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}});
+        let services = "/api/v1/namespaces/default/services";
+        assert_eq!(send(&front, "POST", services, service).await.0, 201);
+        let port: u16 = authority.rsplit_once(':').unwrap().1.parse().unwrap();
+        use base64::Engine;
+        let bundle = base64::engine::general_purpose::STANDARD.encode(&pki.ca_certificate);
+        let api_service = json!({"metadata": {"name": "v1.wardle.example.com"}, "spec": {
+            "group": "wardle.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
+            "caBundle": bundle, "service": {"namespace": "default", "name": "behind", "port": port}}});
+        let api_services = "/apis/apiregistration.k8s.io/v1/apiservices";
+        assert_eq!(send(&front, "POST", api_services, api_service).await.0, 201);
+        front.check_api_services().await;
+        let path = format!("{api_services}/v1.wardle.example.com");
+        let (_, found) = send(&front, "GET", &path, Value::Null).await;
+        let condition = &found["status"]["conditions"][0];
+        assert_eq!(condition["message"], "all checks passed", "{found}");
+        let flunders = "/apis/wardle.example.com/v1/flunders";
+        let flunder = json!({"apiVersion": "wardle.example.com/v1", "kind": "Flunder", "metadata": {"name": "f"}});
+        let (code, created) = send(&front, "POST", flunders, flunder).await;
+        assert_eq!(code, 201, "{created}");
+        let (_, there) = send(&behind, "GET", &format!("{flunders}/f"), Value::Null).await;
+        assert_eq!(there["metadata"]["uid"], created["metadata"]["uid"]);
     }
 }

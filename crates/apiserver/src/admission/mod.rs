@@ -281,7 +281,8 @@ fn review_object(
     let on = |plugin| context.settings.plugins.has(plugin);
     if request.subresource.is_none() {
         verdict.warnings = crate::warnings::of(request.kind, object, old);
-        let idle = crate::warnings::without_effect(request.kind, object);
+        let idle =
+            crate::warnings::without_effect(request.kind, object, context.settings.audit.is_some());
         verdict.warnings.extend(idle);
         if request.is("apiregistration.k8s.io", "APIService") {
             let registry = context.cluster.registry();

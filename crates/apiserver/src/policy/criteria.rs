@@ -9,7 +9,7 @@ use api::{LabelSelector, Selector};
 use serde_json::Value;
 
 use crate::admission::{self, Cluster, Operation};
-use crate::kinds::{Kind, Registry};
+use crate::kinds::Kind;
 use crate::status::{Status, Subject};
 
 /// What of a request decides whether it is matched.
@@ -106,22 +106,20 @@ impl Criteria {
         Ok(matched)
     }
 
-    /// Whether a rule names a resource at any of its versions for one of the operations: a quick look, before anything
-    /// else of a request is known.
+    /// Whether a rule names one of these kinds, which are one resource at its versions, for one of the operations: a
+    /// quick look, before anything else of a request is known.
     pub(crate) fn may_match(
         &self,
-        registry: &Registry,
-        resource: &Arc<Kind>,
+        kinds: &[&Arc<Kind>],
         subresource: &str,
         operations: &[Operation],
     ) -> bool {
         self.rules.iter().any(|rule| {
             let mut asked = operations.iter();
             asked.any(|operation| has(&rule.operations, operation.name()))
-                && (rule.names_resource(resource, subresource)
-                    || registry.iter().any(|kind| {
-                        kind.storage == resource.storage && rule.names_resource(kind, subresource)
-                    }))
+                && kinds
+                    .iter()
+                    .any(|kind| rule.names_resource(kind, subresource))
         })
     }
 
@@ -274,6 +272,7 @@ mod tests {
 
     use super::*;
     use crate::admission::store::Store;
+    use crate::kinds::Registry;
 
     fn kind(group: &str, version: &str, plural: &str) -> Arc<Kind> {
         let registry = Registry::default();

@@ -51,12 +51,18 @@ pub fn create(kind: &Kind, new: &Value) -> Vec<Cause> {
 /// What is wrong with how a definition converts its objects.
 pub(crate) fn conversion(definition: &Value) -> Vec<Cause> {
     let mut errors = Errors::default();
-    let root = Place::root(definition);
-    let spec = root.field("spec");
-    let conversion = spec.field("conversion");
-    if conversion.is_set() {
-        webhooks::conversion(&mut errors, &conversion);
+    let given = &definition["spec"]["conversion"];
+    if given.is_null() {
+        return errors.0;
     }
+    let webhook = &given["webhook"];
+    let internal = serde_json::json!({"spec": {"conversion": {
+        "strategy": given["strategy"], "webhookClientConfig": webhook["clientConfig"],
+        "conversionReviewVersions": webhook["conversionReviewVersions"],
+    }}});
+    let root = Place::root(&internal);
+    let spec = root.field("spec");
+    webhooks::conversion(&mut errors, &spec.field("conversion"));
     errors.0
 }
 

@@ -23,33 +23,43 @@ pub(super) fn configuration(errors: &mut Errors, root: &Place<'_>) {
     }
 }
 
-/// Validates how a definition converts its objects.
+/// Validates how a definition converts its objects, with fields as upstream's internal version names them.
 pub(super) fn conversion(errors: &mut Errors, conversion: &Place<'_>) {
-    let (strategy, webhook) = (conversion.field("strategy"), conversion.field("webhook"));
-    match strategy.text() {
-        "None" if webhook.is_set() => errors.forbidden(
-            &webhook,
-            "should not be set when strategy is not set to Webhook",
-        ),
-        "None" => {}
-        "Webhook" => {
-            let config = webhook.field("clientConfig");
-            match config.is_set() {
-                true => client_config(errors, &config),
-                false => errors.required(&config, "required when strategy is set to Webhook"),
-            }
-            let versions = webhook.field("conversionReviewVersions");
-            let known = versions
-                .items()
-                .any(|version| VERSIONS.contains(&version.text()));
-            if versions.is_empty() {
-                errors.required(&versions, "");
-            } else if !known {
-                errors.invalid(&versions, "must include at least one of v1, v1beta1");
-            }
+    let strategy = conversion.field("strategy");
+    match strategy.is_empty() {
+        true => errors.required(&strategy, ""),
+        false => errors.one_of(&strategy, &["None", "Webhook"]),
+    }
+    let config = conversion.field("webhookClientConfig");
+    let versions = conversion.field("conversionReviewVersions");
+    if strategy.text() != "Webhook" {
+        let why = "should not be set when strategy is not set to Webhook";
+        if config.is_set() {
+            errors.forbidden(&config, why);
         }
-        "" => errors.required(&strategy, ""),
-        _ => errors.one_of(&strategy, &["None", "Webhook"]),
+        if !versions.is_empty() {
+            errors.forbidden(&versions, why);
+        }
+        return;
+    }
+    match config.is_set() {
+        true => client_config(errors, &config),
+        false => errors.required(&config, "required when strategy is set to Webhook"),
+    }
+    if versions.is_empty() {
+        errors.required(&versions, "");
+        return;
+    }
+    let mut seen = BTreeSet::new();
+    for version in versions.items() {
+        match seen.insert(version.text().to_owned()) {
+            true => errors.syntax(&version, syntax::validate_dns1035_label),
+            false => errors.invalid(&version, "duplicate version"),
+        }
+    }
+    if !VERSIONS.iter().any(|known| seen.contains(*known)) {
+        let why = format!("must include at least one of {}", VERSIONS.join(", "));
+        errors.invalid(&versions, &why);
     }
 }
 

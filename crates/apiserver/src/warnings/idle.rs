@@ -1,12 +1,12 @@
-//! What is stored and has no effect here: an audit log that would have to be written. Whoever relies on it must be told
-//! when writing it, not when something slips through.
+//! What is stored and has no effect here, such as what asks for an audit log where none is written. Whoever relies on it
+//! must be told when writing it, not when something slips through.
 
 use serde_json::Value;
 
 use crate::kinds::Kind;
 
 /// Warnings about what an object asks for and does not get.
-pub(crate) fn of(kind: &Kind, object: &Value) -> Vec<String> {
+pub(crate) fn of(kind: &Kind, object: &Value, audits: bool) -> Vec<String> {
     let spec = &object["spec"];
     let asks = |member: &str, for_what: &str| {
         let mut list = spec[member].as_array().into_iter().flatten();
@@ -14,12 +14,12 @@ pub(crate) fn of(kind: &Kind, object: &Value) -> Vec<String> {
     };
     let what = match (&*kind.group, &*kind.kind) {
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding")
-            if asks("validationActions", "Audit") =>
+            if !audits && asks("validationActions", "Audit") =>
         {
             "spec.validationActions: Audit: this server writes no audit log"
         }
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")
-            if !crate::fields::is_empty(&spec["auditAnnotations"]) =>
+            if !audits && !crate::fields::is_empty(&spec["auditAnnotations"]) =>
         {
             "spec.auditAnnotations: this server writes no audit log"
         }

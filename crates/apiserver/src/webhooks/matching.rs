@@ -2,7 +2,6 @@
 
 use super::Attributes;
 use super::configuration::Webhook;
-use crate::admission::Operation;
 use crate::kinds::Kind;
 use crate::policy::conditions::Match;
 use crate::policy::criteria::Target;
@@ -18,13 +17,6 @@ pub(super) struct Invocation {
 }
 
 impl Context {
-    /// Whether a rule of a webhook names what the request is about, at any version.
-    pub(super) fn may_concern(&self, hook: &Webhook, operations: &[Operation]) -> bool {
-        let subresource = &self.info.subresource;
-        hook.criteria
-            .may_match(&self.registry, &self.kind, subresource, operations)
-    }
-
     /// Whether and how a webhook is called; null stands for no object.
     pub(super) fn invocation(
         &self,

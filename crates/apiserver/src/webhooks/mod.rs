@@ -140,8 +140,12 @@ impl Context {
         if is_exempt(&self.kind) {
             return None;
         }
+        let kinds = self.registry.iter();
+        let kinds = kinds.filter(|kind| kind.storage == self.kind.storage);
+        let kinds: Vec<&Arc<Kind>> = kinds.collect();
+        let subresource = &self.info.subresource;
         let mut hooks = configured.mutating.iter().chain(&configured.validating);
-        let concerned = hooks.any(|hook| self.may_concern(hook, operations));
+        let concerned = hooks.any(|hook| hook.criteria.may_match(&kinds, subresource, operations));
         concerned.then_some(configured)
     }
 }

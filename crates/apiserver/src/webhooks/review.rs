@@ -19,7 +19,8 @@ pub(super) struct Question {
     pub(super) review: Value,
 }
 
-/// What a webhook answered, once it is known to be an answer.
+/// What a webhook answered, once it is known to be an answer. Its audit annotations have nowhere to go: this server
+/// writes no audit log.
 #[derive(Debug, PartialEq)]
 pub(super) struct Answer {
     pub(super) allowed: bool,
