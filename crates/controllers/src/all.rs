@@ -57,13 +57,7 @@ pub static ALL: [Descriptor; 52] = [
     crate::taint_eviction::DESCRIPTOR,
     crate::service_cidr::DESCRIPTOR,
     crate::storage_version_migrator::DESCRIPTOR,
-    Descriptor::named(
-        "selinux-warning-controller",
-        "",
-        "selinux-warning-controller",
-    )
-    .gated(&["SELinuxChangePolicy"])
-    .off(),
+    crate::selinux_warning::DESCRIPTOR,
 ];
 
 /// The controller with this name or alias.

@@ -48,6 +48,7 @@ pub mod resource_claim;
 pub mod resource_quota;
 pub mod root_ca_publisher;
 pub mod scale;
+pub mod selinux_warning;
 pub mod service_account;
 pub mod service_account_token;
 pub mod service_cidr;

@@ -27,6 +27,7 @@ mod pod_certificate_request;
 mod pod_claim;
 mod pod_disruption_budget;
 mod pod_group;
+mod pod_labels;
 mod replicaset;
 mod replication_controller;
 mod resource_claim;
@@ -107,6 +108,7 @@ pub use pod_disruption_budget::{
     PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
 };
 pub use pod_group::{POD_GROUP_PROTECTION, PodGroup, SCHEDULING_GROUP};
+pub use pod_labels::{PodLabels, SELINUX_MOUNT_OPTION, SELINUX_RECURSIVE};
 pub use replicaset::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec};
 pub use resource_claim::{
