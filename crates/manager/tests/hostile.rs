@@ -26,7 +26,7 @@ const LARGEST_BYTES: u64 = 600 << 20;
 fn whole(code: u16, body: impl Into<Bytes>) -> Response<Body> {
     let body = Full::new(body.into()).map_err(|never| match never {});
     let mut response = Response::new(body.boxed_unsync());
-    *response.status_mut() = http::StatusCode::from_u16(code).unwrap();
+    *response.status_mut() = http::StatusCode::from_u16(code).expect("a status code");
     response
 }
 
@@ -34,7 +34,7 @@ fn whole(code: u16, body: impl Into<Bytes>) -> Response<Body> {
 fn endless(code: u16) -> Response<Body> {
     let chunk = || Ok::<_, BoxError>(Frame::data(Bytes::from(vec![b'x'; 256 * 1024])));
     let mut response = Response::new(StreamBody::new(stream::repeat_with(chunk)).boxed_unsync());
-    *response.status_mut() = http::StatusCode::from_u16(code).unwrap();
+    *response.status_mut() = http::StatusCode::from_u16(code).expect("a status code");
     response
 }
 

@@ -15,7 +15,10 @@ fn main() -> ExitCode {
         let known = match argument.as_str() {
             "--seconds" => number().map(|given| seconds = given),
             "--seed" => number().map(|given| seed = given),
-            "--keep" => Some(keep = true),
+            "--keep" => {
+                keep = true;
+                Some(())
+            }
             name if ALL.iter().any(|target| target.name == name) => {
                 names.push(argument);
                 Some(())

@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("crates/client", &["api"]),
     ("crates/connections", &[]),
     ("crates/keys", &[]),
+    ("examples/rust-operator", &[]),
     ("crates/explain", &["api"]),
     ("crates/runtime", &["api", "client"]),
     (

@@ -125,5 +125,11 @@ async fn child_that_fills_it() {
         .expect("it notices that there is room");
     let (code, answer) = server.post(CONFIG_MAPS, large(100)).await;
     assert_eq!(code, 201, "{answer}");
-    println!("has room again");
+    #[expect(
+        clippy::print_stdout,
+        reason = "the test that started this looks for it"
+    )]
+    {
+        println!("has room again");
+    }
 }

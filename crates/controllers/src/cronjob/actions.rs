@@ -16,9 +16,9 @@ const FIRST_MINUTES: &str = "1-8 0 1 1 *";
 fn schedule(draw: &Draw<'_>) -> Vec<UserAction> {
     let name = format!("cron-{}", draw.number);
     let policies = ["Allow", "Forbid", "Replace"];
-    let policy = policies[usize::try_from(draw.rng.below(3)).unwrap_or(0)];
+    let policy = policies[draw.rng.below(3)];
     // Some runs are still at work when the next one is due.
-    let seconds = [1, 20, 90][usize::try_from(draw.rng.below(3)).unwrap_or(0)];
+    let seconds = [1, 20, 90][draw.rng.below(3)];
     let container =
         json!({"name": "c", "image": "job:0", "command": ["sleep", seconds.to_string()]});
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});

@@ -387,7 +387,7 @@ fn rules_say_how_far_they_are() {
         slice("s", 1, "gpu-0 gpu-1 gpu-2!NoExecute"),
         slice("old", 0, "gpu-3"),
     ];
-    let case = Case::new(&claims, &slices, &[evicting.clone()]);
+    let case = Case::new(&claims, &slices, std::slice::from_ref(&evicting));
     says(&evicting, &case, &[], 0, expect!["False NotStarted "]);
     says(
         &evicting,
