@@ -58,4 +58,9 @@ impl ApiServer {
     pub fn connect_kubelets(&self, kubelets: Arc<dyn Kubelets>) {
         *self.shared().mounts.kubelets.write() = Some(kubelets);
     }
+
+    /// Lets go of them: they know this server, and what it stores is closed when nobody knows it any more.
+    pub fn disconnect_kubelets(&self) {
+        *self.shared().mounts.kubelets.write() = None;
+    }
 }

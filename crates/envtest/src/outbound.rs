@@ -136,20 +136,20 @@ mod tests {
     use api::Rng;
     use apiserver::pki::{Pki, Validity};
     use apiserver::serve::{Limits, Spawner, serve};
-    use apiserver::{ApiServer, Options};
+    use apiserver::{ApiServer, Authorities, Options, Tls};
+    use connections::request_header::{HeaderNames, RequestHeader};
     use http_body_util::BodyExt;
     use serde_json::{Value, json};
     use tokio::net::TcpListener;
 
     /// A server of our own over TLS, until the test ends.
-    async fn served(pki: &Pki, change: impl FnOnce(&mut Options)) -> (ApiServer, String) {
+    async fn served(tls: Tls) -> (ApiServer, String) {
         let mut options = Options::in_memory(runtime::clock::wall(), Rng::from_seed(1));
         options.outbound = Some(Caller::new(runtime::clock::wall()));
-        change(&mut options);
         let server = ApiServer::open(options).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let authority = listener.local_addr().unwrap().to_string();
-        let (serving, tls) = (server.clone(), pki.tls().unwrap());
+        let serving = server.clone();
         let limits = Limits {
             total: 100,
             per_peer: 100,
@@ -186,7 +186,7 @@ mod tests {
     #[tokio::test]
     async fn failures_are_told_as_go_tells_them() {
         let pki = Pki::generate(&[], Validity::for_tests()).unwrap();
-        let (_, authority) = served(&pki, |_| {}).await;
+        let (_, authority) = served(pki.tls().unwrap()).await;
         let caller = Caller::new(runtime::clock::wall());
         assert_eq!(get(&caller, target(&pki, &authority)).await, "ok");
         let other = Pki::generate(&[], Validity::for_tests()).unwrap();
@@ -204,8 +204,9 @@ mod tests {
             "tls: failed to verify certificate: x509: certificate is not valid for hooks.default.svc"
         );
         // Nobody listens on a port that was free a moment ago.
-        let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let closed = closed.local_addr().unwrap().to_string();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let closed = listener.local_addr().unwrap().to_string();
+        drop(listener);
         assert_eq!(
             get(&caller, target(&pki, &closed)).await,
             format!("dial tcp {closed}: connect: connection refused")
@@ -223,12 +224,35 @@ mod tests {
         (code, serde_json::from_slice(&body).unwrap_or_default())
     }
 
+    /// TLS of an extension server, which believes the front proxy of another about its users.
+    fn believing(pki: &Pki, front: &Tls) -> Tls {
+        let proxy = front.front_proxy.as_ref().unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &proxy.authority).unwrap();
+        let certificates = manager::files::read_certificates("file", file.path()).unwrap();
+        let list = |name: &str| vec![name.to_owned()];
+        let names = HeaderNames {
+            allowed: list("front-proxy-client"),
+            username: list("X-Remote-User"),
+            uid: list("X-Remote-Uid"),
+            group: list("X-Remote-Group"),
+            extra_prefixes: list("X-Remote-Extra-"),
+        };
+        let roots = connections::certificate::roots(certificates).unwrap();
+        let authorities = Authorities {
+            clients: None,
+            proxies: Some((RequestHeader { roots, names }, proxy.authority.clone())),
+        };
+        Tls::new(pki.tls().unwrap().config, authorities)
+    }
+
     /// One server behind another: over TLS, by an APIService and a Service that leads here.
     #[tokio::test]
     async fn a_server_stands_behind_another() {
         let names = ["behind.default.svc".to_owned()];
         let pki = Pki::generate(&names, Validity::for_tests()).unwrap();
-        let (behind, authority) = served(&pki, |_| {}).await;
+        let tls = pki.tls().unwrap();
+        let (behind, authority) = served(believing(&pki, &tls)).await;
         let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": "flunders.wardle.example.com"},
@@ -237,12 +261,10 @@ mod tests {
                 "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
         let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         assert_eq!(send(&behind, "POST", definitions, definition).await.0, 201);
-        let binding = json!({"metadata": {"name": "front-proxy"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "front-proxy-client"}]});
-        let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-        assert_eq!(send(&behind, "POST", bindings, binding).await.0, 201);
-        let (front, _) = served(&pki, |_| {}).await;
+        let (front, place) = served(tls).await;
+        // Once it answers, it has its identity.
+        let caller = Caller::new(runtime::clock::wall());
+        assert_eq!(get(&caller, target(&pki, &place)).await, "ok");
         let service = json!({"metadata": {"name": "behind"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}});
         let services = "/api/v1/namespaces/default/services";
         assert_eq!(send(&front, "POST", services, service).await.0, 201);

@@ -284,5 +284,6 @@ impl Served {
     /// Waits until the last request is answered.
     pub(crate) async fn finish(self) {
         let _ = self.task.await;
+        self.server.disconnect_kubelets();
     }
 }

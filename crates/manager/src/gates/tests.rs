@@ -116,7 +116,7 @@ const OF_THE_MANAGER: [&str; 8] = [
 ];
 
 /// Gates that upstream's manager reads and ours does not, and why. Each is in docs/differences.md.
-const NOT_READ: [(&str, &str); 7] = [
+const NOT_READ: [(&str, &str); 6] = [
     (
         "ContextualLogging",
         "lines of the log always have their context",
@@ -132,7 +132,6 @@ const NOT_READ: [(&str, &str); 7] = [
         "quotas count what a resize has got as far as",
     ),
     ("WorkloadWithJob", "not built"),
-    ("DRADeviceTaintRules", "its controller is not built"),
 ];
 
 // Issue 21, point 18.

@@ -65,8 +65,8 @@ async fn pods_of_a_job_that_is_gone_lose_their_finalizer() {
     };
     scenario.world.delete_with(&Job::TYPE, "j", &options).await;
     expect![[r#"
-        PATCH pods/p2 lets go
-        PATCH pods/p1 lets go"#]]
+        PATCH pods/p1 lets go
+        PATCH pods/p2 lets go"#]]
     .assert_eq(&scenario.tell().await);
     assert_eq!(scenario.tell().await, "");
 }
@@ -99,8 +99,8 @@ async fn a_job_that_is_being_deleted_lets_its_pods_go_and_makes_none() {
     scenario.world.delete_with(&Job::TYPE, "j", &options).await;
     expect![[r#"
         PUT jobs/j/status active=1 ready=0 start=00:00 terminating=0 uncounted={succeeded:[p1]}
-        PATCH pods/p2 lets go
         PATCH pods/p1 lets go
+        PATCH pods/p2 lets go
         PUT jobs/j/status active=1 ready=0 start=00:00 succeeded=1 terminating=0"#]]
     .assert_eq(&scenario.tell().await);
     expect![[r#"

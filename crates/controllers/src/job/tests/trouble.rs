@@ -41,9 +41,9 @@ async fn a_pod_whose_finalizer_cannot_go_is_counted_when_it_can() {
     scenario.exit(1, 0).await;
     scenario.exit(2, 0).await;
     expect![[r#"
-        PUT jobs/j/status SuccessCriteriaMet(CompletionsReached) ready=0 start=00:00 terminating=0 uncounted={succeeded:[p2,p1]}
-        PATCH pods/p2 -> 500 lets go
+        PUT jobs/j/status SuccessCriteriaMet(CompletionsReached) ready=0 start=00:00 terminating=0 uncounted={succeeded:[p1,p2]}
         PATCH pods/p1 lets go
+        PATCH pods/p2 -> 500 lets go
         PUT jobs/j/status SuccessCriteriaMet(CompletionsReached) ready=0 start=00:00 succeeded=1 terminating=0 uncounted={succeeded:[p2]}
         PATCH pods/p2 lets go
         PUT jobs/j/status Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) completion=00:12 ready=0 start=00:00 succeeded=2 terminating=0"#]].assert_eq(&scenario.tell().await);
