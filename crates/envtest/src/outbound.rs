@@ -197,6 +197,15 @@ mod tests {
         let mut trusting = target(&other, &authority);
         trusting.insecure = true;
         assert_eq!(get(&caller, trusting).await, "ok");
+        // UPSTREAM: a bundle may hold the server's own certificate in place of its authority's.
+        let mut itself = target(&pki, &authority);
+        itself.authorities = Some(Bytes::from(pki.server_certificate.clone()));
+        assert_eq!(get(&caller, itself.clone()).await, "ok");
+        itself.server_name = Some("hooks.default.svc".to_owned());
+        assert_eq!(
+            get(&caller, itself).await,
+            "tls: failed to verify certificate: x509: certificate is not valid for hooks.default.svc"
+        );
         let mut named = target(&pki, &authority);
         named.server_name = Some("hooks.default.svc".to_owned());
         assert_eq!(

@@ -6,8 +6,12 @@ use std::sync::Arc;
 
 use api::{MicroTime, Time};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
@@ -49,7 +53,11 @@ pub(super) fn configure(
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(TrustAnyone(provider)))
     } else {
-        builder.with_root_certificates(authorities(settings.authorities.as_ref())?)
+        let given = settings.authorities.as_ref();
+        let verifier = Arc::new(TrustBundle::new(given, provider)?);
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
     };
     let identity = match (from_plugin, &settings.client) {
         (Some((certificate, key)), _) => Some((certificate.clone(), key.clone())),
@@ -74,7 +82,8 @@ pub(super) fn configure(
     Ok(config)
 }
 
-fn authorities(given: Option<&Material>) -> Result<RootCertStore, ConfigError> {
+/// The certificates that are trusted: those given, or the system's.
+fn authorities(given: Option<&Material>) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     let pem = match given {
         Some(material) => read("certificate-authority", material)?,
         None => {
@@ -93,15 +102,7 @@ fn authorities(given: Option<&Material>) -> Result<RootCertStore, ConfigError> {
             )?
         }
     };
-    let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(certificates("certificate-authority", &pem)?);
-    if added == 0 {
-        return Err(bad(
-            "certificate-authority",
-            "none of its certificates can be parsed",
-        ));
-    }
-    Ok(roots)
+    certificates("certificate-authority", &pem)
 }
 
 fn read(what: &'static str, material: &Material) -> Result<Vec<u8>, ConfigError> {
@@ -129,6 +130,116 @@ fn bad(what: &str, problem: impl std::fmt::Display) -> ConfigError {
         what: what.to_owned(),
         problem: problem.to_string(),
     }
+}
+
+/// Servers whose certificate is signed by one of a bundle, or is in it.
+#[derive(Debug)]
+struct TrustBundle {
+    authorities: Arc<WebPkiServerVerifier>,
+    /// UPSTREAM: Go trusts whatever is in the bundle itself, without asking who signed it. envtest gives webhooks so.
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl TrustBundle {
+    fn new(
+        given: Option<&Material>,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<TrustBundle, ConfigError> {
+        let certificates = authorities(given)?;
+        let mut roots = RootCertStore::empty();
+        let (added, _) = roots.add_parsable_certificates(certificates.iter().cloned());
+        if added == 0 {
+            return Err(bad(
+                "certificate-authority",
+                "none of its certificates can be parsed",
+            ));
+        }
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        let authorities = verifier
+            .build()
+            .map_err(|error| bad("certificate-authority", error))?;
+        Ok(TrustBundle {
+            authorities,
+            // Nobody gives the system's bundle for one server.
+            certificates: match given {
+                Some(_) => certificates,
+                None => Vec::new(),
+            },
+        })
+    }
+}
+
+impl ServerCertVerifier for TrustBundle {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if self.certificates.contains(end_entity) {
+            verify_trusted(end_entity, server_name, now)?;
+            return Ok(ServerCertVerified::assertion());
+        }
+        self.authorities.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        )
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.authorities
+            .verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.authorities
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.authorities.supported_verify_schemes()
+    }
+}
+
+/// A certificate that needs no signature has to be valid, for servers, and for this name all the same.
+fn verify_trusted(
+    leaf: &CertificateDer<'_>,
+    name: &ServerName<'_>,
+    now: UnixTime,
+) -> Result<(), rustls::Error> {
+    let refused = |problem| Err(rustls::Error::InvalidCertificate(problem));
+    let Ok((_, certificate)) = X509Certificate::from_der(leaf) else {
+        return refused(CertificateError::BadEncoding);
+    };
+    let validity = certificate.validity();
+    let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    if seconds < validity.not_before.timestamp() {
+        return refused(CertificateError::NotValidYet);
+    }
+    if seconds > validity.not_after.timestamp() {
+        return refused(CertificateError::Expired);
+    }
+    match certificate.extended_key_usage() {
+        Ok(None) => {}
+        Ok(Some(usage)) if usage.value.any || usage.value.server_auth => {}
+        _ => return refused(CertificateError::InvalidPurpose),
+    }
+    verify_server_name(&ParsedCertificate::try_from(leaf)?, name)
 }
 
 /// `insecure-skip-tls-verify`: whoever answers is believed; the handshake itself must still be sound.

@@ -105,10 +105,20 @@ fn up(rest: &[String]) -> Result<ExitCode> {
 }
 
 /// Writes the documents of `/openapi/v3` of a live kube-apiserver into a folder.
+/// Kinds that are not stable yet and that a controller of ours is about.
+const PREVIEWS: [&str; 2] = [
+    "--runtime-config=resource.k8s.io/v1alpha3=true,resource.k8s.io/v1beta2=true,scheduling.k8s.io/v1alpha2=true",
+    "--feature-gates=DRADeviceTaints=true,DRADeviceTaintRules=true,DRAResourcePoolStatus=true,GenericWorkload=true",
+];
+
 fn openapi(rest: &[String]) -> Result<ExitCode> {
     let folder = std::path::PathBuf::from(rest.first().context("usage: real-bed openapi FOLDER")?);
     std::fs::create_dir_all(&folder)?;
-    let cluster = Cluster::start(&Installation::pinned()?, ClusterOptions::default())?;
+    let options = ClusterOptions {
+        apiserver_flags: PREVIEWS.map(str::to_owned).to_vec(),
+        ..ClusterOptions::default()
+    };
+    let cluster = Cluster::start(&Installation::pinned()?, options)?;
     let index = cluster.api.get("/openapi/v3")?;
     let paths = index["paths"]
         .as_object()
