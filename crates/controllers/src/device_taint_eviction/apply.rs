@@ -2,7 +2,7 @@
 
 use api::conditions::Condition;
 use api::kinds::{DeviceTaintRule, Pod};
-use api::{Gates, MicroTime, Resource};
+use api::{MicroTime, Resource};
 use client::{Client, DeleteOptions, Patch};
 use serde_json::json;
 
@@ -20,13 +20,13 @@ pub async fn mark_and_delete(
     client: &Client,
     pod: &Pod,
     now: MicroTime,
-    gates: Gates,
 ) -> Result<(), client::Error> {
     let meta = &pod.metadata;
     let (namespace, name) = (&meta.namespace, &meta.name);
     if !is_marked(pod, MARK) {
         let message = "Device Taint manager: deleting due to NoExecute taint";
-        let condition = disruption_target(pod, MARK, message, now, gates);
+        // UPSTREAM: this controller does not tell of which generation it speaks.
+        let condition = disruption_target(pod, MARK, message, now, None);
         let patch = json!({"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}});
         let patch = Patch::Strategic(patch.to_string().into());
         client

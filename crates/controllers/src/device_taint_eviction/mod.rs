@@ -191,7 +191,7 @@ impl DeviceTaintEviction {
 
     async fn evict(&self, pod: &Pod, eviction: &Eviction) -> Result<(), Error> {
         let now = self.context.clock.now();
-        match apply::mark_and_delete(&self.context.client, pod, now, self.context.gates).await {
+        match apply::mark_and_delete(&self.context.client, pod, now).await {
             // Somebody was faster.
             Err(error) if error.is_not_found() => return Ok(()),
             Err(error) => return Err(error.into()),

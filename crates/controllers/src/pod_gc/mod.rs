@@ -251,7 +251,8 @@ impl PodCollector {
 /// The patch that says that the pod has failed, and why where there is more to say.
 fn failed_status(pod: &Pod, reason: Reason, now: MicroTime, gates: Gates) -> serde_json::Value {
     let mut status = json!({"phase": "Failed"});
-    if let Some(generation) = told_generation(pod, gates) {
+    let generation = told_generation(pod, gates);
+    if let Some(generation) = generation {
         status["observedGeneration"] = json!(generation);
     }
     if reason == Reason::NodeGone {
@@ -261,7 +262,7 @@ fn failed_status(pod: &Pod, reason: Reason, now: MicroTime, gates: Gates) -> ser
             "DeletionByPodGC",
             message,
             now,
-            gates
+            generation
         )]);
     }
     json!({"metadata": {"uid": pod.metadata.uid}, "status": status})

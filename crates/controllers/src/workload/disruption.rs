@@ -10,13 +10,14 @@ pub fn is_marked(pod: &Pod, reason: &str) -> bool {
         .is_some_and(|held| held.status == "True" && held.reason == reason)
 }
 
-/// `DisruptionTarget` for a pod that is about to be taken away.
+/// `DisruptionTarget` for a pod that is about to be taken away; `generation` is the one that it is about, where that is
+/// told.
 pub fn disruption_target(
     pod: &Pod,
     reason: &str,
     message: &str,
     now: MicroTime,
-    gates: Gates,
+    generation: Option<i64>,
 ) -> Value {
     let since = pod
         .condition(TYPE)
@@ -27,7 +28,7 @@ pub fn disruption_target(
         "type": TYPE, "status": "True", "reason": reason, "message": message,
         "lastProbeTime": null, "lastTransitionTime": since,
     });
-    if let Some(generation) = told_generation(pod, gates) {
+    if let Some(generation) = generation {
         condition["observedGeneration"] = json!(generation);
     }
     condition
@@ -52,8 +53,10 @@ mod tests {
     fn without_its_gate_no_generation_is_told() {
         let pod = Pod::decode(br#"{"metadata":{"name":"a","generation":3}}"#).unwrap();
         let now = MicroTime::from_unix_micros(1);
-        let told =
-            |gates| disruption_target(&pod, "r", "m", now, gates)["observedGeneration"].clone();
+        let told = |gates| {
+            let generation = told_generation(&pod, gates);
+            disruption_target(&pod, "r", "m", now, generation)["observedGeneration"].clone()
+        };
         assert_eq!(told(Gates::default()), 3);
         let off = Gates::default().with(Gate::PodObservedGenerationTracking, false);
         assert_eq!(told(off), Value::Null);
