@@ -2,7 +2,7 @@
 //!
 //! From text to value in steps, each in a module of its own: [`source`] and [`lexer`] and [`parser`] (with [`macros`])
 //! make a tree of the text, [`check`] gives its nodes types, [`validate`] looks at what types do not tell,
-//! [`estimate`] says what it can cost at most, [`program`] computes constants, `eval` evaluates and accounts.
+//! `estimate` says what it can cost at most, `program` computes constants, `eval` evaluates and accounts.
 //!
 //! It behaves as cel-go 0.26 with Kubernetes' libraries at compatibility version 1.35: messages, positions, types,
 //! estimated and actual costs. `tests/golden` holds what upstream's own engine answered.

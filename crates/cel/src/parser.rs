@@ -1,7 +1,7 @@
 //! Tokens to trees, by CEL's grammar, with ANTLR's words for what does not fit.
 //!
 //! Like ANTLR we leave out one token that is too many and put in one that is missing, and go on; anything else ends
-//! the parse. Everything is bounded: the text by [`SOURCE_MAX`](crate::source::SOURCE_MAX), nesting by [`DEPTH_MAX`].
+//! the parse. Everything is bounded: the text by [`SOURCE_MAX`], nesting by [`DEPTH_MAX`].
 
 use std::sync::Arc;
 

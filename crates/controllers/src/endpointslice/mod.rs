@@ -16,8 +16,8 @@
 //! **Mirrors** `pkg/controller/endpointslice` and `k8s.io/endpointslice`. A service whose selector goes away, or whose
 //! type becomes ExternalName, keeps its slices, as upstream has it: they are the user's from then on.
 //!
-//! Whether the cache is as new as our own writes is decided by revisions ([`Consistency`]) and not by generations: a
-//! change of labels alone has no generation. [`WriteTracker`] knows which states of slices are our own doing.
+//! Whether the cache is as new as our own writes is decided by revisions (`Consistency`) and not by generations: a
+//! change of labels alone has no generation. `WriteTracker` knows which states of slices are our own doing.
 
 mod actions;
 mod apply;

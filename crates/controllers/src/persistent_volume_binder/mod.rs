@@ -18,7 +18,7 @@
 //!
 //! **Mirrors** `pkg/controller/volume/persistentvolume`. Binding is four writes in this order: the volume names the
 //! claim, the volume is `Bound`, the claim names the volume, the claim is `Bound`; any of them may be the last before a
-//! crash, and the next sync goes on from there. Two loops with a worker each, and [`latest`] for what they write.
+//! crash, and the next sync goes on from there. Two loops with a worker each, and `latest` for what they write.
 //!
 //! **Deliberate differences**: the manager's own disk is no storage: volumes of kind `hostPath` are neither made by
 //! `--enable-hostpath-provisioner` nor is anything but the object deleted. A recycler's pod is followed in the cache,
