@@ -24,6 +24,14 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
+/// Whether expressions can use a name as it is.
+pub fn is_identifier(name: &str) -> bool {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    name.starts_with(|letter: char| plain(letter) && !letter.is_ascii_digit())
+        && name.chars().all(plain)
+        && !RESERVED.contains(&name)
+}
+
 /// The name by which expressions select a property; `None` for names that they cannot reach.
 pub fn escape(property: &str) -> Option<String> {
     let mut bytes = property.bytes();

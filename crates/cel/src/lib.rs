@@ -57,7 +57,7 @@ pub use check::Checked;
 pub use data::{dynamic, typed};
 pub use decl::{Decl, Field, Kind, ListType};
 pub use env::Env;
-pub use escape::{escape, unescape};
+pub use escape::{escape, is_identifier, unescape};
 pub use estimate::{Range, estimate};
 pub use kube::Kube;
 pub use program::{Activation, Nothing, Outcome, PER_CALL_LIMIT, Program};

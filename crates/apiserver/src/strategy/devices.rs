@@ -21,7 +21,7 @@ fn stamp(taint: &mut Value, now: &str) {
     }
 }
 
-/// A rule whose effect changes begins anew, unless its author says when.
+/// The time of a rule whose effect changes starts over, unless its author says when.
 pub(super) fn prepare_rule_update(new: &mut Value, old: &Value, now: &str) {
     stamp_taints(new, now);
     let is_kept = |path: &str| at(new, path) == at(old, path);

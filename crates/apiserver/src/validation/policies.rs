@@ -309,7 +309,7 @@ fn variables(errors: &mut Errors, spec: &Place<'_>, scope: Scope, compiler: &mut
         let (name, text) = (variable.field("name"), variable.field("expression"));
         if name.text().trim().is_empty() {
             errors.required(&name, "name is not specified");
-        } else if !is_identifier(name.text()) {
+        } else if !cel::is_identifier(name.text()) {
             errors.invalid(&name, "must be a valid CEL identifier");
         }
         if text.text().trim().is_empty() {
@@ -341,38 +341,6 @@ impl Errors {
             false => self.invalid(place, detail),
         }
     }
-}
-
-fn is_identifier(name: &str) -> bool {
-    const RESERVED: [&str; 21] = [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ];
-    let first = name.chars().next();
-    first.is_some_and(|letter| letter.is_ascii_alphabetic() || letter == '_')
-        && name
-            .chars()
-            .all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
-        && !RESERVED.contains(&name)
 }
 
 fn matching(errors: &mut Errors, resources: &Place<'_>) {
