@@ -6,6 +6,7 @@ mod html;
 mod many;
 mod summary;
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Args};
@@ -23,6 +24,14 @@ pub(crate) struct Arguments {
     /// The first of the seeds
     #[arg(long, default_value_t = 0, conflicts_with = "seed")]
     first: u64,
+    /// Leave these seeds out, for those that are known to be broken
+    #[arg(
+        long,
+        value_name = "SEEDS",
+        value_delimiter = ',',
+        conflicts_with = "seed"
+    )]
+    except: Vec<u64>,
     /// How many at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=256))]
     jobs: u64,
@@ -109,9 +118,11 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
                 let scenario = scenario.unwrap_or_else(|_| Scenario::from_seed(seed));
                 (scenario, source(arguments, Some(seed)))
             };
+            let except = arguments.except.iter().copied().collect();
             let sum = many::run(
                 arguments.jobs,
                 arguments.first..last,
+                &except,
                 drawn,
                 |_, scenario| verify(scenario),
             );
@@ -210,9 +221,13 @@ fn crash_after_each_write(arguments: &Arguments) -> Result<bool, String> {
         crashed.crash_after_write = Some(write);
         (crashed, source(arguments, None))
     };
-    let sum = many::run(arguments.jobs, 1..writes + 1, drawn, |write, _| {
-        verify_crash(&calm, write, &undisturbed)
-    });
+    let sum = many::run(
+        arguments.jobs,
+        1..writes + 1,
+        &BTreeSet::new(),
+        drawn,
+        |write, _| verify_crash(&calm, write, &undisturbed),
+    );
     println!("crashes after each of {writes} writes of {}", calm.name);
     print!("{sum}");
     Ok(sum.is_broken())
