@@ -170,7 +170,7 @@ fn folders_and_standard_input() {
     let output = steersman(&["preview", "-f", &directory.path().display().to_string()]);
     assert!(text(&output.stdout).contains("deployment/web in default: done"));
     let mut process = Command::new(env!("CARGO_BIN_EXE_steersman"))
-        .args(["preview", "-f", "-"])
+        .args(["preview", "-f", "-", "--empty"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -181,7 +181,11 @@ fn folders_and_standard_input() {
         .expect("it reads its input");
     drop(input);
     let output = process.wait_with_output().expect("it ends");
-    assert!(text(&output.stdout).contains("you apply it; it is new: standard input"));
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("you apply it; it is new: standard input"),
+        "{said}"
+    );
 }
 
 #[test]
