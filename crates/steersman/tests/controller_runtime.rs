@@ -52,27 +52,27 @@ fn controller_runtimes_own_tests_pass() {
     let home = std::env::temp_dir().join(format!("steersman-crt-{}", std::process::id()));
     std::fs::create_dir_all(&home).unwrap();
     let assets = assets(&home);
-    let mut failed = BTreeSet::new();
-    let mut passed = 0;
-    for package in PACKAGES {
-        let program = build(&module, package);
-        for (name, state) in run(&module, package, &program, &assets, &home) {
-            match state.as_str() {
-                "passed" => passed += 1,
-                "skipped" | "pending" => {}
-                _ => {
-                    failed.insert(format!("{package}: {name}"));
-                }
-            }
-        }
-    }
-    let _ = std::fs::remove_dir_all(&home);
-    eprintln!("{passed} specs passed, {} failed", failed.len());
     let known = include_str!("controller_runtime_known.txt").lines();
     let known: BTreeSet<String> = known
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .map(str::to_owned)
         .collect();
+    let mut failed = BTreeSet::new();
+    let mut passed = 0;
+    for package in PACKAGES {
+        let program = build(&module, package);
+        let play = || run(&module, package, &program, &assets, &home);
+        let (count, mut broken) = tally(package, play());
+        if broken.iter().any(|spec| !known.contains(spec)) {
+            // Some of its specs wait for a second and no longer, whatever else the machine does: they get another try.
+            let (_, again) = tally(package, play());
+            broken.retain(|spec| again.contains(spec));
+        }
+        passed += count;
+        failed.append(&mut broken);
+    }
+    let _ = std::fs::remove_dir_all(&home);
+    eprintln!("{passed} specs passed, {} failed", failed.len());
     let new: Vec<_> = failed.difference(&known).collect();
     assert!(
         new.is_empty(),
@@ -86,6 +86,16 @@ fn controller_runtimes_own_tests_pass() {
     if !gone.is_empty() {
         eprintln!("these pass now and should leave the list of known failures:\n{gone:#?}");
     }
+}
+
+/// How many specs passed, and which failed.
+fn tally(package: &str, specs: Vec<(String, String)>) -> (usize, BTreeSet<String>) {
+    let passed = specs.iter().filter(|(_, state)| state == "passed").count();
+    let failed = specs
+        .into_iter()
+        .filter(|(_, state)| !matches!(state.as_str(), "passed" | "skipped" | "pending"))
+        .map(|(name, _)| format!("{package}: {name}"));
+    (passed, failed.collect())
 }
 
 /// Where the module's source is.
