@@ -54,6 +54,7 @@ gates! {
     StatefulSetSemanticRevisionComparison = true,
     TaintTolerationComparisonOperators = false,
     VolumeAttributesClass = true,
+    WorkloadWithJob = false,
 }
 
 /// Which gates are on. Copied into each controller when it is made.

@@ -35,6 +35,7 @@ pub mod resource;
 pub mod template;
 pub mod time;
 pub mod uid;
+pub mod usage;
 pub mod yaml;
 
 pub use amounts::Amounts;

@@ -540,6 +540,10 @@ fn is_conditional_base(expr: &Expr) -> bool {
 /// What a value holds under a key; `None` if it has nothing there.
 fn find<'a>(base: &Value<'a>, key: &Value<'a>) -> Result<Option<Evaluated<'a>>, Fault> {
     match base {
+        Value::Map(Map::Made(made)) => {
+            let held = made.get(key).or(made.otherwise.as_ref());
+            Ok(held.cloned().map(Ok))
+        }
         Value::Map(map) => Ok(map.get(key)),
         Value::List(list) => index(list, key),
         Value::Object(object) => {

@@ -64,6 +64,7 @@ pub use program::{Activation, Nothing, Outcome, PER_CALL_LIMIT, Program};
 pub use regexes::{
     complaint as pattern_complaint, repeats_too_often, translate as translate_pattern,
 };
+pub use semver::Semver;
 pub use source::{Issue, Issues, Source};
 pub use types::Type;
 pub use url::Url;

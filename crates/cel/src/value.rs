@@ -74,6 +74,8 @@ pub enum Map<'a> {
 pub struct MadeMap<'a> {
     pub entries: Vec<(Value<'a>, Value<'a>)>,
     index: HashMap<Key, usize>,
+    /// What is found under a key that is not there. The key is still not `in` the map.
+    pub(crate) otherwise: Option<Value<'a>>,
 }
 
 #[derive(Clone)]
@@ -178,6 +180,22 @@ impl<'a> MadeMap<'a> {
 impl<'a> Value<'a> {
     pub fn text(text: impl Into<Arc<str>>) -> Value<'a> {
         Value::String(Text::Shared(text.into()))
+    }
+
+    /// A map from texts; `otherwise` is found under all keys that it does not have.
+    pub fn map(
+        entries: impl IntoIterator<Item = (String, Value<'a>)>,
+        otherwise: Option<Value<'a>>,
+    ) -> Value<'a> {
+        let mut made = MadeMap {
+            otherwise,
+            ..MadeMap::default()
+        };
+        for (key, value) in entries {
+            // Texts are keys, so this cannot fail.
+            let _ = made.insert(Value::text(key), value);
+        }
+        Value::Map(Map::Made(Arc::new(made)))
     }
 
     pub fn list(items: Vec<Value<'a>>) -> Value<'a> {

@@ -103,11 +103,14 @@ pub use pod::{
     PodIps, PodOwn, PodRequests, PodStatus, Volume,
 };
 pub use pod_certificate_request::PodCertificateRequest;
-pub use pod_claim::{ClaimSource, GeneratedClaim, PodClaim};
+pub use pod_claim::{ClaimSource, GeneratedClaim, PodClaim, WireClaim, WireClaimStatus};
 pub use pod_disruption_budget::{
     PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
 };
-pub use pod_group::{POD_GROUP_PROTECTION, PodGroup, SCHEDULING_GROUP};
+pub use pod_group::{
+    POD_GROUP_PROTECTION, PodGroup, PodGroupTemplate, SCHEDULING_GROUP, Workload,
+    WorkloadController, WorkloadSpec,
+};
 pub use pod_labels::{PodLabels, SELINUX_MOUNT_OPTION, SELINUX_RECURSIVE};
 pub use replicaset::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec};

@@ -54,7 +54,8 @@ impl PodClaim {
         }
     }
 
-    pub(super) fn all(specs: &[WireClaim], statuses: &[WireClaimStatus]) -> Box<[PodClaim]> {
+    /// Those of a spec, with what its status says of them.
+    pub fn all(specs: &[WireClaim], statuses: &[WireClaimStatus]) -> Box<[PodClaim]> {
         let claims = specs.iter().map(|spec| PodClaim {
             name: spec.name.clone(),
             source: spec.source(statuses),
@@ -63,17 +64,19 @@ impl PodClaim {
     }
 }
 
+/// An entry of the spec, as it is written.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct WireClaim {
+pub struct WireClaim {
     pub name: Istr,
     pub resource_claim_name: Option<Istr>,
     pub resource_claim_template_name: Option<Istr>,
 }
 
-#[derive(Deserialize, Default)]
+/// An entry of the status, as it is written.
+#[derive(Deserialize, Default, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct WireClaimStatus {
+pub struct WireClaimStatus {
     pub name: Istr,
     pub resource_claim_name: Option<Istr>,
 }
