@@ -24,12 +24,17 @@ impl Jobs {
         key: &Key,
         snapshot: &Snapshot,
         planned: &Planned,
+        group: Option<&str>,
     ) -> Outcome {
         match &planned.plan.act {
             Act::Hold | Act::Nothing | Act::Wait(_) => Outcome::default(),
             Act::End(pods) => self.delete(snapshot, pods).await,
             Act::Delete(pods) => self.discard(key, snapshot, pods).await,
-            Act::Create(wanted) => self.create(key, snapshot, &planned.assessed, wanted).await,
+            Act::Create(wanted) => {
+                let new = NewPods::of(&snapshot.job, group);
+                let assessed = &planned.assessed;
+                self.create(key, snapshot, assessed, &new, wanted).await
+            }
         }
     }
 
@@ -38,11 +43,10 @@ impl Jobs {
         key: &Key,
         snapshot: &Snapshot,
         assessed: &Assessment,
+        new: &NewPods<'_>,
         wanted: &Wanted,
     ) -> Outcome {
-        let job = &*snapshot.job;
-        let new = NewPods::of(job);
-        let object = ObjectRef::of(job);
+        let object = ObjectRef::of(&*snapshot.job);
         let same = new.any();
         let body = |at: usize| match (wanted, &assessed.indexes) {
             (Wanted::Indexes(indexes), Some(state)) => new.for_index(indexes[at], state),

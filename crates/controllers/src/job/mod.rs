@@ -12,7 +12,8 @@
 //! are counted together; time, when a deadline or a back-off is over.
 //!
 //! **Writes**: creates pods (at most 500 a sync, by slow start), patches their finalizer off, deletes
-//! them, adopts and releases them; puts its own status; emits `SuccessfulCreate`, `FailedCreate`,
+//! them, adopts and releases them; creates Workloads and PodGroups by gate (`gang`); puts its own status; emits
+//! `WorkloadCreated`, `SuccessfulCreate`, `FailedCreate`,
 //! `SuccessfulDelete`, `FailedDelete`, `Suspended`, `Resumed`, `Completed`, `TooManySucceededPods`,
 //! `UnknownCompletionMode`, and a warning with the reason of a failure. A second, small reconciler takes
 //! the finalizer off pods whose job is gone or over.
@@ -24,12 +25,13 @@
 //!
 //! **Deliberate differences**: deletions carry the pod's uid as a precondition; a pod that could not be
 //! created is not counted as created in the metrics; in a namespace that is going away pods that were
-//! refused do not count as active. Gang scheduling (`WorkloadWithJob`, alpha) is not there.
+//! refused do not count as active; a job that is being deleted gets no Workload and no PodGroup.
 
 mod apply;
 mod assess;
 mod backoff;
 mod finalizers;
+mod gang;
 mod indexes;
 mod invariants;
 mod metrics;
@@ -51,7 +53,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::decision::{Explain, Line};
-use api::kinds::{JOB_TRACKING, Job, Pod};
+use api::kinds::{JOB_TRACKING, Job, Pod, PodGroup, Workload as GangWorkload};
 use api::labels::Matcher;
 use api::{Gate, Gates, Key, LabelSelector, LabelSet, MicroTime, Resource};
 use runtime::events::{EventType, ObjectRef};
@@ -61,6 +63,7 @@ use runtime::{
 };
 
 use self::finalizers::Finalizers;
+use self::gang::{Gang, GangCaches};
 use self::metrics::{JobMetrics, SyncAction};
 use self::orphans::OrphanPods;
 use self::plan::BATCH;
@@ -118,7 +121,13 @@ pub fn controller(context: &Context, workers: usize) -> Controllers {
         Gate::StaleControllerConsistencyJob,
         "job_controller_stale_sync_skips_total",
     );
-    let consistency = Arc::new(consistency.of::<Job>(context).of::<Pod>(context));
+    let gangs = GangCaches::new(context);
+    let mut consistency = consistency.of::<Job>(context).of::<Pod>(context);
+    if gangs.is_some() {
+        let with_workloads = consistency.of::<GangWorkload>(context);
+        consistency = with_workloads.of::<PodGroup>(context);
+    }
+    let consistency = Arc::new(consistency);
     let expectations = Expectations::watched(&context.metrics, context.controller);
     let states = Arc::new(JobStates::new(expectations.clone(), consistency.clone()));
     let metrics = Arc::new(JobMetrics::new(&context.metrics));
@@ -136,8 +145,12 @@ pub fn controller(context: &Context, workers: usize) -> Controllers {
     });
     let (of_jobs, of_pods, counted) = (finalizers.clone(), finalizers, metrics.clone());
     let gates = context.gates;
-    let jobs_loop = Loop::on_objects::<Job>(context, RETRIES)
-        .queue("job")
+    let mut jobs_loop = Loop::on_objects::<Job>(context, RETRIES).queue("job");
+    if gangs.is_some() {
+        // UPSTREAM: what becomes of them is seen at the next sync; they wake no job.
+        jobs_loop = jobs_loop.reads::<GangWorkload>().reads::<PodGroup>();
+    }
+    let jobs_loop = jobs_loop
         .watches::<Job>(move |change, queue| {
             wake(&change, queue, &counted, gates);
             of_jobs.on_job(change);
@@ -158,6 +171,7 @@ pub fn controller(context: &Context, workers: usize) -> Controllers {
                 control: PodControl::new(context.client.clone(), context.recorder.clone()),
                 jobs: jobs.clone(),
                 pods: pods.clone(),
+                gangs,
                 context: context.clone(),
                 states,
                 metrics,
@@ -201,6 +215,7 @@ pub struct Jobs {
     context: Context,
     jobs: Arc<Store<Job>>,
     pods: Arc<Store<Pod>>,
+    gangs: Option<GangCaches>,
     control: PodControl,
     states: Arc<JobStates>,
     metrics: Arc<JobMetrics>,
@@ -209,12 +224,14 @@ pub struct Jobs {
 /// Where the job stands, and what follows.
 pub struct Planned {
     assessed: Assessment,
+    gang: Gang,
     plan: Plan,
 }
 
 impl Explain for Planned {
     fn explain(&self) -> Vec<Line> {
-        self.plan.reasons.iter().map(Line::from).collect()
+        let reasons = self.plan.reasons.iter().map(Line::from);
+        self.gang.line().into_iter().chain(reasons).collect()
     }
 }
 
@@ -268,14 +285,21 @@ impl Workload for Jobs {
         // Before the pods are looked at: one that comes in between would be expected no more, and not seen.
         let remembered = self.states.of(key, self.pods.resource_version(), may_act);
         let pods = self.claim(&job).await?;
-        let snapshot = Snapshot::new(job, pods, remembered, self.context.gates);
+        let mut snapshot = Snapshot::new(job, pods, remembered, self.context.gates);
+        let gangs = self.gangs.as_ref();
+        snapshot.gang = gangs.and_then(|gangs| gangs.observe(&snapshot.job));
         Ok(Observed::Snapshot(snapshot))
     }
 
     fn plan(&self, snapshot: &Snapshot, now: MicroTime) -> Planned {
         let assessed = assess(snapshot, now);
+        let gang = gang::plan(&snapshot.job, &snapshot.pods, snapshot.gang.as_ref());
         let plan = plan(snapshot, &assessed, now);
-        Planned { assessed, plan }
+        Planned {
+            assessed,
+            gang,
+            plan,
+        }
     }
 
     async fn apply(
@@ -284,7 +308,10 @@ impl Workload for Jobs {
         snapshot: &Snapshot,
         planned: &Planned,
     ) -> Result<Outcome, Error> {
-        Ok(self.write_pods(key, snapshot, planned).await)
+        // Before the pods, which name the group.
+        let group = self.ensure_gang(key, &snapshot.job, &planned.gang).await?;
+        let group = group.as_deref();
+        Ok(self.write_pods(key, snapshot, planned, group).await)
     }
 
     fn status(
@@ -294,7 +321,7 @@ impl Workload for Jobs {
         outcome: &Outcome,
         now: MicroTime,
     ) -> (Tracking, StatusChange) {
-        let Planned { assessed, plan } = planned;
+        let Planned { assessed, plan, .. } = planned;
         let concluded = status::conclude(snapshot, assessed, plan, outcome, now);
         // Counting has its own rules about what is worth a write.
         (track(snapshot, assessed, concluded, now), StatusChange::Now)

@@ -7,6 +7,7 @@ use api::kinds::{JOB_TRACKING, Job, Phase, Pod};
 use api::{Gates, Uid};
 
 use super::backoff::Backoff;
+use super::gang::Found;
 use super::indexes::valid_index;
 
 pub struct Snapshot {
@@ -24,6 +25,8 @@ pub struct Snapshot {
     /// What was remembered of failures when the status was last written.
     pub backoff: Backoff,
     pub gates: Gates,
+    /// The Workloads and PodGroups of a job whose pods are of use only together; none of any other.
+    pub gang: Option<Found>,
     uncounted_succeeded: HashSet<Uid>,
     uncounted_failed: HashSet<Uid>,
 }
@@ -57,6 +60,7 @@ impl Snapshot {
             backoff: remembered.backoff,
             namespace_ends: remembered.namespace_ends,
             gates,
+            gang: None,
             uncounted_succeeded: uncounted.succeeded.into_iter().collect(),
             uncounted_failed: uncounted.failed.into_iter().collect(),
         }

@@ -16,7 +16,7 @@ pub const COMPLETE: &str = "Complete";
 pub const FAILED: &str = "Failed";
 pub const FAILURE_TARGET: &str = "FailureTarget";
 pub const SUCCESS_CRITERIA_MET: &str = "SuccessCriteriaMet";
-const SUSPENDED: &str = "Suspended";
+pub(super) const SUSPENDED: &str = "Suspended";
 
 /// What a round came to, before pods are counted.
 pub struct Concluded {

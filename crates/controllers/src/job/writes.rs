@@ -31,7 +31,8 @@ pub struct NewPods<'a> {
 }
 
 impl<'a> NewPods<'a> {
-    pub fn of(job: &'a Job) -> NewPods<'a> {
+    /// `group` is the PodGroup by which they are scheduled together.
+    pub fn of(job: &'a Job, group: Option<&str>) -> NewPods<'a> {
         let name = pod_name_base(&job.metadata.name);
         let template = &job.spec.template;
         let owner = controller_reference(job);
@@ -50,6 +51,12 @@ impl<'a> NewPods<'a> {
                     base.remove(&["spec", list]);
                 }
             }
+        }
+        if let Some(group) = group {
+            // UPSTREAM: the group is meant to be an owner of the pods as well, but what the template says of owners
+            // never gets into a pod.
+            let group = Node::of(&json!({"podGroupName": group}));
+            base.set(&["spec", "schedulingGroup"], group);
         }
         NewPods { job, base }
     }

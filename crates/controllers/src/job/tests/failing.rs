@@ -64,12 +64,12 @@ async fn what_still_runs_goes_when_the_job_fails() {
     scenario.tell().await;
     scenario.exit(1, 1).await;
     expect![[r#"
-        DELETE pods/p3
         DELETE pods/p2
-        PUT jobs/j/status FailureTarget(BackoffLimitExceeded) ready=0 start=00:00 terminating=2 uncounted={failed:[p1,p3,p2]}
+        DELETE pods/p3
+        PUT jobs/j/status FailureTarget(BackoffLimitExceeded) ready=0 start=00:00 terminating=2 uncounted={failed:[p1,p2,p3]}
         PATCH pods/p1 lets go
-        PATCH pods/p3 lets go
         PATCH pods/p2 lets go
+        PATCH pods/p3 lets go
         PUT jobs/j/status FailureTarget(BackoffLimitExceeded) failed=3 ready=0 start=00:00 terminating=2
         PUT jobs/j/status FailureTarget(BackoffLimitExceeded) failed=3 ready=0 start=00:00 terminating=0
         PUT jobs/j/status Failed(BackoffLimitExceeded) FailureTarget(BackoffLimitExceeded) failed=3 ready=0 start=00:00 terminating=0"#]].assert_eq(&scenario.tell().await);

@@ -8,7 +8,7 @@ mod plan;
 mod policies;
 pub(super) mod pure;
 mod running;
-mod scenario;
+pub(super) mod scenario;
 mod stale;
 mod trouble;
 mod wakeups;

@@ -163,10 +163,10 @@ async fn suspended_from_birth_then_resumed_then_suspended_again() {
     .assert_eq(&told);
     let told = scenario.change(json!({"suspend": true})).await;
     expect![[r#"
-        PATCH pods/p2 lets go
-        DELETE pods/p2
         PATCH pods/p1 lets go
         DELETE pods/p1
+        PATCH pods/p2 lets go
+        DELETE pods/p2
         PUT jobs/j/status Suspended(JobSuspended) ready=0 terminating=2
         PUT jobs/j/status Suspended(JobSuspended) ready=0 terminating=0"#]]
     .assert_eq(&told);

@@ -53,9 +53,12 @@ impl Scenario {
     /// Lets things settle, and tells what was written.
     pub async fn tell(&mut self) -> String {
         self.world.settle().await;
-        for pod in self.world.list(&Pod::TYPE).await {
-            let text = |field: &str| pod["metadata"][field].as_str().unwrap().to_owned();
-            let (name, uid) = (text("name"), text("uid"));
+        let mut pods = self.world.list(&Pod::TYPE).await;
+        // In the order they were created, whatever their random names.
+        let text = |pod: &Value, field: &str| pod["metadata"][field].as_str().unwrap().to_owned();
+        pods.sort_by_cached_key(|pod| text(pod, "resourceVersion").parse::<u64>().unwrap());
+        for pod in pods {
+            let (name, uid) = (text(&pod, "name"), text(&pod, "uid"));
             if !self.pods.iter().any(|(known, _)| *known == name) {
                 self.pods.push((name, uid));
             }
