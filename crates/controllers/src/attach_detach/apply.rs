@@ -184,7 +184,8 @@ impl AttachDetach {
             .delete(&VolumeAttachment::TYPE, "", &meta.name, &options)
             .await
         {
-            Err(error) if !error.is_not_found() && !error.is_conflict() => return Err(error.into()),
+            // A conflict is no proof that it is gone: somebody may have written to it at the same time.
+            Err(error) if !error.is_not_found() => return Err(error.into()),
             _ => {}
         }
         if let Some(force) = force {

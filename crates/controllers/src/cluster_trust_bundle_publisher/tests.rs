@@ -1,4 +1,4 @@
-//! Plans first, then the whole against the embedded API server, to which a custom resource stands in for the gated one.
+//! Plans first, then the whole against the embedded API server, whose discovery says what each test wants.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,6 @@ use testkit::{World, Write};
 use tokio::time::Instant;
 
 use super::{Publisher, Publishing, SIGNER, Step, controller, measured, plan};
-use crate::test_definition;
 
 const ROOT: &str = "the root\n";
 
@@ -62,11 +61,10 @@ fn the_name_is_the_signer_and_a_hash() {
     assert_ne!(name, super::bundle_name(SIGNER, "another"));
 }
 
-/// What one sync writes where the cache has these bundles. The server, to which they are custom resources, knows none of
-/// them and takes no names with colons: what is sent is looked at, not what it answers.
+/// What one sync writes where the cache has these bundles. The server knows none of them, and the root is no certificate:
+/// what is sent is looked at, not what it answers.
 async fn synced(bundles: &[Arc<ClusterTrustBundle>]) -> Vec<String> {
     let world = World::new().await;
-    test_definition(&world, &ClusterTrustBundle::TYPE, &["v1beta1"]).await;
     let context = world.context();
     let store = Arc::new(Store::new());
     for bundle in bundles {
@@ -118,6 +116,18 @@ async fn a_bundle_is_written_whole() {
     assert!(synced(&[bundle(NAME, ROOT)]).await.is_empty());
 }
 
+/// A server whose discovery knows bundles in these versions only.
+fn serve(world: &World, versions: &[&str]) {
+    let resource = json!({
+        "resource": "clustertrustbundles", "responseKind": {"kind": "ClusterTrustBundle"},
+        "scope": "Cluster", "verbs": ["create", "list", "watch"],
+    });
+    let version = |name: &&str| json!({"version": name, "resources": [resource]});
+    let versions: Vec<Value> = versions.iter().map(version).collect();
+    let group = json!({"metadata": {"name": "certificates.k8s.io"}, "versions": versions});
+    world.answer("/apis", json!({"items": [group]}));
+}
+
 async fn first_path(world: &World) -> String {
     world.settle().await;
     let writes = world.writes();
@@ -133,7 +143,7 @@ async fn the_newest_version_that_the_server_has_is_used() {
         (&["v1alpha1"][..], "v1alpha1"),
     ] {
         let mut world = World::new().await;
-        test_definition(&world, &ClusterTrustBundle::TYPE, versions).await;
+        serve(&world, versions);
         let running = controller(&world.context(), SIGNER, ROOT);
         let stop = world.stop();
         world.run(running.run(stop));
@@ -146,12 +156,13 @@ async fn the_newest_version_that_the_server_has_is_used() {
 #[tokio::test(start_paused = true)]
 async fn a_server_without_bundles_is_asked_again() {
     let mut world = World::new().await;
+    serve(&world, &[]);
     let running = controller(&world.context(), SIGNER, ROOT);
     let stop = world.stop();
     world.run(running.run(stop));
     world.start().await;
     assert_eq!(first_path(&world).await, "");
-    test_definition(&world, &ClusterTrustBundle::TYPE, &["v1beta1"]).await;
+    serve(&world, &["v1beta1"]);
     tokio::time::sleep(Duration::from_secs(40)).await;
     assert!(!first_path(&world).await.is_empty());
 }

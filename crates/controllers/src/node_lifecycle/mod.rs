@@ -19,7 +19,7 @@
 //! **Deliberate differences**: a node's taints come and go in one patch instead of up to four requests each, made
 //! from the cache and guarded by its resource version; a node that waits for its taint keeps its place; a write
 //! that fails is tried again instead of waiting for the next change of the node; a pod is marked not ready by a
-//! patch of that condition.
+//! patch of that condition; a node that is ready by the time that a conflict is resolved is not tainted as down.
 
 mod actions;
 mod health;

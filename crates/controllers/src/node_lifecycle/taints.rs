@@ -57,6 +57,12 @@ impl Change {
         self.add.is_empty() && self.remove.is_empty()
     }
 
+    /// May the node get these taints, for what its Ready condition says at this moment? Taking some away harms nobody.
+    pub fn suits(&self, node: &Node) -> bool {
+        let wanted = node.ready().and_then(|ready| eviction(&ready.status));
+        self.add.is_empty() || wanted.as_ref() == Some(self)
+    }
+
     /// The taints after the change; none if they are as they should be.
     pub fn applied(&self, taints: &[Taint], now: Time) -> Option<Vec<Taint>> {
         if taints.is_empty() && self.add.is_empty() {

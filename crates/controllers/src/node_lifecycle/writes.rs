@@ -49,13 +49,17 @@ impl Lifecycle {
         }
     }
 
-    /// Takes or gives taints; see [`Lifecycle::edit`].
+    /// Takes or gives the taints that drive pods away; see [`Lifecycle::edit`]. A node that was changed meanwhile may have
+    /// come back: then it gets none.
     pub(super) async fn retaint(
         &self,
         node: Arc<Node>,
         change: &Change,
     ) -> Result<Arc<Node>, Error> {
         self.edit(node, |node, now| {
+            if !change.suits(node) {
+                return None;
+            }
             let taints = change.applied(&node.spec.taints, now)?;
             Some(json!({"spec": {"taints": taints}}))
         })

@@ -18,6 +18,9 @@ use super::matching::is_bound_to;
 use super::{Binder, Latest};
 use crate::storage::live::Live;
 
+/// What an earlier write of the same sync left, if there was one.
+type Draft<K> = Option<Live<K>>;
+
 const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
 
 impl Binder {
@@ -40,21 +43,29 @@ impl Binder {
             let line = Line::acts("Binds", format!("binds it to volume {volume_name}"));
             report.decide(ObjectId::of(&**claim), [line]);
         }
+        let (mut volume_draft, mut claim_draft) = (None, None);
         let volume = match names_it {
             true => volume.clone(),
-            false => self.name_claim(volume, claim).await?,
+            false => self.name_claim(&mut volume_draft, volume, claim).await?,
         };
-        let volume = self.put_phase(&volume, "Bound", "").await?;
+        let volume = self
+            .put_phase_of(&mut volume_draft, &volume, "Bound", "")
+            .await?;
         let claim = match is_named && is_completed {
             true => claim.clone(),
-            false => self.name_volume(claim, volume_name).await?,
+            false => {
+                self.name_volume(&mut claim_draft, claim, volume_name)
+                    .await?
+            }
         };
-        self.put_claim_status(&claim, "Bound", Some(&volume)).await
+        self.put_claim_status_of(&mut claim_draft, &claim, "Bound", Some(&volume))
+            .await
     }
 
     /// The volume names the claim.
     async fn name_claim(
         &self,
+        draft: &mut Draft<PersistentVolume>,
         volume: &PersistentVolume,
         claim: &PersistentVolumeClaim,
     ) -> Result<Arc<PersistentVolume>, Error> {
@@ -65,7 +76,7 @@ impl Binder {
         });
         // A user who named the claim chose it.
         let is_chosen = is_bound_to(volume, claim);
-        self.edit(&self.volumes, volume, None, |whole| {
+        self.edit_on(draft, &self.volumes, volume, None, |whole| {
             whole.set(&["spec", "claimRef"], Node::of(&reference));
             if !is_chosen {
                 annotate(whole, BOUND_BY_CONTROLLER, "yes");
@@ -77,11 +88,12 @@ impl Binder {
     /// The claim names the volume.
     async fn name_volume(
         &self,
+        draft: &mut Draft<PersistentVolumeClaim>,
         claim: &PersistentVolumeClaim,
         volume: &str,
     ) -> Result<Arc<PersistentVolumeClaim>, Error> {
         let is_chosen = *claim.spec.volume_name == *volume;
-        self.edit(&self.claims, claim, None, |whole| {
+        self.edit_on(draft, &self.claims, claim, None, |whole| {
             whole.set(&["spec", "volumeName"], Node::text(volume));
             if !is_chosen {
                 annotate(whole, BOUND_BY_CONTROLLER, "yes");
@@ -93,17 +105,26 @@ impl Binder {
 
     /// Takes a volume back from the claim that it names. A user's choice stays, without the uid of that claim.
     pub(super) async fn unbind(&self, volume: &PersistentVolume) -> Result<(), Error> {
+        let mut draft = None;
         let is_ours = volume.metadata.annotation(BOUND_BY_CONTROLLER).is_some();
         let unbound = self
-            .edit(&self.volumes, volume, None, |whole| match is_ours {
-                true => {
-                    whole.remove(&["spec", "claimRef"]);
-                    whole.remove(&["metadata", "annotations", BOUND_BY_CONTROLLER]);
-                }
-                false => drop(whole.remove(&["spec", "claimRef", "uid"])),
-            })
+            .edit_on(
+                &mut draft,
+                &self.volumes,
+                volume,
+                None,
+                |whole| match is_ours {
+                    true => {
+                        whole.remove(&["spec", "claimRef"]);
+                        whole.remove(&["metadata", "annotations", BOUND_BY_CONTROLLER]);
+                    }
+                    false => drop(whole.remove(&["spec", "claimRef", "uid"])),
+                },
+            )
             .await?;
-        self.put_phase(&unbound, "Available", "").await.map(drop)
+        self.put_phase_of(&mut draft, &unbound, "Available", "")
+            .await
+            .map(drop)
     }
 
     pub(super) async fn put_phase(
@@ -112,10 +133,20 @@ impl Binder {
         phase: &str,
         message: &str,
     ) -> Result<Arc<PersistentVolume>, Error> {
+        self.put_phase_of(&mut None, volume, phase, message).await
+    }
+
+    async fn put_phase_of(
+        &self,
+        draft: &mut Draft<PersistentVolume>,
+        volume: &Arc<PersistentVolume>,
+        phase: &str,
+        message: &str,
+    ) -> Result<Arc<PersistentVolume>, Error> {
         if volume.status.phase == phase {
             return Ok(volume.clone());
         }
-        self.edit(&self.volumes, volume, Some("status"), |whole| {
+        self.edit_on(draft, &self.volumes, volume, Some("status"), |whole| {
             whole.set(&["status", "phase"], Node::text(phase));
             match message {
                 "" => drop(whole.remove(&["status", "message"])),
@@ -131,13 +162,24 @@ impl Binder {
         phase: &'static str,
         volume: Option<&PersistentVolume>,
     ) -> Result<(), Error> {
+        self.put_claim_status_of(&mut None, claim, phase, volume)
+            .await
+    }
+
+    async fn put_claim_status_of(
+        &self,
+        draft: &mut Draft<PersistentVolumeClaim>,
+        claim: &PersistentVolumeClaim,
+        phase: &'static str,
+        volume: Option<&PersistentVolume>,
+    ) -> Result<(), Error> {
         let change =
             status_change(claim, phase, volume, self.context.gates).map_err(Error::Retry)?;
         if change.is_empty() {
             return Ok(());
         }
         let edit = |whole: &mut Node| apply_status(whole, &change);
-        self.edit(&self.claims, claim, Some("status"), edit)
+        self.edit_on(draft, &self.claims, claim, Some("status"), edit)
             .await
             .map(drop)
     }
@@ -223,11 +265,29 @@ impl Binder {
         subresource: Option<&str>,
         edit: impl FnOnce(&mut Node),
     ) -> Result<Arc<K>, Error> {
+        self.edit_on(&mut None, latest, object, subresource, edit)
+            .await
+    }
+
+    /// As `edit`, for one of several writes in a row: the object is read for the first of them, and each changes what
+    /// the API server answered to the one before.
+    async fn edit_on<K: Resource>(
+        &self,
+        draft: &mut Draft<K>,
+        latest: &Latest<K>,
+        object: &K,
+        subresource: Option<&str>,
+        edit: impl FnOnce(&mut Node),
+    ) -> Result<Arc<K>, Error> {
         let client = &self.context.client;
-        let mut live = Live::<K>::read_unchanged(client, object.meta()).await?;
+        let mut live = match draft.take() {
+            Some(live) => live,
+            None => Live::<K>::read_unchanged(client, object.meta()).await?,
+        };
         live.put(client, subresource, edit).await?;
-        let written = Arc::new(live.view);
+        let written = live.view.clone();
         latest.note(written.clone());
+        *draft = Some(live);
         Ok(written)
     }
 }

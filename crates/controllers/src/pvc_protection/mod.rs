@@ -17,7 +17,8 @@
 //! has collected; here one list answers for all claims of the namespace that were being deleted when it began. A claim
 //! that lacks both condition and finalizer gets both in one sync, where upstream's second write meets a conflict. For the
 //! condition a pod that is being deleted counts until it is over or gone; upstream also looks whether its containers
-//! have ended.
+//! have ended. A claim that is kept for a pod which the cache has not seen is looked at again, where upstream waits for a
+//! change of the pod, which may never be heard of.
 
 mod actions;
 mod invariants;
@@ -28,6 +29,7 @@ mod plan;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::kinds::{PVC_PROTECTION, PersistentVolumeClaim, Pod};
 use api::{Gate, Key, ObjectId, Resource};
@@ -96,6 +98,9 @@ fn wake_claims(change: Change<'_, Pod>, says_unused: bool, queue: &Queue) {
     }
 }
 
+/// How soon a claim is looked at again whose user only the API server knows. Caches are seldom so far behind.
+const UNSEEN: Duration = Duration::from_secs(10);
+
 pub struct ClaimProtection {
     context: Context,
     claims: Arc<Store<PersistentVolumeClaim>>,
@@ -110,7 +115,7 @@ impl Reconcile for ClaimProtection {
         let Some(claim) = self.claims.get(key) else {
             return Ok(Next::AwaitChange);
         };
-        let mut lines = Vec::new();
+        let (mut lines, mut next) = (Vec::new(), Next::AwaitChange);
         let unused = match self.says_unused && !claim.metadata.is_terminating() {
             true => self.changed_use(&claim).await?,
             false => None,
@@ -120,6 +125,9 @@ impl Reconcile for ClaimProtection {
             Some(Need::Remove) => match self.user(&claim, Use::Deletion).await? {
                 Some(pod) => {
                     lines.push(plan::waits(&pod));
+                    if !self.has_seen(&pod) {
+                        next = Next::After(UNSEEN);
+                    }
                     None
                 }
                 None => Some(Need::Remove),
@@ -133,11 +141,18 @@ impl Reconcile for ClaimProtection {
         if unused.is_some() || needed.is_some() {
             self.write(&claim, unused, needed).await?;
         }
-        Ok(Next::AwaitChange)
+        Ok(next)
     }
 }
 
 impl ClaimProtection {
+    /// Will a change of the cache tell when the pod is gone? One that came and goes while a watch stands still is never
+    /// heard of.
+    fn has_seen(&self, pod: &Pod) -> bool {
+        let cached = self.pods.get(&pod.metadata.key());
+        cached.is_some_and(|cached| cached.metadata.uid == pod.metadata.uid)
+    }
+
     /// Is the claim unused, if its condition does not say so already?
     async fn changed_use(&self, claim: &PersistentVolumeClaim) -> Result<Option<bool>, Error> {
         let unused = self.user(claim, Use::Reference).await?.is_none();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::kinds::{PersistentVolumeClaim, Pod};
 use api::{Gate, Gates, Resource};
 use expect_test::{Expect, expect};
-use runtime::{Change, Context, Queue};
+use runtime::{Change, Context, Next, Queue};
 use serde_json::{Value, json};
 use testkit::{Lagging, World, woken};
 
@@ -264,6 +264,21 @@ async fn a_pod_that_only_the_api_server_knows_keeps_its_claim() {
     lagging.reconcile("data").await.unwrap();
     lagging.reconcile("free").await.unwrap();
     expect!["data [kubernetes.io/pvc-protection] leaving"].assert_eq(&claims(world).await);
+}
+
+/// A pod that came and went while the watch stood still is never heard of.
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_pod_the_cache_never_saw_is_looked_at_again() {
+    let lagging = lagging(&["data"], Gates::default()).await;
+    let world = &lagging.world;
+    let mut user = pod("running");
+    user["metadata"]["uid"] = json!(null);
+    world.create(&Pod::TYPE, user).await;
+    let next = lagging.reconcile("data").await.unwrap();
+    assert_eq!(next, Next::After(super::UNSEEN));
+    lagging.see::<Pod>("web").await;
+    let next = lagging.reconcile("data").await.unwrap();
+    assert_eq!(next, Next::AwaitChange, "its end will be heard of");
 }
 
 #[tokio::test(start_paused = true)]

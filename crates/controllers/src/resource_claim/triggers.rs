@@ -148,10 +148,19 @@ impl Caches {
             let named = pod.claims().iter().filter_map(PodClaim::claim_name);
             let named = named.map(Istr::as_str);
             wake_claims(&**pod, named.chain(pod.extended_resource_claim()), queue);
+            // One that was created for it and that its status does not tell of yet.
+            for claim in self.created_for(&pod.metadata.uid) {
+                queue.add(Item::Claim(claim.key()));
+            }
         }
         if !is_deleted {
             self.wake_pod(pod, queue);
         }
+    }
+
+    fn created_for(&self, pod: &Uid) -> Vec<Arc<ResourceClaim>> {
+        let value = IndexValue::Uid(pod.clone());
+        self.claims.by(&runtime::triggers::by_controller(), &value)
     }
 
     /// Only if there is something to do, or to say: pods change often.

@@ -3,6 +3,8 @@
 //! The object is read, our fields are changed in the text that came, and the whole is written back with the revision
 //! that was read: what a newer API server put in passes through, and whoever wrote in between is not overwritten.
 
+use std::sync::Arc;
+
 use api::json::Node;
 use api::{Meta, Resource};
 use bytes::Bytes;
@@ -11,7 +13,7 @@ use runtime::Error;
 
 /// An object as the API server has it now: as a view, and whole.
 pub(crate) struct Live<K> {
-    pub view: K,
+    pub view: Arc<K>,
     whole: Node,
 }
 
@@ -58,7 +60,7 @@ impl<K: Resource> Live<K> {
 
     fn parse(body: &Bytes) -> Result<Live<K>, Error> {
         let retry = |error: &dyn std::fmt::Display| Error::Retry(error.to_string());
-        let view = K::decode(body).map_err(|error| retry(&error))?;
+        let view = Arc::new(K::decode(body).map_err(|error| retry(&error))?);
         let text = std::str::from_utf8(body).map_err(|error| retry(&error))?;
         let whole = Node::parse(text).map_err(|error| retry(&error))?;
         Ok(Live { view, whole })

@@ -569,6 +569,19 @@ async fn a_list_that_could_not_be_written_is_written_later() {
     );
 }
 
+/// A conflict says that somebody wrote to the attachment at the same time, not that it is gone.
+#[tokio::test(start_paused = true)]
+async fn an_attachment_whose_deletion_met_a_conflict_is_deleted_later() {
+    let scene = Scene::new().await;
+    scene.create_pod("web", "n1", "data").await;
+    scene.answer("n1", json!({"attached": true})).await;
+    let name = attachment_name("d.example.com", "h-data", "n1");
+    scene.world.refuse("DELETE", &name, 409, 1);
+    scene.delete_pod("web").await;
+    scene.pass(Duration::from_mins(2)).await;
+    assert_eq!(scene.attached().await, Vec::<String>::new());
+}
+
 /// Attachments that make no sense are left alone, and nothing panics.
 #[tokio::test(start_paused = true)]
 async fn attachments_of_others_are_left_alone() {

@@ -316,6 +316,34 @@ async fn a_node_that_others_write_to_gets_its_taints_all_the_same() {
     assert_eq!(taints(&world, "a").await, "");
 }
 
+/// A taint that meets a conflict is tried again on the node as it is by then.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_back_while_its_taint_is_tried_gets_none() {
+    let world = with_silent_node().await;
+    // Both the taint that keeps new pods away and the one that drives the others away.
+    world.refuse("PATCH", "/nodes/b", 409, 2);
+    let is_refused = |write: &testkit::Write| write.to_string() == "PATCH nodes/b -> 409";
+    let mut refused = 0;
+    for _ in 0..200 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        refused += world
+            .writes()
+            .iter()
+            .filter(|write| is_refused(write))
+            .count();
+        if refused == 2 {
+            break;
+        }
+    }
+    assert_eq!(refused, 2, "it was to be tainted");
+    report(&world, "b", "True").await;
+    for _ in 0..40 {
+        beat(&world, "b").await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(taints(&world, "b").await, "");
+    }
+}
+
 /// A new process has seen nobody: everyone has their whole time, and pods stay until it is over.
 #[tokio::test(start_paused = true)]
 async fn a_restarted_controller_gives_everyone_their_time_again() {

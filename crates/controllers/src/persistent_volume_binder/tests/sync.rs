@@ -167,6 +167,29 @@ async fn claim_and_volume_are_bound_in_four_writes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_object_is_read_once_for_the_writes_of_one_binding() {
+    let world = running().await;
+    create_volume(&world, "v size=9Gi").await;
+    pass(&world).await;
+    let reads = || {
+        (
+            world.reads_of("/persistentvolumes/v"),
+            world.reads_of("/persistentvolumeclaims/data"),
+        )
+    };
+    let (volume, claim) = reads();
+    create_claim(&world, "data class=").await;
+    see(
+        &world,
+        expect![[r#"
+        v Bound -> data by us
+        data Bound -> v 9Gi by us"#]],
+    )
+    .await;
+    assert_eq!(reads(), (volume + 1, claim + 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_crash_after_any_write_is_made_up_for() {
     for refused in [
         "persistentvolumes/v/status",

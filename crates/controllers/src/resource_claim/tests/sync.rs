@@ -300,6 +300,28 @@ async fn a_claim_that_was_created_for_a_pod_goes_when_it_is_done() {
     assert_eq!(world.written(), "");
 }
 
+/// The claim is there before the status of its pod tells of it. If the pod ends in between, nothing else tells.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_no_status_tells_of_goes_when_its_pod_is_done() {
+    let (world, _) = running().await;
+    let entries = json!([{"name": "gpu", "resourceClaimTemplateName": "t"}]);
+    let made = world.create(&Pod::TYPE, pod("web", entries)).await;
+    let mut untold = claim("web-gpu-1");
+    untold["metadata"]["annotations"] = json!({"resource.kubernetes.io/pod-claim-name": "gpu"});
+    untold["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "v1", "kind": "Pod", "name": "web", "uid": made["metadata"]["uid"], "controller": true,
+    }]);
+    world.refuse("PATCH", "pods/web/status", 500, 100);
+    world.create(&ResourceClaim::TYPE, untold).await;
+    world.settle().await;
+    assert_eq!(status(&world, "web").await, Value::Null);
+    phase(&world, "web", "Failed").await;
+    world.settle().await;
+    let held = world.list(&ResourceClaim::TYPE).await;
+    let is_deleted = |claim: &Value| claim["metadata"]["deletionTimestamp"].is_string();
+    assert!(held.iter().all(is_deleted), "{held:?}");
+}
+
 // Upstream: TestSyncHandler (remove-reserved, stay-reserved-not-seen): who is not in the cache is asked for.
 #[tokio::test(start_paused = true)]
 async fn consumers_that_nobody_knows_are_looked_up() {
