@@ -1,8 +1,9 @@
-//! What the server passes on to whoever runs the containers, as kube-apiserver does to kubelets: logs and commands.
-//! The process that the server is embedded in says who that is.
+//! What the server passes on to whoever runs the containers, as kube-apiserver does to kubelets: logs, commands
+//! and usage. The process that the server is embedded in says who that is.
 
 use crate::server::ApiServer;
 use api::MicroTime;
+use api::usage::{Declared, External};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -51,6 +52,12 @@ pub trait Kubelets: Send + Sync {
         &self,
         request: ExecRequest,
     ) -> BoxFuture<'static, Result<BoxStream<'static, Output>, String>>;
+
+    /// What a pod is said to use, where neither it nor its owner says so.
+    fn usage(&self, pod: &Value) -> Vec<Declared>;
+
+    /// Metrics from outside the cluster.
+    fn external_metrics(&self) -> Vec<External>;
 }
 
 impl ApiServer {

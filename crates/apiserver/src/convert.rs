@@ -52,6 +52,24 @@ pub(crate) fn settle_custom(kind: &Kind, value: &mut Value) {
     print_whole_numbers(value);
 }
 
+/// What a custom object is that was stored before its schema changed: without what the schema no longer knows, and with
+/// its new defaults. UPSTREAM: every read does that; here those do that can make a difference.
+pub(crate) fn refresh(kind: &Kind, value: &mut Value) {
+    let Some(version) = kind.custom() else {
+        return;
+    };
+    if let Some(conversion) = &version.conversion
+        && value["apiVersion"] != conversion.storage
+    {
+        // At another version, whose schema is looked at when it has been converted.
+        return;
+    }
+    let schema = version.storage_schema.ready();
+    structural::prune(&schema.value, value);
+    structural::prune_nulls(&schema.value, value);
+    structural::default(&schema.value, value);
+}
+
 /// UPSTREAM: a float without a fraction prints as a whole number.
 fn print_whole_numbers(value: &mut Value) {
     // Whole numbers of that size are exact in both forms.

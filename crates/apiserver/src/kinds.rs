@@ -41,7 +41,13 @@ pub struct Kind {
     pub preview: bool,
     /// Field selectors beyond `metadata.name` and `metadata.namespace`.
     pub selectable_fields: Vec<Text>,
+    /// Whether versions of the kind have other selectable fields, or others in them: what was noted when an object was
+    /// written may be another version's.
+    pub(crate) fields_vary: bool,
     pub origin: Origin,
+    /// The revision of the definition that gave a custom kind its schema: what was stored before that is pruned and
+    /// defaulted anew when it is read.
+    pub(crate) schema_since: u64,
     /// The (group, plural) under which objects are stored: `events.k8s.io` shares the core group's events.
     pub storage: (Text, Text),
     pub(crate) head: Head,
@@ -315,6 +321,12 @@ impl Registry {
         self.kinds.iter()
     }
 
+    /// Whether a resource is served at any version.
+    pub(crate) fn serves(&self, group: &str, plural: &str) -> bool {
+        let mut kinds = self.iter();
+        kinds.any(|kind| kind.group == group && kind.plural == plural)
+    }
+
     pub fn has_group(&self, group: &str) -> bool {
         let next = self.next_to(group, "");
         next.is_some_and(|kind| kind.group == group)
@@ -386,7 +398,9 @@ fn parse_line(line: &'static str) -> Option<Kind> {
             .iter()
             .map(|field| Cow::Borrowed(*field))
             .collect(),
+        fields_vary: false,
         origin: Origin::BuiltIn,
+        schema_since: 0,
         storage: (storage_group.into(), plural.into()),
         head: Head::default(),
     })

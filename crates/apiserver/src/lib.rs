@@ -57,10 +57,9 @@ pub use containers::{ExecRequest, Kubelets, LogRequest, Output};
 pub use embed::{Handler, RestoreError};
 pub use inspect::Changed;
 pub use kinds::Extra;
-pub use rest::usage::Curve;
 pub use server::{ApiServer, Error, Options, Storage};
 pub use settings::Settings;
-pub use storage::{Repaired, repair, stranger};
+pub use storage::{Repaired, is_ours, repair, stranger};
 pub use tls::{Authorities, FrontProxy, Tls};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

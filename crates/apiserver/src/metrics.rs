@@ -1,5 +1,7 @@
 //! `/metrics`: requests by what they asked for and how they ended, objects by resource.
 
+pub(crate) mod admission;
+
 use crate::server::Shared;
 use parking_lot::Mutex;
 use std::borrow::Cow;
@@ -10,6 +12,7 @@ use std::fmt::Write;
 #[derive(Default)]
 pub(crate) struct Metrics {
     requests: Mutex<BTreeMap<Labels, u64>>,
+    pub(crate) admission: admission::AdmissionMetrics,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +69,7 @@ impl Metrics {
             "apiserver_storage_revision {}",
             shared.store.visible_revision()
         );
+        self.admission.print(&mut out);
         out
     }
 }

@@ -139,15 +139,20 @@ pub(crate) fn answer_v2(
         .openapi
         .hashes
         .get(registry, |registry| Arc::new(hashes(registry)));
-    let all: String = hashes.values().map(String::as_str).collect();
+    let foreign = shared.aggregation.definitions();
+    let own = hashes.values().map(String::as_str);
+    let theirs = foreign
+        .iter()
+        .map(|definitions| definitions.digest.as_str());
+    let all: String = own.chain(theirs).collect();
     let hash = digest(format!("{content_type}{all}").as_bytes());
     let make = || {
         let mut schemas = Schemas::default();
         registry.iter().for_each(|kind| schemas.add_kind(kind));
         if accepts {
-            Bytes::from(v2::protobuf(&schemas, &words(shared)))
+            Bytes::from(v2::protobuf(&schemas, &words(shared), &foreign))
         } else {
-            Bytes::from(v2::document(&schemas, &words(shared)))
+            Bytes::from(v2::document(&schemas, &words(shared), &foreign))
         }
     };
     let document = shared.openapi.document(&hash, make);

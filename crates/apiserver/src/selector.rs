@@ -40,6 +40,16 @@ impl Selector {
         Ok(Selector { labels, fields })
     }
 
+    /// The same without what depends on the version at which an object is looked at: labels and names stay.
+    pub(crate) fn of_any_version(&self) -> Selector {
+        let mut fields = self.fields.clone();
+        fields.retain(|requirement| requirement.field.starts_with("metadata."));
+        Selector {
+            labels: self.labels.clone(),
+            fields,
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
@@ -134,15 +144,15 @@ fn json_expression_matches(expression: &Value, object: &Stored) -> bool {
 
 fn matches_field(requirement: &FieldRequirement, kind: &Kind, object: &Stored) -> bool {
     let value = match requirement.field.as_str() {
-        "metadata.name" => object.name(),
-        "metadata.namespace" => object.namespace(),
+        "metadata.name" => Cow::Borrowed(object.name()),
+        "metadata.namespace" => Cow::Borrowed(object.namespace()),
         field => match kind
             .selectable_fields
             .iter()
             .position(|candidate| candidate == field)
         {
-            Some(index) => object.field(index).unwrap_or_default(),
-            None => "",
+            Some(index) => object.field(kind, index),
+            None => Cow::Borrowed(""),
         },
     };
     (value == requirement.value) != requirement.negated

@@ -223,6 +223,9 @@ impl Context {
     /// Keeps what admission has said, for the answer and for the audit log.
     pub(crate) fn note(&mut self, verdict: &mut Verdict) {
         self.warnings.append(&mut verdict.warnings);
+        let metrics = &self.shared.metrics.admission;
+        let checks = std::mem::take(&mut verdict.policy_checks);
+        checks.iter().for_each(|check| metrics.checked(check));
         let annotations = std::mem::take(&mut verdict.annotations);
         self.audit_annotations.extend(annotations);
     }
@@ -574,6 +577,27 @@ pub(crate) fn cells(kind: &Kind, value: &Value, now: &str) -> Value {
     Value::Array(tables::cells(kind, value, now))
 }
 
+/// A namespace that nobody has asked for in so many words. One that was made meanwhile stays as it is, and one whose name
+/// is none is not made: whoever writes to it is told.
+pub(crate) fn make_namespace(shared: &Arc<Shared>, name: &str) {
+    let kind = admission::namespaces();
+    let mut value =
+        serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    default(kind, &mut value);
+    stamp(shared, &mut value);
+    prepare_create(shared, kind, &mut value);
+    if !validate_create(kind, &value).is_empty() {
+        return;
+    }
+    let stored: Result<_, Status> = shared.store.write(|transaction| {
+        if transaction.get(kind, name).is_none() {
+            transaction.put(kind, name, &value, None);
+        }
+        Ok(())
+    });
+    debug_assert!(stored.is_ok(), "storing a namespace has no way to fail");
+}
+
 /// Stores the objects that exist from the start, those of them that are not there.
 pub(crate) fn boot(shared: &Arc<Shared>, advertise: Option<(std::net::IpAddr, u16)>) {
     let now = shared.now();
@@ -582,6 +606,9 @@ pub(crate) fn boot(shared: &Arc<Shared>, advertise: Option<(std::net::IpAddr, u1
         advertise,
         now: &now,
         rbac: true,
+        trust_bundles: shared
+            .registry()
+            .serves("certificates.k8s.io", "clustertrustbundles"),
     };
     let stored: Result<_, Status> = shared.store.write(|transaction| {
         for (kind, mut value) in bootstrap::boot_objects(&options) {

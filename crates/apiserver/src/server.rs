@@ -143,7 +143,8 @@ impl ApiServer {
                     .filter(|row| row.table.1 == "customresourcedefinitions");
                 let definitions = rows.filter_map(|row| {
                     let definition = serde_json::from_slice(&row.body).ok()?;
-                    let kinds = crate::crd::lifecycle::own_kinds(&definition);
+                    let kinds = crate::crd::lifecycle::own_kinds(&definition, row.revision);
+                    let kinds = kinds.into_iter().map(Arc::new).collect();
                     Some((row.key.as_str().into(), row.revision, kinds))
                 });
                 registry = crate::crd::lifecycle::registry_from(

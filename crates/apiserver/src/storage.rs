@@ -19,8 +19,8 @@ mod table;
 mod transaction;
 mod working;
 
-pub use database::stranger;
 pub(crate) use database::{Found, open};
+pub use database::{is_ours, stranger};
 pub(crate) use disk::Durability;
 pub(crate) use draft::{Draft, encode_body};
 pub(crate) use event::{Change, Event};

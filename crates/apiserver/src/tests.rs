@@ -22,6 +22,7 @@ mod policies;
 mod privileges;
 mod reopened;
 mod rules;
+mod trust_bundles;
 mod usage;
 mod verbs;
 mod watch;

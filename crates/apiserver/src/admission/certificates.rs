@@ -1,4 +1,5 @@
-//! CertificateApproval, CertificateSigning, CertificateSubjectRestriction, and who made a request.
+//! CertificateApproval, CertificateSigning, CertificateSubjectRestriction, ClusterTrustBundleAttest, and who made a
+//! request.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -37,10 +38,15 @@ pub(super) fn check(
     new: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
+    let on = |plugin| context.settings.plugins.has(plugin);
+    if request.is("certificates.k8s.io", "ClusterTrustBundle")
+        && on(Plugin::ClusterTrustBundleAttest)
+    {
+        return check_attest(context, request, new, old);
+    }
     if !request.is("certificates.k8s.io", "CertificateSigningRequest") {
         return Ok(());
     }
-    let on = |plugin| context.settings.plugins.has(plugin);
     match (request.operation, request.subresource, old) {
         (Operation::Create, None, _) if on(Plugin::CertificateSubjectRestriction) => {
             check_subject(request, new)
@@ -59,7 +65,42 @@ pub(super) fn check(
     }
 }
 
-/// The permission may be given for one signer or for all of a domain.
+/// Whoever writes a signer's bundle must be allowed to attest for it, unless only what garbage collection changes is
+/// another.
+fn check_attest(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    new: &Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    // The signer cannot change: validation has seen to that.
+    let signer = text(new, "spec.signerName");
+    if signer.is_empty() || old.is_some_and(|old| is_same_but_for_collection(new, old)) {
+        return Ok(());
+    }
+    match may_act_for(context, "attest", signer) {
+        true => Ok(()),
+        false => Err(request.forbidden(&format!(
+            "user not permitted to attest for signerName \"{signer}\""
+        ))),
+    }
+}
+
+fn is_same_but_for_collection(new: &Value, old: &Value) -> bool {
+    let without = |object: &Value| {
+        let mut object = object.clone();
+        for path in [
+            "metadata.ownerReferences",
+            "metadata.finalizers",
+            "metadata.managedFields",
+        ] {
+            remove(&mut object, path);
+        }
+        object
+    };
+    without(new) == without(old)
+}
+
 fn may(
     context: &Context<'_>,
     request: &Request<'_>,
@@ -67,17 +108,20 @@ fn may(
     verb: &str,
 ) -> Result<(), Status> {
     let signer = text(old, "spec.signerName");
+    match may_act_for(context, verb, signer) {
+        true => Ok(()),
+        false => Err(request.forbidden(&format!(
+            "user not permitted to {verb} requests with signerName \"{signer}\""
+        ))),
+    }
+}
+
+/// The permission may be given for one signer or for all of a domain.
+fn may_act_for(context: &Context<'_>, verb: &str, signer: &str) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
-    let names = [signer.to_owned(), format!("{domain}/*")];
-    if names
+    [signer.to_owned(), format!("{domain}/*")]
         .iter()
         .any(|name| context.cluster.may(context.user, verb, "signers", name))
-    {
-        return Ok(());
-    }
-    Err(request.forbidden(&format!(
-        "user not permitted to {verb} requests with signerName \"{signer}\""
-    )))
 }
 
 fn is_signing(new: &Value, old: &Value) -> bool {

@@ -10,10 +10,13 @@
 mod allocation;
 mod certificates;
 mod devices;
+mod gangs;
 mod limits;
 mod namespace;
 mod networking;
 mod node_restriction;
+mod owners;
+mod placement;
 mod plugins;
 mod pod_security;
 mod pods;
@@ -43,6 +46,7 @@ pub(crate) use quota::recount as recount_quotas;
 
 use crate::auth::Identity;
 use crate::kinds::{self, Kind, Registry, Subresource};
+use crate::metrics::admission::PolicyCheck;
 use crate::policy::{self, Policies};
 use crate::settings::Settings;
 use crate::status::{Status, Subject};
@@ -132,6 +136,8 @@ pub struct Verdict {
     /// For the audit log.
     pub annotations: BTreeMap<String, String>,
     pub changes: Vec<Change>,
+    /// For metrics.
+    pub(crate) policy_checks: Vec<PolicyCheck>,
 }
 
 /// Lets the plugins change a new or updated object. Deletions have no object: pass null.
@@ -181,6 +187,7 @@ fn built_in_plugins(
             if on(Plugin::DefaultTolerationSeconds) {
                 pods::add_default_tolerations(context, object);
             }
+            placement::add_tolerations(context, request, object)?;
         }
         ("", "Node") if creating && on(Plugin::TaintNodesByCondition) => {
             pods::taint_new_node(object)
@@ -232,12 +239,14 @@ fn mutate_new_pod(
     if on(Plugin::AlwaysPullImages) {
         plugins::pull_always(pod);
     }
+    placement::select_nodes(context, request, pod)?;
     if on(Plugin::Priority) {
         pods::set_priority(context, request, pod)?;
     }
     if on(Plugin::DefaultTolerationSeconds) {
         pods::add_default_tolerations(context, pod);
     }
+    placement::add_tolerations(context, request, pod)?;
     if on(Plugin::RuntimeClass) {
         pods::apply_runtime_class(context, request, pod)?;
     }
@@ -293,6 +302,7 @@ fn review_object(
     if !context.settings.allow_privileged {
         plugins::check_privileged(request, object)?;
     }
+    placement::check(context, request, object)?;
     if on(Plugin::LimitRanger) {
         limits::check(context, request, object)?;
     }
@@ -305,8 +315,17 @@ fn review_object(
     if on(Plugin::PersistentVolumeClaimResize) {
         storage::check_resize(context, request, object, old)?;
     }
+    if on(Plugin::OwnerReferencesPermissionEnforcement) {
+        owners::check(context, request, object, old)?;
+    }
     certificates::check(context, request, object, old)?;
     devices::check_admin_access(context, request, object)?;
+    if on(Plugin::PodGroupWorkloadExists) {
+        gangs::check_template(context, request, object)?;
+    }
+    if on(Plugin::JobValidation) {
+        gangs::check_parallelism(context, request, object, old)?;
+    }
     if on(Plugin::PodSecurity) {
         pod_security::check(context, request, object, old, verdict)?;
     }

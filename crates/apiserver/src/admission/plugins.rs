@@ -19,19 +19,25 @@ pub enum Plugin {
     DefaultStorageClass,
     DefaultTolerationSeconds,
     DenyServiceExternalIps,
+    ExtendedResourceToleration,
     JobValidation,
+    LimitPodHardAntiAffinityTopology,
     LimitRanger,
     MutatingAdmissionPolicy,
     MutatingAdmissionWebhook,
+    NamespaceAutoProvision,
     NamespaceExists,
     NamespaceLifecycle,
     NodeDeclaredFeatureValidator,
     NodeRestriction,
+    OwnerReferencesPermissionEnforcement,
     PersistentVolumeClaimResize,
     PodGroupProtection,
     PodGroupWorkloadExists,
+    PodNodeSelector,
     PodResizeValidator,
     PodSecurity,
+    PodTolerationRestriction,
     PodTopologyLabels,
     Priority,
     ResourceQuota,
@@ -47,10 +53,18 @@ pub enum Plugin {
 /// each is. What upstream has and this server has not cannot be turned on.
 const ALL: [(&str, bool, Option<Plugin>); 41] = [
     ("AlwaysAdmit", false, Some(Plugin::AlwaysAdmit)),
-    ("NamespaceAutoProvision", false, None),
+    (
+        "NamespaceAutoProvision",
+        false,
+        Some(Plugin::NamespaceAutoProvision),
+    ),
     ("NamespaceLifecycle", true, Some(Plugin::NamespaceLifecycle)),
     ("NamespaceExists", false, Some(Plugin::NamespaceExists)),
-    ("LimitPodHardAntiAffinityTopology", false, None),
+    (
+        "LimitPodHardAntiAffinityTopology",
+        false,
+        Some(Plugin::LimitPodHardAntiAffinityTopology),
+    ),
     ("LimitRanger", true, Some(Plugin::LimitRanger)),
     ("ServiceAccount", true, Some(Plugin::ServiceAccount)),
     ("NodeRestriction", false, Some(Plugin::NodeRestriction)),
@@ -62,16 +76,24 @@ const ALL: [(&str, bool, Option<Plugin>); 41] = [
     ("AlwaysPullImages", false, Some(Plugin::AlwaysPullImages)),
     ("ImagePolicyWebhook", false, None),
     ("PodSecurity", true, Some(Plugin::PodSecurity)),
-    ("PodNodeSelector", false, None),
+    ("PodNodeSelector", false, Some(Plugin::PodNodeSelector)),
     ("Priority", true, Some(Plugin::Priority)),
     (
         "DefaultTolerationSeconds",
         true,
         Some(Plugin::DefaultTolerationSeconds),
     ),
-    ("PodTolerationRestriction", false, None),
+    (
+        "PodTolerationRestriction",
+        false,
+        Some(Plugin::PodTolerationRestriction),
+    ),
     ("EventRateLimit", false, None),
-    ("ExtendedResourceToleration", false, None),
+    (
+        "ExtendedResourceToleration",
+        false,
+        Some(Plugin::ExtendedResourceToleration),
+    ),
     (
         "DefaultStorageClass",
         true,
@@ -83,7 +105,11 @@ const ALL: [(&str, bool, Option<Plugin>); 41] = [
         Some(Plugin::StorageObjectInUseProtection),
     ),
     ("PodGroupProtection", true, Some(Plugin::PodGroupProtection)),
-    ("OwnerReferencesPermissionEnforcement", false, None),
+    (
+        "OwnerReferencesPermissionEnforcement",
+        false,
+        Some(Plugin::OwnerReferencesPermissionEnforcement),
+    ),
     (
         "PersistentVolumeClaimResize",
         true,
@@ -161,12 +187,23 @@ pub struct Plugins(u64);
 pub enum PluginError {
     #[error("admission plugin {name:?} is unknown; known are {}", names().collect::<Vec<_>>().join(", "))]
     Unknown { name: String },
-    #[error(
-        "admission plugin {name:?} is not built yet: what it would refuse or change would pass as it is"
-    )]
+    #[error("admission plugin {name:?} cannot be turned on: {}", why_not(name))]
     NotBuilt { name: String },
     #[error("{0} in enable-admission-plugins and disable-admission-plugins overlapped")]
     Both(String),
+}
+
+/// Why a plugin of upstream is none of ours.
+fn why_not(name: &str) -> &'static str {
+    match name {
+        "EventRateLimit" => {
+            "its limits come from a configuration file, which --admission-control-config-file would name and which is not built"
+        }
+        "ImagePolicyWebhook" => {
+            "whom it asks comes from a configuration file, and no image is ever pulled here: use an admission webhook"
+        }
+        _ => "it is not built, and what it would refuse or change would pass as it is",
+    }
 }
 
 /// All plugins of upstream.
@@ -311,7 +348,7 @@ mod tests {
     fn what_cannot_be_turned_on_is_refused_by_name() {
         let refused = Plugins::chosen(&owned(&["EventRateLimit", "Nothing"]), &[]).unwrap_err();
         assert_eq!(refused.len(), 2);
-        assert!(refused[0].to_string().contains("not built yet"));
+        assert!(refused[0].to_string().contains("configuration file"));
         assert!(refused[1].to_string().contains("\"Nothing\" is unknown"));
         assert!(Plugins::chosen(&[], &owned(&["EventRateLimit"])).is_ok());
         let both = Plugins::chosen(&owned(&["Priority"]), &owned(&["Priority"]));

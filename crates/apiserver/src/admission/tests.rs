@@ -1,3 +1,4 @@
+mod placement;
 mod quota;
 
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use crate::kinds::Registry;
 struct Case {
     objects: Vec<Value>,
     networks: Networks,
+    settings: crate::Settings,
 }
 
 /// A cluster with the namespace `ns` and its default service account.
@@ -22,6 +24,7 @@ fn cluster(objects: impl IntoIterator<Item = Value>) -> Case {
     Case {
         objects: all,
         networks: Networks::default(),
+        settings: crate::Settings::default(),
     }
 }
 
@@ -32,7 +35,11 @@ impl Case {
         old: Option<&Value>,
         subresource: Option<Subresource>,
     ) -> Result<(Value, Verdict), String> {
-        let registry = Registry::default();
+        let previews = crate::kinds::Extra {
+            previews: true,
+            ..crate::kinds::Extra::default()
+        };
+        let registry = Registry::serving(previews, &crate::kinds::ServedVersions::default());
         let kind = registry
             .kind(text(object, "apiVersion"), text(object, "kind"))
             .unwrap();
@@ -69,7 +76,7 @@ impl Case {
             },
             random: &api::Rng::from_seed(7),
             networks: &self.networks,
-            settings: &crate::Settings::default(),
+            settings: &self.settings,
             now: api::MicroTime::default(),
         };
         let mut object = object.clone();
@@ -460,6 +467,30 @@ fn signing_needs_permission_for_the_signer() {
     );
 }
 
+/// UPSTREAM: ctbattest's TestPluginValidate.
+#[test]
+fn a_signers_bundle_is_written_by_who_may_attest_for_it() {
+    let case = cluster([]);
+    let bundle = |signer: &str, anchors: &str| {
+        json!({"apiVersion": "certificates.k8s.io/v1beta1", "kind": "ClusterTrustBundle",
+            "metadata": {"name": "b"}, "spec": {"signerName": signer, "trustBundle": anchors}})
+    };
+    assert!(case.run(&bundle("", "x"), None, None).is_ok());
+    assert!(case.run(&bundle("allowed.io/x", "x"), None, None).is_ok());
+    let refused = "clustertrustbundles.certificates.k8s.io \"b\" is forbidden: user not permitted to attest for signerName \"other.io/x\"";
+    let held = bundle("other.io/x", "x");
+    assert_eq!(case.run(&held, None, None).unwrap_err(), refused);
+    let changed = bundle("other.io/x", "y");
+    assert_eq!(case.run(&changed, Some(&held), None).unwrap_err(), refused);
+    // Garbage collection and storage migration change nothing that matters.
+    let mut collected = held.clone();
+    collected["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    assert!(case.run(&collected, Some(&held), None).is_ok());
+    let labelled = json!({"apiVersion": held["apiVersion"], "kind": held["kind"],
+        "metadata": {"name": "b", "labels": {"a": "b"}}, "spec": held["spec"]});
+    assert!(case.run(&labelled, Some(&held), None).is_err());
+}
+
 /// Pods sent to kube-apiserver 1.36 in namespaces that enforce a level, with what it said.
 #[test]
 fn pod_security_says_what_upstream_says() {
@@ -517,5 +548,44 @@ fn raising_a_level_names_the_pods_it_would_refuse() {
     assert!(
         refused.contains("must be one of privileged, baseline, restricted"),
         "{refused}"
+    );
+}
+
+// Upstream: plugin/pkg/admission/podgroup, TestPodGroupWorkloadExists.
+#[test]
+fn a_pod_group_names_a_template_that_is_there() {
+    let workload = |deleted: Value| {
+        json!({
+            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload",
+            "metadata": {"namespace": "ns", "name": "w", "deletionTimestamp": deleted},
+            "spec": {"podGroupTemplates": [{"name": "t", "schedulingPolicy": {"basic": {}}}]},
+        })
+    };
+    let group = |workload: &str, template: &str| {
+        json!({
+            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+            "metadata": {"namespace": "ns", "name": "g"},
+            "spec": {
+                "podGroupTemplateRef": {"workload": {"workloadName": workload, "podGroupTemplateName": template}},
+                "schedulingPolicy": {"basic": {}},
+            },
+        })
+    };
+    let case = cluster([workload(Value::Null)]);
+    case.run(&group("w", "t"), None, None).unwrap();
+    let refused = |case: &Case, group: Value| case.run(&group, None, None).unwrap_err();
+    let forbidden = r#"podgroups.scheduling.k8s.io "g" is forbidden: PodGroup rejected: "#;
+    assert_eq!(
+        refused(&case, group("other", "t")),
+        format!(r#"{forbidden}Workload "other" not found"#)
+    );
+    assert_eq!(
+        refused(&case, group("w", "other")),
+        format!(r#"{forbidden}PodGroupTemplate "other" not found in Workload "w""#)
+    );
+    let case = cluster([workload(json!("2024-01-01T00:00:00Z"))]);
+    assert_eq!(
+        refused(&case, group("w", "t")),
+        format!(r#"{forbidden}Workload "w" is being deleted"#)
     );
 }

@@ -5,11 +5,12 @@ use super::{Remote, api_services};
 use crate::auth::Identity;
 use crate::fields::{list, set, text};
 use crate::kinds;
-use crate::outbound::NOBODY_CALLS;
+use crate::outbound::{NOBODY_CALLS, Target};
 use crate::server::Shared;
 use crate::webhooks::read_answer;
 use bytes::Bytes;
 use http::Request;
+use http::header::ACCEPT;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,8 +66,14 @@ pub(crate) async fn check_all(shared: &Arc<Shared>) {
         let verdict = remote.check(shared).await;
         record(shared, remote, &verdict);
     }
-    let mut known = shared.aggregation.resources.lock();
-    known.retain(|name, _| remotes.iter().any(|remote| remote.name == *name));
+    let is_there = |name: &String| remotes.iter().any(|remote| remote.name == *name);
+    shared
+        .aggregation
+        .resources
+        .lock()
+        .retain(|name, _| is_there(name));
+    let mut definitions = shared.aggregation.definitions.lock();
+    definitions.retain(|name, _| is_there(name));
 }
 
 impl Remote {
@@ -94,43 +101,77 @@ impl Remote {
                 return refused("EndpointsNotFound", message);
             }
         };
-        let Some(outbound) = shared.outbound.clone() else {
+        if shared.outbound.is_none() {
             return refused("FailedDiscoveryCheck", NOBODY_CALLS.to_owned());
-        };
+        }
         let path = format!("/apis/{}/{}", self.group, self.version);
         let url = format!("https://{}{path}", target.authority);
         let failed = |why: String| {
             let message = format!("failing or missing response from {url}: {why}");
             refused("FailedDiscoveryCheck", message)
         };
-        let request = Request::get(&path).body(Bytes::new());
-        let mut request = match request {
-            Ok(request) => request,
-            Err(why) => return failed(why.to_string()),
-        };
+        match self.ask(shared, target, &path).await {
+            Err(None) => failed(format!(
+                "Get \"{url}\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+            )),
+            Err(Some(why)) => failed(format!("Get \"{url}\": {why}")),
+            Ok((code, _)) if !(200..300).contains(&code) => {
+                failed(format!("bad status from {url}: {code}"))
+            }
+            Ok((_, body)) => {
+                let resources: Value = serde_json::from_slice(&body).unwrap_or_default();
+                self.learn(shared, resources).await;
+                ("True", "Passed", "all checks passed".to_owned())
+            }
+        }
+    }
+
+    /// Code and body of an answer, or why there is none: none, because it took too long.
+    async fn ask(
+        &self,
+        shared: &Shared,
+        target: Target,
+        path: &str,
+    ) -> Result<(u16, Bytes), Option<String>> {
+        let why = |error: &dyn std::fmt::Display| Some(error.to_string());
+        let outbound = shared.outbound.clone();
+        let outbound = outbound.ok_or_else(|| Some(NOBODY_CALLS.to_owned()))?;
+        let request = Request::get(path).header(ACCEPT, "application/json");
+        let mut request = request.body(Bytes::new()).map_err(|error| why(&error))?;
         let identity = Identity::new("system:kube-aggregator", &[crate::auth::MASTERS]);
         name_user(request.headers_mut(), &identity);
         let asked = async {
             let answer = outbound.call(target, request).await;
-            let answer = answer.map_err(|why| why.to_string())?;
+            let answer = answer.map_err(|error| why(&error))?;
             let read = read_answer(answer).await;
-            let (code, _, body) = read.map_err(|why| why.to_string())?;
-            Ok::<_, String>((code, body))
+            let (code, _, body) = read.map_err(|error| why(&error))?;
+            Ok((code, body))
         };
-        match tokio::time::timeout(TIMEOUT, asked).await {
-            Err(_) => failed(format!(
-                "Get \"{url}\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
-            )),
-            Ok(Err(why)) => failed(format!("Get \"{url}\": {why}")),
-            Ok(Ok((code, _))) if !(200..300).contains(&code) => {
-                failed(format!("bad status from {url}: {code}"))
-            }
-            Ok(Ok((_, body))) => {
-                let resources: Value = serde_json::from_slice(&body).unwrap_or_default();
-                let mut known = shared.aggregation.resources.lock();
-                known.insert(self.name.clone(), resources);
-                ("True", "Passed", "all checks passed".to_owned())
-            }
+        let answered = tokio::time::timeout(TIMEOUT, asked).await;
+        answered.unwrap_or(Err(None))
+    }
+
+    /// Keeps what the server serves. How that looks is asked for when it is new, and again while there is no answer.
+    async fn learn(&self, shared: &Shared, resources: Value) {
+        let known = &shared.aggregation.resources;
+        let before = known.lock().insert(self.name.clone(), resources.clone());
+        let is_known = shared
+            .aggregation
+            .definitions
+            .lock()
+            .contains_key(&self.name);
+        if is_known && before.as_ref() == Some(&resources) {
+            return;
+        }
+        let Ok(target) = self.target(shared) else {
+            return;
+        };
+        if let Ok((200, body)) = self.ask(shared, target, "/openapi/v2").await {
+            let document: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let prefix = format!("/apis/{}/{}", self.group, self.version);
+            let definitions = super::openapi::definitions(&document, &prefix);
+            let mut known = shared.aggregation.definitions.lock();
+            known.insert(self.name.clone(), Arc::new(definitions));
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod available;
 pub(crate) mod discovery;
+pub(crate) mod openapi;
 mod proxy;
 
 pub(crate) use available::{check_all, keep_checking};
@@ -35,6 +36,8 @@ pub(crate) struct Aggregation {
     remotes: RwLock<Option<(u64, Arc<Vec<Remote>>)>>,
     /// The resources of remote group versions, by the names of their APIServices, as their servers last told them.
     resources: Mutex<BTreeMap<String, Value>>,
+    /// The types of what they serve, as their OpenAPI documents have them.
+    definitions: Mutex<BTreeMap<String, Arc<openapi::Definitions>>>,
     /// The certificate and key by which this server shows that it may speak for users.
     identity: OnceLock<(Bytes, Bytes)>,
 }

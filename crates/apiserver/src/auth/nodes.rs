@@ -23,7 +23,7 @@ const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// What every node may do, whatever is stored under the role's name.
 static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
-    let roles = crate::bootstrap::rbac_objects();
+    let roles = crate::bootstrap::rbac_objects(true);
     let node = roles
         .iter()
         .find(|role| role["kind"] == "ClusterRole" && role["metadata"]["name"] == "system:node");
@@ -283,7 +283,7 @@ impl Request<'_> {
         let Some(index) = fields.position(|field| field == "spec.nodeName") else {
             return false;
         };
-        let on_node = |pod: &&Arc<Stored>| pod.field(index) == Some(self.node);
+        let on_node = |pod: &&Arc<Stored>| pod.field(kind, index) == self.node;
         let pods = self.store.list_newest(kind, &format!("{namespace}/"));
         pods.iter().filter(on_node).any(|pod| {
             let pod = pod.value(kind);

@@ -28,6 +28,8 @@ pub struct Options<'a> {
     pub now: &'a str,
     /// Roles and bindings, where requests are authorized.
     pub rbac: bool,
+    /// Whether ClusterTrustBundles are served.
+    pub trust_bundles: bool,
 }
 
 /// Everything to be stored at the first start, in order, ready but for uid, creation time and revision.
@@ -64,7 +66,7 @@ pub fn boot_objects(options: &Options<'_>) -> Vec<(Arc<Kind>, Value)> {
         .collect();
     if options.rbac {
         prepared.extend(
-            rbac_objects()
+            rbac_objects(options.trust_bundles)
                 .into_iter()
                 .filter_map(|object| prepare(object, options.now)),
         );

@@ -4,26 +4,35 @@ use serde_json::{Map, Value, json};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// All roles, then all bindings.
-pub fn objects() -> Vec<Value> {
+/// All roles, then all bindings. Those about ClusterTrustBundles are there where such are served.
+pub fn objects(trust_bundles: bool) -> Vec<Value> {
     let mut objects: Vec<Value> = Vec::new();
-    for line in include_str!("rbac.txt")
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-    {
+    let gated = match trust_bundles {
+        true => include_str!("trust_bundles.txt"),
+        false => "",
+    };
+    let lines = include_str!("rbac.txt").lines().chain(gated.lines());
+    let mut latest = 0;
+    for line in lines.filter(|line| !line.starts_with('#')) {
         if line.starts_with(' ') {
-            if let Some(role) = objects.last_mut()
+            if let Some(role) = objects.get_mut(latest)
                 && let Some(rules) = role["rules"].as_array_mut()
             {
                 rules.extend(rule(line));
             }
             continue;
         }
+        latest = objects.len();
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
             ["role", namespace, name, options @ ..] => objects.push(role(namespace, name, options)),
             ["bind", namespace, name, role, subjects @ ..] => {
                 objects.extend(binding(namespace, name, role, subjects))
+            }
+            ["extend", name] => {
+                let mut roles = objects.iter();
+                let is_it = |role: &Value| role["metadata"]["name"] == **name;
+                latest = roles.position(is_it).unwrap_or(latest);
             }
             _ => {}
         }

@@ -9,6 +9,7 @@ fn boot(rbac: bool) -> Vec<(Arc<Kind>, Value)> {
         advertise,
         now: "2026-01-02T03:04:05Z",
         rbac,
+        trust_bundles: false,
     })
 }
 
@@ -121,6 +122,7 @@ fn what_says_where_the_server_is_follows_it_to_another_port() {
             advertise: Some(("127.0.0.1".parse().unwrap(), port)),
             now: "2024-01-01T00:00:00Z",
             rbac: false,
+            trust_bundles: false,
         };
         boot_objects(&options)
     };
@@ -135,4 +137,30 @@ fn what_says_where_the_server_is_follows_it_to_another_port() {
     }
     moved.sort();
     assert_eq!(moved, ["EndpointSlice", "Endpoints", "Service"]);
+}
+
+#[test]
+fn roles_about_trust_bundles_come_with_them() {
+    let about = |trust_bundles: bool| {
+        let roles = rbac_objects(trust_bundles);
+        let says = |role: &&Value| role["rules"].to_string().contains("clustertrustbundles");
+        let mut names: Vec<String> = roles
+            .iter()
+            .filter(says)
+            .map(|role| text(role, "metadata.name").to_owned())
+            .collect();
+        names.sort();
+        (names, roles.len())
+    };
+    let ((none, few), (with, more)) = (about(false), about(true));
+    assert!(none.is_empty());
+    assert_eq!(more - few, 4, "two roles and two bindings");
+    assert_eq!(
+        with,
+        [
+            "system:cluster-trust-bundle-discovery",
+            "system:controller:kube-apiserver-serving-clustertrustbundle-publisher",
+            "system:node",
+        ]
+    );
 }

@@ -110,7 +110,11 @@ impl Conversion {
         });
         let answer = match post(shared, &self.client, &review, TIMEOUT).await {
             Ok(answer) => answer,
-            Err(CallFailure::NoClient(why) | CallFailure::Failed(why)) => return Err(failed(why)),
+            Err(
+                CallFailure::NoClient(why)
+                | CallFailure::Refused(_, why)
+                | CallFailure::Failed(why),
+            ) => return Err(failed(why)),
         };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         if version == "v1" {

@@ -94,7 +94,15 @@ pub(crate) fn kinds_of(definition: &Value) -> Vec<Kind> {
         custom.storage_schema = storage_schema.clone();
         kind_of(definition, version, custom)
     };
-    served.map(kind).collect()
+    let mut kinds: Vec<Kind> = served.map(kind).collect();
+    let is_like_first = |kind: &Kind| kind.selectable_fields == kinds[0].selectable_fields;
+    let fields_differ = conversion.is_some() || !kinds.iter().all(is_like_first);
+    if fields_differ {
+        for kind in &mut kinds {
+            kind.fields_vary = true;
+        }
+    }
+    kinds
 }
 
 /// The kind whose objects the definition stores, which are there whether or not any version is served.
@@ -146,7 +154,9 @@ fn kind_of(definition: &Value, version: &Value, custom: CustomVersion) -> Kind {
         selectable_fields: fields
             .map(|path| Cow::Owned(path.trim_start_matches('.').to_owned()))
             .collect(),
+        fields_vary: false,
         origin: Origin::Custom(Arc::new(custom)),
+        schema_since: 0,
         storage: (owned("spec.group"), owned("spec.names.plural")),
         head: Head::default(),
     }

@@ -35,8 +35,10 @@ pub(crate) fn register(shared: &Shared) {
     let mut registry = (*served).clone();
     gone.iter().for_each(|name| registry.forget(name));
     for one in new {
+        let mut kinds = own_kinds(&one.value(kind), one.revision);
+        keep_schemas(&served, &mut kinds);
         registry.forget(&one.key);
-        let kinds = own_kinds(&one.value(kind));
+        let kinds = kinds.into_iter().map(Arc::new).collect();
         // It is large and seldom read, and what is needed of it was just taken.
         one.pack();
         registry.define(one.key.clone(), one.revision, kinds);
@@ -76,12 +78,28 @@ pub(crate) fn registry_from(
 
 /// The kinds of a definition. Whoever got one of a built-in kind in, by an older server or by restoring it, gets at
 /// nothing built in.
-pub(crate) fn own_kinds(definition: &Value) -> Vec<Arc<Kind>> {
-    let kinds = kinds_of(definition).into_iter();
+pub(crate) fn own_kinds(definition: &Value, revision: u64) -> Vec<Kind> {
+    let mut kinds = kinds_of(definition);
+    kinds.retain(|custom| !is_built_in(&custom.group, &custom.plural, &custom.kind));
+    for kind in &mut kinds {
+        kind.schema_since = revision;
+    }
     kinds
-        .filter(|custom| !is_built_in(&custom.group, &custom.plural, &custom.kind))
-        .map(Arc::new)
-        .collect()
+}
+
+/// A definition that changed otherwise, as in its status, leaves what is stored as good as it was.
+fn keep_schemas(served: &Registry, kinds: &mut [Kind]) {
+    for kind in kinds {
+        let before = served.resource(&kind.group, &kind.version, &kind.plural);
+        let Some((old, new)) = before.and_then(|old| Some((old.custom()?, kind.custom()?))) else {
+            continue;
+        };
+        let since = before.map_or(0, |old| old.schema_since);
+        let same_fields = before.is_some_and(|old| old.selectable_fields == kind.selectable_fields);
+        if same_fields && old.storage_schema.is_same_as(&new.storage_schema) {
+            kind.schema_since = since;
+        }
+    }
 }
 
 /// Whether objects of a custom kind would be stored among those of a built-in kind, or be taken for them.

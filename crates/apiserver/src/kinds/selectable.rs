@@ -44,7 +44,9 @@ pub(super) fn fields(group: &str, kind: &str) -> &'static [&'static str] {
             "type",
         ],
         ("batch", "Job") => &["status.successful"],
-        ("certificates.k8s.io", "CertificateSigningRequest") => &["spec.signerName"],
+        ("certificates.k8s.io", "CertificateSigningRequest" | "ClusterTrustBundle") => {
+            &["spec.signerName"]
+        }
         ("resource.k8s.io", "ResourceSlice") => &["spec.nodeName", "spec.driver"],
         _ => &[],
     }

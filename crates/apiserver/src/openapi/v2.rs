@@ -3,23 +3,51 @@
 //! clients ask for.
 
 use super::schemas::{Schemas, Words};
+use crate::aggregation::openapi::Definitions;
 use crate::proto::wire::Writer;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The document as JSON.
-pub(super) fn document(schemas: &Schemas<'_>, words: &Words<'_>) -> String {
+pub(super) fn document(
+    schemas: &Schemas<'_>,
+    words: &Words<'_>,
+    foreign: &[Arc<Definitions>],
+) -> String {
     let head = json!({"title": "Kubernetes", "version": crate::discovery::GIT_VERSION});
     let mut out =
         format!("{{\"swagger\":\"2.0\",\"info\":{head},\"paths\":{{}},\"definitions\":{{");
     let mut first = true;
-    schemas.each(words, |name, schema| {
+    each(schemas, words, foreign, |name, schema| {
         if !std::mem::take(&mut first) {
             out.push(',');
         }
-        out.push_str(&format!("{}:{}", Value::from(name), plain(schema)));
+        out.push_str(&format!("{}:{schema}", Value::from(name)));
     });
     out.push_str("}}");
     out
+}
+
+/// All types in the words of v2: ours, and of other servers those that have a name of their own.
+fn each(
+    schemas: &Schemas<'_>,
+    words: &Words<'_>,
+    foreign: &[Arc<Definitions>],
+    mut show: impl FnMut(&str, &Value),
+) {
+    let mut shown: BTreeSet<String> = BTreeSet::new();
+    schemas.each(words, |name, schema| {
+        show(name, &plain(schema));
+        if !foreign.is_empty() {
+            shown.insert(name.to_owned());
+        }
+    });
+    for (name, schema) in foreign.iter().flat_map(|foreign| &foreign.schemas) {
+        if shown.insert(name.clone()) {
+            show(name, schema);
+        }
+    }
 }
 
 /// A schema in the words of v2: references stand alone, there are no alternatives and no defaults.
@@ -101,7 +129,11 @@ fn drop_required_nullables(map: &mut Map<String, Value>) {
 }
 
 /// The document as an `openapi.v2.Document` message. The numbers are those of its definition.
-pub(super) fn protobuf(schemas: &Schemas<'_>, words: &Words<'_>) -> Vec<u8> {
+pub(super) fn protobuf(
+    schemas: &Schemas<'_>,
+    words: &Words<'_>,
+    foreign: &[Arc<Definitions>],
+) -> Vec<u8> {
     let mut out = Writer::default();
     out.text(1, "2.0");
     out.message(2, |info| {
@@ -110,9 +142,8 @@ pub(super) fn protobuf(schemas: &Schemas<'_>, words: &Words<'_>) -> Vec<u8> {
     });
     out.message(8, |_| {});
     out.message(9, |definitions| {
-        schemas.each(words, |name, schema| {
-            let schema = plain(schema);
-            definitions.message(1, |entry| named(entry, name, &schema));
+        each(schemas, words, foreign, |name, schema| {
+            definitions.message(1, |entry| named(entry, name, schema));
         });
     });
     out.finish()
@@ -190,7 +221,7 @@ mod tests {
 
     #[test]
     fn references_stand_alone_and_alternatives_are_gone() {
-        let text = with_built_in(document);
+        let text = with_built_in(|schemas, words| document(schemas, words, &[]));
         let document: Value = serde_json::from_str(&text).unwrap();
         let spec = &document["definitions"]["io.k8s.api.apps.v1.DeploymentSpec"];
         let strategy = &spec["properties"]["strategy"];
@@ -229,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_message_holds_the_names() {
-        let bytes = with_built_in(protobuf);
+        let bytes = with_built_in(|schemas, words| protobuf(schemas, words, &[]));
         assert_eq!(&bytes[..5], b"\x0a\x032.0");
         let name = b"io.k8s.api.apps.v1.Deployment";
         assert!(bytes.windows(name.len()).any(|window| window == name));

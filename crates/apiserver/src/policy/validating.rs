@@ -14,6 +14,7 @@ use super::source::{Binding, Bound};
 use super::view::{Authorizer, View, namespace_object, target};
 use crate::admission::{Context, Request, Verdict};
 use crate::fields::text;
+use crate::metrics::admission::PolicyCheck;
 use crate::status::{Cause, Status};
 
 /// The longest message that an expression may give.
@@ -318,6 +319,16 @@ impl Run<'_> {
         let (policy, bound) = (&definition.name, &binding.name);
         for (index, refusal) in judged.refusals {
             for action in &binding.actions {
+                self.verdict.policy_checks.push(PolicyCheck {
+                    policy: policy.clone(),
+                    binding: bound.clone(),
+                    has_failed: refusal.reason.is_empty(),
+                    action: match action.as_str() {
+                        "Deny" => "deny",
+                        "Warn" => "warn",
+                        _ => "audit",
+                    },
+                });
                 match action.as_str() {
                     "Deny" => self.deny(definition, Some(binding), &refusal.message, refusal.reason),
                     "Warn" => self.verdict.warnings.push(format!(

@@ -103,6 +103,7 @@ impl Context {
                 );
                 return Err(Status::conflict(self.subject(), &why));
             }
+            self.provision_namespace(dry_run);
             let proposed = self.propose_new(value, None, dry_run)?;
             return Ok(Proposed::New(Box::new(proposed)));
         };

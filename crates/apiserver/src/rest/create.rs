@@ -41,6 +41,7 @@ impl Context {
     pub(super) async fn create(&mut self) -> Result<Response<Body>, Status> {
         let dry_run = self.info.query.dry_run("CreateOptions")?;
         let Decoded { value, opaque } = self.decode_object()?;
+        self.provision_namespace(dry_run);
         let (object, revision) = match self.webhooks(&[Operation::Create]) {
             None if self.conversion().is_none() => self.create_at_once(value, opaque, dry_run)?,
             hooks => {
@@ -50,6 +51,16 @@ impl Context {
         };
         self.settle(revision).await?;
         self.show(201, &object)
+    }
+
+    /// NamespaceAutoProvision: the namespace of a new object is made if it is missing, whatever becomes of the object.
+    pub(super) fn provision_namespace(&self, dry_run: bool) {
+        let is_on = (self.shared.settings.plugins).has(admission::Plugin::NamespaceAutoProvision);
+        let (kind, name) = (admission::namespaces(), &self.info.namespace);
+        let is_there = || self.shared.store.get(kind, name).is_some();
+        if is_on && !dry_run && self.kind.namespaced && !name.is_empty() && !is_there() {
+            semantics::make_namespace(&self.shared, name);
+        }
     }
 
     fn create_at_once(

@@ -19,8 +19,18 @@ impl Context {
     pub(super) async fn list(&mut self) -> Result<Response<Body>, Status> {
         let shape = negotiate::shape(&self.headers)?;
         let selector = self.selector()?;
-        let (page, metadata) = self.page(&selector)?;
-        let items = self.requested_all(page.items).await?;
+        if self.conversion().is_none() {
+            let (page, metadata) = self.page(&selector)?;
+            return self.listed(shape, &page.items, metadata);
+        }
+        // Fields are those of the version asked for, which the webhook knows: a page has those that match of as many as
+        // were asked for.
+        let (page, mut metadata) = self.page(&selector.of_any_version())?;
+        let mut items = self.requested_all(page.items).await?;
+        items.retain(|item| selector.matches(&self.kind, item));
+        if let Some(metadata) = metadata.as_object_mut().filter(|_| !selector.is_empty()) {
+            metadata.remove("remainingItemCount");
+        }
         self.listed(shape, &items, metadata)
     }
 

@@ -181,7 +181,7 @@ pub(crate) fn whole(kind: &Kind, object: &Stored) -> Vec<u8> {
 
 /// The same in two parts that need no printing, unless it looks different at the version asked for.
 pub(crate) fn as_stored<'a>(kind: &'a Kind, object: &Stored) -> Option<(&'a [u8], Bytes)> {
-    if convert::differs(kind) {
+    if convert::differs(kind) || object.is_outdated(kind) {
         return None;
     }
     let mut body = object.body();

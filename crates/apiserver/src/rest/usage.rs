@@ -3,11 +3,12 @@
 //!
 //! Nobody measures a pod that does not run. What each of its containers uses is what the annotations
 //! `steersman.dev/cpu-use` and `steersman.dev/memory-use` of the pod say; else its part of what its owner declares by
-//! `steersman.dev/cpu-load` and `steersman.dev/memory-load`, divided among the pods that are ready; else half of what
-//! the container requests. All of them may change over time ([`Curve`]). A node uses what its pods use.
+//! `steersman.dev/cpu-load` and `steersman.dev/memory-load`, divided among the pods that are ready; else what the files of
+//! the simulated cluster say; else half of what the container requests. All of them may change over time ([`Curve`]). A
+//! node uses what its pods use.
 
-mod curve;
 mod declared;
+mod files;
 mod load;
 
 use super::{Context, negotiate};
@@ -20,12 +21,13 @@ use crate::storage::{Stored, encode_body};
 use api::Istr;
 use api::amounts::{Amounts, add};
 use api::quantity::{Format, Quantity};
+use api::usage::{Curve, share_of};
+use files::FromFiles;
 use http::Response;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use curve::Curve;
 pub(crate) use declared::{IS_EXTERNAL, LOAD, METRIC, answer, is_served};
 pub(crate) use load::SINCE;
 
@@ -189,6 +191,7 @@ struct Usage<'a> {
     shared: &'a Shared,
     /// For each of [`MEASURED`] what each pod has of a load.
     loads: [BTreeMap<String, Quantity>; MEASURED.len()],
+    files: FromFiles,
 }
 
 impl Usage<'_> {
@@ -196,6 +199,7 @@ impl Usage<'_> {
         Usage {
             shared,
             loads: MEASURED.map(|measured| load::shares(shared, pods, measured.load)),
+            files: FromFiles::of(shared, pods),
         }
     }
 
@@ -204,19 +208,26 @@ impl Usage<'_> {
         let containers = list(pod, "spec.containers");
         let key = load::key_of(pod);
         containers.iter().map(move |container| {
+            let name = text(container, "name");
             let requests = amounts(container, "resources.requests");
             let usage = MEASURED.iter().zip(&self.loads).map(|(measured, loads)| {
                 let said = load::declared(self.shared, pod, measured.own);
                 let load = || {
                     let load = loads.get(&key)?;
-                    Some(curve::shared(load, containers.len()))
+                    Some(share_of(load, containers.len()))
+                };
+                let in_files = || {
+                    let resource = measured.resource;
+                    self.files
+                        .of_container(&key, resource, name, containers.len())
                 };
                 let half = || requests.get(measured.resource).map(half_of);
                 let least = || Quantity::parse(measured.least).unwrap_or_default();
-                let usage = said.or_else(load).or_else(half).unwrap_or_else(least);
+                let usage = said.or_else(load).or_else(in_files).or_else(half);
+                let usage = usage.unwrap_or_else(least);
                 (Istr::new(measured.resource), usage)
             });
-            (text(container, "name"), usage.collect())
+            (name, usage.collect())
         })
     }
 }

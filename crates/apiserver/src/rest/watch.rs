@@ -71,7 +71,13 @@ impl Context {
         let initial = std::mem::take(&mut watcher.initial);
         // Nothing has to be waited for unless a webhook converts.
         match watcher.context.requested_all(initial.into()).await {
-            Ok(initial) => watcher.initial = initial.into(),
+            Ok(mut initial) => {
+                if watcher.context.conversion().is_some() {
+                    let (selector, kind) = (&watcher.selector, &watcher.context.kind);
+                    initial.retain(|object| selector.matches(kind, object));
+                }
+                watcher.initial = initial.into();
+            }
             Err(status) => watcher.failure = Some(status),
         }
         let frames = stream::unfold(watcher, |mut watcher| async move {
@@ -205,7 +211,12 @@ impl Watcher {
         };
         if from_state {
             let kind = &self.context.stored_kind;
-            let keep = |object: &Stored| self.selector.matches(kind, object);
+            let selector = match self.context.conversion() {
+                None => self.selector.clone(),
+                // What is left is selected when it has been converted.
+                Some(_) => self.selector.of_any_version(),
+            };
+            let keep = |object: &Stored| selector.matches(kind, object);
             if let Ok(page) = store.list(kind, &self.prefix, "", 0, None, &keep) {
                 self.revision = page.revision;
                 self.initial = page.items.into();

@@ -119,23 +119,33 @@ pub(super) fn claim(dir: &Path) -> Result<Lock, String> {
 pub fn stranger(dir: &Path) -> io::Result<Option<String>> {
     for entry in std::fs::read_dir(dir)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        let ours = [
-            "pki",
-            "up.json",
-            "up.log",
-            "clock-ahead",
-            "kubeconfig",
-            "lost+found",
-        ];
-        let is_ours = ours.contains(&name.as_str())
-            || name.ends_with(".kubeconfig")
-            || name.ends_with(".partial")
-            || is_reserve(&name);
-        if !is_ours {
+        if !is_beside(&name) && name != "lost+found" {
             return Ok(Some(name));
         }
     }
     Ok(None)
+}
+
+/// Whether an entry of a data folder is ours, and can go with the cluster: what is beside the objects, the objects, and
+/// what repairs and older versions left of them.
+pub fn is_ours(name: &str) -> bool {
+    is_beside(name) || name == OLD_JOURNAL || name.starts_with(FILE)
+}
+
+/// What may be in a folder before the objects are.
+fn is_beside(name: &str) -> bool {
+    let known = [
+        "pki",
+        "up.json",
+        "up.log",
+        "clock-ahead",
+        "dashboard.key",
+        "kubeconfig",
+    ];
+    known.contains(&name)
+        || name.ends_with(".kubeconfig")
+        || name.ends_with(".partial")
+        || is_reserve(name)
 }
 
 /// Makes a database, complete or not at all: it gets its name last.

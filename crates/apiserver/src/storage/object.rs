@@ -6,6 +6,7 @@ use crate::kinds::Kind;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The JSON is kept without `kind` and `apiVersion`, which depend on the version that is asked for (and which
@@ -122,22 +123,37 @@ impl Stored {
     }
 
     /// The value of the kind's selectable field of that number.
-    pub(crate) fn field(&self, index: usize) -> Option<&str> {
-        self.fields.iter().nth(index)
+    pub(crate) fn field(&self, kind: &Kind, index: usize) -> Cow<'_, str> {
+        if kind.fields_vary || self.is_outdated(kind) {
+            let (_, fields) = selectable(kind, &self.value(kind));
+            let field = fields.iter().nth(index).unwrap_or_default();
+            return Cow::Owned(field.to_owned());
+        }
+        Cow::Borrowed(self.fields.iter().nth(index).unwrap_or_default())
     }
 
     /// The object with its type, as clients see it.
     pub(crate) fn value(&self, kind: &Kind) -> Value {
-        typed(
-            kind,
-            serde_json::from_slice(&self.body()).unwrap_or_default(),
-        )
+        let value = serde_json::from_slice(&self.body()).unwrap_or_default();
+        self.refreshed(kind, typed(kind, value))
     }
 
     /// The object with its type, ready to be worked on and to be written again: `fieldsV1` are strings that hold
     /// their own JSON, because few writes have to read them.
     pub(crate) fn working(&self, kind: &Kind) -> Value {
-        typed(kind, super::working::read(&self.body()))
+        self.refreshed(kind, typed(kind, super::working::read(&self.body())))
+    }
+
+    /// Whether it was stored before its kind got its schema.
+    pub(crate) fn is_outdated(&self, kind: &Kind) -> bool {
+        self.revision < kind.schema_since
+    }
+
+    fn refreshed(&self, kind: &Kind, mut value: Value) -> Value {
+        if self.is_outdated(kind) {
+            crate::convert::refresh(kind, &mut value);
+        }
+        value
     }
 }
 

@@ -41,6 +41,18 @@ fn serves(world: &World) {
                     ]);
                     (200, json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "wardle.example.com/v1", "resources": resources}).to_string())
                 }
+                "/openapi/v2" => {
+                    let flunder = json!({"$ref": "#/definitions/com.example.Flunder"});
+                    let pod = json!({"$ref": "#/definitions/io.k8s.api.core.v1.Pod"});
+                    let document = json!({
+                        "paths": {"/apis/wardle.example.com/v1/flunders": {"get": [flunder, pod]}},
+                        "definitions": {
+                            "com.example.Flunder": {"type": "object", "description": "theirs"},
+                            "io.k8s.api.core.v1.Pod": {"description": "theirs"},
+                        },
+                    });
+                    (200, document.to_string())
+                }
                 _ => (418, json!({"path": path}).to_string()),
             }
         })
@@ -154,6 +166,32 @@ async fn discovery_shows_what_other_servers_serve() {
         index["paths"]["apis/wardle.example.com/v1"]["serverRelativeURL"],
         "/openapi/v3/apis/wardle.example.com/v1"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn types_of_other_servers_are_in_the_one_document_of_v2() {
+    let (server, world) = aggregated().await;
+    external(&server).await;
+    let flunder = "com.example.Flunder";
+    assert!(server.get("/openapi/v2").await.1["definitions"][flunder].is_null());
+    serves(&world);
+    condition(&server).await;
+    let (_, document) = server.get("/openapi/v2").await;
+    let definitions = &document["definitions"];
+    assert_eq!(definitions[flunder]["description"], "theirs");
+    assert_ne!(
+        definitions["io.k8s.api.core.v1.Pod"]["description"],
+        "theirs"
+    );
+    // It is asked for once, and forgotten with its APIService.
+    let calls = world.calls.lock().len();
+    condition(&server).await;
+    assert_eq!(world.calls.lock().len(), calls + 1);
+    server
+        .delete(&format!("{SERVICES}/v1.wardle.example.com"))
+        .await;
+    server.server.check_api_services().await;
+    assert!(server.get("/openapi/v2").await.1["definitions"][flunder].is_null());
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ use super::connections::port;
 use super::*;
 use crate::containers::{ExecRequest, Kubelets, LogRequest, Output};
 use crate::serve::default_limits;
+use api::usage::{Declared, External};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use std::sync::Arc;
@@ -34,6 +35,14 @@ impl Kubelets for Parrot {
         let text = format!("{:?} in {}\n", request.command, request.container);
         let outputs = [Output::Stdout(Bytes::from(text)), Output::Exit(7)];
         Box::pin(async move { Ok(stream::iter(outputs).boxed()) })
+    }
+
+    fn usage(&self, _: &Value) -> Vec<Declared> {
+        Vec::new()
+    }
+
+    fn external_metrics(&self) -> Vec<External> {
+        Vec::new()
     }
 }
 

@@ -333,3 +333,48 @@ async fn labels_may_change_and_nothing_else_of_metadata() {
     assert_eq!(shown["metadata"]["generation"], 1);
     assert_eq!(shown["spec"], json!({"hostname": "a", "replicas": 1}));
 }
+
+/// UPSTREAM: fields are selected at the version that was asked for, in lists and in watches.
+#[tokio::test(start_paused = true)]
+async fn selectable_fields_are_those_of_the_version_asked_for() {
+    let (server, world) = server();
+    converts(&world, |_| {});
+    let mut defined = definition("v1");
+    for (index, field) in ["host", "hostname"].into_iter().enumerate() {
+        let path = format!(".spec.{field}");
+        defined["spec"]["versions"][index]["selectableFields"] = json!([{"jsonPath": path}]);
+    }
+    assert_eq!(server.post(CRDS, defined).await.0, 201);
+    server.post(V1, site("v1", "host", "a")).await;
+    server.post(V2, site("v2", "hostname", "b")).await;
+    for (path, field) in [(V1, "host"), (V2, "hostname")] {
+        for host in ["a", "b"] {
+            let (_, list) = server
+                .get(&format!("{path}?fieldSelector=spec.{field}={host}"))
+                .await;
+            assert_eq!(names(&list), [host], "{path}");
+        }
+        let query = format!("fieldSelector=spec.{field}!=a&limit=1");
+        let (_, list) = server.get(&format!("{path}?{query}")).await;
+        assert!(list["metadata"]["continue"].is_string(), "{list}");
+        assert!(list["metadata"]["remainingItemCount"].is_null());
+    }
+    assert_eq!(
+        server
+            .get(&format!("{V2}?fieldSelector=spec.host=a"))
+            .await
+            .0,
+        400
+    );
+    let path = format!("{V2}?watch=1&timeoutSeconds=1&fieldSelector=spec.hostname=b");
+    let watch = server
+        .send(Method::GET, &path, "", "application/json", Bytes::new())
+        .await;
+    let text = watch.into_body().collect().await.unwrap().to_bytes();
+    let events: Vec<Value> = String::from_utf8_lossy(&text)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0]["object"]["spec"]["hostname"], "b");
+}

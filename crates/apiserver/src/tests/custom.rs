@@ -401,3 +401,60 @@ async fn patterns_that_cost_too_much_are_refused() {
     let message = status["message"].as_str().unwrap();
     assert!(message.contains("expression too large"), "{message}");
 }
+
+/// UPSTREAM: every read prunes and defaults by the schema that is in force.
+#[tokio::test(start_paused = true)]
+async fn objects_follow_a_schema_that_changed_after_they_were_stored() {
+    let server = with_widgets().await;
+    let path = format!("{CRDS}/widgets.example.com");
+    let (code, _) = server.post(WIDGETS, widget("old", 1)).await;
+    assert_eq!(code, 201);
+    let mut changed = definition();
+    for version in changed["spec"]["versions"].as_array_mut().unwrap() {
+        let spec = &mut version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+        spec.as_object_mut().unwrap().remove("color");
+        spec["shape"] = json!({"type": "string", "default": "round"});
+        version["selectableFields"] = json!([{"jsonPath": ".spec.shape"}]);
+    }
+    let (_, held) = server.get(&path).await;
+    changed["metadata"]["resourceVersion"] = held["metadata"]["resourceVersion"].clone();
+    let (code, said) = server.put(&path, changed).await;
+    assert_eq!(code, 200, "{said}");
+    let expected = json!({"size": 1, "shape": "round"});
+    let (_, read) = server.get(&format!("{WIDGETS}/old")).await;
+    assert_eq!(read["spec"], expected);
+    let (_, list) = server.get(WIDGETS).await;
+    assert_eq!(list["items"][0]["spec"], expected);
+    let (_, list) = server
+        .get(&format!("{WIDGETS}?fieldSelector=spec.shape=round"))
+        .await;
+    assert_eq!(names(&list), ["old"]);
+    let (_, list) = server
+        .get(&format!("{WIDGETS}?fieldSelector=spec.shape=flat"))
+        .await;
+    assert!(names(&list).is_empty());
+    // The revision is that of the last write, until somebody writes.
+    assert_eq!(
+        read["metadata"]["resourceVersion"],
+        list_item_revision(&server).await
+    );
+    let patched = server
+        .patch(
+            &format!("{WIDGETS}/old"),
+            "merge-patch",
+            json!({"spec": {"size": 2}}),
+        )
+        .await;
+    assert_eq!(patched.1["spec"], json!({"size": 2, "shape": "round"}));
+    // A definition that changes otherwise leaves stored objects alone.
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    server.patch(&path, "merge-patch", label).await;
+    let registry = server.server.shared.registry();
+    let kind = registry.resource("example.com", "v1", "widgets").unwrap();
+    assert!(kind.schema_since < revision(&patched.1));
+}
+
+async fn list_item_revision(server: &Server) -> Value {
+    let (_, list) = server.get(WIDGETS).await;
+    list["items"][0]["metadata"]["resourceVersion"].clone()
+}

@@ -248,3 +248,36 @@ async fn documents_explain_built_in_and_custom_kinds() {
         changed("apis/example.com/v1") && !changed("apis/example.com/v2") && !changed("api/v1")
     );
 }
+
+/// UPSTREAM: NamespaceAutoProvision's TestAdmission.
+#[tokio::test(start_paused = true)]
+async fn a_missing_namespace_is_made_where_that_is_asked_for() {
+    let names = ["NamespaceAutoProvision".to_owned()];
+    let server = Server::with(|options| {
+        options.settings.plugins = crate::admission::Plugins::chosen(&names, &[]).unwrap();
+    });
+    let maps = "/api/v1/namespaces/new/configmaps";
+    let map = json!({"metadata": {"name": "m"}});
+    assert_eq!(
+        server
+            .post(&format!("{maps}?dryRun=All"), map.clone())
+            .await
+            .0,
+        404
+    );
+    assert_eq!(server.post(maps, map.clone()).await.0, 201);
+    let (code, namespace) = server.get("/api/v1/namespaces/new").await;
+    assert_eq!(
+        (code, &namespace["status"]["phase"]),
+        (200, &json!("Active"))
+    );
+    assert_eq!(namespace["spec"]["finalizers"], json!(["kubernetes"]));
+    assert_eq!(
+        server
+            .post("/api/v1/namespaces/No_Name/configmaps", map.clone())
+            .await
+            .0,
+        404
+    );
+    assert_eq!(Server::new().post(maps, map).await.0, 404);
+}

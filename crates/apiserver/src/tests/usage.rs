@@ -1,6 +1,15 @@
 //! What simulated pods and nodes are said to use.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::usage::{Curve, Declared, External, Metric};
+use api::{Istr, LabelSet, Time};
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+
 use super::*;
+use crate::containers::{ExecRequest, Kubelets, LogRequest, Output};
 
 const METRICS: &str = "/apis/metrics.k8s.io/v1beta1";
 
@@ -300,5 +309,162 @@ async fn usage_that_cannot_be_read_is_warned_of() {
             "metadata.annotations[metrics.steersman.dev/qps]: has points that are not in the order of time; it has no effect",
             "metadata.annotations[steersman.dev/cpu-use]: \"lots\" is not an amount; it has no effect",
         ]
+    );
+}
+
+/// Says of every pod what it was told to.
+struct Declares(Vec<Declared>, Vec<External>);
+
+impl Kubelets for Declares {
+    fn log(&self, _: LogRequest) -> BoxFuture<'static, Result<BoxStream<'static, Bytes>, String>> {
+        Box::pin(async { Err("there is no log".to_owned()) })
+    }
+
+    fn exec(
+        &self,
+        _: ExecRequest,
+    ) -> BoxFuture<'static, Result<BoxStream<'static, Output>, String>> {
+        Box::pin(async { Err("there is no shell".to_owned()) })
+    }
+
+    fn usage(&self, _: &Value) -> Vec<Declared> {
+        self.0.clone()
+    }
+
+    fn external_metrics(&self) -> Vec<External> {
+        self.1.clone()
+    }
+}
+
+fn declared(metric: Metric, curve: &str) -> Declared {
+    Declared {
+        by: Istr::from("a-stage"),
+        metric,
+        container: None,
+        curve: Arc::new(Curve::parse(curve).unwrap()),
+        after: Duration::ZERO,
+        is_shared: false,
+    }
+}
+
+/// `main 1 proxy 500m` for each pod.
+async fn cpu_of_containers(server: &Server) -> Vec<String> {
+    let (_, list) = server
+        .get(&format!("{METRICS}/namespaces/default/pods"))
+        .await;
+    let words = list["items"].as_array().unwrap().iter().map(|item| {
+        let containers = item["containers"].as_array().unwrap().iter();
+        let words = containers.map(|one| {
+            let cpu = one["usage"]["cpu"].as_str().unwrap();
+            format!("{} {cpu}", one["name"].as_str().unwrap())
+        });
+        words.collect::<Vec<_>>().join(" ")
+    });
+    words.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_files_declare_counts_unless_the_pod_or_its_owner_says_otherwise() {
+    let server = server().await;
+    let late = Declared {
+        after: Duration::from_secs(50),
+        container: Some(Istr::from("proxy")),
+        ..declared(Metric::Resource("cpu"), "0s=1,100s=3")
+    };
+    let all = declared(Metric::Resource("cpu"), "200m");
+    server
+        .server
+        .connect_kubelets(Arc::new(Declares(vec![all, late], Vec::new())));
+    web(&server, json!({})).await;
+    pod_of_web(&server, "a").await;
+    let said = json!({"steersman.dev/cpu-use": "250m"});
+    pod(&server, "says", said, json!({"cpu": "1"}), "Running").await;
+    assert_eq!(
+        cpu_of_containers(&server).await,
+        ["main 200m proxy 1", "main 250m"]
+    );
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(
+        cpu_of_containers(&server).await,
+        ["main 200m proxy 2", "main 250m"],
+        "half way, as it began fifty seconds late"
+    );
+    let deployment = "/apis/apps/v1/namespaces/default/deployments/web";
+    let (_, mut owner) = server.get(deployment).await;
+    owner["metadata"]["annotations"] = json!({"steersman.dev/cpu-load": "6"});
+    server.put(deployment, owner).await;
+    assert_eq!(
+        cpu_of_containers(&server).await,
+        ["main 3 proxy 3", "main 250m"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_one_owner_share_the_load_that_files_declare() {
+    let server = server().await;
+    let load = |metric, curve: &str| Declared {
+        is_shared: true,
+        ..declared(metric, curve)
+    };
+    let loads = vec![
+        load(Metric::Resource("cpu"), "4"),
+        load(Metric::Custom(Istr::from("qps")), "0s=0,100s=100"),
+    ];
+    server
+        .server
+        .connect_kubelets(Arc::new(Declares(loads, Vec::new())));
+    web(&server, json!({})).await;
+    pod(&server, "alone", json!({}), json!({}), "Running").await;
+    pod_of_web(&server, "a").await;
+    assert_eq!(
+        cpu_of_containers(&server).await,
+        ["main 2 proxy 2", "main 4"]
+    );
+    pod_of_web(&server, "b").await;
+    let two = "main 1 proxy 1";
+    assert_eq!(cpu_of_containers(&server).await, [two, "main 4", two]);
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default";
+    let (_, list) = server.get(&format!("{custom}/pods/*/qps")).await;
+    let values: Vec<&Value> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| &item["value"])
+        .collect();
+    assert_eq!(values, [&json!("25"), &json!("50"), &json!("25")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_declare_metrics_from_outside() {
+    let server = server().await;
+    let external = |namespace: Option<&str>, queue: &str| External {
+        name: Istr::from("depth"),
+        namespace: namespace.map(Istr::from),
+        labels: [("queue", queue)].into_iter().collect::<LabelSet>(),
+        curve: Arc::new(Curve::parse("0s=0,10s=10").unwrap()),
+        since: Time::parse(&server.server.now().to_string()).unwrap(),
+    };
+    let all = vec![external(Some("default"), "orders"), external(None, "mail")];
+    server
+        .server
+        .connect_kubelets(Arc::new(Declares(Vec::new(), all)));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let depth = async |namespace: &str, query: &str| {
+        let external = format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}");
+        let (_, list) = server.get(&format!("{external}/depth{query}")).await;
+        let items = list["items"].as_array().unwrap().clone();
+        let words = items
+            .iter()
+            .map(|item| format!("{} {}", item["metricLabels"]["queue"], item["value"]));
+        words.collect::<Vec<_>>()
+    };
+    let orders = r#""orders" "5""#;
+    let mail = r#""mail" "5""#;
+    assert_eq!(depth("default", "").await, [orders, mail]);
+    assert_eq!(depth("kube-system", "").await, [mail]);
+    assert_eq!(
+        depth("default", "?labelSelector=queue%3Dorders").await,
+        [orders]
     );
 }

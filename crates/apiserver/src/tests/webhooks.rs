@@ -237,6 +237,38 @@ async fn refusals_are_told_as_upstream_tells_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn calls_are_measured_under_upstreams_names() {
+    let (server, world) = server();
+    world.answer(|path, _| match path {
+        "/no" => deny("no"),
+        _ => allow(),
+    });
+    server.mutating("a", json!([hook("yes")])).await;
+    let open = with(hook("gone"), "failurePolicy", json!("Ignore"));
+    let open = with(
+        open,
+        "clientConfig",
+        json!({"service": {"namespace": "x", "name": "y"}}),
+    );
+    server.validating("b", json!([hook("no"), open])).await;
+    let map = json!({"metadata": {"name": "m"}});
+    assert_eq!(server.post(CONFIG_MAPS, map).await.0, 403);
+    let (_, text) = server.get("/metrics").await;
+    let text = text.as_str().unwrap();
+    for line in [
+        "webhook_admission_duration_seconds_count{name=\"yes.example.com\",operation=\"CREATE\",rejected=\"false\",type=\"admit\"} 1",
+        "webhook_request_total{code=\"403\",name=\"no.example.com\",operation=\"CREATE\",rejected=\"true\",type=\"validating\"} 1",
+        "webhook_rejection_count{error_type=\"no_error\",name=\"no.example.com\",operation=\"CREATE\",rejection_code=\"403\",type=\"validating\"} 1",
+        "webhook_fail_open_count{name=\"gone.example.com\",type=\"validating\"} 1",
+    ] {
+        assert!(
+            text.contains(&format!("apiserver_admission_{line}\n")),
+            "{line}\n{text}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn those_who_ask_for_it_are_called_again_after_others_changed_something() {
     let (server, world) = server();
     let again = |name| with(hook(name), "reinvocationPolicy", json!("IfNeeded"));

@@ -150,7 +150,7 @@ fn is_certificate_request(encoded: &str) -> bool {
 }
 
 /// A domain and a path, as in `example.com/signer`.
-fn signer_name(errors: &mut Errors, signer: &Place<'_>) {
+pub(super) fn signer_name(errors: &mut Errors, signer: &Place<'_>) {
     if signer.text().is_empty() {
         errors.required(signer, "");
         return;

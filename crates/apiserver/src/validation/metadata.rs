@@ -16,7 +16,10 @@ pub(super) fn name_check(kind: &Kind) -> fn(&str) -> Vec<String> {
         ("", "Namespace" | "Service") => syntax::validate_dns1123_label,
         ("apps", "StatefulSet") => stateful_set_name,
         ("batch", "CronJob") => cron_job_name,
-        ("rbac.authorization.k8s.io", _) => syntax::validate_path_segment,
+        // What else a bundle's name must be follows from its signer.
+        ("rbac.authorization.k8s.io", _) | ("certificates.k8s.io", "ClusterTrustBundle") => {
+            syntax::validate_path_segment
+        }
         ("networking.k8s.io", "IPAddress") => |name| match name.parse::<std::net::IpAddr>() {
             Ok(address) if address.to_string() == name => Vec::new(),
             _ => {

@@ -26,6 +26,7 @@ mod services;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod trust_bundles;
 mod volumes;
 mod webhooks;
 mod workloads;
@@ -138,6 +139,7 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
         ("certificates.k8s.io", "CertificateSigningRequest") => {
             cluster::certificate_request(errors, root)
         }
+        ("certificates.k8s.io", "ClusterTrustBundle") => trust_bundles::create(errors, root),
         ("networking.k8s.io", "IngressClass") => cluster::ingress_class(errors, root),
         ("networking.k8s.io", "ServiceCIDR") => cluster::service_cidr(errors, root),
         ("storage.k8s.io", "VolumeAttributesClass") => cluster::attributes_class(errors, root),
@@ -224,6 +226,7 @@ fn check_update(errors: &mut Errors, kind: &Kind, root: &Place<'_>, old: &Value)
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
             rbac::binding_update(errors, root, old, kind.namespaced)
         }
+        ("certificates.k8s.io", "ClusterTrustBundle") => trust_bundles::update(errors, root, old),
         ("resource.k8s.io", "ResourceClaim") => devices::claim_update(errors, root, old),
         ("resource.k8s.io", "ResourceClaimTemplate") => {
             errors.immutable(&root.field("spec"), &old["spec"])

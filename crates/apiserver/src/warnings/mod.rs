@@ -36,7 +36,7 @@ fn usage(kind: &Kind, new: &Value, said: &mut Vec<String>) {
         let is_external = at(new, "metadata.labels")[crate::rest::usage::IS_EXTERNAL] == "true";
         for (key, value) in crate::fields::entries(new, "data").filter(|_| is_external) {
             let value = value.as_str().unwrap_or_default();
-            if let Err(why) = crate::rest::usage::Curve::parse(value) {
+            if let Err(why) = api::usage::Curve::parse(value) {
                 said.push(format!("data[{key}]: {why}; it is no metric"));
             }
         }

@@ -28,6 +28,8 @@ const DEFAULT_SERVICE_PORT: u16 = 443;
 pub(crate) enum CallFailure {
     /// Nobody can be called, by the configuration.
     NoClient(String),
+    /// It answered with a code that is no success.
+    Refused(u16, String),
     Failed(String),
 }
 
@@ -72,7 +74,8 @@ pub(crate) async fn post(
         .map_err(|_| failed("context deadline exceeded".to_owned()))?
         .map_err(|why| failed(why.to_string()))?;
     if !(200..=206).contains(&code) {
-        return Err(CallFailure::Failed(refusal(code, &headers, &body)));
+        let why = refusal(code, &headers, &body);
+        return Err(CallFailure::Refused(code, why));
     }
     decode(code, &headers, &body).map_err(CallFailure::Failed)
 }

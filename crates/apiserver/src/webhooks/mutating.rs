@@ -6,6 +6,7 @@ use super::configuration::Webhook;
 use super::matching::Invocation;
 use super::review::{self, Answer, Question};
 use crate::kinds::Kind;
+use crate::metrics::admission::{Call, Outcome};
 use crate::patch;
 use crate::rest::Context;
 use crate::rest::metadata::{metadata_mut, settle_fields};
@@ -15,12 +16,15 @@ use crate::status::Status;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// Why a webhook did not let a request through.
 pub(super) enum Failure {
     /// It could not be asked, or what it said makes no sense: its failure policy decides.
-    Call(String),
-    /// It said no, or what it wants cannot be done.
+    Call(u16, String),
+    /// It said no.
+    Denied(Status),
+    /// What it wants cannot be done.
     Refused(Status),
 }
 
@@ -80,8 +84,20 @@ impl Context {
             if rounds.is_second && !rounds.again.contains(&hook.id) {
                 continue;
             }
+            let begun = Instant::now();
             let called = self.mutate_by(hook, &invocation, attributes, object, old);
             let called = called.await;
+            let outcome = match &called {
+                Ok(_) => Outcome::Allowed,
+                Err(failure) => failure.outcome(hook),
+            };
+            let call = Call {
+                webhook: &hook.spec.name,
+                step: "admit",
+                operation: attributes.operation.name(),
+                took: begun.elapsed(),
+            };
+            self.shared.metrics.admission.called(&call, outcome);
             if let Ok(true) = called {
                 rounds.changed();
                 rounds.required = true;
@@ -112,15 +128,14 @@ impl Context {
         self.note_answer(hook, answer.warnings, answer.audit_annotations);
         if !answer.allowed {
             let status = review::denied(&hook.spec.name, answer.result.as_ref());
-            return Err(Failure::Refused(status));
+            return Err(Failure::Denied(status));
         }
         if answer.patch.is_empty() {
             return Ok(false);
         }
         let changes: Value = serde_json::from_slice(&answer.patch).map_err(|why| {
-            Failure::Call(format!(
-                "received undecodable patch in webhook response: {why}"
-            ))
+            let why = format!("received undecodable patch in webhook response: {why}");
+            Failure::Call(503, why)
         })?;
         if changes.as_array().is_some_and(Vec::is_empty) {
             return Ok(false);
@@ -162,22 +177,25 @@ impl Context {
         let question = Question::new(self, spec, invocation, attributes, shown.clone(), old);
         let question = question.ok_or_else(|| {
             let why = "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)";
-            Failure::Call(why.to_owned())
+            Failure::Call(400, why.to_owned())
         })?;
         let (config, timeout) = (&spec.client_config, spec.timeout());
         let posted = call::post(&self.shared, config, &question.review, timeout).await;
         let review = posted.map_err(|failure| {
-            Failure::Call(match failure {
-                CallFailure::NoClient(why) => format!(
-                    "could not get REST client: failed calling webhook \"{}\": {why}",
-                    spec.name
-                ),
-                CallFailure::Failed(why) => format!("failed to call webhook: {why}"),
-            })
+            let (code, why) = match failure {
+                CallFailure::NoClient(why) => {
+                    let name = &spec.name;
+                    let why = format!("failed calling webhook \"{name}\": {why}");
+                    (500, format!("could not get REST client: {why}"))
+                }
+                CallFailure::Refused(code, why) => (code, format!("failed to call webhook: {why}")),
+                CallFailure::Failed(why) => (503, format!("failed to call webhook: {why}")),
+            };
+            Failure::Call(code, why)
         })?;
         question
             .answer(&review, is_mutating)
-            .map_err(|why| Failure::Call(format!("received invalid webhook response: {why}")))
+            .map_err(|why| Failure::Call(503, format!("received invalid webhook response: {why}")))
     }
 
     /// An object at the stored version as a webhook sees it.
@@ -288,16 +306,30 @@ fn check_fields(value: &mut Value) -> Result<(), String> {
     settle_fields(value, None).map_err(|status| status.message)
 }
 
+impl Failure {
+    /// As it is measured.
+    pub(super) fn outcome(&self, hook: &Webhook) -> Outcome {
+        match self {
+            Failure::Call(code, _) => Outcome::Failed {
+                code: *code,
+                is_open: hook.spec.fails_open(),
+            },
+            Failure::Denied(status) => Outcome::Denied(status.code),
+            Failure::Refused(_) => Outcome::Internal,
+        }
+    }
+}
+
 /// What the failure of a webhook means for the request.
 pub(super) fn failed(hook: &Webhook, failure: Failure) -> Result<(), Status> {
     let name = &hook.spec.name;
     match failure {
-        Failure::Refused(status) => Err(status),
-        Failure::Call(why) if hook.spec.fails_open() => {
+        Failure::Denied(status) | Failure::Refused(status) => Err(status),
+        Failure::Call(_, why) if hook.spec.fails_open() => {
             tracing::warn!(webhook = %name, %why, "failed calling webhook, failing open");
             Ok(())
         }
-        Failure::Call(why) => {
+        Failure::Call(_, why) => {
             tracing::warn!(webhook = %name, %why, "failed calling webhook, failing closed");
             Err(Status::internal(format!(
                 "failed calling webhook \"{name}\": {why}"

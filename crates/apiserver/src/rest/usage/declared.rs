@@ -3,7 +3,8 @@
 //!
 //! A metric of an object is its annotation `metrics.steersman.dev/NAME`. Pods share what their owner declares by
 //! `load.metrics.steersman.dev/NAME`. Metrics from outside are the data of ConfigMaps with the label
-//! `steersman.dev/external-metrics=true`, whose other labels are those of the metrics.
+//! `steersman.dev/external-metrics=true`, whose other labels are those of the metrics. The files of the simulated cluster
+//! may declare both, too.
 
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use http::Response;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::files::{self, FromFiles};
 use super::load::{declared, key_of, shares, value};
 use crate::Body;
 use crate::fields::{at, entries, text};
@@ -100,7 +102,17 @@ fn external(shared: &Shared, info: &RequestInfo) -> Result<Vec<Value>, Status> {
             "windowSeconds": WINDOW_SECONDS, "value": amount,
         }))
     });
-    Ok(values.collect())
+    let in_files = files::external(shared, &info.namespace, &info.resource);
+    let in_files = in_files
+        .iter()
+        .filter(|(one, _)| selector.matches(&one.labels));
+    let in_files = in_files.map(|(one, amount)| {
+        json!({
+            "metricName": info.resource, "metricLabels": one.labels, "timestamp": shared.now(),
+            "windowSeconds": WINDOW_SECONDS, "value": amount,
+        })
+    });
+    Ok(values.chain(in_files).collect())
 }
 
 fn custom(
@@ -131,19 +143,22 @@ fn custom(
         .into_iter()
         .filter(|one| of_series.matches(&labels(one)))
         .collect();
-    let shares = match (&*kind.kind, group) {
-        ("Pod", "") => shares(
-            shared,
-            &all_pods(shared, &info.namespace),
-            &format!("{LOAD}{metric}"),
-        ),
-        _ => Default::default(),
+    let (shares, in_files) = match kind.is("", "Pod") {
+        true => {
+            let pods = all_pods(shared, &info.namespace);
+            let shares = shares(shared, &pods, &format!("{LOAD}{metric}"));
+            (shares, FromFiles::of(shared, &pods))
+        }
+        false => Default::default(),
     };
     let items: Vec<Value> = objects
         .iter()
         .filter_map(|object| {
             let own = declared(shared, object, &format!("{METRIC}{metric}"));
-            let amount = own.or_else(|| shares.get(&key_of(object)).cloned())?;
+            let key = key_of(object);
+            let amount = own
+                .or_else(|| shares.get(&key).cloned())
+                .or_else(|| in_files.of_pod(&key, metric))?;
             Some(item(shared, &info.version, kind, object, metric, &amount))
         })
         .collect();
