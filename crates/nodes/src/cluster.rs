@@ -13,7 +13,9 @@ use tracing::{info, warn};
 
 use crate::attacher::{Attacher, ensure_driver};
 use crate::config::{Config, NodeConfig};
+use crate::driver;
 use crate::error::Error;
+use crate::identity::{Bootstrap, Kubelet, NodeClients, keep};
 use crate::kubelet::Kubelets;
 use crate::kubelet::node::{NodeLife, register};
 use crate::kubelet::volumes::Volumes;
@@ -29,6 +31,7 @@ pub struct Cluster {
     config: Config,
     clock: Clock,
     rng: Rng,
+    bootstrap: Option<Bootstrap>,
     registered: watch::Sender<Registered>,
 }
 
@@ -55,8 +58,16 @@ impl Cluster {
             config,
             clock,
             rng,
+            bootstrap: None,
             registered: watch::Sender::default(),
         }
+    }
+
+    /// Kubelets get certificates of their own before they register.
+    #[must_use]
+    pub fn bootstrapped(mut self, bootstrap: Bootstrap) -> Cluster {
+        self.bootstrap = Some(bootstrap);
+        self
     }
 
     /// Tells how many nodes there are while they are registered.
@@ -89,16 +100,21 @@ impl Cluster {
             .config
             .provisioner
             .then(|| Arc::new(Volumes::new(&informers)));
+        let bootstrapped = match &self.bootstrap {
+            Some(_) => self.config.nodes.as_slice(),
+            None => &[],
+        };
+        let clients = NodeClients::new(self.client.clone(), bootstrapped);
         let mut controllers: Vec<Controller> = vec![
             NodeLife::controller(
-                self.client.clone(),
+                clients.clone(),
                 self.clock.clone(),
                 kubelet_events[0].clone(),
                 volumes.clone(),
                 &informers,
             ),
             Kubelets::controller(
-                self.client.clone(),
+                clients.clone(),
                 self.clock.clone(),
                 kubelet_events.clone(),
                 &self.config,
@@ -137,6 +153,7 @@ impl Cluster {
                 self.clock.clone(),
                 scheduler_events,
                 &informers,
+                self.config.allocates_devices,
             )
         });
         informers.start(&stop);
@@ -149,8 +166,17 @@ impl Cluster {
         }
         let nodes = informers.of::<Node>();
         if stop.or(nodes.synced().wait()).await.is_some() {
-            self.register_nodes(&kubelet_events[0], &informers, &stop)
+            self.register_nodes(&kubelet_events[0], &informers, &clients, &stop)
                 .await;
+        }
+        if self
+            .config
+            .nodes
+            .iter()
+            .any(|node| !node.devices.is_empty())
+        {
+            let publish = || driver::publish(&self.client, &self.config.nodes);
+            stop.or(until_made("the ResourceSlices", publish)).await;
         }
         if self.config.provisioner {
             stop.or(self.make_classes(&informers)).await;
@@ -189,25 +215,49 @@ impl Cluster {
         until_made("the IngressClass", make).await;
     }
 
-    async fn register_nodes(&self, recorder: &Recorder, informers: &Informers, stop: &Stop) {
+    async fn register_nodes(
+        &self,
+        recorder: &Recorder,
+        informers: &Informers,
+        clients: &Arc<NodeClients>,
+        stop: &Stop,
+    ) {
         let known = informers.store::<Node>();
-        let mut missing: Vec<NodeConfig> = self.config.nodes.clone();
-        missing.retain(|node| known.find("", &node.name).is_none());
-        let registrations = missing.into_iter().map(|node| {
-            register_until_done(
-                self.client.clone(),
-                recorder.clone(),
-                self.clock.clone(),
-                node,
-                self.config.provisioner,
-            )
+        let mut wanted: Vec<(NodeConfig, bool)> = Vec::new();
+        for node in &self.config.nodes {
+            let is_missing = known.find("", &node.name).is_none();
+            // A node that is there already needs a certificate as well.
+            if is_missing || self.bootstrap.is_some() {
+                wanted.push((node.clone(), is_missing));
+            }
+        }
+        let registrations = wanted.into_iter().map(|(node, is_missing)| async move {
+            if let Some(bootstrap) = &self.bootstrap {
+                let kubelet = Kubelet {
+                    node: node.clone(),
+                    bootstrap: bootstrap.clone(),
+                    clients: clients.clone(),
+                    clock: self.clock.clone(),
+                    rng: self.rng.fork(),
+                    stop: stop.clone(),
+                };
+                keep(kubelet).await;
+            }
+            if is_missing {
+                let client = clients.of(&node.name).unwrap_or(self.client.clone());
+                let own = clients.recorder_of(&node.name);
+                let recorder = own.unwrap_or_else(|| recorder.clone());
+                let (clock, has_driver) = (self.clock.clone(), self.config.provisioner);
+                register_until_done(client, recorder, clock, node, has_driver).await;
+            }
+            usize::from(is_missing)
         });
         let tell = |nodes, done| self.registered.send_replace(Registered { nodes, done });
         let mut nodes = known.len();
         let mut registrations =
             futures_util::stream::iter(registrations).buffered(REGISTERED_AT_ONCE);
-        while let Some(Some(())) = stop.or(registrations.next()).await {
-            nodes += 1;
+        while let Some(Some(more)) = stop.or(registrations.next()).await {
+            nodes += more;
             tell(nodes, false);
         }
         if !stop.is_stopped() {

@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use api::{Cidr, Istr, Quantity, Taint};
 use serde::Deserialize;
 
+use crate::driver::{DEVICES_MAX, DeviceConfig};
 use crate::error::Error;
 use crate::load_balancer::Ranges;
 use crate::stages::Stages;
+use crate::usage::{NodeUsage, WireUsage};
 
 /// The simulated part of a cluster. The default is three nodes.
 #[derive(Clone, Debug)]
@@ -22,12 +25,16 @@ pub struct Config {
     pub provisioner: bool,
     /// Off where nobody knows which ConfigMaps and Secrets there are: they are taken to be there.
     pub waits_for_sources: bool,
+    /// Off where nobody knows which claims and devices there are: pods are placed without them.
+    pub allocates_devices: bool,
     /// Where the addresses of load balancers and ingresses come from; none where something else gives them.
     pub load_balancers: Option<Ranges>,
+    /// What pods are said to use that say nothing themselves, on whatever node.
+    pub usage: Vec<NodeUsage>,
 }
 
 /// One simulated machine.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct NodeConfig {
     pub name: String,
     pub labels: BTreeMap<Istr, Istr>,
@@ -37,6 +44,10 @@ pub struct NodeConfig {
     /// Where its pods' addresses come from; `None` leaves that to the node-ipam controller.
     pub pod_cidr: Option<String>,
     pub address: String,
+    /// What the simulated device driver publishes for it.
+    pub devices: Vec<DeviceConfig>,
+    /// What pods on it are said to use that say nothing themselves.
+    pub usage: Arc<[NodeUsage]>,
 }
 
 const DEFAULT_NODES: usize = 3;
@@ -109,7 +120,8 @@ impl Config {
         };
         let mut nodes: Vec<NodeConfig> = Vec::new();
         let mut names: BTreeSet<String> = BTreeSet::new();
-        for (index, group) in file.nodes.iter().enumerate() {
+        for (index, group) in file.nodes.into_iter().enumerate() {
+            let (group, usage) = group.compile(index)?;
             if !is_name(&group.name) {
                 let problem = format!(
                     "{:?} is not a name of lower case letters, digits, '-' and '.'",
@@ -117,12 +129,18 @@ impl Config {
                 );
                 return Err((format!("nodes[{index}].name"), problem));
             }
+            let devices: usize = group.devices.iter().map(|devices| devices.count).sum();
+            if devices > DEVICES_MAX {
+                let problem = format!("more than {DEVICES_MAX} devices of one node");
+                return Err((format!("nodes[{index}].devices"), problem));
+            }
             for number in 0..group.count {
                 if nodes.len() >= Config::MOST_NODES as usize {
                     let problem = format!("more than {} nodes in all", Config::MOST_NODES);
                     return Err((format!("nodes[{index}].count"), problem));
                 }
-                let node = group.node(number, nodes.len(), range.as_ref());
+                let mut node = group.node(number, nodes.len(), range.as_ref());
+                node.usage = usage.clone();
                 if !names.insert(node.name.clone()) {
                     let problem = format!("a second node called {:?}", node.name);
                     return Err((format!("nodes[{index}].name"), problem));
@@ -136,9 +154,25 @@ impl Config {
             scheduler: true,
             provisioner: true,
             waits_for_sources: true,
+            allocates_devices: true,
             load_balancers: None,
+            usage: compile_usage(file.usage, "")?,
         })
     }
+}
+
+/// The declarations of a file or of one group of its nodes; an error names the field.
+fn compile_usage(
+    declared: Vec<WireUsage>,
+    place: &str,
+) -> Result<Vec<NodeUsage>, (String, String)> {
+    let compiled = declared.into_iter().enumerate().map(|(at, one)| {
+        one.compile().map_err(|(field, problem)| match field {
+            "" => (format!("{place}usage[{at}]"), problem),
+            field => (format!("{place}usage[{at}].{field}"), problem),
+        })
+    });
+    compiled.collect()
 }
 
 fn parse_range(text: &str) -> Result<Cidr, (String, String)> {
@@ -183,6 +217,7 @@ struct File {
     nodes: Vec<Group>,
     #[serde(rename = "podCIDR")]
     pod_cidr: Option<String>,
+    usage: Vec<WireUsage>,
 }
 
 /// Nodes that are alike but for their names and zones.
@@ -199,6 +234,10 @@ struct Group {
     taints: Vec<Taint>,
     /// Overrides single amounts of the default.
     capacity: BTreeMap<Istr, Quantity>,
+    /// Devices that pods can claim.
+    devices: Vec<DeviceConfig>,
+    /// What pods on them use.
+    usage: Vec<WireUsage>,
 }
 
 impl Default for Group {
@@ -212,11 +251,20 @@ impl Default for Group {
             annotations: BTreeMap::new(),
             taints: Vec::new(),
             capacity: BTreeMap::new(),
+            devices: Vec::new(),
+            usage: Vec::new(),
         }
     }
 }
 
 impl Group {
+    /// Takes out what its pods use.
+    fn compile(mut self, index: usize) -> Result<(Group, Arc<[NodeUsage]>), (String, String)> {
+        let declared = std::mem::take(&mut self.usage);
+        let usage = compile_usage(declared, &format!("nodes[{index}]."))?;
+        Ok((self, usage.into()))
+    }
+
     /// The `number`th node of the group, which is the `index`th of all.
     fn node(&self, number: usize, index: usize, range: Option<&Cidr>) -> NodeConfig {
         let name = format!("{}-{number}", self.name);
@@ -245,6 +293,8 @@ impl Group {
             annotations: self.annotations.clone(),
             taints: self.taints.clone(),
             capacity,
+            devices: self.devices.clone(),
+            usage: Arc::default(),
             pod_cidr: range
                 .and_then(|range| range.part(index as u128, NODE_HOST_BITS))
                 .map(|part| part.to_string()),
@@ -311,7 +361,7 @@ podCIDR: 10.0.0.0/8
         );
         assert_eq!(
             check("nodes:\n- nmae: a\n"),
-            "nodes.yaml: line 2: nodes[0].nmae: unknown field `nmae`, expected one of `name`, `count`, `zones`, `region`, `labels`, `annotations`, `taints`, `capacity`"
+            "nodes.yaml: line 2: nodes[0].nmae: unknown field `nmae`, expected one of `name`, `count`, `zones`, `region`, `labels`, `annotations`, `taints`, `capacity`, `devices`, `usage`"
         );
         assert_eq!(
             check("podCIDR: here\n"),
@@ -324,6 +374,14 @@ podCIDR: 10.0.0.0/8
         assert_eq!(
             check("nodes:\n- name: Web_1\n"),
             r#"nodes.yaml: line 2: nodes[0].name: "Web_1" is not a name of lower case letters, digits, '-' and '.'"#
+        );
+        assert_eq!(
+            check("nodes:\n- usage:\n  - selector: {images: [web]}\n"),
+            "nodes.yaml: line 3: nodes[0].usage[0]: declares neither cpu nor memory nor metrics"
+        );
+        assert_eq!(
+            check("usage:\n- cpu: 1\n  container: a\n  metrics: {qps: 1}\n"),
+            "nodes.yaml: line 4: usage[0].metrics: are of the pod, so container does not go with them"
         );
         assert!(check("nodes: [{count: 9999}]").contains("more than 5000"));
         assert!(check("nodes: [{capacity: {cpu: lots}}]").contains("nodes[0].capacity.cpu"));

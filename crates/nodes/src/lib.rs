@@ -13,21 +13,28 @@ pub mod behaviour;
 mod cluster;
 mod config;
 mod containers;
+pub mod devices;
+mod driver;
 mod error;
+pub mod identity;
 mod kubelet;
 pub mod load_balancer;
 pub mod node;
 pub mod pod;
+mod pod_selector;
 mod provisioner;
 mod scheduler;
 pub mod script;
 pub mod stages;
 pub mod storage;
+mod usage;
 
 pub use cluster::{Cluster, Registered};
 pub use config::{Config, NodeConfig};
 pub use containers::{Containers, ExecRequest, LogRequest, Output, Stream};
+pub use driver::{AttributeConfig, DeviceConfig};
 pub use error::Error;
+pub use usage::NodeUsage;
 
 #[cfg(test)]
 mod tests;

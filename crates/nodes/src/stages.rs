@@ -5,29 +5,31 @@
 //! kubelet's own state machine does the rest. Chance is drawn from the pod's uid, so that a restart, or
 //! another run of a simulation with the same seed, decides the same.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use api::selector::{LabelSelector, LabelSelectorRequirement, Selector};
-use api::{Istr, LabelSet, Rng};
-use serde::{Deserialize, Deserializer};
+use api::usage::{Curve, External};
+use api::{Istr, Rng, Time};
+use serde::Deserialize;
 
-use crate::behaviour::{Answer, Behaviour, RunFor, parse_duration};
+use crate::behaviour::{Answer, Behaviour, RunFor, duration};
 use crate::error::{Error, parse_yaml, senseless};
 use crate::pod::Pod;
+use crate::pod_selector::{PodSelector, WireSelector};
+use crate::usage::{Declaration, ExternalMetric, Usage};
 
 /// All stages of a file, in its order; where two set the same part, the later one wins.
 #[derive(Clone, Debug, Default)]
-pub struct Stages(Vec<Stage>);
+pub struct Stages {
+    stages: Vec<Stage>,
+    external: Vec<ExternalMetric>,
+}
 
 #[derive(Clone, Debug)]
 struct Stage {
     name: String,
-    namespaces: Vec<Istr>,
-    labels: Selector,
-    annotations: LabelSet,
-    images: Vec<String>,
-    owners: Vec<Istr>,
+    selector: PodSelector,
     percent: u8,
     delay: Delay,
     next: Outcome,
@@ -36,6 +38,7 @@ struct Stage {
     lasts: Option<Duration>,
     text: String,
     image_user: Option<i64>,
+    usage: Usage,
 }
 
 impl Stages {
@@ -47,7 +50,10 @@ impl Stages {
                 senseless(text, name, format!("stages[{index}].{field}"), problem)
             })
         });
-        Ok(Stages(stages.collect::<Result<Vec<Stage>, Error>>()?))
+        Ok(Stages {
+            stages: stages.collect::<Result<Vec<Stage>, Error>>()?,
+            external: file.external_metrics,
+        })
     }
 
     pub fn load(path: &Path) -> Result<Stages, Error> {
@@ -61,32 +67,29 @@ impl Stages {
 
     /// Sets what the stages that select this pod say.
     pub fn apply(&self, pod: &Pod, behaviour: &mut Behaviour) {
-        for stage in &self.0 {
+        for stage in &self.stages {
             if stage.selects(pod) {
                 stage.apply(pod, behaviour);
             }
         }
     }
+
+    /// Whether any of them says what pods use.
+    pub(crate) fn declare_usage(&self) -> bool {
+        let mut stages = self.stages.iter();
+        stages.any(|stage| matches!(stage.next, Outcome::Use | Outcome::Load))
+    }
+
+    /// Metrics from outside; those that do not say when they begin do so then.
+    pub(crate) fn external_metrics(&self, started_at: Time) -> Vec<External> {
+        let external = self.external.iter();
+        external.map(|metric| metric.begun(started_at)).collect()
+    }
 }
 
 impl Stage {
     fn selects(&self, pod: &Pod) -> bool {
-        let meta = &pod.metadata;
-        let listed =
-            |list: &[Istr], value: &str| list.is_empty() || list.iter().any(|one| *one == *value);
-        let owner = meta.controller().map_or("", |owner| owner.kind.as_str());
-        let mut annotations = self.annotations.iter();
-        let mut images = pod
-            .spec
-            .all_containers()
-            .map(|container| container.image.as_str());
-        listed(&self.namespaces, &meta.namespace)
-            && listed(&self.owners, owner)
-            && self.labels.matches(&meta.labels)
-            && annotations.all(|(key, value)| meta.annotation(key) == Some(value))
-            && (self.images.is_empty()
-                || images.any(|image| self.images.iter().any(|pattern| matches(pattern, image))))
-            && self.chance(pod, "select") * 100.0 < f64::from(self.percent)
+        self.selector.selects(pod) && self.chance(pod, "select") * 100.0 < f64::from(self.percent)
     }
 
     fn apply(&self, pod: &Pod, behaviour: &mut Behaviour) {
@@ -111,6 +114,17 @@ impl Stage {
             Outcome::ReadinessProbeFails => behaviour.readiness_probe = fails,
             Outcome::Log => behaviour.log.push((after, self.text.clone())),
             Outcome::RunAs => behaviour.image_user = self.image_user,
+            Outcome::Use | Outcome::Load => {
+                let declared = Declaration {
+                    by: &self.name,
+                    container: self.container.as_deref(),
+                    after,
+                    is_shared: self.next == Outcome::Load,
+                };
+                self.usage.declare(&declared, &mut behaviour.usage);
+                // Only what is used is of that container, not what the pod does besides.
+                return;
+            }
         }
         if self.exit_code.is_some() {
             behaviour.exit_code = self.exit_code;
@@ -130,22 +144,12 @@ impl Stage {
     }
 }
 
-/// `postgres:*`: a star stands for anything.
-fn matches(pattern: &str, text: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == text,
-        Some((start, rest)) => text.strip_prefix(start).is_some_and(|left| {
-            let mut ends = left.char_indices().map(|(end, _)| end).chain([left.len()]);
-            ends.any(|end| matches(rest, &left[end..]))
-        }),
-    }
-}
-
 /// The file, as people write it.
 #[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct File {
     stages: Vec<WireStage>,
+    external_metrics: Vec<ExternalMetric>,
 }
 
 #[derive(Deserialize)]
@@ -164,7 +168,11 @@ struct WireStage {
     #[serde(default)]
     container: Option<String>,
     /// How long a probe fails; for good if not given.
-    #[serde(default, rename = "for", deserialize_with = "some_duration")]
+    #[serde(
+        default,
+        rename = "for",
+        deserialize_with = "duration::deserialize_some"
+    )]
     lasts: Option<Duration>,
     /// What a container prints.
     #[serde(default)]
@@ -172,30 +180,25 @@ struct WireStage {
     /// Whom the image runs as.
     #[serde(default)]
     user: Option<i64>,
+    #[serde(default)]
+    cpu: Option<Curve>,
+    #[serde(default)]
+    memory: Option<Curve>,
+    #[serde(default)]
+    metrics: BTreeMap<Istr, Curve>,
 }
 
 fn all() -> u8 {
     100
 }
 
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct WireSelector {
-    namespaces: Vec<Istr>,
-    match_labels: LabelSet,
-    match_expressions: Vec<LabelSelectorRequirement>,
-    match_annotations: LabelSet,
-    images: Vec<String>,
-    owners: Vec<Istr>,
-}
-
 #[derive(Clone, Copy, Debug, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Delay {
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "duration::deserialize")]
     duration: Duration,
     /// Up to this much more, by chance.
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "duration::deserialize")]
     jitter: Duration,
 }
 
@@ -217,6 +220,10 @@ enum Outcome {
     ReadinessProbeFails,
     Log,
     RunAs,
+    /// What each container is said to use.
+    Use,
+    /// What all pods of one owner are said to use together.
+    Load,
 }
 
 impl Outcome {
@@ -226,26 +233,6 @@ impl Outcome {
             Outcome::StartupProbeFails | Outcome::LivenessProbeFails | Outcome::ReadinessProbeFails
         )
     }
-}
-
-fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    duration(deserializer).map(Some)
-}
-
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Written {
-        Seconds(f64),
-        Text(String),
-    }
-    let text = match Written::deserialize(deserializer)? {
-        Written::Seconds(seconds) => seconds.to_string(),
-        Written::Text(text) => text,
-    };
-    parse_duration(&text).ok_or_else(|| {
-        serde::de::Error::custom(format!("{text:?} is not a duration such as 5s or 1m30s"))
-    })
 }
 
 impl WireStage {
@@ -267,19 +254,13 @@ impl WireStage {
             return Err(("exitCode", "must be a number from 0 to 255".to_owned()));
         }
         self.check_extras()?;
-        let labels = LabelSelector {
-            match_labels: self.selector.match_labels,
-            match_expressions: self.selector.match_expressions.into(),
-        };
+        let usage = Usage::new(self.cpu, self.memory, self.metrics);
         Ok(Stage {
-            labels: labels
+            selector: self
+                .selector
                 .compile()
-                .map_err(|error| ("selector", error.to_string()))?,
+                .map_err(|problem| ("selector", problem))?,
             name: self.name,
-            namespaces: self.selector.namespaces,
-            annotations: self.selector.match_annotations,
-            images: self.selector.images,
-            owners: self.selector.owners,
             percent: self.percent,
             delay: self.delay,
             next: self.next,
@@ -288,6 +269,7 @@ impl WireStage {
             lasts: self.lasts,
             text: self.text.unwrap_or_default(),
             image_user: self.user,
+            usage,
         })
     }
 
@@ -313,7 +295,31 @@ impl WireStage {
         if self.user.is_some() != (next == Outcome::RunAs) {
             return Err(("user", "goes with RunAs, and RunAs with it".to_owned()));
         }
-        Ok(())
+        let declares = self.cpu.is_some() || self.memory.is_some() || !self.metrics.is_empty();
+        let is_usage = matches!(next, Outcome::Use | Outcome::Load);
+        match (declares, is_usage) {
+            (true, false) => Err((
+                self.first_of_usage(),
+                format!("goes with Use and Load, not with {next:?}"),
+            )),
+            (false, true) => Err((
+                "next",
+                format!("{next:?} declares nothing without cpu, memory or metrics"),
+            )),
+            _ if self.container.is_some() && !self.metrics.is_empty() => Err((
+                "metrics",
+                "are of the pod, so container does not go with them".to_owned(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn first_of_usage(&self) -> &'static str {
+        match (&self.cpu, &self.memory) {
+            (Some(_), _) => "cpu",
+            (None, Some(_)) => "memory",
+            (None, None) => "metrics",
+        }
     }
 }
 
@@ -395,7 +401,7 @@ stages:
         let check = |text: &str| Stages::parse(text, "stages.yaml").unwrap_err().to_string();
         assert_eq!(
             check("stages:\n- name: a\n  next: Explode\n"),
-            "stages.yaml: line 3: stages[0].next: unknown variant `Explode`, expected one of `Start`, `Ready`, `NeverReady`, `Unready`, `Crash`, `Exit`, `RunForever`, `Stop`, `ImagePullFailure`, `Delete`, `StartupProbeFails`, `LivenessProbeFails`, `ReadinessProbeFails`, `Log`, `RunAs`"
+            "stages.yaml: line 3: stages[0].next: unknown variant `Explode`, expected one of `Start`, `Ready`, `NeverReady`, `Unready`, `Crash`, `Exit`, `RunForever`, `Stop`, `ImagePullFailure`, `Delete`, `StartupProbeFails`, `LivenessProbeFails`, `ReadinessProbeFails`, `Log`, `RunAs`, `Use`, `Load`"
         );
         assert_eq!(
             check("stages:\n- name: a\n  next: Ready\n  delay:\n    duration: soon\n"),
@@ -410,17 +416,75 @@ stages:
     }
 
     #[test]
-    fn stars_match_anything() {
-        for (pattern, text, expected) in [
-            ("*", "", true),
-            ("a*", "abc", true),
-            ("*:missing", "x/y:missing", true),
-            ("a*c*e", "abcde", true),
-            ("a*c", "abd", false),
-            ("abc", "abc", true),
-            ("*ü", "xü", true),
+    fn a_stage_says_what_pods_use() {
+        let stages = "
+stages:
+- {name: all, next: Use, cpu: 0.5, memory: 64Mi}
+- {name: databases, selector: {images: ['postgres:*']}, next: Use, delay: {duration: 1m}, container: main, cpu: '0s=1,10m=4'}
+- {name: front, selector: {matchLabels: {app: web}}, next: Load, metrics: {qps: 300}}
+";
+        let said = |app: &str| {
+            let declared = behaviour(stages, &pod("u", app)).usage;
+            let words = declared.iter().map(|one| {
+                let container = one.container.as_deref().unwrap_or("each");
+                let (by, after, shared) = (&one.by, one.after.as_secs(), one.is_shared);
+                let late = one.curve.at(Duration::from_secs(300));
+                format!(
+                    "{by} {:?} {container} +{after} shared={shared} {late}",
+                    one.metric
+                )
+            });
+            words.collect::<Vec<_>>()
+        };
+        let everywhere = [
+            "all Resource(\"cpu\") each +0 shared=false 500m",
+            "all Resource(\"memory\") each +0 shared=false 64Mi",
+            "databases Resource(\"cpu\") main +60 shared=false 2500m",
+        ];
+        assert_eq!(said("db"), everywhere);
+        let shared = "front Custom(\"qps\") each +0 shared=true 300";
+        assert_eq!(said("web"), [&everywhere[..], &[shared]].concat());
+        // It is the usage that is of that container: whatever else the pod does it does as before.
+        assert_eq!(behaviour(stages, &pod("u", "db")).container, None);
+    }
+
+    #[test]
+    fn usage_that_makes_no_sense_is_named() {
+        for (stage, expected) in [
+            (
+                "next: Use",
+                "stages[0].next: Use declares nothing without cpu, memory or metrics",
+            ),
+            (
+                "next: Ready, memory: 1Gi",
+                "stages[0].memory: goes with Use and Load, not with Ready",
+            ),
+            (
+                "next: Use, cpu: lots",
+                "stages[0].cpu: \"lots\" is not an amount",
+            ),
+            ("next: Use, cpu: -1", "stages[0].cpu: -1 is negative"),
+            (
+                "next: Use, cpu: [1]",
+                "stages[0].cpu: invalid type: sequence, expected an amount such as 250m, or a curve such as \"0s=100m,5m=2\"",
+            ),
+            (
+                "next: Use, cpu: '5m=1,1m=2'",
+                "stages[0].cpu: \"5m=1,1m=2\" has points that are not in the order of time",
+            ),
+            (
+                "next: Use, container: web, metrics: {qps: 1}",
+                "stages[0].metrics: are of the pod, so container does not go with them",
+            ),
         ] {
-            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+            let text = format!("stages: [{{name: a, {stage}}}]");
+            let error = Stages::parse(&text, "s.yaml").unwrap_err().to_string();
+            assert_eq!(error, format!("s.yaml: line 1: {expected}"), "{stage}");
         }
+        let error = Stages::parse("externalMetrics: [{name: depth}]", "s.yaml").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "s.yaml: line 1: externalMetrics[0]: missing field `value`"
+        );
     }
 }

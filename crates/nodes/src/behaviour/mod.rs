@@ -5,12 +5,13 @@
 //! `steersman.dev/` or by a [`Stages`] file. `docs/behaviours.md` is the list.
 
 mod command;
-mod duration;
+pub(crate) mod duration;
 mod probe;
 
 use std::time::Duration;
 
-use api::{Quantity, Time};
+use api::Time;
+use api::usage::{Curve, Declared};
 
 use crate::pod::{Container, Pod, Probe, RestartPolicy};
 use crate::stages::Stages;
@@ -61,9 +62,8 @@ pub struct Behaviour {
     pub container: Option<String>,
     /// The kubelet deletes the pod this long after it was scheduled, as an eviction would.
     pub delete_after: Option<Duration>,
-    /// What each container is said to use, for whoever scales by it.
-    pub cpu_use: Option<Quantity>,
-    pub memory_use: Option<Quantity>,
+    /// What stages say that it uses; what its annotations say is read by whoever serves metrics.
+    pub usage: Vec<Declared>,
     /// How probes are answered, where it is not left to the probe itself.
     pub startup_probe: Option<Answer>,
     pub liveness_probe: Option<Answer>,
@@ -109,10 +109,9 @@ impl Behaviour {
     fn set(&mut self, name: &str, value: &str, pod: &Pod) -> Result<(), &'static str> {
         const DURATION: &str = "a duration such as 5s or 1m30s";
         const TRUTH: &str = "true or false";
-        const AMOUNT: &str = "an amount such as 250m or 64Mi";
+        const USE: &str = "an amount such as 250m or 64Mi, or a curve such as 0s=100m,5m=2";
         let duration = || parse_duration(value).ok_or(DURATION);
         let truth = || value.parse::<bool>().map_err(|_| TRUTH);
-        let amount = || Quantity::parse(value).map_err(|_| AMOUNT);
         let answer = || Answer::parse(value).ok_or(Answer::EXPECTED);
         match name {
             "start-delay" => self.start_delay = duration()?,
@@ -147,8 +146,9 @@ impl Behaviour {
             "image-pull-failure" => self.image_pull_failure = truth()?,
             "container" => self.container = Some(value.to_owned()),
             "delete-after" => self.delete_after = Some(duration()?),
-            "cpu-use" => self.cpu_use = Some(amount()?),
-            "memory-use" => self.memory_use = Some(amount()?),
+            "cpu-use" | "memory-use" => {
+                Curve::parse(value).map_err(|_| USE)?;
+            }
             "startup-probe" => self.startup_probe = Some(answer()?),
             "liveness-probe" => self.liveness_probe = Some(answer()?),
             "readiness-probe" => self.readiness_probe = Some(answer()?),

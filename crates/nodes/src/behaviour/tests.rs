@@ -129,7 +129,7 @@ fn nonsense_is_reported_by_name() {
         problems,
         [
             r#"annotation steersman.dev/exit-code: "999" is not a number from 0 to 255"#,
-            r#"annotation steersman.dev/memory-use: "lots" is not an amount such as 250m or 64Mi"#,
+            r#"annotation steersman.dev/memory-use: "lots" is not an amount such as 250m or 64Mi, or a curve such as 0s=100m,5m=2"#,
             r#"annotation steersman.dev/never-ready: "perhaps" is not true or false"#,
             r#"annotation steersman.dev/start-delay: "soon" is not a duration such as 5s or 1m30s"#,
         ]

@@ -1,4 +1,5 @@
-//! What simulated containers can be asked for: what they printed, and to run one of the few commands that they know.
+//! What simulated containers can be asked for: what they printed, what they use, and to run one
+//! of the few commands that they know.
 //!
 //! Nothing is kept. What a container printed follows from its command, its status and the time, so a log needs no memory
 //! and is the same after a restart.
@@ -7,18 +8,22 @@ mod environment;
 mod log;
 mod playback;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::{Clock, MicroTime, Resource};
+use api::usage::{Declared, External};
+use api::{Clock, MicroTime, Resource, Time};
 use bytes::Bytes;
 use client::Client;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use serde_json::Value;
 
 use crate::behaviour::Behaviour;
+use crate::config::Config;
 use crate::pod::Pod;
 use crate::script::{Printed, Script};
 use crate::stages::Stages;
+use crate::usage::NodeUsage;
 use log::Run;
 use playback::Playback;
 
@@ -27,7 +32,35 @@ use playback::Playback;
 pub struct Containers {
     client: Client,
     clock: Clock,
-    stages: Arc<Stages>,
+    files: Arc<Files>,
+    /// When they were put to work: what begins then.
+    started_at: Time,
+}
+
+/// What files say of pods.
+struct Files {
+    stages: Stages,
+    /// On whatever node.
+    usage: Vec<NodeUsage>,
+    /// By the name of the node, where it has any.
+    of_nodes: BTreeMap<String, Arc<[NodeUsage]>>,
+}
+
+impl Files {
+    fn of(config: &Config) -> Files {
+        let declaring = config.nodes.iter().filter(|node| !node.usage.is_empty());
+        Files {
+            stages: config.stages.clone(),
+            usage: config.usage.clone(),
+            of_nodes: declaring
+                .map(|node| (node.name.clone(), node.usage.clone()))
+                .collect(),
+        }
+    }
+
+    fn declare_usage(&self) -> bool {
+        !self.usage.is_empty() || !self.of_nodes.is_empty() || self.stages.declare_usage()
+    }
 }
 
 /// Which part of which log is asked for.
@@ -71,12 +104,38 @@ pub enum Output {
 const NOT_FOUND: i32 = 127;
 
 impl Containers {
-    pub fn new(client: Client, clock: Clock, stages: Stages) -> Containers {
+    pub fn new(client: Client, clock: Clock, config: &Config) -> Containers {
         Containers {
+            started_at: clock.now().time(),
             client,
             clock,
-            stages: Arc::new(stages),
+            files: Arc::new(Files::of(config)),
         }
+    }
+
+    /// What files say that a pod uses: of all nodes, of its node, and by stages, in this order; the last word counts.
+    pub fn usage(&self, pod: &Value) -> Vec<Declared> {
+        let files = &self.files;
+        if !files.declare_usage() {
+            return Vec::new();
+        }
+        // What cannot be read was never taken by the server that asks.
+        let Ok(pod) = decode(pod) else {
+            return Vec::new();
+        };
+        let of_node = files.of_nodes.get(pod.node_name.as_str());
+        let of_node = of_node.into_iter().flat_map(|usage| usage.iter());
+        let mut said = Vec::new();
+        for declared in files.usage.iter().chain(of_node) {
+            declared.declare(&pod, &mut said);
+        }
+        said.extend(Behaviour::of(&pod, &files.stages).0.usage);
+        said
+    }
+
+    /// Metrics from outside the cluster that files declare.
+    pub fn external_metrics(&self) -> Vec<External> {
+        self.files.stages.external_metrics(self.started_at)
     }
 
     /// The log of a container, or why there is none, in the kubelet's words.
@@ -85,7 +144,7 @@ impl Containers {
         let run = Run::find(&pod, &request.container, request.previous)?;
         let spec = container_of(&request.pod, &request.container);
         let around = environment::surroundings(&self.client, &request.pod, &spec).await;
-        let (behaviour, _) = Behaviour::of(&pod, &self.stages);
+        let (behaviour, _) = Behaviour::of(&pod, &self.files.stages);
         let source = log::Source::new(&spec, around, &behaviour, run);
         Ok(log::stream(
             self.client.clone(),

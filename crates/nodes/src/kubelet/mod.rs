@@ -31,6 +31,7 @@ use runtime::{
 
 use crate::behaviour::{Behaviour, NODE_GONE, NODE_SILENT, NOW, POD_CRASH_AT};
 use crate::config::Config;
+use crate::identity::NodeClients;
 use crate::node::Node;
 use crate::pod::{ContainerState, Pod};
 use crate::stages::Stages;
@@ -42,7 +43,7 @@ use volumes::Volumes;
 
 /// Plays the kubelets of all nodes.
 pub(crate) struct Kubelets {
-    client: Client,
+    clients: Arc<NodeClients>,
     clock: Clock,
     /// One of them speaks for a pod, always the same.
     recorders: Vec<Recorder>,
@@ -101,7 +102,7 @@ pub(crate) const RETRY: Backoff =
 impl Kubelets {
     /// The controller that looks after pods.
     pub(crate) fn controller(
-        client: Client,
+        clients: Arc<NodeClients>,
         clock: Clock,
         recorders: Vec<Recorder>,
         config: &Config,
@@ -117,7 +118,7 @@ impl Kubelets {
         let mut waits_for = vec![pods.synced(), nodes.synced()];
         waits_for.extend(sources.iter().flat_map(Sources::synced));
         let kubelets = Arc::new(Kubelets {
-            client,
+            clients,
             clock,
             recorders,
             stages: config.stages.clone(),
@@ -214,6 +215,9 @@ impl Kubelets {
         else {
             return Ok(Next::AwaitChange);
         };
+        let Some(client) = self.clients.of(&pod.node_name) else {
+            return Ok(Next::After(node::CERTIFICATE_AWAITED));
+        };
         if !self.written.seen(key, pod.metadata.resource_version) {
             return Ok(Next::After(WRITE_SEEN_WITHIN));
         }
@@ -245,7 +249,7 @@ impl Kubelets {
             },
         );
         let (wake_at, is_remembered) = (advance.wake_at, advance.is_remembered);
-        self.apply(key, &pod, &node, advance).await?;
+        self.apply(&client, key, &pod, &node, advance).await?;
         match is_remembered {
             true => drop(self.lock().looks.insert(key.clone(), now)),
             false if last_look.is_some() => drop(self.lock().looks.remove(key)),
@@ -282,7 +286,8 @@ impl Kubelets {
         let patch = Patch::Merge(Bytes::from(body.to_string()));
         let (namespace, name) = (key.namespace.as_str(), &*key.name);
         match self
-            .client
+            .clients
+            .shared()
             .patch(&Pod::TYPE, namespace, name, None, &patch)
             .await
         {
@@ -293,6 +298,7 @@ impl Kubelets {
 
     async fn apply(
         &self,
+        client: &Client,
         key: &Key,
         pod: &Pod,
         node: &Node,
@@ -301,8 +307,7 @@ impl Kubelets {
         let (namespace, name) = (key.namespace.as_str(), &*key.name);
         if let Some(status) = &advance.status {
             let patch = Patch::Strategic(lifecycle::status_patch(pod, status, node.internal_ip()));
-            let answer = self
-                .client
+            let answer = client
                 .patch(&Pod::TYPE, namespace, name, Some("status"), &patch)
                 .await;
             match answer {
@@ -321,11 +326,7 @@ impl Kubelets {
                 grace_period_seconds: advance.delete.then_some(0),
                 ..DeleteOptions::exactly(&pod.metadata.uid)
             };
-            match self
-                .client
-                .delete(&Pod::TYPE, namespace, name, &options)
-                .await
-            {
+            match client.delete(&Pod::TYPE, namespace, name, &options).await {
                 Err(error) if !error.is_not_found() && !error.is_conflict() => {
                     return Err(error.into());
                 }
@@ -352,10 +353,13 @@ impl Kubelets {
         }
     }
 
-    fn recorder(&self, pod: &Pod) -> &Recorder {
+    fn recorder(&self, pod: &Pod) -> Recorder {
+        if let Some(own) = self.clients.recorder_of(&pod.node_name) {
+            return own;
+        }
         let mut hash = api::hash::Fnv32a::new();
         hash.write(pod.metadata.name.as_bytes());
-        &self.recorders[hash.finish() as usize % self.recorders.len()]
+        self.recorders[hash.finish() as usize % self.recorders.len()].clone()
     }
 
     /// Says once what is wrong with the annotations of a pod.

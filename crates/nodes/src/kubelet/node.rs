@@ -21,6 +21,7 @@ use super::volumes::Volumes;
 use super::{RETRY, is_served};
 use crate::behaviour::NODE_GONE;
 use crate::config::NodeConfig;
+use crate::identity::NodeClients;
 use crate::node::Node;
 use crate::pod::Pod;
 use crate::storage::{PersistentVolume, PersistentVolumeClaim};
@@ -36,6 +37,9 @@ const RENEW_EVERY: Duration = Duration::from_secs(10);
 /// UPSTREAM: a status that did not change is still reported every five minutes.
 const REPORT_EVERY: Duration = Duration::from_secs(300);
 
+/// A kubelet that waits for its certificate looks this often whether it is there.
+pub(crate) const CERTIFICATE_AWAITED: Duration = Duration::from_secs(1);
+
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// What the nodes say they run. The version is that of the API we speak.
@@ -43,7 +47,7 @@ const KUBELET_VERSION: &str = "v1.36.3";
 
 /// Plays what kubelets do for their nodes.
 pub(crate) struct NodeLife {
-    client: Client,
+    clients: Arc<NodeClients>,
     clock: Clock,
     recorder: Recorder,
     nodes: Arc<Store<Node>>,
@@ -80,7 +84,7 @@ struct StatusPatch {
 
 impl NodeLife {
     pub(crate) fn controller(
-        client: Client,
+        clients: Arc<NodeClients>,
         clock: Clock,
         recorder: Recorder,
         volumes: Option<Arc<Volumes>>,
@@ -89,7 +93,7 @@ impl NodeLife {
         let nodes = informers.of::<Node>();
         let queue = Arc::new(Queue::new(RETRY));
         let life = Arc::new(NodeLife {
-            client,
+            clients,
             clock,
             recorder,
             nodes: nodes.store().clone(),
@@ -142,6 +146,9 @@ impl NodeLife {
         if !is_served(&node) {
             return Ok(Next::AwaitChange);
         }
+        let Some(client) = self.clients.of(node.name()) else {
+            return Ok(Next::After(CERTIFICATE_AWAITED));
+        };
         let now = self.clock.now();
         let mut signs = self.signs(key);
         let is_over = |at: Option<MicroTime>, every| at.is_none_or(|at| now.since(at) >= every);
@@ -150,7 +157,7 @@ impl NodeLife {
             // A restart need not report what is there already: the lease says that we live.
             if !is_ready || signs.reported_at.is_some() {
                 // Boxed, as is all that is rare: what a look needs for a moment would make each of them large.
-                Box::pin(self.report(&node, is_ready, now)).await?;
+                Box::pin(self.report(&client, &node, is_ready, now)).await?;
             }
             signs.reported_at = Some(now);
         }
@@ -159,14 +166,14 @@ impl NodeLife {
         {
             let used = volumes.in_use(&node);
             if used != node.status.volumes_in_use {
-                Box::pin(self.report_volumes(&node, &used)).await?;
+                Box::pin(self.report_volumes(&client, &node, &used)).await?;
             }
         }
         if is_ready && !node.spec.taints.is_empty() {
             Box::pin(self.untaint(&node)).await?;
         }
         if is_over(signs.renewed_at, RENEW_EVERY) {
-            self.renew(&node, signs.has_lease, now).await?;
+            self.renew(&client, &node, signs.has_lease, now).await?;
             signs.has_lease = true;
             signs.renewed_at = Some(now);
         }
@@ -175,7 +182,7 @@ impl NodeLife {
         Ok(Next::After(due.since(now).max(Duration::from_millis(1))))
     }
 
-    /// Takes away the taint that every node is born with. The node-lifecycle controller does so as well where
+    /// Takes away the taint that every node is born with, which a node may not do itself. The node-lifecycle controller does so as well where
     /// it runs; whoever comes first, the other finds nothing left to do.
     async fn untaint(&self, node: &Node) -> Result<(), Error> {
         let born_with = Taint::new(NOT_READY, "", TaintEffect::NoSchedule);
@@ -190,7 +197,8 @@ impl NodeLife {
         });
         let patch = Patch::Merge(Bytes::from(body.to_string()));
         match self
-            .client
+            .clients
+            .shared()
             .patch(&Node::TYPE, "", node.name(), None, &patch)
             .await
         {
@@ -201,7 +209,13 @@ impl NodeLife {
     }
 
     /// Writes the conditions, and all else that a kubelet says about its node.
-    async fn report(&self, node: &Node, was_ready: bool, now: MicroTime) -> Result<(), Error> {
+    async fn report(
+        &self,
+        client: &Client,
+        node: &Node,
+        was_ready: bool,
+        now: MicroTime,
+    ) -> Result<(), Error> {
         let mut conditions = conditions(now);
         for condition in &mut conditions {
             let held = api::conditions::find(
@@ -227,8 +241,7 @@ impl NodeLife {
         }
         let body = serde_json::to_vec(&StatusPatch { status }).unwrap_or_default();
         let patch = Patch::Strategic(Bytes::from(body));
-        let answer = self
-            .client
+        let answer = client
             .patch(&Node::TYPE, "", node.name(), Some("status"), &patch)
             .await;
         match answer {
@@ -237,7 +250,8 @@ impl NodeLife {
         };
         if !was_ready {
             let message = format!("Node {} status is now: NodeReady", node.name());
-            self.recorder.event(
+            let own = self.clients.recorder_of(node.name());
+            own.as_ref().unwrap_or(&self.recorder).event(
                 &ObjectRef::of(node),
                 EventType::Normal,
                 "NodeReady",
@@ -248,13 +262,17 @@ impl NodeLife {
     }
 
     /// Says which volumes are mounted, or about to be.
-    async fn report_volumes(&self, node: &Node, used: &[Istr]) -> Result<(), Error> {
+    async fn report_volumes(
+        &self,
+        client: &Client,
+        node: &Node,
+        used: &[Istr],
+    ) -> Result<(), Error> {
         let used = (!used.is_empty()).then_some(used);
         let body =
             json!({"metadata": {"uid": node.metadata.uid}, "status": {"volumesInUse": used}});
         let patch = Patch::Merge(Bytes::from(body.to_string()));
-        let told = self
-            .client
+        let told = client
             .patch(&Node::TYPE, "", node.name(), Some("status"), &patch)
             .await;
         match told {
@@ -264,20 +282,31 @@ impl NodeLife {
         }
     }
 
-    async fn renew(&self, node: &Node, has_lease: bool, now: MicroTime) -> Result<(), Error> {
+    async fn renew(
+        &self,
+        client: &Client,
+        node: &Node,
+        has_lease: bool,
+        now: MicroTime,
+    ) -> Result<(), Error> {
         let name = node.name();
         let spec = LeaseSpec {
             holder_identity: name,
             lease_duration_seconds: LEASE_SECONDS,
             renew_time: now,
         };
-        if has_lease && self.patch_lease(name, &spec).await? {
+        if has_lease && self.patch_lease(client, name, &spec).await? {
             return Ok(());
         }
-        Box::pin(self.make_lease(node, &spec)).await
+        Box::pin(self.make_lease(client, node, &spec)).await
     }
 
-    async fn make_lease(&self, node: &Node, spec: &LeaseSpec<'_>) -> Result<(), Error> {
+    async fn make_lease(
+        &self,
+        client: &Client,
+        node: &Node,
+        spec: &LeaseSpec<'_>,
+    ) -> Result<(), Error> {
         let name = node.name();
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1",
@@ -291,13 +320,12 @@ impl NodeLife {
             },
             "spec": spec,
         });
-        match self
-            .client
+        match client
             .create(&LEASES, LEASE_NAMESPACE, lease.to_string())
             .await
         {
             Err(error) if error.is_already_exists() => {
-                self.patch_lease(name, spec).await?;
+                self.patch_lease(client, name, spec).await?;
                 Ok(())
             }
             Err(error) => Err(error.into()),
@@ -306,11 +334,15 @@ impl NodeLife {
     }
 
     /// Is there such a lease? If so, it is renewed.
-    async fn patch_lease(&self, name: &str, spec: &LeaseSpec<'_>) -> Result<bool, Error> {
+    async fn patch_lease(
+        &self,
+        client: &Client,
+        name: &str,
+        spec: &LeaseSpec<'_>,
+    ) -> Result<bool, Error> {
         let patch = serde_json::to_vec(&LeasePatch { spec }).unwrap_or_default();
         let patch = Patch::Merge(Bytes::from(patch));
-        match self
-            .client
+        match client
             .patch(&LEASES, LEASE_NAMESPACE, name, None, &patch)
             .await
         {
@@ -324,7 +356,8 @@ impl NodeLife {
     async fn remove(&self, node: &Node) -> Result<Next, Error> {
         let options = DeleteOptions::exactly(&node.metadata.uid);
         let deleted = self
-            .client
+            .clients
+            .shared()
             .delete(&Node::TYPE, "", node.name(), &options)
             .await;
         match deleted {

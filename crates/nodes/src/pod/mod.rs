@@ -14,6 +14,7 @@ mod status;
 use std::sync::Arc;
 
 use api::intern::Pool;
+use api::kinds::PodClaim;
 use api::meta::or_default;
 use api::{DecodeError, Istr, Meta, Resource, ResourceType};
 use serde::Deserialize;
@@ -34,6 +35,8 @@ pub struct Pod {
     pub node_name: Istr,
     /// Claims by name, including those that the ephemeral-volume controller makes.
     pub claims: Arc<[Claim]>,
+    /// Claims for devices, with what the status says of those from templates.
+    pub device_claims: Box<[PodClaim]>,
     pub spec: Arc<PodSpec>,
     pub status: PodStatus,
 }
@@ -126,8 +129,11 @@ impl WirePod {
                 })
             }
         });
+        let device_claims = std::mem::take(&mut self.spec.resource_claims);
+        let generated = std::mem::take(&mut self.status.resource_claims);
         Pod {
             claims: claims.collect(),
+            device_claims: PodClaim::all(&device_claims, &generated),
             node_name: std::mem::take(&mut self.spec.node_name),
             spec: SPECS.intern(self.spec.into_spec(source_volumes)),
             status: self.status,

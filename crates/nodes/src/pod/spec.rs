@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use api::intern::Istr;
+use api::kinds::WireClaim;
 use api::meta::or_default;
 use api::{Affinity, LabelSelector, LabelSet, Toleration};
 use serde::Deserialize;
@@ -139,10 +140,12 @@ impl HostPort {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct WireSpec {
-    /// Not shared, like the volumes: these two differ between pods of one template.
+    /// Not shared, like the volumes and the claims for devices: these differ between pods of one template.
     pub(super) node_name: Istr,
     #[serde(deserialize_with = "or_default")]
     pub(super) volumes: Vec<super::WireVolume>,
+    #[serde(deserialize_with = "or_default")]
+    pub(super) resource_claims: Vec<WireClaim>,
     #[serde(deserialize_with = "or_default")]
     init_containers: Vec<WireContainer>,
     #[serde(deserialize_with = "or_default")]

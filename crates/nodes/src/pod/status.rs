@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api::kinds::WireClaimStatus;
 use api::meta::or_default;
 use api::{Condition, Istr, Time};
 use serde::Deserialize;
@@ -26,6 +27,9 @@ pub struct PodStatus {
     pub containers: Vec<ContainerStatus>,
     #[serde(rename = "ephemeralContainerStatuses", deserialize_with = "or_default")]
     pub ephemeral_containers: Vec<ContainerStatus>,
+    /// Moved into the pod's claims when it is read.
+    #[serde(rename = "resourceClaimStatuses", deserialize_with = "or_default")]
+    pub(super) resource_claims: Vec<WireClaimStatus>,
 }
 
 impl PodStatus {

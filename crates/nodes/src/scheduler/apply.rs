@@ -11,6 +11,8 @@ use serde_json::json;
 use tracing::{debug, warn};
 
 use super::Scheduler;
+use super::devices::ClaimWrite;
+use super::filter::Rejection;
 use super::plan::Plan;
 use super::preempt::Preemption;
 use super::volumes::{SELECTED_NODE, Volumes};
@@ -20,8 +22,25 @@ use crate::storage::PersistentVolumeClaim;
 impl Scheduler {
     pub(super) async fn apply(&self, pod: Arc<Pod>, plan: Plan) {
         match plan {
-            Plan::Bind { node, claims } if claims.is_empty() => self.bind(&pod, &node).await,
-            Plan::Bind { node, claims } => self.select_node(&pod, &node, &claims).await,
+            Plan::Hold => {
+                let now = self.clock.now();
+                let mut state = self.state.lock();
+                state.pending.park(&pod.key(), Rejection::BY_DEVICES, now);
+            }
+            Plan::Bind {
+                node,
+                claims,
+                devices,
+            } => {
+                if let Err(error) = self.write_device_claims(&pod, &devices).await {
+                    self.withdraw(&pod.key());
+                    return self.put_back(&pod, &error);
+                }
+                match claims.is_empty() {
+                    true => self.bind(&pod, &node).await,
+                    false => self.select_node(&pod, &node, &claims).await,
+                }
+            }
             Plan::Wait {
                 message,
                 helped_by,
@@ -68,23 +87,44 @@ impl Scheduler {
         }
     }
 
+    /// Gives claims their devices and lets the pod use them. What was written stays written: the next attempt finds it.
+    async fn write_device_claims(&self, pod: &Pod, devices: &[ClaimWrite]) -> Result<(), Error> {
+        for (at, write) in devices.iter().enumerate() {
+            let now = self.clock.now().time();
+            if let Err(error) = write.apply(&self.client, pod, now).await {
+                if let Some(known) = &self.storage.devices {
+                    let unwritten = devices[at..].iter();
+                    unwritten.for_each(|write| known.allocating().end(write.uid()));
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     /// The pod is not on the node that we assumed it on.
     fn undo(&self, pod: &Pod, error: &Error) {
         let key = pod.key();
-        let mut state = self.state.lock();
-        // The informer may have seen the binding after all: an answer can be lost.
-        if state
-            .cache
-            .placed(&key)
-            .is_some_and(|placed| placed.assumed)
-        {
-            state.cache.remove(&key);
-        }
-        state.awaiting_claims.remove(&key);
+        self.withdraw(&key);
         if error.is_not_found() {
             // Deleted meanwhile.
             return;
         }
+        self.put_back(pod, error);
+    }
+
+    fn withdraw(&self, key: &Key) {
+        let mut state = self.state.lock();
+        // The informer may have seen the binding after all: an answer can be lost.
+        if state.cache.placed(key).is_some_and(|placed| placed.assumed) {
+            state.cache.remove(key);
+        }
+        state.awaiting_claims.remove(key);
+    }
+
+    fn put_back(&self, pod: &Pod, error: &Error) {
+        let key = pod.key();
+        let mut state = self.state.lock();
         warn!(pod = %key, error = %client::describe(error), "cannot bind, will retry");
         if state.cache.placed(&key).is_none() {
             state.pending.add(&key, pod.spec.priority);

@@ -8,8 +8,10 @@ use api::taints::{TaintEffect, find_untolerated};
 use api::{Istr, Key};
 
 use super::cache::{Cache, NodeState};
+use super::devices::{ClaimWrite, DeviceNeeds, Devices};
+use super::plan::Objects;
 use super::topology::{Neighbours, Spread};
-use super::volumes::{VolumeNeeds, Volumes};
+use super::volumes::VolumeNeeds;
 use crate::node::Node;
 use crate::pod::{Amounts, Pod, Unsatisfiable};
 
@@ -23,6 +25,8 @@ pub(super) struct Prepared<'a> {
     neighbours: Neighbours,
     spread: Vec<Spread>,
     volumes: VolumeNeeds,
+    devices: DeviceNeeds,
+    known_devices: Option<&'a dyn Devices>,
     /// Pods that are thought away: the victims of a preemption.
     without: BTreeSet<Key>,
 }
@@ -42,6 +46,7 @@ impl Rejection {
     pub(super) const BY_POD_GONE: u8 = 2;
     pub(super) const BY_ASSIGNED: u8 = 4;
     pub(super) const BY_STORAGE: u8 = 8;
+    pub(super) const BY_DEVICES: u8 = 16;
 
     /// Pods that leave do not help.
     pub(super) fn lasting(reason: impl Into<Cow<'static, str>>, helped_by: u8) -> Rejection {
@@ -68,7 +73,7 @@ impl<'a> Prepared<'a> {
     /// Fails where no node can do, whatever it is like; with the reason.
     pub(super) fn new(
         cache: &'a Cache,
-        volumes: &dyn Volumes,
+        objects: &'a dyn Objects,
         pod: &'a Pod,
         without: BTreeSet<Key>,
     ) -> Result<Prepared<'a>, Rejection> {
@@ -78,7 +83,12 @@ impl<'a> Prepared<'a> {
         if named.as_ref().is_some_and(BTreeSet::is_empty) {
             return Err(Rejection::lasting("pod affinity terms conflict", 0));
         }
-        let needs = VolumeNeeds::of(pod, volumes)?;
+        let needs = VolumeNeeds::of(pod, objects)?;
+        let known_devices = objects.devices();
+        let devices = match known_devices {
+            Some(devices) => DeviceNeeds::of(pod, devices)?,
+            None => DeviceNeeds::default(),
+        };
         Ok(Prepared {
             neighbours: Neighbours::new(cache, pod, &without),
             spread: Spread::of(
@@ -89,6 +99,8 @@ impl<'a> Prepared<'a> {
                 &without,
             ),
             volumes: needs,
+            devices,
+            known_devices,
             cache,
             pod,
             required,
@@ -105,11 +117,24 @@ impl<'a> Prepared<'a> {
         &self.volumes
     }
 
+    pub(super) fn devices(&self) -> &DeviceNeeds {
+        &self.devices
+    }
+
+    /// What claims for devices have to be told before the pod is bound to the node.
+    pub(super) fn device_writes(&self, node: &Node) -> Vec<ClaimWrite> {
+        let known = self.known_devices;
+        known.map_or_else(Vec::new, |known| self.devices.writes(known, node))
+    }
+
     pub(super) fn check(&self, node: &Node, state: &NodeState) -> Result<(), Rejection> {
         self.check_node(node)?;
         self.check_ports(node, state)?;
         self.check_resources(node, state)?;
         self.volumes.check(node)?;
+        if let Some(known) = self.known_devices {
+            self.devices.check(known, node)?;
+        }
         for spread in &self.spread {
             spread.check(node)?;
         }

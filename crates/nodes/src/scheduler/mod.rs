@@ -2,12 +2,13 @@
 //!
 //! What triggers it: pods without a node, and whatever could make room for them (nodes, pods that leave,
 //! claims, volumes). What it writes: bindings; the condition `PodScheduled` and the event `FailedScheduling`
-//! for pods that no node will take; the deletion of victims. [`plan`] decides, this file and [`apply`] carry
-//! it out. It stands in for kube-scheduler: the same rules and the same words, but not the same code, no
-//! plugins, no extenders, no disruption budgets, no device claims.
+//! for pods that no node will take; the devices of claims, and who may use them; the deletion of victims. [`plan`]
+//! decides, this file and [`apply`] carry it out. It stands in for kube-scheduler: the same rules and the same
+//! words, but not the same code, no plugins, no extenders, no disruption budgets.
 
 mod apply;
 mod cache;
+mod devices;
 mod filter;
 mod pending;
 mod plan;
@@ -36,9 +37,10 @@ use crate::node::Node;
 use crate::pod::Pod;
 use crate::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use cache::Cache;
+use devices::{DeviceStores, Devices};
 use filter::Rejection;
 use pending::Pending;
-use plan::Plan;
+use plan::{Objects, Plan};
 use volumes::Volumes;
 
 pub(crate) use volumes::SELECTED_NODE;
@@ -79,7 +81,10 @@ struct State {
     start: usize,
 }
 
+/// Everything besides pods and nodes that plans look up.
 struct Storage {
+    /// None where devices are not looked at.
+    devices: Option<DeviceStores>,
     claims: Arc<Store<PersistentVolumeClaim>>,
     volumes: Arc<Store<PersistentVolume>>,
     classes: Arc<Store<StorageClass>>,
@@ -91,6 +96,7 @@ impl Scheduler {
         clock: Clock,
         recorder: Recorder,
         informers: &Informers,
+        allocates_devices: bool,
     ) -> Scheduler {
         let state = Arc::new(Shared::default());
         let (pods, nodes) = (informers.of::<Pod>(), informers.of::<Node>());
@@ -111,16 +117,30 @@ impl Scheduler {
         volumes.on_change(move |_| shared.wake(Rejection::BY_STORAGE, read.now()));
         let (shared, read) = (state.clone(), clock.clone());
         classes.on_change(move |_| shared.wake(Rejection::BY_STORAGE, read.now()));
+        let devices = allocates_devices.then(|| {
+            // Before pods are woken, so that they find what the cache shows.
+            let devices = DeviceStores::new(informers);
+            let (shared, read) = (state.clone(), clock.clone());
+            devices::on_change(informers, move || {
+                shared.wake(Rejection::BY_DEVICES, read.now());
+            });
+            devices
+        });
+        let mut waits_for = vec![
+            nodes.synced(),
+            pods.synced(),
+            namespaces.synced(),
+            claims.synced(),
+            volumes.synced(),
+            classes.synced(),
+        ];
+        if allocates_devices {
+            waits_for.extend(devices::synced(informers));
+        }
         Scheduler {
-            waits_for: vec![
-                nodes.synced(),
-                pods.synced(),
-                namespaces.synced(),
-                claims.synced(),
-                volumes.synced(),
-                classes.synced(),
-            ],
+            waits_for,
             storage: Storage {
+                devices,
                 claims: claims.store().clone(),
                 volumes: volumes.store().clone(),
                 classes: classes.store().clone(),
@@ -171,10 +191,15 @@ impl Scheduler {
             let (plan, start) = plan::plan(&state.cache, &self.storage, &pod, state.start);
             state.start = start;
             match &plan {
-                Plan::Bind { node, .. } => {
+                Plan::Bind { node, devices, .. } => {
+                    if let Some(known) = &self.storage.devices {
+                        let allocating = known.allocating();
+                        devices.iter().for_each(|write| allocating.begin(write));
+                    }
                     state.cache.place(pod.clone(), node, true);
                     state.pending.remove(&key);
                 }
+                Plan::Hold => {}
                 Plan::Wait { preemption, .. } => {
                     if let Some(preemption) = preemption {
                         state.cache.nominate(pod.clone(), &preemption.node);
@@ -230,7 +255,9 @@ impl Shared {
         } else if state.cache.placed(&key).is_none() {
             state.pending.add(&key, pod.spec.priority);
             if let Change::Updated { old, new } = change
-                && (old.spec != new.spec || old.metadata.labels != new.metadata.labels)
+                && (old.spec != new.spec
+                    || old.metadata.labels != new.metadata.labels
+                    || old.device_claims != new.device_claims)
             {
                 state.pending.changed(&key, now);
             }
@@ -304,5 +331,12 @@ impl Volumes for Storage {
 
     fn class(&self, name: &str) -> Option<Arc<StorageClass>> {
         self.classes.find("", name)
+    }
+}
+
+impl Objects for Storage {
+    fn devices(&self) -> Option<&dyn Devices> {
+        let devices = self.devices.as_ref()?;
+        Some(devices)
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use api::{Istr, Key};
 
 use super::cache::Cache;
+use super::devices::{ClaimWrite, Devices, claims_of};
 use super::filter::{Prepared, Rejection};
 use super::preempt::{self, Preemption};
 use super::score::{self, Candidate};
@@ -21,7 +22,11 @@ pub(super) enum Plan {
         node: Istr,
         /// Claims that have to be told the node, and bound, first.
         claims: Vec<Key>,
+        /// Claims for devices that have to be written first.
+        devices: Vec<ClaimWrite>,
     },
+    /// A claim for devices that it names is not there yet: it is not looked at, and nothing is said.
+    Hold,
     /// No node will do for now.
     Wait {
         message: String,
@@ -30,6 +35,12 @@ pub(super) enum Plan {
         /// Pods that have to leave a node so that this one can go there.
         preemption: Option<Preemption>,
     },
+}
+
+/// What plans look up besides pods and nodes.
+pub(super) trait Objects: Volumes {
+    /// None where devices are not looked at.
+    fn devices(&self) -> Option<&dyn Devices>;
 }
 
 /// UPSTREAM: large clusters are not searched to the end. A part of the nodes that would do is enough to find
@@ -44,7 +55,11 @@ fn enough(nodes: usize) -> usize {
 
 /// Plans one pod. The search begins at the `start`th node and says where the next one should begin, so that
 /// all nodes get their turn.
-pub(super) fn plan(cache: &Cache, volumes: &dyn Volumes, pod: &Pod, start: usize) -> (Plan, usize) {
+pub(super) fn plan(cache: &Cache, objects: &dyn Objects, pod: &Pod, start: usize) -> (Plan, usize) {
+    let devices = objects.devices();
+    if devices.is_some_and(|devices| claims_of(pod, devices).is_none()) {
+        return (Plan::Hold, start);
+    }
     let nodes: Vec<Candidate<'_>> = cache.nodes().collect();
     if nodes.is_empty() {
         let plan = Plan::Wait {
@@ -54,7 +69,7 @@ pub(super) fn plan(cache: &Cache, volumes: &dyn Volumes, pod: &Pod, start: usize
         };
         return (plan, 0);
     }
-    let prepared = match Prepared::new(cache, volumes, pod, BTreeSet::new()) {
+    let prepared = match Prepared::new(cache, objects, pod, BTreeSet::new()) {
         Ok(prepared) => prepared,
         Err(rejection) => return (nowhere(nodes.len(), &rejection), start),
     };
@@ -84,7 +99,9 @@ pub(super) fn plan(cache: &Cache, volumes: &dyn Volumes, pod: &Pod, start: usize
     }
     let next_start = (start + looked_at) % nodes.len();
     if fitting.is_empty() {
-        return (unschedulable(cache, volumes, pod, &rejections), next_start);
+        let has_claims = prepared.devices().has_claims();
+        let plan = unschedulable(cache, objects, pod, &rejections, has_claims);
+        return (plan, next_start);
     }
     if nodes.len() < 100 {
         // Small enough to be searched whole: then equal nodes are taken by name.
@@ -98,15 +115,23 @@ fn bind(prepared: &Prepared<'_>, node: &Arc<Node>) -> Plan {
     Plan::Bind {
         node: Istr::from(node.name()),
         claims: prepared.volumes().waiting().cloned().collect(),
+        devices: prepared.device_writes(node),
     }
 }
 
 /// The pod itself rules out every node.
 fn nowhere(nodes: usize, rejection: &Rejection) -> Plan {
     let reason = rejection.reasons.join(", ");
-    Plan::Wait {
+    let after = if rejection.helped_by & Rejection::BY_DEVICES != 0 {
+        format!(
+            "no new claims to deallocate, preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
+        )
+    } else {
         // UPSTREAM: what is not found is the state of the plugin for device claims, which was never asked.
-        message: format!("0/{nodes} nodes are available: {reason}. not found"),
+        "not found".to_owned()
+    };
+    Plan::Wait {
+        message: format!("0/{nodes} nodes are available: {reason}. {after}"),
         helped_by: rejection.helped_by,
         preemption: None,
     }
@@ -114,17 +139,22 @@ fn nowhere(nodes: usize, rejection: &Rejection) -> Plan {
 
 fn unschedulable(
     cache: &Cache,
-    volumes: &dyn Volumes,
+    objects: &dyn Objects,
     pod: &Pod,
     rejections: &BTreeMap<Istr, Rejection>,
+    has_claims: bool,
 ) -> Plan {
     let mut message = available(rejections.len(), &count_reasons(rejections.values()));
-    let outcome = preempt::plan(cache, volumes, pod, rejections);
+    let outcome = preempt::plan(cache, objects, pod, rejections);
     let preemption = match outcome {
         Ok(preemption) => Some(preemption),
         Err(explanation) => {
             // UPSTREAM: the plugin for device claims is asked first, and says so even if there are none.
-            message = format!("{message} no new claims to deallocate, preemption: {explanation}");
+            let claims = match has_claims {
+                true => "still not schedulable",
+                false => "no new claims to deallocate",
+            };
+            message = format!("{message} {claims}, preemption: {explanation}");
             None
         }
     };

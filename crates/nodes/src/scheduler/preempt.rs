@@ -10,8 +10,7 @@ use api::{Istr, Key, Resource};
 
 use super::cache::{Cache, NodeState};
 use super::filter::{Prepared, Rejection};
-use super::plan::{available, count_reasons};
-use super::volumes::Volumes;
+use super::plan::{Objects, available, count_reasons};
 use crate::node::Node;
 use crate::pod::Pod;
 
@@ -34,7 +33,7 @@ fn candidates_wanted(nodes: usize) -> usize {
 /// The cheapest preemption, or why there is none.
 pub(super) fn plan(
     cache: &Cache,
-    volumes: &dyn Volumes,
+    objects: &dyn Objects,
     pod: &Pod,
     rejections: &BTreeMap<Istr, Rejection>,
 ) -> Result<Preemption, String> {
@@ -57,7 +56,7 @@ pub(super) fn plan(
         let Some(node) = &state.node else {
             continue;
         };
-        match victims_on(cache, volumes, pod, node, state) {
+        match victims_on(cache, objects, pod, node, state) {
             Ok(victims) => options.push(Preemption {
                 node: name.clone(),
                 victims,
@@ -88,7 +87,7 @@ fn waits_for_victims(cache: &Cache, pod: &Pod) -> bool {
 /// The fewest and least important pods that have to leave the node.
 fn victims_on(
     cache: &Cache,
-    volumes: &dyn Volumes,
+    objects: &dyn Objects,
     pod: &Pod,
     node: &Node,
     state: &NodeState,
@@ -102,7 +101,7 @@ fn victims_on(
         return Err(Rejection::lasting(NO_VICTIMS, 0));
     }
     let mut gone: BTreeSet<Key> = lower.iter().map(|other| other.key()).collect();
-    fits(cache, volumes, pod, node, state, &gone)?;
+    fits(cache, objects, pod, node, state, &gone)?;
     // The most important ones are the first to be spared; of equals, those that run longest.
     lower.sort_by_key(|other| {
         (
@@ -114,7 +113,7 @@ fn victims_on(
     for other in &lower {
         let key = other.key();
         gone.remove(&key);
-        if fits(cache, volumes, pod, node, state, &gone).is_err() {
+        if fits(cache, objects, pod, node, state, &gone).is_err() {
             gone.insert(key);
         }
     }
@@ -127,13 +126,13 @@ fn victims_on(
 
 fn fits(
     cache: &Cache,
-    volumes: &dyn Volumes,
+    objects: &dyn Objects,
     pod: &Pod,
     node: &Node,
     state: &NodeState,
     gone: &BTreeSet<Key>,
 ) -> Result<(), Rejection> {
-    Prepared::new(cache, volumes, pod, gone.clone())?.check(node, state)
+    Prepared::new(cache, objects, pod, gone.clone())?.check(node, state)
 }
 
 /// UPSTREAM: what matters most first: the most important victim, the sum of all, their number.

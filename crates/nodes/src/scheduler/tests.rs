@@ -28,6 +28,12 @@ impl Volumes for Bed {
     }
 }
 
+impl Objects for Bed {
+    fn devices(&self) -> Option<&dyn Devices> {
+        None
+    }
+}
+
 fn read<K: Resource>(json: Value) -> Arc<K> {
     Arc::new(K::decode(json.to_string().as_bytes()).unwrap())
 }
@@ -92,8 +98,9 @@ impl Bed {
 
     fn check(&self, pod: &Pod, expected: Expect) {
         let text = match self.plan(pod) {
-            Plan::Bind { node, claims } if claims.is_empty() => format!("bind {node}"),
-            Plan::Bind { node, claims } => format!("bind {node} after {claims:?}"),
+            Plan::Bind { node, claims, .. } if claims.is_empty() => format!("bind {node}"),
+            Plan::Bind { node, claims, .. } => format!("bind {node} after {claims:?}"),
+            Plan::Hold => "hold".to_owned(),
             Plan::Wait {
                 message,
                 preemption: None,
@@ -124,7 +131,7 @@ impl Bed {
                     self.place(pod, &node);
                     node.to_string()
                 }
-                Plan::Wait { .. } => "nowhere".to_owned(),
+                Plan::Wait { .. } | Plan::Hold => "nowhere".to_owned(),
             };
             *counts.entry(target).or_insert(0) += 1;
         }

@@ -8,8 +8,9 @@ use crate::stages::Stages;
 use crate::{Containers, ExecRequest, LogRequest, Output};
 
 fn containers(world: &World, stages: &str) -> Containers {
-    let stages = Stages::parse(stages, "stages.yaml").unwrap();
-    Containers::new(world.client.clone(), world.clock.clone(), stages)
+    let mut config = Config::with_nodes(1);
+    config.stages = Stages::parse(stages, "stages.yaml").unwrap();
+    Containers::new(world.client.clone(), world.clock.clone(), &config)
 }
 
 fn commanded(name: &str, script: &str, more: Value) -> Value {
@@ -184,4 +185,85 @@ async fn an_ephemeral_container_runs_once_and_has_a_status() {
     assert_eq!(status(&ended)["terminated"]["exitCode"], 0);
     assert_eq!(ended["status"]["phase"], "Running");
     assert_eq!(condition(&ended, "Ready")["status"], "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn usage_is_declared_of_all_nodes_of_one_and_by_stages() {
+    let world = World::new().await;
+    let nodes = "
+usage:
+- {cpu: 100m, memory: 1Gi}
+nodes:
+- {name: web}
+- name: big
+  usage:
+  - {selector: {images: ['postgres:*']}, container: db, memory: 8Gi, cpu: 2}
+  - {metrics: {connections: 40}}
+";
+    let mut config = Config::parse(nodes, "nodes.yaml").unwrap();
+    config.stages = Stages::parse(
+        "stages: [{name: noon, selector: {namespaces: [shop]}, next: Use, cpu: 3}]
+externalMetrics:
+- {name: depth, namespace: shop, labels: {queue: orders}, value: 12}
+- {name: depth, value: 5, since: 2020-01-01T00:00:00Z}",
+        "stages.yaml",
+    )
+    .unwrap();
+    let containers = Containers::new(world.client.clone(), world.clock.clone(), &config);
+    let said = |node: &str, namespace: &str, image: &str| {
+        let pod = json!({"metadata": {"name": "p", "namespace": namespace},
+            "spec": {"nodeName": node, "containers": [{"name": "db", "image": image}]}});
+        let words = containers.usage(&pod).into_iter().map(|one| {
+            let amount = one.curve.at(Duration::ZERO);
+            match one.metric {
+                api::usage::Metric::Resource(name) => format!("{name} {amount}"),
+                api::usage::Metric::Custom(name) => format!("metric {name} {amount}"),
+            }
+        });
+        words.collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(
+        said("web-0", "default", "postgres:16"),
+        "cpu 100m, memory 1Gi"
+    );
+    assert_eq!(
+        said("big-0", "default", "postgres:16"),
+        "cpu 100m, memory 1Gi, cpu 2, memory 8Gi, metric connections 40"
+    );
+    assert_eq!(
+        said("big-0", "shop", "nginx"),
+        "cpu 100m, memory 1Gi, metric connections 40, cpu 3"
+    );
+    let external = containers.external_metrics();
+    let since: Vec<String> = external.iter().map(|one| one.since.to_string()).collect();
+    assert_eq!(since[0], world.clock.now().time().to_string());
+    assert_eq!(since[1], "2020-01-01T00:00:00Z");
+    let nothing = Containers::new(
+        world.client.clone(),
+        world.clock.clone(),
+        &Config::with_nodes(1),
+    );
+    assert!(
+        nothing
+            .usage(&json!({"spec": {"nodeName": "node-0"}}))
+            .is_empty()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_curve_in_an_annotation_is_nothing_that_a_kubelet_complains_of() {
+    use api::Resource;
+    let problems = |value: &str| {
+        let pod =
+            json!({"metadata": {"name": "p", "annotations": {"steersman.dev/cpu-use": value}}});
+        let pod = crate::pod::Pod::decode(pod.to_string().as_bytes()).unwrap();
+        crate::behaviour::Behaviour::of(&pod, &Stages::default()).1
+    };
+    assert_eq!(problems("every 30m: 0s=1,15m=8"), [""; 0]);
+    assert_eq!(
+        problems("lots"),
+        [
+            "annotation steersman.dev/cpu-use: \"lots\" is not an amount such as 250m or 64Mi, or a curve such as 0s=100m,5m=2"
+        ]
+    );
 }

@@ -1,6 +1,8 @@
 //! The whole simulated cluster against the embedded API server, under virtual time.
 
 mod containers;
+mod devices;
+mod identity;
 mod life;
 mod load_balancers;
 mod scheduling;
