@@ -190,6 +190,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("CronJob", "batch"),
     ("DaemonSet", "apps"),
     ("Deployment", "apps"),
+    ("DeviceClass", "resource.k8s.io"),
     ("EndpointSlice", "discovery.k8s.io"),
     ("HorizontalPodAutoscaler", "autoscaling"),
     ("Ingress", "networking.k8s.io"),
@@ -204,9 +205,11 @@ const GROUPS: &[(&str, &str)] = &[
     ("PodDisruptionBudget", "policy"),
     ("ReplicaSet", "apps"),
     ("ReplicationController", ""),
+    ("ResourceClaim", "resource.k8s.io"),
     ("ResourceQuota", ""),
     ("Service", ""),
     ("StatefulSet", "apps"),
+    ("StorageVersionMigration", "storagemigration.k8s.io"),
 ];
 
 /// The kind of an object; empty for a custom resource that is merely called like one of the built-in kinds.

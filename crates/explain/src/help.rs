@@ -58,6 +58,17 @@ pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help>
             "shows who holds it; its owner has to remove the gate",
         ),
         Cause::Unschedulable => unschedulable(pod),
+        // What the controller of claims says helps more than anything else.
+        Cause::NoDeviceClaim if !facts.decisions_about(pod).is_empty() => None,
+        Cause::NoDeviceClaim => on(
+            facts,
+            "get resourceclaims,resourceclaimtemplates",
+            "shows which claims there are",
+        ),
+        Cause::NoDevices => Some(Help {
+            command: "kubectl get resourceslices".into(),
+            why: "shows which devices there are, and where; \"kubectl get deviceclasses\" how they are called".into(),
+        }),
         Cause::Claim(claim) => on(
             facts,
             &format!("describe pvc {claim}"),

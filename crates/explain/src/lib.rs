@@ -13,6 +13,7 @@ mod budget;
 mod certificate;
 mod deletion;
 mod deployment;
+mod devices;
 mod disruption;
 mod facts;
 mod finalizers;
@@ -20,8 +21,10 @@ mod help;
 mod ingress;
 mod job;
 mod json;
+mod migration;
 mod namespace;
 mod node;
+mod palette;
 mod pod;
 mod pod_state;
 mod print;
@@ -45,6 +48,7 @@ pub use help::Help;
 pub use ingress::backends;
 pub use json::{labels, selector_of};
 pub use node::{unknown_nodes_of_pods, unreachable_nodes};
+pub use palette::Tone;
 pub use pod::{Cause, Problem, problem};
 pub use replicas::{Overlap, overlaps};
 pub use time::human;
@@ -138,6 +142,8 @@ pub fn explain(facts: &Facts) -> Explanation {
         "PodDisruptionBudget" => budget::explain(facts, &mut draft),
         "PersistentVolume" => storage::explain_volume(facts, &mut draft),
         "PersistentVolumeClaim" => storage::explain_claim(facts, &mut draft),
+        "ResourceClaim" => devices::explain_claim(facts, &mut draft),
+        "StorageVersionMigration" => migration::explain(facts, &mut draft),
         "ResourceQuota" => quota::explain(facts, &mut draft),
         "CertificateSigningRequest" => certificate::explain(facts, &mut draft),
         "HorizontalPodAutoscaler" => autoscaler::explain(facts, &mut draft),

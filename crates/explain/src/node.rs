@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::facts::Facts;
 use crate::help::Help;
 use crate::json::{condition, list, text, time, truth};
-use crate::time::human;
-use crate::{Draft, Obstacle, State, disruption};
+use crate::time::{human, sentence};
+use crate::{Draft, Obstacle, State, disruption, storage};
 
 /// Conditions that are bad when they are true, and what they mean.
 const PRESSURES: [(&str, &str); 4] = [
@@ -40,6 +40,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
         true => "; pods that do not tolerate its taints are evicted",
         false => "",
     };
+    let lacks_range = lacks_range(facts, node);
     match text(ready, "/status") {
         "True" if truth(node, "/spec/unschedulable") => {
             draft.offer(Some(Help {
@@ -50,6 +51,18 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
                 State::Settled,
                 "is ready, but takes no new pods: somebody has cordoned it",
             );
+        }
+        "True" if lacks_range.is_some() => {
+            let why = lacks_range.unwrap_or_default();
+            draft.in_the_way(Obstacle {
+                object: facts.name_of(node),
+                more: 0,
+                why: why.clone(),
+                since: time(node, "/metadata/creationTimestamp"),
+                passing: false,
+            });
+            let verdict = format!("is ready, but its pods get no addresses: it {why}{consequence}");
+            draft.conclude(State::Stuck, verdict);
         }
         "True" => draft.conclude(State::Settled, format!("is ready{consequence}")),
         "False" => {
@@ -66,6 +79,21 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
         }
     }
     disruption::explain_node(facts, draft);
+}
+
+/// Why a node has no range for its pods, by what the node-ipam controller last decided, or told the node where another
+/// manager runs. Without either it may be that nobody is to give it one.
+fn lacks_range(facts: &Facts, node: &Value) -> Option<String> {
+    if !text(node, "/spec/podCIDR").is_empty() {
+        return None;
+    }
+    let wait = storage::waits(facts, node).filter(|wait| wait.reason == "Exhausted");
+    if let Some(wait) = wait {
+        return Some(sentence(&wait, facts.now));
+    }
+    let told = facts.messages(node, "CIDRNotAvailable");
+    let told = told.first()?;
+    Some(format!("has no range for its pods: {told}"))
 }
 
 /// What is wrong with a node as far as its pods are concerned: `kubelet of node-1 stopped posting status 5m ago …`

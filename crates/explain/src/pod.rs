@@ -3,11 +3,12 @@
 use api::Time;
 use serde_json::Value;
 
+use crate::devices::Unclaimed;
 use crate::facts::{Facts, controller_uid};
 use crate::json::{condition, list, number, text, time, truth};
 use crate::pod_state::container_problem;
 use crate::time::{human, sentence, when};
-use crate::{Draft, Obstacle, State, disruption, finalizers, help, node, storage};
+use crate::{Draft, Obstacle, State, devices, disruption, finalizers, help, node, storage};
 
 /// What is wrong with a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +29,10 @@ pub enum Cause {
     Unschedulable,
     /// A claim that is not bound.
     Claim(String),
+    /// A claim for devices that does not exist.
+    NoDeviceClaim,
+    /// A claim for devices that has none.
+    NoDevices,
     /// A claim that does not exist.
     NoClaim(String),
     Unscheduled,
@@ -218,6 +223,16 @@ fn unscheduled(facts: &Facts, pod: &Value) -> Problem {
         "" => events.first().copied().unwrap_or_default(),
         message => message,
     };
+    if let Some(unclaimed) = devices::unclaimed(facts, pod) {
+        let (cause, mut why) = match unclaimed {
+            Unclaimed::NoClaim(why) => (Cause::NoDeviceClaim, why),
+            Unclaimed::NoDevices(why) => (Cause::NoDevices, why),
+        };
+        if !message.is_empty() {
+            why = format!("{why}; the scheduler says: {message}");
+        }
+        return of(cause, format!("cannot be scheduled: {why}"), false);
+    }
     if message.is_empty() {
         let why = "waits for the scheduler, which has not tried it yet".to_owned();
         return of(Cause::Unscheduled, why, true);
@@ -429,7 +444,19 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     }
     let min_ready_seconds = owner.map_or(0, |owner| number(owner, "/spec/minReadySeconds"));
     match problem(facts, pod, min_ready_seconds) {
-        None => draft.conclude(State::Settled, "runs and is ready"),
+        None => match devices::tainted(facts, pod) {
+            None => draft.conclude(State::Settled, "runs and is ready"),
+            Some(told) => {
+                draft.in_the_way(Obstacle {
+                    object: facts.name_of(pod),
+                    more: 0,
+                    why: told.clone(),
+                    since: None,
+                    passing: false,
+                });
+                draft.conclude(State::Progressing, format!("runs and is ready, but {told}"));
+            }
+        },
         Some(problem) => {
             let state = match problem.passing {
                 true => State::Progressing,

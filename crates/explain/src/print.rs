@@ -5,23 +5,38 @@ use std::fmt;
 use api::Time;
 
 use crate::time::{human, relative};
-use crate::{Explanation, Obstacle};
+use crate::{Explanation, Obstacle, State, Tone};
 
 impl Explanation {
-    /// The text for a terminal, as of `now`.
+    /// The text without colour, as of `now`.
     pub fn text(&self, now: Time) -> String {
+        self.painted(now, false)
+    }
+
+    /// The text for a terminal that may have colour, as of `now`.
+    pub fn painted(&self, now: Time, colour: bool) -> String {
         let mut out = String::new();
         // Writing into a string cannot fail.
-        let _ = self.write(&mut out, now);
+        let _ = self.write(&mut out, now, colour);
         out
     }
 
-    fn write(&self, out: &mut String, now: Time) -> fmt::Result {
+    fn write(&self, out: &mut String, now: Time, colour: bool) -> fmt::Result {
         use fmt::Write;
-        match self.namespace.as_str() {
-            "" => writeln!(out, "{}: {}", self.object, self.verdict)?,
-            namespace => writeln!(out, "{} in {namespace}: {}", self.object, self.verdict)?,
-        }
+        let object = match self.namespace.as_str() {
+            "" => self.object.clone(),
+            namespace => format!("{} in {namespace}", self.object),
+        };
+        let tone = match self.state {
+            State::Settled => Tone::Good,
+            State::Progressing | State::Unknown => Tone::Warning,
+            State::Stuck => Tone::Bad,
+        };
+        let object = Tone::Heading.paint(&object, colour);
+        writeln!(out, "{object}: {}", tone.paint(&self.verdict, colour))?;
+        let section = |out: &mut String, heading: &str, lines: &[String]| {
+            section(out, heading, lines, colour);
+        };
         section(out, "wants", &self.wants);
         section(out, "sees", &self.sees);
         let did: Vec<String> = self
@@ -57,7 +72,8 @@ impl Explanation {
             section(out, "would help", &lines.collect::<Vec<_>>());
         }
         section(out, "not read", &self.missing);
-        writeln!(out, "\nSource: {}.", self.source)
+        let source = format!("Source: {}.", self.source);
+        writeln!(out, "\n{}", Tone::Faint.paint(&source, colour))
     }
 }
 
@@ -77,13 +93,15 @@ impl Obstacle {
 /// The longest heading and two spaces.
 const INDENT: usize = 12;
 
-fn section(out: &mut String, heading: &str, lines: &[String]) {
+fn section(out: &mut String, heading: &str, lines: &[String], colour: bool) {
     if lines.is_empty() {
         return;
     }
     out.push('\n');
     for (index, line) in lines.iter().enumerate() {
         let heading = if index == 0 { heading } else { "" };
-        out.push_str(&format!("{heading:<INDENT$}{line}\n"));
+        let gap = " ".repeat(INDENT - heading.len());
+        let heading = Tone::Heading.paint(heading, colour);
+        out.push_str(&format!("{heading}{gap}{line}\n"));
     }
 }

@@ -3,8 +3,10 @@
 mod autoscaler;
 mod certificates;
 mod deletion;
+mod devices;
 mod disruption;
 mod jobs;
+mod migrations;
 mod nodes;
 mod pods;
 mod quotas;
