@@ -128,8 +128,7 @@ async fn lead(process: &Process, election: Election, selected: Selected, health:
             kinds => Err(format!("caches not complete: {}", kinds.join(", "))),
         }
     });
-    let names = manager.selected.iter().map(|descriptor| descriptor.name);
-    let running = show_running(&process.health, leadership.clone(), names.collect());
+    let running = show_running(&process.health, manager.running.subscribe());
     tokio::select! {
         () = manager.run(leadership, stop) => {}
         () = running => {}
@@ -144,19 +143,19 @@ async fn lead(process: &Process, election: Election, selected: Selected, health:
 /// Shows the controllers that run among the checks of `/healthz`, while they do.
 ///
 /// UPSTREAM: these checks never fail; operators read from them what runs here.
-async fn show_running(
-    health: &Health,
-    leadership: Option<watch::Receiver<Leadership>>,
-    names: Vec<&'static str>,
-) {
+async fn show_running(health: &Health, mut running: watch::Receiver<Vec<&'static str>>) {
+    let mut shown = Vec::new();
     loop {
-        until(&leadership, true).await;
-        for name in &names {
+        let names = running.borrow_and_update().clone();
+        for name in std::mem::replace(&mut shown, names) {
+            health.remove(name);
+        }
+        for name in &shown {
             health.add(name, &[Endpoint::Healthz], || Ok(()));
         }
-        until(&leadership, false).await;
-        for name in &names {
-            health.remove(name);
+        if running.changed().await.is_err() {
+            // Whoever told is gone, and all that ran with it.
+            std::future::pending::<()>().await;
         }
     }
 }
@@ -373,6 +372,7 @@ fn manager(process: &Process, identities: &Identities, selected: Selected) -> Ma
             })
         }),
         patience: options.controller_shutdown_timeout,
+        running: watch::Sender::default(),
     }
 }
 
@@ -486,21 +486,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn health_names_what_runs_while_it_does() {
         let health = Arc::new(Health::default());
-        let standby = Leadership::Standby { holder: None };
-        let leading = Leadership::Leading {
-            since: tokio::time::Instant::now(),
-            until: tokio::time::Instant::now(),
-        };
-        let (leads, leadership) = watch::channel(standby.clone());
+        let (tells, running) = watch::channel(Vec::new());
         let shown = Arc::clone(&health);
-        let names = vec!["job-controller"];
-        let _running = spawn(async move { show_running(&shown, Some(leadership), names).await });
-        for (state, expected) in [
-            (standby.clone(), "healthz check passed\n"),
-            (leading, "[+]job-controller ok\nhealthz check passed\n"),
-            (standby, "healthz check passed\n"),
+        let _shows = spawn(async move { show_running(&shown, running).await });
+        for (running, expected) in [
+            (vec![], "healthz check passed\n"),
+            (
+                vec!["serviceaccount-token-controller", "job-controller"],
+                "[+]serviceaccount-token-controller ok\n[+]job-controller ok\nhealthz check passed\n",
+            ),
+            (vec![], "healthz check passed\n"),
         ] {
-            leads.send_replace(state);
+            tells.send_replace(running);
             tokio::time::sleep(Duration::from_secs(1)).await;
             let request = crate::serving::Request::get("/healthz?verbose");
             let answer = health.answer(Endpoint::Healthz, &request);

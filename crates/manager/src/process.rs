@@ -38,25 +38,26 @@ pub struct Process {
     pub router: Arc<Router>,
     /// To the API server with the identity of --kubeconfig.
     pub transport: Transport,
-    /// The same without an identity, if controllers act as their service accounts.
-    pub bare_transport: Option<Transport>,
+    /// The same without an identity: for those who bring their own.
+    pub bare_transport: Transport,
     /// The PEM that every namespace gets.
     pub root_ca: Option<String>,
     /// The PEM of --service-account-private-key-file.
     pub service_account_key: Option<Vec<u8>>,
     /// The API server's host and port, under which requests are counted.
-    host: String,
+    pub host: String,
     server: Option<Server>,
 }
 
 impl Process {
-    /// Must be called inside a runtime.
+    /// Must be called inside a runtime. What the controllers decide is put on record in `decisions`.
     pub async fn start(
         options: Options,
         environment: &Environment,
         clock: Clock,
         rng: Rng,
         logging: Logging,
+        decisions: Decisions,
     ) -> Result<Process, Errors> {
         info!(version = version::GIT_VERSION, "Starting");
         for warning in &options.warnings {
@@ -71,7 +72,6 @@ impl Process {
         let health = Arc::new(Health::default());
         // With no other check an endpoint still answers for the process itself.
         health.add("ping", &[Endpoint::Livez, Endpoint::Readyz], || Ok(()));
-        let decisions = Decisions::new();
         let options = Arc::new(options);
         let process_metrics =
             ProcessMetrics::new(metrics.clone(), options.metrics.clone(), &options.gates);
@@ -124,9 +124,11 @@ impl Process {
     /// that stops writes when leadership is lost.
     pub fn identities(&self, wrap: impl Fn(Transport) -> Transport) -> Identities {
         let generic = &self.options.config.generic;
+        let shared = &self.options.config.kube_cloud_shared;
+        let acts_as_accounts = shared.use_service_account_credentials;
         Identities::new(
             wrap(self.transport.clone()),
-            self.bare_transport.clone().map(&wrap),
+            acts_as_accounts.then(|| wrap(self.bare_transport.clone())),
             &generic.client_connection,
             self.options.rate_given,
             Some((self.metrics.rest().clone(), self.host.clone())),
@@ -144,7 +146,7 @@ pub fn random_seed() -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// The API server's host, and transports to it with the manager's identity and, if asked for, with none.
+/// The API server's host, and transports to it with the manager's identity and with none.
 fn connect(
     options: &Options,
     environment: &Environment,
@@ -156,14 +158,7 @@ fn connect(
     let config =
         Config::from_flags(kubeconfig, Some(&options.master), environment).map_err(failed)?;
     let mut transport = |config| transports.to(config).map_err(failed);
-    let bare = match options
-        .config
-        .kube_cloud_shared
-        .use_service_account_credentials
-    {
-        true => Some(transport(config.anonymous())?),
-        false => None,
-    };
+    let bare = transport(config.anonymous())?;
     Ok(Connected {
         host: config.server.authority.to_string(),
         root_ca: root_ca(options, &config)?,
@@ -176,7 +171,7 @@ fn connect(
 struct Connected {
     host: String,
     transport: Transport,
-    bare: Option<Transport>,
+    bare: Transport,
     root_ca: Option<String>,
 }
 

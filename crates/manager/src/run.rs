@@ -34,6 +34,8 @@ pub struct Manager {
     pub clients: Clients,
     /// How long controllers may take to finish when they have to stop.
     pub patience: Duration,
+    /// Tells which of them run: those that the configuration did not turn off, during a term.
+    pub running: watch::Sender<Vec<&'static str>>,
 }
 
 /// While the API server refuses what controllers are built with, it is asked again this often.
@@ -85,6 +87,7 @@ impl Manager {
             }),
             // Nothing takes long that does not go over a network.
             patience: Duration::from_secs(5),
+            running: watch::Sender::default(),
         }
     }
 
@@ -107,6 +110,7 @@ impl Manager {
                 self.environment.informers.demand_fresh(since);
             }
             info!(controllers = ?term.names(), "leading");
+            self.running.send_replace(term.names());
             let (ender, end) = Stop::new();
             let running = spawn(term.run(end, self.patience));
             let lost = stop.or(until(&leadership, false)).await;
@@ -115,6 +119,7 @@ impl Manager {
             }
             ender.stop();
             let _ = running.await;
+            self.running.send_replace(Vec::new());
             self.environment.informers.clear_listeners();
             self.environment.streams.clear_listeners();
         }
@@ -194,7 +199,7 @@ pub fn select(list: &[String], gates: &FeatureGates) -> Vec<&'static Descriptor>
         match fate {
             Fate::Runs => selected.push(descriptor),
             Fate::NotBuilt => not_built.push(controller),
-            Fate::Deselected => info!(controller, "Controller is disabled"),
+            Fate::Deselected => info!(controller, "Warning: controller is disabled"),
             Fate::Gated(gates) => {
                 info!(controller, requiredFeatureGates = ?gates, "Controller is disabled by a feature gate");
             }

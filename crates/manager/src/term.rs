@@ -34,15 +34,16 @@ impl Term {
     {
         let mut controllers = Vec::new();
         for descriptor in selected {
-            let built = descriptor.build(environment, client(descriptor).await?);
-            controllers.extend(built.map(|built| {
-                let Built {
-                    controller,
-                    events,
-                    events_stopper,
-                } = built;
-                (controller, spawn(events), events_stopper)
-            }));
+            let Some(built) = descriptor.build(environment, client(descriptor).await?) else {
+                info!(controller = descriptor.name, "Warning: skipping controller");
+                continue;
+            };
+            let Built {
+                controller,
+                events,
+                events_stopper,
+            } = built;
+            controllers.push((controller, spawn(events), events_stopper));
         }
         Ok(Term {
             controllers,

@@ -116,7 +116,7 @@ const OF_THE_MANAGER: [&str; 8] = [
 ];
 
 /// Gates that upstream's manager reads and ours does not, and why. Each is in docs/differences.md.
-const NOT_READ: [(&str, &str); 6] = [
+const NOT_READ: [(&str, &str); 5] = [
     (
         "ContextualLogging",
         "lines of the log always have their context",
@@ -131,7 +131,6 @@ const NOT_READ: [(&str, &str); 6] = [
         "InPlacePodVerticalScaling",
         "quotas count what a resize has got as far as",
     ),
-    ("WorkloadWithJob", "not built"),
 ];
 
 // Issue 21, point 18.

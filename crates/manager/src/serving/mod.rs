@@ -7,6 +7,7 @@
 mod controllers;
 mod health;
 pub mod listener;
+mod mount;
 mod pages;
 mod profile;
 mod router;
@@ -18,14 +19,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use connections::{
     Bodies, CLOSE_TIMEOUT, Connections, HANDSHAKE_TIMEOUT, Held, Limits, Seat, Unread,
 };
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use http::{HeaderValue, Response, StatusCode, header};
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -36,6 +35,7 @@ use tracing::{debug, error, info, warn};
 
 pub use controllers::{PREFIX as DECISIONS, register_decisions, register_graph};
 pub use health::{Endpoint, Health};
+pub use mount::{Body, Mounted};
 pub use pages::{Pages, register};
 pub use profile::register_profiles;
 pub use router::{Reply, Request, Router, json, reply, text};
@@ -43,6 +43,7 @@ pub use router::{Reply, Request, Router, json, reply, text};
 use crate::auth::{Auth, Denied};
 use crate::error::Error;
 use crate::options::ServingOptions;
+use mount::whole;
 
 /// The bound port with everything needed to answer on it.
 pub struct Server {
@@ -202,7 +203,7 @@ impl Gate {
         certificates: &[CertificateDer<'static>],
         peer: SocketAddr,
         seat: &Seat,
-    ) -> Response<Full<Bytes>> {
+    ) -> Response<Body> {
         let started = tokio::time::Instant::now();
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let agent = request.headers().get(header::USER_AGENT).cloned();
@@ -211,10 +212,8 @@ impl Gate {
             .await;
         let mut reply = answer.unwrap_or_else(|_| {
             error!(verb = %method, path = uri.path(), "A request's handler panicked");
-            text(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "This request caused a panic. Look in the logs for details.\n",
-            )
+            let why = "This request caused a panic. Look in the logs for details.\n";
+            text(StatusCode::INTERNAL_SERVER_ERROR, why).map(whole)
         });
         // UPSTREAM: nothing served here may be kept by caches.
         let private = HeaderValue::from_static("no-cache, private");
@@ -232,7 +231,7 @@ impl Gate {
             resp = reply.status().as_u16(),
             "HTTP"
         );
-        reply.map(Full::new)
+        reply
     }
 
     async fn admitted(
@@ -240,25 +239,37 @@ impl Gate {
         request: http::Request<Incoming>,
         certificates: &[CertificateDer<'static>],
         seat: &Seat,
-    ) -> Reply {
-        let (parts, body) = request.into_parts();
+    ) -> Response<Body> {
+        let (mut parts, body) = request.into_parts();
+        let mounted = self.router.mounted(parts.uri.path());
+        if let Some(mounted) = &mounted
+            && !parts.headers.contains_key(header::AUTHORIZATION)
+            && let Some(authorization) = mounted.authorization(&parts.headers)
+        {
+            parts.headers.insert(header::AUTHORIZATION, authorization);
+        }
         let path = parts.uri.path();
         let verb = parts.method.as_str().to_ascii_lowercase();
-        if let Err(denied) = self
-            .auth
-            .admit(certificates, &parts.headers, &verb, path)
-            .await
-        {
-            return refusal(&denied);
-        }
+        let admitted = self.auth.admit(certificates, &parts.headers, &verb, path);
+        let user = match admitted.await {
+            Ok(user) => user,
+            Err(denied) => {
+                let instead = mounted.and_then(|mounted| mounted.turn_away(path, &denied));
+                return instead.unwrap_or_else(|| refusal(&denied).map(whole));
+            }
+        };
         if !connections::is_health(path) {
             // Nobody but an authenticated client gets here.
             seat.known();
         }
         let (body, _room) = match self.bodies.read(body, LARGEST_BODY).await {
             Ok(read) => read,
-            Err(unread) => return refused_body(&unread),
+            Err(unread) => return refused_body(&unread).map(whole),
         };
+        if let Some(mounted) = mounted {
+            let request = http::Request::from_parts(parts, body);
+            return mounted.answer(&user, request).await;
+        }
         let request = Request {
             path: path.to_owned(),
             query: router::parse_query(parts.uri.query().unwrap_or_default()),
@@ -266,7 +277,7 @@ impl Gate {
             headers: parts.headers,
             body,
         };
-        self.router.answer(request).await
+        self.router.answer(request).await.map(whole)
     }
 }
 
@@ -292,12 +303,12 @@ fn refused_body(unread: &Unread) -> Reply {
     text(code, why)
 }
 
-fn too_many_connections() -> Response<Full<Bytes>> {
+fn too_many_connections() -> Response<Body> {
     let why = "Too many connections, please try again later.\n";
     let mut reply = text(StatusCode::TOO_MANY_REQUESTS, why);
     let close = HeaderValue::from_static("close");
     reply.headers_mut().insert(header::CONNECTION, close);
-    reply.map(Full::new)
+    reply.map(whole)
 }
 
 /// Refusals are Status objects, as every Kubernetes client expects.

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, header};
 
+use super::mount::Mounted;
+
 /// A request that was let in.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -61,6 +63,7 @@ pub struct Router {
 struct Routes {
     exact: BTreeMap<String, Handler>,
     prefixes: BTreeMap<String, Handler>,
+    mounts: BTreeMap<String, Arc<dyn Mounted>>,
 }
 
 impl Router {
@@ -84,6 +87,20 @@ impl Router {
         };
     }
 
+    /// Leaves everything below this path, which ends in a slash, to somebody else.
+    pub fn mount(&self, prefix: &str, mounted: Arc<dyn Mounted>) {
+        let mut routes = self.routes.write();
+        routes.mounts.insert(prefix.to_owned(), mounted);
+    }
+
+    /// Who answers for this path, if it was left to somebody.
+    pub(super) fn mounted(&self, path: &str) -> Option<Arc<dyn Mounted>> {
+        let routes = self.routes.read();
+        let mut mounts = routes.mounts.iter();
+        let found = mounts.find(|(prefix, _)| path.starts_with(*prefix))?;
+        Some(Arc::clone(found.1))
+    }
+
     /// All paths, for `/statusz`; those that end in a slash stand for everything below them.
     pub fn paths(&self) -> Vec<String> {
         let routes = self.routes.read();
@@ -91,6 +108,7 @@ impl Router {
             .exact
             .keys()
             .chain(routes.prefixes.keys())
+            .chain(routes.mounts.keys())
             .cloned()
             .collect()
     }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -125,6 +126,7 @@ async fn serving<F: Future<Output = ()>>(flags: &[&str], test: impl FnOnce(World
     };
     register(&router, pages);
     router.handle("/panic", |_| panic!("on purpose"));
+    router.mount("/pages/", Arc::new(PagesOfOurs));
     let server = Server::bind(&serving_options, clock, Arc::new(auth), router)
         .unwrap()
         .unwrap();
@@ -139,6 +141,59 @@ async fn serving<F: Future<Output = ()>>(flags: &[&str], test: impl FnOnce(World
         () = server.run() => panic!("the server ended"),
         () = test(world) => {}
     }
+}
+
+/// Says whom it was told of, and turns others away in its own words.
+struct PagesOfOurs;
+
+impl Mounted for PagesOfOurs {
+    fn authorization(&self, headers: &http::HeaderMap) -> Option<HeaderValue> {
+        headers.get("accept").cloned()
+    }
+
+    fn answer(
+        &self,
+        user: &crate::auth::User,
+        request: http::Request<Bytes>,
+    ) -> futures_util::future::BoxFuture<'_, Response<Body>> {
+        let shown = request.headers().get(header::AUTHORIZATION).cloned();
+        let told = format!("{} {shown:?}", user.name);
+        async move { Response::new(whole(told.into())) }.boxed()
+    }
+
+    fn turn_away(&self, path: &str, denied: &Denied) -> Option<Response<Body>> {
+        let form = text(StatusCode::FORBIDDEN, format!("a form: {denied}"));
+        (path == "/pages/").then(|| form.map(whole))
+    }
+}
+
+#[tokio::test]
+async fn what_is_mounted_is_behind_the_same_gate() {
+    serving(&[], |world| async move {
+        let answer = world.get(Some(&world.admin), "/pages/x").await;
+        assert_eq!((answer.code, answer.body.as_str()), (200, "admin None"));
+        let answer = world.get(None, "/pages/").await;
+        assert_eq!(answer.code, 403);
+        let told = "a form: forbidden: User \"system:anonymous\" cannot get path \"/pages/\"";
+        assert_eq!(answer.body, told);
+        let answer = world.get(None, "/pages/x").await;
+        assert!(
+            answer.body.contains("\"kind\":\"Status\""),
+            "{}",
+            answer.body
+        );
+        // What a cookie stands for is reviewed as if it had been sent.
+        let sent = world.send(
+            Some(&world.admin),
+            b"http/1.1",
+            "GET",
+            "/pages/x",
+            "",
+            Some("Bearer t"),
+        );
+        assert_eq!(sent.await.unwrap().body, "admin Some(\"Bearer t\")");
+    })
+    .await;
 }
 
 struct Answer {
