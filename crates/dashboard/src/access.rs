@@ -151,19 +151,11 @@ impl Access {
 
     /// Whose session the request is of.
     pub(crate) fn viewer(&self, headers: &HeaderMap) -> Result<Arc<Viewer>, Refused> {
-        let name = self.cookie_name();
-        let all = headers
-            .get_all(COOKIE)
-            .iter()
-            .filter_map(|value| value.to_str().ok());
-        let mut pairs = all
-            .flat_map(|all| all.split(';'))
-            .filter_map(|pair| pair.trim().split_once('='));
-        let cookie = pairs.find(|(own, _)| *own == name).map(|(_, value)| value);
+        let cookie = cookie(headers, &self.cookie_name());
         let sessions = self.sessions.lock();
         let found = sessions
             .iter()
-            .find(|session| cookie == Some(&session.cookie));
+            .find(|session| cookie == Some(session.cookie.as_str()));
         found
             .map(|session| session.viewer.clone())
             .ok_or(Refused::NoSession)
@@ -174,8 +166,20 @@ impl Access {
     }
 }
 
+/// The value of a cookie.
+pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let all = headers
+        .get_all(COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    let mut pairs = all
+        .flat_map(|all| all.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(own, _)| *own == name).map(|(_, value)| value)
+}
+
 /// 192 random bits. Secrets are not replayed, so they do not come from a seed.
-fn random() -> String {
+pub(crate) fn random() -> String {
     let mut bytes = [0; 24];
     let filled = SystemRandom::new().fill(&mut bytes);
     assert!(

@@ -339,7 +339,7 @@ fn named(query: &Query) -> Named {
     }
 }
 
-fn file(path: &str) -> Option<Response<Body>> {
+pub(crate) fn file(path: &str) -> Option<Response<Body>> {
     let asset = ASSETS
         .iter()
         .find(|asset| path.strip_prefix("assets/") == Some(asset.path))?;
@@ -357,6 +357,15 @@ fn file(path: &str) -> Option<Response<Body>> {
 
 fn page() -> Response<Body> {
     whole(StatusCode::OK, "text/html; charset=utf-8", &PAGE.html)
+}
+
+/// Answers the script that showed a token: the cookie is all it wants.
+pub(crate) fn entered(cookie: &str) -> Response<Body> {
+    let mut response = plain(StatusCode::OK, "");
+    if let Ok(cookie) = HeaderValue::from_str(cookie) {
+        response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    response
 }
 
 /// Lets a browser in. It goes on to the page by itself, not by a redirect: a link that another site showed must not
@@ -389,6 +398,12 @@ fn sign_in(status: StatusCode, why: &str) -> Response<Body> {
     whole(status, "text/html; charset=utf-8", &assets::sign_in(why))
 }
 
+/// The same form, whose token goes into a header: there it is reviewed before anything else of the request is read.
+pub(crate) fn sign_in_by_script(status: StatusCode, why: &str) -> Response<Body> {
+    let html = assets::sign_in_by_script(why);
+    whole(status, "text/html; charset=utf-8", &html)
+}
+
 fn found(answer: Result<Value, String>) -> Response<Body> {
     match answer {
         Ok(value) => json_answer(StatusCode::OK, &value),
@@ -400,7 +415,7 @@ fn json_answer(status: StatusCode, value: &Value) -> Response<Body> {
     whole(status, "application/json", &value.to_string())
 }
 
-fn plain(status: StatusCode, text: &str) -> Response<Body> {
+pub(crate) fn plain(status: StatusCode, text: &str) -> Response<Body> {
     whole(status, "text/plain; charset=utf-8", text)
 }
 

@@ -30,8 +30,9 @@ macro_rules! asset {
     };
 }
 
-pub(crate) const ASSETS: [Asset; 17] = [
+pub(crate) const ASSETS: [Asset; 18] = [
     asset!("style.css", ""),
+    asset!("sign-in.js", ""),
     asset!("vendor/preact.js", "preact"),
     asset!("vendor/preact-hooks.js", "preact/hooks"),
     asset!("vendor/htm.js", "htm"),
@@ -86,6 +87,12 @@ pub(crate) static PAGE: LazyLock<Page> = LazyLock::new(|| {
 /// The form for those who have no session, with a sentence that says why.
 pub(crate) fn sign_in(why: &str) -> String {
     SIGN_IN.replace("<!-- why -->", &escaped(why))
+}
+
+/// The same for where a script has to put the token into a header.
+pub(crate) fn sign_in_by_script(why: &str) -> String {
+    let script = "<script type=\"module\" src=\"assets/sign-in.js\"></script>";
+    sign_in(why).replace("<!-- head -->", script)
 }
 
 /// Something that has happened, from beginning to end.

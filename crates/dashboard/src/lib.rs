@@ -16,6 +16,7 @@ mod assets;
 mod feed;
 mod follow;
 mod kinds;
+mod port;
 mod rows;
 mod serve;
 mod source;
@@ -37,9 +38,10 @@ pub use access::{Access, LinkKey};
 pub use answer::{Body, Query, query};
 pub use assets::{Notes, Recording, one_file};
 pub use feed::{Feed, decision_json};
+pub use port::{PATH, Sessions, turn_away};
 pub use serve::serve;
 pub use source::{Action, Named, Source};
-pub use viewer::Viewer;
+pub use viewer::{Viewer, may_read_decisions};
 
 use feed::{Frame, Snapshot};
 use follow::Follower;
@@ -58,6 +60,8 @@ pub struct Setup {
     pub cluster: String,
     /// Whether pages may do anything.
     pub acts: bool,
+    /// Whether somebody sees everything: verdicts are made for him once, others ask for theirs.
+    pub has_owner: bool,
 }
 
 /// The dashboard of a process.
@@ -69,6 +73,7 @@ pub struct Dashboard {
     source: Arc<dyn Source>,
     cluster: String,
     acts: bool,
+    has_owner: bool,
     owner: Arc<Viewer>,
     running: Mutex<Option<Running>>,
 }
@@ -92,6 +97,7 @@ impl Dashboard {
             source: setup.source,
             cluster: setup.cluster,
             acts: setup.acts,
+            has_owner: setup.has_owner,
             owner: Viewer::owner(setup.client),
             running: Mutex::new(None),
         })
@@ -142,8 +148,10 @@ impl Dashboard {
         let mut tasks: Vec<Task<()>> = follower.all().into_iter().map(spawn).collect();
         let (feed, clock) = (self.feed.clone(), self.clock.clone());
         tasks.push(spawn(async move { feed.run(&clock).await }));
-        let (feed, source) = (self.feed.clone(), self.source.clone());
-        tasks.push(spawn(async move { verdicts.run(&feed, &source).await }));
+        if self.has_owner {
+            let (feed, source) = (self.feed.clone(), self.source.clone());
+            tasks.push(spawn(async move { verdicts.run(&feed, &source).await }));
+        }
         Running {
             tasks,
             _stopper: stopper,

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use runtime::Decisions;
 use serde_json::{Value, json};
 
-use crate::{Access, Action, Body, Dashboard, Feed, LinkKey, Named, Setup, Source};
+use crate::{Access, Action, Body, Dashboard, Feed, LinkKey, Named, Sessions, Setup, Source};
 
 /// A client of an empty server.
 pub(crate) fn nobody() -> Client {
@@ -95,6 +95,7 @@ impl Box {
             source: source.clone(),
             cluster: "test".to_owned(),
             acts,
+            has_owner: true,
         });
         let access = Access::new(&key, 6444);
         Box {
@@ -144,6 +145,25 @@ impl Box {
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}),
         )
         .await;
+    }
+
+    /// A token of a namespace's service account.
+    async fn token(&self, namespace: &str) -> String {
+        let request =
+            json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+        let answer = self
+            .client
+            .create_subresource(
+                &ACCOUNTS,
+                namespace,
+                "default",
+                "token",
+                request.to_string(),
+            )
+            .await
+            .unwrap();
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        answer["status"]["token"].as_str().unwrap().to_owned()
     }
 
     async fn namespace(&self, name: &str) {
@@ -341,15 +361,7 @@ async fn rbac_hides_a_namespace() {
         "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "shop"}]}),
         )
         .await;
-    let request =
-        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-    let answer = world
-        .client
-        .create_subresource(&ACCOUNTS, "shop", "default", "token", request.to_string())
-        .await
-        .unwrap();
-    let answer: Value = serde_json::from_slice(&answer).unwrap();
-    let token = answer["status"]["token"].as_str().unwrap();
+    let token = &world.token("shop").await;
 
     let own = || Request::post("/session").header("origin", format!("http://{ADDRESS}"));
     assert_eq!(
@@ -478,4 +490,70 @@ async fn a_slow_page_is_dropped_and_catches_up() {
         .await
         .unwrap();
     until(&mut again, &["\"a\":\"b\""]).await;
+}
+
+/// On a port that lets people in by itself, a cookie stands for the token, and nobody owns the page.
+#[tokio::test]
+async fn behind_another_ports_authentication_a_cookie_stands_for_a_token() {
+    let world = Box::new(false);
+    world.namespace("shop").await;
+    let token = world.token("shop").await;
+    let sessions = Sessions::default();
+    let ask = async |request: http::request::Builder| {
+        let request = request.body(Bytes::new()).unwrap();
+        let user = "system:serviceaccount:shop:default";
+        world
+            .dashboard
+            .answer_on_port(&sessions, &world.client, user, request)
+            .await
+    };
+    let bearer = format!("Bearer {token}");
+    let signed = Request::get("/dashboard/session").header("authorization", &bearer);
+    let opened = ask(signed).await;
+    let set = opened.headers()["set-cookie"].to_str().unwrap().to_owned();
+    assert!(
+        set.ends_with("; Path=/dashboard/; Secure; HttpOnly; SameSite=Strict"),
+        "{set}"
+    );
+    let session = cookie(&opened);
+    let headers = |value: &str| {
+        let request = Request::get("/").header("cookie", value).body(()).unwrap();
+        sessions.authorization(request.headers())
+    };
+    let stands_for = headers(&session).unwrap();
+    assert_eq!(stands_for, bearer.as_str());
+    assert!(stands_for.is_sensitive(), "it must not be logged");
+    assert_eq!(headers("steersman-manager=guess"), None);
+
+    let (status, page) =
+        read(ask(Request::get("/dashboard/").header("cookie", &session)).await).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(page.contains("importmap"), "{page}");
+    let stream = Request::get("/dashboard/stream").header("cookie", &session);
+    let mut stream = ask(stream).await.into_body();
+    let said = until(&mut stream, &["event: live"]).await;
+    assert!(said.contains("\"all\":false,"), "{said}");
+    assert!(said.contains("\"acts\":false"), "{said}");
+    let act = Request::post("/dashboard/act").header("cookie", &session);
+    assert_eq!(ask(act).await.status(), StatusCode::METHOD_NOT_ALLOWED);
+
+    let (status, form) = read(ask(Request::get("/dashboard/")).await).await;
+    assert_eq!(
+        status,
+        StatusCode::UNAUTHORIZED,
+        "a certificate is no token"
+    );
+    assert!(form.contains("assets/sign-in.js"), "{form}");
+}
+
+#[tokio::test]
+async fn those_who_are_turned_away_get_the_form_and_its_files_alone() {
+    let turned = |path: &str| crate::turn_away(path, StatusCode::FORBIDDEN, "You <may> not.");
+    let (status, form) = read(turned("/dashboard/").unwrap()).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    assert!(form.contains("You &lt;may&gt; not."), "{form}");
+    assert!(turned("/dashboard/assets/sign-in.js").is_some());
+    for path in ["/dashboard/stream", "/dashboard/object", "/metrics"] {
+        assert!(turned(path).is_none(), "{path}");
+    }
 }

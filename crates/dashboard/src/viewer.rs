@@ -102,21 +102,23 @@ impl Viewer {
         let resource = json!({"resourceAttributes": {
             "verb": "list", "group": scope.group, "resource": scope.plural, "namespace": scope.namespace,
         }});
-        let decided = json!({"nonResourceAttributes": {"verb": "get", "path": DECISIONS}});
-        self.is_allowed(resource).await && (!scope.decided || self.is_allowed(decided).await)
+        is_allowed(&self.client, resource).await
+            && (!scope.decided || may_read_decisions(&self.client).await)
     }
+}
 
-    async fn is_allowed(&self, spec: Value) -> bool {
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec,
-        });
-        let answer = self
-            .client
-            .create(&ACCESS_REVIEWS, "", review.to_string())
-            .await;
-        // Who cannot be asked about sees nothing.
-        let Ok(body) = answer else { return false };
-        serde_json::from_slice::<Value>(&body)
-            .is_ok_and(|answer| answer["status"]["allowed"] == true)
-    }
+/// May whoever this client is read what controllers decided?
+pub async fn may_read_decisions(client: &Client) -> bool {
+    let decided = json!({"nonResourceAttributes": {"verb": "get", "path": DECISIONS}});
+    is_allowed(client, decided).await
+}
+
+async fn is_allowed(client: &Client, spec: Value) -> bool {
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec,
+    });
+    let answer = client.create(&ACCESS_REVIEWS, "", review.to_string()).await;
+    // Who cannot be asked about sees nothing.
+    let Ok(body) = answer else { return false };
+    serde_json::from_slice::<Value>(&body).is_ok_and(|answer| answer["status"]["allowed"] == true)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use apiserver::Curve;
+use api::usage::Curve;
 
 use crate::load::Load;
 use crate::marks::Mark;

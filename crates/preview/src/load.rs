@@ -3,7 +3,7 @@
 use std::fmt;
 
 use api::MicroTime;
-use apiserver::Curve;
+use api::usage::Curve;
 use client::{Client, Patch};
 use controllers::discovery::Discovery;
 use serde_json::{Value, json};

@@ -128,6 +128,7 @@ pub(crate) fn nodes(setup: &Setup) -> Result<nodes::Config, PreviewError> {
     config.stages = stages(setup)?;
     // They are not copied from the cluster.
     config.waits_for_sources = false;
+    config.allocates_devices = false;
     Ok(config)
 }
 

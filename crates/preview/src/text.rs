@@ -1,6 +1,7 @@
 //! A preview as text, for terminals of any width, with and without colour. Pure.
 
 use api::decision::{agree, counted};
+use explain::Tone;
 
 use crate::chart::{chart, strip};
 use crate::report::{Preview, Workload};
@@ -54,7 +55,7 @@ pub fn text(preview: &Preview, style: Style) -> String {
             };
             lines.push(format!(
                 "{} {object}{}",
-                paint("warning:", "33", style),
+                Tone::Warning.paint("warning:", style.colour),
                 warning.text
             ));
         }
@@ -65,15 +66,11 @@ pub fn text(preview: &Preview, style: Style) -> String {
 }
 
 fn verdict(preview: &Preview, style: Style) -> String {
-    let code = if preview.completes { "32" } else { "31" };
-    paint(&format!("{}.", preview.verdict()), code, style)
-}
-
-fn paint(text: &str, code: &str, style: Style) -> String {
-    match style.colour {
-        true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
-        false => text.to_owned(),
-    }
+    let tone = match preview.completes {
+        true => Tone::Good,
+        false => Tone::Bad,
+    };
+    tone.paint(&format!("{}.", preview.verdict()), style.colour)
 }
 
 fn summary(workload: &Workload) -> String {

@@ -28,6 +28,8 @@ pub(crate) struct Recording(Arc<Mutex<Log>>);
 #[derive(Default)]
 struct Log {
     writes: Vec<Write>,
+    /// Paths.
+    reads: Vec<String>,
     refusals: Vec<Refusal>,
     /// By path, with its query: what is answered instead of the server.
     answers: BTreeMap<String, Value>,
@@ -54,6 +56,9 @@ impl Recording {
                     body: serde_json::from_slice(request.body()).unwrap_or(Value::Null),
                     answer: 0,
                 });
+                if write.is_none() {
+                    log.lock().reads.push(request.uri().path().to_string());
+                }
                 let refused = log.refused(request.method(), request.uri().path());
                 let response: Response<Body> = match (refused, log.answer(&request)) {
                     (Some(code), _) => refusal(code),
@@ -71,6 +76,12 @@ impl Recording {
 
     pub(crate) fn take(&self) -> Vec<Write> {
         std::mem::take(&mut self.lock().writes)
+    }
+
+    /// How often something was read whose path ends so.
+    pub(crate) fn reads_of(&self, path: &str) -> usize {
+        let log = self.lock();
+        log.reads.iter().filter(|read| read.ends_with(path)).count()
     }
 
     pub(crate) fn len(&self) -> usize {

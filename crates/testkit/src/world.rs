@@ -247,6 +247,11 @@ impl World {
         writes
     }
 
+    /// How often the controllers have read something whose path ends so.
+    pub fn reads_of(&self, path: &str) -> usize {
+        self.recording.reads_of(path)
+    }
+
     /// `POST pods ×3`-like lines: what was written, repeats counted.
     pub fn written(&self) -> String {
         let mut lines: Vec<(String, usize)> = Vec::new();

@@ -75,7 +75,7 @@ fn what_has_no_effect_is_said() {
 fn mistakes_are_all_named_at_once() {
     let wrong = refused(&[
         "--authorization-mode=RBAC,ABAC,Nothing",
-        "--enable-admission-plugins=PodNodeSelector",
+        "--enable-admission-plugins=EventRateLimit",
         "--secure-port=0",
         "--service-cluster-ip-range=10.0.0.0",
         "--client-ca-file=/nowhere/ca.crt",
@@ -84,7 +84,7 @@ fn mistakes_are_all_named_at_once() {
     expect![[r#"invalid argument "https://example.com" for "--oidc-issuer-url" flag: OpenID Connect is not built yet; use --token-auth-file or client certificates
 --authorization-mode: ABAC is not built yet; use RBAC
 --authorization-mode: "Nothing" is not a valid mode
---enable-admission-plugins: admission plugin "PodNodeSelector" is not built yet: what it would refuse or change would pass as it is
+--enable-admission-plugins: admission plugin "EventRateLimit" cannot be turned on: its limits come from a configuration file, which --admission-control-config-file would name and which is not built
 --service-cluster-ip-range: "10.0.0.0" is not an address range such as 10.0.0.0/24
 --client-ca-file: cannot read /nowhere/ca.crt: No such file or directory (os error 2)
 --secure-port: 0 must be between 1 and 65535, inclusive. It cannot be turned off with 0"#]]
