@@ -92,6 +92,8 @@ impl Cluster {
         self.oracles.expect_new_writer();
         let client = Client::new(self.watched(Actor::Nodes)).with_user_agent("nodes");
         let mut config = nodes::Config::with_nodes(count).without_ranges();
+        // Claims of the scenarios are for devices that no node has; their pods are to run all the same.
+        config.allocates_devices = false;
         for (number, node) in config.nodes.iter_mut().enumerate() {
             let zone = format!("zone-{}", number % ZONES);
             node.labels

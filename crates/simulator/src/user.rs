@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::kinds::{
-    DaemonSet, Deployment, Job, Namespace, Node, Pod, ReplicaSet, Secret, StatefulSet,
+    DaemonSet, Deployment, Job, Namespace, Node, Pod, ReplicaSet, ResourceQuota, Secret,
+    StatefulSet,
 };
 use api::{Resource, ResourceType};
 use bytes::Bytes;
@@ -353,6 +354,7 @@ impl User {
             json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}});
         self.finish::<DaemonSet>(json!({"updateStrategy": all}))
             .await;
+        self.raise_quotas().await;
         // A job that may not run never comes to an end. Its template cannot be changed.
         let runs = json!({"spec": {"suspend": false}});
         for job in self.all::<Job>().await.unwrap_or_default() {
@@ -360,6 +362,19 @@ impl User {
             let _ = self
                 .strategic(&Job::TYPE, &meta.namespace, &meta.name, &runs)
                 .await;
+        }
+    }
+
+    /// Quotas that keep pods from being created are raised, as their users did before the server lost it.
+    async fn raise_quotas(&self) {
+        let plenty = json!({"spec": {"hard": {"pods": "1k"}}});
+        for quota in self.all::<ResourceQuota>().await.unwrap_or_default() {
+            let meta = &quota.metadata;
+            if quota.spec.hard.contains_key("pods") {
+                let _ = self
+                    .strategic(&ResourceQuota::TYPE, &meta.namespace, &meta.name, &plenty)
+                    .await;
+            }
         }
     }
 
