@@ -64,6 +64,14 @@ struct Cluster {
     /// The cluster's kubeconfig [default: $KUBECONFIG, or the cluster that is up]
     #[arg(long, value_name = "FILE", global = true)]
     kubeconfig: Option<PathBuf>,
+    /// The cluster that was started with this --name
+    #[arg(
+        long,
+        value_name = "NAME",
+        global = true,
+        conflicts_with = "kubeconfig"
+    )]
+    cluster: Option<String>,
 }
 
 /// How often a drain looks again.
@@ -97,7 +105,13 @@ fn on_cluster(cluster: &Cluster, act: impl AsyncFnOnce(Client) -> Result<()>) ->
     let tokio = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    tokio.block_on(async { act(connect::find(cluster.kubeconfig.as_deref())?).await })
+    tokio.block_on(async {
+        act(connect::find(
+            cluster.kubeconfig.as_deref(),
+            cluster.cluster.as_deref(),
+        )?)
+        .await
+    })
 }
 
 pub(crate) async fn stop(client: &Client, name: &str) -> Result<String> {

@@ -2,22 +2,38 @@
 
 #![expect(clippy::print_stderr, reason = "this is where users are spoken to")]
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::terminal::{self, Color, Terminal, Tone};
 use crate::{
-    apiserver, chaos, controller_manager, controllers, envtest, kube_apiserver, preview, running,
-    simulate, up, why,
+    apiserver, chaos, controller_manager, controllers, envtest, kube_apiserver, man, preview,
+    running, simulate, up, version, why,
 };
 
 /// A kube-controller-manager, and a Kubernetes cluster in a box around it.
 #[derive(Parser)]
-#[command(name = "steersman", version, disable_help_subcommand = true)]
+#[command(name = "steersman", version, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// When to use colour
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t, global = true)]
+    color: Color,
 }
+
+const EXIT_CODES: &str = "Exit codes:
+  0    it worked
+  1    it did not, or the arguments make no sense; standard error says why
+  2    preview: something does not complete; simulate: a check is broken
+  3    status: no cluster is up
+  141  whoever read the output has closed it
+
+Files:
+  ~/.local/share/steersman             the cluster that has no name ($XDG_DATA_HOME/steersman, if that is set)
+  ~/.local/share/steersman-clusters    those that have one";
 
 #[derive(Subcommand)]
 enum Command {
@@ -53,16 +69,26 @@ enum Command {
     },
     /// List the controllers, and which of them this build has
     Controllers(controllers::Arguments),
-    /// Run the whole cluster on a virtual clock, from seeds, with faults and crashes
+    /// Test Steersman itself: the whole cluster on a virtual clock, from seeds, with faults and crashes
     Simulate(simulate::Arguments),
     Why(why::Arguments),
     Preview(preview::Arguments),
     /// Print the version
-    Version,
+    Version(version::Arguments),
     /// Print a completion script for your shell
     Completion {
         shell: clap_complete::Shell,
     },
+    /// Write the man pages into a folder
+    #[command(hide = true)]
+    Man {
+        folder: PathBuf,
+    },
+}
+
+/// The whole command line, as what is generated from it sees it.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
 }
 
 pub(crate) fn main() -> ExitCode {
@@ -70,6 +96,7 @@ pub(crate) fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
+    terminal::ask_for(cli.color);
     let result = match cli.command {
         Command::Up(arguments) => up::main(*arguments),
         Command::Down(arguments) => running::down(&arguments),
@@ -95,16 +122,11 @@ pub(crate) fn main() -> ExitCode {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
-        Command::Version => {
-            println!(
-                "steersman {} (Kubernetes API 1.36)",
-                env!("CARGO_PKG_VERSION")
-            );
-            Ok(())
-        }
+        Command::Version(arguments) => version::main(&arguments),
+        Command::Man { folder } => man::write(command(), &folder),
         Command::Completion { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "steersman", &mut script);
+            clap_complete::generate(shell, &mut command(), "steersman", &mut script);
             print!("{}", String::from_utf8_lossy(&script));
             Ok(())
         }
@@ -112,7 +134,9 @@ pub(crate) fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            let terminal = Terminal::of(&std::io::stderr());
+            let problem = format!("{} {error:#}", terminal.paint(Tone::Bad, "error:"));
+            eprintln!("{}", terminal.wrap(&problem));
             ExitCode::FAILURE
         }
     }

@@ -11,30 +11,39 @@ use serde_json::Value;
 
 use crate::up::instance;
 
-/// The file that was given, else what `KUBECONFIG` says, else the cluster that is up.
-pub(crate) fn find(kubeconfig: Option<&Path>) -> Result<Client> {
+/// The file or the cluster that was named, else what `KUBECONFIG` says, else the cluster that is up.
+pub(crate) fn find(kubeconfig: Option<&Path>, name: Option<&str>) -> Result<Client> {
     if let Some(path) = kubeconfig {
         return to(path);
+    }
+    if name.is_some() {
+        return to(&running(name)?);
     }
     let environment = Environment::of_process();
     if environment.kubeconfig.is_some() {
         let config = Config::from_environment(None, None, &environment).context("KUBECONFIG")?;
         return client(config);
     }
-    to(&running()?)
+    to(&running(None)?)
 }
 
-/// The kubeconfig of the cluster that is up.
-fn running() -> Result<PathBuf> {
+/// The kubeconfig of the cluster that is up, or of the one of this name.
+fn running(name: Option<&str>) -> Result<PathBuf> {
     let running = instance::look_everywhere()?;
     let mut kubeconfigs: Vec<PathBuf> = running
         .into_iter()
+        .filter(|one| name.is_none_or(|name| one.name() == name))
         .filter_map(|one| one.facts.filter(|facts| facts.is_serving()))
         .map(|facts| facts.kubeconfig)
         .collect();
     match (kubeconfigs.pop(), kubeconfigs.is_empty()) {
         (Some(path), true) => Ok(path),
-        (Some(_), false) => bail!("several clusters are up: choose one with --kubeconfig"),
+        (Some(_), false) => {
+            bail!("several clusters are up: choose one with --kubeconfig or --cluster")
+        }
+        (None, _) if name.is_some() => {
+            bail!("no cluster of that name is up: `steersman status` lists those that are")
+        }
         (None, _) => bail!("no cluster is up: `steersman up` starts one, --kubeconfig names one"),
     }
 }
@@ -74,7 +83,7 @@ impl ConnectionArguments {
         let found = Config::from_environment(file, context, &environment);
         if found.is_err() && file.is_none() && context.is_none() && environment.kubeconfig.is_none()
         {
-            let running = running()?;
+            let running = running(None)?;
             return Ok(Config::from_environment(
                 Some(&running),
                 None,

@@ -8,10 +8,12 @@
 use std::process::ExitCode;
 
 use client::config::Environment;
+use dashboard::Feed;
 use manager::logging::Logging;
 use manager::{Command, Errors, Options, Process, process};
+use runtime::Decisions;
 
-use crate::signals;
+use crate::{manager_dashboard, signals};
 
 pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> ExitCode {
     api::collections::key_hashes(process::random_seed());
@@ -62,11 +64,14 @@ async fn run(options: Options, clock: api::Clock, logging: Logging) -> Result<()
     let (stop, _signals) = signals::stop_on_signal();
     let rng = api::Rng::from_seed(process::random_seed());
     let environment = Environment::of_process();
-    let started = stop
-        .or(Process::start(options, &environment, clock, rng, logging))
-        .await;
-    match started.transpose()? {
-        Some(process) => manager::run(process, stop).await,
+    let feed = Feed::new();
+    let decisions = Decisions::new().heard_by(feed.listener());
+    let started = Process::start(options, &environment, clock, rng, logging, decisions);
+    match stop.or(started).await.transpose()? {
+        Some(process) => {
+            manager_dashboard::mount(&process, feed);
+            manager::run(process, stop).await
+        }
         // Told to stop while starting.
         None => Ok(()),
     }

@@ -17,6 +17,11 @@ pub(crate) fn default_data_dir() -> Result<PathBuf> {
     Ok(base.join("steersman"))
 }
 
+/// The folder that named clusters are kept in, each in one of its own.
+pub(crate) fn named_dirs() -> Result<PathBuf> {
+    Ok(default_data_dir()?.with_file_name("steersman-clusters"))
+}
+
 /// Refuses a folder that holds something and was never ours: ours has its keys in it from the start.
 pub(crate) fn refuse_foreign_dir(path: &Path) -> Result<()> {
     if path.join("pki").is_dir() {

@@ -12,13 +12,20 @@ mod controller_manager;
 mod controllers;
 mod envtest;
 mod etcd;
+#[cfg(test)]
+mod examples;
 mod files;
+mod forget;
 mod kube_apiserver;
+mod man;
+mod manager_dashboard;
 mod preview;
 mod running;
 mod signals;
 mod simulate;
+mod terminal;
 mod up;
+mod version;
 mod why;
 
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `steersman status` and `steersman down`: clusters that are up, in this terminal or in another.
+//! `steersman status`, `steersman down` and `steersman dashboard`: clusters that are up, in this terminal or in another.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,33 +9,55 @@ use clap::{Args, ValueEnum};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::connect;
+use crate::forget;
+use crate::terminal::{Terminal, Tone};
 use crate::up::instance::{self, Facts, Running};
+use crate::up::places;
+
+/// Which cluster is meant.
+#[derive(Args)]
+pub(crate) struct Which {
+    /// The cluster of this name
+    #[arg(long, value_name = "NAME", value_parser = places::parse_name)]
+    pub(crate) name: Option<String>,
+    /// The cluster of this data folder
+    #[arg(long, value_name = "FOLDER", conflicts_with = "name")]
+    pub(crate) data_dir: Option<PathBuf>,
+}
 
 #[derive(Args)]
+#[command(after_help = "Exit codes: 0 if a cluster is up, 3 if none is, 1 if that cannot be told.")]
 pub(crate) struct StatusArguments {
-    /// The cluster of this data folder [default: all that are up in the usual places]
-    #[arg(long, value_name = "FOLDER")]
-    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    which: Which,
     /// How to say it
-    #[arg(long, value_enum, default_value_t = Output::Text)]
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
 
 #[derive(Args)]
+#[command(after_help = "Examples:
+  steersman down
+  steersman down --name dev --forget --yes
+  steersman down --all")]
 pub(crate) struct DownArguments {
-    /// Stop the cluster of this data folder [default: the one that is up]
-    #[arg(long, value_name = "FOLDER")]
-    data_dir: Option<PathBuf>,
-    /// Stop all that are up in the usual places
-    #[arg(long, conflicts_with = "data_dir")]
+    #[command(flatten)]
+    which: Which,
+    /// Stop all that are up
+    #[arg(long, conflicts_with_all = ["data_dir", "name"])]
     all: bool,
+    /// Delete its data as well, after asking; also that of a cluster that is stopped
+    #[arg(long)]
+    forget: bool,
+    /// Delete without asking
+    #[arg(long, short, requires = "forget")]
+    yes: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct DashboardArguments {
-    /// The cluster of this data folder [default: the one that is up]
-    #[arg(long, value_name = "FOLDER")]
-    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    which: Which,
     /// Open it in the browser as well
     #[arg(long)]
     open: bool,
@@ -54,16 +76,28 @@ const NOTHING_IS_UP: u8 = 3;
 const STOPS_WITHIN: Duration = Duration::from_secs(15);
 
 pub(crate) fn status(arguments: &StatusArguments) -> Result<ExitCode> {
-    let found = find(arguments.data_dir.as_deref())?;
-    if arguments.output == Output::Json {
-        let facts: Vec<&Facts> = found.iter().filter_map(|one| one.facts.as_ref()).collect();
-        println!("{}", serde_json::to_string(&facts)?);
-    } else if found.is_empty() {
-        println!("No cluster is up. `steersman up` starts one.");
-    }
-    let tokio = small_runtime()?;
-    for running in found.iter().filter(|_| arguments.output == Output::Text) {
-        println!("{}", tokio.block_on(describe(running)));
+    let found = find(&arguments.which)?;
+    let terminal = Terminal::of_stdout();
+    match arguments.output {
+        Output::Json => {
+            let facts: Vec<&Facts> = found.iter().filter_map(|one| one.facts.as_ref()).collect();
+            println!("{}", serde_json::to_string(&facts)?);
+        }
+        Output::Text => {
+            if found.is_empty() {
+                println!("No cluster is up. `steersman up` starts one.");
+            }
+            let tokio = small_runtime()?;
+            for running in &found {
+                let text = tokio.block_on(describe(running, terminal));
+                println!("{}", terminal.wrap(&text));
+            }
+            for dir in stopped(&arguments.which)? {
+                let name = terminal.paint(Tone::Heading, &places::name_of(&dir));
+                let text = format!("{name} is stopped; its data is in {}", dir.display());
+                println!("{}", terminal.wrap(&text));
+            }
+        }
     }
     Ok(match found.is_empty() {
         true => ExitCode::from(NOTHING_IS_UP),
@@ -71,25 +105,36 @@ pub(crate) fn status(arguments: &StatusArguments) -> Result<ExitCode> {
     })
 }
 
-async fn describe(running: &Running) -> String {
+async fn describe(running: &Running, terminal: Terminal) -> String {
+    let name = terminal.paint(Tone::Heading, &running.name());
     let Some(facts) = running.facts.as_ref().filter(|facts| facts.is_serving()) else {
-        return format!("A cluster is starting in {}", running.dir.display());
+        let starts = terminal.paint(Tone::Warning, "is starting");
+        return format!("{name} {starts} in {}", running.dir.display());
     };
     let health = match health(facts).await {
-        Ok(()) => "answers".to_owned(),
-        Err(error) => format!("does not answer: {error:#}"),
+        Ok(()) => terminal.paint(Tone::Good, "answers"),
+        Err(error) => terminal.paint(Tone::Bad, &format!("does not answer: {error:#}")),
     };
-    let data = match &facts.data_dir {
-        Some(dir) => dir.display().to_string(),
-        None => "in memory".to_owned(),
-    };
-    format!(
-        "A cluster is up: {} {health}\n  nodes       {}\n  process     {}\n  data        {data}\n  kubeconfig  {}",
-        facts.server,
-        facts.nodes,
-        facts.pid,
-        facts.kubeconfig.display(),
-    )
+    let shown = |path: &Path| path.display().to_string();
+    let mut rows = vec![
+        ("nodes", facts.nodes.to_string()),
+        ("process", facts.pid.to_string()),
+        (
+            "data",
+            facts.data_dir.as_deref().map_or("in memory".into(), shown),
+        ),
+        ("kubeconfig", shown(&facts.kubeconfig)),
+    ];
+    rows.extend(facts.merged_into.as_deref().map(|path| {
+        let context = places::context_of(&facts.name);
+        ("context", format!("{context} in {}", shown(path)))
+    }));
+    rows.extend(facts.log.as_deref().map(|log| ("log", shown(log))));
+    let mut text = format!("{name} is up: {} {health}", facts.server);
+    for (heading, value) in rows {
+        text.push_str(&format!("\n  {heading:<11} {value}"));
+    }
+    text
 }
 
 async fn health(facts: &Facts) -> Result<()> {
@@ -100,29 +145,77 @@ async fn health(facts: &Facts) -> Result<()> {
 }
 
 pub(crate) fn down(arguments: &DownArguments) -> Result<()> {
-    let found = find(arguments.data_dir.as_deref())?;
-    if found.is_empty() {
-        println!("No cluster is up.");
-        return Ok(());
-    }
+    let found = find(&arguments.which)?;
     if found.len() > 1 && !arguments.all {
-        let dirs: Vec<String> = found
-            .iter()
-            .map(|one| one.dir.display().to_string())
-            .collect();
         bail!(
-            "several clusters are up: choose one with --data-dir, or --all\n  {}",
-            dirs.join("\n  ")
+            "several clusters are up: choose one with --name or --data-dir, or --all\n  {}",
+            list(&found)
         );
+    }
+    let mut doomed = Vec::new();
+    if arguments.forget {
+        doomed.extend(found.iter().filter_map(data_of));
+        if found.is_empty() || arguments.all {
+            doomed.extend(stopped(&arguments.which)?);
+        }
+        // Nothing is stopped before the answer is known.
+        if !doomed.is_empty() && !arguments.yes && !forget::is_wanted(&doomed)? {
+            println!("Nothing was stopped and nothing was deleted.");
+            return Ok(());
+        }
+    }
+    if found.is_empty() && doomed.is_empty() {
+        return nothing_to_stop(&arguments.which);
     }
     let tokio = small_runtime()?;
     for running in &found {
-        tokio.block_on(stop(running))?;
+        let name = running.name();
+        let facts = tokio.block_on(stop(running))?;
+        match &facts.data_dir {
+            Some(_) if arguments.forget => {}
+            Some(dir) => println!("Stopped {name}; what was in it stays in {}", dir.display()),
+            None => println!("Stopped and forgotten: {name} was in memory"),
+        }
+    }
+    for dir in &doomed {
+        forget::delete(dir)?;
     }
     Ok(())
 }
 
-async fn stop(running: &Running) -> Result<()> {
+fn nothing_to_stop(which: &Which) -> Result<()> {
+    let is_known = match which {
+        Which {
+            name: Some(name), ..
+        } => places::dir_of(name)?.is_dir(),
+        Which {
+            data_dir: Some(dir),
+            ..
+        } => dir.is_dir(),
+        _ => true,
+    };
+    match (is_known, &which.name) {
+        (true, _) => {
+            println!("No cluster is up.");
+            Ok(())
+        }
+        (false, Some(name)) => bail!("there is no cluster {name}: `steersman status` lists them"),
+        (false, None) => bail!("there is no such folder"),
+    }
+}
+
+fn data_of(running: &Running) -> Option<PathBuf> {
+    running.facts.as_ref()?.data_dir.clone()
+}
+
+fn list(found: &[Running]) -> String {
+    let lines = found
+        .iter()
+        .map(|one| format!("{:<12} {}", one.name(), one.dir.display()));
+    lines.collect::<Vec<_>>().join("\n  ")
+}
+
+async fn stop(running: &Running) -> Result<Facts> {
     let dir = running.dir.display();
     let facts = running
         .facts
@@ -145,20 +238,18 @@ async fn stop(running: &Running) -> Result<()> {
             facts.pid
         );
     }
-    match &facts.data_dir {
-        Some(dir) => println!("Stopped; what was in it stays in {}", dir.display()),
-        None => println!("Stopped and forgotten"),
-    }
-    Ok(())
+    Ok(facts.clone())
 }
 
 /// Prints a link that opens the dashboard once.
 pub(crate) fn dashboard(arguments: &DashboardArguments) -> Result<()> {
-    let found = find(arguments.data_dir.as_deref())?;
+    let found = find(&arguments.which)?;
     let mut facts = found.into_iter().filter_map(|one| one.facts);
     let facts = match (facts.next(), facts.next()) {
         (Some(facts), None) => facts,
-        (Some(_), Some(_)) => bail!("several clusters are up: choose one with --data-dir"),
+        (Some(_), Some(_)) => {
+            bail!("several clusters are up: choose one with --name or --data-dir")
+        }
         (None, _) => bail!("no cluster is up: `steersman up` starts one"),
     };
     let Some(place) = &facts.dashboard else {
@@ -180,11 +271,46 @@ pub(crate) fn dashboard(arguments: &DashboardArguments) -> Result<()> {
     Ok(())
 }
 
-fn find(data_dir: Option<&Path>) -> Result<Vec<Running>> {
-    match data_dir {
-        Some(dir) => Ok(instance::look(dir).into_iter().collect()),
-        None => instance::look_everywhere(),
+/// The clusters that are up and meant.
+fn find(which: &Which) -> Result<Vec<Running>> {
+    match which {
+        Which {
+            data_dir: Some(dir),
+            ..
+        } => Ok(instance::look(&absolute(dir)).into_iter().collect()),
+        Which {
+            name: Some(name), ..
+        } => {
+            let mut found = instance::look_everywhere()?;
+            found.retain(|one| one.name() == *name);
+            Ok(found)
+        }
+        _ => instance::look_everywhere(),
     }
+}
+
+/// The folders of clusters that are meant and not up, but have data.
+fn stopped(which: &Which) -> Result<Vec<PathBuf>> {
+    let mut dirs = match which {
+        Which {
+            data_dir: Some(dir),
+            ..
+        } => vec![absolute(dir)],
+        Which {
+            name: Some(name), ..
+        } => {
+            let mut dirs = places::all()?;
+            dirs.retain(|dir| places::name_of(dir) == *name);
+            dirs
+        }
+        _ => places::all()?,
+    };
+    dirs.retain(|dir| dir.join("pki").is_dir() && instance::look(dir).is_none());
+    Ok(dirs)
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn small_runtime() -> Result<tokio::runtime::Runtime> {

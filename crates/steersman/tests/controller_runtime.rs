@@ -19,7 +19,7 @@ use serde_json::Value;
 const MODULE: &str = "sigs.k8s.io/controller-runtime@v0.24.1";
 
 /// The packages whose tests start a control plane.
-const PACKAGES: [&str; 16] = [
+const PACKAGES: [&str; 18] = [
     "builder",
     "cache",
     "client",
@@ -34,6 +34,8 @@ const PACKAGES: [&str; 16] = [
     "internal/testing/controlplane",
     "manager",
     "manager/internal/integration",
+    "metrics/filters",
+    "reconcile",
     "source",
     "webhook",
 ];

@@ -61,7 +61,8 @@ impl Observer for Recorder {
 
     fn begin(&mut self, client: Client, clock: Clock, decisions: Decisions) {
         self.clock = Some(clock.clone());
-        let source = InTheBox::without_hands(client.clone(), &clock, &decisions);
+        let source =
+            InTheBox::without_hands(client.clone(), "a simulated cluster", &clock, &decisions);
         let dashboard = Dashboard::new(dashboard::Setup {
             feed: self.feed.clone(),
             client,
@@ -71,6 +72,7 @@ impl Observer for Recorder {
             source: Arc::new(source),
             cluster: "preview".to_owned(),
             acts: false,
+            has_owner: true,
         });
         dashboard.record();
         self.dashboard = Some(dashboard);

@@ -8,7 +8,6 @@ mod cluster;
 mod html;
 mod input;
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,6 +18,7 @@ use clap::{Args, ValueEnum};
 use preview::{self, BEGIN, Manifest, Preview, Setup, Style};
 
 use crate::connect::ConnectionArguments;
+use crate::terminal::Terminal;
 
 const KUBECONFIG_HELP: &str = "Start from the state of this kubeconfig's cluster [default: $KUBECONFIG, or else ~/.kube/config]";
 const CONTEXT_HELP: &str =
@@ -216,37 +216,21 @@ fn state(arguments: &Arguments, manifests: &[Manifest]) -> Result<cluster::State
 
 fn print(preview: &Preview, output: Output) -> Result<()> {
     match output {
-        Output::Text => print!("{}", preview::text(preview, style())),
+        Output::Text => {
+            let terminal = Terminal::of_stdout();
+            let style = Style {
+                width: terminal.chart_width(),
+                colour: terminal.colour,
+                unicode: terminal.unicode,
+            };
+            print!("{}", terminal.wrap(&preview::text(preview, style)));
+        }
         Output::Json => println!("{}", serde_json::to_string_pretty(preview)?),
         Output::Svg => print!("{}", preview::svg(preview)),
         // It is printed as it is recorded.
         Output::Html => {}
     }
     Ok(())
-}
-
-/// Where the width is not known: what fits a terminal of the usual size and most logs.
-const USUAL_WIDTH: usize = 100;
-
-/// What the terminal can do, by what the environment says of it.
-fn style() -> Style {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let colour = std::io::stdout().is_terminal()
-        && variable("NO_COLOR").is_none()
-        && variable("TERM").is_some_and(|terminal| terminal != "dumb");
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-        .into_iter()
-        .find_map(variable);
-    let unicode = locale.is_none_or(|locale| {
-        let locale = locale.to_uppercase();
-        locale.contains("UTF-8") || locale.contains("UTF8")
-    });
-    let columns = variable("COLUMNS").and_then(|columns| columns.parse().ok());
-    Style {
-        width: columns.unwrap_or(USUAL_WIDTH),
-        colour,
-        unicode,
-    }
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {

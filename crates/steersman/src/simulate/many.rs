@@ -1,7 +1,6 @@
 //! Many runs at a time, with a line that says how far it is.
 
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,18 +9,16 @@ use simulator::{Cut, Report, Scenario, explain};
 
 use super::summary::{SHOWN, Sum};
 
-/// Runs the scenario of each number, but for some, on one of `jobs` threads; the first that break are shrunk. `drawn`
+/// Runs the scenario of each number on one of `jobs` threads; the first that break are shrunk. `drawn`
 /// gives a scenario and the arguments that name it, `verify` runs it.
 pub(super) fn run(
     jobs: u64,
     numbers: Range<u64>,
-    except: &BTreeSet<u64>,
     drawn: impl Fn(u64) -> (Scenario, String) + Sync,
     verify: impl Fn(u64, &Scenario) -> Report + Sync,
 ) -> Sum {
     let (next, sum) = (AtomicU64::new(numbers.start), Mutex::new(Sum::new()));
-    let left_out = except.iter().filter(|number| numbers.contains(number));
-    let total = numbers.end - numbers.start - left_out.count() as u64;
+    let total = numbers.end - numbers.start;
     let bar = std::io::stderr().is_terminal();
     std::thread::scope(|scope| {
         for _ in 0..jobs.min(total) {
@@ -30,9 +27,6 @@ pub(super) fn run(
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     if number >= numbers.end {
                         return;
-                    }
-                    if except.contains(&number) {
-                        continue;
                     }
                     let (scenario, source) = drawn(number);
                     let mut report = verify(number, &scenario);

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use api::decision::counted;
 use simulator::{Report, Tally};
+
+use crate::terminal::{Terminal, Tone};
 
 pub(super) struct Sum {
     started: Instant,
@@ -97,6 +100,27 @@ impl Sum {
 
     pub(super) fn is_broken(&self) -> bool {
         !self.broken.is_empty() || self.named.values().any(Named::is_blind)
+    }
+
+    /// What held, in one sentence.
+    pub(super) fn verdict(&self, terminal: Terminal) -> String {
+        let runs = counted(self.runs, "run");
+        let (tone, text) = match (self.broken.len(), self.is_broken()) {
+            (0, false) => (
+                Tone::Good,
+                format!("Every check held in {runs}: {} evaluations.", self.checks),
+            ),
+            (0, true) => (
+                Tone::Bad,
+                format!("Nothing broke in {runs}, but checks were blind: see above."),
+            ),
+            (broken, _) => (
+                Tone::Bad,
+                format!("A check is broken in {broken} of {runs}."),
+            ),
+        };
+        let painted = terminal.paint(tone, &text);
+        terminal.wrap(&painted).into_owned()
     }
 
     /// Is it so long ago that somebody said how far it is? For logs, where a bar cannot move.

@@ -1,21 +1,22 @@
-//! Logs and commands of simulated containers, from the API server to the nodes.
+//! Logs, commands and usage of simulated containers, from the API server to the nodes.
 
 use std::sync::Arc;
 
 use api::Clock;
+use api::usage::{Declared, External};
 use client::Client;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use nodes::Containers;
-use nodes::stages::Stages;
+use serde_json::Value;
 
 use crate::apiserver::Served;
 
 /// Has the server ask the simulated nodes.
-pub(super) fn connect(served: &Served, clock: &Clock, stages: &Stages) {
+pub(super) fn connect(served: &Served, clock: &Clock, config: &nodes::Config) {
     let client = Client::new(served.server.transport()).with_user_agent("steersman-nodes");
-    let containers = Containers::new(client, clock.clone(), stages.clone());
+    let containers = Containers::new(client, clock.clone(), config);
     served.server.connect_kubelets(Arc::new(Bridge(containers)));
 }
 
@@ -66,5 +67,12 @@ impl ::apiserver::Kubelets for Bridge {
             });
             Ok(translated.boxed())
         })
+    }
+    fn usage(&self, pod: &Value) -> Vec<Declared> {
+        self.0.usage(pod)
+    }
+
+    fn external_metrics(&self) -> Vec<External> {
+        self.0.external_metrics()
     }
 }

@@ -103,6 +103,7 @@ pub(crate) fn start(
         source: Arc::new(source),
         cluster: parts.served.url.trim_start_matches("https://").to_owned(),
         acts: true,
+        has_owner: true,
     });
     let access = Arc::new(Access::new(&key, address.port()));
     let task = spawn(dashboard::serve(dashboard, access, listener, stop.clone()));
@@ -166,11 +167,16 @@ impl Source for InTheBox {
 }
 
 impl InTheBox {
-    /// One that explains and no more: for what is recorded.
-    pub(crate) fn without_hands(client: Client, clock: &Clock, decisions: &Decisions) -> InTheBox {
+    /// One that explains and no more: for what is recorded, and for clusters that are not simulated.
+    pub(crate) fn without_hands(
+        client: Client,
+        server: &str,
+        clock: &Clock,
+        decisions: &Decisions,
+    ) -> InTheBox {
         InTheBox {
             client,
-            server: "a simulated cluster".to_owned(),
+            server: server.to_owned(),
             clock: clock.clone(),
             decisions: decisions.clone(),
             speed: None,
@@ -193,13 +199,14 @@ impl InTheBox {
         };
         let mut facts = gatherer.facts(resource, &object.name).await?;
         let answer = match client {
-            // Whoever sees everything is told what is known here; all others ask as they would from elsewhere.
+            // Whoever sees everything is told what is known here; all others if they might read it from elsewhere.
             None => self.decisions_for(&facts),
-            Some(_) => {
-                why::Manager::reach(&connection, None, None)?
-                    .ask(&facts)
-                    .await?
+            Some(viewer) if dashboard::may_read_decisions(viewer).await => {
+                self.decisions_for(&facts)
             }
+            Some(_) => Answer::Nobody(
+                "you may not read /debug/controllers/, which a rule with nonResourceURLs would allow".to_owned(),
+            ),
         };
         match answer {
             Answer::Decisions { address, by_object } => {

@@ -4,25 +4,26 @@
 //! its standard error is a log file. Should the parent be gone by then, the child stops: nobody would know of
 //! it. Should the child fail, the parent shows what it said and ends as it did.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use api::decision::counted;
 
 use super::instance::Facts;
-use super::{Arguments, Output, screen};
+use super::{Arguments, Output, log, places, screen};
 use crate::apiserver::Place;
 use crate::files;
+use crate::terminal::Terminal;
 
 /// The hidden flag that the child is started with.
 const CHILD: &str = "--detached";
 
 pub(crate) fn main(arguments: &Arguments) -> Result<()> {
     let log_path = log_path(arguments)?;
-    let mut log = open_log(&log_path)?;
+    let mut log = log::open(&log_path)?;
     let begin = log.seek(SeekFrom::End(0))?;
     let program = std::env::current_exe().context("cannot find this program")?;
     let passed = std::env::args_os()
@@ -66,36 +67,39 @@ fn tell(arguments: &Arguments, line: &str, facts: &Facts) {
     let _ = match (arguments.output, arguments.quiet) {
         (Output::Json, _) => write!(out, "{line}"),
         (Output::Text, true) => Ok(()),
-        (Output::Text, false) => writeln!(
-            out,
-            "A Kubernetes cluster is up at {} with {} simulated nodes (process {})\n{}",
-            facts.server,
-            facts.nodes,
-            facts.pid,
-            screen::greeting(facts, &stopping(facts)),
-        ),
+        (Output::Text, false) => {
+            let text = format!(
+                "A Kubernetes cluster is up at {} with {} (process {})\n{}",
+                facts.server,
+                counted(facts.nodes, "simulated node"),
+                facts.pid,
+                screen::greeting(facts, &stopping(facts)),
+            );
+            writeln!(out, "{}", Terminal::of_stdout().wrap(&text))
+        }
     };
 }
 
-/// How to stop it: `down` looks for data folders in the usual place alone.
 fn stopping(facts: &Facts) -> String {
-    let usual = files::default_data_dir().ok();
-    match &facts.data_dir {
-        Some(dir) if usual.as_ref() != Some(dir) => {
-            format!("`steersman down --data-dir {}` stops it", dir.display())
-        }
-        _ => "`steersman down` stops it".to_owned(),
+    match facts.name.as_str() {
+        places::DEFAULT => "`steersman down` stops it".to_owned(),
+        name => format!("`steersman down --name {name}` stops it"),
     }
 }
 
-fn log_path(arguments: &Arguments) -> Result<PathBuf> {
-    match Place::choose(arguments.data_dir.clone(), arguments.in_memory)? {
-        Place::Dir(dir) => {
+pub(super) fn log_path(arguments: &Arguments) -> Result<PathBuf> {
+    match (arguments.place()?, &arguments.name) {
+        (Place::Dir(dir), _) => {
             files::refuse_foreign_dir(&dir)?;
             files::create_private_dir(&dir)?;
             Ok(dir.join("up.log"))
         }
-        Place::Memory => {
+        (Place::Memory, Some(name)) => {
+            let dir = places::dir_of(name)?;
+            files::create_private_dir(&dir)?;
+            Ok(dir.join("up.log"))
+        }
+        (Place::Memory, None) => {
             let dir = files::default_data_dir()?;
             if let Some(parent) = dir.parent() {
                 files::create_private_dir(parent)?;
@@ -103,16 +107,6 @@ fn log_path(arguments: &Arguments) -> Result<PathBuf> {
             Ok(dir.with_file_name("steersman-in-memory.log"))
         }
     }
-}
-
-/// Another cluster may be writing to it: what is there stays.
-fn open_log(path: &std::path::Path) -> Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut options = File::options();
-    let options = options.read(true).append(true).create(true).mode(0o600);
-    options
-        .open(path)
-        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The child's one line; an error when nobody reads it any more.

@@ -11,17 +11,18 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::dashboard::Place;
+use super::places;
 use crate::files;
 
 const FILE: &str = "up.json";
-
-/// Clusters in memory beside each other; nobody has more, and a search has to end.
-const IN_MEMORY_AT_ONCE: usize = 16;
 
 /// What a running `up` says about itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Facts {
+    /// What it is called; no two in the usual places are called alike.
+    #[serde(default)]
+    pub(crate) name: String,
     pub(crate) pid: u32,
     /// Empty while it is starting.
     pub(crate) server: String,
@@ -35,11 +36,23 @@ pub(crate) struct Facts {
     pub(crate) version: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) dashboard: Option<Place>,
+    /// Where it writes what it logs, unless that is standard error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) log: Option<PathBuf>,
+}
+
+impl Running {
+    pub(crate) fn name(&self) -> String {
+        let told = self.facts.as_ref().map(|facts| facts.name.clone());
+        told.filter(|name| !name.is_empty())
+            .unwrap_or_else(|| places::name_of(&self.dir))
+    }
 }
 
 impl Facts {
     pub(crate) fn of_this_process() -> Facts {
         Facts {
+            name: String::new(),
             pid: std::process::id(),
             server: String::new(),
             kubeconfig: PathBuf::new(),
@@ -48,6 +61,7 @@ impl Facts {
             data_dir: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             dashboard: None,
+            log: None,
         }
     }
 
@@ -73,13 +87,14 @@ impl Instance {
 
     /// Claims a place for the kubeconfig of a cluster in memory: the first one that is free.
     pub(crate) fn claim_in_memory() -> Result<Instance> {
-        for dir in in_memory_dirs()? {
+        for dir in places::in_memory()? {
             files::create_private_dir(&dir)?;
             if let Some(instance) = Instance::try_claim(&dir)? {
                 return Ok(instance);
             }
         }
-        bail!("{IN_MEMORY_AT_ONCE} clusters are up in memory already; stop one of them first")
+        let count = places::IN_MEMORY_AT_ONCE;
+        bail!("{count} clusters are up in memory already; stop one of them first")
     }
 
     fn try_claim(dir: &Path) -> Result<Option<Instance>> {
@@ -139,26 +154,16 @@ pub(crate) fn look(dir: &Path) -> Option<Running> {
     })
 }
 
-/// All clusters that are up where they are usually kept.
+/// All clusters that are up, wherever they are kept.
 pub(crate) fn look_everywhere() -> Result<Vec<Running>> {
-    let mut dirs = vec![files::default_data_dir()?];
-    dirs.extend(in_memory_dirs()?);
+    let dirs = places::all()?;
     Ok(dirs.iter().filter_map(|dir| look(dir)).collect())
-}
-
-fn in_memory_dirs() -> Result<Vec<PathBuf>> {
-    let base = files::default_data_dir()?;
-    let named = |number: usize| match number {
-        0 => base.with_file_name("steersman-in-memory"),
-        number => base.with_file_name(format!("steersman-in-memory-{}", number + 1)),
-    };
-    Ok((0..IN_MEMORY_AT_ONCE).map(named).collect())
 }
 
 fn in_use(dir: &Path) -> String {
     let path = dir.display();
     let remedy = format!(
-        "`steersman down --data-dir {path}` stops it; another --data-dir or --in-memory starts a second one"
+        "`steersman down --data-dir {path}` stops it; another --name or --in-memory starts a second one"
     );
     match look(dir).and_then(|running| running.facts) {
         Some(facts) if facts.is_serving() => format!(

@@ -2,11 +2,15 @@
 
 #![expect(clippy::print_stderr, reason = "this is where users are spoken to")]
 
+mod bootstrap;
 mod containers;
 pub(crate) mod dashboard;
 mod detach;
 pub(crate) mod instance;
+mod live;
+mod log;
 mod merge;
+pub(crate) mod places;
 mod screen;
 mod time;
 
@@ -30,11 +34,22 @@ use tokio::sync::watch;
 use crate::apiserver::{Place, Served};
 use crate::{files, signals};
 use instance::{Facts, Instance};
+use log::Log;
 use screen::Screen;
 use time::Timekeeping;
 
 #[derive(Args)]
+#[command(after_help = "Examples:
+  steersman up
+  steersman up --detach --name dev --nodes 10
+  steersman up --in-memory --speed 60
+  steersman up --data-dir /srv/cluster --merge-kubeconfig
+  steersman status
+  steersman down --name dev --forget --yes")]
 pub(crate) struct Arguments {
+    /// What to call the cluster: several can be up at once, each with data of its own
+    #[arg(long, value_name = "NAME", value_parser = places::parse_name)]
+    name: Option<String>,
     /// How many nodes to simulate
     #[arg(long, default_value_t = 3)]
     nodes: u32,
@@ -68,7 +83,7 @@ pub(crate) struct Arguments {
     /// Write the kubeconfig here [default: in the data folder]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Put a context `steersman` into your own kubeconfig as well
+    /// Put a context `steersman` (or `steersman-NAME`) into your own kubeconfig as well, until the cluster stops
     #[arg(long)]
     merge_kubeconfig: bool,
     /// Which controllers to run, as in kube-controller-manager's --controllers
@@ -81,6 +96,9 @@ pub(crate) struct Arguments {
     /// Let the node IPAM controller give nodes the ranges that pods get addresses from
     #[arg(long)]
     allocate_node_cidrs: bool,
+    /// Let each simulated kubelet get a client certificate by a bootstrap token and use it, and ask for one to serve with
+    #[arg(long, conflicts_with = "speed")]
+    bootstrap_nodes: bool,
     /// Who runs the controllers
     #[arg(long, value_enum, default_value_t = Who::Embedded)]
     controller_manager: Who,
@@ -135,8 +153,9 @@ pub(crate) fn main(arguments: Arguments) -> Result<()> {
     if arguments.detach {
         return detach::main(&arguments);
     }
+    let log = Log::default();
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(log.clone())
         .with_max_level(if arguments.quiet {
             tracing::Level::ERROR
         } else {
@@ -155,7 +174,7 @@ pub(crate) fn main(arguments: Arguments) -> Result<()> {
             .build()?
     };
     let mut instance = None;
-    let ended = tokio.block_on(run(arguments, setup, &mut instance));
+    let ended = tokio.block_on(run(arguments, setup, &log, &mut instance));
     // Connections that are still open hold the data: it is given up when they are gone, and only then the claim.
     drop(tokio);
     drop(instance);
@@ -197,15 +216,22 @@ impl Setup {
     }
 }
 
-async fn run(arguments: Arguments, setup: Setup, instance: &mut Option<Instance>) -> Result<()> {
+async fn run(
+    arguments: Arguments,
+    setup: Setup,
+    log: &Log,
+    instance: &mut Option<Instance>,
+) -> Result<()> {
     let (stop, _signals) = signals::stop_on_signal();
     let screen = Screen::new(&arguments);
-    let place = Place::choose(arguments.data_dir.clone(), arguments.in_memory)?;
+    let place = arguments.place()?;
     *instance = claim(&arguments, &place)?;
     if arguments.repair {
         place.repair()?;
     }
-    screen.open();
+    let name = arguments.cluster_name(instance.as_ref());
+    let log_path = start_log(&arguments, &screen, log, instance.as_ref())?;
+    screen.open(&name);
     let listener = listen(&arguments, &screen).await?;
     let time = Timekeeping::start(arguments.speed, place.dir(), &stop);
     let served = Served::start(
@@ -226,16 +252,21 @@ async fn run(arguments: Arguments, setup: Setup, instance: &mut Option<Instance>
         &stop,
     )?;
     let kubeconfig = kubeconfig_path(&arguments, instance.as_ref())?;
-    files::write_private(&kubeconfig, &served.kubeconfig())?;
+    let context = places::context_of(&name);
+    let before = std::fs::read_to_string(&kubeconfig).unwrap_or_default();
+    let own = merge::own(&served.kubeconfig(), &context, &before)?;
+    files::write_private(&kubeconfig, &own)?;
     let merged_into = match arguments.merge_kubeconfig {
-        true => Some(merge::merge(&served.kubeconfig(), &kubeconfig).await?),
+        true => Some(merge::merge(&own, &kubeconfig, &context).await?),
         false => None,
     };
     screen.step("API server", &served.url);
     let mut facts = Facts {
+        name,
         server: served.url.clone(),
         kubeconfig,
         merged_into,
+        log: log_path,
         data_dir: place.dir().map(absolute),
         ..Facts::of_this_process()
     };
@@ -246,16 +277,19 @@ async fn run(arguments: Arguments, setup: Setup, instance: &mut Option<Instance>
     let feed = Feed::new();
     let decisions = Decisions::new().heard_by(feed.listener());
     let simulated = setup.nodes.nodes.len();
-    let started = start(
-        &arguments,
-        setup,
-        &served,
-        &time.clock,
-        &decisions,
-        &screen,
-        &stop,
-    );
-    let (mut tasks, registration) = started;
+    let rng = Rng::from_seed(manager::process::random_seed());
+    let bootstrap = match arguments.bootstrap_nodes {
+        true => Some(bootstrap::prepare(&served, &time.clock, &rng).await?),
+        false => None,
+    };
+    let surroundings = Surroundings {
+        served: &served,
+        clock: &time.clock,
+        rng,
+        decisions: &decisions,
+        bootstrap,
+    };
+    let (mut tasks, registration) = start(&arguments, setup, surroundings, &screen, &stop);
     if let Some(instance) = instance.as_ref().filter(|_| !arguments.no_dashboard) {
         let listener = dashboard::listen(arguments.dashboard_port).await?;
         let parts = dashboard::Parts {
@@ -284,37 +318,134 @@ async fn run(arguments: Arguments, setup: Setup, instance: &mut Option<Instance>
         }
         screen.greet(&facts);
     }
+    let live = screen.is_live().then(|| {
+        let client = Client::new(served.server.transport()).with_user_agent("steersman-up");
+        let speed = time.speed.clone();
+        let pace = move || speed.as_ref().map_or(1.0, runtime::pace::Speed::get);
+        spawn(live::run(client, screen.clone(), log.clone(), pace))
+    });
     stop.stopped().await;
-    screen.say("\nstopping");
+    drop(live);
+    screen.close();
+    screen.say("stopping");
     finish(tasks, served).await;
+    take_context_away(&facts, &context).await;
     time.finish()
+}
+
+/// A context that leads nowhere is in everybody's way. The namespace that was set in it is kept for the next time.
+async fn take_context_away(facts: &Facts, context: &str) {
+    let Some(path) = &facts.merged_into else {
+        return;
+    };
+    let taken = async {
+        if let Some(namespace) = merge::unmerge(path, context).await? {
+            let own = std::fs::read_to_string(&facts.kubeconfig)?;
+            files::write_private(&facts.kubeconfig, &merge::with_namespace(&own, &namespace)?)?;
+        }
+        anyhow::Ok(())
+    };
+    if let Err(error) = taken.await {
+        eprintln!(
+            "the context {context} is still in {}: {error:#}",
+            path.display()
+        );
+    }
+}
+
+/// Where a line can be written over, log lines would run into it: then they go to a file. Answers the file.
+fn start_log(
+    arguments: &Arguments,
+    screen: &Screen,
+    log: &Log,
+    instance: Option<&Instance>,
+) -> Result<Option<PathBuf>> {
+    match instance {
+        // Its standard error is the file already.
+        _ if arguments.detached => detach::log_path(arguments).map(|path| Some(absolute(&path))),
+        Some(instance) if screen.is_live() => {
+            let path = absolute(&instance.dir.join("up.log"));
+            log.to_file(&path)?;
+            Ok(Some(path))
+        }
+        _ => Ok(None),
+    }
+}
+
+impl Arguments {
+    /// Where the objects are kept.
+    fn place(&self) -> Result<Place> {
+        match (&self.data_dir, &self.name) {
+            (None, Some(name)) if !self.in_memory => Ok(Place::Dir(places::dir_of(name)?)),
+            (dir, _) => Place::choose(dir.as_deref().map(absolute), self.in_memory),
+        }
+    }
+
+    fn cluster_name(&self, instance: Option<&Instance>) -> String {
+        let given = self.name.clone();
+        let by_place = || instance.map(|instance| places::name_of(&instance.dir));
+        given
+            .or_else(by_place)
+            .unwrap_or_else(|| "in-memory".to_owned())
+    }
 }
 
 /// Makes sure that nobody else uses the data. A cluster in memory whose kubeconfig has a place of its own needs
 /// none of ours.
 fn claim(arguments: &Arguments, place: &Place) -> Result<Option<Instance>> {
-    match place {
-        Place::Dir(dir) => {
+    match (place, &arguments.name) {
+        (Place::Dir(dir), _) => {
             files::refuse_foreign_dir(dir)?;
             files::create_private_dir(dir)?;
-            Instance::claim(dir).map(Some)
+            let claimed = Instance::claim(dir)?;
+            if let Err(error) = places::remember(dir) {
+                let error = format!("{error:#}");
+                tracing::warn!(error, "`steersman status` finds it by --data-dir alone");
+            }
+            Ok(Some(claimed))
         }
-        Place::Memory if arguments.kubeconfig.is_some() => Ok(Instance::claim_in_memory().ok()),
-        Place::Memory => Instance::claim_in_memory().map(Some),
+        (Place::Memory, Some(name)) => {
+            let dir = places::dir_of(name)?;
+            if dir.join("pki").is_dir() {
+                bail!(
+                    "the cluster {name} is kept in {}; choose another --name for one in memory",
+                    dir.display()
+                );
+            }
+            files::create_private_dir(&dir)?;
+            Instance::claim(&dir).map(Some)
+        }
+        (Place::Memory, None) if arguments.kubeconfig.is_some() => {
+            Ok(Instance::claim_in_memory().ok())
+        }
+        (Place::Memory, None) => Instance::claim_in_memory().map(Some),
     }
+}
+
+/// What the parts of a cluster find when they start.
+struct Surroundings<'a> {
+    served: &'a Served,
+    clock: &'a Clock,
+    rng: Rng,
+    decisions: &'a Decisions,
+    bootstrap: Option<nodes::identity::Bootstrap>,
 }
 
 /// Starts everything that lives beside the API server.
 fn start(
     arguments: &Arguments,
     setup: Setup,
-    served: &Served,
-    clock: &Clock,
-    decisions: &Decisions,
+    surroundings: Surroundings<'_>,
     screen: &Screen,
     stop: &Stop,
 ) -> (Vec<Task<()>>, watch::Receiver<Registered>) {
-    let rng = Rng::from_seed(manager::process::random_seed());
+    let Surroundings {
+        served,
+        clock,
+        rng,
+        decisions,
+        bootstrap,
+    } = surroundings;
     let mut tasks: Vec<Task<()>> = Vec::new();
     if arguments.controller_manager == Who::Embedded {
         let (options, decisions) = (&setup.manager, decisions.clone());
@@ -327,9 +458,12 @@ fn start(
     } else {
         screen.step("controllers", "left to another process");
     }
-    containers::connect(served, clock, &setup.nodes.stages);
+    containers::connect(served, clock, &setup.nodes);
     let client = Client::new(served.server.transport()).with_user_agent("steersman-nodes");
-    let cluster = nodes::Cluster::new(client, setup.nodes, clock.clone(), rng.fork());
+    let mut cluster = nodes::Cluster::new(client, setup.nodes, clock.clone(), rng.fork());
+    if let Some(bootstrap) = bootstrap {
+        cluster = cluster.bootstrapped(bootstrap);
+    }
     let registration = cluster.registration();
     tasks.push(spawn(cluster.run(stop.clone())));
     (tasks, registration)
@@ -395,6 +529,7 @@ fn absolute(path: &Path) -> PathBuf {
 /// Is a feature on whose kinds are not stable yet?
 fn serves_previews(options: &Options) -> bool {
     let gates = [
+        "ClusterTrustBundle",
         "DRADeviceTaintRules",
         "DRAResourcePoolStatus",
         "GenericWorkload",

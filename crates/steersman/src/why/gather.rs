@@ -39,6 +39,10 @@ impl Gatherer<'_> {
             "Node" => self.around_node(&mut facts).await,
             "PodDisruptionBudget" => self.under_budget(&mut facts).await,
             "PersistentVolumeClaim" => self.add("pods", None, &mut facts).await,
+            "ResourceClaim" => {
+                self.add("pods", None, &mut facts).await;
+                self.add("deviceclasses", None, &mut facts).await;
+            }
             "PersistentVolume" => self.claim_of(&mut facts).await,
             "Service" => self.behind_service(None, &mut facts).await,
             "Ingress" => self.behind_ingress(&mut facts).await,
@@ -131,6 +135,11 @@ impl Gatherer<'_> {
                 self.add("pods", None, facts).await;
             }
             self.add("persistentvolumeclaims", None, facts).await;
+            let claims = facts.object["spec"]["resourceClaims"].as_array();
+            if claims.is_some_and(|claims| !claims.is_empty()) {
+                self.add("resourceclaims", None, facts).await;
+                self.add("deviceclasses", None, facts).await;
+            }
             self.budgets(facts).await;
         }
     }

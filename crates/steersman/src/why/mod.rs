@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use controllers::discovery::{Discovery, discover};
 
 use crate::connect::{Connection, ConnectionArguments};
+use crate::terminal::Terminal;
 pub(crate) use ask::{Answer, Manager};
 pub(crate) use gather::{Gatherer, cannot_list, decided_about};
 
@@ -74,8 +75,12 @@ pub(crate) fn main(arguments: &Arguments) -> Result<()> {
     }
     match (arguments.output, &*told) {
         (Output::Text, all) => {
-            let all: Vec<String> = all.iter().map(|(one, now)| one.text(*now)).collect();
-            print!("{}", all.join("\n\n"));
+            let terminal = Terminal::of_stdout();
+            let texts = all
+                .iter()
+                .map(|(one, now)| one.painted(*now, terminal.colour));
+            let texts: Vec<String> = texts.collect();
+            print!("{}", terminal.wrap(&texts.join("\n\n")));
         }
         (Output::Json, [(one, _)]) if targets.len() == 1 => {
             println!("{}", serde_json::to_string_pretty(one)?);

@@ -103,6 +103,10 @@ impl Cluster {
         (format!("https://127.0.0.1:{port}"), certificate)
     }
 
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.tokio.block_on(future)
+    }
+
     pub fn kubeconfig(&self) -> PathBuf {
         self.directory.join("kubeconfig")
     }

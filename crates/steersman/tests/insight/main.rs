@@ -1,6 +1,7 @@
-//! `steersman why`, `steersman preview` and `steersman simulate`, as operators and pipelines meet them.
+//! `steersman why`, `steersman preview`, `steersman simulate` and the manager's dashboard, as operators and pipelines meet them.
 
 mod cluster;
+mod dashboard;
 mod preview;
 mod simulate;
 mod why;

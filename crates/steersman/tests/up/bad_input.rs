@@ -238,6 +238,8 @@ fn a_damaged_object_is_named_and_dropped_by_repair() {
     let map = json!({"metadata": {"name": "lost"}, "data": {"k": "needle in a haystack"}});
     let maps = "/api/v1/namespaces/default/configmaps";
     up.api().create(maps, &map);
+    up.api()
+        .create(maps, &json!({"metadata": {"name": "kept"}}));
     up.stop();
     let database = dir.join("steersman.redb");
     let mut bytes = std::fs::read(&database).unwrap();
@@ -253,8 +255,11 @@ fn a_damaged_object_is_named_and_dropped_by_repair() {
     check(&said, "--repair");
     let repaired = home.up(&["--data-dir", folder, "--nodes=0", "--repair"]);
     let found = repaired.api().get(maps);
-    let names = found["items"].as_array().unwrap().iter();
-    assert!(names.clone().count() > 0, "everything else is there");
-    assert!(names.clone().all(|map| map["metadata"]["name"] != "lost"));
+    let has = |name: &str| {
+        let mut maps = found["items"].as_array().unwrap().iter();
+        maps.any(|map| map["metadata"]["name"] == name)
+    };
+    assert!(has("kept"), "everything else is there");
+    assert!(!has("lost"));
     repaired.stop();
 }

@@ -79,6 +79,62 @@ fn a_kubelet_gets_its_certificates_by_a_token() {
     up.stop();
 }
 
+/// The box's own nodes go the same way, by the real controllers, with the root certificates published beside it.
+#[test]
+fn nodes_of_the_box_bootstrap_themselves() {
+    let home = Home::new("bootstrap-nodes");
+    let up = home.up(&[
+        "--in-memory",
+        "--nodes=2",
+        "--bootstrap-nodes",
+        "--feature-gates=ClusterTrustBundle=true",
+    ]);
+    let admin = up.api();
+    assert_eq!(up.facts["nodes"], 2);
+    let of_signer = |signer: &str| {
+        let requests = admin.get(REQUESTS);
+        let items = requests["items"].as_array().unwrap().clone();
+        let is_of =
+            |request: &Value| request["spec"]["signerName"] == format!("kubernetes.io/{signer}");
+        items.into_iter().filter(is_of).collect::<Vec<_>>()
+    };
+    let clients = of_signer("kube-apiserver-client-kubelet");
+    assert_eq!(clients.len(), 2);
+    for request in &clients {
+        assert_eq!(request["spec"]["username"], "system:bootstrap:upnode");
+        assert_eq!(request["status"]["conditions"][0]["reason"], "AutoApproved");
+        assert!(request["status"]["certificate"].is_string());
+    }
+    // What they ask for next they ask for as nodes, and it waits for a person.
+    until("requests for certificates to serve with", || {
+        of_signer("kubelet-serving").len() == 2
+    });
+    let mut names: Vec<String> = Vec::new();
+    for request in of_signer("kubelet-serving") {
+        names.push(request["spec"]["username"].as_str().unwrap().to_owned());
+        assert!(request["status"]["certificate"].is_null());
+        let name = request["metadata"]["name"].as_str().unwrap();
+        approve(&admin, name).unwrap();
+        issued(&admin, name);
+    }
+    names.sort();
+    assert_eq!(names, ["system:node:node-0", "system:node:node-1"]);
+    // Pods run, though only nodes write about them, and NodeRestriction looks at what they write.
+    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    let pod = json!({"metadata": {"name": "web"}, "spec": spec});
+    admin.create("/api/v1/namespaces/default/pods", &pod);
+    until("the pod to run", || {
+        admin.get("/api/v1/namespaces/default/pods/web")["status"]["phase"] == "Running"
+    });
+    until("the trust bundle of the API server", || {
+        let bundles = admin.get("/apis/certificates.k8s.io/v1beta1/clustertrustbundles");
+        let bundles = bundles["items"].as_array().unwrap();
+        bundles.len() == 1
+            && bundles[0]["spec"]["signerName"] == "kubernetes.io/kube-apiserver-serving"
+    });
+    up.stop();
+}
+
 /// What kubeadm sets up, and a token.
 fn prepare(admin: &Api) {
     let roles = "system:certificates.k8s.io:certificatesigningrequests";

@@ -21,21 +21,36 @@ fn a_detached_cluster_is_found_and_stopped() {
     signal(pid, "HUP");
     Api::new(facts[0]["kubeconfig"].as_str().unwrap().as_ref()).get("/api/v1/nodes/node-0");
     let said = home.succeed(&["down"]);
-    assert!(said.contains("Stopped; what was in it stays in "), "{said}");
+    assert!(said.contains("; what was in it stays in "), "{said}");
     assert_eq!(home.run(&["status"]).status.code(), Some(3));
 }
 
 #[test]
-fn one_in_another_place_says_how_it_is_stopped() {
+fn one_in_another_place_is_found_there() {
     let home = Home::new("elsewhere");
-    let dir = std::env::temp_dir().join(format!("steersman-elsewhere-{}", std::process::id()));
+    let dir = home.0.join("blue");
     let flag = format!("--data-dir={}", dir.display());
     let said = home.succeed(&["up", "-d", "--port=0", &flag]);
-    let how = format!("`steersman down --data-dir {}` stops it", dir.display());
-    assert!(said.contains(&how), "{said}");
-    let said = home.succeed(&["down", &flag]);
-    assert!(said.contains("Stopped; what was in it stays in "), "{said}");
-    std::fs::remove_dir_all(dir).unwrap();
+    assert!(
+        said.contains("`steersman down --name blue` stops it"),
+        "{said}"
+    );
+    let status = home.succeed(&["status"]);
+    assert!(
+        status.contains("blue is up: https://127.0.0.1:"),
+        "{status}"
+    );
+    let said = home.succeed(&["down"]);
+    let expected = format!("Stopped blue; what was in it stays in {}", dir.display());
+    assert!(said.contains(&expected), "{said}");
+    let status = home.run(&["status"]);
+    let said = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert_eq!(status.status.code(), Some(3));
+    assert!(said.contains("blue is stopped; its data is in "), "{said}");
+    // What is deleted is no longer on record.
+    std::fs::remove_dir_all(&dir).unwrap();
+    let said = home.run(&["status"]).stdout;
+    assert!(!String::from_utf8_lossy(&said).contains("blue"));
 }
 
 #[test]
@@ -97,7 +112,7 @@ fn several_clusters_are_told_apart() {
     assert!(home.refused(&["down"]).contains("several clusters are up"));
     assert!(
         home.refused(&["node", "stop", "node-0"])
-            .contains("choose one with --kubeconfig")
+            .contains("choose one with --kubeconfig or --cluster")
     );
     home.succeed(&["down", "--data-dir", kept["dataDir"].as_str().unwrap()]);
     home.succeed(&["down", "--all"]);

@@ -19,4 +19,6 @@ mod detached;
 mod envtest;
 mod home;
 mod life;
+mod named;
 mod scheduler;
+mod terminal;

@@ -1,0 +1,73 @@
+//! `steersman down --forget`: the data of a cluster is deleted, and nothing that is not ours.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::up::instance::Instance;
+use crate::up::places;
+
+/// Asks the person at the terminal; an error where there is none.
+pub(crate) fn is_wanted(dirs: &[PathBuf]) -> Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        bail!(
+            "nobody can be asked whether to delete the data: --yes says so, and nothing was stopped"
+        );
+    }
+    for dir in dirs {
+        println!("{}: {}", places::name_of(dir), dir.display());
+    }
+    print!("Delete this with everything in it? [y/N] ");
+    let _ = std::io::stdout().flush();
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Deletes a data folder. What somebody else has put into it stays, and is named.
+pub(crate) fn delete(dir: &Path) -> Result<()> {
+    if !dir.join("pki").is_dir() {
+        bail!(
+            "{} is no data folder of ours; nothing was deleted",
+            dir.display()
+        );
+    }
+    // Nobody starts a cluster in it meanwhile.
+    let claim = Instance::claim(dir)?;
+    let mut left = Vec::new();
+    for entry in std::fs::read_dir(dir).with_context(|| cannot(dir))? {
+        let path = entry.with_context(|| cannot(dir))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match apiserver::is_ours(&name) {
+            true => remove(&path).with_context(|| cannot(&path))?,
+            false => left.push(name.into_owned()),
+        }
+    }
+    places::forget(dir)?;
+    let name = places::name_of(dir);
+    match left.is_empty() {
+        true => {
+            std::fs::remove_dir(dir).with_context(|| cannot(dir))?;
+            println!("Forgot {name}; {} is gone", dir.display());
+        }
+        false => println!(
+            "Forgot {name}; {} has what is not ours and stays: {}",
+            dir.display(),
+            left.join(", ")
+        ),
+    }
+    drop(claim);
+    Ok(())
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    match path.symlink_metadata()?.is_dir() {
+        true => std::fs::remove_dir_all(path),
+        false => std::fs::remove_file(path),
+    }
+}
+
+fn cannot(path: &Path) -> String {
+    format!("cannot delete {}", path.display())
+}

@@ -1,0 +1,85 @@
+//! Where `up` logs to: standard error, or a file once there is a live line that log lines would run into.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result};
+use parking_lot::Mutex;
+use tracing_subscriber::fmt::MakeWriter;
+
+#[derive(Clone, Default)]
+pub(super) struct Log(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    file: Mutex<Option<File>>,
+    lines: AtomicU64,
+}
+
+impl Log {
+    /// From now on to this file, after what is in it.
+    pub(super) fn to_file(&self, path: &Path) -> Result<()> {
+        *self.0.file.lock() = Some(open(path)?);
+        Ok(())
+    }
+
+    /// How many lines were logged so far.
+    pub(super) fn lines(&self) -> u64 {
+        self.0.lines.load(Ordering::Relaxed)
+    }
+}
+
+/// Another cluster may be writing to it: what is there stays.
+pub(super) fn open(path: &Path) -> Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = File::options();
+    let options = options.read(true).append(true).create(true).mode(0o600);
+    options
+        .open(path)
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A writer for one line.
+pub(super) struct Line(Arc<Inner>);
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Line {
+        self.0.lines.fetch_add(1, Ordering::Relaxed);
+        Line(self.0.clone())
+    }
+}
+
+impl Write for Line {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        match &mut *self.0.file.lock() {
+            Some(file) => file.write(text),
+            None => io::stderr().write(text),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_go_to_the_file_and_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("up.log");
+        std::fs::write(&path, "before\n").unwrap();
+        let log = Log::default();
+        log.to_file(&path).unwrap();
+        log.make_writer().write_all(b"after\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "before\nafter\n");
+        assert_eq!(log.lines(), 1);
+    }
+}
