@@ -9,6 +9,7 @@
 
 mod bench;
 mod bugs;
+mod dist;
 mod fuzz;
 mod parity;
 mod picture;
@@ -34,7 +35,7 @@ struct Command {
     run: fn(&[String]) -> Result<()>,
 }
 
-const COMMANDS: [Command; 12] = [
+const COMMANDS: [Command; 14] = [
     Command {
         name: "test",
         arguments: "[--no-real] [--all]",
@@ -49,8 +50,8 @@ const COMMANDS: [Command; 12] = [
     },
     Command {
         name: "parity",
-        arguments: "[--write] [controller]",
-        about: "how many of upstream's unit tests ours cover; --write adds those the ledger lacks as open",
+        arguments: "[--write] [--markdown] [controller]",
+        about: "how many of upstream's unit tests ours cover; --write adds those the ledger lacks as open, --markdown writes docs/parity.md",
         run: parity::run,
     },
     Command {
@@ -82,6 +83,18 @@ const COMMANDS: [Command; 12] = [
         arguments: "[--runtime|--controllers] [name...]",
         about: "put bugs in on purpose, one at a time, and see that the simulator finds each (an hour or two)",
         run: bugs::run,
+    },
+    Command {
+        name: "dist",
+        arguments: "[target...]",
+        about: "static release binaries in dist/: archives with man pages and completions, checksums, SBOMs (a release build for each)",
+        run: dist::run,
+    },
+    Command {
+        name: "image",
+        arguments: "[tag]",
+        about: "a container image with the static release binary, by buildah, podman or docker",
+        run: dist::image,
     },
     Command {
         name: "picture",

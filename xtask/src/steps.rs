@@ -12,6 +12,7 @@ enum Outcome {
 }
 
 /// How a step that ran to its end may report.
+#[derive(Clone)]
 pub(crate) enum Done {
     Passed,
     Skipped(String),

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::installation::{Installation, KUBERNETES, cache_directory};
+use crate::installation::{self, Installation, KUBERNETES, cache_directory};
 
 /// How a build ended.
 #[derive(Debug)]
@@ -28,6 +28,11 @@ pub fn build(minor: Option<u32>) -> Result<Built> {
         if let Built::Complete(installation) = &built
             && go_is_installed()
         {
+            let helm = installation::helm()?;
+            if !helm.is_file() {
+                let module = manifest_directory().join("helm");
+                go_build(&module, "helm.sh/helm/v3/cmd/helm", "", &helm)?;
+            }
             for (package, program) in [
                 ("./informers", installation.informers()),
                 ("./templates", installation.templates()),

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
@@ -83,6 +85,19 @@ impl Authority {
         }
         parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.issue(file, parameters)
+    }
+
+    /// A signing request for such a certificate, as a node sends it: PEM within base64.
+    pub fn request(&self, user: &str, group: Option<&str>) -> Result<String> {
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name.push(DnType::CommonName, user);
+        if let Some(group) = group {
+            parameters
+                .distinguished_name
+                .push(DnType::OrganizationName, group);
+        }
+        let request = parameters.serialize_request(&KeyPair::generate()?)?;
+        Ok(STANDARD.encode(request.pem()?))
     }
 
     /// A bare key, such as the one that signs service account tokens: `<file>.key` and `<file>.pub`.

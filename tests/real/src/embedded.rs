@@ -27,15 +27,28 @@ impl Embedded {
     }
 
     pub fn start_with(folder: &Path, flags: &[String]) -> Result<Embedded> {
-        Embedded::launch(folder, flags, None)
+        Embedded::launch(folder, flags, |program, arguments| (program, arguments))
+    }
+
+    /// With so many files that it may have open, sockets included.
+    pub fn start_with_open_files(folder: &Path, files: u32) -> Result<Embedded> {
+        Embedded::launch(folder, &[], |program, arguments| {
+            process::with_open_files(&program, &arguments, files)
+        })
     }
 
     /// With files that cannot grow beyond so many kilobytes, as on a disk that is full.
     pub fn start_limited(folder: &Path, kilobytes: u64) -> Result<Embedded> {
-        Embedded::launch(folder, &[], Some(kilobytes))
+        Embedded::launch(folder, &[], |program, arguments| {
+            process::limited(&program, &arguments, kilobytes)
+        })
     }
 
-    fn launch(folder: &Path, flags: &[String], limit: Option<u64>) -> Result<Embedded> {
+    fn launch(
+        folder: &Path,
+        flags: &[String],
+        limited: impl FnOnce(PathBuf, Vec<String>) -> (PathBuf, Vec<String>),
+    ) -> Result<Embedded> {
         fs::create_dir_all(folder)?;
         let kubeconfig = kubeconfig(folder);
         // One that an earlier server left would say that this one is ready.
@@ -49,10 +62,7 @@ impl Embedded {
             arguments.push("--port=0".to_owned());
         }
         arguments.extend(flags.iter().cloned());
-        let mut program = installation::steersman_binary()?;
-        if let Some(kilobytes) = limit {
-            (program, arguments) = process::limited(&program, &arguments, kilobytes);
-        }
+        let (program, arguments) = limited(installation::steersman_binary()?, arguments);
         let mut process = Process::start("steersman-apiserver", &program, &arguments, folder)?;
         // It is ready in less time than others are looked at once.
         let patience = Instant::now() + Duration::from_millis(500);

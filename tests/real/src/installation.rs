@@ -2,6 +2,7 @@
 
 use std::env;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Not;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -10,6 +11,8 @@ use anyhow::{Context, Result, bail};
 pub const KUBERNETES: &str = "v1.36.3";
 /// The etcd release that `tests/real/etcd` pins: the one Kubernetes 1.36 is released with.
 pub const ETCD: &str = "v3.6.8";
+/// The helm that `tests/real/helm` pins.
+pub const HELM: &str = "v3.19.5";
 /// The Kubernetes commands a test cluster needs, the slowest to build first.
 pub const KUBERNETES_COMMANDS: [&str; 4] = [
     "kube-apiserver",
@@ -102,6 +105,28 @@ impl Installation {
         }
         Ok(self)
     }
+}
+
+/// Where helm is, or will be.
+pub fn helm() -> Result<PathBuf> {
+    Ok(cache_directory()?
+        .join("real")
+        .join(format!("helm-{HELM}"))
+        .join("helm"))
+}
+
+/// helm for a test; as with the servers, it may be missing where a person works, and must be there with `CI=true`.
+pub fn helm_for_test() -> Option<PathBuf> {
+    let helm = helm().ok()?;
+    if helm.is_file() {
+        return Some(helm);
+    }
+    assert!(
+        env::var("CI").is_ok_and(|value| value == "true").not(),
+        "CI=true and helm is missing: `cargo xtask real build` builds it"
+    );
+    say("skipped: helm is not built; run `cargo xtask real build`");
+    None
 }
 
 /// The newest version of a minor release that has a folder, whatever is in that.

@@ -27,6 +27,9 @@ pub struct Ending<'a> {
 /// Asks for no more of an object than its metadata.
 const METADATA_ALONE: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
+/// The address of every pod where it does not matter.
+const ADDRESS: &str = "10.1.0.1";
+
 /// Acts on the pods of one namespace.
 #[derive(Clone)]
 pub struct Kubelet {
@@ -70,14 +73,14 @@ impl Kubelet {
 
     /// Running and ready (or not) since `since`, an RFC 3339 time.
     pub fn set_ready(&self, pod: &str, ready: bool, since: &str) -> Result<()> {
-        self.patch_status(pod, &running_status(ready, since))
+        self.patch_status(pod, &running_status(ready, since, ADDRESS))
     }
 
     /// A pod of which nothing was said before is running and ready. There is nothing to merge in it, and nobody reads
     /// the answer: both is cheaper for the API server.
-    fn set_first_ready(&self, pod: &str, since: &str) -> Result<()> {
+    fn set_first_ready(&self, pod: &str, since: &str, address: &str) -> Result<()> {
         let path = format!("{}/status", self.path(pod));
-        let status = json!({"status": running_status(true, since)});
+        let status = json!({"status": running_status(true, since, address)});
         let headers = [
             ("Accept", METADATA_ALONE),
             ("Content-Type", "application/merge-patch+json"),
@@ -163,7 +166,7 @@ impl Kubelet {
     }
 }
 
-fn running_status(ready: bool, since: &str) -> Value {
+fn running_status(ready: bool, since: &str, address: &str) -> Value {
     let (ready, reason) = if ready {
         ("True", "")
     } else {
@@ -177,7 +180,7 @@ fn running_status(ready: bool, since: &str) -> Value {
         condition
     };
     json!({
-        "phase": "Running", "startTime": since, "podIP": "10.1.0.1", "podIPs": [{"ip": "10.1.0.1"}],
+        "phase": "Running", "startTime": since, "podIP": address, "podIPs": [{"ip": address}],
         "conditions": [
             condition("PodScheduled", "True", ""),
             condition("Initialized", "True", ""),
@@ -185,6 +188,17 @@ fn running_status(ready: bool, since: &str) -> Value {
             condition("Ready", ready, reason),
         ],
     })
+}
+
+/// An address of 10.0.0.0/8 by the first bytes of a uid: thousands of pods rarely share one.
+fn address_of(uid: &str) -> String {
+    let bytes: Vec<u8> = (0..3)
+        .map(|index| {
+            let digits = uid.get(index * 2..index * 2 + 2).unwrap_or_default();
+            u8::from_str_radix(digits, 16).unwrap_or(1)
+        })
+        .collect();
+    format!("10.{}.{}.{}", bytes[0], bytes[1], bytes[2])
 }
 
 /// A kubelet that runs by itself: makes every pod of a namespace ready and finishes what terminates.
@@ -199,12 +213,27 @@ const BACKLOG: usize = 1000;
 impl AutomaticKubelet {
     /// `workers` bound how many status patches are in flight; pods are shared out by their uid.
     pub fn start(api: &Api, namespace: &str, workers: usize) -> AutomaticKubelet {
+        AutomaticKubelet::with(api, namespace, workers, |_| ADDRESS.to_owned())
+    }
+
+    /// As `start`, with an address for each pod of its own.
+    pub fn start_with_addresses(api: &Api, namespace: &str, workers: usize) -> AutomaticKubelet {
+        AutomaticKubelet::with(api, namespace, workers, address_of)
+    }
+
+    fn with(
+        api: &Api,
+        namespace: &str,
+        workers: usize,
+        address: fn(&str) -> String,
+    ) -> AutomaticKubelet {
         let stopping = Arc::new(AtomicBool::new(false));
         let mut watch = PodWatch {
             api: api.clone(),
             namespace: namespace.to_owned(),
             stopping: Arc::clone(&stopping),
             failed: Arc::default(),
+            address,
             workers: Vec::new(),
             handled: BTreeMap::new(),
             revision: String::new(),
@@ -239,14 +268,24 @@ impl Drop for AutomaticKubelet {
 
 /// What is to be done to one pod.
 enum Chore {
-    MakeReady { pod: String, since: String },
-    Finish { pod: String },
+    MakeReady {
+        pod: String,
+        since: String,
+        address: String,
+    },
+    Finish {
+        pod: String,
+    },
 }
 
 impl Chore {
     fn carry_out(&self, kubelet: &Kubelet) -> Result<()> {
         match self {
-            Chore::MakeReady { pod, since } => kubelet.set_first_ready(pod, since),
+            Chore::MakeReady {
+                pod,
+                since,
+                address,
+            } => kubelet.set_first_ready(pod, since, address),
             Chore::Finish { pod } => kubelet.finish(pod),
         }
     }
@@ -289,6 +328,8 @@ struct PodWatch {
     stopping: Arc<AtomicBool>,
     /// A chore was refused: all pods have to be looked at again.
     failed: Arc<AtomicBool>,
+    /// By the uid of a pod.
+    address: fn(&str) -> String,
     workers: Vec<SyncSender<Chore>>,
     /// By uid, whether it was told to finish.
     handled: BTreeMap<String, bool>,
@@ -337,8 +378,11 @@ impl PodWatch {
         } else if finish && known != Some(true) {
             Chore::Finish { pod }
         } else if !finish && known.is_none() && status.phase == "Pending" {
-            let since = metadata.creation_timestamp;
-            Chore::MakeReady { pod, since }
+            Chore::MakeReady {
+                pod,
+                since: metadata.creation_timestamp,
+                address: (self.address)(&metadata.uid),
+            }
         } else {
             return Ok(());
         };
@@ -347,6 +391,66 @@ impl PodWatch {
         self.handled.insert(metadata.uid, finish);
         Ok(())
     }
+}
+
+/// A scheduler that runs by itself: binds every pod that has no node, a DaemonSet's to the one that it is for, others to
+/// one of `nodes` by their uid. It looks at no resources, taints or volumes.
+pub struct AutomaticScheduler {
+    stopping: Arc<AtomicBool>,
+    worker: Option<JoinHandle<()>>,
+}
+
+/// Between two looks at what waits.
+const BIND_EVERY: Duration = Duration::from_millis(200);
+
+impl AutomaticScheduler {
+    pub fn start(api: &Api, nodes: &[&str]) -> AutomaticScheduler {
+        let stopping = Arc::new(AtomicBool::new(false));
+        let nodes: Vec<String> = nodes.iter().map(|node| (*node).to_owned()).collect();
+        let (api, told) = (api.clone(), Arc::clone(&stopping));
+        let worker = std::thread::spawn(move || {
+            while !told.load(Ordering::Relaxed) {
+                // A server that is busy is asked again.
+                let _ = bind_all(&api, &nodes);
+                std::thread::sleep(BIND_EVERY);
+            }
+        });
+        AutomaticScheduler {
+            stopping,
+            worker: Some(worker),
+        }
+    }
+}
+
+impl Drop for AutomaticScheduler {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        if let Some(worker) = self.worker.take() {
+            let _ = worker.join();
+        }
+    }
+}
+
+fn bind_all(api: &Api, nodes: &[String]) -> Result<()> {
+    for pod in api.list("/api/v1/pods?fieldSelector=spec.nodeName%3D")? {
+        let metadata = &pod["metadata"];
+        let text = |field: &str| metadata[field].as_str().unwrap_or("");
+        if !metadata["deletionTimestamp"].is_null() {
+            continue;
+        }
+        let share = text("uid").bytes().map(usize::from).sum::<usize>() % nodes.len();
+        let node = target_node(&pod).unwrap_or(&nodes[share]);
+        // One that is gone by now is nobody's.
+        let _ = Kubelet::new(api, text("namespace")).bind(text("name"), node);
+    }
+    Ok(())
+}
+
+/// Which node the pod of a DaemonSet is for.
+pub(crate) fn target_node(pod: &Value) -> Option<&str> {
+    const TARGET: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution\
+         /nodeSelectorTerms/0/matchFields/0/values/0";
+    pod.pointer(TARGET)?.as_str()
 }
 
 /// Kubelets' signs of life: renews the leases of all nodes with the label `alive=true`.

@@ -28,6 +28,8 @@ pub mod manager;
 pub mod process;
 pub mod proxy;
 pub mod scenario;
+pub mod snapshot;
+pub mod stranger;
 pub mod tour;
 pub mod wait;
 

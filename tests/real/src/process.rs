@@ -202,6 +202,16 @@ pub fn limited(program: &Path, arguments: &[String], kilobytes: u64) -> (PathBuf
     (PathBuf::from("sh"), all)
 }
 
+/// The command that runs a program which may have so many files open, sockets included.
+pub fn with_open_files(program: &Path, arguments: &[String], files: u32) -> (PathBuf, Vec<String>) {
+    let script = "ulimit -n \"$1\"; shift; exec \"$@\"";
+    let mut all = vec!["-c".to_owned(), script.to_owned(), "limited".to_owned()];
+    all.push(files.to_string());
+    all.push(program.display().to_string());
+    all.extend(arguments.iter().cloned());
+    (PathBuf::from("sh"), all)
+}
+
 /// A sentence for failures if hardly anything fits on the disk of a folder any more: servers that cannot write
 /// cannot say so in their logs either.
 pub(crate) fn full_disk(folder: &Path) -> Option<String> {

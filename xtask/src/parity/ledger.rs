@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::ours::OurTests;
+use super::page::Tally;
 use crate::workspace;
 
 /// The state of a test nobody has looked at yet.
@@ -51,7 +52,7 @@ impl Ledger {
         Ledger::parse(path, &workspace::read(path)?)
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Ledger> {
+    pub(super) fn parse(path: &Path, text: &str) -> Result<Ledger> {
         let file: File =
             toml::from_str(text).with_context(|| format!("{} is not a ledger", path.display()))?;
         let controller = path
@@ -67,23 +68,26 @@ impl Ledger {
         })
     }
 
-    /// Covered, not applicable, open.
-    pub(crate) fn counts(&self) -> [usize; 3] {
-        let open = self
-            .entries
-            .iter()
-            .filter(|entry| entry.open.is_some())
-            .count();
-        let not_applicable = self
-            .entries
-            .iter()
-            .filter(|entry| entry.not_applicable.is_some())
-            .count();
-        [
-            self.entries.len() - open - not_applicable,
-            not_applicable,
-            open,
-        ]
+    pub(crate) fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        for entry in &self.entries {
+            let count = match entry {
+                entry if entry.not_applicable.is_some() => &mut tally.not_applicable,
+                entry if entry.open.is_none() => &mut tally.covered,
+                entry if entry.ours.is_empty() => &mut tally.open,
+                _ => &mut tally.partial,
+            };
+            *count += 1;
+        }
+        tally
+    }
+
+    /// What is missing: the test, whether a part of it is covered, and the words.
+    pub(crate) fn gaps(&self) -> impl Iterator<Item = (&str, bool, &str)> {
+        self.entries.iter().filter_map(|entry| {
+            let open = entry.open.as_deref()?;
+            Some((&*entry.upstream, !entry.ours.is_empty(), open))
+        })
     }
 
     /// What is wrong with the ledger in itself and with the tests it names.
@@ -175,12 +179,18 @@ mod tests {
     }
 
     #[test]
-    fn counts_tell_covered_not_applicable_and_open_apart() {
+    fn the_tally_tells_covered_partial_open_and_not_applicable_apart() {
         let ledger = ledger(
             "[[test]]\nupstream='A'\nours=['c::t']\n[[test]]\nupstream='B'\nnot_applicable='a Go fake'\n\
              [[test]]\nupstream='C'\nours=['c::t']\nopen='half of it'\n",
         );
-        assert_eq!(ledger.counts(), [1, 1, 1]);
+        let expected = Tally {
+            covered: 1,
+            partial: 1,
+            open: 0,
+            not_applicable: 1,
+        };
+        assert_eq!(ledger.tally(), expected);
     }
 
     #[test]

@@ -12,36 +12,40 @@
 //! ours = ["steersman-controllers::replicaset::tests::plan::creates_what_is_missing"]
 //! ```
 //!
+//! `docs/parity.md` is the same as one page, written by `--markdown`.
+//!
 //! Open is honest. A test of ours that is named must exist; an upstream test must be listed (checked
 //! where the Go module cache has its source).
 
 mod ledger;
 mod ours;
+mod page;
 mod upstream;
 
 use anyhow::{Result, bail};
 
 use ledger::Ledger;
+use page::Tally;
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    let write = arguments.iter().any(|word| word == "--write");
+    let has = |flag: &str| arguments.iter().any(|word| word == flag);
+    let (write, markdown) = (has("--write"), has("--markdown"));
     let wanted: Vec<&String> = arguments
         .iter()
         .filter(|word| !word.starts_with("--"))
         .collect();
     if let Some(unknown) = arguments
         .iter()
-        .find(|word| word.starts_with("--") && *word != "--write")
+        .find(|word| word.starts_with("--") && !["--write", "--markdown"].contains(&&***word))
     {
-        bail!("unknown argument {unknown:?}; usage: cargo xtask parity [--write] [controller]");
+        bail!(
+            "unknown argument {unknown:?}; usage: cargo xtask parity [--write] [--markdown] [controller]"
+        );
     }
     let tests = ours::OurTests::scan()?;
     let mut findings = Vec::new();
-    let mut totals = [0; 3];
-    println!(
-        "{:<26} {:>7} {:>5} {:>5}",
-        "controller", "covered", "n/a", "open"
-    );
+    let mut ledgers = Vec::new();
+    print_row("controller", ["covered", "partial", "open", "n/a"]);
     for path in Ledger::paths()? {
         let mut ledger = Ledger::read(&path)?;
         if !wanted.is_empty() && !wanted.contains(&&ledger.controller) {
@@ -53,23 +57,35 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             None => {}
         }
         findings.extend(ledger.check(&tests));
-        let counts = ledger.counts();
-        println!(
-            "{:<26} {:>7} {:>5} {:>5}",
-            ledger.controller, counts[0], counts[1], counts[2]
-        );
-        totals
-            .iter_mut()
-            .zip(counts)
-            .for_each(|(total, count)| *total += count);
+        print_row(&ledger.controller, counts(ledger.tally()));
+        ledgers.push(ledger);
     }
-    println!(
-        "{:<26} {:>7} {:>5} {:>5}",
-        "all", totals[0], totals[1], totals[2]
-    );
+    let mut total = Tally::default();
+    ledgers.iter().for_each(|ledger| total.add(ledger.tally()));
+    print_row("all", counts(total));
+    if wanted.is_empty() && markdown {
+        page::write(&ledgers)?;
+    } else if wanted.is_empty() {
+        findings.extend(page::check(&ledgers));
+    }
     if !findings.is_empty() {
         findings.iter().for_each(|finding| println!("{finding}"));
         bail!("{} findings in the parity ledger", findings.len());
     }
     Ok(())
+}
+
+fn counts(tally: Tally) -> [String; 4] {
+    let Tally {
+        covered,
+        partial,
+        open,
+        not_applicable,
+    } = tally;
+    [covered, partial, open, not_applicable].map(|count| count.to_string())
+}
+
+fn print_row(name: &str, columns: [impl std::fmt::Display; 4]) {
+    let [covered, partial, open, not_applicable] = columns;
+    println!("{name:<26} {covered:>7} {partial:>7} {open:>5} {not_applicable:>5}");
 }

@@ -22,8 +22,8 @@ pub struct Observed {
     pub answer: Value,
 }
 
-/// Plays a scenario in a namespace that is named after it.
-pub fn play(api: &Api, scenario: &Scenario) -> Result<Vec<Observed>> {
+/// Plays a scenario in a namespace that is named after it. `given` has more names that requests may use.
+pub fn play(api: &Api, scenario: &Scenario, given: &[(String, String)]) -> Result<Vec<Observed>> {
     let namespace = format!("corpus-{}", scenario.name);
     api.create(
         "/api/v1/namespaces",
@@ -35,6 +35,7 @@ pub fn play(api: &Api, scenario: &Scenario) -> Result<Vec<Observed>> {
         &account,
     )?;
     let mut kept = BTreeMap::from([("NS".to_owned(), namespace)]);
+    kept.extend(given.iter().cloned());
     let mut normaliser = Normaliser::default();
     let mut observed = Vec::new();
     for request in &scenario.requests {

@@ -10,16 +10,12 @@ use serde_json::{Value, json};
 
 use super::{Part, expand, resources};
 use crate::http::Api;
-use crate::kubelet::{Ending, Kubelet};
+use crate::kubelet::{self, Ending, Kubelet};
 use crate::wait::{self, Seen};
 
 /// How long a state that a scenario waits for may take: a loaded machine is slow, not wrong.
 /// The slowest of them is a pod on a node that is gone: up to 80 seconds.
 const WAIT_DEADLINE: Duration = Duration::from_secs(120);
-
-/// Where the pod of a DaemonSet says which node it is for.
-const TARGET_NODE: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution\
-     /nodeSelectorTerms/0/matchFields/0/values/0";
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -356,7 +352,7 @@ impl<'a> Player<'a> {
                 PodState::Evicted => kubelet.evict(name)?,
                 PodState::Finished => kubelet.finish(name)?,
                 PodState::Scheduled => {
-                    let node = pod.pointer(TARGET_NODE).and_then(Value::as_str);
+                    let node = kubelet::target_node(pod);
                     kubelet.bind(name, node.context("the pod's affinity names no node")?)?;
                 }
                 PodState::Bound => {

@@ -4,14 +4,16 @@ use std::path::{Path, PathBuf};
 
 use real_tests::corpus::{self, Observed, Scenario, compare};
 use real_tests::embedded::Embedded;
+use real_tests::stranger::Stranger;
 use real_tests::{Api, Cluster, ClusterOptions, installation};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
-fn play_all(api: &Api, scenarios: &[Scenario]) -> Vec<Vec<Observed>> {
-    let play = |scenario| corpus::play(api, scenario).expect("both servers answer all requests");
+fn play_all(api: &Api, scenarios: &[Scenario], given: &[(String, String)]) -> Vec<Vec<Observed>> {
+    let play =
+        |scenario| corpus::play(api, scenario, given).expect("both servers answer all requests");
     scenarios.iter().map(play).collect()
 }
 
@@ -39,10 +41,12 @@ fn our_api_server_answers_as_kube_apiserver_does() {
     let (_, theirs) = cluster
         .user("corpus", "kubernetes-admin", Some("system:masters"))
         .unwrap();
+    let stranger = Stranger::start(&cluster.path("stranger")).unwrap();
+    let given = stranger.names();
     let embedded = Embedded::start(&cluster.path("embedded")).unwrap();
     let (theirs, ours) = std::thread::scope(|scope| {
-        let theirs = scope.spawn(|| play_all(&theirs, &scenarios));
-        let ours = play_all(&embedded.api, &scenarios);
+        let theirs = scope.spawn(|| play_all(&theirs, &scenarios, &given));
+        let ours = play_all(&embedded.api, &scenarios, &given);
         (theirs.join().unwrap(), ours)
     });
     let known = compare::known(&folder().join("known.yml")).unwrap();

@@ -107,8 +107,8 @@ fn up(rest: &[String]) -> Result<ExitCode> {
 /// Writes the documents of `/openapi/v3` of a live kube-apiserver into a folder.
 /// Kinds that are not stable yet and that a controller of ours is about.
 const PREVIEWS: [&str; 2] = [
-    "--runtime-config=resource.k8s.io/v1alpha3=true,resource.k8s.io/v1beta2=true,scheduling.k8s.io/v1alpha2=true",
-    "--feature-gates=DRADeviceTaints=true,DRADeviceTaintRules=true,DRAResourcePoolStatus=true,GenericWorkload=true",
+    "--runtime-config=certificates.k8s.io/v1alpha1=true,certificates.k8s.io/v1beta1=true,resource.k8s.io/v1alpha3=true,resource.k8s.io/v1beta2=true,scheduling.k8s.io/v1alpha2=true",
+    "--feature-gates=ClusterTrustBundle=true,DRADeviceTaints=true,DRADeviceTaintRules=true,DRAResourcePoolStatus=true,GenericWorkload=true",
 ];
 
 fn openapi(rest: &[String]) -> Result<ExitCode> {
