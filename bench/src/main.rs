@@ -10,6 +10,7 @@
 
 mod apiserver;
 mod head_to_head;
+mod hostile;
 mod process;
 mod report;
 mod runtime;
@@ -28,7 +29,7 @@ struct Bench {
     run: fn(&[String], &mut Report) -> Result<()>,
 }
 
-const BENCHES: [Bench; 6] = [
+const BENCHES: [Bench; 7] = [
     Bench {
         name: "apiserver",
         about: "our API server beside kube-apiserver and etcd: start, memory, creates, lists, watchers",
@@ -38,6 +39,11 @@ const BENCHES: [Bench; 6] = [
         name: "head-to-head",
         about: "the Go controller manager and ours on the same real servers: CPU, memory, wall, requests",
         run: head_to_head::run,
+    },
+    Bench {
+        name: "hostile",
+        about: "attacks on our API server and manager: the worst request, memory, connections held, health meanwhile",
+        run: hostile::run,
     },
     Bench {
         name: "process",

@@ -146,7 +146,7 @@ fn measure(installation: &Installation, flavor: Flavor) -> Result<Measured> {
     third.stop()?;
     Ok(Measured {
         first_reconcile,
-        standby_lists: stood_by.requests.get("list").copied().unwrap_or(0),
+        standby_lists: stood_by.requests_with("list"),
         idle,
         idle_anonymous,
         idle_cpu,

@@ -5,9 +5,20 @@
 //! Requests and memory are steady. CPU divided by etcd's CPU in the same window is steadier than CPU
 //! alone where both cause the same writes, so both are shown.
 
+mod at_rest;
+mod attachments;
+mod autoscalers;
+mod budgets;
+mod certificates;
 mod chart;
+mod claims;
+mod cronjobs;
+mod fixtures;
 mod housekeeping;
+mod metrics_api;
+mod quotas;
 pub(crate) mod scenarios;
+mod services;
 pub(crate) mod stage;
 mod summary;
 

@@ -11,7 +11,10 @@ use serde_json::{Value, json};
 use super::stage::{
     Phase, Stage, deployment, in_parallel, make_ready, same_controllers, template, until,
 };
-use super::{Options, housekeeping};
+use super::{
+    Options, at_rest, attachments, autoscalers, budgets, certificates, claims, cronjobs,
+    housekeeping, quotas, services,
+};
 
 /// Sizes at 100 percent. Large enough that start-up does not count, small enough that a scenario with
 /// three rounds of both managers stays below three minutes on two cores.
@@ -25,7 +28,7 @@ const DEFAULT_FLAGS_PODS: usize = 300;
 /// Go's garbage collector runs late: memory is read after this much quiet.
 pub(crate) const SETTLE: Duration = Duration::from_secs(10);
 /// In scenarios that have to start many managers, less of it.
-const SHORT_SETTLE: Duration = Duration::from_secs(5);
+pub(super) const SHORT_SETTLE: Duration = Duration::from_secs(5);
 /// How long an idle manager is watched.
 const IDLE: Duration = Duration::from_secs(12);
 
@@ -43,7 +46,7 @@ pub(crate) enum Rounds {
     Together(fn(&Installation, &Options) -> Result<Vec<Phase>>),
 }
 
-pub(crate) const STORIES: [Scenario; 10] = [
+pub(crate) const STORIES: [Scenario; 20] = [
     Scenario {
         name: "idle",
         about: "all built controllers with nothing to do",
@@ -94,6 +97,56 @@ pub(crate) const STORIES: [Scenario; 10] = [
         about: "the leader stops, or crashes, and the standby takes over",
         run: Rounds::Each(failover),
     },
+    Scenario {
+        name: "services",
+        about: "pods behind services: ready, unready, rolled over, and endpoints in the caches",
+        run: Rounds::Each(services::services),
+    },
+    Scenario {
+        name: "cronjobs",
+        about: "CronJobs that fire in the same minute",
+        run: Rounds::Each(cronjobs::cronjobs),
+    },
+    Scenario {
+        name: "budgets",
+        about: "disruption budgets over pods that become ready",
+        run: Rounds::Each(budgets::budgets),
+    },
+    Scenario {
+        name: "quotas",
+        about: "quotas of many namespaces while pods are created and deleted",
+        run: Rounds::Each(quotas::quotas),
+    },
+    Scenario {
+        name: "autoscalers",
+        about: "two periods of many autoscalers that have nothing to change",
+        run: Rounds::Each(autoscalers::autoscalers),
+    },
+    Scenario {
+        name: "claims",
+        about: "claims that are bound to volumes of mixed sizes, and what the caches hold of them",
+        run: Rounds::Each(claims::claims),
+    },
+    Scenario {
+        name: "matching",
+        about: "claims among few volumes and among ten times as many",
+        run: Rounds::Each(claims::matching),
+    },
+    Scenario {
+        name: "attachments",
+        about: "pods whose volumes are attached and detached",
+        run: Rounds::Each(attachments::attachments),
+    },
+    Scenario {
+        name: "certificates",
+        about: "certificate requests of kubelets, approved and signed",
+        run: Rounds::Each(certificates::certificates),
+    },
+    Scenario {
+        name: "at-rest",
+        about: "a large cluster in which nothing happens but heartbeats",
+        run: Rounds::Together(at_rest::at_rest),
+    },
 ];
 
 /// Runs a scenario for each manager, each on servers of its own.
@@ -130,7 +183,7 @@ fn turns(options: &Options, reverse: bool) -> [Flavor; 2] {
 }
 
 /// One phase of each manager, on a cluster that they share.
-fn in_turns(
+pub(super) fn in_turns(
     options: &Options,
     reverse: bool,
     mut play: impl FnMut(Flavor) -> Result<Phase>,
@@ -278,23 +331,33 @@ fn look_at_caches(
     stage: &mut Stage,
     options: &Options,
     reverse: bool,
-    (name, pods): (&'static str, usize),
+    phase: (&'static str, usize),
 ) -> Result<Vec<Phase>> {
     in_turns(options, reverse, |flavor| {
-        let started = Instant::now();
-        let mut manager = stage.start_manager(flavor, &same_controllers())?;
-        let sync = manager.usage()?;
-        let until_work = started.elapsed().as_secs_f64();
-        let mut phase = stage.measure(name, pods, &mut manager, |_| {
-            std::thread::sleep(SHORT_SETTLE);
-            Ok(())
-        })?;
-        // What counts is the cost of the first list, which came before the probe's pod.
-        phase.cpu_seconds += sync.cpu_seconds;
-        phase.wall_seconds = until_work;
-        manager.kill();
-        Ok(phase)
+        until_caches_are_full(stage, flavor, &same_controllers(), phase)
     })
+}
+
+/// Starts a manager, measures it once its caches are full, and ends it.
+pub(super) fn until_caches_are_full(
+    stage: &mut Stage,
+    flavor: Flavor,
+    manager: &ManagerOptions,
+    (name, items): (&'static str, usize),
+) -> Result<Phase> {
+    let started = Instant::now();
+    let mut manager = stage.start_manager(flavor, manager)?;
+    let sync = manager.usage()?;
+    let until_work = started.elapsed().as_secs_f64();
+    let mut phase = stage.measure(name, items, &mut manager, |_| {
+        std::thread::sleep(SHORT_SETTLE);
+        Ok(())
+    })?;
+    // What counts is the cost of the first list, which came before the probe's pod.
+    phase.cpu_seconds += sync.cpu_seconds;
+    phase.wall_seconds = until_work;
+    manager.kill();
+    Ok(phase)
 }
 
 fn create_foreign_pods(cluster: &Cluster, count: usize) -> Result<()> {

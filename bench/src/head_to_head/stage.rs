@@ -16,6 +16,9 @@ const PHASE_DEADLINE: Duration = Duration::from_secs(300);
 /// Threads that play kubelets and users: enough to keep the API server busy, few enough to leave it a core.
 const THREADS: usize = 8;
 
+/// How long a look at a whole list waits before the next one.
+const BETWEEN_LISTS: Duration = Duration::from_millis(200);
+
 /// What one phase cost the manager.
 #[derive(Clone, Debug)]
 pub(crate) struct Phase {
@@ -28,10 +31,46 @@ pub(crate) struct Phase {
     pub(crate) etcd_cpu_seconds: f64,
     pub(crate) resident_bytes: f64,
     pub(crate) peak_resident_bytes: f64,
-    /// By verb.
+    /// By verb and resource, as `update pods/status`.
     pub(crate) requests: BTreeMap<String, u64>,
     /// How many of them wrote a status.
     pub(crate) status_writes: u64,
+    /// What only this scenario looks at, by name.
+    pub(crate) own: Vec<(&'static str, f64)>,
+}
+
+impl Phase {
+    /// How often the manager wrote a resource, `endpointslices` or `pods/status`.
+    pub(crate) fn writes_of(&self, resource: &str) -> f64 {
+        let written = self.requests.iter().filter(|(request, _)| {
+            let (verb, of) = request.split_once(' ').unwrap_or_default();
+            of == resource
+                && matches!(
+                    verb,
+                    "create" | "update" | "patch" | "delete" | "deletecollection"
+                )
+        });
+        written.map(|(_, count)| count).sum::<u64>() as f64
+    }
+
+    /// Adds a figure that only this scenario has.
+    pub(crate) fn with(mut self, name: &'static str, value: f64) -> Phase {
+        self.own.push((name, value));
+        self
+    }
+
+    /// A figure of its own; none counts as nothing.
+    pub(crate) fn own(&self, name: &str) -> f64 {
+        let found = self.own.iter().find(|(own, _)| *own == name);
+        found.map_or(0.0, |(_, value)| *value)
+    }
+
+    /// How many requests had this verb.
+    pub(crate) fn requests_with(&self, verb: &str) -> u64 {
+        let with_verb = self.requests.iter();
+        let with_verb = with_verb.filter(|(request, _)| request.split(' ').next() == Some(verb));
+        with_verb.map(|(_, count)| count).sum()
+    }
 }
 
 pub(crate) struct Stage {
@@ -41,9 +80,15 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new(installation: &Installation) -> Result<Stage> {
+        Stage::with_flags(installation, &[])
+    }
+
+    /// With more flags for kube-apiserver.
+    pub(crate) fn with_flags(installation: &Installation, flags: &[&str]) -> Result<Stage> {
         let options = ClusterOptions {
             audit: Level::Manager,
             at_ease: true,
+            apiserver_flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
             ..ClusterOptions::default()
         };
         let cluster = Cluster::start(installation, options)?;
@@ -121,8 +166,9 @@ impl Stage {
             etcd_cpu_seconds: etcd_after.cpu_seconds - etcd_before.cpu_seconds,
             resident_bytes: after.resident_bytes as f64,
             peak_resident_bytes: after.peak_resident_bytes as f64,
-            requests: by_verb(&entries),
+            requests: by_request(&entries),
             status_writes: status_writes(&entries),
+            own: Vec::new(),
         })
     }
 
@@ -131,8 +177,8 @@ impl Stage {
     pub(crate) fn count_on(&mut self, phase: &mut Phase, wait: Duration) -> Result<()> {
         std::thread::sleep(wait);
         let entries = self.reader.read_new(&self.cluster.audit_log())?;
-        for (verb, count) in by_verb(&entries) {
-            *phase.requests.entry(verb).or_default() += count;
+        for (request, count) in by_request(&entries) {
+            *phase.requests.entry(request).or_default() += count;
         }
         phase.status_writes += status_writes(&entries);
         Ok(())
@@ -159,6 +205,17 @@ pub(crate) fn until(what: &str, mut look: impl FnMut() -> Result<bool>) -> Resul
         } else {
             Seen::NotYet("not yet".to_owned())
         })
+    })
+}
+
+/// As `until`, for a look that costs the API server as much as a hundred requests.
+pub(crate) fn until_seen_in_lists(
+    what: &str,
+    mut look: impl FnMut() -> Result<bool>,
+) -> Result<()> {
+    until(what, || {
+        std::thread::sleep(BETWEEN_LISTS);
+        look()
     })
 }
 
@@ -221,13 +278,23 @@ pub(crate) fn template(app: &str, version: &str) -> Value {
     })
 }
 
-fn by_verb(entries: &[Entry]) -> BTreeMap<String, u64> {
+fn by_request(entries: &[Entry]) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.is_manager()) {
+        let resource = entry.resource();
         // Leases are renewed with time, whatever else happens.
-        if entry.resource() != "leases" {
-            *counts.entry(entry.verb.clone()).or_default() += 1;
+        if resource == "leases" {
+            continue;
         }
+        // Discovery and the like: what counts is how often, not which group.
+        let resource = if resource.starts_with('/') {
+            "paths"
+        } else {
+            &resource
+        };
+        *counts
+            .entry(format!("{} {resource}", entry.verb))
+            .or_default() += 1;
     }
     counts
 }

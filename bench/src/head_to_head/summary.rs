@@ -54,8 +54,8 @@ pub(crate) const MEASURES: [Measure; 7] = [
 ];
 
 /// Goals as ratios to Go in the same run: the budgets of the design, by scenario, phase and measure.
-const GOALS: [(&str, f64); 16] = [
-    ("idle.idle.resident", 0.114),
+const GOALS: [(&str, f64); 35] = [
+    ("idle.idle.resident", 0.2),
     ("deployment.up.cpu", 0.2),
     ("deployment.ready.cpu", 0.2),
     ("deployment.ready.status-writes", 0.7),
@@ -71,6 +71,25 @@ const GOALS: [(&str, f64); 16] = [
     ("default-flags.up.wall", 0.06),
     ("failover.stopped.wall", 0.06),
     ("failover.crashed.wall", 1.0),
+    ("services.ready.cpu", 0.2),
+    ("services.flipped.cpu", 0.2),
+    ("services.flipped.slice-writes", 1.0),
+    ("services.flipped.bytes-written", 1.0),
+    ("services.rolled.slice-writes", 1.0),
+    ("cronjobs.fired.cpu", 0.2),
+    ("budgets.ready.cpu", 0.2),
+    ("budgets.ready.budget-writes", 0.5),
+    ("quotas.created.cpu", 0.2),
+    ("quotas.created.quota-writes", 1.0),
+    ("quotas.deleted.quota-writes", 1.0),
+    ("autoscalers.period.cpu", 0.2),
+    ("claims.bound.cpu", 0.2),
+    ("claims.bound.wall", 0.5),
+    ("attachments.attached.cpu", 0.2),
+    ("attachments.detached.cpu", 0.2),
+    ("certificates.signed.cpu", 0.4),
+    ("at-rest.rest.cpu", 0.1),
+    ("at-rest.rest.resident", 0.06),
 ];
 
 /// What holds for every phase that has no goal of its own.
@@ -82,8 +101,55 @@ fn goal(figure: &str) -> Option<Goal> {
     goal.map(|(_, bound)| Goal::AtMost(*bound))
 }
 
-/// Bytes of memory per cached pod: at most this.
-const BYTES_PER_POD: f64 = 600.0;
+/// Memory that a phase has more than an earlier one, shared out over what came in between.
+struct Growth {
+    scenario: &'static str,
+    from: &'static str,
+    to: &'static str,
+    name: &'static str,
+    /// At most so many bytes.
+    bytes: Option<f64>,
+    /// At most so much of Go's.
+    ratio: Option<f64>,
+}
+
+const GROWTHS: [Growth; 4] = [
+    Growth {
+        scenario: "cached",
+        from: "empty",
+        to: "filled",
+        name: "bytes-per-pod",
+        bytes: Some(600.0),
+        ratio: None,
+    },
+    Growth {
+        scenario: "services",
+        from: "empty",
+        to: "filled",
+        name: "bytes-per-endpoint",
+        bytes: None,
+        ratio: Some(0.1),
+    },
+    Growth {
+        scenario: "claims",
+        from: "empty",
+        to: "filled",
+        name: "bytes-per-claim-and-volume",
+        bytes: None,
+        ratio: Some(0.15),
+    },
+    Growth {
+        scenario: "claims",
+        from: "filled",
+        to: "attached",
+        name: "bytes-per-attachment",
+        bytes: None,
+        ratio: Some(0.15),
+    },
+];
+
+/// CPU a claim among 10,000 volumes, of what it takes among 1,000.
+const MATCHING_GROWTH: f64 = 1.5;
 
 /// CPU until each foreign pod is in the caches, in milliseconds: 0.9 s for 30,000.
 const SYNC_PER_POD: f64 = 0.03;
@@ -141,23 +207,26 @@ impl Summary {
     pub(crate) fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         for (key, rounds) in &self.phases {
-            for measure in &MEASURES {
+            let mut add = |name: &str, unit: &'static str, read: &dyn Fn(&Phase) -> f64| {
                 let of = |flavor: Flavor| {
-                    spread(
-                        rounds
-                            .iter()
-                            .filter(|phase| phase.flavor == flavor)
-                            .map(measure.read),
-                    )
+                    let phases = rounds.iter().filter(|phase| phase.flavor == flavor);
+                    spread(phases.map(read))
                 };
                 if let (Some(go), Some(other)) = (of(Flavor::Go), of(Flavor::Ours)) {
+                    let name = format!("{key}.{name}");
                     rows.push(Row {
-                        name: format!("{key}.{}", measure.name),
-                        unit: measure.unit,
+                        name,
+                        unit,
                         go,
                         other,
                     });
                 }
+            };
+            for measure in &MEASURES {
+                add(measure.name, measure.unit, &measure.read);
+            }
+            for (name, _) in rounds.first().map_or(&[][..], |phase| &phase.own) {
+                add(name, "", &|phase| phase.own(name));
             }
         }
         rows
@@ -232,34 +301,56 @@ impl Summary {
             let goal = Some(Goal::AtMost(SYNC_PER_POD));
             report.figure("cached.sync-per-pod", sync.other.median, "ms", goal);
         }
-        if let Some((go, other)) = self.bytes_per_pod() {
-            report.figure("cached.bytes-per-pod.go", go, "bytes", None);
-            report.figure(
-                "cached.bytes-per-pod",
-                other,
-                "bytes",
-                Some(Goal::AtMost(BYTES_PER_POD)),
-            );
+        for growth in &GROWTHS {
+            let Some((go, other)) = self.bytes_each(growth) else {
+                continue;
+            };
+            let name = format!("{}.{}", growth.scenario, growth.name);
+            report.figure(&format!("{name}.go"), go, "bytes", None);
+            let absolute = growth.bytes.map(Goal::AtMost);
+            report.figure(&name, other, "bytes", absolute);
+            if let Some(ratio) = growth.ratio {
+                let goal = Some(Goal::AtMost(ratio));
+                report.figure(&format!("{name}-ratio"), other / go, "x of Go", goal);
+            }
+        }
+        self.report_matching(report);
+    }
+
+    /// How much more CPU ten times as many volumes and claims take, of ten times.
+    fn report_matching(&self, report: &mut Report) {
+        for (flavor, end, goal) in [
+            (Flavor::Go, ".go", None),
+            (Flavor::Ours, "", Some(Goal::AtMost(MATCHING_GROWTH))),
+        ] {
+            let cpu = |key: &str| {
+                let (_, rounds) = self.phases.iter().find(|(known, _)| known == key)?;
+                let phases = rounds.iter().filter(|phase| phase.flavor == flavor);
+                Some(spread(phases.map(|phase| phase.cpu_seconds / phase.items as f64))?.median)
+            };
+            if let (Some(small), Some(large)) = (cpu("matching.small"), cpu("matching.large")) {
+                report.figure(&format!("matching.growth{end}"), large / small, "x", goal);
+            }
         }
     }
 
-    fn bytes_per_pod(&self) -> Option<(f64, f64)> {
-        let resident = |key: &str, flavor: Flavor| {
-            let (_, rounds) = self.phases.iter().find(|(known, _)| known == key)?;
+    /// What each thing between two phases takes in memory: Go's, and the other's.
+    fn bytes_each(&self, growth: &Growth) -> Option<(f64, f64)> {
+        let resident = |phase: &str, flavor: Flavor| {
+            let key = format!("{}.{phase}", growth.scenario);
+            let (_, rounds) = self.phases.iter().find(|(known, _)| *known == key)?;
             let values = rounds.iter().filter(|phase| phase.flavor == flavor);
             Some((
                 spread(values.map(|phase| phase.resident_bytes))?.median,
                 rounds.first()?.items as f64,
             ))
         };
-        let growth = |flavor: Flavor| {
-            let ((filled, pods), (empty, _)) = (
-                resident("cached.filled", flavor)?,
-                resident("cached.empty", flavor)?,
-            );
-            Some((filled - empty) / pods)
+        let each = |flavor: Flavor| {
+            let ((filled, items), (empty, _)) =
+                (resident(growth.to, flavor)?, resident(growth.from, flavor)?);
+            Some((filled - empty) / items)
         };
-        Some((growth(Flavor::Go)?, growth(Flavor::Ours)?))
+        Some((each(Flavor::Go)?, each(Flavor::Ours)?))
     }
 }
 
@@ -314,6 +405,7 @@ mod tests {
             peak_resident_bytes: 1e6,
             requests: BTreeMap::new(),
             status_writes: 0,
+            own: Vec::new(),
         };
         let mut summary = Summary::new(Flavor::Ours);
         summary.add(
