@@ -150,7 +150,19 @@ fn normalized(text: &str) -> Vec<String> {
     {
         lines.sort();
     }
+    sort_events(&mut lines);
     lines
+}
+
+/// Events of one second are told by kubectl in no order.
+fn sort_events(lines: &mut [String]) {
+    let is_header = |line: &String| line.starts_with(" Type Reason Age ");
+    if let Some(header) = lines.iter().position(is_header) {
+        let rows = &mut lines[header + 1..];
+        let end = rows.iter().position(String::is_empty);
+        let end = end.unwrap_or(rows.len());
+        rows[..end].sort();
+    }
 }
 
 /// A shell of a user who has just installed us, with a home of its own.

@@ -149,13 +149,19 @@ pub fn signal(pid: u32, name: &str) {
     rustix::process::kill_process(pid, signal).unwrap();
 }
 
+/// Waits until it has ended. One that does not end fails the test, and must not outlive it.
 pub fn wait(child: &mut Child) -> ExitStatus {
-    let mut status = None;
-    until("the process to end", || {
-        status = child.try_wait().unwrap();
-        status.is_some()
-    });
-    status.unwrap()
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() >= deadline {
+            let _ = child.kill();
+            panic!("waited in vain for the process to end");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
