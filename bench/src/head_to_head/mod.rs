@@ -29,7 +29,7 @@ use real_tests::Flavor;
 use real_tests::installation::Installation;
 
 use crate::report::{Goal, Report};
-use scenarios::{Rounds, STORIES};
+use scenarios::{Rounds, SCENARIOS};
 use summary::Summary;
 
 /// What a run is asked to do.
@@ -47,14 +47,14 @@ pub(crate) struct Options {
 /// Enough for a median and its range.
 const USUAL_ROUNDS: usize = 3;
 /// What somebody waits for who wants to know one thing.
-const STORY_SECONDS: f64 = 180.0;
+const SCENARIO_SECONDS: f64 = 180.0;
 
 const USAGE: &str = "usage: cargo xtask bench head-to-head [--rounds N] [--percent N] [--against go|ours] [--write] [scenario...]";
 
 pub(crate) fn run(arguments: &[String], report: &mut Report) -> Result<()> {
     let (options, wanted) = parse(arguments)?;
     if wanted.iter().any(|name| name == "list") {
-        STORIES
+        SCENARIOS
             .iter()
             .for_each(|scenario| println!("  {:<16} {}", scenario.name, scenario.about));
         return Ok(());
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &[String], report: &mut Report) -> Result<()> {
     summary.report(report);
     let usual = options.rounds <= USUAL_ROUNDS && options.percent <= 100;
     for (scenario, seconds) in took {
-        let goal = usual.then_some(Goal::AtMost(STORY_SECONDS));
+        let goal = usual.then_some(Goal::AtMost(SCENARIO_SECONDS));
         report.figure(&format!("{scenario}.took"), seconds, "s", goal);
     }
     played?;
@@ -85,7 +85,7 @@ fn play(
     summary: &mut Summary,
     took: &mut Vec<(&'static str, f64)>,
 ) -> Result<()> {
-    for scenario in STORIES
+    for scenario in SCENARIOS
         .iter()
         .filter(|scenario| wanted.is_empty() || wanted.iter().any(|name| name == scenario.name))
     {
@@ -142,11 +142,11 @@ fn parse(arguments: &[String]) -> Result<(Options, Vec<String>)> {
                 }
             }
             option if option.starts_with('-') => bail!("unknown option {option}; {USAGE}"),
-            name if name == "list" || STORIES.iter().any(|scenario| scenario.name == name) => {
+            name if name == "list" || SCENARIOS.iter().any(|scenario| scenario.name == name) => {
                 wanted.push(name.to_owned())
             }
             name => {
-                let known: Vec<&str> = STORIES.iter().map(|scenario| scenario.name).collect();
+                let known: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
                 bail!(
                     "there is no scenario {name:?}; there are: {}",
                     known.join(", ")

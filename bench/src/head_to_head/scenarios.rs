@@ -46,7 +46,7 @@ pub(crate) enum Rounds {
     Together(fn(&Installation, &Options) -> Result<Vec<Phase>>),
 }
 
-pub(crate) const STORIES: [Scenario; 20] = [
+pub(crate) const SCENARIOS: [Scenario; 20] = [
     Scenario {
         name: "idle",
         about: "all built controllers with nothing to do",

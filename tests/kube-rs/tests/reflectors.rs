@@ -165,7 +165,7 @@ fn described(object: &ConfigMap) -> String {
     format!("{name}={}", value.map_or("", String::as_str))
 }
 
-/// What a reflector sees of a small story.
+/// What a reflector sees of a small scenario.
 async fn look(server: &mut dyn Server, namespace: &str, config: watcher::Config) -> Vec<String> {
     let path = format!("/api/v1/namespaces/{namespace}/configmaps");
     let create = |server: &dyn Server, name: &str| {

@@ -17,6 +17,8 @@ use crate::wait::Seen;
 
 /// The user that both managers act as.
 pub const USER: &str = "system:kube-controller-manager";
+/// Who managed fields say has written them: the beginning of its user agent.
+pub const FIELD_MANAGER: &str = "kube-controller-manager";
 
 /// A controller as `steersman controllers` lists it.
 #[derive(Clone, Debug, Deserialize)]

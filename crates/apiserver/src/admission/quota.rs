@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::quota_objects::{Objects, Read};
 use super::{Change, Context, Operation, Request, Verdict, built_in};
+use crate::apply;
 use crate::fields::{at, set};
 use crate::kinds::{Registry, Subresource};
 use crate::resources;
@@ -61,9 +62,21 @@ pub(super) fn check(
     for (stored, used) in claim.fit(&pertinent)? {
         let mut charged = Value::clone(stored);
         set(&mut charged, "status.used", texts(&used));
+        apply::update(kind, &mut charged, Some(stored), &charger(context.now), &[]);
         verdict.changes.push(Change::Put(kind.clone(), charged));
     }
     Ok(())
+}
+
+/// Who charges: not whoever creates what is charged for, but the server.
+fn charger(now: MicroTime) -> apply::Manager {
+    apply::Manager {
+        name: "kube-apiserver".to_owned(),
+        operation: apply::Operation::Update,
+        api_version: "v1".to_owned(),
+        subresource: "status".to_owned(),
+        now: now.time().to_string(),
+    }
 }
 
 /// Can the request raise usage, by what is asked for?

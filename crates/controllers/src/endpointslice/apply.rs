@@ -11,7 +11,7 @@ use super::desired::{Wanted, endpoint};
 use super::packing::Draft;
 use super::plan::{FamilyPlan, Plan};
 use super::snapshot::Snapshot;
-use crate::service_endpoints::slices::name_prefix;
+use crate::service_endpoints::slices::{name_prefix, written_list};
 
 /// What did not work, in upstream's words, and what the client said.
 pub struct Failure {
@@ -141,13 +141,13 @@ fn body(snapshot: &Snapshot, plan: &FamilyPlan<'_>, draft: &Draft, labels: &Labe
         kind: "EndpointSlice",
         metadata,
         address_type: plan.family.as_str(),
-        endpoints: Endpoints {
+        endpoints: written_list(&draft.members).map(|_| Endpoints {
             snapshot,
             family: plan.family,
             wanted: &plan.desired.endpoints,
             draft,
-        },
-        ports: &draft.ports,
+        }),
+        ports: written_list(&draft.ports),
     };
     serde_json::to_string(&written).unwrap_or_default()
 }
@@ -193,8 +193,8 @@ struct Written<'a> {
     kind: &'static str,
     metadata: Value,
     address_type: &'static str,
-    endpoints: Endpoints<'a>,
-    ports: &'a [api::kinds::EndpointPort],
+    endpoints: Option<Endpoints<'a>>,
+    ports: Option<&'a [api::kinds::EndpointPort]>,
 }
 
 /// The endpoints of a draft, made one after the other as they are written.

@@ -37,7 +37,7 @@ use tokio::time::Instant;
 
 use crate::Descriptor;
 use crate::oracle::View;
-use crate::service_endpoints::slices::name_prefix;
+use crate::service_endpoints::slices::{name_prefix, written_list};
 use crate::service_endpoints::{OwnSlices, counted, repack};
 use metrics::MirrorMetrics;
 use plan::{Counts, Mirror, Plan, Snapshot, plan};
@@ -282,7 +282,8 @@ fn body(snapshot: &Snapshot, plan: &Plan<'_>, mirror: &Mirror<'_>) -> String {
     }
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata,
-        "addressType": mirror.family.as_str(), "endpoints": mirror.endpoints, "ports": mirror.ports,
+        "addressType": mirror.family.as_str(), "endpoints": written_list(&mirror.endpoints),
+        "ports": written_list(&mirror.ports),
     });
     slice.to_string()
 }

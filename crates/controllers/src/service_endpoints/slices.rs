@@ -34,6 +34,12 @@ pub fn of_service(key: &Key) -> IndexValue {
     IndexValue::In(key.namespace.clone(), Istr::new(&key.name))
 }
 
+/// A list as it is written. UPSTREAM: one that is empty is none, as in protobuf, which cannot tell the two apart: who
+/// sends `[]` in JSON is noted as the manager of the field.
+pub fn written_list<T>(list: &[T]) -> Option<&[T]> {
+    (!list.is_empty()).then_some(list)
+}
+
 /// What the API server makes the names of a service's slices from.
 pub fn name_prefix(service: &str) -> String {
     /// The longest name of an object.

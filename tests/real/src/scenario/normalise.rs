@@ -12,8 +12,18 @@ use crate::audit::Entry;
 const VOLATILE: &[&str] = &[
     "uid",
     "resourceVersion",
+    // The labels of a job's pods that carry its uid.
+    "controller-uid",
+    "batch.kubernetes.io/controller-uid",
+    "selfLink",
+    // The certificate by which whoever created a request was known.
+    "authentication.kubernetes.io/credential-id",
+];
+
+/// Times differ between any two runs; that there is one does not.
+const TIMES: &[&str] = &[
     "creationTimestamp",
-    "managedFields",
+    "deletionTimestamp",
     "lastTransitionTime",
     "lastUpdateTime",
     "lastPhaseTransitionTime",
@@ -28,18 +38,14 @@ const VOLATILE: &[&str] = &[
     "lastSuccessfulTime",
     "finishedAt",
     "startedAt",
-    // The labels of a job's pods that carry its uid.
-    "controller-uid",
-    "batch.kubernetes.io/controller-uid",
-    "selfLink",
-    "deletionTimestamp",
     "endpoints.kubernetes.io/last-change-trigger-time",
-    // The certificate by which whoever created a request was known.
-    "authentication.kubernetes.io/credential-id",
 ];
 
 /// What a manager writes the current day into: two runs may have midnight between them.
 const MARKED_SINCE: &str = "/metadata/labels/kubernetes.io~1legacy-token-invalid-since";
+
+/// What the volumes begin with that admission adds to every pod.
+const TOKEN_VOLUME: &str = "kube-api-access-";
 
 /// How many letters the server appends to a name prefix.
 const GENERATED_SUFFIX: usize = 5;
@@ -112,6 +118,17 @@ impl Names {
                     .iter()
                     .filter(|(key, _)| !VOLATILE.contains(&key.as_str()));
                 let field = |(key, value): (&String, &Value)| {
+                    if TIMES.contains(&key.as_str()) {
+                        let given = if value.is_null() {
+                            Value::Null
+                        } else {
+                            "set".into()
+                        };
+                        return (key.clone(), given);
+                    }
+                    if key == "managedFields" {
+                        return (key.clone(), self.written_fields(value));
+                    }
                     let mut value = self.object(value);
                     // UPSTREAM: a StatefulSet's claims become volumes in the order of a Go map.
                     if let (true, Value::Array(volumes)) = (key == "volumes", &mut value) {
@@ -132,6 +149,28 @@ impl Names {
             }
             other => other.clone(),
         }
+    }
+
+    /// Which fields the controller manager has written, by operation and subresource: what the bodies of all its
+    /// requests came to, whether they were updates or patches.
+    fn written_fields(&self, managed: &Value) -> Value {
+        let entries = managed.as_array().into_iter().flatten();
+        let own = entries.filter(|entry| entry["manager"] == crate::manager::FIELD_MANAGER);
+        let field = |entry: &Value| {
+            let text = |field: &str| entry[field].as_str().unwrap_or("").to_owned();
+            let by = format!("{} {}", text("operation"), text("subresource"));
+            (by.trim_end().to_owned(), self.paths(&entry["fieldsV1"]))
+        };
+        Value::Object(own.map(field).collect())
+    }
+
+    /// The tree of fields with the names in its keys made comparable.
+    fn paths(&self, fields: &Value) -> Value {
+        let fields = fields.as_object().into_iter().flatten();
+        let kept = fields.filter(|(key, _)| !key.contains(TOKEN_VOLUME));
+        kept.map(|(key, below)| (self.text(key), self.paths(below)))
+            .collect::<Map<_, _>>()
+            .into()
     }
 }
 
@@ -294,7 +333,7 @@ fn without_uids(text: &str) -> String {
 fn is_token_volume(item: &Value) -> bool {
     item["name"]
         .as_str()
-        .is_some_and(|name| name.starts_with("kube-api-access-"))
+        .is_some_and(|name| name.starts_with(TOKEN_VOLUME))
 }
 
 #[cfg(test)]

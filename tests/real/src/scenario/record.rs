@@ -17,12 +17,15 @@ pub struct Record {
     pub objects: BTreeMap<String, Value>,
     /// `type reason object source: message` and how often.
     pub events: BTreeMap<String, u64>,
-    /// Per object and condition type the states it went through, as `Status(Reason)`.
+    /// Per object and condition type the states it went through, as `Status(Reason)`; with a star, where the time of its
+    /// last transition moved although its status had not.
     pub conditions: BTreeMap<String, Vec<String>>,
     /// Creations and deletions of the pods whose order is promised.
     pub order: Vec<String>,
     /// Successful writes by `verb resource`; every kind of change to an existing object counts as one verb.
     pub writes: BTreeMap<String, u64>,
+    /// Writes that the server refused, by `verb resource: code`.
+    pub refused: BTreeMap<String, u64>,
 }
 
 impl Record {
@@ -30,6 +33,7 @@ impl Record {
     pub fn without_requests(&self) -> Record {
         let mut record = self.clone();
         record.writes.clear();
+        record.refused.clear();
         record.order.retain(|act| act.starts_with("create "));
         record
     }
@@ -46,6 +50,7 @@ impl Record {
             conditions: conditions(&succeeded, &names),
             order: order(&succeeded, &objects),
             writes: counts(&succeeded),
+            refused: refusals(writes),
             objects,
         })
     }
@@ -80,13 +85,9 @@ fn objects(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String,
     }
     for (kind, mut object) in all {
         normalise::hide_content(kind, &mut object);
-        let terminating = !object["metadata"]["deletionTimestamp"].is_null();
         let mut object = names.object(&object);
         normalise::sort_unordered(kind, &mut object);
         normalise::level_endpoints(kind, &mut object);
-        if terminating {
-            object["metadata"]["deletionTimestamp"] = "set".into();
-        }
         let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
         found.push((format!("{kind}/{name}"), object.to_string(), object));
     }
@@ -151,27 +152,36 @@ fn events(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String, 
 
 fn conditions(writes: &[&Entry], names: &Names) -> BTreeMap<String, Vec<String>> {
     let mut history: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut last: BTreeMap<String, (String, String)> = BTreeMap::new();
     for entry in writes {
         let Some(object) = &entry.response_object else {
             continue;
         };
+        let kind = object["kind"].as_str().unwrap_or("");
+        // The conditions of a pod are its kubelet's.
+        if kind == "Pod" {
+            continue;
+        }
         let conditions = object["status"]["conditions"].as_array();
         for condition in conditions.into_iter().flatten() {
             let text = |field: &str| condition[field].as_str().unwrap_or("").to_owned();
-            let name = names.text(object["metadata"]["name"].as_str().unwrap_or(""));
-            let kind = object["kind"].as_str().unwrap_or("");
-            // The conditions of a pod are its kubelet's.
-            if kind == "Pod" {
-                continue;
-            }
-            let states = history
-                .entry(format!("{kind}/{name} {}", text("type")))
-                .or_default();
+            let name = object["metadata"]["name"].as_str().unwrap_or("");
+            let transition = (text("status"), text("lastTransitionTime"));
+            let before = last.insert(
+                format!("{kind}/{name} {}", text("type")),
+                transition.clone(),
+            );
+            let moved =
+                before.is_some_and(|(status, at)| status == transition.0 && at != transition.1);
             let mut reason = text("reason");
             if normalise::is_progress(&reason) {
                 reason = normalise::PROGRESS.to_owned();
             }
-            let state = format!("{}({reason})", text("status"));
+            let star = if moved { "*" } else { "" };
+            let state = format!("{}({reason}){star}", transition.0);
+            let states = history
+                .entry(format!("{kind}/{} {}", names.text(name), text("type")))
+                .or_default();
             if states.last() != Some(&state) {
                 states.push(state);
             }
@@ -222,4 +232,15 @@ fn counts(writes: &[&Entry]) -> BTreeMap<String, u64> {
             .or_default() += 1;
     }
     counts
+}
+
+/// What a server without an audit log tells of refusals is left out with the other requests.
+fn refusals(writes: &[Entry]) -> BTreeMap<String, u64> {
+    let mut refusals = BTreeMap::new();
+    let refused = writes.iter().filter(|entry| entry.code() >= 400);
+    for entry in refused.filter(|entry| entry.resource() != "events") {
+        let line = format!("{} {}: {}", entry.verb, entry.resource(), entry.code());
+        *refusals.entry(line).or_default() += 1;
+    }
+    refusals
 }

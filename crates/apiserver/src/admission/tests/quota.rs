@@ -43,6 +43,31 @@ fn quota_is_charged_and_enforced() {
 }
 
 #[test]
+fn what_is_charged_is_noted_as_written_by_the_server() {
+    let mut charged = quota(json!({}), json!({"pods": "2"}), json!({"pods": "1"}));
+    charged["metadata"]["managedFields"] = json!([{
+        "manager": "kube-controller-manager", "operation": "Update", "apiVersion": "v1", "subresource": "status",
+        "fieldsType": "FieldsV1", "time": "2026-01-01T00:00:00Z",
+        "fieldsV1": {"f:status": {"f:hard": {".": {}, "f:pods": {}}, "f:used": {".": {}, "f:pods": {}}}},
+    }]);
+    let (_, verdict) = cluster([charged]).create(pod(json!({}))).unwrap();
+    let [Change::Put(_, updated)] = verdict.changes.as_slice() else {
+        panic!("{verdict:?}")
+    };
+    let managers = updated["metadata"]["managedFields"].as_array().unwrap();
+    let written = |entry: &Value| (entry["manager"].clone(), entry["fieldsV1"].clone());
+    let mut written: Vec<_> = managers.iter().map(written).collect();
+    written.sort_by_key(|(manager, _)| manager.to_string());
+    let used = r#"{"f:status":{"f:used":{"f:pods":{}}}}"#;
+    let hard = r#"{"f:status":{"f:hard":{".":{},"f:pods":{}},"f:used":{}}}"#;
+    let expected = [("kube-apiserver", used), ("kube-controller-manager", hard)];
+    assert_eq!(
+        written,
+        expected.map(|(by, fields)| (json!(by), json!(fields)))
+    );
+}
+
+#[test]
 fn quota_scopes_choose_pods() {
     let full = |spec: Value| cluster([quota(spec, json!({"pods": "1"}), json!({"pods": "1"}))]);
     let best_effort = full(json!({"scopes": ["BestEffort"]}));

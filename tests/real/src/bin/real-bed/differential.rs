@@ -8,24 +8,32 @@ use real_tests::Flavor;
 use real_tests::installation::Installation;
 use real_tests::scenario::{self, Difference, KnownDifferences, Record, Run, Scenario, Side};
 
-const ASPECTS: [&str; 5] = ["objects", "events", "conditions", "order", "writes"];
+const ASPECTS: [&str; 6] = [
+    "objects",
+    "events",
+    "conditions",
+    "order",
+    "writes",
+    "refused",
+];
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let (against, wanted) = parse(arguments)?;
     let installation = Installation::pinned()?;
     let scenarios = Scenario::load(&wanted)?;
     let [expected, actual] = play(&installation, against, &scenarios)?;
-    let known = KnownDifferences::read();
+    let known = KnownDifferences::read()?;
     let mut failed = 0;
     let mut details = Vec::new();
     println!(
-        "\n{:<42} {:>8} {:>8} {:>10} {:>6} {:>8}  writes go/{}",
+        "\n{:<42} {:>8} {:>8} {:>10} {:>6} {:>8} {:>8}  writes go/{}",
         "scenario",
         "objects",
         "events",
         "conditions",
         "order",
         "writes",
+        "refused",
         against.name()
     );
     for scenario in &scenarios {
@@ -137,12 +145,13 @@ fn judge(scenario: &Scenario, expected: &Run, actual: &Run, known: &KnownDiffere
     let cells = ASPECTS.map(cell);
     let sum = |record: &Record| record.writes.values().sum::<u64>();
     let line = format!(
-        "{:>8} {:>8} {:>10} {:>6} {:>8}  {}/{}",
+        "{:>8} {:>8} {:>10} {:>6} {:>8} {:>8}  {}/{}",
         cells[0],
         cells[1],
         cells[2],
         cells[3],
         cells[4],
+        cells[5],
         sum(&expected),
         sum(&actual)
     );
