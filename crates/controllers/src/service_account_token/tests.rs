@@ -235,7 +235,8 @@ async fn what_a_token_secret_lacks_is_written_and_the_rest_stays() {
 async fn an_account_whose_secrets_are_no_tokens_is_left_alone() {
     let world = world().await;
     let opaque = json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": {"name": "other"},
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": {"name": "other", "annotations": {"kubernetes.io/service-account.name": "robot"}},
     });
     world.create(&Secret::TYPE, opaque).await;
     create_account(&world).await;

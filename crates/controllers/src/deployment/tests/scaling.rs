@@ -107,7 +107,8 @@ fn shares() {
     assert_eq!(check("replicas=4", "new:6,max=12", -8, 0), -4);
     assert_eq!(check("replicas=4", "new:6,max=12", -8, -6), -2);
     assert_eq!(check("replicas=0", "new:6,max=12", -12, 0), -6);
-    // Rounded to the nearest, with the surge in both sums: 59.1 of 130, then 42.3 of 110.
+    // Rounded to the nearest: 11.7 of 20; with the surge in both sums 59.1 of 130, then 42.3 of 110.
+    assert_eq!(check("replicas=20", "new:7,max=12", 8, 0), 5);
     assert_eq!(check("replicas=120 surge=10", "new:50,max=110", 20, 0), 9);
     assert_eq!(check("replicas=100 surge=10", "new:50,max=130", -20, 0), -8);
     assert_eq!(check("replicas=10", "new:6,max=12", -2, 0), -1);
