@@ -281,6 +281,22 @@ fn a_surge_keeps_an_old_pod_until_the_new_one_is_available() {
         "max=0 surge=1 | n1 n2 | a@n1:ready,old,gone b@n2:ready,old x@n2",
         expect!["acts: creates a pod on n1: the node has none"],
     );
+    check(
+        "max=0 surge=1 | n1 | x@n1:age=1 a@n1:old,age=9 b@n1:old,ready,age=5",
+        expect![[r#"
+            acts: deletes b on n1: a is there already
+            acts: deletes a on n1: x has taken over"#]],
+    );
+    check(
+        "max=0 surge=1 min=15 | n1 | x@n1:ready,since=10,age=1 a@n1:old,ready,age=9 b@n1:old,ready,age=5",
+        expect!["acts: deletes b on n1: a is there already"],
+    );
+    check(
+        "max=0 surge=1 min=15 | n1 | x@n1:ready,since=20,age=1 a@n1:old,ready,age=9 b@n1:old,ready,age=5",
+        expect![[r#"
+            acts: deletes b on n1: a is there already
+            acts: deletes a on n1: x has taken over"#]],
+    );
 }
 
 // Upstream: TestDaemonSetUpdatesPodsNotMatchTainstWithMaxSurge.
