@@ -388,6 +388,13 @@ mod tests {
                 replace_keeping_transition(conditions, condition(text))
             }
         };
+        check(with("A=True r m @9"), "", "A=True r m @9", true);
+        check(
+            with("A=True r m @9"),
+            "B=False x y @2",
+            "B=False x y @2, A=True r m @9",
+            true,
+        );
         check(
             with("A=True r m2 @9"),
             "A=True r m @1",

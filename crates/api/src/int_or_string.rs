@@ -258,6 +258,8 @@ mod tests {
         assert_eq!(resolve(Some("0%"), Some("0%"), 0), Ok((0, 1)));
         assert_eq!(resolve(Some("39%"), Some("39%"), 10), Ok((4, 3)));
         assert_eq!(resolve(None, None, 10), Ok((0, 1)));
+        assert_eq!(resolve(None, Some("39%"), 10), Ok((0, 3)));
+        assert_eq!(resolve(Some("39%"), None, 10), Ok((4, 0)));
         assert_eq!(resolve(Some("0"), Some("0"), 10), Ok((0, 1)));
         assert_eq!(resolve(Some("0%"), Some("1%"), 2), Ok((0, 1)));
         assert_eq!(resolve(Some("1%"), Some("25%"), 2), Ok((1, 0)));

@@ -206,3 +206,69 @@ pub const fn by_controller<K: Resource>() -> Index<K> {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::kinds::{Pod, ReplicaSet};
+
+    use crate::rate_limit::Backoff;
+
+    // Upstream: TestDeletionTimestamp.
+    #[test]
+    fn a_deletion_is_observed_when_it_begins_and_once() {
+        let (owners, queue) = (
+            Arc::new(Store::new()),
+            Arc::new(Queue::new(Backoff::DEFAULT)),
+        );
+        let expectations = Arc::new(Expectations::default());
+        let set = br#"{"metadata":{"name":"web","namespace":"ns","uid":"u"}}"#;
+        owners.put(Arc::new(ReplicaSet::decode(set).unwrap()));
+        let owned = Owned {
+            owners,
+            queue: queue.clone(),
+            owns: Owns::<Pod, ReplicaSet>::selected_by(|_, _| true).expecting(&expectations),
+        };
+        let pod = |name: &str, deleted: &str| {
+            let owner = r#"{"kind":"ReplicaSet","name":"web","uid":"u","controller":true}"#;
+            let deleted = match deleted {
+                "" => "null".to_string(),
+                second => format!("\"2024-01-01T00:00:{second}Z\""),
+            };
+            let pod = format!(
+                r#"{{"metadata":{{"name":"{name}","namespace":"ns","uid":"{name}","deletionTimestamp":{deleted},"ownerReferences":[{owner}]}}}}"#
+            );
+            Arc::new(Pod::decode(pod.as_bytes()).unwrap())
+        };
+        let (key, first) = (Key::new("ns", "web"), Key::new("ns", "first"));
+        let expects = |name: &Key| expectations.expect_deletions(&key, [name.clone()]);
+
+        // One that is on its way out when it is seen for the first time is no creation.
+        expectations.expect(&key, 1, [first.clone()]);
+        owned.on_change(Change::Added(&pod("first", "01")));
+        assert!(!expectations.satisfied(&key), "a creation is still awaited");
+        owned.on_change(Change::Added(&pod("another", "")));
+        assert!(expectations.satisfied(&key));
+
+        expects(&first);
+        let (alive, dying) = (pod("first", ""), pod("first", "01"));
+        let begins = Change::Updated {
+            old: &alive,
+            new: &dying,
+        };
+        owned.on_change(begins);
+        assert!(expectations.satisfied(&key) && queue.len() == 1);
+
+        // Neither another change of a pod that is going, nor its end, stand for a second pod.
+        expects(&Key::new("ns", "second"));
+        let later = pod("first", "02");
+        owned.on_change(Change::Updated {
+            old: &dying,
+            new: &later,
+        });
+        owned.on_change(Change::Deleted(&later));
+        assert!(!expectations.satisfied(&key));
+        owned.on_change(Change::Deleted(&pod("second", "")));
+        assert!(expectations.satisfied(&key));
+    }
+}

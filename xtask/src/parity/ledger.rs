@@ -37,6 +37,8 @@ struct Entry {
     ours: Vec<String>,
     not_applicable: Option<String>,
     open: Option<String>,
+    /// How many rows upstream's table has, where each was compared with ours.
+    rows: Option<usize>,
 }
 
 impl Ledger {
@@ -78,6 +80,7 @@ impl Ledger {
                 _ => &mut tally.partial,
             };
             *count += 1;
+            tally.rows += entry.rows.unwrap_or(0);
         }
         tally
     }
@@ -118,6 +121,14 @@ impl Ledger {
                 .any(|reason| reason.trim().is_empty())
             {
                 found("the reason is empty".to_owned());
+            }
+            if entry
+                .rows
+                .is_some_and(|rows| rows == 0 || entry.ours.is_empty())
+            {
+                found(
+                    "`rows` counts the rows that were compared with the tests of `ours`".to_owned(),
+                );
             }
             for name in &entry.ours {
                 if let Err(reason) = tests.find(name) {
@@ -182,13 +193,15 @@ mod tests {
     fn the_tally_tells_covered_partial_open_and_not_applicable_apart() {
         let ledger = ledger(
             "[[test]]\nupstream='A'\nours=['c::t']\n[[test]]\nupstream='B'\nnot_applicable='a Go fake'\n\
-             [[test]]\nupstream='C'\nours=['c::t']\nopen='half of it'\n",
+             [[test]]\nupstream='C'\nours=['c::t']\nopen='half of it'\nrows=4\n\
+             [[test]]\nupstream='D'\nours=['c::t']\nrows=3\n",
         );
         let expected = Tally {
-            covered: 1,
+            covered: 2,
             partial: 1,
             open: 0,
             not_applicable: 1,
+            rows: 7,
         };
         assert_eq!(ledger.tally(), expected);
     }
@@ -208,6 +221,7 @@ mod tests {
                 "[[test]]\nupstream='A'\nopen='x'\n[[test]]\nupstream='A'\nopen='x'\n",
                 1,
             ),
+            ("[[test]]\nupstream='A'\nopen='x'\nrows=2\n", 1),
             ("[[test]]\nupstream='A'\nopen='x'\n", 0),
         ];
         for (text, expected) in cases {

@@ -15,7 +15,7 @@ use super::backoff::{Backoff, finished_at};
 use super::indexes::{Indexes, valid_index};
 use super::policy::{self, Action};
 use super::snapshot::{Snapshot, is_tracked};
-use super::status::{FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, condition};
+use super::status::{FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, condition, failure};
 
 pub struct Assessment {
     /// Successes and failures with those of this round; of an indexed job, indexes that succeeded.
@@ -106,7 +106,7 @@ fn failed_by_policy(snapshot: &Snapshot, now: MicroTime) -> Option<Condition> {
 impl Assessment {
     fn past_limits(&self, snapshot: &Snapshot, now: MicroTime) -> Option<Condition> {
         let job = &*snapshot.job;
-        let failed = |reason, message: &str| Some(condition(FAILURE_TARGET, reason, message, now));
+        let failed = |reason, message| Some(failure(snapshot.gates, reason, message, now));
         if self.failed > job.backoff_limit() || restarted_too_often(snapshot) {
             let message = "Job has reached the specified backoff limit";
             return failed("BackoffLimitExceeded", message);
@@ -146,7 +146,7 @@ impl Assessment {
             .map(|limit| failed_indexes(snapshot, limit));
         let mut delayed = BTreeMap::new();
         if let Some(failed) = &failed {
-            let ending = || too_many_failed(job, failed, &succeeded, now);
+            let ending = || too_many_failed(snapshot, failed, &succeeded, now);
             self.ending = self.ending.take().or_else(ending);
             delayed = delayed_pods(snapshot, &succeeded, failed);
         }
@@ -211,12 +211,13 @@ fn failed_indexes(snapshot: &Snapshot, limit: i32) -> Indexes {
 }
 
 fn too_many_failed(
-    job: &Job,
+    snapshot: &Snapshot,
     failed: &Indexes,
     succeeded: &Indexes,
     now: MicroTime,
 ) -> Option<Condition> {
-    let ends = |reason, message: &str| Some(condition(FAILURE_TARGET, reason, message, now));
+    let job = &*snapshot.job;
+    let ends = |reason, message| Some(failure(snapshot.gates, reason, message, now));
     let max = job.spec.max_failed_indexes;
     if max.is_some_and(|max| i64::from(failed.len()) > i64::from(max)) {
         let message = "Job has exceeded the specified maximal number of failed indexes";

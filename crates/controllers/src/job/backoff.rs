@@ -78,6 +78,9 @@ pub fn finished_at(pod: &Pod) -> Time {
 
 #[cfg(test)]
 mod tests {
+    use api::Resource;
+    use serde_json::json;
+
     use super::super::tests::pure::{at, now, pod};
     use super::*;
 
@@ -134,5 +137,42 @@ mod tests {
         assert_eq!(ago("going"), 1);
         assert_eq!(ago(""), 3600, "when it was created");
         assert_eq!(ago("ready"), 3600, "a pod that is ready has not ended");
+        assert_eq!(ago("ready,going"), 1);
+        // A container that still runs, or does not say when it ended, leaves it to the others.
+        let of = |grace: Option<i64>, states: &[&str], unready: bool| {
+            let states = states.iter().map(|state| match *state {
+                "running" => json!({"name": "c", "state": {"running": {}}}),
+                "undated" => json!({"name": "c", "state": {"terminated": {"exitCode": 1}}}),
+                seconds => {
+                    let at = at(seconds.parse().unwrap());
+                    json!({"name": "c", "state": {"terminated": {"exitCode": 0, "finishedAt": at}}})
+                }
+            });
+            let conditions = match unready {
+                true => json!([{"type": "Ready", "status": "False", "lastTransitionTime": at(7)}]),
+                false => json!([]),
+            };
+            let pod = json!({
+                "metadata": {
+                    "name": "a", "creationTimestamp": at(3600),
+                    "deletionTimestamp": grace.map(|_| at(40)), "deletionGracePeriodSeconds": grace,
+                },
+                "spec": {"restartPolicy": "Never"},
+                "status": {"phase": "Failed", "containerStatuses": states.collect::<Vec<_>>(), "conditions": conditions},
+            });
+            let pod = Pod::decode(pod.to_string().as_bytes()).unwrap();
+            now().since(finished_at(&pod)).as_secs()
+        };
+        assert_eq!(of(None, &["21", "20", "22"], true), 20, "the last of them");
+        assert_eq!(of(Some(0), &["21", "running", "22"], false), 40);
+        assert_eq!(of(Some(0), &["running"], false), 40);
+        assert_eq!(
+            of(Some(30), &["running"], false),
+            70,
+            "when it was asked to"
+        );
+        assert_eq!(of(Some(0), &["undated"], true), 7);
+        assert_eq!(of(Some(0), &["undated"], false), 40);
+        assert_eq!(of(None, &["undated"], false), 3600);
     }
 }

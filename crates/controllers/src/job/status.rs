@@ -58,12 +58,8 @@ pub fn conclude(
         all_gone.then(|| ending.clone())
     } else if is_complete(job.spec.completions, assessed.succeeded, status.active) {
         let message = "Reached expected number of succeeded pods";
-        Some(condition(
-            SUCCESS_CRITERIA_MET,
-            "CompletionsReached",
-            message,
-            now,
-        ))
+        let type_ = interim(snapshot.gates, SUCCESS_CRITERIA_MET, COMPLETE);
+        Some(condition(type_, "CompletionsReached", message, now))
     } else {
         if !matches!(plan.act, Act::Hold) {
             news = set_suspended(snapshot, &mut status, now);
@@ -143,6 +139,20 @@ pub fn finish(status: &mut JobStatus, awaited: i32, end: &Condition, now: MicroT
     true
 }
 
+/// A failure that no policy of the job asked for.
+pub fn failure(gates: Gates, reason: &str, message: &str, now: MicroTime) -> Condition {
+    let type_ = interim(gates, FAILURE_TARGET, FAILED);
+    condition(type_, reason, message, now)
+}
+
+/// Where a job need not wait for its last pod, its end is not announced either.
+fn interim<'a>(gates: Gates, announced: &'a str, last: &'a str) -> &'a str {
+    match waits_for_terminating(gates) {
+        true => announced,
+        false => last,
+    }
+}
+
 /// Does a job end only when the last of its pods is gone?
 fn waits_for_terminating(gates: Gates) -> bool {
     gates.enabled(Gate::JobManagedBy) || gates.enabled(Gate::JobPodReplacementPolicy)
@@ -163,7 +173,7 @@ pub fn condition(
 /// The last condition of a job that ends so.
 pub fn final_condition(ending: &Condition, now: MicroTime) -> Condition {
     let type_ = match &*ending.type_ {
-        SUCCESS_CRITERIA_MET => COMPLETE,
+        SUCCESS_CRITERIA_MET | COMPLETE => COMPLETE,
         _ => FAILED,
     };
     Condition {

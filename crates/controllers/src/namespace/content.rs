@@ -52,11 +52,7 @@ impl NamespaceController {
             && let Some(at) = resources.iter().position(is_pods)
         {
             let pods = resources.remove(at);
-            let mut left = self.empty_resource(&pods, namespace, now).await;
-            let name = &namespace.metadata.name;
-            left.failure = left.failure.map(|failure| {
-                format!("failed to delete pods for namespace: {name}, err: {failure}")
-            });
+            let left = self.empty_resource(&pods, namespace, now).await;
             findings.add(&pods.resource, left);
             if !findings.remaining.is_empty() {
                 findings.pods_first = true;

@@ -1,5 +1,6 @@
 //! Plans first, then the whole against the embedded API server.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,14 +42,18 @@ fn node(name: &str, ready: &str, taint: &str) -> Arc<Node> {
     Arc::new(Node::decode(object.to_string().as_bytes()).unwrap())
 }
 
-fn check(pods: &str, nodes: &[Arc<Node>], gone: &[&str], threshold: usize, expected: Expect) {
+fn collected(pods: &str, nodes: &[Arc<Node>], gone: &[&str], threshold: usize) -> String {
     let pods: Vec<_> = pods.split_whitespace().map(pod).collect();
     let gone = gone.iter().map(|name| Istr::new(name)).collect();
     let lines: Vec<String> = plan(&pods, nodes, &gone, threshold)
         .iter()
         .map(|one| format!("{} {}", one.pod.metadata.name, one.reason.label()))
         .collect();
-    expected.assert_eq(&lines.join(", "));
+    lines.join(", ")
+}
+
+fn check(pods: &str, nodes: &[Arc<Node>], gone: &[&str], threshold: usize, expected: Expect) {
+    expected.assert_eq(&collected(pods, nodes, gone, threshold));
 }
 
 // Upstream: TestGCTerminated.
@@ -80,6 +85,25 @@ fn terminating_pods_of_a_node_out_of_service_go() {
         expect!["a out-of-service"],
     );
     check(pods, &[node("n", "True", taint)], &[], 0, expect![""]);
+    check(
+        pods,
+        &[node("n", "Unknown", taint), node("other", "False", "")],
+        &[],
+        0,
+        expect!["a out-of-service"],
+    );
+    // Whatever the phase of the pod, and whatever effect and value the taint has.
+    let phases = "a:Pending,on=n b:Unknown,on=n c:Pending,on=n,deleting d:Running,on=n,deleting e:Failed,on=n,deleting f:Succeeded,on=n,deleting";
+    let expected = "c out-of-service, d out-of-service, e out-of-service, f out-of-service";
+    for effect in ["NoExecute", "NoSchedule", "PreferNoSchedule"] {
+        for value in ["", "any-value"] {
+            let mut node = (*node("n", "False", taint)).clone();
+            node.spec.taints[0].effect = effect.into();
+            node.spec.taints[0].value = value.into();
+            let collected = collected(phases, &[Arc::new(node)], &[], 0);
+            assert_eq!(collected, expected, "{effect} {value}");
+        }
+    }
     check(pods, &[node("n", "False", "other")], &[], 0, expect![""]);
 }
 
@@ -100,6 +124,54 @@ fn pods_without_a_node_go_once() {
         1,
         expect!["a terminated"],
     );
+}
+
+// Upstream: TestGCTerminating, TestGCUnscheduledTerminating, TestGCOrphaned, TestGCTerminated. Only what has not ended yet
+// is said to have failed.
+#[tokio::test(start_paused = true)]
+async fn pods_that_have_ended_are_deleted_as_they_are() {
+    let world = world().await;
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
+        "spec": {"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]},
+    });
+    world.create(&Node::TYPE, node).await;
+    for (name, phase) in [("a", "Running"), ("b", "Failed"), ("c", "Succeeded")] {
+        for (node, prefix) in [("n1", "tainted"), ("gone", "orphan"), ("", "unbound")] {
+            let mut pod = running_pod(&format!("{prefix}-{name}"));
+            pod["spec"]["nodeName"] = json!(node);
+            pod["metadata"]["finalizers"] = json!(["example.com/hold"]);
+            world.create(&Pod::TYPE, pod).await;
+            let name = format!("{prefix}-{name}");
+            world.pod_status(&name, json!({"phase": phase})).await;
+            if prefix != "orphan" {
+                world.delete(&Pod::TYPE, &name).await;
+            }
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    let writes = world.writes();
+    let of = |method: &str| {
+        let written = writes.iter().filter(|write| write.method == method);
+        let names: BTreeSet<&str> = written
+            .filter_map(|write| write.path.split("/pods/").nth(1))
+            .map(|path| path.trim_end_matches("/status"))
+            .collect();
+        names.into_iter().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(of("PATCH"), "orphan-a tainted-a unbound-a");
+    assert_eq!(
+        of("DELETE"),
+        "orphan-a orphan-b orphan-c tainted-a tainted-b tainted-c unbound-a unbound-b unbound-c"
+    );
+    let told = |name: &str| {
+        let path = format!("/pods/{name}/status");
+        let write = writes.iter().find(|write| write.path.ends_with(&path));
+        write.unwrap().body["status"]["conditions"].clone()
+    };
+    assert_eq!(told("tainted-a"), json!(null), "it says no more than that");
+    assert_eq!(told("unbound-a"), json!(null));
+    assert_eq!(told("orphan-a")[0]["type"], "DisruptionTarget");
 }
 
 async fn world() -> World {

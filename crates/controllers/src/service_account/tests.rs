@@ -42,6 +42,26 @@ async fn a_deleted_account_comes_back() {
     world.delete(&ServiceAccount::TYPE, "default").await;
     world.settle().await;
     assert_eq!(world.written(), "POST serviceaccounts");
+    // One that nobody asked us for does not.
+    let mine = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "mine"}});
+    world.create(&ServiceAccount::TYPE, mine).await;
+    world.delete(&ServiceAccount::TYPE, "mine").await;
+    world.settle().await;
+    assert_eq!(world.written(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_accounts_that_are_missing_are_created() {
+    let world = world(&["default", "other"]).await;
+    world.delete(&ServiceAccount::TYPE, "other").await;
+    world.settle().await;
+    let writes = world.writes();
+    assert_eq!(writes.len(), 1);
+    assert_eq!(writes[0].body["metadata"]["name"], "other");
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    world.patch(&Namespace::TYPE, "default", label).await;
+    world.settle().await;
+    assert_eq!(world.written(), "", "all are there");
 }
 
 #[tokio::test(start_paused = true)]

@@ -182,6 +182,74 @@ async fn a_token_secret_is_filled() {
     );
 }
 
+// Upstream: TestTokenCreation.
+#[tokio::test(start_paused = true)]
+async fn what_a_token_secret_lacks_is_written_and_the_rest_stays() {
+    let encoded = |text: &str| BASE64_STANDARD.encode(text);
+    let whole = json!({
+        "token": encoded("abc"), "ca.crt": encoded("the root"), "namespace": encoded("default"),
+    });
+    for (key, value, written) in [
+        ("extra", json!("AA=="), ""),
+        ("token", Value::Null, "PUT secrets/t"),
+        ("ca.crt", Value::Null, "PUT secrets/t"),
+        ("ca.crt", json!(encoded("another")), "PUT secrets/t"),
+        ("namespace", Value::Null, "PUT secrets/t"),
+        // Somebody wants it so.
+        ("namespace", json!(encoded("custom")), ""),
+    ] {
+        for is_new in [true, false] {
+            let world = world().await;
+            create_account(&world).await;
+            let mut secret = token_secret("robot");
+            secret["data"] = whole.clone();
+            if is_new {
+                secret["data"][key] = value.clone();
+                world.create(&Secret::TYPE, secret).await;
+            } else {
+                world.create(&Secret::TYPE, secret).await;
+                world.settle().await;
+                assert_eq!(world.written(), "", "it is whole");
+                let patch = json!({"data": {key: value}});
+                world.patch(&Secret::TYPE, "t", patch).await;
+            }
+            world.settle().await;
+            assert_eq!(world.written(), written, "{key} {value} {is_new}");
+            let secret = world.get(&Secret::TYPE, "t").await.unwrap();
+            let data = &secret["data"];
+            assert_eq!(data["ca.crt"], whole["ca.crt"]);
+            let is_custom = key == "namespace" && !value.is_null();
+            let namespace = if is_custom {
+                &value
+            } else {
+                &whole["namespace"]
+            };
+            assert_eq!(data["namespace"], *namespace);
+            assert_eq!(data["token"] == whole["token"], key != "token");
+        }
+    }
+}
+
+// Upstream: TestTokenCreation.
+#[tokio::test(start_paused = true)]
+async fn an_account_whose_secrets_are_no_tokens_is_left_alone() {
+    let world = world().await;
+    let opaque = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": {"name": "other", "annotations": {"kubernetes.io/service-account.name": "robot"}},
+    });
+    world.create(&Secret::TYPE, opaque).await;
+    create_account(&world).await;
+    world.settle().await;
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    world.patch(&ServiceAccount::TYPE, "robot", label).await;
+    world.settle().await;
+    world.delete(&ServiceAccount::TYPE, "robot").await;
+    world.settle().await;
+    assert_eq!(world.written(), "");
+    assert!(world.get(&Secret::TYPE, "other").await.is_some());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_token_goes_with_its_account() {
     let world = world().await;
@@ -198,9 +266,13 @@ async fn a_token_goes_with_its_account() {
 #[tokio::test(start_paused = true)]
 async fn a_token_for_nobody_is_deleted() {
     let world = world().await;
-    world.create(&Secret::TYPE, token_secret("nobody")).await;
+    let secret = world.create(&Secret::TYPE, token_secret("nobody")).await;
     world.settle().await;
-    assert_eq!(world.written(), "DELETE secrets/t");
+    let writes = world.writes();
+    assert_eq!(writes.len(), 1);
+    assert_eq!(writes[0].to_string(), "DELETE secrets/t");
+    let preconditions = json!({"uid": secret["metadata"]["uid"]});
+    assert_eq!(writes[0].body["preconditions"], preconditions);
 }
 
 #[tokio::test(start_paused = true)]

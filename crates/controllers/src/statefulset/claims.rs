@@ -120,11 +120,15 @@ impl<'a> ClaimOwner<'a> {
             return owners;
         }
         let (set, pod) = self.wanted();
-        if set {
-            owners.push(controller_reference(self.set));
-        }
-        if pod {
-            owners.push(self.pod_reference());
+        let wanted = [
+            set.then(|| controller_reference(self.set)),
+            pod.then(|| self.pod_reference()),
+        ];
+        for reference in wanted.into_iter().flatten() {
+            // UPSTREAM: who owns it already, though by another name or version, is not named twice.
+            if !owners.iter().any(|owner| owner.uid == reference.uid) {
+                owners.push(reference);
+            }
         }
         owners
     }
@@ -175,7 +179,7 @@ impl<'a> ClaimOwner<'a> {
         })
     }
 
-    fn owns_without_control(&self, claim: &Meta) -> bool {
+    pub(super) fn owns_without_control(&self, claim: &Meta) -> bool {
         claim.owners.iter().any(|owner| {
             (owner.uid == self.set.metadata.uid || owner.uid == self.uid)
                 && owner.controller != Some(true)

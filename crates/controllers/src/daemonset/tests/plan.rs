@@ -155,6 +155,21 @@ fn old_pods_that_are_not_available_go_at_once() {
             waits: waits to update 1 more pod: 2 nodes have no available pod, and maxUnavailable is 1"#]],
     );
     check(
+        "max=3 | n1 n2 n3 n4 | a@n1:old b@n2:old c@n3:ready,old d@n4:ready,old",
+        expect![[r#"
+            acts: deletes a on n1: it is outdated and not available
+            acts: deletes b on n2: it is outdated and not available
+            acts: deletes c on n3: it is outdated
+            waits: waits to update 1 more pod: 3 nodes have no available pod, and maxUnavailable is 3"#]],
+    );
+    // New pods that are not available use the budget up, but hold back no old ones that are not either.
+    check(
+        "max=1 | n1 n2 n3 n4 | a@n1 b@n2 c@n3:old d@n4:ready,old",
+        expect![[r#"
+            acts: deletes c on n3: it is outdated and not available
+            waits: waits to update 1 more pod: 3 nodes have no available pod, and maxUnavailable is 1"#]],
+    );
+    check(
         "max=1 | n1 n2 | a@n1 b@n2:old",
         expect!["acts: deletes b on n2: it is outdated and not available"],
     );
@@ -199,6 +214,7 @@ fn numbers_and_percentages_are_rounded_up() {
     assert_eq!(check("max=0 surge=0", 3), (0, 1), "something has to move");
     assert_eq!(check("max=0", 0), (0, 0));
     assert_eq!(check("max=10% surge=10%", 0), (0, 0));
+    assert_eq!(check("max=0 surge=100%", 2), (2, 0));
     assert_eq!(check("ondelete", 3).0, 0);
 }
 
@@ -265,6 +281,22 @@ fn a_surge_keeps_an_old_pod_until_the_new_one_is_available() {
         "max=0 surge=1 | n1 n2 | a@n1:ready,old,gone b@n2:ready,old x@n2",
         expect!["acts: creates a pod on n1: the node has none"],
     );
+    check(
+        "max=0 surge=1 | n1 | x@n1:age=1 a@n1:old,age=9 b@n1:old,ready,age=5",
+        expect![[r#"
+            acts: deletes b on n1: a is there already
+            acts: deletes a on n1: x has taken over"#]],
+    );
+    check(
+        "max=0 surge=1 min=15 | n1 | x@n1:ready,since=10,age=1 a@n1:old,ready,age=9 b@n1:old,ready,age=5",
+        expect!["acts: deletes b on n1: a is there already"],
+    );
+    check(
+        "max=0 surge=1 min=15 | n1 | x@n1:ready,since=20,age=1 a@n1:old,ready,age=9 b@n1:old,ready,age=5",
+        expect![[r#"
+            acts: deletes b on n1: a is there already
+            acts: deletes a on n1: x has taken over"#]],
+    );
 }
 
 // Upstream: TestDaemonSetUpdatesPodsNotMatchTainstWithMaxSurge.
@@ -279,6 +311,14 @@ fn a_surge_gives_up_a_node_only_when_another_has_taken_over() {
     check(
         "max=0 surge=1 | n1:taint=k/NoSchedule n2 | a@n1:ready,old x@n2:ready",
         expect!["acts: deletes a on n1: the template does not select that node any more"],
+    );
+    // The node that is given up does not wait for the others.
+    check(
+        "max=0 surge=1 | n1:taint=k/NoSchedule n2 n3 | a@n1:ready,old b@n2:ready,old c@n3:ready,old",
+        expect![[r#"
+            acts: creates a pod on n2: it takes over from b
+            acts: deletes a on n1: the template does not select that node any more
+            waits: waits to update 1 more pod: 1 new pod is starting beside old ones, and maxSurge is 1"#]],
     );
     check(
         "max=0 surge=1 | n1:taint=k/NoSchedule n2 | a@n1:old x@n2:ready",

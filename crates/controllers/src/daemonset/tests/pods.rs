@@ -52,6 +52,57 @@ fn a_pod_is_meant_for_its_node_and_keeps_the_rest() {
     .assert_eq(&keys.join("\n"));
 }
 
+// Upstream: TestReplaceDaemonSetPodNodeNameNodeAffinity.
+#[test]
+fn its_node_takes_the_place_of_all_required_terms_and_of_nothing_else() {
+    let affinity = |held: Value| {
+        let mut set = daemon_set();
+        set["metadata"]["uid"] = json!("u");
+        if !held.is_null() {
+            set["spec"]["template"]["spec"]["affinity"] = held;
+        }
+        let set = DaemonSet::decode(set.to_string().as_bytes()).unwrap();
+        let made = PodMaker::new(&set, "").on("n1").to_string();
+        let made: Value = serde_json::from_str(&made).unwrap();
+        made["spec"]["affinity"].clone()
+    };
+    let meant = super::meant_for("n1");
+    let required = |terms: Value| json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
+    let one = |key: &str, operator: &str, values: Value| json!([{"key": key, "operator": operator, "values": values}]);
+    let name = "metadata.name";
+    let host = one("kubernetes.io/hostname", "In", json!(["n1"]));
+    for held in [
+        Value::Null,
+        json!({}),
+        json!({"nodeAffinity": {}}),
+        required(json!([{"matchExpressions": host}])),
+        required(json!([{"matchFields": one(name, "In", json!(["n1", "n2"]))}])),
+        required(json!([
+            {"matchExpressions": one("hostname", "In", json!(["n1"]))},
+            {"matchFields": one(name, "In", json!(["n2"]))},
+        ])),
+        required(json!([{"matchFields": one(name, "NotIn", json!(["n2"]))}])),
+        required(json!([{"matchFields": one("metadata.foo", "In", json!(["bar"]))}])),
+    ] {
+        assert_eq!(affinity(held.clone()), meant, "{held}");
+    }
+    let preferred = json!([{"weight": 1, "preference": {"matchExpressions": host}}]);
+    let held =
+        json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}});
+    let mut expected = meant;
+    expected["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = preferred;
+    assert_eq!(affinity(held), expected);
+}
+
+// Upstream: TestCreatePodTemplate.
+#[test]
+fn a_pod_of_no_revision_has_its_template_generation_alone() {
+    let made = PodMaker::new(&set("generation=1"), "").on("n1").to_string();
+    let made: Value = serde_json::from_str(&made).unwrap();
+    let expected = json!({"app": "web", "pod-template-generation": "1"});
+    assert_eq!(made["metadata"]["labels"], expected);
+}
+
 // Upstream: TestGetTargetNodeName.
 #[test]
 fn a_pod_belongs_to_the_node_it_is_on_or_meant_for() {
@@ -90,6 +141,25 @@ fn either_mark_makes_a_pod_up_to_date() {
     assert!(is_updated(&by_generation, "new", Some(3)));
     assert!(!is_updated(&by_generation, "new", Some(4)));
     assert!(!is_updated(&by_generation, "new", None));
+    assert!(is_updated(&by_generation, "", Some(3)));
+    let with = |labels: Value| {
+        let pod = json!({"metadata": {"name": "a", "labels": labels}});
+        Pod::decode(pod.to_string().as_bytes()).unwrap()
+    };
+    let both = with(json!({"controller-revision-hash": "new", "pod-template-generation": "3"}));
+    for (hash, generation, expected) in [
+        ("new", 3, true),
+        ("other", 3, true),
+        ("", 3, true),
+        ("new", 4, true),
+        ("other", 4, false),
+    ] {
+        assert_eq!(is_updated(&both, hash, Some(generation)), expected);
+    }
+    for labels in [json!({}), Value::Null] {
+        assert!(!is_updated(&with(labels.clone()), "", Some(3)));
+        assert!(!is_updated(&with(labels), "new", Some(3)));
+    }
     assert_eq!(template_generation(&set("generation=3")), Some(3));
     assert_eq!(template_generation(&set("generation=x")), None);
 }

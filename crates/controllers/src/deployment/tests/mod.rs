@@ -86,7 +86,7 @@ fn deployment(facts: &Facts<'_>) -> Deployment {
             "template": template("new"),
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {
                 "maxSurge": facts.number("surge").unwrap_or(0),
-                "maxUnavailable": facts.number("unavailable").unwrap_or(0),
+                "maxUnavailable": unavailable(facts),
             }},
             "progressDeadlineSeconds": facts.number("deadline"),
             "revisionHistoryLimit": facts.number("history"),
@@ -126,6 +126,14 @@ fn deployment(facts: &Facts<'_>) -> Deployment {
         }]);
     }
     Deployment::decode(object.to_string().as_bytes()).unwrap()
+}
+
+/// A number of pods or a percentage.
+fn unavailable(facts: &Facts<'_>) -> Value {
+    match facts.text("unavailable") {
+        Some(percentage) if percentage.ends_with('%') => json!(percentage),
+        _ => json!(facts.number("unavailable").unwrap_or(0)),
+    }
 }
 
 fn set(text: &str, at: usize, head: &Facts<'_>) -> (Value, usize) {

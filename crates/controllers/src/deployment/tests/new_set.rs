@@ -16,7 +16,12 @@ fn template(labels: Value, image: &str) -> Template {
 // Upstream: TestEqualIgnoreHash.
 #[test]
 fn templates_are_equal_whatever_the_hash_label_says() {
-    let equal = |one: Value, two: Value| template(one, "x").same_meaning(&template(two, "x"));
+    let both_ways = |one: &Template, two: &Template| {
+        let equal = one.same_meaning(two);
+        assert_eq!(equal, two.same_meaning(one));
+        equal
+    };
+    let equal = |one: Value, two: Value| both_ways(&template(one, "x"), &template(two, "x"));
     let hashed = |hash: &str| json!({"a": "b", "pod-template-hash": hash});
     assert!(equal(hashed("1"), hashed("1")));
     assert!(equal(hashed("1"), hashed("2")));
@@ -24,7 +29,29 @@ fn templates_are_equal_whatever_the_hash_label_says() {
     assert!(equal(json!({}), json!({"pod-template-hash": "1"})));
     assert!(!equal(json!({"a": "b"}), json!({"pod-template-hash": "1"})));
     assert!(!equal(json!({"pod-template-hash": "1"}), hashed("1")));
-    assert!(!template(hashed("1"), "x").same_meaning(&template(hashed("1"), "y")));
+    assert!(!both_ways(
+        &template(hashed("1"), "x"),
+        &template(hashed("1"), "y")
+    ));
+    assert!(!both_ways(
+        &template(json!({"a": "b"}), "x"),
+        &template(hashed("2"), "y")
+    ));
+    // Names and annotations belong to the meaning.
+    let with = |metadata: Value| {
+        let text = json!({"metadata": metadata, "spec": {"nodeName": "n"}});
+        Template::parse(&text.to_string()).unwrap()
+    };
+    for (one, two) in [
+        (json!({"name": "a"}), json!({"name": "b"})),
+        (
+            json!({"annotations": {"a": "b"}}),
+            json!({"annotations": {"c": "b"}}),
+        ),
+    ] {
+        assert!(both_ways(&with(one.clone()), &with(one.clone())));
+        assert!(!both_ways(&with(one), &with(two)));
+    }
 }
 
 // Upstream: TestPodTemplateSpecHash.

@@ -2,7 +2,9 @@ use std::sync::Arc;
 
 use expect_test::{Expect, expect};
 
-use super::super::limits::{is_complete, max_unavailable, most_replicas, new_set_size};
+use super::super::limits::{
+    is_complete, max_unavailable, most_replicas, must_stay_available, new_set_size,
+};
 use super::super::{bounds, keeps_enough, new_set, plan, surplus};
 use super::{now, planned, snapshot, steps};
 use crate::workload::lines::with_class;
@@ -142,6 +144,8 @@ fn old_sets_shrink_as_far_as_enough_pods_stay_available() {
             "replicas=10 unavailable=3 | a:2 b:8 new:0",
             "a 2->0, b 8->7",
         ),
+        // One that should have no pods has none to give, whatever its status says.
+        ("replicas=10 unavailable=2 | old:0/10 new:10", ""),
         // A set that still shrinks ends the round.
         ("replicas=10 unavailable=2 | a:4/6 b:6 new:0", ""),
     ];
@@ -267,6 +271,12 @@ fn the_history_is_bounded() {
         "delete a",
         "but always while paused"
     );
+    assert_eq!(
+        planned("replicas=4 paused history=0 | a:0 b:0,pods=1 c:1,pods=0 d:1 new:2"),
+        "delete a",
+        "sets that have pods, or should have some, stay"
+    );
+    assert_eq!(planned("replicas=4 paused history=0 | a:1 b:1 new:2/1"), "");
     check(
         "replicas=1 status=1/1/1 history=1 | a:0,pods=1 b:0 c:0 new:1",
         expect![[r#"
@@ -303,6 +313,7 @@ fn the_oldest_set_of_the_template_is_the_new_one() {
         (Some("new1".into()), "old new2".into())
     );
     assert_eq!(paused("old:0"), (None, "old".into()));
+    assert_eq!(paused("new:1"), (Some("new".into()), String::new()));
 }
 
 // Upstream: TestGenerateReplicaSetName, TestDeploymentController_generateReplicaSetName.
@@ -329,14 +340,23 @@ fn limits() {
     let limits = |facts: &str| {
         let snapshot = snapshot(&format!("{facts} |"));
         let deployment = &*snapshot.deployment;
-        (max_unavailable(deployment), most_replicas(deployment))
+        let unavailable = max_unavailable(deployment);
+        let available = must_stay_available(deployment);
+        (unavailable, available, most_replicas(deployment))
     };
-    assert_eq!(limits("replicas=10 surge=1 unavailable=5"), (5, 11));
-    assert_eq!(limits("replicas=10 surge=1 unavailable=10"), (10, 11));
-    assert_eq!(limits("replicas=5 surge=1 unavailable=10"), (5, 6));
-    assert_eq!(limits("replicas=0 surge=1 unavailable=10"), (0, 1));
-    assert_eq!(limits("replicas=4 surge=0 unavailable=0"), (1, 4));
-    assert_eq!(limits("replicas=4 surge=3 unavailable=3 recreate"), (0, 4));
+    assert_eq!(limits("replicas=10 surge=1 unavailable=5"), (5, 5, 11));
+    assert_eq!(limits("replicas=10 surge=1 unavailable=10"), (10, 0, 11));
+    assert_eq!(limits("replicas=5 surge=1 unavailable=10"), (5, 0, 6));
+    assert_eq!(limits("replicas=0 surge=1 unavailable=10"), (0, 0, 1));
+    assert_eq!(limits("replicas=4 surge=0 unavailable=0"), (1, 3, 4));
+    assert_eq!(limits("replicas=10 surge=1 unavailable=60%"), (6, 4, 11));
+    assert_eq!(limits("replicas=10 surge=1 unavailable=100%"), (10, 0, 11));
+    assert_eq!(limits("replicas=5 surge=1 unavailable=100%"), (5, 0, 6));
+    // UPSTREAM: none may be missing for `Available`, although all go at once.
+    assert_eq!(
+        limits("replicas=4 surge=3 unavailable=3 recreate"),
+        (0, 4, 4)
+    );
 }
 
 // Upstream: TestDeploymentComplete.
@@ -354,4 +374,16 @@ fn completeness() {
     assert!(!complete("replicas=5 status=5/4/5"), "not all are new");
     assert!(!complete("replicas=5 status=6/5/5"), "an old one is left");
     assert!(!complete("replicas=1 status=5/1/1"), "it still shrinks");
+    assert!(
+        !complete("replicas=5 unavailable=1 status=5/5/3"),
+        "too few are available"
+    );
+    assert!(
+        !complete("replicas=1 unavailable=1 surge=1 status=1/1/0"),
+        "its only pod never comes up, although it may be missing"
+    );
+    assert!(
+        !complete("replicas=1 surge=1 status=2/1/1"),
+        "the pod that is available is an old one"
+    );
 }

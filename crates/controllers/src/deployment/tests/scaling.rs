@@ -49,6 +49,8 @@ fn sets_keep_their_share_of_the_whole() {
         // A new template waits until the scaling is done.
         ("replicas=14 was=10 | a:3 b:7", "b 7->10, a 3->4"),
         // One that failed to get its share before gets it now.
+        ("replicas=5 | a:1 b:1,desired=3,max=3 new:2", "b 1->2"),
+        // With a limit that says it had room for five already, the rest goes to the largest.
         ("replicas=5 | a:1 b:1,desired=3 new:2", "new 2->3, b noted"),
     ];
     for (text, expected) in cases {
@@ -105,6 +107,11 @@ fn shares() {
     assert_eq!(check("replicas=4", "new:6,max=12", -8, 0), -4);
     assert_eq!(check("replicas=4", "new:6,max=12", -8, -6), -2);
     assert_eq!(check("replicas=0", "new:6,max=12", -12, 0), -6);
+    // Rounded to the nearest: 11.7 of 20; with the surge in both sums 59.1 of 130, then 42.3 of 110.
+    assert_eq!(check("replicas=20", "new:7,max=12", 8, 0), 5);
+    assert_eq!(check("replicas=120 surge=10", "new:50,max=110", 20, 0), 9);
+    assert_eq!(check("replicas=100 surge=10", "new:50,max=130", -20, 0), -8);
+    assert_eq!(check("replicas=10", "new:6,max=12", -2, 0), -1);
     // Nothing from nothing, and nothing to give.
     assert_eq!(check("replicas=20", "new:0,max=12", 12, 0), 0);
     assert_eq!(check("replicas=20", "new:6,max=12", 0, 0), 0);

@@ -49,23 +49,26 @@ fn counts() {
     expect![[r#"{"observedGeneration":1,"replicas":13,"updatedReplicas":5,"readyReplicas":8,"availableReplicas":8,"unavailableReplicas":4,"terminatingReplicas":0,"conditions":[{"type":"Available","status":"True","lastUpdateTime":"2024-01-01T00:00:00Z","lastTransitionTime":"2024-01-01T00:00:00Z","reason":"MinimumReplicasAvailable","message":"Deployment has minimum availability."}]}"#]].assert_eq(&serde_json::to_string(&status).unwrap());
 }
 
+// Upstream: TestGetReplicaCountForReplicaSets.
 #[test]
 fn terminating_pods_are_known_only_if_every_set_knows() {
     let status = |edit: fn(&mut api::kinds::ReplicaSet), gates: Gates| {
         let snapshot = snapshot("replicas=3 | old:0 new:3");
         let mut after = plan(&snapshot, now()).after;
+        let new = after.new.as_mut().expect("it has the template");
+        new.status.terminating_replicas = Some(1);
         after.old[0].status.terminating_replicas = Some(2);
         edit(&mut after.old[0]);
         compute(&snapshot.deployment, &after, gates, now()).terminating_replicas
     };
     let on = Gates::default();
-    assert_eq!(status(|_| {}, on), Some(2));
+    assert_eq!(status(|_| {}, on), Some(3));
     assert_eq!(
         status(|set| set.status.terminating_replicas = None, on),
         None
     );
     let never_seen = |set: &mut api::kinds::ReplicaSet| set.status = Default::default();
-    assert_eq!(status(never_seen, on), Some(0));
+    assert_eq!(status(never_seen, on), Some(1));
     let off = on.with(Gate::DeploymentReplicaSetTerminatingReplicas, false);
     assert_eq!(status(|_| {}, off), None);
 }

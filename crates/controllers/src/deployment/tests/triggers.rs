@@ -99,12 +99,12 @@ async fn an_orphan_wakes_all_that_select_it() {
     assert_eq!(woken(&world, &controller).await, "one two");
     edit(&world, "a", json!({"annotations": {"x": "y"}})).await;
     assert_eq!(woken(&world, &controller).await, "", "nobody cares");
-    edit(&world, "a", json!({"labels": {"app": "db"}})).await;
-    assert_eq!(woken(&world, &controller).await, "three");
     edit(&world, "a", json!({"labels": {"app": null}})).await;
     assert_eq!(woken(&world, &controller).await, "");
+    edit(&world, "a", json!({"labels": {"app": "db"}})).await;
+    assert_eq!(woken(&world, &controller).await, "three");
     world.delete(&ReplicaSet::TYPE, "a").await;
-    assert_eq!(woken(&world, &controller).await, "");
+    assert_eq!(woken(&world, &controller).await, "", "it was nobody's");
 }
 
 // Upstream: TestUpdateReplicaSetChangeControllerRef, TestUpdateReplicaSetRelease.

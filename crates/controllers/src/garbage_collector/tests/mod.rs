@@ -1,6 +1,7 @@
 //! Behaviour of the collector, weakest test that suffices first.
 
 mod changes;
+mod conflicts;
 mod decide;
 mod dot;
 mod faults;

@@ -1,7 +1,9 @@
 //! Behaviour of the controller, weakest test that suffices first.
 
+mod counting;
 mod ending;
 mod failing;
+mod gates;
 mod indexed;
 mod owning;
 mod plan;

@@ -39,6 +39,10 @@ fn runs_as_many_as_it_may() {
         expect![[""]],
     );
     check(
+        "parallelism=1 completions=1 active=1 failed=1 ready=0 terminating=0 started=9 | a:running",
+        expect![[""]],
+    );
+    check(
         "parallelism=900 completions=2000",
         expect![[r#"
         create 500
@@ -170,6 +174,20 @@ fn a_pod_on_its_way_out_may_hold_its_place() {
         expect!["write active=1 ready=0 start=00:00 terminating=1"],
     );
     check(
+        "parallelism=1 replace=Failed | a:running b:failed c:running,going",
+        expect![[r#"
+            write active=1 ready=0 start=00:00 terminating=1 uncounted={failed:[b]}
+            let go b
+            write active=1 failed=1 ready=0 start=00:00 terminating=1"#]],
+    );
+    check(
+        "parallelism=1 completions=1 | a:running b:failed c:running,going",
+        expect![[r#"
+            write active=1 ready=0 start=00:00 terminating=1 uncounted={failed:[b,c]}
+            let go b c
+            write active=1 failed=2 ready=0 start=00:00 terminating=1"#]],
+    );
+    check(
         "parallelism=1 completions=1 replace=Failed | a:running b:running c:running,going d:running,going",
         expect![[r#"
             delete a
@@ -296,6 +314,20 @@ fn a_suspended_job_has_no_pods() {
             write Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) completion=00:00 ready=0 succeeded=1 terminating=0"#]],
     );
     check(
+        "suspend unseen parallelism=2 completions=4 | a:running,ready b:running,ready c:running,ready",
+        expect![[r#"
+            hold
+            write active=3 ready=3 terminating=0"#]],
+    );
+    // One that is being deleted is not suspended any more.
+    check(
+        "suspend deleting parallelism=2 completions=4 | a:running b:running",
+        expect![[r#"
+            hold
+            write active=2 ready=0 terminating=0
+            let go a b"#]],
+    );
+    check(
         "suspend unseen parallelism=2 completions=5 | a:running",
         expect![[r#"
             hold
@@ -321,6 +353,22 @@ fn nothing_is_done_on_half_knowledge() {
             write ready=0 start=00:00 terminating=0 uncounted={succeeded:[a]}
             let go a
             write ready=0 start=00:00 succeeded=1 terminating=0"#]],
+    );
+    check(
+        "deleting parallelism=2 completions=5 backoffLimit=0 | a:failed",
+        expect![[r#"
+            end
+            write FailureTarget(BackoffLimitExceeded) ready=0 start=00:00 terminating=0 uncounted={failed:[a]}
+            let go a
+            write Failed(BackoffLimitExceeded) FailureTarget(BackoffLimitExceeded) failed=1 ready=0 start=00:00 terminating=0"#]],
+    );
+    check(
+        "deleting unseen parallelism=2 completions=5 backoffLimit=0 | a:failed",
+        expect![[r#"
+            end
+            write ready=0 start=00:00 terminating=0 uncounted={failed:[a]}
+            let go a
+            write failed=1 ready=0 start=00:00 terminating=0"#]],
     );
     check(
         "unseen parallelism=2 completions=5 backoffLimit=0 | a:failed b:running",

@@ -52,6 +52,38 @@ fn the_first_rule_that_matches_decides() {
         (codes("Count", "In", "7"), "exit=7"),
         (codes("FailIndex", "In", "7"), "exit=7"),
         (codes("Unheard", "In", "7"), "exit=7"),
+        // An operator that we do not know matches nothing.
+        (codes("Ignore", "Unheard", "7"), "exit=7"),
+        (
+            format!(
+                "{},{}",
+                codes("Ignore", "Unheard", "7"),
+                codes("FailJob", "In", "7")
+            ),
+            "exit=7",
+        ),
+        // As programs on Windows end.
+        (
+            codes("Ignore", "In", "-1073741676,-1073741510"),
+            "exit=-1073741510",
+        ),
+        (codes("FailJob", "NotIn", "0"), "exit=1"),
+        (
+            format!(
+                "{},{}",
+                codes("Count", "In", "1,2"),
+                codes("FailJob", "In", "5,6")
+            ),
+            "exit=6",
+        ),
+        (
+            format!(
+                "{},{}",
+                codes("Count", "NotIn", "8"),
+                codes("FailJob", "NotIn", "5")
+            ),
+            "exit=32",
+        ),
         (
             format!(
                 "{},{}",
@@ -68,6 +100,24 @@ fn the_first_rule_that_matches_decides() {
             ),
             "exit=7",
         ),
+        (
+            format!(
+                "{},{}",
+                condition("Unheard", "DisruptionTarget", "True"),
+                condition("Ignore", "DisruptionTarget", "True")
+            ),
+            "condition=DisruptionTarget",
+        ),
+        (
+            condition("Count", "DisruptionTarget", "True"),
+            "condition=DisruptionTarget",
+        ),
+        (
+            condition("FailIndex", "DisruptionTarget", "True"),
+            "condition=DisruptionTarget",
+        ),
+        (condition("Ignore", "Ready", "True"), "ended=5"),
+        (condition("Ignore", "Ready", "Unknown"), "unknown=Ready"),
         (
             condition("FailJob", "DisruptionTarget", "True"),
             "condition=DisruptionTarget",
@@ -93,8 +143,19 @@ fn the_first_rule_that_matches_decides() {
         Count, counts: Container c for pod default/a failed with exit code 7 matching Count rule at index 0
         FailIndex, counts: Container c for pod default/a failed with exit code 7 matching FailIndex rule at index 0
         none
+        none
+        FailJob, counts: Container c for pod default/a failed with exit code 7 matching FailJob rule at index 1
+        Ignore, does not count: Container c for pod default/a failed with exit code -1073741510 matching Ignore rule at index 0
+        FailJob, counts: Container c for pod default/a failed with exit code 1 matching FailJob rule at index 0
+        FailJob, counts: Container c for pod default/a failed with exit code 6 matching FailJob rule at index 1
+        Count, counts: Container c for pod default/a failed with exit code 32 matching Count rule at index 0
         Ignore, does not count: Container c for pod default/a failed with exit code 7 matching Ignore rule at index 1
         Ignore, does not count: Container c for pod default/a failed with exit code 7 matching Ignore rule at index 0
+        Ignore, does not count: Pod default/a has condition DisruptionTarget matching Ignore rule at index 1
+        Count, counts: Pod default/a has condition DisruptionTarget matching Count rule at index 0
+        FailIndex, counts: Pod default/a has condition DisruptionTarget matching FailIndex rule at index 0
+        none
+        Ignore, does not count: Pod default/a has condition Ready matching Ignore rule at index 0
         FailJob, counts: Pod default/a has condition DisruptionTarget matching FailJob rule at index 0
         none
         Ignore, does not count: Pod default/a has condition Mine matching Ignore rule at index 0
@@ -159,6 +220,17 @@ fn a_policy_ends_a_job_or_looks_away() {
             write active=1 ready=0 start=00:00 terminating=0
             let go a"#]],
     );
+    // What does not count against the limit delays the next pod all the same.
+    let ignored = r#"policy=[{"action":"Ignore","onPodConditions":[{"type":"DisruptionTarget","status":"True"}]}]"#;
+    check(
+        &format!(
+            "parallelism=1 {ignored} backoffLimit=0 | a:failed,condition=DisruptionTarget,ended=4"
+        ),
+        expect![[r#"
+            wait 6s
+            write ready=0 start=00:00 terminating=0
+            let go a"#]],
+    );
     check(
         &format!("parallelism=1 {FAIL_ON_5} | a:running,going"),
         expect!["write ready=0 start=00:00 terminating=1"],
@@ -190,6 +262,60 @@ fn success_may_come_early() {
         ),
         None
     );
+    let cases = [
+        (r#"[{"succeededIndexes":"0-2"}]"#, "0-2,4-7", Some(0)),
+        (r#"[{"succeededIndexes":"3"}]"#, "0-2", None),
+        (r#"[{"succeededCount":2}]"#, "0-2", Some(0)),
+        (r#"[{"succeededCount":4}]"#, "0-2", None),
+        (
+            r#"[{"succeededIndexes":"9"},{"succeededIndexes":"4,6"}]"#,
+            "0-2,4-7",
+            Some(1),
+        ),
+        (
+            r#"[{"succeededIndexes":"0,1"},{"succeededIndexes":"5"}]"#,
+            "0-2,4-7",
+            Some(0),
+        ),
+        (
+            r#"[{"succeededIndexes":"3-6","succeededCount":2}]"#,
+            "0-2,4-7",
+            Some(0),
+        ),
+        (
+            r#"[{"succeededIndexes":"3-6","succeededCount":2}]"#,
+            "0-2,6-7",
+            None,
+        ),
+        (r#"[{"succeededIndexes":"2-4,6-8"}]"#, "1-9", Some(0)),
+        (r#"[{"succeededIndexes":"2-4,6-9"}]"#, "2-4,6-9", Some(0)),
+        // What is asked of indexes that there are not, is not asked.
+        (r#"[{"succeededIndexes":"2-4,8-12"}]"#, "2-5,7-9", Some(0)),
+        (r#"[{"succeededIndexes":"10-12,14-16"}]"#, "1-3,5-7", None),
+        (r#"[{"succeededIndexes":""}]"#, "1-3", None),
+        (r#"[{"succeededIndexes":""}]"#, "", None),
+        (r#"[{"succeededCount":4}]"#, "", None),
+        ("[]", "0", None),
+    ];
+    for (rules, succeeded, expected) in cases {
+        assert_eq!(rule(rules, succeeded), expected, "{rules} {succeeded}");
+    }
+    // Intervals that overlap in every way: all of them, or enough.
+    for (wanted, succeeded, overlap) in [
+        ("1-3,5-7", "2-4,6-8", 4),
+        ("2-4,6-9", "1-3,5-7", 4),
+        ("0-4,6-9", "1-3,7-8", 5),
+        ("0-6,8-9", "1-3,5-9", 7),
+        ("0-5,7-9", "1-5,7-9", 8),
+        ("0-3,6-9", "1-9", 7),
+    ] {
+        let all = format!(r#"[{{"succeededIndexes":"{wanted}"}}]"#);
+        assert_eq!(rule(&all, succeeded), None, "{wanted} {succeeded}");
+        for (count, expected) in [(overlap, Some(0)), (overlap + 1, None)] {
+            let some = format!(r#"[{{"succeededIndexes":"{wanted}","succeededCount":{count}}}]"#);
+            assert_eq!(rule(&some, succeeded), expected, "{some} {succeeded}");
+        }
+    }
     assert_eq!(
         rule(r#"[{"succeededCount":0}]"#, ""),
         None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::kinds::{Job, JobStatus, Pod};
-use api::{Gates, MicroTime, Resource, Time};
+use api::{Gate, Gates, MicroTime, Resource, Time};
 use serde_json::{Value, json};
 
 use super::super::Outcome;
@@ -29,8 +29,8 @@ pub fn at(ago: i64) -> Time {
 
 /// `spec | pods`. Words of a spec are fields of the spec or of the status (`failed=2`), `indexed`,
 /// `suspend`, `deleting`, `unseen` (an expectation is open), `homeless` (its namespace is being deleted), `backoff=2@5` (failures, seconds ago),
-/// `started=30` (seconds ago), `condition=Type`, `uncounted=a,b`, `policy=JSON`, `success=JSON`. Pods are
-/// those of [`pod`].
+/// `started=30` (seconds ago), `condition=Type`, `not=Type` (a condition that is false), `uncounted=a,b`, `policy=JSON`,
+/// `success=JSON`, `off=Gate,Gate`. Pods are those of [`pod`].
 pub fn snapshot(text: &str) -> Snapshot {
     let (words, pods) = text.split_once('|').unwrap_or((text, ""));
     let mut job = json!({
@@ -42,6 +42,7 @@ pub fn snapshot(text: &str) -> Snapshot {
         may_act: true,
         ..Remembered::default()
     };
+    let mut gates = Gates::default();
     for word in words.split_whitespace() {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         let number = || json!(value.parse::<i64>().unwrap());
@@ -75,6 +76,17 @@ pub fn snapshot(text: &str) -> Snapshot {
                     json!([{"type": value, "status": "True", "reason": "Before", "message": "m"}]);
                 job[status]["conditions"] = held;
             }
+            "not" => {
+                let held =
+                    json!([{"type": value, "status": "False", "reason": "ByHand", "message": "m"}]);
+                job[status]["conditions"] = held;
+            }
+            "off" => {
+                for name in value.split(',') {
+                    let gate = Gate::ALL.iter().find(|gate| gate.name() == name);
+                    gates = gates.with(*gate.unwrap(), false);
+                }
+            }
             "backoff" => {
                 let (failures, ago) = value.split_once('@').unwrap();
                 remembered.backoff = Backoff {
@@ -87,7 +99,7 @@ pub fn snapshot(text: &str) -> Snapshot {
     }
     let job = Job::decode(job.to_string().as_bytes()).unwrap();
     let pods = pods.split_whitespace().map(pod).collect();
-    Snapshot::new(Arc::new(job), pods, remembered, Gates::default())
+    Snapshot::new(Arc::new(job), pods, remembered, gates)
 }
 
 fn json(text: &str) -> Value {
@@ -96,7 +108,7 @@ fn json(text: &str) -> Value {
 
 /// `a:running,ix=1` and the like: a name, then facts. Facts: a phase; `ready`, `bound`, `going`, `free`
 /// (no finalizer), `ix=N`, `failures=N`, `ignored=N` (annotations), `restarts=N`, `exit=CODE`,
-/// `ended=SECONDS` ago, `condition=TYPE`.
+/// `ended=SECONDS` ago, `condition=TYPE`, `unknown=TYPE`.
 pub fn pod(text: &str) -> Arc<Pod> {
     let (name, facts) = text.split_once(':').unwrap_or((text, ""));
     let mut pod = json!({
@@ -127,9 +139,10 @@ pub fn pod(text: &str) -> Arc<Pod> {
                 pod["status"]["containerStatuses"] =
                     json!([{"name": "c", "state": {"terminated": ended}}]);
             }
-            "ready" | "ended" | "condition" => {
+            "ready" | "ended" | "condition" | "unknown" => {
                 let condition = match key {
                     "ready" => json!({"type": "Ready", "status": "True"}),
+                    "unknown" => json!({"type": value, "status": "Unknown"}),
                     "condition" => json!({"type": value, "status": "True"}),
                     _ => {
                         let ago = at(value.parse().unwrap());

@@ -1,6 +1,7 @@
 //! The five conditions. Upstream: TestUpdateConditions, TestProcessContentTotals.
 
 use super::super::conditions::{Findings, update_conditions};
+use api::conditions::ConditionStatus;
 use api::{Condition, Time};
 use expect_test::{Expect, expect};
 
@@ -83,6 +84,82 @@ fn times_change_with_the_status_alone() {
         .map(|held| held.last_transition_time.unwrap().unix())
         .collect();
     assert_eq!(times, [9, 1, 1, 1, 1]);
+}
+
+// Upstream: TestUpdateConditions, TestProcessContentTotals.
+#[test]
+fn each_condition_keeps_its_place_and_strangers_stay() {
+    let check = |held: &[(&str, bool)], findings: &Findings, expected: &str| {
+        let now = Time::from_unix(1);
+        let held = held.iter().map(|(type_, is_true)| {
+            let status = match is_true {
+                true => ConditionStatus::True,
+                false => ConditionStatus::False,
+            };
+            Condition::new(type_, status, "r", "m", now)
+        });
+        let mut conditions: Vec<Condition> = held.collect();
+        assert!(update_conditions(&mut conditions, findings, now));
+        let short = |held: &Condition| {
+            let type_ = held.type_.trim_start_matches("Namespace");
+            let mark = if held.is_true() { "!" } else { "" };
+            format!("{}{mark}", type_.trim_start_matches("Deletion"))
+        };
+        let told: Vec<String> = conditions.iter().map(short).collect();
+        assert_eq!(told.join(" "), expected);
+    };
+    let (discovery, parsing) = (
+        "NamespaceDeletionDiscoveryFailure",
+        "NamespaceDeletionGroupVersionParsingFailure",
+    );
+    let well = Findings::default();
+    check(
+        &[("Unknown", true)],
+        &well,
+        "Unknown! DiscoveryFailure GroupVersionParsingFailure ContentFailure ContentRemaining FinalizersRemaining",
+    );
+    check(
+        &[(discovery, true)],
+        &well,
+        "DiscoveryFailure GroupVersionParsingFailure ContentFailure ContentRemaining FinalizersRemaining",
+    );
+    check(
+        &[(parsing, true), (discovery, true)],
+        &well,
+        "GroupVersionParsingFailure DiscoveryFailure ContentFailure ContentRemaining FinalizersRemaining",
+    );
+    let failed = Findings {
+        discovery_failure: Some("no".into()),
+        ..Findings::default()
+    };
+    check(
+        &[(parsing, false), (discovery, false)],
+        &failed,
+        "GroupVersionParsingFailure DiscoveryFailure! ContentFailure ContentRemaining FinalizersRemaining",
+    );
+    check(
+        &[(parsing, true)],
+        &failed,
+        "GroupVersionParsingFailure DiscoveryFailure! ContentFailure ContentRemaining FinalizersRemaining",
+    );
+    let remaining = Findings {
+        remaining: some().remaining,
+        ..Findings::default()
+    };
+    check(
+        &[],
+        &remaining,
+        "DiscoveryFailure GroupVersionParsingFailure ContentFailure ContentRemaining! FinalizersRemaining",
+    );
+    let finalizers = Findings {
+        finalizers: some().finalizers,
+        ..Findings::default()
+    };
+    check(
+        &[],
+        &finalizers,
+        "DiscoveryFailure GroupVersionParsingFailure ContentFailure ContentRemaining FinalizersRemaining!",
+    );
 }
 
 #[test]

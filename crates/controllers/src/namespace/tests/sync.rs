@@ -1,5 +1,7 @@
 //! The whole controller against the embedded API server, on a virtual clock.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use api::kinds::{Namespace, Pod};
@@ -193,6 +195,86 @@ async fn what_cannot_be_deleted_is_said_and_tried_again() {
     );
     tokio::time::sleep(Duration::from_secs(120)).await;
     assert!(world.get(&Namespace::TYPE, "shop").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_cannot_be_deleted_are_told_of_like_everything_else() {
+    let world = world().await;
+    let accounts = ResourceType::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+    put(&world, &accounts, account).await;
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "nginx"}]},
+    });
+    put(&world, &Pod::TYPE, pod).await;
+    world.refuse("DELETE", "shop/pods", 403, 3);
+    world.delete(&Namespace::TYPE, "shop").await;
+    tokio::time::sleep(Duration::from_millis(2010)).await;
+    let namespace = world.get(&Namespace::TYPE, "shop").await.unwrap();
+    assert_eq!(
+        condition(&namespace, "NamespaceDeletionContentFailure"),
+        "True Failed to delete all resource types, 1 remaining: refused by the test: Forbidden"
+    );
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert!(world.get(&Namespace::TYPE, "shop").await.is_none());
+}
+
+// Upstream: TestSyncNamespaceThatIsTerminatingNonExperimental, TestSyncNamespaceThatIsTerminatingV1.
+#[tokio::test(start_paused = true)]
+async fn while_discovery_fails_it_is_said_and_the_namespace_stays() {
+    let mut world = World::new().await;
+    let broken = Arc::new(AtomicBool::new(true));
+    let (server, failing) = (world.server.transport(), broken.clone());
+    let transport = tower::service_fn(move |request: http::Request<bytes::Bytes>| {
+        let server = server.clone();
+        let path = request.uri().path();
+        let refused = failing.load(Ordering::Relaxed) && matches!(path, "/api" | "/apis");
+        async move {
+            if refused {
+                return Err(client::BoxError::from("no answer"));
+            }
+            tower::ServiceExt::oneshot(server, request).await
+        }
+    });
+    let context = Context {
+        client: client::Client::new(client::Transport::new(transport)),
+        ..world.context()
+    };
+    let running = controller(&context, 5).run(world.stop());
+    world.run(running);
+    world.start().await;
+    for (name, finalizers) in [("shop", json!(["kubernetes"])), ("done", json!([]))] {
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": name, "finalizers": ["example.com/hold"]},
+            "spec": {"finalizers": finalizers},
+        });
+        world.create(&Namespace::TYPE, namespace).await;
+    }
+    put(&world, &CONFIG_MAP, config_map(&[])).await;
+    world.delete(&Namespace::TYPE, "shop").await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let namespace = world.get(&Namespace::TYPE, "shop").await.unwrap();
+    assert_eq!(namespace["status"]["phase"], "Terminating");
+    let told = condition(&namespace, "NamespaceDeletionDiscoveryFailure");
+    assert!(
+        told.starts_with("True ") && told.contains("no answer"),
+        "{told}"
+    );
+    let others = condition(&namespace, "NamespaceDeletionContentFailure");
+    assert!(others.starts_with("False "), "{others}");
+    assert_eq!(namespace["spec"]["finalizers"], json!(["kubernetes"]));
+    assert!(world.user.get(&CONFIG_MAP, "shop", "c").await.is_ok());
+
+    broken.store(false, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let namespace = world.get(&Namespace::TYPE, "shop").await.unwrap();
+    let told = condition(&namespace, "NamespaceDeletionDiscoveryFailure");
+    assert_eq!(told, "False All resources successfully discovered");
+    assert_eq!(namespace["spec"]["finalizers"], Value::Null);
+    assert!(world.user.get(&CONFIG_MAP, "shop", "c").await.is_err());
 }
 
 // Upstream: TestDeleteEncounters404.

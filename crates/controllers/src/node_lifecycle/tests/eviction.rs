@@ -171,3 +171,42 @@ async fn a_taint_that_somebody_takes_off_comes_back_in_its_turn() {
         "only its report makes a node ready"
     );
 }
+
+// Upstream: TestMonitorNodeHealth (the only available node is excluded from the checks).
+#[tokio::test(start_paused = true)]
+async fn a_node_that_does_not_count_does_not_keep_evictions_going() {
+    let excluded = json!({"node.kubernetes.io/exclude-disruption": ""});
+    for (labels, expected) in [(excluded, ""), (json!({}), "x")] {
+        let world = world().await;
+        make_node(&world, "x", json!({})).await;
+        make_node(&world, "master", labels).await;
+        pass(&world, 20, &["x", "master"]).await;
+        pass(&world, 100, &["master"]).await;
+        assert_eq!(driving(&world, &["x", "master"]).await, expected);
+    }
+}
+
+// Upstream: TestMonitorNodeHealth (nodes without a Ready condition), TestApplyNoExecuteTaints (a status
+// that was replaced).
+#[tokio::test(start_paused = true)]
+async fn a_node_without_a_ready_condition_is_not_ready_and_drives_nobody_away() {
+    for (loses, expected) in [(true, ""), (false, "x")] {
+        let world = world().await;
+        for name in ["a", "x"] {
+            make_node(&world, name, json!({})).await;
+        }
+        pass(&world, 20, &["a", "x"]).await;
+        if loses {
+            let patch = json!({"status": {"conditions": null}}).to_string();
+            let patch = client::Patch::Merge(patch.into());
+            let client = &world.user;
+            client
+                .patch(&Node::TYPE, "", "a", Some("status"), &patch)
+                .await
+                .unwrap();
+        }
+        pass(&world, 100, &["a"]).await;
+        assert_eq!(driving(&world, &["a", "x"]).await, expected);
+        assert_eq!(taints(&world, "a").await, "");
+    }
+}

@@ -121,6 +121,14 @@ fn a_renewed_lease_is_a_sign_of_life() {
         61,
         expect!["alive at 61, said True, says True"],
     );
+    // So is a report of its own when the lease is old.
+    check(
+        "a Ready=True hb=6",
+        was,
+        Some(7),
+        61,
+        expect!["alive at 61, said True, says True"],
+    );
     // The node's clock was set back; it lives.
     check(
         &format!("a Ready=True {ALL}"),
@@ -189,6 +197,31 @@ fn a_node_that_never_reported_has_its_time_to_start_from_its_birth() {
         Some(160),
         161,
         expect!["alive at 161, said Unknown, says nothing"],
+    );
+    check(
+        "a born=100",
+        "",
+        Some(160),
+        161,
+        expect!["alive at 161, said Unknown, says nothing"],
+    );
+    check(
+        "a born=100",
+        "",
+        None,
+        161,
+        expect![
+            "alive at 100, said Unknown, says Unknown; Ready never reported; MemoryPressure never reported; DiskPressure never reported; PIDPressure never reported"
+        ],
+    );
+    check(
+        "a born=100",
+        "alive=100 lease=100",
+        Some(100),
+        161,
+        expect![
+            "alive at 100, said Unknown, says Unknown; Ready never reported; MemoryPressure never reported; DiskPressure never reported; PIDPressure never reported"
+        ],
     );
 }
 

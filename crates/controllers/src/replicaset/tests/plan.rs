@@ -87,6 +87,19 @@ fn deletes_pending_before_ready() {
     );
 }
 
+// Upstream: TestGetPodsToDelete. Another set of the same workload has a pod on n2, too.
+#[test]
+fn pods_beside_those_of_a_related_set_go_first() {
+    let pods = snapshot("replicas=1 | a:ready,on=n1 b:ready,on=n2");
+    let related = snapshot("replicas=0 | a:ready,on=n1 b:ready,on=n2 c:ready,on=n2").active;
+    let Plan::Delete { pods, .. } = plan(&pods, 500, now(), || related) else {
+        panic!("one pod is too many");
+    };
+    let names: Vec<&str> = pods.iter().map(|pod| &*pod.metadata.name).collect();
+    assert_eq!(names, ["b"]);
+}
+
+// Upstream: TestGetPodsToDelete.
 #[test]
 fn all_go_without_ranking_when_none_is_wanted() {
     check(

@@ -49,6 +49,13 @@ fn every_count_counts_its_own() {
         let template = serde_json::json!({"metadata": {"labels": {"app": "web", "tier": more}}});
         owner.spec.template = api::Template::parse(&template.to_string()).unwrap();
         snapshot.owner = std::sync::Arc::new(owner);
+        // Pods of the name `full` have both labels.
+        for pod in &mut snapshot.active {
+            if &*pod.metadata.name == "full" {
+                let pod = std::sync::Arc::make_mut(pod);
+                pod.metadata.labels = pod.metadata.labels.with("tier", more);
+            }
+        }
         counted(&snapshot)
     };
     let plain = |text: &str| counted(&snapshot(text));
@@ -56,8 +63,13 @@ fn every_count_counts_its_own() {
     assert_eq!(plain("replicas=2 | a:ready b:ready"), "2 2 2 2 0");
     assert_eq!(labelled("replicas=1 | a:ready", "x"), "1 0 1 1 0");
     assert_eq!(labelled("replicas=1 | a:ready b:ready", "x"), "2 0 2 2 0");
+    assert_eq!(
+        labelled("replicas=1 | a:ready full:ready", "x"),
+        "2 1 2 2 0"
+    );
     assert_eq!(plain("replicas=1 | a:pending"), "1 1 0 0 0");
     assert_eq!(plain("replicas=1,min=3600 | a:ready,1m"), "1 1 1 0 0");
+    assert_eq!(plain("replicas=1,min=3600 | a:ready,1h"), "1 1 1 1 0");
     assert_eq!(plain("replicas=1,min=3600 | a:ready,2h"), "1 1 1 1 0");
     assert_eq!(plain("replicas=0 |"), "0 0 0 0 0");
     for (terminating, expected) in [(Some(2), "1 1 1 1 2"), (None, "1 1 1 1 -")] {

@@ -113,6 +113,80 @@ fn of_the_right_owner_one_reference_that_controls_is_right() {
     }
 }
 
+// Upstream: TestNonController.
+#[test]
+fn an_owner_of_ours_that_does_not_control_is_seen_beside_one_that_does() {
+    let set = set("replicas=1 claims");
+    let holder = ClaimOwner::of(&set, &pod("0:ready"), 0);
+    for (held, expected) in [
+        ("set,pod", false),
+        ("set,plainpod", true),
+        ("plainset,pod", true),
+        ("set", false),
+        ("pod", false),
+        ("", false),
+        ("plainset", true),
+        ("plainpod", true),
+        ("friend", false),
+    ] {
+        let claim = claim(&format!("data-web-0:{held}"));
+        let found = holder.owns_without_control(&claim.metadata);
+        assert_eq!(found, expected, "{held}");
+    }
+    // A reference need not say at all whether it controls.
+    let mut owner = holder.owners(&claim("data-web-0:friend").metadata);
+    owner[0].uid = set.metadata.uid.clone();
+    owner[0].controller = None;
+    let mut silent = (*claim("data-web-0")).clone();
+    silent.metadata.owners = api::meta::intern_owners(owner);
+    assert!(holder.owns_without_control(&silent.metadata));
+}
+
+// Upstream: TestUpdateClaimControllerRef. `Kind=uid` of each owner, with a mark if it does not control.
+#[test]
+fn references_to_the_set_are_written_anew_and_all_others_stay() {
+    let updated = |held: Value| {
+        let set = set("replicas=1 claims scaled=delete whendeleted=delete");
+        let claim = json!({"metadata": {"name": "data-web-0", "ownerReferences": held}});
+        let claim = PersistentVolumeClaim::decode(claim.to_string().as_bytes()).unwrap();
+        let owners = ClaimOwner::of(&set, &pod("0:ready"), 0).owners(&claim.metadata);
+        let text = |owner: &api::OwnerRef| {
+            let mark = if owner.controller == Some(true) {
+                ""
+            } else {
+                "?"
+            };
+            format!("{}={}{mark}", owner.kind, owner.uid)
+        };
+        owners.iter().map(text).collect::<Vec<_>>().join(" ")
+    };
+    let owner = |version: &str, kind: &str, uid: &str, controls: bool| {
+        json!({
+            "apiVersion": version, "kind": kind, "name": "web", "uid": uid,
+            "controller": controls.then_some(true),
+        })
+    };
+    let own = |uid, controls| owner("apps/v1", "StatefulSet", uid, controls);
+    let other = || owner("example.com/v1", "Else", "other", false);
+    assert_eq!(updated(json!([])), "StatefulSet=set");
+    assert_eq!(
+        updated(json!([own("set", true), other()])),
+        "Else=other? StatefulSet=set"
+    );
+    assert_eq!(updated(json!([own("set", false)])), "StatefulSet=set");
+    assert_eq!(
+        updated(json!([other()])),
+        "Else=other? StatefulSet=set",
+        "the name alone says nothing"
+    );
+    // Without the right uid it is a set of before: its reference goes, and the claim is left alone.
+    assert_eq!(updated(json!([own("", true)])), "");
+    assert_eq!(updated(json!([own("", false)])), "");
+    // By the uid it is us, though of another version.
+    let beta = owner("apps/v1beta1", "StatefulSet", "set", false);
+    assert_eq!(updated(json!([beta])), "StatefulSet=set?");
+}
+
 // Upstream: TestPodClaimIsStale.
 #[test]
 fn a_claim_of_the_pod_before_is_stale_when_scaling_deletes_claims() {

@@ -267,7 +267,7 @@ async fn scale(world: &World, replicas: i32) {
 
 /// Plays kubelet until nothing changes any more: pods get ready, deleted ones go.
 async fn roll_out(world: &World) {
-    loop {
+    for _ in 0..100 {
         let before = pods_and_status(world).await;
         world.settle().await;
         world.finish_deletions().await;
@@ -277,6 +277,7 @@ async fn roll_out(world: &World) {
             return;
         }
     }
+    panic!("the set does not come to rest");
 }
 
 async fn pods_and_status(world: &World) -> Vec<Value> {

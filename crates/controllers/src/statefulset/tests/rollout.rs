@@ -162,3 +162,63 @@ async fn a_parallel_set_updates_one_by_one_too() {
     roll_out(&world).await;
     assert!(!images(&world).await.contains("nginx:1"));
 }
+
+async fn set_image_and_size(world: &World, image: &str, replicas: i32) {
+    let containers = json!([{"name": "c", "image": image}]);
+    let template = json!({"spec": {"containers": containers}});
+    let patch = json!({"spec": {"template": template, "replicas": replicas}});
+    world.patch(&StatefulSet::TYPE, "web", patch).await;
+}
+
+/// `1122`: the versions of the pods, in order.
+async fn versions(world: &World) -> String {
+    let images = images(world).await;
+    let version = |pod: &str| pod.rsplit(':').next().unwrap_or_default().to_owned();
+    images.split_whitespace().map(version).collect()
+}
+
+// Upstream: TestStatefulSetControlRollingUpdate, TestStatefulSetControlOnDeleteUpdate,
+// TestStatefulSetControlRollingUpdateWithPartition, TestStatefulSetControlRollback, each with monotonic and burst.
+#[tokio::test(start_paused = true)]
+async fn an_update_and_another_size_go_together() {
+    let rolling = json!({"type": "RollingUpdate"});
+    let on_delete = json!({"type": "OnDelete"});
+    let partition = json!({"rollingUpdate": {"partition": 2}});
+    for (strategy, before, after, expected, all_deleted) in [
+        (&rolling, 3, 3, "222", "222"),
+        (&rolling, 3, 5, "22222", "22222"),
+        (&rolling, 5, 3, "222", "222"),
+        (&on_delete, 3, 3, "111", "222"),
+        (&on_delete, 3, 5, "11122", "22222"),
+        (&on_delete, 5, 3, "111", "222"),
+        (&partition, 3, 3, "112", "112"),
+        (&partition, 3, 5, "11222", "11222"),
+    ] {
+        for is_parallel in [false, true] {
+            let mut set = stateful_set(before);
+            set["spec"]["updateStrategy"] = strategy.clone();
+            if is_parallel {
+                set = parallel(set);
+            }
+            let world = started(set, Gates::default(), false).await;
+            let case = format!("{strategy} {before} {after} {is_parallel}");
+            set_image_and_size(&world, "nginx:2", after).await;
+            roll_out(&world).await;
+            assert_eq!(versions(&world).await, expected, "{case}");
+            for name in world.pod_names().await {
+                world.delete(&Pod::TYPE, &name).await;
+            }
+            roll_out(&world).await;
+            assert_eq!(versions(&world).await, all_deleted, "{case}");
+            // And back, with the size of before.
+            set_image_and_size(&world, "nginx:1", before).await;
+            roll_out(&world).await;
+            for name in world.pod_names().await {
+                world.delete(&Pod::TYPE, &name).await;
+            }
+            roll_out(&world).await;
+            let back = "1".repeat(before as usize);
+            assert_eq!(versions(&world).await, back, "{case}");
+        }
+    }
+}

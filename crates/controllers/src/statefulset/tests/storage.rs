@@ -3,6 +3,9 @@
 use api::ResourceType;
 use expect_test::expect;
 
+use super::super::claims::claim_body;
+use super::super::identity::{ordinal, storage_matches};
+use super::super::pods::new_pod;
 use super::*;
 
 const CLAIM: ResourceType = PersistentVolumeClaim::TYPE;
@@ -62,6 +65,74 @@ async fn claims_are_made_before_the_pod() {
     world.written();
     world.settle().await;
     assert_eq!(world.written(), "");
+}
+
+// Upstream: TestStorageMatches, TestUpdateStorage.
+#[test]
+fn a_pod_has_the_volume_of_each_claim_template_and_no_other_of_that_name() {
+    let held = set("replicas=2 claims");
+    let matches = |name: &str, volumes: Value| {
+        let pod = json!({"metadata": {"name": name}, "spec": {"volumes": volumes}});
+        let pod = Pod::decode(pod.to_string().as_bytes()).unwrap();
+        let place = ordinal(&held, &pod);
+        place.is_some_and(|place| storage_matches(&held, &pod, place))
+    };
+    let volume =
+        |claim: &str| json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}});
+    let home = json!({"name": "home", "hostPath": {"path": "/home"}});
+    assert!(matches("web-1", json!([home, volume("data-web-1")])));
+    assert!(!matches("web-1", json!([home])));
+    assert!(!matches("web-1", json!([{"name": "data", "emptyDir": {}}])));
+    assert!(!matches("web-1", json!([volume("data-web-0")])));
+    assert!(!matches("bar", json!([volume("data-web-1")])));
+
+    // What we make has them, whatever the template says of volumes of that name.
+    for volumes in [
+        json!([]),
+        json!([home]),
+        json!([{"name": "data", "emptyDir": {}}, home]),
+        json!([volume("foo"), home]),
+    ] {
+        let template = json!({"spec": {"volumes": volumes}});
+        let template = api::Template::parse(&template.to_string()).unwrap();
+        let made = new_pod(&held, &template, "new", 1).to_string();
+        let made: Value = serde_json::from_str(&made).unwrap();
+        let made = &made["spec"]["volumes"];
+        assert!(matches("web-1", made.clone()), "{made}");
+        let others = made
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|held| **held != volume("data-web-1"));
+        assert!(others.clone().all(|held| *held == home), "{made}");
+        let had = volumes.as_array().unwrap().contains(&home);
+        assert_eq!(others.count(), usize::from(had), "{made}");
+    }
+}
+
+// Upstream: TestGetPersistentVolumeClaims.
+#[test]
+fn a_claim_has_the_labels_of_its_template_and_those_that_the_set_selects_by() {
+    let labels = |selected: Value, own: Value| {
+        let mut set = with_claims(stateful_set(1), "Retain", "Retain");
+        set["spec"]["selector"] = json!({"matchLabels": selected});
+        set["spec"]["volumeClaimTemplates"][0]["metadata"]["labels"] = own;
+        let set = StatefulSet::decode(set.to_string().as_bytes()).unwrap();
+        let claim = claim_body(&set, 0, "data-web-0").to_string();
+        let claim: Value = serde_json::from_str(&claim).unwrap();
+        claim["metadata"]["labels"].clone()
+    };
+    assert_eq!(labels(json!({}), Value::Null), Value::Null);
+    assert_eq!(labels(json!({"a": "1"}), Value::Null), json!({"a": "1"}));
+    assert_eq!(
+        labels(json!({"a": "1"}), json!({"b": "2"})),
+        json!({"a": "1", "b": "2"})
+    );
+    assert_eq!(
+        labels(json!({"a": "1"}), json!({"a": "2"})),
+        json!({"a": "1"}),
+        "what the set selects by wins"
+    );
 }
 
 // Upstream: TestStatefulPodControlRetentionPolicyUpdate, TestStatefulPodControlRetainDeletionPolicyUpdate.

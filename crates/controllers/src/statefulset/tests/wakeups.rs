@@ -33,6 +33,54 @@ async fn a_new_orphan_that_is_selected() {
     );
 }
 
+// Upstream: TestStatefulSetControllerGetStatefulSetsForPod, TestStatefulSetControllerAddPodOrphan,
+// TestStatefulSetControllerUpdatePodOrphanWithNewLabels, TestStatefulSetControllerUpdatePodRelease,
+// TestStatefulSetControllerDeletePodOrphan.
+#[tokio::test(start_paused = true)]
+async fn an_orphan_wakes_every_set_that_selects_it() {
+    let world = World::new().await;
+    let options = Options {
+        recover_stuck_rollouts: false,
+    };
+    let queue = controller(&world.context(), 1, &options).queue;
+    world.start().await;
+    let mut sets = Vec::new();
+    for (name, app) in [("web", "web"), ("web2", "web"), ("db", "db")] {
+        let mut set = stateful_set(3);
+        set["metadata"]["name"] = json!(name);
+        set["spec"]["selector"] = json!({"matchLabels": {"app": app}});
+        set["spec"]["template"]["metadata"]["labels"] = json!({"app": app});
+        sets.push(world.create(&StatefulSet::TYPE, set).await);
+    }
+    assert_eq!(testkit::woken(&queue).await, "db web web2");
+    let patch = async |metadata: Value| {
+        let patch = json!({"metadata": metadata});
+        world.patch(&Pod::TYPE, "web-0", patch).await;
+        testkit::woken(&queue).await
+    };
+    let orphan = bare_pod("web-0", json!({"app": "web"}));
+    world.create(&Pod::TYPE, orphan).await;
+    assert_eq!(testkit::woken(&queue).await, "web web2");
+    assert_eq!(patch(json!({"labels": {"app": "db"}})).await, "db");
+    assert_eq!(patch(json!({"labels": {"app": "web"}})).await, "web web2");
+    let owner = |set: &Value| {
+        let meta = &set["metadata"];
+        json!([{
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "name": meta["name"],
+            "uid": meta["uid"], "controller": true,
+        }])
+    };
+    let owned = json!({"ownerReferences": owner(&sets[0])});
+    assert_eq!(patch(owned).await, "web");
+    let owned = json!({"ownerReferences": owner(&sets[1])});
+    assert_eq!(patch(owned).await, "web web2", "both owners");
+    let released = json!({"ownerReferences": null});
+    assert_eq!(patch(released).await, "web web2");
+    world.delete(&Pod::TYPE, "web-0").await;
+    world.finish_deletions().await;
+    assert_eq!(testkit::woken(&queue).await, "", "it was nobody's");
+}
+
 // Upstream: TestStatefulSetControllerAddPodNoSet, TestStatefulSetControllerUpdatePodWithNoSet,
 // TestStatefulSetControllerDeletePodOrphan.
 #[tokio::test(start_paused = true)]

@@ -245,6 +245,52 @@ async fn a_pod_that_comes_to_a_tainted_node_is_not_missed() {
     assert_eq!(world.written(), "PATCH pods/late/status\nDELETE pods/late");
 }
 
+// Upstream: TestCreatePod, TestUpdatePod, TestEventualConsistency.
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_looked_at_when_it_gets_its_node() {
+    let world = world().await;
+    taint(&world, down()).await;
+    for (name, seconds) in [
+        ("now", None),
+        ("soon", Some(10)),
+        ("never", Some(1_000_000)),
+    ] {
+        let mut pod = unbound(name);
+        if let Some(seconds) = seconds {
+            let toleration = json!({"key": "down", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds});
+            pod["spec"]["tolerations"] = json!([toleration]);
+        }
+        world.create(&Pod::TYPE, pod).await;
+    }
+    seconds(100).await;
+    assert_eq!(world.written(), "", "they are nowhere");
+    for name in ["now", "soon", "never"] {
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+            "target": {"kind": "Node", "name": "n1"},
+        });
+        let (pods, body) = (Pod::TYPE, binding.to_string());
+        let bound = world
+            .user
+            .create_subresource(&pods, "default", name, "binding", body)
+            .await;
+        bound.unwrap();
+    }
+    seconds(1).await;
+    assert_eq!(world.written(), "PATCH pods/now/status\nDELETE pods/now");
+    seconds(10).await;
+    assert_eq!(world.written(), "PATCH pods/soon/status\nDELETE pods/soon");
+    seconds(1000).await;
+    assert_eq!(world.written(), "");
+}
+
+fn unbound(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "image": "nginx"}]},
+    })
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_fails_is_tried_until_it_works() {
     let world = world().await;

@@ -3,6 +3,7 @@ use api::kinds::{Deployment, Pod};
 use expect_test::expect;
 use serde_json::json;
 
+use super::super::super::snapshot::unfinished;
 use super::*;
 
 async fn started() -> World {
@@ -61,4 +62,37 @@ async fn pods_that_have_ended_are_not_waited_for() {
         1 nginx:1 0/0
         2 nginx:2 0/2"#]]
     .assert_eq(&sets(&world).await);
+}
+
+// Upstream: TestOldPodsRunning, TestGetPodMapForReplicaSets.
+#[tokio::test(start_paused = true)]
+async fn pods_of_every_phase_but_the_last_two_still_run() {
+    let world = World::new().await;
+    controller(&world.context(), 1);
+    let pods = world.informers.store::<Pod>();
+    let put = |name: &str, phase: &str, owner: &str| {
+        let pod = json!({
+            "metadata": {
+                "name": name, "namespace": "default", "uid": name, "labels": {"app": "web"},
+                "ownerReferences": [{"kind": "ReplicaSet", "name": "a", "uid": owner, "controller": owner != "-"}],
+            },
+            "status": {"phase": phase},
+        });
+        pods.put(Pod::decode(pod.to_string().as_bytes()).unwrap().into());
+    };
+    for (name, phase, running) in [
+        ("failed", "Failed", 0),
+        ("succeeded", "Succeeded", 0),
+        ("unknown", "Unknown", 1),
+        ("pending", "Pending", 2),
+        ("running", "Running", 3),
+        ("silent", "", 4),
+    ] {
+        put(name, phase, "a");
+        assert_eq!(unfinished(&pods, &"a".into()), running, "{name}");
+    }
+    put("another", "Running", "b");
+    put("nobodys", "Running", "-");
+    assert_eq!(unfinished(&pods, &"a".into()), 4);
+    assert_eq!(unfinished(&pods, &"b".into()), 1);
 }
