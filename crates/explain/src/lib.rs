@@ -11,6 +11,7 @@
 mod autoscaler;
 mod budget;
 mod certificate;
+mod cron_job;
 mod deletion;
 mod deployment;
 mod devices;
@@ -135,6 +136,7 @@ pub fn explain(facts: &Facts) -> Explanation {
         "Deployment" => deployment::explain(facts, &mut draft),
         "ReplicaSet" | "ReplicationController" => replicas::explain(facts, &mut draft),
         "StatefulSet" | "DaemonSet" => sets::explain(facts, &mut draft),
+        "CronJob" => cron_job::explain(facts, &mut draft),
         "Job" => job::explain(facts, &mut draft),
         "Pod" => pod::explain(facts, &mut draft),
         "Namespace" => namespace::explain(facts, &mut draft),

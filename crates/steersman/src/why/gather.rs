@@ -35,6 +35,11 @@ impl Gatherer<'_> {
             | "StatefulSet"
             | "DaemonSet"
             | "Job" => self.workload(&mut facts).await,
+            "CronJob" => {
+                self.add("jobs", None, &mut facts).await;
+                let uid = facts.object["metadata"]["uid"].clone();
+                facts.related.retain(|job| is_controlled_by(job, &uid));
+            }
             "Pod" => self.owners(&mut facts).await,
             "Node" => self.around_node(&mut facts).await,
             "PodDisruptionBudget" => self.under_budget(&mut facts).await,
@@ -352,6 +357,12 @@ const BACKENDS_MAX: usize = 16;
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     let found = object.pointer(pointer).and_then(Value::as_str);
     found.unwrap_or_default()
+}
+
+fn is_controlled_by(object: &Value, uid: &Value) -> bool {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    let mut owners = owners.into_iter().flatten();
+    owners.any(|owner| owner["controller"] == true && owner["uid"] == *uid)
 }
 
 fn uids(objects: &[Value]) -> impl Iterator<Item = String> {
