@@ -48,7 +48,7 @@ pub use facts::{Facts, Source, group_of, kind_of};
 pub use help::Help;
 pub use ingress::backends;
 pub use json::{labels, selector_of};
-pub use node::{unknown_nodes_of_pods, unreachable_nodes};
+pub use node::{NODE_STOPPED, unknown_nodes_of_pods, unreachable_nodes};
 pub use palette::Tone;
 pub use pod::{Cause, Problem, problem};
 pub use replicas::{Overlap, overlaps};

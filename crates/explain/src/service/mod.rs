@@ -39,7 +39,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     }
     let slices = slices::of(facts, service);
     see_decisions(facts, !slices.is_empty(), draft);
-    for line in slices::publishers(&slices) {
+    for line in slices::publishers(service, &slices) {
         draft.sees(line);
     }
     for line in slices::routing(service, &slices) {

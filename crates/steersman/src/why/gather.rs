@@ -51,6 +51,7 @@ impl Gatherer<'_> {
             "PersistentVolume" => self.claim_of(&mut facts).await,
             "Service" => self.behind_service(None, &mut facts).await,
             "Ingress" => self.behind_ingress(&mut facts).await,
+            "HorizontalPodAutoscaler" => self.scaled(&mut facts).await,
             // Who may approve it.
             "CertificateSigningRequest" => {
                 self.add("clusterroles", None, &mut facts).await;
@@ -146,6 +147,25 @@ impl Gatherer<'_> {
                 self.add("deviceclasses", None, facts).await;
             }
             self.budgets(facts).await;
+        }
+    }
+
+    /// What an autoscaler scales.
+    async fn scaled(&self, facts: &mut Facts) {
+        let held = |field: &str| {
+            let pointer = format!("/spec/scaleTargetRef/{field}");
+            text(&facts.object, &pointer).to_owned()
+        };
+        let (version, kind, name) = (held("apiVersion"), held("kind"), held("name"));
+        let Some(resource) = self.discovery.find(&version, &kind) else {
+            return;
+        };
+        match self.connection.get(resource, self.namespace, &name).await {
+            Ok(found) => facts.related.push(found),
+            Err(error) => {
+                let why = self.cannot_read(resource, &name, &error);
+                facts.missing.push(why);
+            }
         }
     }
 
@@ -351,6 +371,9 @@ impl Gatherer<'_> {
 /// More nodes than this need not be named to know what is wrong.
 const NODES_MAX: usize = 8;
 
+/// More claims than this need not be asked about to know what pods wait for.
+const CLAIMS_MAX: usize = 8;
+
 /// More Services than this behind one Ingress are not read.
 const BACKENDS_MAX: usize = 16;
 
@@ -379,8 +402,19 @@ pub(crate) fn cannot_list(resource: &ResourceType, error: &client::Error) -> Str
     }
 }
 
-/// The objects of the facts that controllers decide about: the one asked about, and its sets or owner.
+/// The objects of the facts that controllers decide about: the one asked about, its sets or owner, and the claims that
+/// its pods wait for.
 pub(crate) fn decided_about(facts: &Facts) -> impl Iterator<Item = &Value> {
+    let pods = std::iter::once(&facts.object).chain(&facts.related);
+    let volumes = pods.flat_map(|pod| pod["spec"]["volumes"].as_array().into_iter().flatten());
+    let used: BTreeSet<&str> = volumes
+        .map(|volume| text(volume, "/persistentVolumeClaim/claimName"))
+        .collect();
+    let claims = facts.related.iter().filter(move |object| {
+        explain::kind_of(object) == "PersistentVolumeClaim"
+            && object["status"]["phase"] != "Bound"
+            && used.contains(text(object, "/metadata/name"))
+    });
     let sets = facts.related.iter().filter(|object| {
         matches!(
             explain::kind_of(object),
@@ -392,5 +426,34 @@ pub(crate) fn decided_about(facts: &Facts) -> impl Iterator<Item = &Value> {
                 | "Job"
         )
     });
-    std::iter::once(&facts.object).chain(sets)
+    std::iter::once(&facts.object)
+        .chain(sets)
+        .chain(claims.take(CLAIMS_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_binder_is_asked_about_claims_that_pods_wait_for() {
+        let claim = |name: &str, phase: &str| {
+            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "metadata": {"name": name}, "status": {"phase": phase}})
+        };
+        let volume = |name: &str| json!({"persistentVolumeClaim": {"claimName": name}});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db"},
+            "spec": {"volumes": [volume("a"), volume("b")]}});
+        let now = api::Time::from_unix(1_000_000_000);
+        let mut facts = Facts::new(now, Source::Simulation, pod);
+        facts.related = vec![
+            claim("a", "Pending"),
+            claim("b", "Bound"),
+            claim("c", "Pending"),
+        ];
+        let asked = decided_about(&facts).map(|one| text(one, "/metadata/name"));
+        assert_eq!(asked.collect::<Vec<_>>(), ["db", "a"]);
+    }
 }
