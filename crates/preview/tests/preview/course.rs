@@ -294,15 +294,18 @@ spec:
            9m55s  deployment/web               1 more pod is ready
           25m15s  horizontalpodautoscaler/web  scales its target from 8 to 7
                                                  cpu resource utilization (percentage of request) asks for 1
-                                                 replica
+                                                 replica; recent proposals hold it at 7 until the
+                                                 stabilization window has passed
           25m15s  deployment/web               scales web-d694fd46b from 8 to 7: spec.replicas has changed
           25m30s  horizontalpodautoscaler/web  scales its target from 7 to 5
                                                  cpu resource utilization (percentage of request) asks for 1
-                                                 replica
+                                                 replica; recent proposals hold it at 5 until the
+                                                 stabilization window has passed
           25m30s  deployment/web               scales web-d694fd46b from 7 to 5: spec.replicas has changed
           25m45s  horizontalpodautoscaler/web  scales its target from 5 to 3
                                                  cpu resource utilization (percentage of request) asks for 1
-                                                 replica
+                                                 replica; recent proposals hold it at 3 until the
+                                                 stabilization window has passed
           25m45s  deployment/web               scales web-d694fd46b from 5 to 3: spec.replicas has changed
              26m  horizontalpodautoscaler/web  scales its target from 3 to 2
                                                  cpu resource utilization (percentage of request) asks for 1
