@@ -73,6 +73,22 @@ fn a_drain_waits_for_the_budget() {
     "#]].assert_eq(&told(&drained(3)));
 }
 
+/// Without a budget everything goes in the moment in which the drain starts.
+#[test]
+fn a_drain_that_nothing_holds_shows_who_lacks_pods_meanwhile() {
+    let preview = preview(&drained(0)).expect("the input is good");
+    let told = preview.workloads.iter();
+    let told: Vec<String> = told
+        .map(|one| {
+            format!(
+                "{} {:?} of {}",
+                one.object, one.minimum_available, one.wanted
+            )
+        })
+        .collect();
+    assert_eq!(told, ["deployment/web Some(2) of 4"]);
+}
+
 #[test]
 fn a_budget_that_allows_nothing_holds_the_drain() {
     let setup = drained(4);
