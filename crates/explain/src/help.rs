@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::facts::Facts;
 use crate::json::{list, text};
 use crate::pod::Cause;
-use crate::{finalizers, node};
+use crate::{finalizers, node, storage};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Help {
@@ -84,6 +84,7 @@ pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help>
             &format!("shows which claims there are; create {claim}, or name another one"),
         ),
         Cause::Image { .. } => fix_image(facts, pod, cause),
+        Cause::Mount if storage::holder(facts, pod).is_some() => holds_volume(facts, pod),
         Cause::Configuration | Cause::Mount | Cause::Gate | Cause::Failed => on(
             facts,
             &format!("describe pod {name}"),
@@ -101,6 +102,19 @@ pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help>
             "shows why it does not answer",
         ),
     }
+}
+
+/// What gets a volume away from a pod that is on its way out, on a node that does not say that it has stopped.
+fn holds_volume(facts: &Facts, pod: &Value) -> Option<Help> {
+    let holder = storage::holder(facts, pod)?;
+    node::of_pod(facts, holder).and_then(node::start).or_else(|| {
+        let name = text(holder, "/metadata/name");
+        on(
+            facts,
+            &format!("delete pod {name} --force"),
+            "removes who has the volume, which is detached six minutes later; only if its node is gone for good",
+        )
+    })
 }
 
 fn unschedulable(pod: &Value) -> Option<Help> {

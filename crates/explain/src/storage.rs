@@ -134,6 +134,26 @@ pub(crate) fn unattached(facts: &Facts, pod: &Value) -> Option<Unattached> {
     })
 }
 
+/// The pod that is being deleted on another node and has a claim of this one.
+pub(crate) fn holder<'a>(facts: &'a Facts, pod: &Value) -> Option<&'a Value> {
+    let node = text(pod, "/spec/nodeName");
+    let volumes = list(pod, "/spec/volumes").iter();
+    let claims: Vec<&str> = volumes
+        .map(|volume| text(volume, "/persistentVolumeClaim/claimName"))
+        .filter(|name| !name.is_empty())
+        .collect();
+    let uses_one = |other: &&Value| {
+        let mut volumes = list(other, "/spec/volumes").iter();
+        volumes.any(|volume| claims.contains(&text(volume, "/persistentVolumeClaim/claimName")))
+    };
+    facts.of_kind("Pod").filter(uses_one).find(|other| {
+        let its_node = text(other, "/spec/nodeName");
+        !text(other, "/metadata/deletionTimestamp").is_empty()
+            && !its_node.is_empty()
+            && its_node != node
+    })
+}
+
 /// A volume that keeps a pod from starting.
 pub(crate) struct Unattached {
     pub why: String,

@@ -246,7 +246,12 @@ fn note_address(facts: &Facts, draft: &mut Draft<'_>) {
     }
     let whose = match text(service, "/spec/loadBalancerClass") {
         "" => "the cluster's load balancer".to_owned(),
-        class => format!("whoever serves load balancer class {class}"),
+        class => {
+            draft.offer(help::hint(format!(
+                "install what serves {class}, or create the service without spec.loadBalancerClass"
+            )));
+            format!("whoever serves load balancer class {class}")
+        }
     };
     let failures = facts.messages(service, "SyncLoadBalancerFailed");
     let why = match failures.first() {

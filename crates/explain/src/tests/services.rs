@@ -267,17 +267,19 @@ fn a_load_balancer_without_an_address_says_so() {
     super::check(
         &format!("{yaml}{}{all}", pod("a", READY)),
         expect![[r#"
-        service/web in shop: publishes the one pod that it selects; has no external address yet
+            service/web in shop: publishes the one pod that it selects; has no external address yet
 
-        wants       to send traffic to the pods with app=web
-                    port 80 (http, TCP) to port web of the pods
+            wants       to send traffic to the pods with app=web
+                        port 80 (http, TCP) to port web of the pods
 
-        sees        endpointslice-controller.k8s.io publishes 1 ready endpoint in 1 slice
+            sees        endpointslice-controller.k8s.io publishes 1 ready endpoint in 1 slice
 
-        in the way  service/web: has no external address: whoever serves load balancer class example.com/lb has given none yet
+            in the way  service/web: has no external address: whoever serves load balancer class example.com/lb has given none yet
 
-        Source: the controllers themselves, at https://here.
-    "#]],
+            would help  install what serves example.com/lb, or create the service without spec.loadBalancerClass
+
+            Source: the controllers themselves, at https://here.
+        "#]],
     );
 }
 

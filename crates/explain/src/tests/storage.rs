@@ -260,3 +260,42 @@ status: {phase: Bound}",
             kubectl describe persistentvolume/v"#]],
     );
 }
+
+#[test]
+fn a_pod_says_what_gets_its_volume_from_a_node_that_is_gone() {
+    let check = |node: &str, expected: expect_test::Expect| {
+        super::check_verdict(
+            &format!(
+                "
+kind: Pod
+metadata: {{name: new, namespace: shop, uid: p, creationTimestamp: '2026-01-01T11:50:00Z'}}
+spec: {{nodeName: n2, volumes: [{{name: d, persistentVolumeClaim: {{claimName: data}}}}]}}
+status: {{phase: Pending}}
+---
+kind: Pod
+metadata: {{name: old, namespace: shop, uid: o, deletionTimestamp: '2026-01-01T11:40:00Z'}}
+spec: {{nodeName: n1, volumes: [{{name: d, persistentVolumeClaim: {{claimName: data}}}}]}}
+---
+kind: Node
+metadata: {{name: n1{node}}}
+---
+controller: persistentvolume-attach-detach-controller
+object: {{kind: Pod, namespace: shop, name: new, uid: p}}
+lines: [{{class: waits, reason: MultiAttach, what: cannot attach volume v to n2, why: 'only one node may have it, and n1 does'}}]"
+            ),
+            expected,
+        );
+    };
+    check(
+        "",
+        expect![[r#"
+        cannot start: cannot attach volume v to n2: only one node may have it, and n1 does (for 10m)
+        kubectl delete pod old --force -n shop"#]],
+    );
+    check(
+        ", annotations: {steersman.dev/silent: 'true'}",
+        expect![[r#"
+            cannot start: cannot attach volume v to n2: only one node may have it, and n1 does (for 10m)
+            steersman node start n1"#]],
+    );
+}

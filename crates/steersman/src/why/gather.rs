@@ -136,8 +136,13 @@ impl Gatherer<'_> {
             let conditions = facts.object["status"]["conditions"].as_array();
             let is_disrupted = conditions
                 .is_some_and(|all| all.iter().any(|one| one["type"] == "DisruptionTarget"));
-            // Who preempts whom is shown by the pods of the same node.
-            if is_nominated || is_disrupted {
+            let claims = facts.object["spec"]["volumes"].as_array().into_iter();
+            let has_claim = claims
+                .flatten()
+                .any(|one| one.get("persistentVolumeClaim").is_some());
+            let is_starting = has_claim && facts.object["status"]["phase"] == "Pending";
+            // Who preempts whom is shown by the pods of the same node, and who has its volume by all of them.
+            if is_nominated || is_disrupted || is_starting {
                 self.add("pods", None, facts).await;
             }
             self.add("persistentvolumeclaims", None, facts).await;
