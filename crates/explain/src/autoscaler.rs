@@ -116,17 +116,56 @@ fn note(facts: &Facts, kind: &str, draft: &mut Draft<'_>) {
     }
 }
 
+/// A percentage of what is requested needs a request, of each container.
+fn missing_requests(facts: &Facts) -> Option<help::Help> {
+    let hpa = &facts.object;
+    let kind = text(hpa, "/spec/scaleTargetRef/kind");
+    let name = text(hpa, "/spec/scaleTargetRef/name");
+    let scaled = facts
+        .of_kind(kind)
+        .find(|object| text(object, "/metadata/name") == name)?;
+    let mut containers = list(scaled, "/spec/template/spec/containers").iter();
+    let (container, resource) = containers.find_map(|container| {
+        let metrics = list(hpa, "/spec/metrics").iter();
+        let mut relative = metrics.filter(|metric| {
+            let source = source(metric);
+            let of = text(source, "/container");
+            source.pointer("/target/averageUtilization").is_some()
+                && (of.is_empty() || of == text(container, "/name"))
+        });
+        relative.find_map(|metric| {
+            let resource = text(source(metric), "/name");
+            let requested = container.pointer(&format!("/resources/requests/{resource}"));
+            requested.is_none().then_some((container, resource))
+        })
+    })?;
+    let amount = match resource {
+        "memory" => "64Mi",
+        _ => "100m",
+    };
+    let command = format!(
+        "set resources {} -c {} --requests={resource}={amount}",
+        target(hpa),
+        text(container, "/name")
+    );
+    let why = format!("lets it request {resource}: the target is a percentage of that");
+    help::on(facts, &command, &why)
+}
+
 fn conclude(facts: &Facts, current: i64, desired: i64, draft: &mut Draft<'_>) {
     let hpa = &facts.object;
     let reason = |kind: &str| condition(hpa, kind).map_or("", |held| text(held, "/reason"));
     if let Some(first) = draft.explanation.in_the_way.first() {
-        let why = short(&first.why).to_owned();
+        let why = short(&first.why);
         let since_zero = reason("ScalingActive") == "ScalingDisabled";
         let state = match since_zero {
             true => State::Settled,
             false => State::Stuck,
         };
+        // What the controller waits for is what its conditions say.
+        draft.explanation.waits.clear();
         draft.conclude(state, format!("does not scale {}: {why}", target(hpa)));
+        draft.offer(missing_requests(facts));
         if reason("ScalingActive") == "FailedGetResourceMetric" {
             draft.offer(help::on(
                 facts,

@@ -40,6 +40,15 @@ fn wanted(budget: &Value) -> String {
     }
 }
 
+/// Which number would let a pod go, of the two that a budget can have.
+fn remedy(budget: &Value, expected: i64) -> String {
+    match budget.pointer("/spec/minAvailable") {
+        Some(Value::String(_)) => "lets you lower minAvailable".to_owned(),
+        Some(_) => format!("lets you set minAvailable to {} or less", expected - 1),
+        None => "lets you set maxUnavailable to 1 or more".to_owned(),
+    }
+}
+
 fn note_pods(facts: &Facts, pods: &[&Value], draft: &mut Draft<'_>) {
     if facts.unread.contains("Pod") {
         return;
@@ -136,11 +145,7 @@ fn conclude(facts: &Facts, pods: &[&Value], draft: &mut Draft<'_>) {
             format!("never allows an eviction, even when all pods are healthy: {counts}; a drain waits for ever"),
         );
         let command = format!("edit {}", draft.explanation.object);
-        return draft.offer(help::on(
-            facts,
-            &command,
-            "lets you set maxUnavailable to 1 or more",
-        ));
+        return draft.offer(help::on(facts, &command, &remedy(budget, expected)));
     }
     let stuck = draft.explanation.in_the_way.iter().any(|one| !one.passing);
     let state = match stuck {

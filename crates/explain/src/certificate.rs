@@ -37,18 +37,25 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let is_issued = !text(request, "/status/certificate").is_empty();
     if let Some(denied) = condition(request, "Denied") {
         draft.in_the_way(obstacle(facts, denied));
+        draft.offer(another());
         draft.conclude(State::Stuck, format!("was denied: {}", reason(denied)));
     } else if is_issued {
         draft.conclude(State::Settled, "is approved, and the certificate is issued");
     } else if let Some(failed) = condition(request, "Failed") {
         draft.in_the_way(obstacle(facts, failed));
         let why = text(failed, "/message");
+        draft.offer(another());
         draft.conclude(State::Stuck, format!("was refused by its signer: {why}"));
     } else if condition(request, "Approved").is_some() {
         unsigned(facts, signer, draft);
     } else {
         pending(facts, signer, draft);
     }
+}
+
+/// A request is decided once.
+fn another() -> Option<Help> {
+    crate::help::hint("create another request: what was decided about this one stays".to_owned())
 }
 
 fn unsigned(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {

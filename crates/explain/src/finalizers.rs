@@ -66,9 +66,19 @@ pub(crate) fn names(object: &Value) -> impl Iterator<Item = &str> {
     meta.iter().chain(spec).filter_map(Value::as_str)
 }
 
+/// What a well-known finalizer waits for.
+fn until(finalizer: &str) -> Option<&'static str> {
+    // The name of the driver follows.
+    if finalizer.starts_with("external-attacher/") {
+        return Some("as long as it is attached to a node");
+    }
+    let known = KNOWN.iter().find(|(name, _)| *name == finalizer);
+    known.map(|(_, until)| *until)
+}
+
 /// `finalizer a/b, which a controller of "a" has to remove`
 pub(crate) fn describe(finalizer: &str) -> String {
-    if let Some((_, until)) = KNOWN.iter().find(|(name, _)| *name == finalizer) {
+    if let Some(until) = until(finalizer) {
         return format!("finalizer {finalizer} {until}");
     }
     match finalizer.split_once('/') {
@@ -81,5 +91,5 @@ pub(crate) fn describe(finalizer: &str) -> String {
 
 /// Finalizers that only a person can do something about when nobody removes them.
 pub(crate) fn foreign(object: &Value) -> bool {
-    names(object).any(|name| !KNOWN.iter().any(|(known, _)| *known == name))
+    names(object).any(|name| until(name).is_none())
 }

@@ -4,9 +4,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::facts::Facts;
-use crate::finalizers;
 use crate::json::{list, text};
 use crate::pod::Cause;
+use crate::{finalizers, node, storage};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Help {
@@ -39,7 +39,7 @@ pub(crate) fn on(facts: &Facts, command: &str, why: &str) -> Option<Help> {
 
 pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help> {
     let name = text(pod, "/metadata/name");
-    let node = text(pod, "/spec/nodeName");
+    let node_name = text(pod, "/spec/nodeName");
     let log = |container: &str, previous: &str| {
         let command = format!("logs {name} -c {container}{previous}");
         on(facts, &command, "shows what it said before it ended")
@@ -47,11 +47,15 @@ pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help>
     match cause {
         Cause::Terminating | Cause::Young | Cause::Starting | Cause::Unscheduled => None,
         Cause::Held => finalizer(facts, pod),
-        Cause::NodeUnreachable => Some(Help {
-            command: format!("kubectl describe node {node}"),
-            why: "shows whether the node is still there; if it is gone for good, delete the Node"
-                .into(),
-        }),
+        Cause::NodeUnreachable => node::of_pod(facts, pod)
+            .and_then(node::start)
+            .or_else(|| {
+                Some(Help {
+                    command: format!("kubectl describe node {node_name}"),
+                    why: "shows whether the node is still there; if it is gone for good, delete the Node"
+                        .into(),
+                })
+            }),
         Cause::Gated => on(
             facts,
             &format!("get pod {name} -o jsonpath='{{.spec.schedulingGates}}'"),
@@ -80,6 +84,7 @@ pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help>
             &format!("shows which claims there are; create {claim}, or name another one"),
         ),
         Cause::Image { .. } => fix_image(facts, pod, cause),
+        Cause::Mount if storage::holder(facts, pod).is_some() => holds_volume(facts, pod),
         Cause::Configuration | Cause::Mount | Cause::Gate | Cause::Failed => on(
             facts,
             &format!("describe pod {name}"),
@@ -97,6 +102,19 @@ pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help>
             "shows why it does not answer",
         ),
     }
+}
+
+/// What gets a volume away from a pod that is on its way out, on a node that does not say that it has stopped.
+fn holds_volume(facts: &Facts, pod: &Value) -> Option<Help> {
+    let holder = storage::holder(facts, pod)?;
+    node::of_pod(facts, holder).and_then(node::start).or_else(|| {
+        let name = text(holder, "/metadata/name");
+        on(
+            facts,
+            &format!("delete pod {name} --force"),
+            "removes who has the volume, which is detached six minutes later; only if its node is gone for good",
+        )
+    })
 }
 
 fn unschedulable(pod: &Value) -> Option<Help> {
@@ -175,6 +193,14 @@ pub(crate) fn refused(facts: &Facts, message: &str) -> Option<Help> {
             facts,
             &command,
             "shows what is used; raise the quota or ask for less",
+        );
+    }
+    if let Some(rest) = message.split("failed quota: ").nth(1) {
+        let quota = rest.split(':').next().unwrap_or_default();
+        return on(
+            facts,
+            &format!("describe quota {quota}"),
+            "shows what each pod has to request; set it in the template, or defaults in a LimitRange",
         );
     }
     if message.contains("violates PodSecurity") {

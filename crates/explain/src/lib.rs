@@ -11,6 +11,7 @@
 mod autoscaler;
 mod budget;
 mod certificate;
+mod cron_job;
 mod deletion;
 mod deployment;
 mod devices;
@@ -47,7 +48,7 @@ pub use facts::{Facts, Source, group_of, kind_of};
 pub use help::Help;
 pub use ingress::backends;
 pub use json::{labels, selector_of};
-pub use node::{unknown_nodes_of_pods, unreachable_nodes};
+pub use node::{NODE_STOPPED, unknown_nodes_of_pods, unreachable_nodes};
 pub use palette::Tone;
 pub use pod::{Cause, Problem, problem};
 pub use replicas::{Overlap, overlaps};
@@ -135,6 +136,7 @@ pub fn explain(facts: &Facts) -> Explanation {
         "Deployment" => deployment::explain(facts, &mut draft),
         "ReplicaSet" | "ReplicationController" => replicas::explain(facts, &mut draft),
         "StatefulSet" | "DaemonSet" => sets::explain(facts, &mut draft),
+        "CronJob" => cron_job::explain(facts, &mut draft),
         "Job" => job::explain(facts, &mut draft),
         "Pod" => pod::explain(facts, &mut draft),
         "Namespace" => namespace::explain(facts, &mut draft),

@@ -74,6 +74,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
         _ => {
             let what = format!("kubelet {}", stopped_posting(facts, node));
             draft.in_the_way(obstacle(facts, ready, what.clone()));
+            draft.offer(start(node));
             draft.offer(describe(name));
             draft.conclude(State::Stuck, format!("{what}{consequence}"));
         }
@@ -183,6 +184,18 @@ fn obstacle(facts: &Facts, condition: &Value, why: String) -> Obstacle {
         since: time(condition, "/lastTransitionTime"),
         passing: false,
     }
+}
+
+/// The annotation of a simulated node whose kubelet `steersman node stop` has stopped.
+pub const NODE_STOPPED: &str = "steersman.dev/silent";
+
+/// What brings a simulated node back.
+pub(crate) fn start(node: &Value) -> Option<Help> {
+    let is_stopped = node["metadata"]["annotations"][NODE_STOPPED] == "true";
+    is_stopped.then(|| Help {
+        command: format!("steersman node start {}", text(node, "/metadata/name")),
+        why: "starts its kubelet, which somebody has stopped".to_owned(),
+    })
 }
 
 fn describe(name: &str) -> Option<Help> {

@@ -290,6 +290,8 @@ fn missing_claim(facts: &Facts, pod: &Value) -> Option<Cause> {
         let mut claims = facts.of_kind(KIND);
         match claims.find(|claim| text(claim, "/metadata/name") == name) {
             None => Some(Cause::NoClaim(name.to_owned())),
+            // It is bound once the pod has a node, so that it is not why the pod has none.
+            Some(claim) if storage::waits_for_consumer(facts, claim) => None,
             Some(claim) if text(claim, "/status/phase") != "Bound" => {
                 Some(Cause::Claim(name.to_owned()))
             }

@@ -126,6 +126,10 @@ fn probe(facts: &Facts, pod: &Value, status: &Value, called: &str, name: &str) -
     let passing = failure.is_none();
     let kind_text = kind.to_lowercase();
     let why = match failure {
+        // A command that fails without a word leaves nothing after the colon.
+        Some(message) if message.trim_end().ends_with(':') => {
+            format!("{called} runs, but its {kind_text} probe fails")
+        }
         Some(message) => format!("{called} runs, but its {kind_text} probe fails: {message}"),
         None => format!("{called} runs, and its {kind_text} probe has not succeeded yet"),
     };

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::facts::Facts;
-use crate::json::text;
+use crate::json::{text, time};
 use crate::{Draft, Obstacle, State, help};
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
@@ -63,10 +63,17 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
         return draft.conclude(State::Progressing, why);
     }
     let exhausted = exhausted(hard, used);
-    match (exhausted.as_str(), draft.explanation.in_the_way.is_empty()) {
-        ("", _) => draft.conclude(State::Settled, "has room for more of everything"),
-        (_, true) => draft.conclude(State::Settled, format!("is used up: {exhausted}")),
-        (_, false) => {
+    let first = draft.explanation.in_the_way.first();
+    let first = first.map(|one| format!("{} {}", one.object, one.why));
+    match (exhausted.as_str(), first) {
+        ("", Some(first)) => {
+            let why = "set what the pods request, or spec.hard";
+            draft.offer(help::hint(why.to_owned()));
+            draft.conclude(State::Stuck, format!("has room, but not for all: {first}"));
+        }
+        ("", None) => draft.conclude(State::Settled, "has room for more of everything"),
+        (_, None) => draft.conclude(State::Settled, format!("is used up: {exhausted}")),
+        (_, Some(_)) => {
             let name = &quota.metadata.name;
             let why = "raise spec.hard, or delete what is not needed";
             draft.offer(help::on(facts, &format!("edit resourcequota {name}"), why));
@@ -87,13 +94,23 @@ fn exhausted(hard: &Amounts, used: &Amounts) -> String {
     full.collect::<Vec<_>>().join(", ")
 }
 
-/// Who was refused by this quota, and with which words: events tell.
+/// Whoever was refused longer ago than this has had time to try again: controllers do so every 17 minutes at least.
+const REFUSED_WITHIN_SECONDS: i64 = 20 * 60;
+
+/// Who was refused by this quota lately, and with which words: events tell.
 fn refused(facts: &Facts) -> Vec<(String, String)> {
     let name = text(&facts.object, "/metadata/name");
-    let words = format!("exceeded quota: {name}, ");
+    let words = [
+        format!("exceeded quota: {name}, "),
+        format!("failed quota: {name}: "),
+    ];
     let told = |event: &Value| {
+        let last = time(event, "/lastTimestamp");
+        if last.is_some_and(|at| facts.now.unix() - at.unix() > REFUSED_WITHIN_SECONDS) {
+            return None;
+        }
         let message = text(event, "/message");
-        let why = message.split(&words).nth(1)?;
+        let why = words.iter().find_map(|words| message.split(words).nth(1))?;
         let kind = text(event, "/involvedObject/kind").to_lowercase();
         let object = format!("{kind}/{}", text(event, "/involvedObject/name"));
         Some((object, format!("was refused: {why}")))

@@ -62,10 +62,30 @@ fn conclude_pending(facts: &Facts, draft: &mut Draft<'_>) {
             State::Stuck,
             format!("{}, for {} now", wait.what, human(age)),
         ),
-        "WaitsForProvisioner" | "WaitForFirstConsumer" | "WaitForPodScheduled" => {
+        "WaitsForProvisioner" => {
+            draft.conclude(State::Progressing, sentence(&wait, facts.now));
+        }
+        reason if FOR_CONSUMER.contains(&reason) => {
             draft.conclude(State::Progressing, sentence(&wait, facts.now));
         }
         _ => draft.conclude(State::Stuck, sentence(&wait, facts.now)),
+    }
+}
+
+/// What a claim of a class with `WaitForFirstConsumer` waits for, in decisions and in events alike.
+const FOR_CONSUMER: [&str; 2] = ["WaitForFirstConsumer", "WaitForPodScheduled"];
+
+/// Is a claim bound as soon as a pod that uses it has a node? By what the binder last decided, or by what it told the
+/// claim where another manager runs.
+pub(crate) fn waits_for_consumer(facts: &Facts, claim: &Value) -> bool {
+    if text(claim, "/status/phase") == "Bound" {
+        return false;
+    }
+    match waits(facts, claim) {
+        Some(wait) => FOR_CONSUMER.contains(&&*wait.reason),
+        None => FOR_CONSUMER
+            .iter()
+            .any(|reason| !facts.messages(claim, reason).is_empty()),
     }
 }
 
@@ -111,6 +131,26 @@ pub(crate) fn unattached(facts: &Facts, pod: &Value) -> Option<Unattached> {
         why: (*message).to_owned(),
         passing: false,
         is_timed: false,
+    })
+}
+
+/// The pod that is being deleted on another node and has a claim of this one.
+pub(crate) fn holder<'a>(facts: &'a Facts, pod: &Value) -> Option<&'a Value> {
+    let node = text(pod, "/spec/nodeName");
+    let volumes = list(pod, "/spec/volumes").iter();
+    let claims: Vec<&str> = volumes
+        .map(|volume| text(volume, "/persistentVolumeClaim/claimName"))
+        .filter(|name| !name.is_empty())
+        .collect();
+    let uses_one = |other: &&Value| {
+        let mut volumes = list(other, "/spec/volumes").iter();
+        volumes.any(|volume| claims.contains(&text(volume, "/persistentVolumeClaim/claimName")))
+    };
+    facts.of_kind("Pod").filter(uses_one).find(|other| {
+        let its_node = text(other, "/spec/nodeName");
+        !text(other, "/metadata/deletionTimestamp").is_empty()
+            && !its_node.is_empty()
+            && its_node != node
     })
 }
 
@@ -173,7 +213,7 @@ pub(crate) fn note_users(facts: &Facts, draft: &mut Draft<'_>) {
                     continue;
                 }
                 let command = format!("delete pod {}", text(pod, "/metadata/name"));
-                let why = "lets the claim go, if the pod is not needed any more";
+                let why = "allows the claim to be deleted, if the pod is not needed any more";
                 draft.offer(help::on(facts, &command, why));
                 draft.in_the_way(used_by(facts, pod, format!("uses it on node {node}")));
             }

@@ -2,6 +2,7 @@
 
 mod autoscaler;
 mod certificates;
+mod cron_jobs;
 mod deletion;
 mod devices;
 mod disruption;

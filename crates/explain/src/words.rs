@@ -1,9 +1,10 @@
 //! Small pieces of sentences.
 
-/// The part of a reason that fits a headline: what stands in brackets is said below it.
+/// The part of a reason that fits a headline: what stands in brackets or in a second sentence is said below it.
 pub(crate) fn short(reason: &str) -> String {
     if !reason.contains("violates PodSecurity") {
-        return reason.split(" (").next().unwrap_or(reason).to_owned();
+        let first = reason.split(". ").next().unwrap_or(reason);
+        return first.split(" (").next().unwrap_or(first).to_owned();
     }
     // Each violation is followed by what it means in brackets, and all of them count.
     let mut kept = String::new();

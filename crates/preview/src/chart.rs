@@ -67,6 +67,9 @@ fn width(style: Style) -> usize {
     style.width.clamp(30, 120) - MARGIN - 2
 }
 
+/// How many moments of a curve are looked at for its peak: every second of the longest that anybody draws.
+const PEAK_SAMPLES: usize = 100_000;
+
 /// The load in each column, as high as its part of the highest.
 fn load_row(load: &Load, end: f64, width: usize, style: Style) -> Option<String> {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -88,9 +91,11 @@ fn load_row(load: &Load, end: f64, width: usize, style: Style) -> Option<String>
             }
         })
         .collect();
-    let highest = (0..width).map(|column| end * column as f64 / width as f64);
-    let highest = highest
-        .map(|time| curve.at(Duration::from_secs_f64(time)))
+    // Between two columns lie minutes, and a peak may be there: people write whole seconds.
+    let step = (end as usize / PEAK_SAMPLES).max(1);
+    let highest = (0..=end as u64)
+        .step_by(step)
+        .map(|second| curve.at(Duration::from_secs(second)))
         .max_by_key(api::quantity::Quantity::milli_value)?;
     Some(format!(
         "{:>5}  {cells}\n{}{}: up to {highest}",
@@ -288,6 +293,18 @@ mod tests {
             ..Sample::default()
         };
         vec![of(0.0, 3, 2, 0), of(10.0, 1, 4, 2), of(20.0, 0, 4, 4)]
+    }
+
+    #[test]
+    fn the_peak_of_a_load_counts_where_no_column_is() {
+        let load = Load::parse("deploy/web:cpu=0s=1,10m=8,11m=1").unwrap();
+        let style = Style {
+            width: 39,
+            colour: false,
+            unicode: false,
+        };
+        let row = load_row(&load, 3600.0, 7, style).unwrap();
+        assert!(row.ends_with("cpu: up to 8"), "{row}");
     }
 
     #[test]

@@ -168,10 +168,13 @@ impl Gathered {
             .collect();
         let concerns = |event: &&Value| about.contains(text(event, "/involvedObject/uid"));
         facts.events = self.events.iter().filter(concerns).cloned().collect();
-        facts.decisions = decisions(
-            run,
-            std::iter::once(object).chain(self.owned("ReplicaSet", object)),
-        );
+        // Why a claim is not bound its binder says.
+        let claims = facts.related.iter().filter(|one| {
+            explain::kind_of(one) == "PersistentVolumeClaim"
+                && text(one, "/status/phase") != "Bound"
+        });
+        let own = std::iter::once(object).chain(self.owned("ReplicaSet", object));
+        facts.decisions = decisions(run, own.chain(claims));
         explain::explain(&facts)
     }
 }

@@ -36,7 +36,8 @@ impl Load {
         if metric.is_empty() {
             return Err(form.to_owned());
         }
-        Curve::parse(curve).map_err(|why| format!("the curve {curve:?} {why}; {form}"))?;
+        Curve::parse(curve)
+            .map_err(|why| format!("the curve {curve:?} cannot be read: {why}; {form}"))?;
         Ok(Load {
             of,
             metric: metric.to_owned(),
@@ -157,6 +158,9 @@ mod tests {
             assert!(Load::parse(bad).unwrap_err().contains("KIND/NAME"), "{bad}");
         }
         let error = Load::parse("deploy/web:cpu=lots").unwrap_err();
-        assert!(error.contains("\"lots\" is not an amount"), "{error}");
+        assert!(
+            error.starts_with("the curve \"lots\" cannot be read: \"lots\" is not an amount"),
+            "{error}"
+        );
     }
 }

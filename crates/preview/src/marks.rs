@@ -75,9 +75,29 @@ fn cause(run: &Run, gathered: &Gathered, noted: &Noted, workload: &Workload) -> 
 /// As much of a message as fits beside a chart.
 fn shortened(message: &str) -> String {
     const LENGTH_MAX: usize = 60;
-    let first = message.split(": rpc error").next().unwrap_or(message);
+    let first = message.split(". ").next().unwrap_or(message);
+    let first = first.split(": rpc error").next().unwrap_or(first);
     match first.char_indices().nth(LENGTH_MAX) {
         Some((end, _)) => format!("{}...", first[..end].trim_end()),
         None => first.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_says_the_first_sentence() {
+        assert_eq!(
+            shortened(
+                "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available."
+            ),
+            "0/3 nodes are available: 3 Insufficient cpu"
+        );
+        assert_eq!(
+            shortened("Failed to pull image \"a\": rpc error: code = NotFound"),
+            "Failed to pull image \"a\""
+        );
     }
 }

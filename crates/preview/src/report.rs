@@ -296,7 +296,8 @@ fn followed(run: &Run, gathered: &Gathered, noted: &Noted) -> Vec<Applied> {
     let moved: BTreeSet<&Uid> = noted
         .pods
         .values()
-        .filter(|pod| pod.created > run.start || pod.left.is_some_and(|at| at > run.start))
+        // Evictions of a drain are made in the very moment in which it starts, and the pods that take the place as well.
+        .filter(|pod| pod.created >= run.start || pod.left.is_some_and(|at| at >= run.start))
         .filter_map(|pod| top_owner(noted, pod.owner.as_ref()?))
         .collect();
     // The Jobs of a CronJob are its runs, also those that are gone by now.

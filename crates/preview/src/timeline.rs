@@ -142,6 +142,12 @@ fn decided(run: &Run, gathered: &Gathered, noted: &Noted, workloads: &[Workload]
             .filter(|line| line.reason == "Proposes");
         let asked: Vec<&str> = asked.map(|line| &*line.what).collect();
         let asked = asked.join(", ");
+        // What they ask for now may be less than what the target goes to.
+        let mut lines = decision.lines.iter();
+        let asked = match lines.find(|line| line.reason == "Stabilized") {
+            Some(held) => format!("{asked}; {}", held.why),
+            None => asked,
+        };
         let shown = acts.iter().take(ACTS_MAX);
         found.extend(shown.map(|line| match &*line.why {
             "" if line.reason == "Scales" => entry(&line.what, &asked),

@@ -1,4 +1,4 @@
-//! `steersman node` and `steersman pod`: trouble by hand.
+//! `steersman node` and `steersman pod`: faults by hand.
 //!
 //! All of it goes through the API server, by annotations that the simulated kubelets obey: it works from any
 //! terminal, on a cluster that is detached, and could be done with kubectl as well.
@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use api::decision::{agree, counted};
 use api::{Resource, ResourceType};
 use bytes::Bytes;
 use clap::{Args, Subcommand};
@@ -28,15 +29,22 @@ pub(crate) struct NodeArguments {
 
 #[derive(Subcommand)]
 enum NodeAction {
-    /// Let a node fall silent: no lease, no status, nothing happens to its pods
-    Stop { name: String },
+    /// Stop the kubelet of a node: it posts no status and renews no lease, and nothing happens to its pods
+    Stop {
+        /// The node, such as node-1
+        name: String,
+    },
     /// Bring a node back that was stopped or drained
-    Start { name: String },
+    Start {
+        /// The node, such as node-1
+        name: String,
+    },
     /// Move all pods off a node, as far as disruption budgets allow, and let none come back
     Drain {
+        /// The node, such as node-1
         name: String,
         /// How many seconds to wait for the pods to leave
-        #[arg(long, default_value_t = 60)]
+        #[arg(long, value_name = "SECONDS", default_value_t = 60)]
         timeout: u64,
     },
 }
@@ -53,15 +61,17 @@ pub(crate) struct PodArguments {
 enum PodAction {
     /// Kill the containers of a pod, once; its restart policy says what becomes of it
     Fail {
+        /// The pod
         name: String,
-        #[arg(long, short, default_value = "default")]
-        namespace: String,
+        /// The namespace of the pod [default: the context's]
+        #[arg(long, short)]
+        namespace: Option<String>,
     },
 }
 
 #[derive(Args)]
 struct Cluster {
-    /// The cluster's kubeconfig [default: $KUBECONFIG, or the cluster that is up]
+    /// The cluster's kubeconfig [default: $KUBECONFIG, or else the cluster that is up; of several, the current context's]
     #[arg(long, value_name = "FILE", global = true)]
     kubeconfig: Option<PathBuf>,
     /// The cluster that was started with this --name
@@ -78,20 +88,23 @@ struct Cluster {
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 pub(crate) fn node(arguments: &NodeArguments) -> Result<()> {
-    on_cluster(&arguments.cluster, async |client| match &arguments.action {
-        NodeAction::Stop { name } => say(&stop(&client, name).await?),
-        NodeAction::Start { name } => say(&start(&client, name).await?),
-        NodeAction::Drain { name, timeout } => {
-            say(&cordon(&client, name).await?)?;
-            let patience = Duration::from_secs(*timeout);
-            evict_all(&client, name, patience, |line| drop(say(line))).await
+    on_cluster(&arguments.cluster, async |client, _| {
+        match &arguments.action {
+            NodeAction::Stop { name } => say(&stop(&client, name).await?),
+            NodeAction::Start { name } => say(&start(&client, name).await?),
+            NodeAction::Drain { name, timeout } => {
+                say(&cordon(&client, name).await?)?;
+                let patience = Duration::from_secs(*timeout);
+                evict_all(&client, name, patience, |line| drop(say(line))).await
+            }
         }
     })
 }
 
 pub(crate) fn pod(arguments: &PodArguments) -> Result<()> {
     let PodAction::Fail { name, namespace } = &arguments.action;
-    on_cluster(&arguments.cluster, async |client| {
+    on_cluster(&arguments.cluster, async |client, current| {
+        let namespace = namespace.as_deref().unwrap_or(&current);
         say(&fail(&client, namespace, name).await?)
     })
 }
@@ -101,16 +114,18 @@ fn say(line: &str) -> Result<()> {
     Ok(())
 }
 
-fn on_cluster(cluster: &Cluster, act: impl AsyncFnOnce(Client) -> Result<()>) -> Result<()> {
+/// Acts on a cluster, and in the namespace of its context.
+fn on_cluster(
+    cluster: &Cluster,
+    act: impl AsyncFnOnce(Client, String) -> Result<()>,
+) -> Result<()> {
     let tokio = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     tokio.block_on(async {
-        act(connect::find(
-            cluster.kubeconfig.as_deref(),
-            cluster.cluster.as_deref(),
-        )?)
-        .await
+        let (kubeconfig, name) = (cluster.kubeconfig.as_deref(), cluster.cluster.as_deref());
+        let (client, namespace) = connect::find(kubeconfig, name)?;
+        act(client, namespace).await
     })
 }
 
@@ -119,7 +134,7 @@ pub(crate) async fn stop(client: &Client, name: &str) -> Result<String> {
     let annotations = json!({"metadata": {"annotations": {NODE_SILENT: "true"}}});
     patch(client, &Node::TYPE, "", name, &annotations).await?;
     Ok(format!(
-        "node/{name} is silent; `steersman node start {name}` brings it back"
+        "the kubelet of node/{name} posts no status any more; `steersman node start {name}` brings it back"
     ))
 }
 
@@ -173,11 +188,20 @@ pub(crate) async fn evict_all(
             }
         }
         if tokio::time::Instant::now() >= deadline {
-            let why = refusal.unwrap_or_else(|| "they take long to end".to_owned());
-            bail!("{} pods are still on node {name}: {why}", left.len());
+            let why = refusal.unwrap_or_else(|| "stopping takes long".to_owned());
+            bail!("{}", still_there(left.len(), name, &why));
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
+}
+
+/// `1 pod is still on node n: why`
+fn still_there(count: usize, node: &str, why: &str) -> String {
+    let verb = agree(count, "is", "are");
+    format!(
+        "{} {verb} still on node {node}: {why}",
+        counted(count, "pod")
+    )
 }
 
 /// Pods that a drain has to move: not those that a DaemonSet would put back at once, nor those that have ended.
@@ -207,7 +231,7 @@ async fn evict(client: &Client, pod: &Pod) -> Result<Option<String>> {
     let asked = client.create_subresource(&pods, namespace, name, "eviction", eviction.to_string());
     // A client waits as long as the server says; here the next look is the next attempt.
     match tokio::time::timeout(Duration::from_secs(2), asked).await {
-        Err(_) => Ok(Some("a disruption budget does not let them go".to_owned())),
+        Err(_) => Ok(Some("a disruption budget allows no eviction".to_owned())),
         Ok(Err(error)) if error.is_too_many_requests() => Ok(Some(which_budget(&error))),
         Ok(Err(error)) if error.is_not_found() => Ok(None),
         // Two budgets over one pod are a failure of the server, without a reason.
@@ -280,5 +304,25 @@ fn explain(error: client::Error, what: &str) -> anyhow::Error {
         anyhow::anyhow!("there is no {what}")
     } else {
         anyhow::anyhow!("cannot read {what}: {}", client::describe(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_agree_with_their_nouns() {
+        assert_eq!(still_there(1, "n", "why"), "1 pod is still on node n: why");
+        assert_eq!(
+            still_there(2, "n", "why"),
+            "2 pods are still on node n: why"
+        );
+    }
+
+    /// `why` knows a node that was stopped here by the same annotation.
+    #[test]
+    fn why_knows_a_stopped_node() {
+        assert_eq!(::explain::NODE_STOPPED, NODE_SILENT);
     }
 }

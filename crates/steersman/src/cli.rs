@@ -2,9 +2,11 @@
 
 #![expect(clippy::print_stderr, reason = "this is where users are spoken to")]
 
+use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::ContextKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::terminal::{self, Color, Terminal, Tone};
@@ -142,13 +144,62 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
+/// The parser's own words for a number that is none speak of digits and target types.
+fn bad_number(error: &clap::Error) -> Option<clap::Error> {
+    let cause = std::error::Error::source(error)?.downcast_ref::<ParseIntError>()?;
+    let why = match cause.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "it is too large",
+        _ => "it is not a whole number",
+    };
+    let told = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
+    let (argument, value) = (
+        told(ContextKind::InvalidArg),
+        told(ContextKind::InvalidValue),
+    );
+    let message = format!("invalid value '{value}' for '{argument}': {why}");
+    Some(command().error(error.kind(), message))
+}
+
 /// Arguments that make no sense end with 1: clap's own 2 is what `simulate` and `preview` say of a check that is
 /// broken and a rollout that does not complete. Help and versions that were asked for are no mistake.
 fn refuse(error: &clap::Error) -> ExitCode {
     // Where nobody listens there is nobody to tell.
-    let _ = error.print();
+    let _ = match bad_number(error) {
+        Some(error) => error.print(),
+        None => error.print(),
+    };
     match error.use_stderr() {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_none_are_refused_in_plain_words() {
+        let check = |arguments: &[&str]| {
+            let arguments = ["steersman"].iter().chain(arguments);
+            let error = Cli::try_parse_from(arguments).err();
+            let told = error.and_then(|error| bad_number(&error));
+            let told = told.map(|error| error.to_string()).unwrap_or_default();
+            told.lines().next().unwrap_or_default().to_owned()
+        };
+        assert_eq!(
+            check(&["up", "--nodes", "many"]),
+            "error: invalid value 'many' for '--nodes <NODES>': it is not a whole number"
+        );
+        assert_eq!(
+            check(&["up", "--port", "99999999999999999999"]),
+            "error: invalid value '99999999999999999999' for '--port <PORT>': it is too large"
+        );
+        assert_eq!(
+            check(&["up", "--port", "70000"]),
+            "",
+            "clap names the range"
+        );
+        assert_eq!(check(&["up", "--speed", "fast"]), "");
     }
 }

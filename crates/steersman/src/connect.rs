@@ -9,50 +9,74 @@ use client::config::{Config, Environment, Material, Server};
 use client::{Client, ListOptions, https};
 use serde_json::Value;
 
-use crate::up::instance;
+use crate::up::instance::{self, Facts};
 
-/// The file or the cluster that was named, else what `KUBECONFIG` says, else the cluster that is up.
-pub(crate) fn find(kubeconfig: Option<&Path>, name: Option<&str>) -> Result<Client> {
-    if let Some(path) = kubeconfig {
-        return to(path);
-    }
-    if name.is_some() {
-        return to(&running(name)?);
-    }
+/// The file or the cluster that was named, else what `KUBECONFIG` says, else the cluster that is up; of several that one
+/// that the current context leads to. With the namespace of its context.
+pub(crate) fn find(kubeconfig: Option<&Path>, name: Option<&str>) -> Result<(Client, String)> {
     let environment = Environment::of_process();
-    if environment.kubeconfig.is_some() {
-        let config = Config::from_environment(None, None, &environment).context("KUBECONFIG")?;
-        return client(config);
-    }
-    to(&running(None)?)
+    let config = match kubeconfig {
+        Some(path) => of_file(path)?,
+        None if name.is_none() && environment.kubeconfig.is_some() => {
+            Config::from_environment(None, None, &environment).context("KUBECONFIG")?
+        }
+        None => of_file(&running(name, &environment, "--kubeconfig or --cluster")?)?,
+    };
+    let namespace = namespace_of(&config);
+    Ok((client(config)?, namespace))
 }
 
-/// The kubeconfig of the cluster that is up, or of the one of this name.
-fn running(name: Option<&str>) -> Result<PathBuf> {
+fn namespace_of(config: &Config) -> String {
+    config.namespace.clone().unwrap_or_else(|| "default".into())
+}
+
+/// The kubeconfig of the cluster that is up, or of the one of this name; by which flags one of several can be chosen.
+fn running(name: Option<&str>, environment: &Environment, flags: &str) -> Result<PathBuf> {
     let running = instance::look_everywhere()?;
-    let mut kubeconfigs: Vec<PathBuf> = running
+    let found: Vec<Facts> = running
         .into_iter()
         .filter(|one| name.is_none_or(|name| one.name() == name))
-        .filter_map(|one| one.facts.filter(|facts| facts.is_serving()))
-        .map(|facts| facts.kubeconfig)
+        .filter_map(|one| one.facts.filter(Facts::is_serving))
         .collect();
-    match (kubeconfigs.pop(), kubeconfigs.is_empty()) {
-        (Some(path), true) => Ok(path),
-        (Some(_), false) => {
-            bail!("several clusters are up: choose one with --kubeconfig or --cluster")
+    let current = Config::from_environment(None, None, environment);
+    let current = current.map(|config| config.server.to_string()).ok();
+    choose(found, name, current.as_deref(), flags)
+}
+
+fn choose(
+    mut found: Vec<Facts>,
+    name: Option<&str>,
+    current: Option<&str>,
+    flags: &str,
+) -> Result<PathBuf> {
+    let names: Vec<String> = found.iter().map(|one| one.name.clone()).collect();
+    if found.len() > 1 {
+        found.retain(|one| Some(one.server.as_str()) == current);
+    }
+    match (found.pop(), found.is_empty(), name) {
+        (Some(one), true, _) => Ok(one.kubeconfig),
+        (_, _, Some(name)) if names.is_empty() => {
+            bail!("no cluster {name} is up: `steersman status` lists those that are")
         }
-        (None, _) if name.is_some() => {
-            bail!("no cluster of that name is up: `steersman status` lists those that are")
+        (None, _, None) if names.is_empty() => {
+            bail!("no cluster is up: `steersman up` starts one, --kubeconfig names one")
         }
-        (None, _) => bail!("no cluster is up: `steersman up` starts one, --kubeconfig names one"),
+        _ => bail!(
+            "several clusters are up ({}): choose one with {flags}; `steersman status` shows them",
+            names.join(", ")
+        ),
     }
 }
 
 /// The current context of a kubeconfig.
 pub(crate) fn to(kubeconfig: &Path) -> Result<Client> {
+    client(of_file(kubeconfig)?)
+}
+
+fn of_file(kubeconfig: &Path) -> Result<Config> {
     let environment = Environment::of_process();
     let config = Config::from_environment(Some(kubeconfig), None, &environment);
-    client(config.with_context(|| kubeconfig.display().to_string())?)
+    config.with_context(|| kubeconfig.display().to_string())
 }
 
 fn client(config: Config) -> Result<Client> {
@@ -62,7 +86,7 @@ fn client(config: Config) -> Result<Client> {
 
 #[derive(Args, Clone)]
 pub(crate) struct ConnectionArguments {
-    /// The kubeconfig [default: $KUBECONFIG, or else ~/.kube/config]
+    /// The kubeconfig [default: $KUBECONFIG, or else ~/.kube/config, or else that of the cluster that is up]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig [default: its current one]
@@ -73,7 +97,8 @@ pub(crate) struct ConnectionArguments {
 impl ConnectionArguments {
     /// Is there a cluster to ask at all?
     pub(crate) fn has_cluster(&self) -> bool {
-        self.config().is_ok()
+        // Which of several is meant has to be asked, not guessed.
+        self.config().is_ok() || instance::look_everywhere().is_ok_and(|all| all.len() > 1)
     }
 
     /// As kubectl finds it; where there is no kubeconfig at all, the cluster that is up.
@@ -81,16 +106,12 @@ impl ConnectionArguments {
         let environment = Environment::of_process();
         let (file, context) = (self.kubeconfig.as_deref(), self.context.as_deref());
         let found = Config::from_environment(file, context, &environment);
-        if found.is_err() && file.is_none() && context.is_none() && environment.kubeconfig.is_none()
-        {
-            let running = running(None)?;
-            return Ok(Config::from_environment(
-                Some(&running),
-                None,
-                &environment,
-            )?);
+        let is_named = file.is_some() || context.is_some() || environment.kubeconfig.is_some();
+        match found {
+            Err(_) if !is_named => of_file(&running(None, &environment, "--kubeconfig")?),
+            // What was named is at fault, and the error says how.
+            found => Ok(found?),
         }
-        found.context("no cluster to ask: give --kubeconfig, or start one with `steersman up`")
     }
 }
 
@@ -116,7 +137,7 @@ impl Connection {
         Ok(Connection {
             client: client(config.clone())?,
             server: config.server.to_string(),
-            namespace: config.namespace.clone().unwrap_or_else(|| "default".into()),
+            namespace: namespace_of(&config),
             config: Some(config),
             clock: runtime::clock::wall(),
         })
@@ -207,4 +228,50 @@ fn typed(mut object: Value, resource: &ResourceType) -> Value {
         map.insert("kind".into(), Value::from(&*resource.kind));
     }
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn up(name: &str, server: &str) -> Facts {
+        Facts {
+            name: name.to_owned(),
+            pid: 1,
+            server: server.to_owned(),
+            kubeconfig: PathBuf::from(name),
+            merged_into: None,
+            nodes: 3,
+            data_dir: None,
+            version: String::new(),
+            dashboard: None,
+            log: None,
+        }
+    }
+
+    #[test]
+    fn of_several_clusters_the_current_context_names_one() {
+        let check = |names: &[&str], name: Option<&str>, current: Option<&str>| {
+            let found = names
+                .iter()
+                .map(|name| up(name, &format!("https://{name}")));
+            match choose(found.collect(), name, current, "--kubeconfig") {
+                Ok(path) => path.display().to_string(),
+                Err(error) => error.to_string(),
+            }
+        };
+        assert_eq!(check(&["a"], None, Some("https://elsewhere")), "a");
+        assert_eq!(check(&["a", "b"], None, Some("https://b")), "b");
+        let undecided = "several clusters are up (a, b): choose one with --kubeconfig; `steersman status` shows them";
+        assert_eq!(check(&["a", "b"], None, Some("https://c")), undecided);
+        assert_eq!(check(&["a", "b"], None, None), undecided);
+        assert_eq!(
+            check(&[], Some("dev"), None),
+            "no cluster dev is up: `steersman status` lists those that are"
+        );
+        assert_eq!(
+            check(&[], None, None),
+            "no cluster is up: `steersman up` starts one, --kubeconfig names one"
+        );
+    }
 }

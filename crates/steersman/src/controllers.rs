@@ -1,7 +1,9 @@
 //! `steersman controllers`: what there is, as the descriptors say.
 
+use ::controllers::Descriptor;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use manager::gates::FeatureGates;
 use serde_json::{Value, json};
 
 #[derive(Args)]
@@ -21,19 +23,29 @@ pub(crate) fn main(arguments: &Arguments) -> Result<()> {
     match arguments.output {
         Output::Json => println!("{:#}", in_json()),
         Output::Text => {
+            let gates = FeatureGates::defaults();
             for one in &::controllers::ALL {
-                let state = match (one.is_built(), one.cloud, one.on_by_default) {
-                    (_, true, _) => "run by cloud providers",
-                    (false, ..) => "not built yet",
-                    (true, _, false) => "off by default",
-                    (true, _, true) if one.gates.is_empty() => "on",
-                    (true, _, true) => "on where its gates are",
-                };
-                println!("{:<62} {state}", one.name);
+                println!("{:<62} {}", one.name, state(one, &gates));
             }
         }
     }
     Ok(())
+}
+
+/// Whether it runs where nobody says otherwise, and what would turn it on.
+fn state(one: &Descriptor, gates: &FeatureGates) -> String {
+    let closed = one.gates.iter().filter(|gate| !gates.enabled(gate));
+    let closed: Vec<&str> = closed.copied().collect();
+    match (one.is_built(), one.cloud, one.on_by_default) {
+        (_, true, _) => "run by cloud providers".to_owned(),
+        (false, ..) => "not built yet".to_owned(),
+        (true, _, false) => "off by default".to_owned(),
+        (true, _, true) if closed.is_empty() => "on".to_owned(),
+        (true, _, true) => {
+            let wanted: Vec<String> = closed.iter().map(|gate| format!("{gate}=true")).collect();
+            format!("off without --feature-gates={}", wanted.join(","))
+        }
+    }
 }
 
 fn in_json() -> Value {
@@ -56,4 +68,30 @@ fn in_json() -> Value {
         })
     });
     all.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_that_is_on_by_default_is_no_condition() {
+        let gates = FeatureGates::defaults();
+        let state_of = |name: &str| {
+            let all = &::controllers::ALL;
+            let one = all.iter().find(|one| one.name == name);
+            one.map(|one| state(one, &gates)).unwrap_or_default()
+        };
+        assert_eq!(state_of("deployment-controller"), "on");
+        assert_eq!(state_of("taint-eviction-controller"), "on");
+        assert_eq!(
+            state_of("podcertificaterequest-cleaner-controller"),
+            "off without --feature-gates=PodCertificateRequest=true"
+        );
+        assert_eq!(state_of("token-cleaner-controller"), "off by default");
+        assert_eq!(
+            state_of("cloud-node-lifecycle-controller"),
+            "run by cloud providers"
+        );
+    }
 }

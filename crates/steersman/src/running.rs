@@ -85,7 +85,7 @@ pub(crate) fn status(arguments: &StatusArguments) -> Result<ExitCode> {
         }
         Output::Text => {
             if found.is_empty() {
-                println!("No cluster is up. `steersman up` starts one.");
+                println!("{}", nothing_is_up(&arguments.which));
             }
             let tokio = small_runtime()?;
             for running in &found {
@@ -103,6 +103,20 @@ pub(crate) fn status(arguments: &StatusArguments) -> Result<ExitCode> {
         true => ExitCode::from(NOTHING_IS_UP),
         false => ExitCode::SUCCESS,
     })
+}
+
+/// Another one may be up, if one was named.
+fn nothing_is_up(which: &Which) -> String {
+    match which {
+        Which {
+            name: Some(name), ..
+        } => format!("No cluster {name} is up. `steersman up --name {name}` starts it."),
+        Which {
+            data_dir: Some(dir),
+            ..
+        } => format!("No cluster is up in {}.", dir.display()),
+        _ => "No cluster is up. `steersman up` starts one.".to_owned(),
+    }
 }
 
 async fn describe(running: &Running, terminal: Terminal) -> String {
@@ -196,7 +210,7 @@ fn nothing_to_stop(which: &Which) -> Result<()> {
     };
     match (is_known, &which.name) {
         (true, _) => {
-            println!("No cluster is up.");
+            println!("{}", nothing_is_up(which));
             Ok(())
         }
         (false, Some(name)) => bail!("there is no cluster {name}: `steersman status` lists them"),
@@ -317,4 +331,27 @@ fn small_runtime() -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_not_up_does_not_mean_that_nothing_is() {
+        let which = |name: Option<&str>, dir: Option<&str>| Which {
+            name: name.map(str::to_owned),
+            data_dir: dir.map(PathBuf::from),
+        };
+        let said = |which| nothing_is_up(&which);
+        assert_eq!(
+            said(which(Some("dev"), None)),
+            "No cluster dev is up. `steersman up --name dev` starts it."
+        );
+        assert_eq!(said(which(None, Some("/a"))), "No cluster is up in /a.");
+        assert_eq!(
+            said(which(None, None)),
+            "No cluster is up. `steersman up` starts one."
+        );
+    }
 }

@@ -136,7 +136,8 @@ const COMMANDS: [&str; 4] = ["kubectl ", "steersman ", "export ", "http"];
 
 fn wrap_line(out: &mut String, line: &str, width: usize) {
     let start = line.trim_start();
-    if COMMANDS.iter().any(|command| start.starts_with(command)) {
+    let is_command = |column: &str| COMMANDS.iter().any(|command| column.starts_with(command));
+    if line.split("  ").map(str::trim_start).any(is_command) {
         return out.push_str(line);
     }
     let hang = " ".repeat(hang(line, width));
@@ -157,18 +158,21 @@ fn wrap_line(out: &mut String, line: &str, width: usize) {
     }
 }
 
-/// How far the lines that follow are set in: below the text of a row that has a heading of its own, else two more
-/// than the first.
+/// How far the lines that follow are set in: two more than the last column of the row that leaves half of the width, so
+/// that a row with a heading and those below it look alike.
 fn hang(line: &str, width: usize) -> usize {
     let own = line.len() - line.trim_start().len();
-    let text = &line[own..];
-    let heading = text.find("  ").map(|gap| {
-        let rest = &text[gap..];
-        own + seen(&text[..gap]) + (rest.len() - rest.trim_start().len())
-    });
-    heading
-        .filter(|column| *column * 2 <= width)
-        .unwrap_or(own + 2)
+    let mut found = own;
+    let mut rest = &line[own..];
+    while let Some(gap) = rest.find("  ") {
+        rest = rest[gap..].trim_start();
+        let column = seen(&line[..line.len() - rest.len()]);
+        if column * 2 > width {
+            break;
+        }
+        found = column;
+    }
+    found + 2
 }
 
 /// How many characters of it are seen: the codes of colours are not.
@@ -206,7 +210,16 @@ mod tests {
         let text = "wants       three pods of web, all of them ready and available\nshort\n";
         assert_eq!(
             wrap(text, 40),
-            "wants       three pods of web, all of\n            them ready and available\nshort\n"
+            "wants       three pods of web, all of\n              them ready and available\nshort\n"
+        );
+    }
+
+    #[test]
+    fn rows_of_a_section_hang_alike() {
+        let rows = "did         4s ago    creates three pods of web\n            2s ago    deletes two pods of web\n";
+        assert_eq!(
+            wrap(rows, 44),
+            "did         4s ago    creates three pods of\n                        web\n            2s ago    deletes two pods of\n                        web\n"
         );
     }
 
@@ -223,6 +236,8 @@ mod tests {
     fn commands_and_long_words_stay_whole() {
         let command = "  kubectl create deployment web --image=nginx --replicas=3";
         assert_eq!(wrap(command, 30), command);
+        let helping = "would help  kubectl set image deployment/web c=IMAGE -n shop";
+        assert_eq!(wrap(helping, 30), helping);
         let long = "a".repeat(50);
         assert_eq!(wrap(&long, 30), long);
     }

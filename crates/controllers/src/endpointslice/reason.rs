@@ -75,6 +75,9 @@ fn written(plan: &FamilyPlan<'_>) -> Option<Line> {
         .map(|(verb, count)| format!("{verb} {}", counted(*count, "slice")))
         .collect();
     let why = match (plan.added, plan.removed) {
+        (0, 0) if plan.desired.endpoints.is_empty() && !plan.create.is_empty() => {
+            String::from("it has no endpoints, and an empty slice says so")
+        }
         (0, 0) => String::from("endpoints, labels or hints have changed"),
         (added, 0) => format!("{} new", counted(added, "endpoint")),
         (0, removed) => format!("{} gone", counted(removed, "endpoint")),

@@ -39,7 +39,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     }
     let slices = slices::of(facts, service);
     see_decisions(facts, !slices.is_empty(), draft);
-    for line in slices::publishers(&slices) {
+    for line in slices::publishers(service, &slices) {
         draft.sees(line);
     }
     for line in slices::routing(service, &slices) {
@@ -246,7 +246,12 @@ fn note_address(facts: &Facts, draft: &mut Draft<'_>) {
     }
     let whose = match text(service, "/spec/loadBalancerClass") {
         "" => "the cluster's load balancer".to_owned(),
-        class => format!("whoever serves load balancer class {class}"),
+        class => {
+            draft.offer(help::hint(format!(
+                "install what serves {class}, or create the service without spec.loadBalancerClass"
+            )));
+            format!("whoever serves load balancer class {class}")
+        }
     };
     let failures = facts.messages(service, "SyncLoadBalancerFailed");
     let why = match failures.first() {

@@ -53,7 +53,7 @@ fn identity(endpoint: &Value) -> &str {
 }
 
 /// `endpointslice-controller.k8s.io publishes 3 ready endpoints in 1 slice`
-pub(super) fn publishers(slices: &[&Value]) -> Vec<String> {
+pub(super) fn publishers(service: &Value, slices: &[&Value]) -> Vec<String> {
     let mut by_manager: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     for slice in slices {
         let manager = &slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"];
@@ -69,9 +69,10 @@ pub(super) fn publishers(slices: &[&Value]) -> Vec<String> {
                 others => format!(" and {others} not ready"),
             };
             format!(
-                "{manager} publishes {}{others} in {}",
+                "{manager} publishes {}{others} in {}{}",
                 counted(ready, "ready endpoint"),
-                counted(slices.len(), "slice")
+                counted(slices.len(), "slice"),
+                without_port(service, slices)
             )
         })
         .collect();
@@ -79,6 +80,16 @@ pub(super) fn publishers(slices: &[&Value]) -> Vec<String> {
         lines.push("several publish for it: clients use all of their endpoints".to_owned());
     }
     lines
+}
+
+/// Endpoints take no traffic for a Service with ports as long as no port was found in any of their pods.
+fn without_port(service: &Value, slices: &[&Value]) -> &'static str {
+    let has_port = |slice: &&Value| !list(slice, "/ports").is_empty();
+    let is_empty = endpoints(slices).next().is_none();
+    match is_empty || list(service, "/spec/ports").is_empty() || slices.iter().any(has_port) {
+        true => "",
+        false => ", without a port: nobody can reach them",
+    }
 }
 
 /// What hints and traffic policies do to clients.

@@ -95,3 +95,38 @@ fn says_why_nothing_is_scaled() {
         sees 0 replicas now"#]],
     );
 }
+
+#[test]
+fn a_target_without_requests_is_told_to_make_them() {
+    super::check(
+        "
+kind: HorizontalPodAutoscaler
+metadata: {name: web, namespace: shop, uid: h}
+spec: {scaleTargetRef: {kind: Deployment, name: web}, maxReplicas: 9, metrics: [{type: Resource, resource: {name: cpu, target: {averageUtilization: 50}}}]}
+status: {currentReplicas: 4, conditions: [{type: ScalingActive, status: 'False', reason: FailedGetResourceMetric, message: missing request for cpu in container nginx (of pod web-1)}]}
+---
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec: {template: {spec: {containers: [{name: side, resources: {requests: {cpu: 1}}}, {name: nginx}]}}}
+---
+controller: horizontal-pod-autoscaler-controller
+object: {group: autoscaling, kind: HorizontalPodAutoscaler, namespace: shop, name: web, uid: h}
+lines: [{class: waits, reason: Unread, what: changes nothing, why: missing request for cpu in container nginx (of pod web-1)}]",
+        expect![[r#"
+            horizontalpodautoscaler/web in shop: does not scale deployment/web: missing request for cpu in container nginx
+
+            wants       1 to 9 replicas of deployment/web
+                        cpu at 50% of what is requested
+
+            sees        cpu could not be read
+                        4 replicas now
+
+            in the way  horizontalpodautoscaler/web: missing request for cpu in container nginx (of pod web-1)
+
+            would help  kubectl set resources deployment/web -c nginx --requests=cpu=100m -n shop
+                        lets it request cpu: the target is a percentage of that
+
+            Source: the controllers themselves, at https://here.
+        "#]],
+    );
+}

@@ -39,14 +39,14 @@ fn requests_in_one_sentence() {
         "{conditions: [{type: Denied, reason: No, message: not today}]}",
         expect![[r#"
             was denied: not today (No)
-            kubectl describe certificatesigningrequest/jane"#]],
+        "#]],
     );
     check_request(
         client,
         "{conditions: [{type: Approved}, {type: Failed, reason: SignerValidationFailure, message: 'invalid usage for client certificate: server auth'}]}",
         expect![[r#"
             was refused by its signer: invalid usage for client certificate: server auth
-            kubectl describe certificatesigningrequest/jane"#]],
+        "#]],
     );
     check_request(
         "example.com/x",

@@ -168,6 +168,16 @@ fn a_budget_says_how_many_may_go_and_what_keeps_the_others() {
             pod/b runs and is not ready"#]],
     );
     check_budget(
+        "minAvailable: 2",
+        "observedGeneration: 1, expectedPods: 2, currentHealthy: 1, desiredHealthy: 2, disruptionsAllowed: 0",
+        expect![[r#"
+            Stuck: never allows an eviction, even when all pods are healthy: 1 of 2 pods healthy, 2 must be; a drain waits for ever
+            wants at least 2 pods healthy
+            sees 2 pods are under it, 1 healthy
+            pod/b runs and is not ready
+            kubectl edit poddisruptionbudget/web -n shop: lets you set minAvailable to 1 or less"#]],
+    );
+    check_budget(
         "minAvailable: 100%",
         "observedGeneration: 1, expectedPods: 2, currentHealthy: 1, desiredHealthy: 2, disruptionsAllowed: 0",
         expect![[r#"
@@ -175,7 +185,7 @@ fn a_budget_says_how_many_may_go_and_what_keeps_the_others() {
             wants at least 100% of its pods healthy
             sees 2 pods are under it, 1 healthy
             pod/b runs and is not ready
-            kubectl edit poddisruptionbudget/web -n shop: lets you set maxUnavailable to 1 or more"#]],
+            kubectl edit poddisruptionbudget/web -n shop: lets you lower minAvailable"#]],
     );
     check_budget(
         "maxUnavailable: 50%",

@@ -138,6 +138,12 @@ metadata: {{name: pi-c, namespace: shop, ownerReferences: [{{uid: j, controller:
 status: {{phase: Pending, conditions: [{{type: PodScheduled, status: 'False', reason: Unschedulable, message: '0/3 nodes are available: 3 Insufficient cpu.'}}]}}"
     );
     check_verdict(
+        &unbound.replace("cpu.", "cpu. preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."),
+        expect![[r#"
+            0 of 4 succeeded; pod/pi-c cannot be scheduled: 0/3 nodes are available: 3 Insufficient cpu
+            kubectl describe nodes"#]],
+    );
+    check_verdict(
         &unbound,
         expect![[r#"
             0 of 4 succeeded; pod/pi-c cannot be scheduled: 0/3 nodes are available: 3 Insufficient cpu.

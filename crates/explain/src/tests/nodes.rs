@@ -179,3 +179,16 @@ status: {{phase: Running, conditions: [{{type: Ready, status: '{ready}'}}]}}"
     assert!(crate::unknown_nodes_of_pods(&facts).eq(["node-1"]));
     assert!(crate::unreachable_nodes(&facts).eq(["node-3"]));
 }
+
+#[test]
+fn a_simulated_node_that_was_stopped_can_be_started() {
+    super::check_verdict(
+        "
+kind: Node
+metadata: {name: n1, annotations: {steersman.dev/silent: 'true'}}
+status: {conditions: [{type: Ready, status: Unknown, lastHeartbeatTime: '2026-01-01T11:50:00Z'}]}",
+        expect![[r#"
+            kubelet stopped posting status 10m ago (2026-01-01T11:50:00Z)
+            steersman node start n1"#]],
+    );
+}

@@ -100,6 +100,17 @@ involvedObject: {kind: Pod, name: web-1}",
             container main runs, but its readiness probe fails: Readiness probe failed: HTTP probe failed with statuscode: 503 (for 5m)
             kubectl logs web-1 -c main -n shop"#]],
     );
+    check_with(
+        running,
+        "---
+kind: Event
+reason: Unhealthy
+message: 'Readiness probe failed: '
+involvedObject: {kind: Pod, name: web-1}",
+        expect![[r#"
+            container main runs, but its readiness probe fails (for 5m)
+            kubectl logs web-1 -c main -n shop"#]],
+    );
     check_verdict(
         "
 kind: Pod

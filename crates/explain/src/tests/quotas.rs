@@ -68,3 +68,44 @@ status: {status}"
         expect!["is used up: pods 3 of 2"],
     );
 }
+
+/// There may be room, and still not for what somebody asks for.
+#[test]
+fn a_quota_with_room_names_whom_it_refuses() {
+    let quota = |message: &str, at: &str| {
+        format!(
+            "
+kind: ResourceQuota
+metadata: {{name: few, namespace: shop}}
+spec: {{hard: {{requests.cpu: 4}}}}
+status: {{hard: {{requests.cpu: 4}}, used: {{requests.cpu: 3}}}}
+---
+kind: Event
+reason: FailedCreate
+message: '{message}'
+involvedObject: {{kind: ReplicaSet, name: web-1}}
+lastTimestamp: '{at}'"
+        )
+    };
+    let lately = "2026-01-01T11:59:00Z";
+    super::check_verdict(
+        &quota(
+            "pods is forbidden: failed quota: few: must specify requests.cpu for: nginx",
+            lately,
+        ),
+        expect![[r#"
+            has room, but not for all: replicaset/web-1 was refused: must specify requests.cpu for: nginx
+        "#]],
+    );
+    let exceeded = "pods is forbidden: exceeded quota: few, requested: requests.cpu=2, used: requests.cpu=3, limited: requests.cpu=4";
+    super::check_verdict(
+        &quota(exceeded, lately),
+        expect![[r#"
+            has room, but not for all: replicaset/web-1 was refused: requested: requests.cpu=2, used: requests.cpu=3, limited: requests.cpu=4
+        "#]],
+    );
+    super::check_verdict(
+        &quota(exceeded, "2026-01-01T11:00:00Z"),
+        expect!["has room for more of everything"],
+    );
+}

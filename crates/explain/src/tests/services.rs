@@ -38,7 +38,8 @@ fn slice(endpoints: &str) -> String {
 ---
 kind: EndpointSlice
 metadata: {{name: web-x, namespace: shop, labels: {{kubernetes.io/service-name: web, endpointslice.kubernetes.io/managed-by: endpointslice-controller.k8s.io}}}}
-endpoints: [{endpoints}]"
+endpoints: [{endpoints}]
+ports: [{{port: 80}}]"
     )
 }
 
@@ -266,17 +267,19 @@ fn a_load_balancer_without_an_address_says_so() {
     super::check(
         &format!("{yaml}{}{all}", pod("a", READY)),
         expect![[r#"
-        service/web in shop: publishes the one pod that it selects; has no external address yet
+            service/web in shop: publishes the one pod that it selects; has no external address yet
 
-        wants       to send traffic to the pods with app=web
-                    port 80 (http, TCP) to port web of the pods
+            wants       to send traffic to the pods with app=web
+                        port 80 (http, TCP) to port web of the pods
 
-        sees        endpointslice-controller.k8s.io publishes 1 ready endpoint in 1 slice
+            sees        endpointslice-controller.k8s.io publishes 1 ready endpoint in 1 slice
 
-        in the way  service/web: has no external address: whoever serves load balancer class example.com/lb has given none yet
+            in the way  service/web: has no external address: whoever serves load balancer class example.com/lb has given none yet
 
-        Source: the controllers themselves, at https://here.
-    "#]],
+            would help  install what serves example.com/lb, or create the service without spec.loadBalancerClass
+
+            Source: the controllers themselves, at https://here.
+        "#]],
     );
 }
 
@@ -369,5 +372,29 @@ fn an_ingress_is_as_good_as_its_services() {
         expect![[r#"
             its class other does not exist: no controller serves it
             kubectl get ingressclasses"#]],
+    );
+}
+
+/// Such endpoints are published as ready, and still nobody reaches them.
+#[test]
+fn endpoints_without_a_port_are_said_to_be_so() {
+    let told = |ports: &str| {
+        let slices = format!(
+            "
+---
+kind: EndpointSlice
+metadata: {{name: web-1, namespace: shop, labels: {{kubernetes.io/service-name: web, endpointslice.kubernetes.io/managed-by: us}}}}
+endpoints: [{{addresses: [a], targetRef: {{uid: a}}}}]
+ports: {ports}"
+        );
+        crate::explain(&super::facts(&format!("{SERVICE}{slices}"))).sees[0].clone()
+    };
+    assert_eq!(
+        told("[]"),
+        "us publishes 1 ready endpoint in 1 slice, without a port: nobody can reach them"
+    );
+    assert_eq!(
+        told("[{port: 80}]"),
+        "us publishes 1 ready endpoint in 1 slice"
     );
 }

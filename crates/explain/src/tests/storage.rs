@@ -37,7 +37,7 @@ lines: [{class: waits, reason: InUse, what: 'is kept until pod db is gone, which
                         persistentvolumeclaim/data: held by finalizer kubernetes.io/pvc-protection as long as a pod uses it (for 2m)
 
             would help  kubectl delete pod db -n shop
-                        lets the claim go, if the pod is not needed any more
+                        allows the claim to be deleted, if the pod is not needed any more
 
             Source: the controllers themselves, at https://here.
         "#]],
@@ -203,5 +203,99 @@ lastTimestamp: '2026-01-01T11:55:00Z'",
         expect![[r#"
             cannot start: Multi-Attach error for volume "v" Volume is already used by pod(s) web (for 10m)
             kubectl describe pod db -n shop"#]],
+    );
+}
+
+/// A claim of the class `standard` is bound when its pod has a node: room is what the pod lacks.
+#[test]
+fn a_claim_that_waits_for_its_consumer_is_not_why_a_pod_has_no_node() {
+    let pod = "
+kind: Pod
+metadata: {name: db, namespace: shop, creationTimestamp: '2026-01-01T11:50:00Z'}
+spec: {volumes: [{name: d, persistentVolumeClaim: {claimName: data}}]}
+status: {phase: Pending, conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: '0/3 nodes are available: 3 Insufficient cpu.', lastTransitionTime: '2026-01-01T11:50:00Z'}]}
+---
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: shop, uid: c}
+status: {phase: Pending}
+---";
+    let room = || {
+        expect![[r#"
+            cannot be scheduled: 0/3 nodes are available: 3 Insufficient cpu. (for 10m)
+            kubectl describe nodes"#]]
+    };
+    super::check_verdict(
+        &format!(
+            "{pod}
+controller: persistentvolume-binder-controller
+object: {{kind: PersistentVolumeClaim, namespace: shop, name: data, uid: c}}
+lines: [{{class: waits, reason: WaitForPodScheduled, what: waits until its pod has a node}}]"
+        ),
+        room(),
+    );
+    super::check_verdict(
+        &format!(
+            "{pod}
+kind: Event
+reason: WaitForFirstConsumer
+message: waiting for first consumer to be created before binding
+involvedObject: {{kind: PersistentVolumeClaim, name: data}}
+lastTimestamp: '2026-01-01T11:50:00Z'"
+        ),
+        room(),
+    );
+}
+
+/// To remove its finalizers by hand would take the volume away from whoever uses it.
+#[test]
+fn a_volume_that_is_attached_is_not_to_be_freed_by_hand() {
+    super::check_verdict(
+        "
+kind: PersistentVolume
+metadata: {name: v, uid: v, deletionTimestamp: '2026-01-01T11:58:00Z', finalizers: [kubernetes.io/pv-protection, external-attacher/simulated-steersman-dev]}
+spec: {capacity: {storage: 1Gi}, claimRef: {namespace: shop, name: data, uid: c}}
+status: {phase: Bound}",
+        expect![[r#"
+            is being deleted; held by finalizer kubernetes.io/pv-protection as long as a claim is bound to it and finalizer external-attacher/simulated-steersman-dev as long as it is attached to a node
+            kubectl describe persistentvolume/v"#]],
+    );
+}
+
+#[test]
+fn a_pod_says_what_gets_its_volume_from_a_node_that_is_gone() {
+    let check = |node: &str, expected: expect_test::Expect| {
+        super::check_verdict(
+            &format!(
+                "
+kind: Pod
+metadata: {{name: new, namespace: shop, uid: p, creationTimestamp: '2026-01-01T11:50:00Z'}}
+spec: {{nodeName: n2, volumes: [{{name: d, persistentVolumeClaim: {{claimName: data}}}}]}}
+status: {{phase: Pending}}
+---
+kind: Pod
+metadata: {{name: old, namespace: shop, uid: o, deletionTimestamp: '2026-01-01T11:40:00Z'}}
+spec: {{nodeName: n1, volumes: [{{name: d, persistentVolumeClaim: {{claimName: data}}}}]}}
+---
+kind: Node
+metadata: {{name: n1{node}}}
+---
+controller: persistentvolume-attach-detach-controller
+object: {{kind: Pod, namespace: shop, name: new, uid: p}}
+lines: [{{class: waits, reason: MultiAttach, what: cannot attach volume v to n2, why: 'only one node may have it, and n1 does'}}]"
+            ),
+            expected,
+        );
+    };
+    check(
+        "",
+        expect![[r#"
+        cannot start: cannot attach volume v to n2: only one node may have it, and n1 does (for 10m)
+        kubectl delete pod old --force -n shop"#]],
+    );
+    check(
+        ", annotations: {steersman.dev/silent: 'true'}",
+        expect![[r#"
+            cannot start: cannot attach volume v to n2: only one node may have it, and n1 does (for 10m)
+            steersman node start n1"#]],
     );
 }

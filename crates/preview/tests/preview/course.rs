@@ -73,6 +73,22 @@ fn a_drain_waits_for_the_budget() {
     "#]].assert_eq(&told(&drained(3)));
 }
 
+/// Without a budget everything goes in the moment in which the drain starts.
+#[test]
+fn a_drain_that_nothing_holds_shows_who_lacks_pods_meanwhile() {
+    let preview = preview(&drained(0)).expect("the input is good");
+    let told = preview.workloads.iter();
+    let told: Vec<String> = told
+        .map(|one| {
+            format!(
+                "{} {:?} of {}",
+                one.object, one.minimum_available, one.wanted
+            )
+        })
+        .collect();
+    assert_eq!(told, ["deployment/web Some(2) of 4"]);
+}
+
 #[test]
 fn a_budget_that_allows_nothing_holds_the_drain() {
     let setup = drained(4);
@@ -294,15 +310,18 @@ spec:
            9m55s  deployment/web               1 more pod is ready
           25m15s  horizontalpodautoscaler/web  scales its target from 8 to 7
                                                  cpu resource utilization (percentage of request) asks for 1
-                                                 replica
+                                                 replica; recent proposals hold it at 7 until the
+                                                 stabilization window has passed
           25m15s  deployment/web               scales web-d694fd46b from 8 to 7: spec.replicas has changed
           25m30s  horizontalpodautoscaler/web  scales its target from 7 to 5
                                                  cpu resource utilization (percentage of request) asks for 1
-                                                 replica
+                                                 replica; recent proposals hold it at 5 until the
+                                                 stabilization window has passed
           25m30s  deployment/web               scales web-d694fd46b from 7 to 5: spec.replicas has changed
           25m45s  horizontalpodautoscaler/web  scales its target from 5 to 3
                                                  cpu resource utilization (percentage of request) asks for 1
-                                                 replica
+                                                 replica; recent proposals hold it at 3 until the
+                                                 stabilization window has passed
           25m45s  deployment/web               scales web-d694fd46b from 5 to 3: spec.replicas has changed
              26m  horizontalpodautoscaler/web  scales its target from 3 to 2
                                                  cpu resource utilization (percentage of request) asks for 1

@@ -20,7 +20,7 @@ use preview::{self, BEGIN, Manifest, Preview, Setup, Style};
 use crate::connect::ConnectionArguments;
 use crate::terminal::Terminal;
 
-const KUBECONFIG_HELP: &str = "Start from the state of this kubeconfig's cluster [default: $KUBECONFIG, or else ~/.kube/config]";
+const KUBECONFIG_HELP: &str = "Start from the state of this kubeconfig's cluster [default: $KUBECONFIG, or else ~/.kube/config, or else the cluster that is up]";
 const CONTEXT_HELP: &str =
     "Start from the state of this context's cluster [default: the current one]";
 
@@ -47,7 +47,7 @@ const CONTEXT_HELP: &str =
 )]
 pub(crate) struct Arguments {
     /// Drain nodes, once what -f names is applied
-    #[arg(value_name = "drain NODE", num_args = 2..)]
+    #[arg(value_name = "drain NODE", num_args = 1..)]
     action: Vec<String>,
     /// What to apply: a file, a folder (its .yaml, .yml and .json files), or - for standard input
     #[arg(short, long = "filename", value_name = "FILE|DIR|-", required_unless_present_any = ["action", "load"])]
@@ -144,6 +144,7 @@ fn drained(action: &[String]) -> Result<Vec<String>> {
     match action {
         [] => Ok(Vec::new()),
         [word, nodes @ ..] if word == "drain" && !nodes.is_empty() => Ok(nodes.to_vec()),
+        [word] if word == "drain" => bail!("drain what? Write drain NODE, such as drain node-1"),
         other => bail!(
             "{:?} is nothing to preview; write drain NODE, or -f FILE",
             other.join(" ")

@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// How many at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=256))]
     jobs: u64,
-    /// Play a scenario of the library instead of one that the seed draws; without a seed it has no trouble
+    /// Play a scenario of the library instead of one that the seed draws; without a seed it has no faults
     #[arg(long)]
     scenario: Option<String>,
     /// List the scenarios of the library

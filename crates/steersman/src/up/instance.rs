@@ -162,10 +162,15 @@ pub(crate) fn look_everywhere() -> Result<Vec<Running>> {
 
 fn in_use(dir: &Path) -> String {
     let path = dir.display();
+    let running = look(dir);
+    let which = match &running {
+        Some(running) => format!("--name {}", running.name()),
+        None => format!("--data-dir {path}"),
+    };
     let remedy = format!(
-        "`steersman down --data-dir {path}` stops it; another --name or --in-memory starts a second one"
+        "`steersman down {which}` stops it; another --name or --in-memory starts a second one"
     );
-    match look(dir).and_then(|running| running.facts) {
+    match running.and_then(|running| running.facts) {
         Some(facts) if facts.is_serving() => format!(
             "a cluster is up in {path} already: {}, process {}; {remedy}",
             facts.server, facts.pid

@@ -35,6 +35,11 @@ impl Gatherer<'_> {
             | "StatefulSet"
             | "DaemonSet"
             | "Job" => self.workload(&mut facts).await,
+            "CronJob" => {
+                self.add("jobs", None, &mut facts).await;
+                let uid = facts.object["metadata"]["uid"].clone();
+                facts.related.retain(|job| is_controlled_by(job, &uid));
+            }
             "Pod" => self.owners(&mut facts).await,
             "Node" => self.around_node(&mut facts).await,
             "PodDisruptionBudget" => self.under_budget(&mut facts).await,
@@ -46,6 +51,7 @@ impl Gatherer<'_> {
             "PersistentVolume" => self.claim_of(&mut facts).await,
             "Service" => self.behind_service(None, &mut facts).await,
             "Ingress" => self.behind_ingress(&mut facts).await,
+            "HorizontalPodAutoscaler" => self.scaled(&mut facts).await,
             // Who may approve it.
             "CertificateSigningRequest" => {
                 self.add("clusterroles", None, &mut facts).await;
@@ -130,8 +136,13 @@ impl Gatherer<'_> {
             let conditions = facts.object["status"]["conditions"].as_array();
             let is_disrupted = conditions
                 .is_some_and(|all| all.iter().any(|one| one["type"] == "DisruptionTarget"));
-            // Who preempts whom is shown by the pods of the same node.
-            if is_nominated || is_disrupted {
+            let claims = facts.object["spec"]["volumes"].as_array().into_iter();
+            let has_claim = claims
+                .flatten()
+                .any(|one| one.get("persistentVolumeClaim").is_some());
+            let is_starting = has_claim && facts.object["status"]["phase"] == "Pending";
+            // Who preempts whom is shown by the pods of the same node, and who has its volume by all of them.
+            if is_nominated || is_disrupted || is_starting {
                 self.add("pods", None, facts).await;
             }
             self.add("persistentvolumeclaims", None, facts).await;
@@ -141,6 +152,25 @@ impl Gatherer<'_> {
                 self.add("deviceclasses", None, facts).await;
             }
             self.budgets(facts).await;
+        }
+    }
+
+    /// What an autoscaler scales.
+    async fn scaled(&self, facts: &mut Facts) {
+        let held = |field: &str| {
+            let pointer = format!("/spec/scaleTargetRef/{field}");
+            text(&facts.object, &pointer).to_owned()
+        };
+        let (version, kind, name) = (held("apiVersion"), held("kind"), held("name"));
+        let Some(resource) = self.discovery.find(&version, &kind) else {
+            return;
+        };
+        match self.connection.get(resource, self.namespace, &name).await {
+            Ok(found) => facts.related.push(found),
+            Err(error) => {
+                let why = self.cannot_read(resource, &name, &error);
+                facts.missing.push(why);
+            }
         }
     }
 
@@ -346,12 +376,21 @@ impl Gatherer<'_> {
 /// More nodes than this need not be named to know what is wrong.
 const NODES_MAX: usize = 8;
 
+/// More claims than this need not be asked about to know what pods wait for.
+const CLAIMS_MAX: usize = 8;
+
 /// More Services than this behind one Ingress are not read.
 const BACKENDS_MAX: usize = 16;
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     let found = object.pointer(pointer).and_then(Value::as_str);
     found.unwrap_or_default()
+}
+
+fn is_controlled_by(object: &Value, uid: &Value) -> bool {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    let mut owners = owners.into_iter().flatten();
+    owners.any(|owner| owner["controller"] == true && owner["uid"] == *uid)
 }
 
 fn uids(objects: &[Value]) -> impl Iterator<Item = String> {
@@ -368,8 +407,19 @@ pub(crate) fn cannot_list(resource: &ResourceType, error: &client::Error) -> Str
     }
 }
 
-/// The objects of the facts that controllers decide about: the one asked about, and its sets or owner.
+/// The objects of the facts that controllers decide about: the one asked about, its sets or owner, and the claims that
+/// its pods wait for.
 pub(crate) fn decided_about(facts: &Facts) -> impl Iterator<Item = &Value> {
+    let pods = std::iter::once(&facts.object).chain(&facts.related);
+    let volumes = pods.flat_map(|pod| pod["spec"]["volumes"].as_array().into_iter().flatten());
+    let used: BTreeSet<&str> = volumes
+        .map(|volume| text(volume, "/persistentVolumeClaim/claimName"))
+        .collect();
+    let claims = facts.related.iter().filter(move |object| {
+        explain::kind_of(object) == "PersistentVolumeClaim"
+            && object["status"]["phase"] != "Bound"
+            && used.contains(text(object, "/metadata/name"))
+    });
     let sets = facts.related.iter().filter(|object| {
         matches!(
             explain::kind_of(object),
@@ -381,5 +431,34 @@ pub(crate) fn decided_about(facts: &Facts) -> impl Iterator<Item = &Value> {
                 | "Job"
         )
     });
-    std::iter::once(&facts.object).chain(sets)
+    std::iter::once(&facts.object)
+        .chain(sets)
+        .chain(claims.take(CLAIMS_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_binder_is_asked_about_claims_that_pods_wait_for() {
+        let claim = |name: &str, phase: &str| {
+            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "metadata": {"name": name}, "status": {"phase": phase}})
+        };
+        let volume = |name: &str| json!({"persistentVolumeClaim": {"claimName": name}});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db"},
+            "spec": {"volumes": [volume("a"), volume("b")]}});
+        let now = api::Time::from_unix(1_000_000_000);
+        let mut facts = Facts::new(now, Source::Simulation, pod);
+        facts.related = vec![
+            claim("a", "Pending"),
+            claim("b", "Bound"),
+            claim("c", "Pending"),
+        ];
+        let asked = decided_about(&facts).map(|one| text(one, "/metadata/name"));
+        assert_eq!(asked.collect::<Vec<_>>(), ["db", "a"]);
+    }
 }

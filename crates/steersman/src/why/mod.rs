@@ -7,7 +7,7 @@ mod gather;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use controllers::discovery::{Discovery, discover};
 
@@ -154,23 +154,23 @@ pub(crate) async fn read_discovery(connection: &Connection) -> Result<Discovery>
 
 /// `deploy/web svc/web`, or `deploy web`, or `pods a b`.
 fn targets(words: &[String]) -> Result<Vec<(&str, &str)>> {
-    let found: Option<Vec<(&str, &str)>> = match words {
-        [kind, names @ ..] if !kind.contains('/') && !names.is_empty() => Some(
-            names
-                .iter()
-                .map(|name| (kind.as_str(), name.as_str()))
-                .collect(),
-        ),
-        all => all.iter().map(|one| one.split_once('/')).collect(),
+    let named = |word, pair: Option<(_, _)>| {
+        let is_good = |(kind, name): &(&str, &str)| {
+            !kind.is_empty() && !name.is_empty() && !name.contains('/')
+        };
+        pair.filter(is_good).with_context(|| {
+            format!("{word:?} names no object; write KIND/NAME, such as deploy/web")
+        })
     };
-    let is_good =
-        |(kind, name): &(&str, &str)| !kind.is_empty() && !name.is_empty() && !name.contains('/');
-    match found {
-        Some(found) if found.iter().all(is_good) => Ok(found),
-        _ => bail!(
-            "{:?} names no object; write KIND/NAME, such as deploy/web",
-            words.join(" ")
-        ),
+    match words {
+        [kind, names @ ..] if !kind.contains('/') && !names.is_empty() => names
+            .iter()
+            .map(|name| named(name, Some((kind.as_str(), name.as_str()))))
+            .collect(),
+        all => all
+            .iter()
+            .map(|one| named(one, one.split_once('/')))
+            .collect(),
     }
 }
 
@@ -194,18 +194,15 @@ mod tests {
         assert_eq!(check(&["deployments.apps", "web"]), "deployments.apps web");
         assert_eq!(check(&["deploy/web", "svc/web"]), "deploy web, svc web");
         assert_eq!(check(&["pods", "a", "b"]), "pods a, pods b");
-        for bad in [
-            &["web"][..],
-            &["deploy/"],
-            &["/web"],
-            &["deploy", "a/b"],
-            &["deploy/web", "db"],
+        for (words, bad) in [
+            (&["web"][..], "web"),
+            (&["deploy/"], "deploy/"),
+            (&["/web"], "/web"),
+            (&["deploy", "a/b"], "a/b"),
+            (&["deploy/web", "db"], "db"),
         ] {
-            let expected = format!(
-                "{:?} names no object; write KIND/NAME, such as deploy/web",
-                bad.join(" ")
-            );
-            assert_eq!(check(bad), expected);
+            let expected = format!("{bad:?} names no object; write KIND/NAME, such as deploy/web");
+            assert_eq!(check(words), expected);
         }
     }
 }

@@ -139,7 +139,7 @@ fn bad_input_is_named_with_its_place() {
     check(
         "good.yaml",
         &["--kubeconfig", "/nonexistent"],
-        "no cluster to ask",
+        "error: cannot read kubeconfig /nonexistent",
     );
     let unreachable = unreachable(directory.path());
     check(

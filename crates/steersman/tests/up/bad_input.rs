@@ -27,7 +27,7 @@ fn a_port_that_was_asked_for_and_is_taken() {
 fn arguments_that_make_no_sense() {
     let home = Home::new("arguments");
     for (arguments, expected) in [
-        (&["--nodes=many"][..], "invalid digit found in string"),
+        (&["--nodes=many"][..], "it is not a whole number"),
         (&["--nodes=5001"], "at most 5000 can be simulated"),
         (&["--speed=0"], "not a number from 0.1 to 1000"),
         (&["--speed=NaN"], "not a number from 0.1 to 1000"),

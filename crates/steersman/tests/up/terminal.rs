@@ -85,14 +85,17 @@ fn words_are_wrapped_at_the_width_that_is_measured() {
         plain(&wide).lines().any(|line| line.chars().count() > 40),
         "{wide}"
     );
-    let words = |text: &str| {
-        plain(text)
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
+    // What was done now was done a second ago when it is asked for again.
+    let is_age = |word: &str| {
+        let seconds = word.strip_suffix('s').map(str::parse::<u32>);
+        matches!(word, "now" | "ago") || matches!(seconds, Some(Ok(_)))
     };
-    // The first line has an age in it.
-    assert_eq!(words(&narrow).len(), words(&wide).len(), "{narrow}\n{wide}");
+    let words = |text: &str| {
+        let text = plain(text);
+        let words = text.split_whitespace().filter(|word| !is_age(word));
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(words(&narrow), words(&wide), "{narrow}\n{wide}");
     for line in plain(&narrow).lines() {
         assert!(
             line.chars().count() <= 40 || !line.trim().contains(' '),

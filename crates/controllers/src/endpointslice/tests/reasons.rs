@@ -37,7 +37,7 @@ fn says_what_is_published_and_who_is_left_out() {
         case(""),
         expect![[r#"
         publishes 0 ready endpoints in 1 slice
-        creates 1 slice: endpoints, labels or hints have changed
+        creates 1 slice: it has no endpoints, and an empty slice says so
         selects no pods with app=web"#]],
     );
     let named =

@@ -1,0 +1,215 @@
+//! CronJobs: when the next job starts, why the last one did not, and how those before it ended.
+
+use api::Time;
+use api::cron::{Schedule, Zone};
+use api::decision::{Class, Line, counted};
+use serde_json::Value;
+
+use crate::facts::Facts;
+use crate::json::{condition, list, text, time};
+use crate::time::{sentence, when};
+use crate::{Draft, Help, State, help};
+
+pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
+    let cron_job = &facts.object;
+    draft.wants(wants(cron_job));
+    draft.wants(policy(cron_job));
+    let jobs = facts.controlled("Job", cron_job);
+    note_jobs(facts, &jobs, draft);
+    note_last_times(facts, draft);
+    let lines = last_lines(facts);
+    if let Some(failure) = failure(facts) {
+        let what = match lines.iter().any(|line| line.reason == "Starts") {
+            true => "cannot start its job",
+            false => "reconcile keeps failing",
+        };
+        return draft.conclude(State::Stuck, format!("{what}: {failure}"));
+    }
+    if let Some(line) = lines.iter().find(|line| STOPS.contains(&&*line.reason)) {
+        return conclude_stopped(facts, line, draft);
+    }
+    let wait = lines.iter().find(|line| line.class == Class::Waits);
+    match (wait, next_run(cron_job, facts.now)) {
+        (Some(wait), _) if wait.reason == "StillActive" => {
+            let verdict = format!("did not run: {}; {}", wait.why, next(wait, facts.now));
+            draft.explanation.waits.clear();
+            draft.conclude(State::Progressing, verdict);
+        }
+        (Some(wait), _) if wait.reason == "NextRun" => {
+            draft.explanation.waits.clear();
+            conclude_next(facts, &jobs, next(wait, facts.now), draft);
+        }
+        (Some(wait), _) => draft.conclude(State::Progressing, sentence(wait, facts.now)),
+        (None, Ok(Some(at))) => {
+            let next = format!("by its schedule the next run is {}", when(at, facts.now));
+            conclude_next(facts, &jobs, next, draft);
+        }
+        (None, Ok(None)) => draft.conclude(State::Stuck, "never runs: its schedule never comes"),
+        (None, Err(why)) => draft.conclude(State::Stuck, format!("does not run: {why}")),
+    }
+}
+
+/// What keeps the controller from starting any job, until somebody does something.
+const STOPS: [&str; 6] = [
+    "Suspended",
+    "UnknownTimeZone",
+    "UnparseableSchedule",
+    "InvalidSchedule",
+    "NameTaken",
+    "BeingDeleted",
+];
+
+fn conclude_stopped(facts: &Facts, line: &Line, draft: &mut Draft<'_>) {
+    let cron_job = &facts.object;
+    // The verdict says it.
+    let said = sentence(line, facts.now);
+    draft.explanation.sees.retain(|seen| *seen != said);
+    match &*line.reason {
+        "Suspended" => {
+            let name = text(cron_job, "/metadata/name");
+            let command = format!(
+                "patch cronjob {name} --type=merge -p '{{\"spec\":{{\"suspend\":false}}}}'"
+            );
+            draft.offer(help::on(facts, &command, "resumes it"));
+            let next = match next_run(cron_job, facts.now) {
+                Ok(Some(at)) => format!("; its schedule comes next {}", when(at, facts.now)),
+                _ => String::new(),
+            };
+            let verdict = format!("does not run: it is suspended{next}");
+            draft.conclude(State::Stuck, verdict);
+        }
+        // Its deletion is explained as that of any object.
+        "BeingDeleted" => {}
+        "InvalidSchedule" => draft.conclude(State::Stuck, format!("never runs: {}", line.why)),
+        _ => draft.conclude(State::Stuck, format!("does not run: {}", line.why)),
+    }
+}
+
+/// `the next run is in 45s (11:55:00Z)`
+fn next(wait: &Line, now: Time) -> String {
+    match wait.until {
+        Some(at) => format!("the next run is {}", when(at, now)),
+        None => "there is no next run".to_owned(),
+    }
+}
+
+fn conclude_next(facts: &Facts, jobs: &[&Value], next: String, draft: &mut Draft<'_>) {
+    let missed = last_lines(facts)
+        .into_iter()
+        .find(|line| line.reason == "PastDeadline");
+    if let Some(missed) = missed {
+        let verdict = format!("{}; {next}", sentence(&missed, facts.now));
+        return draft.conclude(State::Progressing, verdict);
+    }
+    let last = jobs
+        .iter()
+        .max_by_key(|job| time(job, "/metadata/creationTimestamp"));
+    let failed = last.filter(|job| held(job, "Failed").is_some());
+    let Some(failed) = failed else {
+        return draft.conclude(State::Settled, next);
+    };
+    let name = facts.name_of(failed);
+    draft.offer(Some(Help {
+        command: format!("steersman why {name} -n {}", facts.namespace()),
+        why: "says which pod failed, and how".into(),
+    }));
+    draft.conclude(State::Stuck, format!("its last {name} has failed; {next}"));
+}
+
+fn wants(cron_job: &Value) -> String {
+    let images = list(cron_job, "/spec/jobTemplate/spec/template/spec/containers").iter();
+    let images: Vec<&str> = images.map(|one| text(one, "/image")).collect();
+    let zone = match text(cron_job, "/spec/timeZone") {
+        "" => String::new(),
+        zone => format!(" ({zone})"),
+    };
+    format!(
+        "a job of {} at {}{zone}",
+        images.join(", "),
+        text(cron_job, "/spec/schedule")
+    )
+}
+
+fn policy(cron_job: &Value) -> String {
+    let policy = match text(cron_job, "/spec/concurrencyPolicy") {
+        "Forbid" => "no job as long as one is active (Forbid)",
+        "Replace" => "each job to take the place of one that is active (Replace)",
+        _ => "jobs beside those that are active (Allow)",
+    };
+    match cron_job.pointer("/spec/startingDeadlineSeconds") {
+        Some(seconds) => format!("{policy}, and none that is {seconds}s late"),
+        None => policy.to_owned(),
+    }
+}
+
+/// More jobs than these are history.
+const JOBS_MAX: usize = 5;
+
+/// The latest jobs, and how they ended.
+fn note_jobs(facts: &Facts, jobs: &[&Value], draft: &mut Draft<'_>) {
+    let mut latest = jobs.to_vec();
+    latest.sort_by_key(|job| std::cmp::Reverse(time(job, "/metadata/creationTimestamp")));
+    for job in latest.iter().take(JOBS_MAX) {
+        let name = facts.name_of(job);
+        let line = if held(job, "Complete").is_some() {
+            format!("{name} is complete")
+        } else if let Some(failed) = held(job, "Failed") {
+            format!("{name} has failed: {}", text(failed, "/message"))
+        } else {
+            let since = time(job, "/status/startTime");
+            let since = since.map(|at| format!(" since {at}")).unwrap_or_default();
+            format!("{name} is active{since}")
+        };
+        draft.sees(line);
+    }
+    if latest.len() > JOBS_MAX {
+        let more = counted(latest.len() - JOBS_MAX, "older job");
+        draft.sees(format!("and {more}"));
+    }
+}
+
+fn note_last_times(facts: &Facts, draft: &mut Draft<'_>) {
+    let at = |field: &str| time(&facts.object, &format!("/status/{field}"));
+    let line = match (at("lastScheduleTime"), at("lastSuccessfulTime")) {
+        (None, _) => "has not run yet".to_owned(),
+        (Some(ran), None) => format!("ran last {}, and never successfully", when(ran, facts.now)),
+        (Some(ran), Some(done)) => format!(
+            "ran last {}, and succeeded last {}",
+            when(ran, facts.now),
+            when(done, facts.now)
+        ),
+    };
+    draft.sees(line);
+}
+
+/// Why the last attempt to start a job failed, if it did: a quota, a template that is refused.
+fn failure(facts: &Facts) -> Option<String> {
+    let decided = facts.decisions_about(&facts.object);
+    let mut last = decided
+        .iter()
+        .filter_map(|decided| decided.decisions.last());
+    let failure = last.find_map(|decision| decision.failure.as_deref());
+    failure.map(str::to_owned)
+}
+
+fn last_lines(facts: &Facts) -> Vec<Line> {
+    let decided = facts.decisions_about(&facts.object);
+    let last = decided
+        .iter()
+        .filter_map(|decided| decided.decisions.last());
+    let lines = last.flat_map(|decision| decision.lines.iter().cloned());
+    lines.collect()
+}
+
+/// When its schedule comes next, whether or not anybody follows it. A schedule without a zone is taken to be in UTC:
+/// where its manager runs is not known.
+fn next_run(cron_job: &Value, now: Time) -> Result<Option<Time>, String> {
+    let zone = Zone::load(text(cron_job, "/spec/timeZone")).map_err(|error| error.to_string())?;
+    let schedule = Schedule::parse(text(cron_job, "/spec/schedule"), &zone)
+        .map_err(|error| format!("its schedule cannot be read: {error}"))?;
+    Ok(schedule.next(now.micro()))
+}
+
+fn held<'a>(job: &'a Value, type_: &str) -> Option<&'a Value> {
+    condition(job, type_).filter(|held| text(held, "/status") == "True")
+}
