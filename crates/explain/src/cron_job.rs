@@ -171,7 +171,7 @@ fn note_jobs(facts: &Facts, jobs: &[&Value], draft: &mut Draft<'_>) {
 fn note_last_times(facts: &Facts, draft: &mut Draft<'_>) {
     let at = |field: &str| time(&facts.object, &format!("/status/{field}"));
     let line = match (at("lastScheduleTime"), at("lastSuccessfulTime")) {
-        (None, _) => "has not run yet".to_owned(),
+        (None, _) => "has not run by its schedule yet".to_owned(),
         (Some(ran), None) => format!("ran last {}, and never successfully", when(ran, facts.now)),
         (Some(ran), Some(done)) => format!(
             "ran last {}, and succeeded last {}",

@@ -4,6 +4,7 @@
 //! `steersman why` read it. It is bounded in every direction, because it lives as long as the
 //! process does and sees every object of the cluster.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -123,10 +124,7 @@ impl Decisions {
         let Some(last) = inner.objects.peek_mut(&about).and_then(VecDeque::back_mut) else {
             return;
         };
-        last.failure = failure.map(|text| {
-            let end = text.floor_char_boundary(BYTES_PER_FAILURE.min(text.len()));
-            Arc::from(&text[..end])
-        });
+        last.failure = failure.map(|text| Arc::from(&*shortened(text)));
     }
 
     /// What anybody decided about objects that fit, by controller.
@@ -271,6 +269,17 @@ impl<'a> Report<'a> {
     }
 }
 
+/// As much of a message as is kept; that it goes on is to be seen.
+fn shortened(text: &str) -> Cow<'_, str> {
+    match text.len() <= BYTES_PER_FAILURE {
+        true => Cow::Borrowed(text),
+        false => {
+            let end = text.floor_char_boundary(BYTES_PER_FAILURE);
+            Cow::Owned(format!("{}…", &text[..end]))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -351,6 +360,15 @@ mod tests {
         assert_eq!(last().failure.as_deref(), Some("exceeded quota"));
         decisions.note_outcome(RS, &web, None);
         assert_eq!(last().failure, None);
+    }
+
+    #[test]
+    fn a_failure_that_is_cut_says_so() {
+        assert_eq!(shortened("exceeded quota"), "exceeded quota");
+        let long = "é".repeat(BYTES_PER_FAILURE);
+        let kept = shortened(&long);
+        assert_eq!(kept.len(), BYTES_PER_FAILURE + "…".len());
+        assert!(kept.ends_with("é…"), "{kept}");
     }
 
     #[test]

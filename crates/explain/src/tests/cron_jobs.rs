@@ -119,7 +119,7 @@ status: {{lastScheduleTime: '2026-01-01T11:55:00Z', active: [{{name: backup-2}}]
 
 #[test]
 fn a_suspended_one_says_what_resumes_it() {
-    check_verdict(
+    check(
         &format!(
             "{CRON_JOB}
 {}",
@@ -128,8 +128,18 @@ fn a_suspended_one_says_what_resumes_it() {
             )
         ),
         expect![[r#"
-            does not run: it is suspended; its schedule comes next in 5m (12:05:00Z)
-            kubectl patch cronjob backup --type=merge -p '{"spec":{"suspend":false}}' -n shop"#]],
+            cronjob/backup in shop: does not run: it is suspended; its schedule comes next in 5m (12:05:00Z)
+
+            wants       a job of dump:1 at */5 * * * *
+                        no job as long as one is active (Forbid)
+
+            sees        has not run by its schedule yet
+
+            would help  kubectl patch cronjob backup --type=merge -p '{"spec":{"suspend":false}}' -n shop
+                        resumes it
+
+            Source: the controllers themselves, at https://here.
+        "#]],
     );
 }
 
