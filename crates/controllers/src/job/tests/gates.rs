@@ -151,3 +151,82 @@ fn pods_on_their_way_out_are_counted_but_not_told() {
             write active=1 ready=0 start=00:00"#]],
     );
 }
+
+// Upstream: TestSyncJobPastDeadline.
+#[test]
+fn a_deadline_that_has_passed_ends_all_but_suspended_jobs() {
+    check(
+        &format!(
+            "parallelism=1 completions=1 activeDeadlineSeconds=10 started=15 {BOTH} | a:running"
+        ),
+        expect![[r#"
+        end a
+        write ready=0 start=59:45 uncounted={failed:[a]}
+        let go a
+        write Failed(DeadlineExceeded) failed=1 ready=0 start=59:45"#]],
+    );
+    check(
+        &format!(
+            "parallelism=1 completions=2 activeDeadlineSeconds=10 started=15 {BOTH} | a:running b:succeeded"
+        ),
+        expect![[r#"
+        end a
+        write ready=0 start=59:45 uncounted={failed:[a],succeeded:[b]}
+        let go a b
+        write Failed(DeadlineExceeded) failed=1 ready=0 start=59:45 succeeded=1"#]],
+    );
+    check(
+        &format!("parallelism=1 completions=1 activeDeadlineSeconds=10 started=10 {BOTH} |"),
+        expect![[r#"
+        end
+        write ready=0 start=59:50
+        write Failed(DeadlineExceeded) ready=0 start=59:50"#]],
+    );
+    check(
+        &format!(
+            "parallelism=1 completions=1 activeDeadlineSeconds=1 started=10 backoffLimit=0 {BOTH} | a:failed"
+        ),
+        expect![[r#"
+        end
+        write ready=0 start=59:50 uncounted={failed:[a]}
+        let go a
+        write Failed(BackoffLimitExceeded) failed=1 ready=0 start=59:50"#]],
+    );
+    check(
+        &format!(
+            "suspend=true parallelism=1 completions=2 activeDeadlineSeconds=10 started=15 {BOTH} |"
+        ),
+        expect![[r#"
+        delete
+        event Suspended
+        write Suspended(JobSuspended) ready=0"#]],
+    );
+    check(
+        "parallelism=1 completions=2 activeDeadlineSeconds=10 started=15 off=JobManagedBy | a:running b:succeeded",
+        expect![[r#"
+        end a
+        write FailureTarget(DeadlineExceeded) ready=0 start=59:45 terminating=1 uncounted={failed:[a],succeeded:[b]}
+        let go a b
+        write FailureTarget(DeadlineExceeded) failed=1 ready=0 start=59:45 succeeded=1 terminating=1"#]],
+    );
+    check(
+        &format!(
+            "parallelism=1 completions=2 activeDeadlineSeconds=10 started=15 {REPLACEMENT} | a:running b:succeeded"
+        ),
+        expect![[r#"
+        end a
+        write FailureTarget(DeadlineExceeded) ready=0 start=59:45 uncounted={failed:[a],succeeded:[b]}
+        let go a b
+        write FailureTarget(DeadlineExceeded) failed=1 ready=0 start=59:45 succeeded=1"#]],
+    );
+    check(
+        &format!(
+            "parallelism=1 completions=1 activeDeadlineSeconds=1 started=10 backoffLimit=0 {REPLACEMENT} | a:failed"
+        ),
+        expect![[r#"
+        end
+        write FailureTarget(BackoffLimitExceeded) ready=0 start=59:50 uncounted={failed:[a]}
+        let go a
+        write Failed(BackoffLimitExceeded) FailureTarget(BackoffLimitExceeded) failed=1 ready=0 start=59:50"#]],
+    );
+}
