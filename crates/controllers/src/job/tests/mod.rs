@@ -3,6 +3,7 @@
 mod ending;
 mod failing;
 mod indexed;
+mod invariants;
 mod owning;
 mod plan;
 mod policies;
