@@ -17,6 +17,9 @@ pub struct Report {
     /// Over every write: the same seed always gives the same.
     pub hash: u64,
     pub virtual_time: Duration,
+    /// How long managers went on writing once all faults were over and users had put everything right. None where a key
+    /// failed by then that may fail for as long as users like.
+    pub settling: Duration,
     pub manager_writes: u64,
     pub writes: u64,
     /// FaultRates injected, by class.

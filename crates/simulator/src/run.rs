@@ -91,6 +91,7 @@ struct Run<'a> {
     user: User,
     start: Instant,
     crashes: u64,
+    settling: Duration,
 }
 
 impl<'a> Run<'a> {
@@ -114,6 +115,7 @@ impl<'a> Run<'a> {
             user,
             start: Instant::now(),
             crashes: 0,
+            settling: Duration::ZERO,
         };
         for manager in 0..scenario.managers {
             run.start_manager(manager);
@@ -241,6 +243,12 @@ impl<'a> Run<'a> {
             self.pass_time(Duration::from_secs(10)).await;
         }
         self.lull().await?;
+        // UPSTREAM: each look at a key that fails makes its wait longer, and nobody is told when the reason goes.
+        let may_wait = {
+            let oracles = self.cluster.oracles();
+            let mut managers = self.cluster.managers();
+            managers.any(|it| oracles.has_rightful_failures(&it.metrics))
+        };
         self.user.settle(self.scenario.nodes).await;
         let settled = self.cluster.clock.now();
         let deadline = Instant::now() + PATIENCE;
@@ -257,6 +265,9 @@ impl<'a> Run<'a> {
             if quiet > REST && self.cluster.oracles().check_converged().is_ok() {
                 break;
             }
+        }
+        if !may_wait {
+            self.settling = self.cluster.trace().last_manager_write().since(settled);
         }
         Ok(())
     }
@@ -310,6 +321,7 @@ impl<'a> Run<'a> {
             seed: scenario.seed,
             hash: trace.hash(),
             virtual_time: self.start.elapsed(),
+            settling: self.settling,
             manager_writes: trace.manager_writes(),
             writes: trace.writes().iter().sum(),
             faults: self.cluster.injector().counts(),

@@ -1,5 +1,7 @@
 //! A run and what it is held to: the same actions in a world without faults.
 
+use std::time::Duration;
+
 use crate::report::{Failure, Report};
 use crate::run::{run_scenario, timeline_of};
 use crate::scenario::Scenario;
@@ -9,6 +11,12 @@ use crate::shrink::shrink;
 /// and so many times more for each fault.
 const WRITES_FACTOR: u64 = 4;
 const WRITES_PER_FAULT: u64 = 30;
+
+/// UPSTREAM: what was created or deleted and never shows up is waited for so long.
+const EXPECTATIONS: Duration = Duration::from_secs(5 * 60);
+
+/// UPSTREAM: a key that fails is tried again at least this often.
+const BACKOFF_MAX: Duration = Duration::from_secs(1000);
 
 /// Runs a scenario and holds it to the calm run of the same actions.
 pub fn verify(scenario: &Scenario) -> Report {
@@ -73,13 +81,7 @@ fn hold_to(scenario: &Scenario, calm: &Report, mut report: Report) -> Report {
             calm.end_state.join("\n  ")
         ))
     } else {
-        let faults = report.fault_count() + report.crashes;
-        let most = calm.manager_writes * WRITES_FACTOR + faults * WRITES_PER_FAULT;
-        let wrote = report.manager_writes;
-        (wrote > most).then(|| {
-            let calm = calm.manager_writes;
-            format!("managers wrote {wrote} times, {calm} times without faults: more than retries explain")
-        })
+        check_writes(calm, &report).or_else(|| check_latency(scenario, calm, &report))
     };
     report.checks += 1;
     report.failure = problem.map(|problem| Failure {
@@ -89,6 +91,30 @@ fn hold_to(scenario: &Scenario, calm: &Report, mut report: Report) -> Report {
         replay: String::new(),
     });
     report
+}
+
+fn check_writes(calm: &Report, report: &Report) -> Option<String> {
+    let faults = report.fault_count() + report.crashes;
+    let most = calm.manager_writes * WRITES_FACTOR + faults * WRITES_PER_FAULT;
+    let (wrote, calm) = (report.manager_writes, calm.manager_writes);
+    (wrote > most).then(|| {
+        format!(
+            "managers wrote {wrote} times, {calm} times without faults: more than retries explain"
+        )
+    })
+}
+
+/// Faults cost time, but not without bound. Waits double, so a key that failed as long as there were faults waits no
+/// longer than that after the last of them; and whoever expects something that was lost gives up after a while.
+fn check_latency(scenario: &Scenario, calm: &Report, report: &Report) -> Option<String> {
+    let faulty = scenario.steps.iter().map(|step| step.at).max();
+    let most = calm.settling + EXPECTATIONS + faulty.unwrap_or_default().min(BACKOFF_MAX);
+    (report.settling > most).then(|| {
+        let [took, calm] = [report, calm].map(|run| run.settling.as_secs());
+        format!(
+            "managers went on for {took} seconds after the last fault, {calm} without faults: longer than their back-offs explain"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -137,6 +163,27 @@ mod tests {
         let replayed = Cut::parse(&scenario, Some("2"), faults, managers);
         let replayed = replayed.map(|cut| cut.apply(&scenario).to_string());
         assert_eq!(replayed, Ok(failure.shrunk.expect("it was").to_string()));
+    }
+
+    #[test]
+    fn a_run_that_goes_on_for_longer_than_back_offs_explain_is_broken() {
+        let scenario = library::LIBRARY[0].scenario();
+        let calm = run_scenario(&scenario);
+        let told = |seconds: u64| {
+            let mut late = calm.clone();
+            late.settling = calm.settling + Duration::from_secs(seconds);
+            hold_to(&scenario, &calm, late).failure.map(|it| it.problem)
+        };
+        // The last step is 23 seconds after the first.
+        assert_eq!(told(323), None);
+        let took = (calm.settling + Duration::from_secs(324)).as_secs();
+        let calm = calm.settling.as_secs();
+        assert_eq!(
+            told(324),
+            Some(format!(
+                "managers went on for {took} seconds after the last fault, {calm} without faults: longer than their back-offs explain"
+            ))
+        );
     }
 
     #[test]

@@ -1,26 +1,58 @@
-//! What must hold: always ([`born_alone`]), always but for adopted pods ([`safe`]), and once nothing changes any more ([`converged`], [`history_bounded`]).
+//! What must hold: always ([`born_alone`]), always but for adopted pods ([`safe`]), and once nothing changes any more
+//! ([`converged`], [`reported`], [`history_bounded`]).
+
+mod placement;
+mod reported;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::int_or_string::IntOrString;
 use api::kinds::{ControllerRevision, DaemonSet, Node, Pod};
-use api::{Gates, Key, MicroTime, Resource};
+use api::{Gates, Key, MicroTime, Resource, Uid};
 
 use super::DESCRIPTOR;
-use super::eligibility::Eligibility;
-use super::plan::allows_surge;
-use super::snapshot::Snapshot;
-use super::status::compute;
 use crate::oracle::{
-    Change, Oracle, Verdict, World, deletes_only_its_own, end_state_line, released,
+    Change, Losses, Oracle, Verdict, World, adopted, deletes_only_its_own, end_state_line, released,
 };
+use placement::{Fit, fit};
+pub use reported::{counts_in_time, reported};
+
+const AVAILABLE: &str = "no pod of a DaemonSet counts as available before its time";
 
 #[derive(Default)]
-pub struct DaemonSetOracle;
+pub struct DaemonSetOracle {
+    /// When labels or taints of a node last changed, or a node came or went.
+    nodes_changed_at: MicroTime,
+    /// When the controller last had a reason of its own to look at each set: it or one of its pods changed.
+    woken_at: BTreeMap<Uid, MicroTime>,
+    losses: Losses,
+}
 
 impl Oracle for DaemonSetOracle {
+    fn observe(&mut self, world: &World, change: &Change) {
+        self.losses.observe(world, change);
+        let (before, after) = (change.before::<Node>(), change.after::<Node>());
+        if before.is_some() || after.is_some() {
+            let told = |node: &Node| (node.metadata.labels.clone(), node.spec.taints.clone());
+            if before.as_deref().map(told) != after.as_deref().map(told) {
+                self.nodes_changed_at = world.now();
+            }
+            return;
+        }
+        let (pod, set) = (change.after::<Pod>().or(change.before()), change.after());
+        let owner = pod.as_ref().and_then(|pod| pod.metadata.controller());
+        let set = set.map(|set: Arc<DaemonSet>| set.metadata.uid.clone());
+        if let Some(uid) = set.or(owner.map(|owner| owner.uid.clone())) {
+            self.woken_at.insert(uid, world.now());
+        }
+    }
+
     fn after_write(&self, world: &World, change: &Change) -> Verdict {
         deletes_only_its_own(DESCRIPTOR.name, &DaemonSet::TYPE.kind, change)?;
+        if let Some(set) = change.after::<DaemonSet>() {
+            return self.check_available(world, &set);
+        }
         let Some(pod) = change.created::<Pod>() else {
             return Ok(());
         };
@@ -41,13 +73,28 @@ impl Oracle for DaemonSetOracle {
     fn at_rest(&self, world: &World) -> Verdict {
         let sets = world.store::<DaemonSet>().list();
         sets.iter().try_for_each(|set| check_at_rest(world, set))?;
+        adopted(world, selects_pod)?;
+        adopted(world, selects_revision)?;
+        released(world, selects_revision)?;
         self.settled(world)
     }
 
     fn settled(&self, world: &World) -> Verdict {
-        released(world, |set: &DaemonSet, labels| {
-            set.spec.selector.matches(labels)
-        })
+        for set in world.store::<DaemonSet>().list() {
+            let is_alive = world.is_namespace_alive(&set.metadata.namespace);
+            if is_alive && self.has_seen_nodes(world, &set) {
+                let seen = Seen::of(world, &set);
+                reported(
+                    &set,
+                    &seen.nodes,
+                    &seen.pods,
+                    &seen.hash,
+                    seen.gates,
+                    seen.now,
+                )?;
+            }
+        }
+        released(world, selects_pod)
     }
 
     fn exists(&self, world: &World, key: &Key) -> Option<bool> {
@@ -64,21 +111,83 @@ impl Oracle for DaemonSetOracle {
     }
 }
 
+impl DaemonSetOracle {
+    /// The controller wrote the status of a set: does it count nobody too early?
+    fn check_available(&self, world: &World, set: &Arc<DaemonSet>) -> Verdict {
+        let uid = &set.metadata.uid;
+        let pods = world.owned_by::<Pod>(uid);
+        let sight = world
+            .sight(&pods)
+            .max(world.sight(std::slice::from_ref(set)));
+        let sight = sight.max(self.losses.sight(world, uid));
+        let now = world.latest_now();
+        world.check(AVAILABLE, sight, || counts_in_time(set, &pods, now))
+    }
+
+    /// Has the controller looked at the set since the nodes are as they are?
+    ///
+    /// UPSTREAM: a node that changes wakes only sets that have a pod to create or to delete there. One that merely counts
+    /// otherwise, because a taint lets its pod stay, says so when it is looked at for another reason.
+    fn has_seen_nodes(&self, world: &World, set: &DaemonSet) -> bool {
+        let woken_at = self.woken_at.get(&set.metadata.uid).copied();
+        let seen_at = self.nodes_changed_at.plus(world.reaction() + world.delay());
+        woken_at.is_some_and(|woken_at| woken_at > seen_at)
+    }
+}
+
+fn selects_pod(set: &DaemonSet, pod: &Pod) -> bool {
+    set.spec.selector.matches(&pod.metadata.labels)
+}
+
+fn selects_revision(set: &DaemonSet, held: &ControllerRevision) -> bool {
+    set.spec.selector.matches(&held.metadata.labels)
+}
+
+/// What there is to see of a set.
+struct Seen {
+    nodes: Vec<Arc<Node>>,
+    pods: Vec<Arc<Pod>>,
+    revisions: Vec<Arc<ControllerRevision>>,
+    /// Of the newest revision.
+    hash: String,
+    gates: Gates,
+    now: MicroTime,
+}
+
+impl Seen {
+    fn of(world: &World, set: &DaemonSet) -> Seen {
+        let uid = &set.metadata.uid;
+        let revisions = world.owned_by::<ControllerRevision>(uid);
+        let newest = revisions.iter().max_by_key(|held| held.revision);
+        let hash = newest.and_then(|held| held.metadata.labels.get("controller-revision-hash"));
+        Seen {
+            hash: hash.unwrap_or_default().to_owned(),
+            nodes: world.store::<Node>().list(),
+            pods: world.owned_by(uid),
+            revisions,
+            gates: world.run.gates,
+            now: world.now(),
+        }
+    }
+}
+
 fn check_at_rest(world: &World, set: &Arc<DaemonSet>) -> Verdict {
-    let uid = &set.metadata.uid;
-    let revisions = world.owned_by::<ControllerRevision>(uid);
-    let newest = revisions.iter().max_by_key(|held| held.revision);
-    let hash = newest.and_then(|held| held.metadata.labels.get("controller-revision-hash"));
-    let (nodes, pods) = (world.store::<Node>().list(), world.owned_by::<Pod>(uid));
-    history_bounded(set, &pods, &revisions)?;
-    let (gates, now) = (world.run.gates, world.now());
-    converged(set, &nodes, &pods, hash.unwrap_or_default(), gates, now)
+    let seen = Seen::of(world, set);
+    history_bounded(set, &seen.pods, &seen.revisions)?;
+    converged(
+        set,
+        &seen.nodes,
+        &seen.pods,
+        &seen.hash,
+        seen.gates,
+        seen.now,
+    )
 }
 
 /// Nothing is left to do: one pod on each node that should have one, none that must not be there,
 /// all of the current revision unless they are only updated by hand, and a status that says so.
 pub fn converged(
-    set: &Arc<DaemonSet>,
+    set: &DaemonSet,
     nodes: &[Arc<Node>],
     pods: &[Arc<Pod>],
     hash: &str,
@@ -89,34 +198,21 @@ pub fn converged(
     if set.metadata.is_terminating() {
         return Ok(());
     }
-    let eligibility = Eligibility::new(set, gates);
     let active = active_by_node(set, pods);
     for node in nodes {
-        let verdict = eligibility.verdict(node);
         let name = &*node.metadata.name;
-        let held = active.get(name).map_or(0, Vec::len);
-        let fits = match (verdict.should_run(), verdict.may_stay()) {
-            (true, _) => held == 1,
-            (false, true) => held <= 1,
-            (false, false) => held == 0,
+        let (held, fit) = (active.get(name).map_or(0, Vec::len), fit(set, node, gates));
+        let is_right = match fit {
+            Fit::Runs => held == 1,
+            Fit::Stays => held <= 1,
+            Fit::Leaves => held == 0,
         };
-        if !fits {
-            return Err(format!("{key} has {held} pods on {name}: {verdict:?}"));
+        if !is_right {
+            return Err(format!("{key} has {held} pods on {name}: {fit:?}"));
         }
     }
-    let owned: Vec<Arc<Pod>> = pods
-        .iter()
-        .filter(|pod| pod.metadata.is_controlled_by(&set.metadata.uid))
-        .cloned()
-        .collect();
-    let snapshot = Snapshot::new(set.clone(), nodes.to_vec(), owned, hash, true, gates);
-    let status = compute(&snapshot, now);
-    if status != set.status {
-        return Err(format!(
-            "{key}: status says {:?}, the pods say {status:?}",
-            set.status
-        ));
-    }
+    reported(set, nodes, pods, hash, gates, now)?;
+    let status = &set.status;
     let updated = status.updated_number_scheduled == status.desired_number_scheduled;
     if !updated && !set.spec.update_strategy.on_delete {
         return Err(format!("{key} has pods of old revisions: {status:?}"));
@@ -155,7 +251,13 @@ pub fn history_bounded(
 
 /// Never two active pods on one node, and with a surge never three.
 pub fn safe(set: &DaemonSet, pods: &[Arc<Pod>]) -> Result<(), String> {
-    let most = if allows_surge(set) { 2 } else { 1 };
+    let strategy = &set.spec.update_strategy;
+    let surges = match &strategy.max_surge {
+        Some(IntOrString::Int(number)) => *number > 0,
+        Some(IntOrString::Text(text)) => text.trim_end_matches('%').parse() != Ok(0),
+        None => false,
+    };
+    let most = if surges && !strategy.on_delete { 2 } else { 1 };
     for (node, held) in active_by_node(set, pods) {
         if held.len() > most {
             let names: Vec<&str> = held.iter().map(|pod| &*pod.metadata.name).collect();

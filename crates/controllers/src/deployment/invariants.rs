@@ -1,11 +1,14 @@
-//! What must hold: always ([`safe`]), and once nothing changes any more ([`converged`]).
+//! What must hold: always ([`safe`], [`scaled_in_proportion`], [`rolled_back`], [`judged_well`]), and once nothing changes
+//! any more ([`converged`], [`reported`]).
+
+mod reported;
 
 use std::sync::Arc;
 
 use api::IntOrString;
 use api::kinds::{Deployment, ReplicaSet};
 
-use super::limits::{history_limit, is_complete};
+pub use reported::{Seen, judged_well, reported};
 
 /// Nothing is left to do: one set has the template and all pods, the others are empty and no more
 /// than the history holds, and the status says so.
@@ -37,12 +40,18 @@ pub fn converged(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> Result<()
             left.metadata.name
         ));
     }
-    if let Some(limit) = history_limit(deployment)
+    let limit = deployment.spec.revision_history_limit;
+    let is_complete =
+        new.status.available_replicas == wanted && old.iter().all(|set| set.status.replicas == 0);
+    if let Some(limit) = limit.filter(|limit| *limit != i32::MAX)
         && old.len() > usize::try_from(limit).unwrap_or(0)
-        && is_complete(deployment, &deployment.status)
+        && is_complete
     {
         let count = old.len();
         return Err(format!("{} keeps {count} old sets of {limit}", meta.key()));
+    }
+    if deployment.rollback_to().is_some() {
+        return Err(format!("{} still asks for a rollback", meta.key()));
     }
     let status = &deployment.status;
     let said = (
@@ -161,6 +170,110 @@ pub fn bounds(deployment: &Deployment) -> (i32, i32) {
     }
     let least = replicas - unavailable.min(replicas);
     (least, replicas.saturating_add(surge))
+}
+
+/// A Deployment that gets another size while several sets have pods gives each of them its share: `before` and `after` are
+/// the first set that was resized for that, `sets` all of them after it. Each keeps its part of the whole, rounded, and
+/// what is left over by that goes to the largest.
+///
+/// Holds for rolling updates, as long as the controller sees the sets as they are.
+pub fn scaled_in_proportion(
+    deployment: &Deployment,
+    sets: &[Arc<ReplicaSet>],
+    before: &ReplicaSet,
+    after: &ReplicaSet,
+) -> Result<(), String> {
+    let (desired, most) = (
+        "deployment.kubernetes.io/desired-replicas",
+        "deployment.kubernetes.io/max-replicas",
+    );
+    let noted = |set: &ReplicaSet, key: &str| set.metadata.annotation(key)?.parse::<i32>().ok();
+    let wanted = deployment.replicas();
+    let mut others: Vec<&ReplicaSet> = owned(deployment, sets).map(|set| &**set).collect();
+    others.retain(|set| set.metadata.uid != before.metadata.uid && set.replicas() > 0);
+    let all: i32 = others.iter().map(|set| set.replicas()).sum::<i32>() + before.replicas();
+    // All of them were last given their size together, and are whole.
+    let mut sizes = others
+        .iter()
+        .copied()
+        .chain([before])
+        .map(|set| noted(set, most));
+    let were_shared = sizes.all(|size| size == Some(all));
+    let is_resized =
+        noted(before, desired) != Some(wanted) && noted(after, desired) == Some(wanted);
+    // UPSTREAM: a new set that has all pods that are wanted takes over, whatever was shared.
+    let template = &deployment.spec.template;
+    let has_all = |set: &ReplicaSet| {
+        set.spec.template.same_meaning(template) && set.status.available_replicas == wanted
+    };
+    let takes_over = others.iter().copied().chain([before]).any(has_all);
+    if deployment.spec.strategy.recreate
+        || others.is_empty()
+        || before.replicas() == 0
+        || !were_shared
+        || !is_resized
+        || takes_over
+    {
+        return Ok(());
+    }
+    let allowed = if wanted > 0 { bounds(deployment).1 } else { 0 };
+    let share = f64::from(before.replicas()) * f64::from(allowed) / f64::from(all);
+    // Half a pod for its own rounding and half for that of each set.
+    let slack = 0.5 + 0.5 * (others.len() + 1) as f64;
+    match (f64::from(after.replicas()) - share).abs() > slack {
+        true => Err(format!(
+            "{}: {} had {} of {all} pods and gets {} of {allowed}",
+            deployment.metadata.key(),
+            before.metadata.name,
+            before.replicas(),
+            after.replicas()
+        )),
+        false => Ok(()),
+    }
+}
+
+/// A controller changes a Deployment's template only to go back to the revision that was asked for, and it does go back.
+/// `before` and `after` are the Deployment. Holds as long as the controller sees it and its sets as they are.
+pub fn rolled_back(
+    before: &Deployment,
+    after: &Deployment,
+    sets: &[Arc<ReplicaSet>],
+) -> Result<(), String> {
+    let key = after.metadata.key();
+    let (was, is) = (&before.spec.template, &after.spec.template);
+    let Some(asked) = before.rollback_to() else {
+        return match is.same_meaning(was) {
+            true => Ok(()),
+            false => Err(format!(
+                "{key} got another template, which nobody asked for"
+            )),
+        };
+    };
+    if after.rollback_to().is_some() {
+        return Ok(());
+    }
+    let mut revisions: Vec<i64> = owned(after, sets).map(|set| revision_of(set)).collect();
+    revisions.sort_unstable_by(|one, two| two.cmp(one));
+    // None means the last one before the present.
+    let wanted = match asked.revision {
+        0 => revisions.get(1).copied().unwrap_or(0),
+        revision => revision,
+    };
+    let mut sets = owned(after, sets);
+    let target = sets.find(|set| wanted > 0 && revision_of(set) == wanted);
+    let expected = target.map_or(was, |set| &set.spec.template);
+    match is.same_meaning(expected) {
+        true => Ok(()),
+        false => Err(format!(
+            "{key} was to go back to revision {wanted}, and did not"
+        )),
+    }
+}
+
+/// The number of the rollout that a set is of; none is 0.
+fn revision_of(set: &ReplicaSet) -> i64 {
+    let text = set.metadata.annotation("deployment.kubernetes.io/revision");
+    text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 fn owned<'a>(

@@ -28,6 +28,7 @@
 //! - Counts in the status of a Deployment that is changing fast are written at most once in 100 ms,
 //!   never later than that after the last change.
 
+mod actions;
 mod annotations;
 mod apply;
 mod history;
@@ -85,6 +86,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Some(controller(ctx, workers).into())
     }),
     oracle: Some(|| Box::<DeploymentOracle>::default()),
+    actions: &actions::ACTIONS,
     ..Descriptor::named(
         "deployment-controller",
         "deployment",

@@ -7,13 +7,19 @@ use api::kinds::{Deployment, Pod, ReplicaSet};
 use api::{MicroTime, Resource, Uid};
 
 use super::DESCRIPTOR;
-use super::invariants::{bounds, converged, keeps_enough, recreates, safe, surplus};
+use super::invariants::{
+    Seen, bounds, converged, judged_well, keeps_enough, recreates, reported, rolled_back, safe,
+    scaled_in_proportion, surplus,
+};
 use crate::oracle::{
-    Change, Generations, LAG, Oracle, REACTION, Verdict, World, deletes_only_its_own, owner_of,
-    versions,
+    Change, Generations, LAG, Oracle, REACTION, Sight, Verdict, World, adopted,
+    deletes_only_its_own, owner_of, released, versions,
 };
 
 const RECREATED: &str = "Recreate never has pods of two templates";
+const JUDGED: &str = "a rollout is complete, or stuck, when its Deployment says so";
+const SHARED: &str = "sets of a Deployment are scaled in proportion";
+const ROLLED_BACK: &str = "a Deployment goes back to the revision that was asked for";
 
 #[derive(Default)]
 pub struct DeploymentOracle {
@@ -21,6 +27,8 @@ pub struct DeploymentOracle {
     bounds: Generations,
     /// Of each ReplicaSet: how many pods its status promised beyond what it asks for, and until when.
     surplus: BTreeMap<Uid, (MicroTime, i32)>,
+    /// When a Deployment was last asked for something else, or one of its sets changed.
+    progressed_at: BTreeMap<Uid, MicroTime>,
 }
 
 impl Oracle for DeploymentOracle {
@@ -28,14 +36,31 @@ impl Oracle for DeploymentOracle {
         if let Some(deployment) = change.after::<Deployment>() {
             let (least, most) = bounds(&deployment);
             self.bounds.note(&deployment.metadata, least, most);
+            let before = change.before::<Deployment>();
+            let generation = before.map(|before| before.metadata.generation);
+            if generation != Some(deployment.metadata.generation) {
+                self.note_progress(&deployment.metadata.uid, world.now());
+            }
         }
         if let Some(set) = change.before::<ReplicaSet>() {
             self.note_surplus(&set, world.now());
+        }
+        let sets = [change.before::<ReplicaSet>(), change.after()];
+        for set in sets.into_iter().flatten() {
+            if let Some(owner) = set.metadata.controller() {
+                self.note_progress(&owner.uid, world.now());
+            }
         }
     }
 
     fn after_write(&self, world: &World, change: &Change) -> Verdict {
         deletes_only_its_own(DESCRIPTOR.name, &Deployment::TYPE.kind, change)?;
+        if let Some((before, after)) = change.updated::<Deployment>() {
+            return check_told(world, &before, &after);
+        }
+        if let Some((before, after)) = change.updated::<ReplicaSet>() {
+            check_shared(world, &before, &after)?;
+        }
         let before = change.before::<ReplicaSet>();
         match change.after::<ReplicaSet>() {
             Some(after) => {
@@ -50,24 +75,32 @@ impl Oracle for DeploymentOracle {
             let sets = world.owned_by(&deployment.metadata.uid);
             converged(&deployment, &sets)?;
         }
-        Ok(())
+        self.settled(world)?;
+        adopted(world, selects)
     }
 
     fn settled(&self, world: &World) -> Verdict {
-        for held in world.store::<Deployment>().list() {
-            let (meta, status) = (&held.metadata, &held.status);
+        for deployment in world.store::<Deployment>().list() {
+            let meta = &deployment.metadata;
             let sets = world.owned_by::<ReplicaSet>(&meta.uid);
-            let pods: i32 = sets.iter().map(|set| set.status.replicas).sum();
-            let said = (status.replicas, status.observed_generation);
-            let seen = (pods, meta.generation);
-            if !meta.is_terminating() && said != seen {
-                return Err(format!(
-                    "{}: status says (replicas, generation) {said:?}, it is {seen:?}",
-                    meta.key()
-                ));
+            let pods = sets
+                .iter()
+                .flat_map(|set| world.owned_by(&set.metadata.uid));
+            let progressed_at = self.progressed_at.get(&meta.uid).copied();
+            let progressed_at = progressed_at.unwrap_or(meta.created_at.micro());
+            let seen = Seen {
+                sets: &sets,
+                pods: &pods.collect::<Vec<_>>(),
+                gates: world.run.gates,
+                now: world.now(),
+                // Whoever leads anew gives every rollout no more time: the condition says since when it counts.
+                progressed_at: progressed_at.plus(world.delay()),
+            };
+            if world.is_namespace_alive(&meta.namespace) {
+                reported(&deployment, &seen)?;
             }
         }
-        Ok(())
+        released(world, selects)
     }
 
     fn end_state(&self, world: &World) -> Vec<String> {
@@ -95,6 +128,10 @@ impl Oracle for DeploymentOracle {
 }
 
 impl DeploymentOracle {
+    fn note_progress(&mut self, deployment: &Uid, at: MicroTime) {
+        self.progressed_at.insert(deployment.clone(), at);
+    }
+
     fn note_surplus(&mut self, set: &ReplicaSet, at: MicroTime) {
         let (uid, surplus) = (&set.metadata.uid, surplus(set));
         if surplus > 0 {
@@ -145,6 +182,42 @@ impl DeploymentOracle {
         };
         sets.iter().map(held).sum()
     }
+}
+
+fn selects(deployment: &Deployment, set: &ReplicaSet) -> bool {
+    deployment.spec.selector.matches(&set.metadata.labels)
+}
+
+/// Could the controller see the Deployment and its sets?
+fn sight(world: &World, deployment: &Arc<Deployment>, sets: &[Arc<ReplicaSet>]) -> Sight {
+    let sight = world.sight(std::slice::from_ref(deployment));
+    sight.max(world.sight(sets))
+}
+
+/// The controller wrote a Deployment: is what it says of the rollout true, and did it leave the template alone?
+fn check_told(world: &World, before: &Deployment, after: &Arc<Deployment>) -> Verdict {
+    let sets = world.owned_by::<ReplicaSet>(&after.metadata.uid);
+    let sight = sight(world, after, &sets);
+    world.check(JUDGED, sight, || {
+        judged_well(before, after, &sets, world.latest_now())
+    })?;
+    let concerns = before.rollback_to().is_some() || before.spec.template != after.spec.template;
+    match concerns {
+        true => world.check(ROLLED_BACK, sight, || rolled_back(before, after, &sets)),
+        false => Ok(()),
+    }
+}
+
+/// The controller wrote a set: is that its share of another size?
+fn check_shared(world: &World, before: &ReplicaSet, after: &ReplicaSet) -> Verdict {
+    let Some(deployment) = owner_of::<Deployment>(world, &after.metadata) else {
+        return Ok(());
+    };
+    let sets = world.owned_by::<ReplicaSet>(&deployment.metadata.uid);
+    let sight = sight(world, &deployment, &sets);
+    world.check(SHARED, sight, || {
+        scaled_in_proportion(&deployment, &sets, before, after)
+    })
 }
 
 /// A set gets its first pods: with the strategy Recreate, none of another template may be left. Whether it gets them from its

@@ -1,5 +1,8 @@
 //! What must hold: always ([`safe`], [`born_well`], [`goes_forward`], [`counted_once`], [`finalizer_removed`]), and once
-//! nothing changes any more ([`converged`], [`came_to_an_end`]).
+//! nothing changes any more ([`converged`], [`reported`], [`came_to_an_end`]).
+
+mod ended;
+mod reported;
 
 use std::sync::Arc;
 
@@ -11,6 +14,8 @@ use super::backoff::finished_at;
 use super::indexes::{Indexes, valid_index};
 use super::snapshot::is_tracked;
 use super::status::COMPLETE;
+pub use ended::Ends;
+pub use reported::{Seen, reported};
 
 /// Nothing is left to do: the status says what the pods say, and no pod that ended is held in vain. How many
 /// pods there should be is not asked: a job may wait to replace those that failed.

@@ -1,17 +1,20 @@
 //! The oracle of Jobs: what its checks have to remember, and when each is asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
 use api::kinds::{Job, Phase, Pod};
 use api::{Key, Meta, MicroTime, Resource, Uid};
 
 use super::DESCRIPTOR;
 use super::invariants::{
-    awaits_successor, born_well, came_to_an_end, converged, counted_once, finalizer_removed,
-    goes_forward, is_held, safe,
+    Ends, Seen, awaits_successor, born_well, came_to_an_end, converged, counted_once,
+    finalizer_removed, goes_forward, is_held, reported, safe,
 };
 use crate::oracle::{
-    Change, Generations, Oracle, REACTION, Sight, Verdict, World, deletes_only_its_own, owner_of,
+    Actor, Change, Generations, Oracle, REACTION, Sight, Verdict, World, adopted,
+    deletes_only_its_own, owner_of, released,
 };
 
 /// The label of a job that ends the same way whatever happens on the way: its end must be the same with and without
@@ -20,6 +23,12 @@ pub const CERTAIN: &str = "certain";
 
 const BORN_WELL: &str = "a Job that is suspended makes no pods, and one pod an index";
 const COUNTED: &str = "pods of a Job are counted before their finalizer is removed";
+
+/// UPSTREAM: pods that end are looked at once a second; twice that is late.
+const SYNC_BATCH: Duration = Duration::from_secs(2);
+
+/// Conditions that say that a job is over, or about to be.
+const ENDINGS: [&str; 4] = ["SuccessCriteriaMet", "FailureTarget", "Complete", "Failed"];
 
 #[derive(Default)]
 pub struct JobOracle {
@@ -30,6 +39,10 @@ pub struct JobOracle {
     /// How often a job adopted a pod that had succeeded before.
     adopted_successes: BTreeMap<Uid, usize>,
     suspended_since: BTreeMap<Uid, MicroTime>,
+    /// How the pods of each job ended.
+    ends: BTreeMap<Uid, Ends>,
+    /// Jobs of which somebody else said that they are over: what their status says is nobody's business here.
+    finished_by_others: BTreeSet<Uid>,
 }
 
 impl Oracle for JobOracle {
@@ -44,6 +57,7 @@ impl Oracle for JobOracle {
                 self.suspended_since.remove(&meta.uid);
             }
         }
+        self.note_ends(world, change);
         if let Some(pod) = change.after::<Pod>() {
             let before = change.before::<Pod>();
             let adopted = before.is_some_and(|before| before.metadata.controller().is_none());
@@ -77,9 +91,20 @@ impl Oracle for JobOracle {
 
     fn settled(&self, world: &World) -> Verdict {
         for job in world.store::<Job>().list() {
-            converged(&job, &world.owned_by(&job.metadata.uid))?;
+            let pods = world.owned_by(&job.metadata.uid);
+            converged(&job, &pods)?;
+            let is_alive = world.is_namespace_alive(&job.metadata.namespace);
+            if is_alive && !self.finished_by_others.contains(&job.metadata.uid) {
+                self.check_reported(world, &job, &pods)?;
+            }
         }
-        Ok(())
+        // UPSTREAM: a job that is over looks at nothing any more.
+        adopted(world, |job: &Job, pod: &Pod| {
+            is_at_work(world, job) && selects(job, pod)
+        })?;
+        released(world, |job: &Job, pod: &Pod| {
+            !is_at_work(world, job) || selects(job, pod)
+        })
     }
 
     fn exists(&self, world: &World, key: &Key) -> Option<bool> {
@@ -118,6 +143,59 @@ impl Oracle for JobOracle {
 }
 
 impl JobOracle {
+    fn note_ends(&mut self, world: &World, change: &Change) {
+        if let Some(job) = change.after::<Job>() {
+            let uid = &job.metadata.uid;
+            let was_over = change
+                .before::<Job>()
+                .is_some_and(|job| job.finished().is_some());
+            if change.by == Some(Actor::User) && job.finished().is_some() && !was_over {
+                self.finished_by_others.insert(uid.clone());
+            }
+            let is_told = |type_| api::conditions::is_true(&job.status.conditions, type_);
+            if ENDINGS.iter().any(|type_| is_told(type_)) {
+                let ends = self.ends.entry(uid.clone()).or_default();
+                ends.ending_at.get_or_insert(world.now());
+            }
+        }
+        let (before, after) = (change.before::<Pod>(), change.after::<Pod>());
+        let owner = |pod: &Pod| pod.metadata.controller().map(|owner| owner.uid.clone());
+        let was = before.as_deref().and_then(owner);
+        let is = after.as_deref().and_then(owner);
+        if before.is_some() && after.is_some() && was != is {
+            for uid in [&was, &is].into_iter().flatten() {
+                self.ends.entry(uid.clone()).or_default().is_unsure = true;
+            }
+        }
+        let Some(pod) = after.as_ref().or(before.as_ref()) else {
+            return;
+        };
+        let Some(job) = owner_of::<Job>(world, &pod.metadata) else {
+            return;
+        };
+        let ends = self.ends.entry(job.metadata.uid.clone()).or_default();
+        let (now, window) = (world.now(), window(world));
+        match &after {
+            Some(pod) => ends.note(&job, pod, now, window),
+            None => ends.note_deletion(&pod.metadata.uid, now, window),
+        }
+    }
+
+    fn check_reported(&self, world: &World, job: &Job, pods: &[Arc<Pod>]) -> Verdict {
+        let known = self.ends.get(&job.metadata.uid);
+        let mut ends = known.cloned().unwrap_or_default();
+        // What the server has lost may have been counted, and the other way round.
+        ends.is_unsure |= world.run.lost_changes_at.is_some();
+        let seen = Seen {
+            pods,
+            ends: &ends,
+            window: window(world),
+            gates: world.run.gates,
+            now: world.now(),
+        };
+        reported(job, &seen)
+    }
+
     /// A job's success is its pod's: it can be counted only once it has been seen.
     fn note_success(&mut self, pod: &Pod, adopted: bool, at: MicroTime) {
         let job = pod.metadata.controller().filter(|it| it.kind == "Job");
@@ -173,6 +251,21 @@ impl JobOracle {
         let sight = Sight::unless(may_lag || !is_older(seen, world.now()));
         world.check(COUNTED, sight, || finalizer_removed(&job, pod))
     }
+}
+
+/// How long the controller may overlook that a pod has ended.
+fn window(world: &World) -> Duration {
+    world.reaction() + SYNC_BATCH + world.delay()
+}
+
+/// Does the job still look at its pods?
+fn is_at_work(world: &World, job: &Job) -> bool {
+    job.finished().is_none() && job.external_manager(world.run.gates).is_none()
+}
+
+fn selects(job: &Job, pod: &Pod) -> bool {
+    let selector = job.spec.selector.as_ref();
+    selector.is_some_and(|selector| selector.matches(&pod.metadata.labels))
 }
 
 /// Is it so long ago that the controller knows?

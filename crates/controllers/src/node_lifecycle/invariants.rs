@@ -9,7 +9,6 @@ use api::kinds::{Lease, Node, Pod};
 use api::taints::{Taint, TaintEffect};
 
 use super::DESCRIPTOR;
-use super::taints::{self, NOT_READY, UNREACHABLE};
 use crate::oracle::{Change, Oracle, Verdict, World, no_business};
 
 /// Remembers zones whose rate was set to nothing when no node at all was ready.
@@ -212,10 +211,14 @@ fn is_spared(node: &Node, nodes: &[Arc<Node>]) -> bool {
 pub fn safe(before: &Node, after: &Node) -> Result<(), String> {
     let name = &before.metadata.name;
     let drives = |taint: &&Taint| {
-        taint.effect == TaintEffect::NoExecute
-            && (taint.key == NOT_READY || taint.key == UNREACHABLE)
+        let key = managed(taint);
+        key.is_some_and(|key| key.ends_with(":NoExecute"))
     };
-    let gained = |taint: &&Taint| !taints::has(&before.spec.taints, taint);
+    let has = |node: &Node, taint: &Taint| {
+        let mut held = node.spec.taints.iter();
+        held.any(|held| held.key == taint.key && held.effect == taint.effect)
+    };
+    let gained = |taint: &&Taint| !has(before, taint);
     let mut new = after.spec.taints.iter().filter(drives).filter(gained);
     if let Some(taint) = new.next() {
         if before.ready().is_some_and(|ready| ready.is_true()) {
@@ -227,7 +230,7 @@ pub fn safe(before: &Node, after: &Node) -> Result<(), String> {
     }
     let foreign = |taint: &&Taint| !taint.key.starts_with("node.kubernetes.io/");
     let mut others = before.spec.taints.iter().filter(foreign);
-    match others.find(|taint| !taints::has(&after.spec.taints, taint)) {
+    match others.find(|taint| !has(after, taint)) {
         Some(taint) => Err(format!(
             "node {name} lost the taint {taint}, which is somebody else's"
         )),

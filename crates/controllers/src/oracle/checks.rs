@@ -1,10 +1,12 @@
 //! Checks that several controllers' oracles share.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use api::kinds::Pod;
-use api::{LabelSet, Meta, Resource};
+use api::taints::{Taint, Toleration, TolerationOperator};
+use api::{Key, Meta, MicroTime, Resource};
 
 use super::{Change, Verdict, World};
 
@@ -36,23 +38,90 @@ pub(crate) fn no_business(controller: &str, change: &Change) -> Verdict {
     ))
 }
 
-/// No pod belongs to an owner of this kind that does not select it.
-pub(crate) fn released<K: Resource>(
+/// A status says in this field what was reckoned apart from the code that writes it.
+pub(crate) fn says<T: PartialEq + Debug>(key: &Key, field: &str, said: T, seen: T) -> Verdict {
+    match said == seen {
+        true => Ok(()),
+        false => Err(format!(
+            "{key}: status says {field} {said:?}, the objects say {seen:?}"
+        )),
+    }
+}
+
+/// How many there are, as a status says it.
+pub(crate) fn count(objects: impl IntoIterator) -> i32 {
+    i32::try_from(objects.into_iter().count()).unwrap_or(i32::MAX)
+}
+
+/// Has the pod been ready for so long? Times of conditions are whole seconds.
+pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: MicroTime) -> bool {
+    let since = pod.status.ready_changed_at.map(|at| at.unix());
+    let least = i64::from(min_ready_seconds);
+    pod.is_ready() && (least <= 0 || since.is_some_and(|since| since + least <= now.time().unix()))
+}
+
+/// Does the toleration cover the taint?
+pub(crate) fn covers(toleration: &Toleration, taint: &Taint, comparison_operators: bool) -> bool {
+    let (key, value) = (&*toleration.key, &*toleration.value);
+    let numbers = || Some((taint.value.parse::<i64>().ok()?, value.parse::<i64>().ok()?));
+    let by_value = match &toleration.operator {
+        TolerationOperator::Exists => true,
+        TolerationOperator::Lt | TolerationOperator::Gt if !comparison_operators => false,
+        TolerationOperator::Lt => numbers().is_some_and(|(taint, limit)| taint < limit),
+        TolerationOperator::Gt => numbers().is_some_and(|(taint, limit)| taint > limit),
+        _ => *taint.value == *value,
+    };
+    let by_effect = toleration.effect.is_unset() || toleration.effect == taint.effect;
+    by_effect && by_value && (key.is_empty() || *taint.key == *key)
+}
+
+/// Whatever an owner of this kind controls, it selects. Who is being deleted releases nothing, as upstream.
+pub(crate) fn released<K: Resource, D: Resource>(
     world: &World,
-    selects: impl Fn(&K, &LabelSet) -> bool,
+    selects: impl Fn(&K, &D) -> bool,
 ) -> Verdict {
-    for owner in world.store::<K>().list() {
-        let pods = world.owned_by::<Pod>(&owner.meta().uid);
-        let mut active = pods.iter().filter(|pod| pod.is_active());
-        if let Some(pod) = active.find(|pod| !selects(&owner, &pod.metadata.labels)) {
+    for owner in staying::<K>(world) {
+        let held = world.owned_by::<D>(&owner.meta().uid);
+        if let Some(held) = held.iter().find(|held| !selects(&owner, held)) {
             return Err(format!(
                 "{} is not selected by {} and was not released",
-                pod.metadata.name,
+                held.meta().name,
                 owner.meta().name
             ));
         }
     }
     Ok(())
+}
+
+/// Nothing that belongs to nobody is selected by an owner of this kind. What is being deleted is not adopted, and who is
+/// being deleted adopts nothing, as upstream.
+pub(crate) fn adopted<K: Resource, D: Resource>(
+    world: &World,
+    selects: impl Fn(&K, &D) -> bool,
+) -> Verdict {
+    for owner in staying::<K>(world) {
+        let neighbours = world.store::<D>().in_namespace(&owner.meta().namespace);
+        let is_orphan = |it: &&Arc<D>| {
+            let meta = it.meta();
+            meta.controller().is_none() && !meta.is_terminating() && selects(&owner, it)
+        };
+        if let Some(orphan) = neighbours.iter().find(is_orphan) {
+            return Err(format!(
+                "{} is selected by {} and was not adopted",
+                orphan.meta().key(),
+                owner.meta().name
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Owners that nobody has deleted, in namespaces that stay.
+fn staying<K: Resource>(world: &World) -> impl Iterator<Item = Arc<K>> {
+    let is_staying =
+        |meta: &Meta| !meta.is_terminating() && world.is_namespace_alive(&meta.namespace);
+    let owners = world.store::<K>().list().into_iter();
+    owners.filter(move |owner| is_staying(owner.meta()))
 }
 
 /// A workload in the end: how many pods it wants, and how many it has of which version.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::kinds::Pod;
-use api::{Resource, Uid};
+use api::{MicroTime, Resource, Uid};
 
-use super::World;
 use super::change::{Actor, Change};
+use super::{Sight, World};
 
 /// How long a decision may take from the look at the world to the write where requests are slow: a claim,
 /// a live look and the write itself, each up to two seconds.
@@ -126,6 +126,36 @@ impl<K: Resource> Disturbances<K> {
     /// Has the owner still to make up for what somebody else did to its pods?
     pub(crate) fn is_disturbed(&self, owner: &Uid) -> bool {
         self.disturbed.contains(owner)
+    }
+}
+
+/// When owners last lost a pod that was ready.
+#[derive(Default)]
+pub(crate) struct Losses(BTreeMap<Uid, MicroTime>);
+
+/// A status that only counts otherwise is written a tenth of a second late; ten times that is late enough.
+const STATUS_LATE: Duration = Duration::from_secs(1);
+
+impl Losses {
+    pub(crate) fn observe(&mut self, world: &World, change: &Change) {
+        let Some(before) = change.before::<Pod>().filter(|pod| pod.is_ready()) else {
+            return;
+        };
+        let after = change.after::<Pod>();
+        let owner = before.metadata.controller().map(|owner| &owner.uid);
+        let is_kept = after.is_some_and(|after| {
+            after.is_ready() && after.metadata.controller().map(|owner| &owner.uid) == owner
+        });
+        if let Some(owner) = owner.filter(|_| !is_kept) {
+            self.0.insert(owner.clone(), world.now());
+        }
+    }
+
+    /// Has the owner's status had time to say so?
+    pub(crate) fn sight(&self, world: &World, owner: &Uid) -> Sight {
+        let window = world.reaction() + STATUS_LATE;
+        let lost_at = self.0.get(owner);
+        Sight::unless(lost_at.is_some_and(|at| world.now().since(*at) <= window))
     }
 }
 

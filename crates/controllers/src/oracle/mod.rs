@@ -18,9 +18,10 @@ use api::{Key, Meta, Rng};
 pub use action::{Target, UserAction};
 pub use change::{Actor, Change, Viewed};
 pub(crate) use checks::{
-    deletes_only_its_own, end_state_line, no_business, owner_of, released, versions,
+    adopted, count, covers, deletes_only_its_own, end_state_line, is_available, no_business,
+    owner_of, released, says, versions,
 };
-pub(crate) use history::{Disturbances, Generations};
+pub(crate) use history::{Disturbances, Generations, Losses};
 pub use history::{LAG, REACTION, SLOW_REACTION};
 pub use world::{Lag, Raw, Run, Sight, Tally, View, World};
 

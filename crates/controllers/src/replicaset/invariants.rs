@@ -3,19 +3,22 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use api::Key;
 use api::kinds::Pod;
+use api::{Gate, Gates, Key, MicroTime, conditions};
 
 use super::owner::ReplicaOwner;
 use crate::oracle::{
-    Change, Generations, Oracle, Verdict, World, deletes_only_its_own, end_state_line, released,
+    Change, Generations, Losses, Oracle, Verdict, World, adopted, count, deletes_only_its_own,
+    end_state_line, is_available, released, says,
 };
 
 const RANKED: &str = "pods that are not ready are deleted first";
+const AVAILABLE: &str = "no pod of a ReplicaSet counts as available before its time";
 
 /// Remembers how many pods each generation of an owner has wanted.
 pub struct ReplicaOracle<K> {
     wanted: Generations,
+    losses: Losses,
     owners: PhantomData<fn() -> K>,
 }
 
@@ -23,13 +26,15 @@ impl<K> Default for ReplicaOracle<K> {
     fn default() -> ReplicaOracle<K> {
         ReplicaOracle {
             wanted: Generations::default(),
+            losses: Losses::default(),
             owners: PhantomData,
         }
     }
 }
 
 impl<K: ReplicaOwner> Oracle for ReplicaOracle<K> {
-    fn observe(&mut self, _world: &World, change: &Change) {
+    fn observe(&mut self, world: &World, change: &Change) {
+        self.losses.observe(world, change);
         if let Some(owner) = change.after::<K>() {
             let replicas = owner.replicas();
             self.wanted.note(owner.meta(), replicas, replicas);
@@ -41,6 +46,9 @@ impl<K: ReplicaOwner> Oracle for ReplicaOracle<K> {
         if let Some(pod) = change.created::<Pod>() {
             return self.check_created(world, &pod);
         }
+        if let Some(owner) = change.after::<K>() {
+            return self.check_available(world, &owner);
+        }
         match change.ending::<Pod>() {
             Some(pod) => check_deleted::<K>(world, &pod),
             None => Ok(()),
@@ -48,24 +56,23 @@ impl<K: ReplicaOwner> Oracle for ReplicaOracle<K> {
     }
 
     fn at_rest(&self, world: &World) -> Verdict {
-        for owner in world.store::<K>().list() {
-            converged(&*owner, &world.owned_by(&owner.meta().uid))?;
-        }
-        released(world, K::selects)?;
-        let orphan = |pod: &&Arc<Pod>| pod.metadata.controller().is_none() && pod.is_active();
-        let pods = world.store::<Pod>().list();
-        pods.iter()
-            .filter(orphan)
-            .try_for_each(|pod| check_adopted::<K>(world, pod))
+        self.settled(world)?;
+        adopted(world, |owner: &K, pod: &Pod| {
+            pod.is_active() && owner.selects(&pod.metadata.labels)
+        })
     }
 
     fn settled(&self, world: &World) -> Verdict {
+        let (gates, now) = (world.run.gates, world.now());
         for owner in world.store::<K>().list() {
             if world.is_namespace_alive(&owner.meta().namespace) {
-                converged(&*owner, &world.owned_by(&owner.meta().uid))?;
+                converged(&*owner, &world.owned_by(&owner.meta().uid), gates, now)?;
             }
         }
-        released(world, K::selects)
+        // UPSTREAM: a pod that has ended, or is about to, stays whose it was.
+        released(world, |owner: &K, pod: &Pod| {
+            !pod.is_active() || owner.selects(&pod.metadata.labels)
+        })
     }
 
     fn exists(&self, world: &World, key: &Key) -> Option<bool> {
@@ -87,6 +94,18 @@ impl<K: ReplicaOwner> Oracle for ReplicaOracle<K> {
 }
 
 impl<K: ReplicaOwner> ReplicaOracle<K> {
+    /// The controller wrote the status of an owner: does it count nobody too early?
+    fn check_available(&self, world: &World, owner: &Arc<K>) -> Verdict {
+        let uid = &owner.meta().uid;
+        let pods = world.owned_by::<Pod>(uid);
+        let sight = world
+            .sight(&pods)
+            .max(world.sight(std::slice::from_ref(owner)));
+        let sight = sight.max(self.losses.sight(world, uid));
+        let now = world.latest_now();
+        world.check(AVAILABLE, sight, || counts_in_time(&**owner, &pods, now))
+    }
+
     fn check_created(&self, world: &World, pod: &Pod) -> Verdict {
         let meta = &pod.metadata;
         let Some(owner) = meta.controller().filter(|it| *it.kind == *K::TYPE.kind) else {
@@ -116,22 +135,38 @@ fn check_deleted<K: ReplicaOwner>(world: &World, pod: &Pod) -> Verdict {
     world.check(RANKED, world.sight(&pods), || ranked(&*held, &pods, pod))
 }
 
-/// Nobody selects a pod that belongs to nobody.
-fn check_adopted<K: ReplicaOwner>(world: &World, pod: &Pod) -> Verdict {
-    let meta = &pod.metadata;
-    let owners = world.store::<K>().in_namespace(&meta.namespace);
-    match owners.iter().find(|owner| owner.selects(&meta.labels)) {
-        Some(owner) => Err(format!(
-            "{} is selected by {} and was not adopted",
-            meta.key(),
-            owner.meta().name
+/// No more pods are said to be available than have been ready for `minReadySeconds`. Holds as long as the controller
+/// sees them as they are.
+pub fn counts_in_time<K: ReplicaOwner>(
+    owner: &K,
+    pods: &[Arc<Pod>],
+    now: MicroTime,
+) -> Result<(), String> {
+    // UPSTREAM: the status counts those that it has just deleted, too.
+    let is_due = |pod: &&Arc<Pod>| {
+        pod.metadata.is_controlled_by(&owner.meta().uid)
+            && is_available(pod, owner.min_ready_seconds(), now)
+    };
+    let (said, most) = (
+        owner.status().available_replicas,
+        count(pods.iter().filter(is_due)),
+    );
+    match said > most {
+        true => Err(format!(
+            "{}: status says {said} available pods, {most} have been ready for long enough",
+            owner.meta().key()
         )),
-        None => Ok(()),
+        false => Ok(()),
     }
 }
 
 /// Nothing is left to do: as many active pods as wanted, and a status that says so.
-pub fn converged<K: ReplicaOwner>(owner: &K, pods: &[Arc<Pod>]) -> Result<(), String> {
+pub fn converged<K: ReplicaOwner>(
+    owner: &K,
+    pods: &[Arc<Pod>],
+    gates: Gates,
+    now: MicroTime,
+) -> Result<(), String> {
     let meta = owner.meta();
     if meta.is_terminating() {
         return Ok(());
@@ -145,21 +180,67 @@ pub fn converged<K: ReplicaOwner>(owner: &K, pods: &[Arc<Pod>]) -> Result<(), St
             active.len()
         ));
     }
-    let status = owner.status();
-    let ready = active.iter().filter(|pod| pod.is_ready()).count();
-    let said = (
-        status.replicas,
-        status.ready_replicas,
-        status.observed_generation,
-    );
-    let seen = (want as i32, ready as i32, meta.generation);
-    if said != seen {
-        return Err(format!(
-            "{}: status says (replicas, ready, generation) {said:?}, the pods say {seen:?}",
-            meta.key()
-        ));
-    }
-    Ok(())
+    reported(owner, pods, gates, now)
+}
+
+/// The status counts the pods as they are, and complains of nothing: whoever has all its pods has no failure to report.
+fn reported<K: ReplicaOwner>(
+    owner: &K,
+    pods: &[Arc<Pod>],
+    gates: Gates,
+    now: MicroTime,
+) -> Result<(), String> {
+    let (meta, status) = (owner.meta(), owner.status());
+    let active = owned_active(owner, pods);
+    let counted = |is_counted: &dyn Fn(&Pod) -> bool| {
+        let counted = active.iter().filter(|pod| is_counted(pod));
+        count(counted)
+    };
+    let template = owner.template().labels();
+    let is_labelled = |pod: &Pod| {
+        let mut labels = template.iter();
+        labels.all(|(key, value)| pod.metadata.labels.get(key) == Some(value))
+    };
+    let is_leaving = |pod: &&Arc<Pod>| {
+        let held = pod.metadata.is_controlled_by(&meta.uid);
+        held && pod.is_terminating() && owner.selects(&pod.metadata.labels)
+    };
+    let tells = K::TYPE.kind == "ReplicaSet"
+        && gates.enabled(Gate::DeploymentReplicaSetTerminatingReplicas);
+    let key = meta.key();
+    says(&key, "replicas", status.replicas, count(&active))?;
+    let labelled = counted(&is_labelled);
+    says(
+        &key,
+        "fullyLabeledReplicas",
+        status.fully_labeled_replicas,
+        labelled,
+    )?;
+    let ready = counted(&Pod::is_ready);
+    says(&key, "readyReplicas", status.ready_replicas, ready)?;
+    let available = counted(&|pod| is_available(pod, owner.min_ready_seconds(), now));
+    says(
+        &key,
+        "availableReplicas",
+        status.available_replicas,
+        available,
+    )?;
+    let terminating = tells.then(|| count(pods.iter().filter(is_leaving)));
+    says(
+        &key,
+        "terminatingReplicas",
+        status.terminating_replicas,
+        terminating,
+    )?;
+    let generation = status.observed_generation;
+    says(&key, "observedGeneration", generation, meta.generation)?;
+    let failure = conditions::find(&status.conditions, "ReplicaFailure");
+    says(
+        &key,
+        "ReplicaFailure",
+        failure.map(|held| &*held.reason),
+        None,
+    )
 }
 
 /// Never more pods than wanted plus what a stale view may have added: expectations make it none.

@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::OwnerRef;
 use api::kinds::{
-    ClaimRetentionPolicy, ControllerRevision, PersistentVolumeClaim, Pod, PodManagement,
+    ClaimRetentionPolicy, ControllerRevision, PersistentVolumeClaim, Phase, Pod, PodManagement,
     StatefulSet,
 };
+use api::{MicroTime, OwnerRef};
 
 use super::identity::{claim_name, claim_templates, ordinal, ordinals, revision};
-use super::plan::{Which, wanted_revision};
+use crate::oracle::{count, is_available, says};
 
 /// Nothing is left to do: a pod at each ordinal and nowhere else, each of the right revision, and a
 /// status that says so. `revisions` are those that the set controls.
@@ -19,6 +19,7 @@ pub fn converged(
     set: &StatefulSet,
     pods: &[Arc<Pod>],
     revisions: &[Arc<ControllerRevision>],
+    now: MicroTime,
 ) -> Result<(), String> {
     let meta = &set.metadata;
     if meta.is_terminating() {
@@ -34,37 +35,94 @@ pub fn converged(
         return Err(format!("{key} has pods {held:?} and wants {wanted:?}"));
     }
     check_revisions(set, pods)?;
-    let ready = owned(set, pods).filter(|pod| pod.is_ready()).count();
-    let status = &set.status;
-    let said = (
-        status.replicas,
-        status.ready_replicas,
-        status.observed_generation,
-    );
-    let seen = (set.replicas(), ready as i32, meta.generation);
-    if said != seen {
-        return Err(format!(
-            "{key}: status says (replicas, ready, generation) {said:?}, the pods say {seen:?}"
-        ));
-    }
+    reported(set, pods, revisions, now)?;
     history_bounded(set, pods, revisions)
 }
 
+/// The status says what the pods say: how many there are, ready, available, and of which revision, and which revisions
+/// these are. Holds also while something keeps the set from having all its pods.
+pub fn reported(
+    set: &StatefulSet,
+    pods: &[Arc<Pod>],
+    revisions: &[Arc<ControllerRevision>],
+    now: MicroTime,
+) -> Result<(), String> {
+    let (meta, status) = (&set.metadata, &set.status);
+    if meta.is_terminating() {
+        return Ok(());
+    }
+    let key = meta.key();
+    let is_ready = |pod: &&Arc<Pod>| pod.status.phase == Phase::Running && pod.is_ready();
+    let all = count(owned(set, pods));
+    let ready = count(owned(set, pods).filter(is_ready));
+    says(&key, "replicas", status.replicas, all)?;
+    says(&key, "readyReplicas", status.ready_replicas, ready)?;
+    let is_due = |pod: &&Arc<Pod>| is_available(pod, set.spec.min_ready_seconds, now);
+    let available = count(owned(set, pods).filter(is_ready).filter(is_due));
+    says(
+        &key,
+        "availableReplicas",
+        status.available_replicas,
+        available,
+    )?;
+    let generation = status.observed_generation;
+    says(&key, "observedGeneration", generation, meta.generation)?;
+    let newest = revisions.iter().max_by_key(|held| held.revision);
+    let template = newest.and_then(|newest| newest.data.template());
+    if !template.is_some_and(|it| it.same_meaning(&set.spec.template)) {
+        return Err(format!("{key} has no revision of its template"));
+    }
+    let update = newest.map_or("", |newest| &*newest.metadata.name);
+    says(&key, "updateRevision", &*status.update_revision, update)?;
+    let of = |revision_name: &str| {
+        let held = owned(set, pods).filter(|pod| !pod.metadata.is_terminating());
+        count(held.filter(|pod| revision(pod) == revision_name))
+    };
+    says(&key, "updatedReplicas", status.updated_replicas, of(update))?;
+    let wanted = set.replicas();
+    let is_done = (of(update), ready, all) == (wanted, wanted, wanted);
+    let current = &*status.current_revision;
+    if is_done && !set.spec.update_strategy.on_delete {
+        says(&key, "currentRevision", current, update)?;
+    } else if !revisions.iter().any(|held| *held.metadata.name == *current) {
+        return Err(format!("{key}: current revision {current} does not exist"));
+    }
+    says(
+        &key,
+        "currentReplicas",
+        status.current_replicas,
+        of(current),
+    )
+}
+
+/// No more pods are said to be available than have been ready for `minReadySeconds`. Holds as long as the controller
+/// sees them as they are.
+pub fn counts_in_time(set: &StatefulSet, pods: &[Arc<Pod>], now: MicroTime) -> Result<(), String> {
+    let is_due = |pod: &&Arc<Pod>| is_available(pod, set.spec.min_ready_seconds, now);
+    let (said, most) = (
+        set.status.available_replicas,
+        count(owned(set, pods).filter(is_due)),
+    );
+    match said > most {
+        true => Err(format!(
+            "{}: status says {said} available pods, {most} have been ready for long enough",
+            set.metadata.key()
+        )),
+        false => Ok(()),
+    }
+}
+
+/// From the partition on every pod is of the update revision. Below it a pod may already be.
 fn check_revisions(set: &StatefulSet, pods: &[Arc<Pod>]) -> Result<(), String> {
-    let strategy = &set.spec.update_strategy;
+    let (strategy, status) = (&set.spec.update_strategy, &set.status);
+    let first = set.spec.ordinals.start.saturating_add(strategy.partition);
     for pod in owned(set, pods).filter(|_| !strategy.on_delete) {
         let Some(place) = ordinal(set, pod) else {
             continue;
         };
         let held = revision(pod);
-        let right = match wanted_revision(set, place) {
-            // Below the partition a pod may already be of the new revision.
-            Which::Current => {
-                set.status.current_revision == held || set.status.update_revision == held
-            }
-            Which::Update => set.status.update_revision == held,
-        };
-        if !right {
+        let may_be_old = place < first && status.current_revision == held;
+        if status.update_revision != held && !may_be_old {
             let name = &pod.metadata.name;
             return Err(format!("{name} is still of revision {held}"));
         }
@@ -275,8 +333,13 @@ pub fn one_at_a_time(set: &StatefulSet, pods: &[Arc<Pod>], taken: &Pod) -> Resul
     if parallel && condemned || set.spec.update_strategy.max_unavailable.is_some() {
         return Ok(());
     }
+    // UPSTREAM: a set that is not ordered does not wait for pods beyond its end.
+    let is_waited_for = |pod: &Pod| {
+        let place = ordinal(set, pod);
+        !parallel || place.is_some_and(|place| ordinals(set).contains(&place))
+    };
     let mut others = owned(set, pods).filter(|pod| pod.metadata.uid != taken.metadata.uid);
-    match others.find(|pod| pod.metadata.is_terminating()) {
+    match others.find(|pod| pod.metadata.is_terminating() && is_waited_for(pod)) {
         Some(other) => Err(format!(
             "{}: {} was taken while {} was still going",
             set.metadata.key(),

@@ -9,15 +9,17 @@ use serde::Deserialize;
 
 use super::DESCRIPTOR;
 use super::invariants::{
-    after_ready, born_well, claim_bound, claims_converged, converged, in_order, one_at_a_time, safe,
+    after_ready, born_well, claim_bound, claims_converged, converged, counts_in_time, in_order,
+    one_at_a_time, reported, safe,
 };
 use crate::oracle::{
-    Change, Disturbances, Oracle, Sight, Verdict, View, World, deletes_only_its_own,
-    end_state_line, owner_of, released,
+    Change, Disturbances, Losses, Oracle, Sight, Verdict, View, World, adopted,
+    deletes_only_its_own, end_state_line, owner_of, released,
 };
 
 const IN_ORDER: &str = "pods of a StatefulSet are created in order";
 const ONE_AT_A_TIME: &str = "pods of a StatefulSet are deleted one at a time";
+const AVAILABLE: &str = "no pod of a StatefulSet counts as available before its time";
 const CLAIM_OWNER: &str = "claims go with the pods that the retention policy names";
 
 const FOREGROUND: &str = "foregroundDeletion";
@@ -25,6 +27,7 @@ const FOREGROUND: &str = "foregroundDeletion";
 pub struct StatefulSetOracle {
     /// Who else touched the pods of a set.
     disturbances: Disturbances<StatefulSet>,
+    losses: Losses,
     /// Pods that were released by their set, by namespace and name.
     released: BTreeSet<Key>,
 }
@@ -33,6 +36,7 @@ impl Default for StatefulSetOracle {
     fn default() -> StatefulSetOracle {
         StatefulSetOracle {
             disturbances: Disturbances::until(is_whole),
+            losses: Losses::default(),
             released: BTreeSet::new(),
         }
     }
@@ -61,6 +65,7 @@ impl Oracle for StatefulSetOracle {
 
     fn observe(&mut self, world: &World, change: &Change) {
         self.disturbances.observe(world, change);
+        self.losses.observe(world, change);
         let (before, after) = (change.before::<Pod>(), change.after::<Pod>());
         let Some(after) = after.map(|pod| pod.metadata.clone()) else {
             return;
@@ -91,6 +96,9 @@ impl Oracle for StatefulSetOracle {
         if let Some(pod) = change.created::<Pod>() {
             return self.check_created(world, &pod);
         }
+        if let Some(set) = change.after::<StatefulSet>() {
+            return self.check_available(world, &set);
+        }
         match change.ending::<Pod>() {
             Some(pod) => self.check_deleted(world, &pod),
             None => Ok(()),
@@ -104,27 +112,20 @@ impl Oracle for StatefulSetOracle {
             if is_name_taken(world, &set) || pods.iter().any(never_runs) {
                 continue;
             }
-            converged(
-                &set,
-                &pods,
-                &world.owned_by::<ControllerRevision>(&meta.uid),
-            )?;
+            let revisions = world.owned_by::<ControllerRevision>(&meta.uid);
+            converged(&set, &pods, &revisions, world.now())?;
             claims_converged(&set, &self.looked_after(world, &meta.namespace))?;
         }
+        check_adopted(world)?;
         self.check_released(world)
     }
 
     fn settled(&self, world: &World) -> Verdict {
-        for held in world.store::<StatefulSet>().list() {
-            let (meta, status) = (&held.metadata, &held.status);
-            let pods = world.owned_by::<Pod>(&meta.uid).len();
-            let said = (status.replicas, status.observed_generation);
-            let seen = (i32::try_from(pods).unwrap_or(i32::MAX), meta.generation);
-            if !meta.is_terminating() && said != seen {
-                return Err(format!(
-                    "{}: status says (replicas, generation) {said:?}, it is {seen:?}",
-                    meta.key()
-                ));
+        for set in world.store::<StatefulSet>().list() {
+            let uid = &set.metadata.uid;
+            let (pods, revisions) = (world.owned_by(uid), world.owned_by(uid));
+            if world.is_namespace_alive(&set.metadata.namespace) {
+                reported(&set, &pods, &revisions, world.now())?;
             }
         }
         self.check_released(world)
@@ -194,6 +195,18 @@ impl StatefulSetOracle {
         })
     }
 
+    /// The controller wrote the status of a set: does it count nobody too early?
+    fn check_available(&self, world: &World, set: &Arc<StatefulSet>) -> Verdict {
+        let uid = &set.metadata.uid;
+        let pods = world.owned_by::<Pod>(uid);
+        let sight = world
+            .sight(&pods)
+            .max(world.sight(std::slice::from_ref(set)));
+        let sight = sight.max(self.losses.sight(world, uid));
+        let now = world.latest_now();
+        world.check(AVAILABLE, sight, || counts_in_time(set, &pods, now))
+    }
+
     /// The controller deleted a pod: were enough left?
     fn check_deleted(&self, world: &World, pod: &Pod) -> Verdict {
         match owner_of::<StatefulSet>(world, &pod.metadata) {
@@ -215,8 +228,8 @@ impl StatefulSetOracle {
     }
 
     fn check_released(&self, world: &World) -> Verdict {
-        released(world, |set: &StatefulSet, labels| {
-            set.spec.selector.matches(labels)
+        released(world, |set: &StatefulSet, pod: &Pod| {
+            set.spec.selector.matches(&pod.metadata.labels)
         })
     }
 
@@ -236,6 +249,21 @@ impl StatefulSetOracle {
         });
         claims
     }
+}
+
+/// A set adopts pods that bear its name, and revisions. UPSTREAM: of the latter it releases none.
+fn check_adopted(world: &World) -> Verdict {
+    adopted(world, |set: &StatefulSet, pod: &Pod| {
+        let meta = &pod.metadata;
+        let place = meta.name.rsplit_once('-');
+        let is_named = place.is_some_and(|(name, place)| {
+            *name == *set.metadata.name && place.parse::<u32>().is_ok()
+        });
+        is_named && set.spec.selector.matches(&meta.labels)
+    })?;
+    adopted(world, |set: &StatefulSet, held: &ControllerRevision| {
+        set.spec.selector.matches(&held.metadata.labels)
+    })
 }
 
 /// Is every ordinal there and ready, and no other pod?

@@ -1,16 +1,16 @@
 //! What must hold: always ([`safe`]), and once nothing changes any more ([`converged`]).
 //!
-//! Which toleration covers which taint is reckoned here, apart from the code that the controller goes by.
+//! Which toleration covers which taint is reckoned apart from the code that the controller goes by.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::kinds::{Node, Pod};
-use api::taints::{Taint, TaintEffect, Toleration, TolerationOperator};
+use api::taints::{Taint, TaintEffect, Toleration};
 use api::{MicroTime, Uid};
 
 use super::DESCRIPTOR;
-use crate::oracle::{Change, LAG, Oracle, REACTION, Verdict, World, no_business};
+use crate::oracle::{Change, LAG, Oracle, REACTION, Verdict, World, covers, no_business};
 
 /// Remembers which taints of each node have driven pods away, and since when pods are on their nodes.
 #[derive(Default)]
@@ -221,20 +221,6 @@ fn stays(pod: &Pod, taints: &[Taint], comparison_operators: bool) -> Stays {
 fn time_of(toleration: &Toleration) -> Option<Duration> {
     let seconds = toleration.toleration_seconds?;
     Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
-}
-
-fn covers(toleration: &Toleration, taint: &Taint, comparison_operators: bool) -> bool {
-    let (key, value) = (&*toleration.key, &*toleration.value);
-    let numbers = || Some((taint.value.parse::<i64>().ok()?, value.parse::<i64>().ok()?));
-    let by_value = match &toleration.operator {
-        TolerationOperator::Exists => true,
-        TolerationOperator::Lt | TolerationOperator::Gt if !comparison_operators => false,
-        TolerationOperator::Lt => numbers().is_some_and(|(taint, limit)| taint < limit),
-        TolerationOperator::Gt => numbers().is_some_and(|(taint, limit)| taint > limit),
-        _ => *taint.value == *value,
-    };
-    let by_effect = toleration.effect.is_unset() || toleration.effect == taint.effect;
-    by_effect && by_value && (key.is_empty() || *taint.key == *key)
 }
 
 /// The taints of a node that drive pods away.

@@ -30,6 +30,17 @@ impl Oracles {
         inner.ask_all(|oracle, inner| oracle.settled(&inner.world))
     }
 
+    /// Does a key fail that may, as it does upstream? Then it waits for a long time once the reason is gone.
+    pub(crate) fn has_rightful_failures(&self, metrics: &Metrics) -> bool {
+        let inner = self.lock();
+        let mut pending = metrics.pending_work().look().into_iter();
+        pending.any(|(name, pending)| {
+            let oracle = inner.oracle_of(&name);
+            let mut failing = pending.failing.iter();
+            oracle.is_ok_and(|oracle| failing.any(|key| oracle.may_fail(&inner.world, &parse(key))))
+        })
+    }
+
     /// Does a controller have a reason to repeat events for ever?
     pub(crate) fn may_complain(&self) -> bool {
         let inner = self.lock();

@@ -3,6 +3,7 @@
 mod eligibility;
 mod failures;
 mod history;
+mod invariants;
 mod plan;
 mod pods;
 mod rollout;

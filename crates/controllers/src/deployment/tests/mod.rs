@@ -1,6 +1,7 @@
 //! Behaviour of the controller, weakest test that suffices first.
 
 mod annotations;
+mod invariants;
 mod new_set;
 mod plan;
 mod properties;

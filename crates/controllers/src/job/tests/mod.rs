@@ -5,6 +5,7 @@ mod ending;
 mod failing;
 mod gates;
 mod indexed;
+mod invariants;
 mod owning;
 mod plan;
 mod policies;

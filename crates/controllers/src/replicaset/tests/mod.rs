@@ -1,5 +1,6 @@
 //! Behaviour of the controller, weakest test that suffices first.
 
+mod invariants;
 mod plan;
 mod stale;
 mod status;

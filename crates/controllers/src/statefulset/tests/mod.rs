@@ -3,6 +3,7 @@
 mod budget;
 mod claims;
 mod failures;
+mod invariants;
 mod plan;
 mod revisions;
 mod rollout;

@@ -273,7 +273,7 @@ async fn invariants_hold_for_a_settled_set() {
         let revisions = revisions.store().in_namespace("default");
         super::super::safe(&set, &pods).unwrap();
         super::super::in_order(&set, &pods).unwrap();
-        super::super::converged(&set, &pods, &revisions)
+        super::super::converged(&set, &pods, &revisions, world.clock.now())
     };
     expect!["default/web has pods {0} and wants 0..2"].assert_eq(&look().unwrap_err());
     roll_out(&world).await;
