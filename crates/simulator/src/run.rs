@@ -20,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(30 * 60);
 /// Nothing may be written for this long once it has converged.
 const REST: Duration = Duration::from_secs(120);
 
+/// Longer than a status is throttled, and no multiple of a second, at which kubelets write.
+const AFTERMATH: Duration = Duration::from_millis(1_300);
+
 /// So long the user leaves things as they are when the fault is over. Some never come to rest by themselves: a pod
 /// that crashes goes on crashing.
 const LULL: Duration = Duration::from_secs(240);
@@ -278,17 +281,12 @@ impl<'a> Run<'a> {
         let deadline = Instant::now() + LULL;
         while Instant::now() < deadline {
             self.pass_time(Duration::from_secs(10)).await;
-            let last = self.cluster.trace().last_manager_write();
-            let quiet = self.cluster.clock.now().since(last);
-            let ends = |running: &Running| running.metrics.pending_work().look();
-            let mut ends = self.cluster.managers().flat_map(ends);
-            // A key that fails is tried again later. So is one that expects to see a pod that somebody deleted before
-            // the cache had it: that is given up after five minutes, as upstream.
-            let tries = ends.any(|(_, ends)| {
-                let waits = [&ends.busy, &ends.failing, &ends.expecting];
-                waits.iter().any(|keys| !keys.is_empty())
-            });
-            if quiet > REST && !tries {
+            if !self.is_quiet() {
+                continue;
+            }
+            // What a kubelet writes in this very moment has yet to reach the managers, and may be news to them.
+            self.pass_time(AFTERMATH).await;
+            if self.is_quiet() {
                 let oracles = self.cluster.oracles();
                 for running in self.cluster.managers() {
                     oracles.check_caches(&running.informers)?;
@@ -297,6 +295,21 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Have the managers written nothing for a while, and have nothing more to do?
+    fn is_quiet(&self) -> bool {
+        let last = self.cluster.trace().last_manager_write();
+        let quiet = self.cluster.clock.now().since(last);
+        let ends = |running: &Running| running.metrics.pending_work().look();
+        let mut ends = self.cluster.managers().flat_map(ends);
+        // A key that fails is tried again later. So is one that expects to see a pod that somebody deleted before
+        // the cache had it: that is given up after five minutes, as upstream.
+        let tries = ends.any(|(_, ends)| {
+            let waits = [&ends.busy, &ends.failing, &ends.expecting];
+            waits.iter().any(|keys| !keys.is_empty())
+        });
+        quiet > REST && !tries
     }
 
     /// Converged, silent, and nothing left over.

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::int_or_string::IntOrString;
-use api::kinds::{ControllerRevision, DaemonSet, Node, Pod};
-use api::{Gates, Key, MicroTime, Resource, Uid};
+use api::kinds::{ControllerRevision, DaemonSet, Node, Phase, Pod};
+use api::{Gates, Key, LabelSet, MicroTime, Resource, Uid};
 
 use super::DESCRIPTOR;
 use crate::oracle::{
@@ -40,7 +40,9 @@ impl Oracle for DaemonSetOracle {
             }
             return;
         }
-        let (pod, set) = (change.after::<Pod>().or(change.before()), change.after());
+        let (before, after) = (change.before::<Pod>(), change.after::<Pod>());
+        let is_told = before.as_deref().map(counts_as) != after.as_deref().map(counts_as);
+        let (pod, set) = (after.or(before).filter(|_| is_told), change.after());
         let owner = pod.as_ref().and_then(|pod| pod.metadata.controller());
         let set = set.map(|set: Arc<DaemonSet>| set.metadata.uid.clone());
         if let Some(uid) = set.or(owner.map(|owner| owner.uid.clone())) {
@@ -133,6 +135,17 @@ impl DaemonSetOracle {
         let seen_at = self.nodes_changed_at.plus(world.reaction() + world.delay());
         woken_at.is_some_and(|woken_at| woken_at > seen_at)
     }
+}
+
+/// What of a pod its set counts: why a container waits, for one, is nothing that wakes the controller.
+fn counts_as(pod: &Pod) -> (Phase, bool, bool, LabelSet) {
+    let meta = &pod.metadata;
+    (
+        pod.status.phase,
+        pod.is_ready(),
+        meta.is_terminating(),
+        meta.labels.clone(),
+    )
 }
 
 fn selects_pod(set: &DaemonSet, pod: &Pod) -> bool {

@@ -257,18 +257,21 @@ pub fn safe<K: ReplicaOwner>(owner: &K, pods: &[Arc<Pod>], most_wanted: i32) -> 
 }
 
 /// Of two pods the one that is not ready goes first: `taken` was deleted by the controller, `pods` are
-/// those that are left. Holds as long as the controller sees them as they are.
+/// those that are left. Deletions of one sync are sent together, and any of them may come later or fail, so those that
+/// are spared only count once too few are left to go. Holds as long as the controller sees them as they are.
 pub fn ranked<K: ReplicaOwner>(owner: &K, pods: &[Arc<Pod>], taken: &Pod) -> Result<(), String> {
     if owner.replicas() == 0 {
         // All of them go, in any order.
         return Ok(());
     }
     // A deletion cost is worth less than readiness, so the latter alone decides here.
-    let spared = owned_active(owner, pods)
-        .into_iter()
-        .find(|pod| !pod.is_ready() && pod.metadata.uid != taken.metadata.uid);
-    match spared {
-        Some(spared) if taken.is_ready() => Err(format!(
+    let mut left = owned_active(owner, pods);
+    left.retain(|pod| pod.metadata.uid != taken.metadata.uid);
+    let wanted = usize::try_from(owner.replicas()).unwrap_or(0);
+    let to_go = left.len().saturating_sub(wanted);
+    left.retain(|pod| !pod.is_ready());
+    match left.first() {
+        Some(spared) if taken.is_ready() && left.len() > to_go => Err(format!(
             "{} deleted {}, which was ready, and spared {}, which is not",
             owner.meta().key(),
             taken.metadata.name,
