@@ -319,6 +319,8 @@ impl<'a> Run<'a> {
         trace.begin_rest();
         tokio::time::sleep(REST).await;
         trace.check_rest(oracles.may_complain())?;
+        // What a kubelet writes in this very moment has yet to reach the caches.
+        tokio::time::sleep(AFTERMATH).await;
         for running in self.cluster.managers() {
             oracles.check_caches(&running.informers)?;
             oracles.check_pending_work(running.identity.as_deref(), &running.metrics)?;

@@ -10,6 +10,8 @@ use api::kinds::{Deployment, ReplicaSet};
 
 pub use reported::{Seen, judged_well, reported};
 
+const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
+
 /// Nothing is left to do: one set has the template and all pods, the others are empty and no more
 /// than the history holds, and the status says so.
 pub fn converged(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> Result<(), String> {
@@ -106,6 +108,15 @@ pub fn keeps_enough(
     if deployment.spec.strategy.recreate || deployment.metadata.is_terminating() {
         return Ok(());
     }
+    // UPSTREAM: a new size is shared out set by set, so in the midst of it there may be too few.
+    let wanted = deployment.replicas().to_string();
+    let has_its_share = |set: &Arc<ReplicaSet>| {
+        let desired = set.metadata.annotation(DESIRED);
+        set.replicas() == 0 || desired.is_none_or(|desired| desired == wanted)
+    };
+    if !owned(deployment, sets).all(has_its_share) {
+        return Ok(());
+    }
     let asked: i32 = owned(deployment, sets).map(|set| set.replicas()).sum();
     let least = bounds(deployment).0.min(least_before);
     if asked < least {
@@ -183,10 +194,7 @@ pub fn scaled_in_proportion(
     before: &ReplicaSet,
     after: &ReplicaSet,
 ) -> Result<(), String> {
-    let (desired, most) = (
-        "deployment.kubernetes.io/desired-replicas",
-        "deployment.kubernetes.io/max-replicas",
-    );
+    let (desired, most) = (DESIRED, "deployment.kubernetes.io/max-replicas");
     let noted = |set: &ReplicaSet, key: &str| set.metadata.annotation(key)?.parse::<i32>().ok();
     let wanted = deployment.replicas();
     let mut others: Vec<&ReplicaSet> = owned(deployment, sets).map(|set| &**set).collect();
