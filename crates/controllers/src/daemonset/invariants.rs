@@ -1,5 +1,5 @@
 //! What must hold: always ([`born_alone`]), always but for adopted pods ([`safe`]), and once nothing changes any more
-//! ([`converged`], [`reported`], [`history_bounded`]).
+//! ([`converged`], [`reported()`], [`history_bounded`]).
 
 mod placement;
 mod reported;

@@ -1,5 +1,5 @@
 //! What must hold: always ([`safe`], [`scaled_in_proportion`], [`rolled_back`], [`judged_well`]), and once nothing changes
-//! any more ([`converged`], [`reported`]).
+//! any more ([`converged`], [`reported()`]).
 
 mod reported;
 

@@ -1,5 +1,5 @@
 //! What must hold: always ([`safe`], [`born_well`], [`goes_forward`], [`counted_once`], [`finalizer_removed`]), and once
-//! nothing changes any more ([`converged`], [`reported`], [`came_to_an_end`]).
+//! nothing changes any more ([`converged`], [`reported()`], [`came_to_an_end`]).
 
 mod ended;
 mod reported;
