@@ -16,6 +16,13 @@ pub(crate) fn compressed(schemas: &BTreeMap<String, Value>) -> Vec<u8> {
     miniz_oxide::deflate::compress_to_vec_zlib(text(schemas).as_bytes(), LEVEL)
 }
 
+/// Does a table say what these schemas say? Its text counts: the same text is packed otherwise by the next release of the
+/// compressor.
+pub(crate) fn is_of(table: &[u8], schemas: &BTreeMap<String, Value>) -> bool {
+    let said = miniz_oxide::inflate::decompress_to_vec_zlib(table);
+    said.is_ok_and(|said| said == text(schemas).as_bytes())
+}
+
 fn text(schemas: &BTreeMap<String, Value>) -> String {
     let mut out = String::new();
     // Many kinds say the same of their metadata.
@@ -55,6 +62,14 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_table_is_known_by_its_text() {
+        let schemas = |said: &str| BTreeMap::from([("a".to_owned(), json!({"description": said}))]);
+        let loosely = miniz_oxide::deflate::compress_to_vec_zlib(text(&schemas("x")).as_bytes(), 1);
+        assert!(is_of(&loosely, &schemas("x")) && is_of(&compressed(&schemas("x")), &schemas("x")));
+        assert!(!is_of(&loosely, &schemas("y")) && !is_of(b"no table", &schemas("x")));
+    }
 
     #[test]
     fn what_was_said_before_is_named_by_its_line() {
