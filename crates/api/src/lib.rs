@@ -8,6 +8,7 @@
 //! passes through us untouched.
 
 pub mod amounts;
+pub mod calendar;
 pub mod cidr;
 pub mod clock;
 pub mod collections;

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::calendar::{civil_from_days, days_from_civil, days_in_month};
+
 /// A point in time with a second's precision (`metav1.Time`).
 ///
 /// Most times of most objects are absent, so `Option<Time>` takes no more room than `Time`: what is kept are the
@@ -162,41 +164,6 @@ fn zone_offset(zone: &[u8]) -> Option<i64> {
     }
 }
 
-fn days_in_month(year: i64, month: i64) -> i64 {
-    match month {
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Days since 1970-01-01 in the proleptic Gregorian calendar, counted in eras of 400 years that
-/// start in March so that the leap day comes last.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-/// Year, month and day.
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = (shifted_month + 2) % 12 + 1;
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
-}
-
 /// A time beyond the years that can be written is the last, or the first, that can: nobody could read another.
 fn write_seconds(f: &mut fmt::Formatter<'_>, unix: i64) -> fmt::Result {
     let unix = unix.clamp(Time::FIRST_UNIX, Time::LAST_UNIX);
@@ -347,14 +314,6 @@ mod tests {
             "２024-01-01T00:00:00Z",
         ] {
             assert_eq!(Time::parse(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn every_day_round_trips() {
-        for day in -800_000..800_000 {
-            let (year, month, date) = civil_from_days(day);
-            assert_eq!(days_from_civil(year, month, date), day);
         }
     }
 

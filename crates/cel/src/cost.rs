@@ -136,33 +136,7 @@ fn by_function(
         "find" | "findAll" => regex(args),
         "ip" if overload == "cidr_ip" => 1,
         "ip" => scaled(size(args, 0), TRAVERSE),
-        "masked"
-        | "prefixLength"
-        | "family"
-        | "isUnspecified"
-        | "isLoopback"
-        | "isLinkLocalMulticast"
-        | "isLinkLocalUnicast"
-        | "isGlobalUnicast"
-        | "format.named"
-        | "sign"
-        | "asInteger"
-        | "isInteger"
-        | "asApproximateFloat"
-        | "isGreaterThan"
-        | "isLessThan"
-        | "compareTo"
-        | "add"
-        | "sub"
-        | "major"
-        | "minor"
-        | "patch"
-        | "getScheme"
-        | "getHostname"
-        | "getHost"
-        | "getPort"
-        | "getEscapedPath"
-        | "getQuery" => 1,
+        _ if costs_one(function) => 1,
         "containsIP" | "containsCIDR" => {
             let own = size(args, 0);
             let mut cost = scaled(own + own, TRAVERSE);
@@ -189,6 +163,40 @@ fn by_function(
         "_==_" if matches!(args.first(), Some(Value::Kube(_))) => 1,
         _ => return None,
     })
+}
+
+/// Functions of upstream's libraries that look at what was parsed before, however long it is.
+pub(crate) fn costs_one(function: &str) -> bool {
+    matches!(
+        function,
+        "masked"
+            | "prefixLength"
+            | "family"
+            | "isUnspecified"
+            | "isLoopback"
+            | "isLinkLocalMulticast"
+            | "isLinkLocalUnicast"
+            | "isGlobalUnicast"
+            | "format.named"
+            | "sign"
+            | "asInteger"
+            | "isInteger"
+            | "asApproximateFloat"
+            | "isGreaterThan"
+            | "isLessThan"
+            | "compareTo"
+            | "add"
+            | "sub"
+            | "major"
+            | "minor"
+            | "patch"
+            | "getScheme"
+            | "getHostname"
+            | "getHost"
+            | "getPort"
+            | "getEscapedPath"
+            | "getQuery"
+    )
 }
 
 /// Everything in a value, once.

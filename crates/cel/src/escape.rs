@@ -1,10 +1,10 @@
 //! Names of properties as names in expressions: what CEL cannot say is spelt out between underscores.
 
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
+/// Words that mean a value or an operator.
+const KEYWORDS: [&str; 4] = ["true", "false", "null", "in"];
+
+/// Words that the language keeps for itself without a meaning.
+pub(crate) const RESERVED: [&str; 17] = [
     "as",
     "break",
     "const",
@@ -24,12 +24,16 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
+fn is_word(name: &str) -> bool {
+    KEYWORDS.contains(&name) || RESERVED.contains(&name)
+}
+
 /// Whether expressions can use a name as it is.
 pub fn is_identifier(name: &str) -> bool {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     name.starts_with(|letter: char| plain(letter) && !letter.is_ascii_digit())
         && name.chars().all(plain)
-        && !RESERVED.contains(&name)
+        && !is_word(name)
 }
 
 /// The name by which expressions select a property; `None` for names that they cannot reach.
@@ -44,7 +48,7 @@ pub fn escape(property: &str) -> Option<String> {
     {
         return None;
     }
-    if RESERVED.contains(&property) {
+    if is_word(property) {
         return Some(format!("__{property}__"));
     }
     let mut escaped = String::with_capacity(property.len());
@@ -71,7 +75,7 @@ pub fn unescape(name: &str) -> Option<String> {
     if let Some(word) = name
         .strip_prefix("__")
         .and_then(|name| name.strip_suffix("__"))
-        && RESERVED.contains(&word)
+        && is_word(word)
     {
         return Some(word.to_owned());
     }

@@ -1,6 +1,6 @@
 //! What single calls can cost at most.
 
-use crate::cost::{CHECK, FORMAT_REGEX, LIST, REGEX, STRUCT, TRAVERSE};
+use crate::cost::{CHECK, FORMAT_REGEX, LIST, REGEX, STRUCT, TRAVERSE, costs_one};
 use crate::estimate::{CallCost, Part, Range, int_literal};
 use crate::types::Type;
 
@@ -155,36 +155,7 @@ pub(crate) fn by_function(
             [text, ..],
         ) => cost(sizes(text).scaled(TRAVERSE)),
         ("ip.isCanonical", _, [text]) => cost(sizes(text).scaled(2.0 * TRAVERSE)),
-        (
-            "masked"
-            | "prefixLength"
-            | "family"
-            | "isUnspecified"
-            | "isLoopback"
-            | "isLinkLocalMulticast"
-            | "isLinkLocalUnicast"
-            | "isGlobalUnicast"
-            | "format.named"
-            | "sign"
-            | "asInteger"
-            | "isInteger"
-            | "asApproximateFloat"
-            | "isGreaterThan"
-            | "isLessThan"
-            | "compareTo"
-            | "add"
-            | "sub"
-            | "major"
-            | "minor"
-            | "patch"
-            | "getScheme"
-            | "getHostname"
-            | "getHost"
-            | "getPort"
-            | "getEscapedPath"
-            | "getQuery",
-            ..,
-        ) => cost(one),
+        _ if costs_one(function) => cost(one),
         ("containsIP" | "containsCIDR", _, [other]) => {
             let bytes = Range { min: 4, max: 16 };
             let mut own = bytes.plus(bytes).scaled(TRAVERSE);

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::ast::{Ast, Call, Entry, Expr, Field, List, Literal, Node, Select, Struct, op};
+use crate::escape::RESERVED;
 use crate::lexer::{Lexeme, Token, lex};
 use crate::literal;
 use crate::precedence::{Open, PRODUCT, RELATION, SUM, depth, operator};
@@ -15,25 +16,6 @@ use crate::source::{Issues, NOWHERE, SOURCE_MAX, Source};
 pub const DEPTH_MAX: u32 = 250;
 
 const OPERAND: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
-const RESERVED: [&str; 17] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 /// Parses an expression; the tree is whole only where nothing was reported.
 pub fn parse(source: &Source, issues: &mut Issues) -> Ast {
