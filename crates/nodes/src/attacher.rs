@@ -1,8 +1,9 @@
 //! A simulated attacher: does what a driver's external-attacher does, for every driver.
 //!
 //! A VolumeAttachment gets the finalizer of its driver, its volume too, and is attached at once; one that is being
-//! deleted is detached, and goes. A volume whose class says that attaching fails is never attached. Nodes say by a
-//! CSINode how many volumes they can have, and a CSIDriver says that the simulated driver has to be asked.
+//! deleted is detached, and goes. A volume whose class says that attaching fails is never attached, and nothing is
+//! attached to a node that does not exist, until it does. Nodes say by a CSINode how many volumes they can have, and a
+//! CSIDriver says that the simulated driver has to be asked.
 
 use std::sync::Arc;
 
@@ -37,6 +38,12 @@ const BY_VOLUME: Index<VolumeAttachment> = Index {
     },
 };
 
+/// Attachments by the nodes that they name.
+const BY_NODE: Index<VolumeAttachment> = Index {
+    name: "node",
+    values: |attachment, found| found(IndexValue::Text(attachment.spec.node_name.clone())),
+};
+
 pub(crate) struct Attacher {
     client: Client,
     clock: Clock,
@@ -58,6 +65,7 @@ impl Attacher {
     ) -> [Controller; 3] {
         let attachments = informers.of::<VolumeAttachment>();
         attachments.add_index(&BY_VOLUME);
+        attachments.add_index(&BY_NODE);
         let volumes = informers.of::<PersistentVolume>();
         let classes = informers.of::<StorageClass>();
         let nodes = informers.of::<Node>();
@@ -72,6 +80,7 @@ impl Attacher {
         let queues: [Arc<Queue>; 3] = std::array::from_fn(|_| Arc::new(Queue::new(RETRY)));
         let [of_attachments, of_volumes, of_nodes] = queues.clone();
         let woken = of_volumes.clone();
+        let (waiting, held_up) = (of_attachments.clone(), attachments.store().clone());
         attachments.on_change(move |change| {
             of_attachments.add(change.object().key());
             // The last one that goes may be what its volume waits for.
@@ -89,6 +98,10 @@ impl Attacher {
         nodes.on_change(move |change| {
             if let Change::Added(node) = change {
                 of_nodes.add(node.key());
+                let value = IndexValue::Text(Istr::new(node.name()));
+                for attachment in held_up.by(&BY_NODE, &value) {
+                    waiting.add(attachment.key());
+                }
             }
         });
         let waits_for = [
@@ -131,7 +144,11 @@ impl Attacher {
         }
         let name = attachment.spec.source.persistent_volume_name.as_ref();
         let volume = name.and_then(|name| self.volumes.find("", name));
-        if let Some(error) = self.failure(volume.as_deref()) {
+        // What is attached stays so when its node goes: the controller asks for the detachment.
+        if attachment.status.attached {
+            return Ok(Next::AwaitChange);
+        }
+        if let Some(error) = self.failure(&attachment.spec.node_name, volume.as_deref()) {
             let held = attachment.status.attach_error.as_ref();
             if held.is_none_or(|held| *held.message != *error) {
                 let now = self.clock.now().time();
@@ -139,9 +156,6 @@ impl Attacher {
                     json!({"attached": false, "attachError": {"time": now, "message": error}});
                 self.put_status(meta, status).await?;
             }
-            return Ok(Next::AwaitChange);
-        }
-        if attachment.status.attached {
             return Ok(Next::AwaitChange);
         }
         self.set_finalizer::<VolumeAttachment>(meta, &finalizer, true)
@@ -155,12 +169,16 @@ impl Attacher {
         Ok(Next::AwaitChange)
     }
 
-    /// What the class of the volume says about attaching it.
-    fn failure(&self, volume: Option<&PersistentVolume>) -> Option<&'static str> {
+    /// Why the volume cannot be attached: there is no such node, or its class says so.
+    fn failure(&self, node: &str, volume: Option<&PersistentVolume>) -> Option<String> {
+        if self.nodes.find("", node).is_none() {
+            return Some(format!("node {node:?} not found"));
+        }
         let class = self.classes.find("", &volume?.spec.storage_class_name)?;
         let fails = class.parameters.get(FAILS).map(Istr::as_str);
-        (fails == Some("attach"))
-            .then_some("rpc error: code = Internal desc = volumes of this class fail on purpose")
+        (fails == Some("attach")).then(|| {
+            "rpc error: code = Internal desc = volumes of this class fail on purpose".to_owned()
+        })
     }
 
     async fn put_status(&self, meta: &Meta, status: Value) -> Result<(), Error> {

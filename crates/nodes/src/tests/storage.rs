@@ -157,6 +157,31 @@ async fn volumes_of_the_class_that_is_broken_are_not_attached() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_attached_to_a_node_that_does_not_exist_until_it_does() {
+    let world = world(Config::default()).await;
+    let attachment = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "a"},
+        "spec": {
+            "attacher": "disk.example.com", "nodeName": "late", "source": {"persistentVolumeName": "v"},
+        },
+    });
+    world.create(&VolumeAttachment::TYPE, attachment).await;
+    pass(&world, 2).await;
+    let failed = world.get(&VolumeAttachment::TYPE, "a").await.unwrap();
+    assert_eq!(failed["status"]["attached"], false);
+    assert_eq!(
+        failed["status"]["attachError"]["message"],
+        "node \"late\" not found"
+    );
+
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "late"}});
+    world.create(&NODES, node).await;
+    pass(&world, 2).await;
+    let attached = world.get(&VolumeAttachment::TYPE, "a").await.unwrap();
+    assert_eq!(attached["status"], json!({"attached": true}));
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_have_csi_nodes_and_the_driver_a_csi_driver() {
     let world = world(Config::default()).await;
     let kind = ResourceType::cluster("storage.k8s.io", "v1", "csinodes", "CSINode");
