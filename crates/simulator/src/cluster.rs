@@ -45,6 +45,15 @@ pub struct Cluster {
     nodes: Option<(Stopper, Task<()>)>,
 }
 
+impl Drop for Cluster {
+    /// A run that is over leaves nothing behind: thousands follow it in the same process.
+    fn drop(&mut self) {
+        self.managers.clear();
+        self.nodes = None;
+        self.oracles.forget_managers();
+    }
+}
+
 impl Cluster {
     pub fn new(seed: u64, injector: impl FnOnce(&Rng) -> FaultInjector) -> Cluster {
         let rng = Rng::from_seed(seed);

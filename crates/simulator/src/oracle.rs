@@ -199,6 +199,13 @@ impl Oracles {
         inner.world.run.led_since = inner.world.now();
     }
 
+    /// The run is over. Caches hold their client, and a client leads back here.
+    pub(crate) fn forget_managers(&self) {
+        let mut inner = self.lock();
+        inner.informers.clear();
+        inner.views.forget_managers();
+    }
+
     /// From here on this manager may write only while the lease names it.
     pub(crate) fn expect_candidate(&self, manager: usize, identity: &str) {
         let mut inner = self.lock();

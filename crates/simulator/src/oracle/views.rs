@@ -92,6 +92,10 @@ impl Views {
         self.follow(manager, informers);
     }
 
+    pub(super) fn forget_managers(&self) {
+        self.0.lock().managers.clear();
+    }
+
     /// Listens to what reaches the caches of a manager. Once more when it leads again: who stops to lead stops to listen.
     pub(super) fn follow(&self, manager: usize, informers: &Informers) {
         for view in cached() {

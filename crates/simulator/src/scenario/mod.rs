@@ -221,7 +221,7 @@ impl Action {
             Fault::CrashManager { .. } => "manager crashed",
             Fault::RestartServer { lost: 0, .. } => "API server restarted",
             Fault::RestartServer { .. } => "API server restarted, tail lost",
-            Fault::SilenceNode(_) => "node silent",
+            Fault::SilenceNode(_) => "kubelet stopped",
             Fault::LoseNode(_) => "node gone",
             Fault::WakeNode(_) | Fault::ReturnNodes => return None,
             Fault::Freeze { .. } => "watches of a kind frozen",
@@ -281,8 +281,10 @@ impl fmt::Display for Fault {
                 "the API server is down for {}, the last {lost} changes are lost",
                 secs(down)
             ),
-            Fault::SilenceNode(node) => write!(f, "node-{node} is silent"),
-            Fault::WakeNode(node) => write!(f, "node-{node} speaks again"),
+            Fault::SilenceNode(node) => {
+                write!(f, "the kubelet of node-{node} stops posting status")
+            }
+            Fault::WakeNode(node) => write!(f, "the kubelet of node-{node} posts status again"),
             Fault::LoseNode(node) => write!(f, "node-{node} is gone"),
             Fault::ReturnNodes => write!(f, "all nodes are back"),
             Fault::Freeze { plural, lasts } => {
