@@ -34,7 +34,8 @@ impl RequestInfo {
             query,
             ..RequestInfo::default()
         };
-        let split = path.split('/').filter(|part| !part.is_empty());
+        // Two slashes in a row are a part without a name, of which there is none.
+        let split = path.trim_matches('/').split('/');
         let mut parts = Vec::with_capacity(USUAL_PARTS);
         // Few paths have escapes.
         let decoded: Vec<_>;
@@ -153,6 +154,9 @@ mod tests {
     fn paths_become_requests() {
         check(Method::GET, "/api/v1/pods", "list||v1||pods||");
         check(Method::GET, "/api/v1/pods?watch=1", "watch||v1||pods||");
+        check(Method::GET, "/api/v1/pods/", "list||v1||pods||");
+        // Upstream finds nothing there, and neither do rules about pods.
+        check(Method::GET, "/api/v1//pods", "get||v1|||pods|");
         check(
             Method::GET,
             "/api/v1/namespaces/a/pods/b",

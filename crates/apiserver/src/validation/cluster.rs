@@ -6,6 +6,10 @@ use api::syntax;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::error::X509Error;
+use x509_parser::pem::parse_x509_pem;
+use x509_parser::prelude::FromDer as _;
 
 use super::place::{Errors, Place, cidr};
 use super::resources::not_negative;
@@ -102,12 +106,9 @@ pub(super) fn api_service(errors: &mut Errors, root: &Place<'_>) {
 pub(super) fn certificate_request(errors: &mut Errors, root: &Place<'_>) {
     let spec = root.field("spec");
     let request = spec.field("request");
-    if !is_certificate_request(request.text()) {
+    if let Err(fault) = verify_request(request.text()) {
         let shown = Value::from(request.text());
-        errors.invalid(
-            &request.showing(&shown),
-            "PEM block type must be CERTIFICATE REQUEST",
-        );
+        errors.invalid(&request.showing(&shown), fault);
     }
     let usages = spec.field("usages");
     errors.need(&usages);
@@ -136,17 +137,22 @@ pub(super) fn certificate_request(errors: &mut Errors, root: &Place<'_>) {
     }
 }
 
-fn is_certificate_request(encoded: &str) -> bool {
-    use x509_parser::prelude::FromDer as _;
-    let Ok(text) = STANDARD.decode(encoded) else {
-        return false;
-    };
-    let Ok((_, pem)) = x509_parser::pem::parse_x509_pem(&text) else {
-        return false;
-    };
-    let request =
-        x509_parser::certification_request::X509CertificationRequest::from_der(&pem.contents);
-    pem.label == "CERTIFICATE REQUEST" && request.is_ok()
+/// Whoever asks must hold the key that the request is about: it is signed with it.
+fn verify_request(encoded: &str) -> Result<(), &'static str> {
+    const NO_PEM: &str = "PEM block type must be CERTIFICATE REQUEST";
+    let text = STANDARD.decode(encoded).map_err(|_| NO_PEM)?;
+    let (_, pem) = parse_x509_pem(&text).map_err(|_| NO_PEM)?;
+    if pem.label != "CERTIFICATE REQUEST" {
+        return Err(NO_PEM);
+    }
+    let (_, request) = X509CertificationRequest::from_der(&pem.contents)
+        .map_err(|_| "asn1: structure error: not a certificate request")?;
+    request.verify_signature().map_err(|fault| match fault {
+        X509Error::SignatureUnsupportedAlgorithm => {
+            "x509: cannot verify signature: algorithm unimplemented"
+        }
+        _ => "x509: the signature of the request does not fit its key",
+    })
 }
 
 /// A domain and a path, as in `example.com/signer`.

@@ -194,3 +194,38 @@ fn containers_mount_what_claim_templates_make() {
         ["spec.template.spec.containers[0].volumeMounts[0].name"]
     );
 }
+
+/// Upstream: `TestValidateCertificateSigningRequestCreate`, and what `x509.CheckSignature` refuses.
+#[test]
+fn a_certificate_request_is_signed_with_the_key_that_it_is_about() {
+    use base64::prelude::*;
+    let fault = |pem: &str| {
+        let sent = serde_json::json!({
+            "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+            "metadata": {"name": "x"},
+            "spec": {
+                "request": BASE64_STANDARD.encode(pem),
+                "signerName": "example.com/s", "usages": ["client auth"],
+            },
+        });
+        let (kind, object) = prepared(&sent);
+        let causes = create(&kind, &object).into_iter();
+        let said: Vec<String> = causes.map(|cause| cause.message).collect();
+        said.join("; ")
+    };
+    let block = |der: &[u8]| {
+        let text = BASE64_STANDARD.encode(der);
+        format!("-----BEGIN CERTIFICATE REQUEST-----\n{text}\n-----END CERTIFICATE REQUEST-----\n")
+    };
+    let params = rcgen::CertificateParams::new(["jane.example".to_owned()]).unwrap();
+    let made = params.serialize_request(&rcgen::KeyPair::generate().unwrap());
+    let der = made.unwrap().der().to_vec();
+    assert_eq!(fault(&block(&der)), "");
+    let mut tampered = der.clone();
+    let at = der.windows(4).position(|four| four == b"jane").unwrap();
+    tampered[at] = b'd';
+    let said = fault(&block(&tampered));
+    assert!(said.ends_with("does not fit its key"), "{said}");
+    let said = fault(&block(b"nonsense"));
+    assert!(said.ends_with("not a certificate request"), "{said}");
+}
