@@ -53,6 +53,15 @@ impl Oracle for BinderOracle {
         Ok(())
     }
 
+    /// UPSTREAM: why a claim waits is told at every resync, and written as often as the recorder's limit lets it.
+    fn may_complain(&self, world: &World) -> bool {
+        let claims = world.store::<PersistentVolumeClaim>().list();
+        let waits = |claim: &Arc<PersistentVolumeClaim>| {
+            claim.metadata.annotation(BIND_COMPLETED).is_none()
+        };
+        claims.iter().any(waits)
+    }
+
     /// UPSTREAM: a claim that this controller has bound and whose volume is another's is complained about for ever.
     fn may_fail(&self, world: &World, key: &Key) -> bool {
         let claim = world.store::<PersistentVolumeClaim>().get(key);
