@@ -1,10 +1,12 @@
-//! YAML as kubectl and API servers read it: by the rules of YAML 1.1, into JSON.
+//! YAML as kubectl and API servers read and write it: by the rules of YAML 1.1, from and to JSON.
 //!
 //! `yes` is true, `0755` is 493, `<<` merges; what is in quotes is text. Names that stand twice stay twice, for those
 //! who complain about them.
 // UPSTREAM: sigs.k8s.io/yaml on go.yaml.in/yaml/v2.
 
 mod scalar;
+mod typed;
+mod write;
 
 use crate::collections::HashMap;
 use std::borrow::Cow;
@@ -13,6 +15,8 @@ use std::rc::Rc;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 
 use scalar::Scalar;
+pub use typed::{from_str, line_of};
+pub use write::to_string;
 
 /// One document of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,10 +29,23 @@ pub struct Document {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {problem}")]
+#[error("line {line}: {}{problem}", if field.is_empty() { String::new() } else { format!("{field}: ") })]
 pub struct Error {
     pub line: usize,
+    /// Where types do not fit, such as `nodes[1].name`; empty for the document as a whole.
+    pub field: String,
     pub problem: String,
+}
+
+impl Error {
+    /// About the text itself.
+    fn at(line: usize, problem: String) -> Error {
+        Error {
+            line,
+            field: String::new(),
+            problem,
+        }
+    }
 }
 
 /// Parsers of JSON give up at 128.
@@ -57,7 +74,7 @@ fn read(text: &str, most: usize) -> Result<Vec<Document>, Error> {
         let line = place.start.line();
         reader
             .take(event, &place)
-            .map_err(|problem| Error { line, problem })?;
+            .map_err(|problem| Error::at(line, problem))?;
         if reader.documents.len() >= most {
             break;
         }
@@ -363,10 +380,7 @@ fn scalar(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>) -> Result<S
 
 impl From<ScanError> for Error {
     fn from(error: ScanError) -> Error {
-        Error {
-            line: error.marker().line(),
-            problem: error.info().to_owned(),
-        }
+        Error::at(error.marker().line(), error.info().to_owned())
     }
 }
 

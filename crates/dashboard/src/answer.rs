@@ -151,7 +151,7 @@ impl Dashboard {
                 annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
             }
         }
-        let yaml = serde_yaml_ng::to_string(&object).map_err(|error| error.to_string())?;
+        let yaml = api::yaml::to_string(&object);
         let events = events(&viewer.client, &named).await;
         Ok(json!({"yaml": yaml, "conditions": conditions, "events": events}))
     }

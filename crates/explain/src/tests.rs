@@ -30,8 +30,10 @@ const NOW: &str = "2026-01-01T12:00:00Z";
 /// The first document is asked about, events and others are what is known beside it, and documents with
 /// `controller` are decisions. Built-in kinds need no `apiVersion`.
 fn facts(yaml: &str) -> Facts {
-    let mut documents = serde_yaml_ng::Deserializer::from_str(yaml)
-        .map(|document| Value::deserialize(document).expect("the test's YAML is good"))
+    let documents = api::yaml::documents(yaml).expect("the test's YAML is good");
+    let mut documents = documents
+        .iter()
+        .map(|document| serde_json::from_str(&document.json).expect("it came out as JSON"))
         .map(with_version);
     let object = documents.next().expect("there is an object");
     let source = Source::Manager("https://here".to_owned());

@@ -1,6 +1,6 @@
 //! What is in `deploy/` must work with what the binary takes.
 
-use serde_yaml_ng::Value;
+use serde_json::Value;
 
 use crate::options::{Command, Options};
 
@@ -8,14 +8,14 @@ const STATIC_POD: &str = include_str!("../../../deploy/kubeadm/kube-controller-m
 const CONTAINER_FILE: &str = include_str!("../../../deploy/Containerfile");
 
 fn container() -> Value {
-    let pod: Value = serde_yaml_ng::from_str(STATIC_POD).unwrap();
+    let pod: Value = api::yaml::from_str(STATIC_POD).unwrap();
     assert_eq!(pod["kind"], "Pod");
     pod["spec"]["containers"][0].clone()
 }
 
 fn flags() -> Vec<String> {
     let container = container();
-    let command = container["command"].as_sequence().unwrap();
+    let command = container["command"].as_array().unwrap();
     assert_eq!(command[0], "kube-controller-manager");
     let flags = command[1..].iter();
     flags
@@ -44,7 +44,7 @@ fn the_static_pods_flags_are_taken() {
 #[test]
 fn every_file_that_a_flag_names_is_mounted() {
     let container = container();
-    let mounts = container["volumeMounts"].as_sequence().unwrap();
+    let mounts = container["volumeMounts"].as_array().unwrap();
     for flag in flags() {
         let Some((_, path)) = flag.split_once("=/") else {
             continue;

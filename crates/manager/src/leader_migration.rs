@@ -72,7 +72,7 @@ impl LeaderMigrationConfiguration {
 
     /// Reads and checks a file's text. The error is a phrase to follow the file's name.
     pub fn parse(text: &str) -> Result<LeaderMigrationConfiguration, String> {
-        let file: File = serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
+        let file: File = api::yaml::from_str(text).map_err(|error| error.to_string())?;
         let version = file
             .api_version
             .strip_prefix("controllermanager.config.k8s.io/");

@@ -422,7 +422,7 @@ fn read_label_manifest(path: &str) -> Result<BTreeMap<String, String>, Error> {
     }
     let path = Path::new(path);
     let text = files::read_text(FLAG, path)?;
-    let manifest: Manifest = serde_yaml_ng::from_str(&text).map_err(|error| Error::BadFile {
+    let manifest: Manifest = api::yaml::from_str(&text).map_err(|error| Error::BadFile {
         flag: FLAG,
         path: path.to_owned(),
         problem: error.to_string(),

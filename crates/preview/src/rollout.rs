@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn check(yaml: &str, expected: bool) {
-        let object: Value = serde_yaml_ng::from_str(yaml).unwrap();
+        let object: Value = api::yaml::from_str(yaml).unwrap();
         assert_eq!(is_complete(&object), expected, "{yaml}");
     }
 

@@ -80,8 +80,8 @@ pub(super) struct Ruling {
 impl Policy {
     /// Reads a policy file. The error completes a sentence about it.
     pub fn parse(text: &str) -> Result<Policy, String> {
-        let mut policy: Policy = serde_yaml_ng::from_str(text)
-            .map_err(|error| format!("is no audit policy: {error}"))?;
+        let mut policy: Policy =
+            api::yaml::from_str(text).map_err(|error| format!("is no audit policy: {error}"))?;
         if policy.kind != "Policy" || policy.api_version != "audit.k8s.io/v1" {
             return Err(format!(
                 "must be a Policy of audit.k8s.io/v1, not {} of {}",

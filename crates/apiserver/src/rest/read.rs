@@ -73,9 +73,9 @@ impl Context {
         if !negotiate::wants_yaml(&self.headers) {
             return Ok(response::json(code, json));
         }
-        let unreadable = |why: &dyn std::fmt::Display| Status::internal(why.to_string());
-        let value: Value = serde_json::from_slice(&json).map_err(|why| unreadable(&why))?;
-        let text = serde_yaml_ng::to_string(&value).map_err(|why| unreadable(&why))?;
+        let value: Value =
+            serde_json::from_slice(&json).map_err(|why| Status::internal(why.to_string()))?;
+        let text = api::yaml::to_string(&value);
         Ok(response::typed(code, "application/yaml", text))
     }
 

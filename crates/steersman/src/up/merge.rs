@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use serde_yaml_ng::{Mapping, Value};
+use api::yaml;
+use serde_json::{Map, Value, json};
 
 use super::places;
 use crate::files;
@@ -77,7 +78,7 @@ pub(crate) async fn unmerge(path: &Path, name: &str) -> Result<Option<String>> {
 /// The kubeconfig of a cluster as its own file has it: under the cluster's name, with the namespace that the user has set
 /// in what was there before.
 pub(crate) fn own(served: &str, name: &str, before: &str) -> Result<String> {
-    let mut config: Value = serde_yaml_ng::from_str(served)?;
+    let mut config: Value = yaml::from_str(served)?;
     if name != places::context_of(places::DEFAULT) {
         for (list, item) in LISTS {
             config[list][0]["name"] = Value::from(name);
@@ -91,20 +92,20 @@ pub(crate) fn own(served: &str, name: &str, before: &str) -> Result<String> {
     if let Some(namespace) = namespace_in(before, name) {
         config["contexts"][0]["context"]["namespace"] = Value::from(namespace);
     }
-    Ok(serde_yaml_ng::to_string(&config)?)
+    Ok(yaml::to_string(&config))
 }
 
 /// The same kubeconfig with a namespace in its context.
 pub(crate) fn with_namespace(own: &str, namespace: &str) -> Result<String> {
-    let mut config: Value = serde_yaml_ng::from_str(own)?;
+    let mut config: Value = yaml::from_str(own)?;
     config["contexts"][0]["context"]["namespace"] = Value::from(namespace);
-    Ok(serde_yaml_ng::to_string(&config)?)
+    Ok(yaml::to_string(&config))
 }
 
 /// The namespace of a context; what cannot be read has none.
 fn namespace_in(config: &str, name: &str) -> Option<String> {
-    let config: Value = serde_yaml_ng::from_str(config).ok()?;
-    let contexts = config.get("contexts")?.as_sequence()?;
+    let config: Value = yaml::from_str(config).ok()?;
+    let contexts = config.get("contexts")?.as_array()?;
     let context = contexts.iter().find(|one| one["name"] == name)?;
     let namespace = context["context"]["namespace"].as_str()?;
     Some(namespace.to_owned())
@@ -163,11 +164,9 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 /// The user's kubeconfig with our entries in it.
 fn merged(users: &str, own: &str, name: &str) -> Result<String> {
     let mut config = parse(users)?;
-    let own: Mapping = serde_yaml_ng::from_str(own)?;
+    let own: Map<String, Value> = yaml::from_str(own)?;
     for (field, default) in [("apiVersion", "v1"), ("kind", "Config")] {
-        config
-            .entry(Value::from(field))
-            .or_insert_with(|| Value::from(default));
+        config.entry(field).or_insert_with(|| Value::from(default));
     }
     let set = namespace_in(users, name);
     for (list, item) in LISTS {
@@ -176,20 +175,20 @@ fn merged(users: &str, own: &str, name: &str) -> Result<String> {
             entry[item]["namespace"] = Value::from(namespace);
         }
         let held = config
-            .entry(Value::from(list))
-            .or_insert_with(|| Value::Sequence(Vec::new()));
+            .entry(list)
+            .or_insert_with(|| Value::Array(Vec::new()));
         if held.is_null() {
-            *held = Value::Sequence(Vec::new());
+            *held = Value::Array(Vec::new());
         }
-        let Value::Sequence(held) = held else {
+        let Value::Array(held) = held else {
             bail!("{list}: it is not a list; nothing was changed");
         };
         put(held, entry, list, item, name)?;
     }
     config
-        .entry(Value::from("current-context"))
+        .entry("current-context")
         .or_insert_with(|| Value::from(name));
-    Ok(serde_yaml_ng::to_string(&config)?)
+    Ok(yaml::to_string(&Value::Object(config)))
 }
 
 /// The user's kubeconfig without our entries of this name, and the namespace that was set in the context; nothing if there
@@ -199,7 +198,7 @@ fn without(users: &str, name: &str) -> Result<(Option<String>, Option<String>)> 
     let namespace = namespace_in(users, name);
     let mut found = false;
     for (list, item) in LISTS {
-        if let Some(Value::Sequence(held)) = config.get_mut(list) {
+        if let Some(Value::Array(held)) = config.get_mut(list) {
             let before = held.len();
             held.retain(|one| one["name"] != name || !is_marked(&one[item]));
             found |= held.len() < before;
@@ -215,14 +214,14 @@ fn without(users: &str, name: &str) -> Result<(Option<String>, Option<String>)> 
     {
         config.remove("current-context");
     }
-    Ok((Some(serde_yaml_ng::to_string(&config)?), namespace))
+    Ok((Some(yaml::to_string(&Value::Object(config))), namespace))
 }
 
-fn parse(users: &str) -> Result<Mapping> {
-    let parsed = serde_yaml_ng::from_str::<Value>(users);
+fn parse(users: &str) -> Result<Map<String, Value>> {
+    let parsed = yaml::from_str::<Value>(users);
     match parsed.context("it is not YAML; nothing was changed")? {
-        Value::Null => Ok(Mapping::new()),
-        Value::Mapping(config) => Ok(config),
+        Value::Null => Ok(Map::new()),
+        Value::Object(config) => Ok(config),
         _ => bail!("it is not a kubeconfig; nothing was changed"),
     }
 }
@@ -233,17 +232,17 @@ fn is_empty(config: &str) -> bool {
 }
 
 /// A kubeconfig without what every one has, and without what says nothing.
-fn bare(config: &str) -> Option<Mapping> {
+fn bare(config: &str) -> Option<Map<String, Value>> {
     let mut config = parse(config).ok()?;
     config.retain(|key, value| match key.as_str() {
-        Some("apiVersion" | "kind") => false,
-        _ => !value.is_null() && !value.as_sequence().is_some_and(Vec::is_empty),
+        "apiVersion" | "kind" => false,
+        _ => !value.is_null() && !value.as_array().is_some_and(Vec::is_empty),
     });
     Some(config)
 }
 
 /// Our first entry of a list, under our name and with our mark.
-fn own_entry(own: &Mapping, list: &str, item: &str, name: &str) -> Result<Value> {
+fn own_entry(own: &Map<String, Value>, list: &str, item: &str, name: &str) -> Result<Value> {
     let mut entry = own
         .get(list)
         .and_then(|entries| entries.get(0))
@@ -254,13 +253,7 @@ fn own_entry(own: &Mapping, list: &str, item: &str, name: &str) -> Result<Value>
         entry[item]["user"] = Value::from(name);
         entry[item]["cluster"] = Value::from(name);
     }
-    let mut mark = Mapping::new();
-    mark.insert(Value::from("name"), Value::from(MARK));
-    mark.insert(
-        Value::from("extension"),
-        Value::from("made by steersman up"),
-    );
-    entry[item]["extensions"] = Value::Sequence(vec![Value::Mapping(mark)]);
+    entry[item]["extensions"] = json!([{"name": MARK, "extension": "made by steersman up"}]);
     Ok(entry)
 }
 
@@ -277,7 +270,7 @@ fn put(held: &mut Vec<Value>, entry: Value, list: &str, item: &str, name: &str) 
 }
 
 fn is_marked(value: &Value) -> bool {
-    let extensions = value["extensions"].as_sequence();
+    let extensions = value["extensions"].as_array();
     extensions.is_some_and(|all| all.iter().any(|one| one["name"] == MARK))
 }
 
@@ -344,7 +337,7 @@ preferences: {}
     const NAME: &str = "steersman-dev";
 
     fn value(text: &str) -> Value {
-        serde_yaml_ng::from_str(text).unwrap()
+        yaml::from_str(text).unwrap()
     }
 
     #[test]
@@ -360,7 +353,7 @@ preferences: {}
         assert_eq!(again, once, "again changes nothing");
         let moved = merged(&once, &OWN.replace("6443", "7443"), NAME).unwrap();
         let seen = value(&moved);
-        assert_eq!(seen["clusters"].as_sequence().unwrap().len(), 2);
+        assert_eq!(seen["clusters"].as_array().unwrap().len(), 2);
         assert_eq!(
             seen["clusters"][1]["cluster"]["server"],
             "https://127.0.0.1:7443"

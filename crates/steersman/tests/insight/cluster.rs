@@ -211,7 +211,7 @@ subjects: [{kind: ServiceAccount, name: editor, namespace: default}]";
         let answer = self.tokio.block_on(answer).expect("a token is given");
         let answer: Value = serde_json::from_slice(&answer).expect("the server answers JSON");
         let own = std::fs::read_to_string(self.kubeconfig()).expect("the kubeconfig is there");
-        let mut config: Value = serde_yaml_ng::from_str(&own).expect("the kubeconfig is YAML");
+        let mut config: Value = api::yaml::from_str(&own).expect("the kubeconfig is YAML");
         config["users"][0]["user"] = serde_json::json!({"token": answer["status"]["token"]});
         let path = self.directory.join(format!("{account}.kubeconfig"));
         std::fs::write(&path, config.to_string()).expect("the directory can be written to");

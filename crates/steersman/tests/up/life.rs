@@ -272,8 +272,7 @@ fn a_context_is_merged_into_the_users_kubeconfig() {
     let before = "contexts: [{name: work, context: {cluster: work}}]\ncurrent-context: work\n";
     let config = home.file(".kube/config", before);
     let up = home.up(&["--merge-kubeconfig"]);
-    let merged: Value =
-        serde_yaml_ng::from_str(&std::fs::read_to_string(&config).unwrap()).unwrap();
+    let merged: Value = api::yaml::from_str(&std::fs::read_to_string(&config).unwrap()).unwrap();
     assert_eq!(merged["current-context"], "work");
     assert_eq!(merged["contexts"][1]["name"], "steersman");
     assert_eq!(

@@ -23,7 +23,7 @@ fn text(path: &Value) -> String {
 }
 
 fn yaml(text: &str) -> Value {
-    serde_yaml_ng::from_str(text).unwrap()
+    api::yaml::from_str(text).unwrap()
 }
 
 #[test]
